@@ -1,0 +1,1 @@
+# Install rules: see below for what they leave behind.

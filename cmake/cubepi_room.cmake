@@ -1,0 +1,246 @@
+# A room is a folder of src/cubepi: one library, one test binary.
+#
+#   cubepi_room(net
+#       SOURCES http_client.cpp sse.cpp         # relative to the room's folder
+#       TESTS sse_test.cpp                      # GoogleTest; main() comes from gtest_main
+#       DEPENDS core schema                     # other rooms, by name; callers of this room get them too
+#       LINK_PUBLIC Boost::url                  # libraries whose headers our public headers include
+#       LINK_PRIVATE CURL::libcurl              # all other libraries (see cubepi_dependencies.cmake)
+#       TEST_DEPENDS testing                    # rooms that only the tests need
+#       TEST_LINK OpenSSL::SSL                  # libraries that only the tests need
+#       THREADED                                # its tests use several threads: they also run under tsan
+#       DIR checkpoint)                         # folder, when it is not the room's name
+#
+# gives the library `cubepi_net` (alias `cubepi::net`; static, or shared with BUILD_SHARED_LIBS), the test binary
+# `cubepi_net_test`, which is one ctest entry `net`, and install rules for library and headers. A room without SOURCES is
+# a header-only (INTERFACE) library. Headers need no list: every *.hpp of the folder that is no test is installed.
+#
+#   cubepi_test(abort SOURCES abort_test.cpp DEPENDS agent testing [LINK ...] [LABELS slow] [THREADED]
+#               [TIMEOUT 300] [NO_MAIN] [ENVIRONMENT A=b])
+#
+# gives a test binary `cubepi_abort_test` and its one ctest entry `abort`, for tests that cross rooms.
+#
+#   cubepi_program(cubepi_app NAME cubepi SOURCES main.cpp DEPENDS agent [LINK ...])
+#
+# gives an executable that is compiled as all of ours are.
+
+# Whoever uses CubePi must see Asio as the library was compiled, so these are public parts of cubepi::core.
+set(CUBEPI_CORE_DEFINITIONS BOOST_ASIO_SEPARATE_COMPILATION BOOST_ASIO_NO_DEPRECATED)
+if(BUILD_SHARED_LIBS)
+    list(APPEND CUBEPI_CORE_DEFINITIONS BOOST_ASIO_DYN_LINK)
+endif()
+set(CUBEPI_CORE_LIBRARIES Boost::headers Boost::json Threads::Threads)
+
+define_property(GLOBAL PROPERTY CUBEPI_ROOM_NAMES BRIEF_DOCS "rooms in the order in which they were added")
+
+# One precompiled header serves all libraries and programs, a second one (with GoogleTest in it) all tests.
+function(cubepi_make_pch target)
+    if(TARGET ${target})
+        return()
+    endif()
+    set(stamp ${PROJECT_BINARY_DIR}/${target}.cpp)
+    if(NOT EXISTS ${stamp})
+        file(WRITE ${stamp} "")
+    endif()
+    add_library(${target} OBJECT EXCLUDE_FROM_ALL ${stamp})
+    cubepi_own_options(${target})
+    target_compile_definitions(${target} PRIVATE ${CUBEPI_CORE_DEFINITIONS})
+    target_link_libraries(${target} PRIVATE ${CUBEPI_CORE_LIBRARIES} ${ARGN})
+    set_target_properties(${target} PROPERTIES PCH_INSTANTIATE_TEMPLATES ON)
+endfunction()
+
+function(cubepi_use_pch target kind)
+    if(NOT CUBEPI_PCH)
+        return()
+    endif()
+    if(kind STREQUAL "test")
+        cubepi_make_pch(cubepi_test_pch GTest::gtest GTest::gmock)
+        target_precompile_headers(cubepi_test_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch_test.hpp)
+        target_precompile_headers(${target} REUSE_FROM cubepi_test_pch)
+    else()
+        cubepi_make_pch(cubepi_pch)
+        target_precompile_headers(cubepi_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch.hpp)
+        target_precompile_headers(${target} REUSE_FROM cubepi_pch)
+    endif()
+endfunction()
+
+# Flags for code of ours. -fPIC everywhere, programs included: a precompiled header fits only one kind of code,
+# and users link our static libraries into their plugins.
+function(cubepi_own_options target)
+    target_compile_options(${target} PRIVATE -fPIC)
+    set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+    if(NOT PROJECT_IS_TOP_LEVEL)
+        return()
+    endif()
+    target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion)
+    if(CUBEPI_WERROR)
+        target_compile_options(${target} PRIVATE -Werror)
+    endif()
+endfunction()
+
+# A room that is still being written may list a file that is not there yet: say so instead of stopping everybody.
+function(cubepi_existing_files result folder)
+    set(found)
+    foreach(file IN LISTS ARGN)
+        if(EXISTS ${folder}/${file})
+            list(APPEND found ${folder}/${file})
+        else()
+            message(WARNING "${folder}/${file} is listed but does not exist")
+        endif()
+    endforeach()
+    set(${result} ${found} PARENT_SCOPE)
+endfunction()
+
+function(cubepi_link_rooms target visibility)
+    foreach(room IN LISTS ARGN)
+        # By name, because a test may need a room that is added later.
+        target_link_libraries(${target} ${visibility} cubepi_${room})
+    endforeach()
+endfunction()
+
+function(cubepi_room name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "THREADED" "DIR;TIMEOUT"
+        "SOURCES;HEADERS;TESTS;DEPENDS;LINK_PUBLIC;LINK_PRIVATE;TEST_DEPENDS;TEST_LINK;DEFINITIONS_PUBLIC")
+    if(arg_UNPARSED_ARGUMENTS)
+        message(FATAL_ERROR "cubepi_room(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
+    endif()
+    if(NOT arg_DIR)
+        set(arg_DIR ${name})
+    endif()
+    set(folder ${PROJECT_SOURCE_DIR}/src/cubepi/${arg_DIR})
+    cubepi_existing_files(sources ${folder} ${arg_SOURCES})
+    set(target cubepi_${name})
+    if(name STREQUAL "core")
+        list(APPEND arg_LINK_PUBLIC ${CUBEPI_CORE_LIBRARIES})
+        list(APPEND arg_DEFINITIONS_PUBLIC ${CUBEPI_CORE_DEFINITIONS})
+    endif()
+
+    if(sources)
+        set(visibility PUBLIC)
+        add_library(${target} ${sources})
+        cubepi_own_options(${target})
+        set_target_properties(${target} PROPERTIES
+            VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+        if(CUBEPI_UNITY)
+            set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+        endif()
+    else()
+        set(visibility INTERFACE)
+        add_library(${target} INTERFACE)
+    endif()
+    add_library(cubepi::${name} ALIAS ${target})
+    set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+    target_compile_features(${target} ${visibility} cxx_std_20)
+    target_compile_definitions(${target} ${visibility} ${arg_DEFINITIONS_PUBLIC})
+    target_include_directories(${target} ${visibility}
+        $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    target_link_libraries(${target} ${visibility} ${arg_LINK_PUBLIC})
+    if(arg_LINK_PRIVATE)
+        target_link_libraries(${target} PRIVATE ${arg_LINK_PRIVATE})
+    endif()
+    cubepi_link_rooms(${target} ${visibility} ${arg_DEPENDS})
+    if(sources)
+        cubepi_use_pch(${target} library)
+    endif()
+
+    set_property(GLOBAL APPEND PROPERTY CUBEPI_ROOM_NAMES ${name})
+    set_property(GLOBAL PROPERTY CUBEPI_ROOM_${name}_DEPENDS ${arg_DEPENDS})
+    set_property(GLOBAL PROPERTY CUBEPI_ROOM_${name}_LINKS ${arg_LINK_PUBLIC} ${arg_LINK_PRIVATE})
+    if(CUBEPI_INSTALL)
+        install(TARGETS ${target} EXPORT cubepi-targets
+            LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    endif()
+
+    if(arg_TESTS AND CUBEPI_BUILD_TESTS)
+        set(flags)
+        if(arg_THREADED)
+            list(APPEND flags THREADED)
+        endif()
+        if(arg_TIMEOUT)
+            list(APPEND flags TIMEOUT ${arg_TIMEOUT})
+        endif()
+        cubepi_test(${name} DIR ${folder} SOURCES ${arg_TESTS} DEPENDS ${name} ${arg_TEST_DEPENDS}
+            LINK ${arg_TEST_LINK} LABELS room ${flags})
+    endif()
+endfunction()
+
+function(cubepi_test name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "THREADED;NO_MAIN" "DIR;TIMEOUT"
+        "SOURCES;DEPENDS;LINK;LABELS;ENVIRONMENT")
+    if(arg_UNPARSED_ARGUMENTS)
+        message(FATAL_ERROR "cubepi_test(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
+    endif()
+    if(NOT arg_DIR)
+        set(arg_DIR ${CMAKE_CURRENT_SOURCE_DIR})
+    endif()
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 300)
+    endif()
+    cubepi_existing_files(sources ${arg_DIR} ${arg_SOURCES})
+    set(target cubepi_${name}_test)
+    add_executable(${target} ${sources})
+    cubepi_own_options(${target})
+    cubepi_link_rooms(${target} PRIVATE ${arg_DEPENDS})
+    target_link_libraries(${target} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest)
+    if(NOT arg_NO_MAIN)
+        target_link_libraries(${target} PRIVATE GTest::gtest_main)
+    endif()
+    cubepi_use_pch(${target} test)
+    add_test(NAME ${name} COMMAND ${target} WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+    if(arg_THREADED)
+        list(APPEND arg_LABELS threaded)
+        cubepi_group(cubepi_threaded_tests ${target})
+    endif()
+    cubepi_test_properties(${name} TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS} ENVIRONMENT ${arg_ENVIRONMENT})
+endfunction()
+
+# What every ctest entry has: a time limit, where GoogleTest leaves its counts, the sanitizers' settings.
+function(cubepi_test_properties name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS;ENVIRONMENT")
+    if(CUBEPI_SANITIZE)
+        math(EXPR arg_TIMEOUT "3 * ${arg_TIMEOUT}")
+    endif()
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+    set(environment
+        "GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/test-results/${name}.xml"
+        "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1"
+        "UBSAN_OPTIONS=print_stacktrace=1"
+        "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tools/tsan.supp:second_deadlock_stack=1"
+        "ASAN_SYMBOLIZER_PATH=/usr/lib/llvm-19/bin/llvm-symbolizer"
+        "TSAN_SYMBOLIZER_PATH=/usr/lib/llvm-19/bin/llvm-symbolizer"
+        ${arg_ENVIRONMENT})
+    set_property(TEST ${name} PROPERTY ENVIRONMENT "${environment}")
+endfunction()
+
+function(cubepi_program target)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "NAME" "SOURCES;DEPENDS;LINK")
+    cubepi_existing_files(sources ${CMAKE_CURRENT_SOURCE_DIR} ${arg_SOURCES})
+    add_executable(${target} ${sources})
+    cubepi_own_options(${target})
+    if(arg_NAME)
+        set_target_properties(${target} PROPERTIES OUTPUT_NAME ${arg_NAME})
+    endif()
+    cubepi_link_rooms(${target} PRIVATE ${arg_DEPENDS})
+    target_link_libraries(${target} PRIVATE ${arg_LINK})
+    cubepi_use_pch(${target} program)
+endfunction()
+
+# A named set of targets, e.g. `cmake --build build/tsan --target cubepi_threaded_tests`.
+function(cubepi_group group)
+    if(NOT TARGET ${group})
+        add_custom_target(${group})
+    endif()
+    add_dependencies(${group} ${ARGN})
+endfunction()
+
+# cubepi::cubepi is all rooms at once, for `#include <cubepi/cubepi.hpp>`.
+function(cubepi_umbrella)
+    get_property(rooms GLOBAL PROPERTY CUBEPI_ROOM_NAMES)
+    add_library(cubepi_cubepi INTERFACE)
+    add_library(cubepi::cubepi ALIAS cubepi_cubepi)
+    set_target_properties(cubepi_cubepi PROPERTIES EXPORT_NAME cubepi)
+    cubepi_link_rooms(cubepi_cubepi INTERFACE ${rooms})
+    if(CUBEPI_INSTALL)
+        install(TARGETS cubepi_cubepi EXPORT cubepi-targets)
+    endif()
+endfunction()

@@ -1,0 +1,64 @@
+# How our own targets are compiled. Nothing here touches a project that includes us:
+# warnings, sanitizers, ccache and linker choice apply when CubePi is the top-level project.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+    message(FATAL_ERROR "CubePi needs g++ 12 or newer, or clang 16 or newer: "
+        "this is g++ ${CMAKE_CXX_COMPILER_VERSION}. On Debian 12, run tools/setup and then `cmake --preset dev`.")
+endif()
+
+if(NOT PROJECT_IS_TOP_LEVEL)
+    return()
+endif()
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    message(WARNING "g++ ${CMAKE_CXX_COMPILER_VERSION} is supported, but miscompiles some expressions that contain "
+        "co_await. Our code avoids them; docs/guides/coroutines.md has the three rules for yours.")
+endif()
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release or RelWithDebInfo" FORCE)
+endif()
+
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# ccache: two of its checks are wrong for precompiled headers, and it must be told so.
+if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    find_program(CUBEPI_CCACHE ccache)
+    mark_as_advanced(CUBEPI_CCACHE)
+    if(CUBEPI_CCACHE)
+        set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+            CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+            ${CUBEPI_CCACHE})
+    endif()
+endif()
+
+# lld links several times faster than ld. g++ has to be told where Debian's versioned one lives.
+find_program(CUBEPI_LLD ld.lld PATHS /usr/lib/llvm-19/bin)
+mark_as_advanced(CUBEPI_LLD)
+if(CUBEPI_LLD)
+    cmake_path(GET CUBEPI_LLD PARENT_PATH lld_folder)
+    add_link_options(-fuse-ld=lld)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+        add_link_options(-B${lld_folder})
+    endif()
+endif()
+
+if(CUBEPI_SANITIZE)
+    add_compile_options(-fsanitize=${CUBEPI_SANITIZE} -fno-omit-frame-pointer)
+    if(CUBEPI_SANITIZE MATCHES "undefined")
+        add_compile_options(-fno-sanitize-recover=undefined)
+    endif()
+    add_link_options(-fsanitize=${CUBEPI_SANITIZE})
+endif()
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    add_compile_options(-fcolor-diagnostics)
+    if(CUBEPI_PCH)
+        # Without the time stamp a precompiled header from the cache is as good as a new one.
+        add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
+    endif()
+endif()
