@@ -1,0 +1,214 @@
+#include <cubepi/core/message.hpp>
+
+#include <array>
+#include <cassert>
+#include <utility>
+
+namespace cubepi {
+
+SharedString stop_reason::shared(std::string_view reason) {
+    static const std::array<SharedString, 5> known{SharedString(stop), SharedString(tool_use),
+                                                   SharedString(length), SharedString(error),
+                                                   SharedString(aborted)};
+    for (const SharedString& one : known) {
+        if (one == reason) return one;
+    }
+    return SharedString(reason);
+}
+
+std::string_view to_string(Role role) noexcept {
+    switch (role) {
+        case Role::user: return "user";
+        case Role::assistant: return "assistant";
+        case Role::tool_result: return "tool_result";
+    }
+    return "user";
+}
+
+Usage& Usage::operator+=(const Usage& other) noexcept {
+    const auto add = [](TokenCount& to, TokenCount from) {
+        if (from) to = TokenCount(to.value_or(0) + *from);
+    };
+    add(input_tokens, other.input_tokens);
+    add(output_tokens, other.output_tokens);
+    add(cache_read_tokens, other.cache_read_tokens);
+    add(cache_write_tokens, other.cache_write_tokens);
+    add(reasoning_tokens, other.reasoning_tokens);
+    return *this;
+}
+
+namespace {
+
+template <class Blocks>
+std::string joined_text(const Blocks& blocks) {
+    std::string text;
+    for (const auto& block : blocks) {
+        if (const auto* part = std::get_if<TextContent>(&block)) text += part->text;
+    }
+    return text;
+}
+
+}  // namespace
+
+std::string AssistantMessage::text() const { return joined_text(content); }
+
+bool AssistantMessage::has_tool_calls() const noexcept {
+    for (const AssistantContent& block : content) {
+        if (std::holds_alternative<ToolCall>(block)) return true;
+    }
+    return false;
+}
+
+std::vector<const ToolCall*> AssistantMessage::tool_calls() const {
+    std::vector<const ToolCall*> calls;
+    for (const AssistantContent& block : content) {
+        if (const auto* call = std::get_if<ToolCall>(&block)) calls.push_back(call);
+    }
+    return calls;
+}
+
+bool operator==(const AssistantMessage& a, const AssistantMessage& b) {
+    const bool same_error = a.error == b.error || (a.error && b.error && *a.error == *b.error);
+    return same_error && a.content == b.content && a.id == b.id && a.stop_reason == b.stop_reason &&
+           a.error_message == b.error_message && a.usage == b.usage && a.timestamp == b.timestamp &&
+           a.provider_id == b.provider_id && a.model_id == b.model_id &&
+           a.response_id == b.response_id && a.metadata == b.metadata && a.run_id == b.run_id &&
+           a.extra == b.extra;
+}
+
+struct Message::Rep {
+    explicit Rep(Role r) : role(r) {}
+    mutable std::atomic<std::uint32_t> refs{1};
+    Role role;
+};
+
+namespace {
+
+template <class T>
+struct Holder : Message::Rep {
+    Holder(Role role, T v) : Rep(role), value(std::move(v)) {}
+    T value;
+};
+
+using UserRep = Holder<UserMessage>;
+using AssistantRep = Holder<AssistantMessage>;
+using ToolResultRep = Holder<ToolResultMessage>;
+
+}  // namespace
+
+template <class F>
+auto Message::visit(F&& f) const {
+    assert(rep_ && "an empty Message has no content");
+    switch (rep_->role) {
+        case Role::user: return f(static_cast<const UserRep*>(rep_)->value);
+        case Role::assistant: return f(static_cast<const AssistantRep*>(rep_)->value);
+        case Role::tool_result: break;
+    }
+    return f(static_cast<const ToolResultRep*>(rep_)->value);
+}
+
+Message::Message(UserMessage message) : rep_(new UserRep(Role::user, std::move(message))) {}
+Message::Message(AssistantMessage message)
+    : rep_(new AssistantRep(Role::assistant, std::move(message))) {}
+Message::Message(ToolResultMessage message)
+    : rep_(new ToolResultRep(Role::tool_result, std::move(message))) {}
+
+Message::Message(const Message& other) noexcept : rep_(other.rep_) {
+    if (rep_) rep_->refs.fetch_add(1, std::memory_order_relaxed);
+}
+
+Message::~Message() {
+    if (!rep_ || rep_->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    switch (rep_->role) {
+        case Role::user: delete static_cast<const UserRep*>(rep_); break;
+        case Role::assistant: delete static_cast<const AssistantRep*>(rep_); break;
+        case Role::tool_result: delete static_cast<const ToolResultRep*>(rep_); break;
+    }
+}
+
+Role Message::role() const noexcept {
+    assert(rep_);
+    return rep_->role;
+}
+
+const UserMessage* Message::user() const noexcept {
+    return rep_ && rep_->role == Role::user ? &static_cast<const UserRep*>(rep_)->value : nullptr;
+}
+
+const AssistantMessage* Message::assistant() const noexcept {
+    return rep_ && rep_->role == Role::assistant ? &static_cast<const AssistantRep*>(rep_)->value
+                                                 : nullptr;
+}
+
+const ToolResultMessage* Message::tool_result() const noexcept {
+    return rep_ && rep_->role == Role::tool_result
+               ? &static_cast<const ToolResultRep*>(rep_)->value
+               : nullptr;
+}
+
+const std::string& Message::id() const noexcept {
+    return *visit([](const auto& m) { return &m.id; });
+}
+
+const SharedString& Message::run_id() const noexcept {
+    return *visit([](const auto& m) { return &m.run_id; });
+}
+
+std::optional<double> Message::timestamp() const noexcept {
+    return visit([](const auto& m) { return m.timestamp; });
+}
+
+const LazyObject& Message::metadata() const noexcept {
+    return *visit([](const auto& m) { return &m.metadata; });
+}
+
+std::string Message::text() const {
+    return visit([](const auto& m) { return joined_text(m.content); });
+}
+
+Message Message::with_id(std::string id) const {
+    return visit([&](auto m) {
+        m.id = std::move(id);
+        return Message(std::move(m));
+    });
+}
+
+Message Message::with_run_id(SharedString run_id) const {
+    return visit([&](auto m) {
+        m.run_id = std::move(run_id);
+        return Message(std::move(m));
+    });
+}
+
+bool operator==(const Message& a, const Message& b) {
+    if (a.rep_ == b.rep_) return true;
+    if (!a.rep_ || !b.rep_ || a.role() != b.role()) return false;
+    switch (a.role()) {
+        case Role::user: return *a.user() == *b.user();
+        case Role::assistant: return *a.assistant() == *b.assistant();
+        case Role::tool_result: return *a.tool_result() == *b.tool_result();
+    }
+    return false;
+}
+
+Message user_message(std::string text, std::string id) {
+    UserMessage message;
+    message.content.emplace_back(TextContent{std::move(text)});
+    message.id = std::move(id);
+    return message;
+}
+
+Message synthetic_user_message(std::string text, std::string_view source) {
+    UserMessage message;
+    message.content.emplace_back(TextContent{std::move(text)});
+    message.metadata["synthetic"] = true;
+    message.metadata["synthetic_source"] = source;
+    return message;
+}
+
+bool is_synthetic_message(const Message& message) noexcept {
+    const Json* mark = message.metadata().find("synthetic");
+    return mark && mark->is_bool() && mark->get_bool();
+}
+
+}  // namespace cubepi

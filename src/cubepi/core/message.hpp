@@ -1,0 +1,177 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/lazy_object.hpp>
+#include <cubepi/core/shared_string.hpp>
+#include <cubepi/core/usage.hpp>
+
+namespace cubepi {
+
+// Content blocks. `extra` holds what the block's type does not name: provider bytes that must round-trip
+// (signatures, encrypted reasoning, item ids; D13) and keys of a newer writer. It is stored with the block.
+
+struct TextContent {
+    std::string text = {};
+    LazyObject extra = {};
+    friend bool operator==(const TextContent&, const TextContent&) = default;
+};
+
+struct ImageContent {
+    std::string source = {};         ///< base64 without a data-URI prefix, or an http(s) URL
+    SharedString media_type = {};    ///< "image/png"
+    LazyObject extra = {};
+    friend bool operator==(const ImageContent&, const ImageContent&) = default;
+};
+
+struct ThinkingContent {
+    std::string thinking = {};
+    LazyObject extra = {};
+    friend bool operator==(const ThinkingContent&, const ThinkingContent&) = default;
+};
+
+/// A call that the model asks for. Arguments that did not parse are kept in `extra["raw_arguments"]`, with
+/// `arguments` empty (D4).
+struct ToolCall {
+    std::string id = {};
+    SharedString name = {};
+    JsonObject arguments = {};
+    LazyObject extra = {};
+    friend bool operator==(const ToolCall&, const ToolCall&) = default;
+};
+
+/// What users and tools say.
+using Content = std::variant<TextContent, ImageContent>;
+/// What models say.
+using AssistantContent = std::variant<TextContent, ThinkingContent, ToolCall, ImageContent>;
+
+/// The stop reasons that the loop knows. Others pass through as the endpoint spells them.
+namespace stop_reason {
+inline constexpr std::string_view stop = "stop";
+inline constexpr std::string_view tool_use = "tool_use";
+inline constexpr std::string_view length = "length";
+inline constexpr std::string_view error = "error";
+inline constexpr std::string_view aborted = "aborted";
+/// The shared form of one of the above, without an allocation; of another text, with one.
+SharedString shared(std::string_view reason);
+}  // namespace stop_reason
+
+enum class Role : std::uint8_t { user, assistant, tool_result };
+std::string_view to_string(Role role) noexcept;
+
+// Messages. Fields and their order are those of the stored JSON (docs/decisions.md, D41). An empty id, run id
+// or response id means that there is none. `timestamp` is Unix time in seconds.
+
+struct UserMessage {
+    std::vector<Content> content = {};
+    std::string id = {};
+    std::optional<double> timestamp = {};
+    LazyObject metadata = {};
+    SharedString run_id = {};
+    LazyObject extra = {};
+    friend bool operator==(const UserMessage&, const UserMessage&) = default;
+};
+
+struct AssistantMessage {
+    std::vector<AssistantContent> content = {};
+    std::string id = {};
+    SharedString stop_reason = stop_reason::shared(stop_reason::stop);
+    SharedString error_message = {};                    ///< empty: no error
+    std::shared_ptr<const ErrorInfo> error = {};        ///< the typed error behind error_message (D9)
+    std::optional<Usage> usage = {};
+    std::optional<double> timestamp = {};
+    SharedString provider_id = {};
+    SharedString model_id = {};
+    SharedString response_id = {};
+    LazyObject metadata = {};
+    SharedString run_id = {};
+    LazyObject extra = {};
+
+    /// The text blocks, joined.
+    std::string text() const;
+    bool has_tool_calls() const noexcept;
+    /// The calls in the order of the message; valid while this message is.
+    std::vector<const ToolCall*> tool_calls() const;
+    friend bool operator==(const AssistantMessage& a, const AssistantMessage& b);
+};
+
+struct ToolResultMessage {
+    std::string tool_call_id = {};
+    SharedString tool_name = {};
+    std::vector<Content> content = {};
+    Json details = {};
+    bool is_error = false;
+    std::string id = {};
+    std::optional<double> timestamp = {};
+    LazyObject metadata = {};
+    SharedString run_id = {};
+    LazyObject extra = {};
+    friend bool operator==(const ToolResultMessage&, const ToolResultMessage&) = default;
+};
+
+/// One message of a conversation: an immutable value of one word. Copies share the content, so lists of
+/// messages, events and stores never copy texts; what was stored cannot change behind a store (D22).
+/// Copies may be read from different threads. A default-constructed Message holds nothing and may only be
+/// assigned to or destroyed.
+class Message {
+public:
+    Message() noexcept = default;
+    Message(UserMessage message);
+    Message(AssistantMessage message);
+    Message(ToolResultMessage message);
+    Message(const Message& other) noexcept;
+    Message(Message&& other) noexcept : rep_(other.rep_) { other.rep_ = nullptr; }
+    Message& operator=(Message other) noexcept {
+        std::swap(rep_, other.rep_);
+        return *this;
+    }
+    ~Message();
+
+    explicit operator bool() const noexcept { return rep_ != nullptr; }
+    Role role() const noexcept;
+    /// The message as its type, or null when it is of another role. Valid while any copy lives.
+    const UserMessage* user() const noexcept;
+    const AssistantMessage* assistant() const noexcept;
+    const ToolResultMessage* tool_result() const noexcept;
+
+    const std::string& id() const noexcept;
+    const SharedString& run_id() const noexcept;
+    std::optional<double> timestamp() const noexcept;
+    const LazyObject& metadata() const noexcept;
+    /// The text blocks, joined.
+    std::string text() const;
+
+    /// This message with another id or run id; shares nothing that changed.
+    Message with_id(std::string id) const;
+    Message with_run_id(SharedString run_id) const;
+
+    /// Equal content (the same object, or the same fields).
+    friend bool operator==(const Message& a, const Message& b);
+    /// The same object: a copy of one another.
+    bool is_same(const Message& other) const noexcept { return rep_ == other.rep_; }
+
+    struct Rep;
+
+private:
+    template <class F>
+    auto visit(F&& f) const;
+    const Rep* rep_ = nullptr;
+};
+
+/// A user message of one text block. `id` may be given to make the input identified (D42).
+Message user_message(std::string text, std::string id = {});
+/// A message that the framework puts in on its own account, marked so that clients can hide it: metadata
+/// `synthetic` = true and `synthetic_source` = `source`.
+Message synthetic_user_message(std::string text, std::string_view source);
+bool is_synthetic_message(const Message& message) noexcept;
+
+}  // namespace cubepi

@@ -1,0 +1,412 @@
+#include <cubepi/core/message_json.hpp>
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace cubepi {
+
+namespace {
+
+void add_extra(JsonObject& json, const LazyObject& extra) {
+    for (const auto& [key, value] : extra.get()) json.emplace(key, value);
+}
+
+Json nullable(const SharedString& text) {
+    return text.empty() ? Json(nullptr) : Json(std::string_view(text));
+}
+
+template <class T>
+Json nullable(const std::optional<T>& value) {
+    return value ? Json(*value) : Json(nullptr);
+}
+
+template <class Blocks>
+JsonArray blocks_to_json(const Blocks& blocks) {
+    JsonArray array;
+    array.reserve(blocks.size());
+    for (const auto& block : blocks) array.emplace_back(to_json(block));
+    return array;
+}
+
+JsonObject block_json(const TextContent& block) {
+    JsonObject json{{"type", "text"}, {"text", block.text}};
+    add_extra(json, block.extra);
+    return json;
+}
+
+JsonObject block_json(const ImageContent& block) {
+    JsonObject json{{"type", "image"},
+                    {"source", block.source},
+                    {"media_type", std::string_view(block.media_type)}};
+    add_extra(json, block.extra);
+    return json;
+}
+
+JsonObject block_json(const ThinkingContent& block) {
+    JsonObject json{{"type", "thinking"}, {"thinking", block.thinking}};
+    add_extra(json, block.extra);
+    return json;
+}
+
+JsonObject block_json(const ToolCall& block) {
+    JsonObject json{{"type", "tool_call"},
+                    {"id", block.id},
+                    {"name", std::string_view(block.name)},
+                    {"arguments", block.arguments}};
+    add_extra(json, block.extra);
+    return json;
+}
+
+void add_error(JsonObject& json, const AssistantMessage& message) {
+    static const ErrorInfo none;
+    const ErrorInfo& info = message.error ? *message.error : none;
+    json["error_message"] = nullable(message.error_message);
+    json["error_type"] = info.type.empty() ? Json(nullptr) : Json(info.type);
+    json["error_code"] = info.provider_code.empty() ? Json(nullptr) : Json(info.provider_code);
+    json["status_code"] = nullable(info.status_code);
+    json["retry_after"] = nullable(info.retry_after);
+    json["tokens_in"] = nullable(info.tokens_in);
+    json["context_window"] = nullable(info.context_window);
+}
+
+}  // namespace
+
+JsonObject to_json(const Content& block) {
+    return std::visit([](const auto& one) { return block_json(one); }, block);
+}
+
+JsonObject to_json(const AssistantContent& block) {
+    return std::visit([](const auto& one) { return block_json(one); }, block);
+}
+
+JsonObject to_json(const Usage& usage) {
+    JsonObject json;
+    const auto add = [&](std::string_view key, TokenCount count) {
+        if (count) json.emplace(key, *count);
+    };
+    add("input_tokens", usage.input_tokens);
+    add("output_tokens", usage.output_tokens);
+    add("cache_read_tokens", usage.cache_read_tokens);
+    add("cache_write_tokens", usage.cache_write_tokens);
+    add("reasoning_tokens", usage.reasoning_tokens);
+    return json;
+}
+
+JsonObject to_json(const UserMessage& message) {
+    JsonObject json;
+    json.reserve(6);
+    json["role"] = "user";
+    json["content"] = blocks_to_json(message.content);
+    if (!message.id.empty()) json["id"] = message.id;
+    json["timestamp"] = nullable(message.timestamp);
+    json["metadata"] = message.metadata.get();
+    json["run_id"] = nullable(message.run_id);
+    add_extra(json, message.extra);
+    return json;
+}
+
+JsonObject to_json(const AssistantMessage& message) {
+    JsonObject json;
+    json.reserve(18);
+    json["role"] = "assistant";
+    json["content"] = blocks_to_json(message.content);
+    if (!message.id.empty()) json["id"] = message.id;
+    json["stop_reason"] = std::string_view(message.stop_reason);
+    add_error(json, message);
+    json["usage"] = message.usage ? Json(to_json(*message.usage)) : Json(nullptr);
+    json["timestamp"] = nullable(message.timestamp);
+    json["provider_id"] = std::string_view(message.provider_id);
+    json["model_id"] = std::string_view(message.model_id);
+    json["response_id"] = nullable(message.response_id);
+    json["metadata"] = message.metadata.get();
+    json["run_id"] = nullable(message.run_id);
+    add_extra(json, message.extra);
+    return json;
+}
+
+JsonObject to_json(const ToolResultMessage& message) {
+    JsonObject json;
+    json.reserve(10);
+    json["role"] = "tool_result";
+    json["tool_call_id"] = message.tool_call_id;
+    json["tool_name"] = std::string_view(message.tool_name);
+    json["content"] = blocks_to_json(message.content);
+    json["details"] = message.details;
+    json["is_error"] = message.is_error;
+    if (!message.id.empty()) json["id"] = message.id;
+    json["timestamp"] = nullable(message.timestamp);
+    json["metadata"] = message.metadata.get();
+    json["run_id"] = nullable(message.run_id);
+    add_extra(json, message.extra);
+    return json;
+}
+
+JsonObject to_json(const Message& message) {
+    if (const auto* user = message.user()) return to_json(*user);
+    if (const auto* assistant = message.assistant()) return to_json(*assistant);
+    return to_json(*message.tool_result());
+}
+
+// Reading.
+
+namespace {
+
+[[noreturn]] void refuse(std::string_view key, std::string_view expected) {
+    throw Error(ErrorCode::validation, "message key '" + std::string(key) + "': expected " +
+                                           std::string(expected));
+}
+
+/// Walks an object's keys once; what no field takes becomes `extra`.
+class Reader {
+public:
+    explicit Reader(const Json& json, std::string_view what) {
+        if (!json.is_object()) refuse(what, "an object");
+        object_ = &json.get_object();
+    }
+
+    /// The value of `key`, null when it is absent or null. Marks the key as known.
+    const Json* take(std::string_view key) {
+        known_[count_++] = key;
+        const Json* value = object_->if_contains(key);
+        return value && !value->is_null() ? value : nullptr;
+    }
+    /// As take, but null (written out) is refused: CubePi refuses it too.
+    const Json* take_not_null(std::string_view key) {
+        known_[count_++] = key;
+        const Json* value = object_->if_contains(key);
+        if (value && value->is_null()) refuse(key, "a value, found null");
+        return value;
+    }
+    std::string text(std::string_view key, bool required = false) {
+        const Json* value = required ? take_not_null(key) : take(key);
+        if (!value) {
+            if (required) refuse(key, "a string, found nothing");
+            return {};
+        }
+        if (!value->is_string()) refuse(key, "a string");
+        return std::string(value->get_string());
+    }
+    std::optional<double> number(std::string_view key) {
+        const Json* value = take(key);
+        if (!value) return std::nullopt;
+        if (!value->is_number()) refuse(key, "a number");
+        return value->to_number<double>();
+    }
+    LazyObject object(std::string_view key) {
+        const Json* value = take_not_null(key);
+        if (!value) return {};
+        if (!value->is_object()) refuse(key, "an object");
+        return value->get_object();
+    }
+    LazyObject rest() const {
+        LazyObject extra;
+        for (const auto& [key, value] : *object_) {
+            if (!is_known(key)) extra[key] = value;
+        }
+        return extra;
+    }
+
+private:
+    bool is_known(std::string_view key) const {
+        for (std::size_t i = 0; i < count_; ++i) {
+            if (known_[i] == key) return true;
+        }
+        return false;
+    }
+
+    const JsonObject* object_ = nullptr;
+    std::array<std::string_view, 24> known_{};
+    std::size_t count_ = 0;
+};
+
+std::optional<std::int64_t> integer(Reader& reader, std::string_view key) {
+    const std::optional<double> value = reader.number(key);
+    if (!value) return std::nullopt;
+    return static_cast<std::int64_t>(*value);
+}
+
+AssistantContent block_from_json(const Json& json) {
+    Reader reader(json, "content block");
+    const std::string type = reader.text("type", true);
+    if (type == "text") {
+        TextContent block;
+        block.text = reader.text("text");
+        block.extra = reader.rest();
+        return block;
+    }
+    if (type == "image") {
+        ImageContent block;
+        block.source = reader.text("source");
+        block.media_type = reader.text("media_type");
+        block.extra = reader.rest();
+        return block;
+    }
+    if (type == "thinking") {
+        ThinkingContent block;
+        block.thinking = reader.text("thinking");
+        block.extra = reader.rest();
+        return block;
+    }
+    if (type != "tool_call") refuse("type", "text, image, thinking or tool_call, found " + type);
+    ToolCall block;
+    block.id = reader.text("id", true);
+    block.name = reader.text("name", true);
+    const Json* arguments = reader.take_not_null("arguments");
+    if (!arguments || !arguments->is_object()) refuse("arguments", "an object");
+    block.arguments = arguments->get_object();
+    block.extra = reader.rest();
+    return block;
+}
+
+const JsonArray& content_array(Reader& reader) {
+    const Json* content = reader.take_not_null("content");
+    if (!content || !content->is_array()) refuse("content", "a list of blocks");
+    return content->get_array();
+}
+
+std::vector<Content> content_from_json(Reader& reader, std::string_view role) {
+    std::vector<Content> blocks;
+    const JsonArray& array = content_array(reader);
+    blocks.reserve(array.size());
+    for (const Json& json : array) {
+        AssistantContent block = block_from_json(json);
+        if (auto* text = std::get_if<TextContent>(&block)) {
+            blocks.emplace_back(std::move(*text));
+        } else if (auto* image = std::get_if<ImageContent>(&block)) {
+            blocks.emplace_back(std::move(*image));
+        } else {
+            refuse("content", "text and image blocks in a message of role " + std::string(role));
+        }
+    }
+    return blocks;
+}
+
+ErrorCode code_of_type(std::string_view type) noexcept {
+    static constexpr std::array<std::pair<std::string_view, ErrorCode>, 7> table{{
+        {"ContextLengthExceeded", ErrorCode::context_length},
+        {"RateLimited", ErrorCode::rate_limited},
+        {"ProviderAuthFailed", ErrorCode::auth},
+        {"ProviderUnavailable", ErrorCode::unavailable},
+        {"ProviderBadRequest", ErrorCode::bad_request},
+        {"ModelNotFound", ErrorCode::model_not_found},
+        {"ContentFiltered", ErrorCode::content_filtered},
+    }};
+    for (const auto& [name, code] : table) {
+        if (name == type) return code;
+    }
+    return type.empty() ? ErrorCode::unknown : ErrorCode::provider;
+}
+
+std::shared_ptr<const ErrorInfo> error_from_json(Reader& reader) {
+    ErrorInfo info;
+    info.type = reader.text("error_type");
+    info.provider_code = reader.text("error_code");
+    if (const auto status = integer(reader, "status_code")) {
+        info.status_code = static_cast<int>(*status);
+    }
+    info.retry_after = reader.number("retry_after");
+    info.tokens_in = integer(reader, "tokens_in");
+    info.context_window = integer(reader, "context_window");
+    info.code = code_of_type(info.type);
+    if (info == ErrorInfo{}) return nullptr;
+    return std::make_shared<const ErrorInfo>(std::move(info));
+}
+
+Message user_from_json(Reader& reader) {
+    UserMessage message;
+    message.content = content_from_json(reader, "user");
+    message.id = reader.text("id");
+    message.timestamp = reader.number("timestamp");
+    message.metadata = reader.object("metadata");
+    message.run_id = reader.text("run_id");
+    message.extra = reader.rest();
+    return message;
+}
+
+AssistantMessage assistant_from_json(Reader& reader) {
+    AssistantMessage message;
+    const JsonArray& array = content_array(reader);
+    message.content.reserve(array.size());
+    for (const Json& json : array) message.content.push_back(block_from_json(json));
+    message.id = reader.text("id");
+    if (const Json* reason = reader.take_not_null("stop_reason")) {
+        if (!reason->is_string()) refuse("stop_reason", "a string");
+        message.stop_reason = stop_reason::shared(reason->get_string());
+    }
+    message.error_message = reader.text("error_message");
+    message.error = error_from_json(reader);
+    if (const Json* usage = reader.take("usage")) {
+        if (!usage->is_object()) refuse("usage", "an object");
+        message.usage = usage_from_json(usage->get_object());
+    }
+    message.timestamp = reader.number("timestamp");
+    for (SharedString AssistantMessage::*field :
+         {&AssistantMessage::provider_id, &AssistantMessage::model_id}) {
+        const bool provider = field == &AssistantMessage::provider_id;
+        const std::string_view key = provider ? "provider_id" : "model_id";
+        if (const Json* value = reader.take_not_null(key)) {
+            if (!value->is_string()) refuse(key, "a string");
+            message.*field = std::string_view(value->get_string());
+        }
+    }
+    message.response_id = reader.text("response_id");
+    message.metadata = reader.object("metadata");
+    message.run_id = reader.text("run_id");
+    message.extra = reader.rest();
+    return message;
+}
+
+Message tool_result_from_json(Reader& reader) {
+    ToolResultMessage message;
+    message.tool_call_id = reader.text("tool_call_id", true);
+    message.tool_name = reader.text("tool_name", true);
+    message.content = content_from_json(reader, "tool_result");
+    if (const Json* details = reader.take("details")) message.details = *details;
+    if (const Json* flag = reader.take("is_error")) {
+        if (!flag->is_bool()) refuse("is_error", "true or false");
+        message.is_error = flag->get_bool();
+    }
+    message.id = reader.text("id");
+    message.timestamp = reader.number("timestamp");
+    message.metadata = reader.object("metadata");
+    message.run_id = reader.text("run_id");
+    message.extra = reader.rest();
+    return message;
+}
+
+}  // namespace
+
+Usage usage_from_json(const JsonObject& json) {
+    Usage usage;
+    const auto read = [&](std::string_view key, TokenCount& count) {
+        const Json* value = json.if_contains(key);
+        if (!value) return;
+        if (!value->is_number()) refuse(key, "a number");
+        count = TokenCount(static_cast<std::int64_t>(value->to_number<double>()));
+    };
+    read("input_tokens", usage.input_tokens);
+    read("output_tokens", usage.output_tokens);
+    read("cache_read_tokens", usage.cache_read_tokens);
+    read("cache_write_tokens", usage.cache_write_tokens);
+    read("reasoning_tokens", usage.reasoning_tokens);
+    return usage;
+}
+
+AssistantMessage assistant_message_from_json(const Json& json) {
+    Reader reader(json, "message");
+    if (reader.text("role", true) != "assistant") refuse("role", "assistant");
+    return assistant_from_json(reader);
+}
+
+Message message_from_json(const Json& json) {
+    Reader reader(json, "message");
+    const std::string role = reader.text("role", true);
+    if (role == "user") return user_from_json(reader);
+    if (role == "assistant") return assistant_from_json(reader);
+    if (role == "tool_result") return tool_result_from_json(reader);
+    refuse("role", "user, assistant or tool_result, found " + role);
+}
+
+}  // namespace cubepi

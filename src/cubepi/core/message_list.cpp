@@ -1,0 +1,75 @@
+#include <cubepi/core/message_list.hpp>
+
+#include <algorithm>
+#include <cassert>
+
+namespace cubepi {
+
+// Slots below `used` are never written again while shared, so readers of older copies need no lock. Only the
+// list whose size equals `used` may append in place.
+struct MessageList::Storage {
+    explicit Storage(std::size_t n) : slots(std::make_unique<Message[]>(n)), capacity(n) {}
+    std::unique_ptr<Message[]> slots;
+    std::size_t capacity;
+    std::size_t used = 0;
+};
+
+MessageList::MessageList(std::initializer_list<Message> messages)
+    : MessageList(messages.begin(), messages.end()) {}
+
+MessageList::MessageList(const std::vector<Message>& messages)
+    : MessageList(messages.begin(), messages.end()) {}
+
+const Message& MessageList::operator[](std::size_t index) const noexcept {
+    assert(index < size_);
+    return storage_->slots[index];
+}
+
+MessageList::const_iterator MessageList::begin() const noexcept {
+    return storage_ ? storage_->slots.get() : nullptr;
+}
+
+void MessageList::push_back(Message message) {
+    const bool in_place = storage_ && storage_->used == size_ && size_ < storage_->capacity;
+    if (!in_place) {
+        const std::size_t wanted = std::max<std::size_t>(4, size_ + size_ / 2 + 1);
+        auto grown = std::make_shared<Storage>(wanted);
+        std::copy(begin(), end(), grown->slots.get());
+        grown->used = size_;
+        storage_ = std::move(grown);
+    }
+    storage_->slots[size_] = std::move(message);
+    storage_->used = ++size_;
+}
+
+void MessageList::append(const MessageList& messages) {
+    const MessageList source = messages;
+    for (const Message& message : source) push_back(message);
+}
+
+void MessageList::clear() noexcept {
+    storage_.reset();
+    size_ = 0;
+}
+
+void MessageList::truncate(std::size_t count) {
+    size_ = std::min(size_, count);
+    if (size_ == 0) storage_.reset();
+}
+
+MessageList MessageList::last(std::size_t count) const {
+    return count >= size_ ? *this : MessageList(end() - count, end());
+}
+
+MessageList MessageList::with_front(Message message) const {
+    MessageList result;
+    result.push_back(std::move(message));
+    result.append(*this);
+    return result;
+}
+
+bool operator==(const MessageList& a, const MessageList& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+}  // namespace cubepi
