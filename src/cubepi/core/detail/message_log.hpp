@@ -1,0 +1,75 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/core/message.hpp>
+#include <cubepi/core/partial_message.hpp>
+
+namespace cubepi::detail {
+
+/// The growing answer of a model, as an append-only log of block operations over append-only text. Snapshots
+/// name a prefix of the log. Entries and bytes never move and are never rewritten, so a snapshot handed to
+/// another thread is read without a lock while the owner goes on appending.
+class MessageLog : public std::enable_shared_from_this<MessageLog> {
+public:
+    enum class Kind : std::uint8_t { text_start, thinking_start, toolcall_start, delta, replace, end };
+
+    explicit MessageLog(AssistantMessage head) : head_(std::move(head)) {}
+    MessageLog(const MessageLog&) = delete;
+    MessageLog& operator=(const MessageLog&) = delete;
+    ~MessageLog();
+
+    /// Opens block number `block`, which must be the number of blocks so far. `start` is its initial state.
+    void open(Kind kind, std::uint32_t block, AssistantContent start);
+    /// Adds to a text or thinking block, or keeps a tool call's raw arguments apart. Returns the stored text,
+    /// which lives as long as the log.
+    std::string_view delta(std::uint32_t block, std::string_view text);
+    /// Replaces a block by its final form (a tool call with its arguments, thinking with its signature).
+    void replace(std::uint32_t block, AssistantContent content);
+    /// Marks an end that changes nothing.
+    void end(std::uint32_t block);
+
+    PartialMessage snapshot() const { return PartialMessage(shared_from_this(), count_); }
+    AssistantMessage build(std::uint32_t count) const;
+    std::string text(std::uint32_t count) const;
+    std::uint32_t count() const noexcept { return count_; }
+    /// Raw argument text of a tool call: all its deltas, joined.
+    std::string raw(std::uint32_t block) const;
+
+private:
+    struct Entry {
+        Kind kind = Kind::delta;
+        std::uint32_t block = 0;
+        std::string_view text = {};
+        const AssistantContent* content = nullptr;
+    };
+    static constexpr std::size_t entries_per_page = 32;
+    struct Page {
+        std::array<Entry, entries_per_page> entries;
+        Page* next = nullptr;
+    };
+    struct Bytes {
+        std::unique_ptr<char[]> data;
+        std::size_t size = 0;
+        std::size_t used = 0;
+    };
+
+    void add(Entry entry);
+    std::string_view store(std::string_view text);
+    template <class F>
+    void each(std::uint32_t count, F&& f) const;
+
+    AssistantMessage head_;
+    Page first_;
+    Page* last_ = &first_;
+    std::uint32_t count_ = 0;
+    std::vector<Bytes> bytes_;
+    std::vector<std::unique_ptr<const AssistantContent>> contents_;
+};
+
+}  // namespace cubepi::detail

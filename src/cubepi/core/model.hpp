@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/shared_string.hpp>
+
+namespace cubepi {
+
+/// USD per million tokens. Absent means unknown, not free.
+struct ModelCost {
+    std::optional<double> input = {};
+    std::optional<double> output = {};
+    std::optional<double> cache_read = {};
+    std::optional<double> cache_write = {};
+};
+
+/// What the caller says of a model. A value that is absent is not sent (D14).
+struct Model {
+    std::string id = {};
+    std::string provider_id = {};
+    std::string api = {};                              ///< wire dialect, where a provider has several
+    bool reasoning = false;                            ///< the model reasons
+    std::optional<std::int64_t> context_window = {};   ///< tokens
+    std::optional<std::int64_t> max_tokens = {};       ///< limit of one answer, tokens
+    std::optional<double> temperature = {};
+    std::optional<ModelCost> cost = {};
+};
+
+/// What a model is told of a tool.
+struct ToolDefinition {
+    SharedString name = {};
+    SharedString description = {};
+    std::shared_ptr<const Json> parameters = {};       ///< JSON Schema, never null in a request
+};
+using ToolDefinitions = std::vector<ToolDefinition>;
+
+/// Which tool the model may or must call. `named` forces one.
+struct ToolChoice {
+    enum class Mode : std::uint8_t { automatic, required, none, named };
+    Mode mode = Mode::automatic;
+    std::string name = {};
+};
+
+enum class ReasoningMode : std::uint8_t { off, automatic, on };
+enum class ReasoningEffort : std::uint8_t { minimal, low, medium, high, max };
+enum class ReasoningSummary : std::uint8_t { none, automatic, detailed, summarized };
+
+/// How much a reasoning model should think. Meaningful only where it was set: a default-constructed control
+/// that nobody set sends nothing (D14).
+struct ReasoningControl {
+    ReasoningMode mode = ReasoningMode::off;
+    ReasoningEffort effort = ReasoningEffort::medium;
+    ReasoningSummary summary = ReasoningSummary::none;
+    friend bool operator==(const ReasoningControl&, const ReasoningControl&) = default;
+};
+
+std::string_view to_string(ReasoningMode mode) noexcept;
+std::string_view to_string(ReasoningEffort effort) noexcept;
+std::string_view to_string(ReasoningSummary summary) noexcept;
+
+}  // namespace cubepi
