@@ -1,0 +1,165 @@
+#include <cubepi/net/sse_decoder.hpp>
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace cubepi {
+namespace {
+
+struct Seen {
+    std::string event;
+    std::string data;
+    std::string id;
+    long retry = -1;
+    bool operator==(const Seen&) const = default;
+};
+
+void PrintTo(const Seen& seen, std::ostream* out) {
+    *out << seen.event << '|' << seen.data << '|' << seen.id << '|' << seen.retry;
+}
+
+Seen copy(const SseEvent& event) {
+    return {std::string(event.event), std::string(event.data), std::string(event.id),
+            event.retry ? static_cast<long>(event.retry->count()) : -1};
+}
+
+std::vector<Seen> decode(std::string_view stream, std::size_t piece, bool finish = false) {
+    SseDecoder decoder;
+    std::vector<Seen> seen;
+    SseEvent event;
+    for (std::size_t at = 0; at < stream.size(); at += piece) {
+        decoder.feed(stream.substr(at, piece));
+        while (decoder.next(event)) seen.push_back(copy(event));
+    }
+    if (finish && decoder.finish(event)) seen.push_back(copy(event));
+    return seen;
+}
+
+/// The same events must come out wherever the bytes are split.
+void expect_events(std::string_view stream, const std::vector<Seen>& expected) {
+    for (std::size_t piece = 1; piece <= stream.size(); ++piece) {
+        EXPECT_EQ(decode(stream, piece), expected) << "pieces of " << piece;
+    }
+}
+
+TEST(SseDecoder, TakesEventsWithAndWithoutTheSpace) {
+    expect_events("data: one\n\ndata:two\n\ndata:  three\n\n",
+                  {{"message", "one", ""}, {"message", "two", ""}, {"message", " three", ""}});
+}
+
+TEST(SseDecoder, TakesEveryLineEnd) {
+    expect_events("data: a\r\n\r\ndata: b\r\rdata: c\n\ndata: d\r\n\n",
+                  {{"message", "a", ""}, {"message", "b", ""}, {"message", "c", ""}, {"message", "d", ""}});
+}
+
+TEST(SseDecoder, DoesNotWaitForTheLineFeedOfACrLf) {
+    SseDecoder decoder;
+    SseEvent event;
+    decoder.feed("data: a\r\n\r");
+    ASSERT_TRUE(decoder.next(event));
+    EXPECT_EQ(event.data, "a");
+    decoder.feed("\ndata: b\r\n\r");
+    ASSERT_TRUE(decoder.next(event));
+    EXPECT_EQ(event.data, "b");
+}
+
+TEST(SseDecoder, JoinsDataLines) {
+    expect_events("data: a\ndata\ndata: c\n\ndata: YHOO\ndata: +2\n\n",
+                  {{"message", "a\n\nc", ""}, {"message", "YHOO\n+2", ""}});
+}
+
+TEST(SseDecoder, SkipsTheByteOrderMarkOnlyAtTheStart) {
+    expect_events("\xEF\xBB\xBF" "data: a\n\n\xEF\xBB\xBF" "data: lost\n\n", {{"message", "a", ""}});
+}
+
+TEST(SseDecoder, SkipsCommentsAndUnknownFields) {
+    expect_events(": keep-alive\n\n:\n\ndata: a\n: between\nfoo: bar\ndatax: no\n\n: ping\n\n",
+                  {{"message", "a", ""}});
+}
+
+TEST(SseDecoder, KnowsTypesIdsAndRetry) {
+    expect_events("event: delta\nid: 7\nretry: 1500\ndata: x\n\ndata: y\n\nid\ndata: z\n\n",
+                  {{"delta", "x", "7", 1500}, {"message", "y", "7"}, {"message", "z", ""}});
+}
+
+TEST(SseDecoder, IgnoresABadRetryAndAnIdWithNul) {
+    using namespace std::string_view_literals;
+    expect_events("retry: 12a\nretry:\nid: a\0b\ndata: x\n\n"sv, {{"message", "x", ""}});
+}
+
+TEST(SseDecoder, DispatchesOnlyEventsWithData) {
+    expect_events("event: nothing\nid: 3\n\ndata\n\ndata:\n\n", {{"message", "", "3"}, {"message", "", "3"}});
+}
+
+TEST(SseDecoder, AnEventWithoutItsBlankLineIsTakenOnlyWhenAsked) {
+    EXPECT_TRUE(decode("data: a", 1).empty());
+    EXPECT_TRUE(decode("data: a\n", 1).empty());
+    EXPECT_EQ(decode("data: a", 1, true), (std::vector<Seen>{{"message", "a", ""}}));
+    EXPECT_EQ(decode("data: a\r", 1, true), (std::vector<Seen>{{"message", "a", ""}}));
+    EXPECT_EQ(decode("data: a\ndata: b", 3, true), (std::vector<Seen>{{"message", "a\nb", ""}}));
+    EXPECT_TRUE(decode(": only a comment", 4, true).empty());
+}
+
+TEST(SseDecoder, HandsOutALineWithoutCopyingIt) {
+    SseDecoder decoder;
+    decoder.buffer() = "data: hello\n\n";
+    const std::string& buffer = decoder.buffer();
+    SseEvent event;
+    ASSERT_TRUE(decoder.next(event));
+    EXPECT_EQ(event.data.data(), buffer.data() + 6);
+}
+
+TEST(SseDecoder, ABigEventInSmallPiecesKeepsItsBytes) {
+    std::string big(300'000, 'x');
+    for (std::size_t i = 0; i < big.size(); i += 1000) big[i] = static_cast<char>('a' + i / 1000 % 26);
+    const std::string stream = "data: small\n\ndata: " + big + "\n\ndata: after\n\n";
+    EXPECT_EQ(decode(stream, 777),
+              (std::vector<Seen>{{"message", "small", ""}, {"message", big, ""}, {"message", "after", ""}}));
+}
+
+TEST(SseDecoder, TheBufferDoesNotGrowWithTheStream) {
+    SseDecoder decoder;
+    SseEvent event;
+    for (int i = 0; i < 10'000; ++i) {
+        decoder.feed("data: 0123456789\n\n: keep-alive\n\ndata: half");
+        while (decoder.next(event)) {}
+        decoder.feed("\n\n");
+        while (decoder.next(event)) {}
+    }
+    EXPECT_LT(decoder.buffer().capacity(), 1000u);
+}
+
+TEST(SseDecoder, RefusesALineThatNeverEnds) {
+    SseDecoder decoder(SseLimits{100, 1000});
+    SseEvent event;
+    EXPECT_THROW(
+        {
+            for (int i = 0; i < 20; ++i) {
+                decoder.feed("0123456789");
+                (void)decoder.next(event);
+            }
+        },
+        Error);
+}
+
+TEST(SseDecoder, RefusesAnEventThatNeverEnds) {
+    for (const char* line : {"data: 0123456789\n", "data\nfoo: 0123456789\n"}) {
+        SseDecoder decoder(SseLimits{100, 1000});
+        SseEvent event;
+        ErrorCode code = ErrorCode::unknown;
+        try {
+            for (int i = 0; i < 1000; ++i) {
+                decoder.feed(line);
+                ASSERT_FALSE(decoder.next(event));
+            }
+        } catch (const Error& error) {
+            code = error.code();
+        }
+        EXPECT_EQ(code, ErrorCode::too_large) << line;
+    }
+}
+
+}  // namespace
+}  // namespace cubepi
