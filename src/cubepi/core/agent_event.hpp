@@ -1,0 +1,143 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <cubepi/core/hitl_request.hpp>
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/message_list.hpp>
+#include <cubepi/core/notice.hpp>
+#include <cubepi/core/stream_event.hpp>
+#include <cubepi/core/tool_result.hpp>
+
+namespace cubepi {
+
+enum class AgentEventType : std::uint8_t {
+    agent_start,
+    agent_end,
+    turn_start,
+    turn_end,
+    message_start,
+    message_update,
+    message_end,
+    tool_execution_start,
+    tool_execution_update,
+    tool_execution_end,
+    hitl_request,
+    hitl_answer,
+    agent_suspended,
+    agent_aborted,
+    notice,
+};
+std::string_view to_string(AgentEventType type) noexcept;
+
+struct AgentStartEvent {};
+/// The whole call has finished: clean exit, abort or error. `messages`: all new messages of the run (D30).
+struct AgentEndEvent {
+    MessageList messages = {};
+};
+struct TurnStartEvent {};
+struct TurnEndEvent {
+    Message message = {};            ///< the assistant's
+    MessageList tool_results = {};
+};
+/// A message of any role begins. An assistant's is empty still.
+struct MessageStartEvent {
+    Message message = {};
+};
+/// The model said something: one block event of the provider's stream (D45).
+struct MessageUpdateEvent {
+    StreamEvent stream_event = {};
+    /// The message so far; the same content as stream_event.partial.
+    const PartialMessage& message() const noexcept { return stream_event.partial; }
+};
+struct MessageEndEvent {
+    Message message = {};
+};
+struct ToolExecutionStartEvent {
+    std::string tool_call_id = {};
+    SharedString tool_name = {};
+    JsonObject args = {};            ///< as the model gave them, before defaults are filled in
+};
+struct ToolExecutionUpdateEvent {
+    std::string tool_call_id = {};
+    SharedString tool_name = {};
+    JsonObject args = {};
+    Json partial_result = {};
+};
+struct ToolExecutionEndEvent {
+    std::string tool_call_id = {};
+    SharedString tool_name = {};
+    AgentToolResult result = {};
+    bool is_error = false;
+    bool terminate = false;
+    bool blocked_by_hook = false;
+    std::string block_reason = {};   ///< empty: none
+};
+struct HitlRequestEvent {
+    HitlRequest request = {};
+};
+struct HitlAnswerEvent {
+    std::string question_id = {};
+    Json answer = {};
+    bool cancelled = false;
+    bool timed_out = false;
+};
+struct AgentSuspendedEvent {
+    std::vector<HitlRequest> pending_requests = {};
+};
+struct AgentAbortedEvent {
+    std::string reason = {};
+};
+struct NoticeEvent {
+    Notice notice = {};
+};
+
+/// What every event of a run shares.
+struct RunInfo {
+    std::string run_id = {};
+    std::string attempt_id = {};
+    std::string thread_id = {};      ///< empty: the agent has none
+};
+
+/// What listeners receive. An event is a value: it may be copied, kept and read from another thread.
+struct AgentEvent {
+    using Body = std::variant<AgentStartEvent, AgentEndEvent, TurnStartEvent, TurnEndEvent,
+                              MessageStartEvent, MessageUpdateEvent, MessageEndEvent,
+                              ToolExecutionStartEvent, ToolExecutionUpdateEvent,
+                              ToolExecutionEndEvent, HitlRequestEvent, HitlAnswerEvent,
+                              AgentSuspendedEvent, AgentAbortedEvent, NoticeEvent>;
+
+    Body body = {};
+    std::shared_ptr<const RunInfo> run = {};
+    std::uint32_t turn = 0;          ///< from 1; 0 before the first turn
+    std::uint64_t seq = 0;           ///< from 1, per run, without gaps (D8)
+    std::chrono::steady_clock::time_point timestamp = {};
+
+    AgentEventType type() const noexcept { return static_cast<AgentEventType>(body.index()); }
+    const std::string& run_id() const noexcept;
+    const std::string& thread_id() const noexcept;
+
+    /// The body as its type, or null when the event is of another type.
+    template <class T>
+    const T* get_if() const noexcept {
+        return std::get_if<T>(&body);
+    }
+    /// The provider's event inside a message_update, or null.
+    const StreamEvent* stream_event() const noexcept;
+    /// The new text of an answer, or null when the event is anything else. Thinking is not text.
+    const std::string_view* text_delta() const noexcept;
+    const std::string_view* thinking_delta() const noexcept;
+};
+
+/// The event as one JSON object, as `cubepi run --json` prints it; docs/schema/agent-event.schema.json.
+/// The message so far is left out of message_update unless `with_partial`.
+JsonObject to_json(const AgentEvent& event, bool with_partial = false);
+
+}  // namespace cubepi

@@ -1,0 +1,103 @@
+#include <cubepi/core/agent_event.hpp>
+
+#include <cubepi/core/message_json.hpp>
+
+namespace cubepi {
+
+namespace {
+
+JsonArray messages_json(const MessageList& messages) {
+    JsonArray array;
+    array.reserve(messages.size());
+    for (const Message& message : messages) array.emplace_back(to_json(message));
+    return array;
+}
+
+JsonObject stream_event_json(const StreamEvent& event, bool with_partial) {
+    JsonObject json{{"type", to_string(event.type)}};
+    if (event.content_index >= 0) json["content_index"] = event.content_index;
+    const bool is_delta = event.type == StreamEventType::text_delta ||
+                          event.type == StreamEventType::thinking_delta ||
+                          event.type == StreamEventType::toolcall_delta;
+    if (is_delta) json["delta"] = event.delta;
+    if (with_partial) json["partial"] = to_json(event.partial.get());
+    return json;
+}
+
+/// Adds an event's own fields to the object that has its common ones.
+struct BodyWriter {
+    JsonObject& json;
+    bool with_partial;
+
+    void operator()(const AgentStartEvent&) const {}
+    void operator()(const AgentEndEvent& event) const { json["messages"] = messages_json(event.messages); }
+    void operator()(const TurnStartEvent&) const {}
+    void operator()(const TurnEndEvent& event) const {
+        json["message"] = to_json(event.message);
+        json["tool_results"] = messages_json(event.tool_results);
+    }
+    void operator()(const MessageStartEvent& event) const { json["message"] = to_json(event.message); }
+    void operator()(const MessageUpdateEvent& event) const {
+        json["stream_event"] = stream_event_json(event.stream_event, with_partial);
+    }
+    void operator()(const MessageEndEvent& event) const { json["message"] = to_json(event.message); }
+    void operator()(const ToolExecutionStartEvent& event) const {
+        tool(event.tool_call_id, event.tool_name);
+        json["args"] = event.args;
+    }
+    void operator()(const ToolExecutionUpdateEvent& event) const {
+        tool(event.tool_call_id, event.tool_name);
+        json["args"] = event.args;
+        json["partial_result"] = event.partial_result;
+    }
+    void operator()(const ToolExecutionEndEvent& event) const {
+        tool(event.tool_call_id, event.tool_name);
+        json["result"] = to_json(event.result);
+        json["is_error"] = event.is_error;
+        json["terminate"] = event.terminate;
+        json["blocked_by_hook"] = event.blocked_by_hook;
+        json["block_reason"] =
+            event.block_reason.empty() ? Json(nullptr) : Json(event.block_reason);
+    }
+    void operator()(const HitlRequestEvent& event) const { json["request"] = to_json(event.request); }
+    void operator()(const HitlAnswerEvent& event) const {
+        json["question_id"] = event.question_id;
+        json["answer"] = event.answer;
+        json["cancelled"] = event.cancelled;
+        json["timed_out"] = event.timed_out;
+    }
+    void operator()(const AgentSuspendedEvent& event) const {
+        JsonArray pending;
+        for (const HitlRequest& request : event.pending_requests) {
+            pending.emplace_back(to_json(request));
+        }
+        json["pending_requests"] = std::move(pending);
+    }
+    void operator()(const AgentAbortedEvent& event) const { json["reason"] = event.reason; }
+    void operator()(const NoticeEvent& event) const {
+        json["code"] = event.notice.code;
+        json["text"] = event.notice.text;
+        json["details"] = event.notice.details;
+    }
+
+    void tool(const std::string& id, const SharedString& name) const {
+        json["tool_call_id"] = id;
+        json["tool_name"] = std::string_view(name);
+    }
+};
+
+}  // namespace
+
+JsonObject to_json(const AgentEvent& event, bool with_partial) {
+    JsonObject json;
+    json["type"] = to_string(event.type());
+    json["run_id"] = event.run_id();
+    if (!event.thread_id().empty()) json["thread_id"] = event.thread_id();
+    json["turn"] = event.turn;
+    json["seq"] = event.seq;
+    const BodyWriter writer{json, with_partial};
+    std::visit(writer, event.body);
+    return json;
+}
+
+}  // namespace cubepi

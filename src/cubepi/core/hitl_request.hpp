@@ -1,0 +1,58 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+
+namespace cubepi {
+
+/// One choice of a question.
+struct HitlOption {
+    std::string label = {};
+    std::string value = {};
+    std::optional<std::string> description = {};
+    bool allow_input = false;
+};
+
+struct HitlQuestion {
+    std::string key = {};
+    std::string prompt = {};
+    std::optional<std::vector<HitlOption>> options = {};
+    bool multi_select = false;
+    bool required = true;
+};
+
+struct ConfirmRequest {
+    std::string prompt = {};
+    Json details = {};
+};
+
+struct ApproveRequest {
+    std::string tool_name = {};
+    std::string tool_call_id = {};
+    JsonObject args = {};
+    Json details = {};
+};
+
+struct AskRequest {
+    std::vector<HitlQuestion> questions = {};
+};
+
+/// A question to a person, as it is stored while it waits.
+struct HitlRequest {
+    std::string question_id = {};
+    std::optional<std::string> thread_id = {};
+    std::variant<ConfirmRequest, ApproveRequest, AskRequest> payload = {};
+    double created_at = 0;                         ///< Unix seconds
+    std::optional<double> timeout_seconds = {};
+    JsonObject extra = {};                         ///< keys of ours or of a newer writer; stored
+};
+
+JsonObject to_json(const HitlRequest& request);
+/// Throws Error(validation) naming the key.
+HitlRequest hitl_request_from_json(const Json& json);
+
+}  // namespace cubepi
