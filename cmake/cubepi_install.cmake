@@ -1,1 +1,75 @@
-# Install rules: see below for what they leave behind.
+# An install has the headers, the libraries, the program, and two ways for others to find them:
+# find_package(cubepi COMPONENTS agent sqlite) and `pkg-config --cflags --libs cubepi`.
+
+include(CMakePackageConfigHelpers)
+set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/cubepi)
+get_property(rooms GLOBAL PROPERTY CUBEPI_ROOM_NAMES)
+
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/cubepi DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+    FILES_MATCHING PATTERN "*.hpp" PATTERN "*_test.hpp" EXCLUDE)
+install(EXPORT cubepi-targets NAMESPACE cubepi:: DESTINATION ${config_folder})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(EXISTS ${PROJECT_SOURCE_DIR}/docs/guides)
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/guides DESTINATION ${CMAKE_INSTALL_DOCDIR})
+endif()
+if(TARGET cubepi_app)
+    install(TARGETS cubepi_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+# What each room needs, for CMake and for pkg-config. A shared library has its private libraries inside.
+set(CUBEPI_ROOM_TABLE "")
+set(pkgconfig_modules)
+set(pkgconfig_flags)
+set(pkgconfig_rooms)
+foreach(room IN LISTS rooms)
+    get_property(depends GLOBAL PROPERTY CUBEPI_ROOM_${room}_DEPENDS)
+    get_property(links GLOBAL PROPERTY CUBEPI_ROOM_${room}_LINKS)
+    set(packages)
+    foreach(library IN LISTS links)
+        cubepi_find_library(${library} package pkgconfig)
+        string(REPLACE " " "," package "${package}")
+        list(APPEND packages ${package})
+        if(pkgconfig MATCHES "^-")
+            string(REPLACE " " ";" pkgconfig "${pkgconfig}")
+            list(APPEND pkgconfig_flags ${pkgconfig})
+        else()
+            list(APPEND pkgconfig_modules ${pkgconfig})
+        endif()
+    endforeach()
+    list(REMOVE_DUPLICATES packages)
+    string(APPEND CUBEPI_ROOM_TABLE
+        "set(_cubepi_depends_${room} \"${depends}\")\nset(_cubepi_packages_${room} \"${packages}\")\n")
+    get_target_property(type cubepi_${room} TYPE)
+    if(NOT type STREQUAL "INTERFACE_LIBRARY")
+        list(PREPEND pkgconfig_rooms -lcubepi_${room})   # who needs comes before who is needed
+    endif()
+endforeach()
+set(CUBEPI_ROOMS_BUILT "${rooms}")
+string(APPEND CUBEPI_ROOM_TABLE "set(_cubepi_depends_cubepi \"${rooms}\")\nset(_cubepi_packages_cubepi \"\")\n")
+
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/cubepi-config.cmake.in
+    ${PROJECT_BINARY_DIR}/cubepi-config.cmake INSTALL_DESTINATION ${config_folder})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/cubepi-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/cubepi-config.cmake ${PROJECT_BINARY_DIR}/cubepi-config-version.cmake
+    DESTINATION ${config_folder})
+
+list(REMOVE_DUPLICATES pkgconfig_modules)
+list(REMOVE_DUPLICATES pkgconfig_flags)
+list(JOIN pkgconfig_modules " " CUBEPI_PC_MODULES)
+list(JOIN pkgconfig_flags " " pkgconfig_flags)
+list(JOIN pkgconfig_rooms " " CUBEPI_PC_LIBS)
+list(TRANSFORM CUBEPI_CORE_DEFINITIONS PREPEND -D OUTPUT_VARIABLE CUBEPI_PC_DEFINITIONS)
+list(JOIN CUBEPI_PC_DEFINITIONS " " CUBEPI_PC_DEFINITIONS)
+# Boost.JSON is part of our interface; the other libraries are needed by name only when ours are static.
+if(BUILD_SHARED_LIBS)
+    set(CUBEPI_PC_REQUIRES "Requires.private: ${CUBEPI_PC_MODULES}")
+    string(APPEND CUBEPI_PC_LIBS " -lboost_json -lboost_container -pthread")
+    set(CUBEPI_PC_LIBS_PRIVATE "${pkgconfig_flags}")
+else()
+    set(CUBEPI_PC_REQUIRES "Requires: ${CUBEPI_PC_MODULES}")
+    string(APPEND CUBEPI_PC_LIBS " ${pkgconfig_flags}")
+    set(CUBEPI_PC_LIBS_PRIVATE "")
+endif()
+file(RELATIVE_PATH CUBEPI_PC_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/cubepi.pc.in ${PROJECT_BINARY_DIR}/cubepi.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/cubepi.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

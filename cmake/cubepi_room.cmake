@@ -22,7 +22,7 @@
 #
 #   cubepi_program(cubepi_app NAME cubepi SOURCES main.cpp DEPENDS agent [LINK ...])
 #
-# gives an executable that is compiled as all of ours are.
+# gives an executable that is compiled as all of ours are. All executables are in <build>/bin.
 
 # Whoever uses CubePi must see Asio as the library was compiled, so these are public parts of cubepi::core.
 set(CUBEPI_CORE_DEFINITIONS BOOST_ASIO_SEPARATE_COMPILATION BOOST_ASIO_NO_DEPRECATED)
@@ -179,6 +179,7 @@ function(cubepi_test name)
     cubepi_existing_files(sources ${arg_DIR} ${arg_SOURCES})
     set(target cubepi_${name}_test)
     add_executable(${target} ${sources})
+    set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
     cubepi_own_options(${target})
     cubepi_link_rooms(${target} PRIVATE ${arg_DEPENDS})
     target_link_libraries(${target} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest)
@@ -216,6 +217,8 @@ function(cubepi_program target)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "NAME" "SOURCES;DEPENDS;LINK")
     cubepi_existing_files(sources ${CMAKE_CURRENT_SOURCE_DIR} ${arg_SOURCES})
     add_executable(${target} ${sources})
+    set_target_properties(${target} PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin INSTALL_RPATH $ORIGIN/../${CMAKE_INSTALL_LIBDIR})
     cubepi_own_options(${target})
     if(arg_NAME)
         set_target_properties(${target} PROPERTIES OUTPUT_NAME ${arg_NAME})

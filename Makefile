@@ -1,0 +1,51 @@
+# Thin names for what cmake and the scripts in tools/ do. `make help` lists them.
+PREFIX ?= /usr/local
+prefix := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
+jobs := $(or $(JOBS),$(shell nproc))
+MAKEFLAGS += --no-print-directory
+
+.PHONY: help demo build test check bench lint format docs install clean
+
+help:  ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+
+demo:  ## build the program and watch it work, offline, in about a minute
+	@tools/setup build
+	@tools/build release --target cubepi_app
+	@build/release/bin/cubepi demo
+
+build:  ## build everything for development (build/dev)
+	@tools/setup all
+	@tools/build dev
+
+test:  ## build once with clang and run all tests, with the servers they need
+	@tools/setup all
+	@tools/run-tests dev
+
+check:  ## all that must hold before a change lands (BASE=HEAD~1, ALL=1 for everything)
+	@tools/setup all
+	@tools/check
+
+bench:  ## measure against the floors of bench/README.md
+	@tools/setup all
+	@tools/build release -DCUBEPI_BUILD_BENCH=ON
+	@bench/run build/release
+
+lint:  ## format, room order, coroutine rules, words, headers that compile alone
+	@tools/setup all
+	@tools/lint
+
+format:  ## format the C++ files that git knows
+	@tools/check-format --fix
+
+docs:  ## check the links and compile the snippets of README and docs/
+	@tools/setup all
+	@tools/check-docs
+
+install:  ## install library and program, e.g. make install PREFIX=~/.local
+	@tools/setup build
+	@tools/build release
+	@cmake --install build/release --prefix "$(prefix)"
+
+clean:  ## remove everything that was built
+	rm -rf build

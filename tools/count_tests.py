@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Sums what one run of ctest did.
+
+A GoogleTest binary is one ctest entry and writes its own counts to test-results/<entry>.xml; any other entry
+counts as one test. An entry that died before it could write its counts is one failure. Prints the output of each
+failed entry and then "<label>: N passed, N failed".
+"""
+import argparse
+import pathlib
+import sys
+import xml.etree.ElementTree as ElementTree
+
+
+def google_test_counts(file):
+    """(passed, failed) of one GoogleTest result file, or None where there is no readable one."""
+    try:
+        root = ElementTree.parse(file).getroot()
+    except (OSError, ElementTree.ParseError):
+        return None
+    total = int(root.get("tests", 0))
+    failed = int(root.get("failures", 0)) + int(root.get("errors", 0))
+    return total - failed, failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--label", required=True)
+    parser.add_argument("--append", type=pathlib.Path)
+    arguments = parser.parse_args()
+
+    passed = failed = 0
+    entries = ElementTree.parse(arguments.build / "test-results.xml").getroot().findall("testcase")
+    for entry in entries:
+        name = entry.get("name")
+        good = entry.get("status") == "run"
+        counts = google_test_counts(arguments.build / "test-results" / f"{name}.xml")
+        if counts is None or (not good and counts[1] == 0):
+            counts = (counts[0] if counts else 0, 0)
+            counts = (counts[0] + good, 0 + (not good))
+        passed += counts[0]
+        failed += counts[1]
+        if not good:
+            print(f"---- {name} failed:", entry.findtext("system-out") or "(no output)", sep="\n")
+    if not entries:
+        print(f"{arguments.label}: no tests were run")
+        failed += 1
+    print(f"{arguments.label}: {passed} passed, {failed} failed")
+    if arguments.append:
+        with arguments.append.open("a") as file:
+            file.write(f"{arguments.label} {passed} {failed}\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
