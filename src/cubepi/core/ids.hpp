@@ -1,0 +1,46 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace cubepi {
+
+/// Where ids of runs, messages and requests come from. Any thread may call it.
+class IdSource {
+public:
+    virtual ~IdSource() = default;
+
+    /// A new id, different from all others in the world (the default) or at least of this source.
+    virtual std::string next() = 0;
+
+    IdSource(const IdSource&) = delete;
+    IdSource& operator=(const IdSource&) = delete;
+
+protected:
+    IdSource() = default;
+};
+
+/// 15 random letters and digits: 89 bits, and short enough to live inside a std::string without an allocation.
+/// Unpredictable enough for names, not for secrets. Safe after fork().
+class RandomIds final : public IdSource {
+public:
+    std::string next() override;
+};
+
+namespace testing {
+
+/// "m1", "m2", ...: ids that a test can write down.
+class SequentialIds final : public IdSource {
+public:
+    explicit SequentialIds(std::string prefix = "id") : prefix_(std::move(prefix)) {}
+    std::string next() override { return prefix_ + std::to_string(++count_); }
+
+private:
+    const std::string prefix_;
+    std::atomic<std::uint64_t> count_{0};
+};
+
+}  // namespace testing
+
+}  // namespace cubepi

@@ -1,0 +1,257 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <cubepi/core/detail/scope_core.hpp>
+#include <cubepi/core/task.hpp>
+
+// The only way to start a coroutine beside the current one. Which one to take:
+//
+//   when_all(tasks)           all results in source order; the first failure cancels the others and is thrown
+//   collect_all(tasks)        all outcomes in source order; a failure leaves the others alone
+//   with_task_scope(body)     body(TaskScope&) starts children as it goes; they are over when it returns
+//   BackgroundScope           children of an object that is no coroutine
+
+namespace cubepi {
+
+/// What a failing child does to its siblings.
+enum class ScopePolicy {
+    cancel_siblings,  ///< cancels them; join() throws the first failure
+    collect,          ///< leaves them alone; join() throws the first failure after all have ended
+};
+
+/// Children of one coroutine. All members are used on that coroutine's (serial) executor.
+///
+/// A child that runs on the scope's own executor starts inside spawn() and runs there until it first suspends.
+/// The destructor ends the program when children are alive, because they would outlive what they use: leave the
+/// block only through join(). As a parent that is cancelled throws at its next co_await, before join() could begin,
+/// that is hard to get right by hand: use with_task_scope().
+class TaskScope {
+public:
+    explicit TaskScope(Executor executor, ScopePolicy policy = ScopePolicy::cancel_siblings)
+        : core_(std::move(executor), policy == ScopePolicy::cancel_siblings) {}
+
+    /// Starts a child on the scope's executor. Its result is dropped. After cancel() it is not started any more.
+    template <class T>
+    void spawn(Task<T> task) {
+        spawn(core_.executor(), std::move(task));
+    }
+
+    /// Starts a child on another serial executor. What it shares with others is its own affair.
+    template <class T>
+    void spawn(Executor executor, Task<T> task) {
+        if constexpr (std::is_void_v<T>) {
+            core_.spawn(std::move(executor), std::move(task), nullptr);
+        } else {
+            core_.spawn(std::move(executor), drop_result(std::move(task)), nullptr);
+        }
+    }
+
+    /// Asks all children to end. How a child ends after that is no failure unless it throws something else than a
+    /// cancellation.
+    void cancel() noexcept { core_.cancel(); }
+    bool cancelled() const noexcept { return core_.cancelled(); }
+
+    /// Children that have not ended.
+    std::size_t live() const noexcept { return core_.live(); }
+
+    /// Waits for all children, then throws the first failure, if there was one. When the awaiting coroutine is
+    /// cancelled, cancels the children, waits for them, and throws a cancellation.
+    Task<> join() { return core_.join(); }
+
+private:
+    template <class T>
+    static Task<> drop_result(Task<T> task) {
+        (void)co_await std::move(task);
+    }
+
+    detail::ScopeCore core_;
+};
+
+/// What became of one task: a value or an exception.
+template <class T>
+class Outcome {
+public:
+    using value_type = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+
+    explicit Outcome(value_type value) : value_(std::move(value)) {}
+    explicit Outcome(std::exception_ptr failure) : failure_(std::move(failure)) {}
+
+    bool ok() const noexcept { return value_.has_value(); }
+    explicit operator bool() const noexcept { return ok(); }
+
+    /// Null when it is a value.
+    const std::exception_ptr& failure() const noexcept { return failure_; }
+
+    /// The value; throws the failure.
+    value_type& value() & {
+        if (failure_) std::rethrow_exception(failure_);
+        return *value_;
+    }
+    value_type&& value() && { return std::move(value()); }
+
+private:
+    std::optional<value_type> value_;
+    std::exception_ptr failure_;
+};
+
+/// Children of one type whose results are wanted. Same rules as TaskScope.
+template <class T>
+class TaskGroup {
+public:
+    explicit TaskGroup(Executor executor, ScopePolicy policy = ScopePolicy::cancel_siblings)
+        : core_(std::move(executor), policy == ScopePolicy::cancel_siblings) {}
+
+    void spawn(Task<T> task) { spawn(core_.executor(), std::move(task)); }
+
+    void spawn(Executor executor, Task<T> task) {
+        Slot& slot = slots_.emplace_back();
+        core_.spawn(std::move(executor), fill(std::move(task), slot), &slot.failure);
+    }
+
+    void cancel() noexcept { core_.cancel(); }
+    std::size_t live() const noexcept { return core_.live(); }
+
+    /// Waits as TaskScope::join() does, but throws only a cancellation of the awaiting coroutine.
+    Task<> wait_all() { return core_.join(false); }
+
+    /// The outcomes in the order of the spawns; call it after wait_all(), once.
+    std::vector<Outcome<T>> take() {
+        std::vector<Outcome<T>> outcomes;
+        outcomes.reserve(slots_.size());
+        for (Slot& slot : slots_) {
+            if (slot.value) {
+                outcomes.emplace_back(std::move(*slot.value));
+            } else {
+                outcomes.emplace_back(std::move(slot.failure));
+            }
+        }
+        return outcomes;
+    }
+
+    /// The first failure by time; null when all went well or were cancelled by us.
+    const std::exception_ptr& first_failure() const noexcept { return core_.first_failure(); }
+
+private:
+    using Value = typename Outcome<T>::value_type;
+    struct Slot {
+        std::optional<Value> value;
+        std::exception_ptr failure;
+    };
+
+    static Task<> fill(Task<T> task, Slot& slot) {
+        if constexpr (std::is_void_v<T>) {
+            co_await std::move(task);
+            slot.value.emplace();
+        } else {
+            slot.value.emplace(co_await std::move(task));
+        }
+    }
+
+    std::deque<Slot> slots_;
+    detail::ScopeCore core_;
+};
+
+/// Runs the tasks side by side on the caller's executor and gives their outcomes in source order. A failure leaves the
+/// others alone. Cancelling the caller cancels them all, waits for them and throws.
+template <class T>
+Task<std::vector<Outcome<T>>> collect_all(std::vector<Task<T>> tasks) {
+    TaskGroup<T> group(co_await this_executor, ScopePolicy::collect);
+    for (Task<T>& task : tasks) group.spawn(std::move(task));
+    co_await detail::keep_going();
+    co_await group.wait_all();
+    co_await detail::stop_at_cancellation();
+    co_return group.take();
+}
+
+/// Runs the tasks side by side on the caller's executor and gives their results in source order (nothing for
+/// Task<void>). The first failure cancels the others and is thrown when they have ended. Cancelling the caller does
+/// the same.
+template <class T>
+auto when_all(std::vector<Task<T>> tasks) -> Task<std::conditional_t<std::is_void_v<T>, void, std::vector<T>>> {
+    TaskGroup<T> group(co_await this_executor, ScopePolicy::cancel_siblings);
+    for (Task<T>& task : tasks) group.spawn(std::move(task));
+    co_await detail::keep_going();
+    co_await group.wait_all();
+    co_await detail::stop_at_cancellation();
+    if (group.first_failure()) std::rethrow_exception(group.first_failure());
+    if constexpr (!std::is_void_v<T>) {
+        std::vector<T> values;
+        values.reserve(tasks.size());
+        for (Outcome<T>& outcome : group.take()) values.push_back(std::move(outcome).value());
+        co_return values;
+    }
+}
+
+/// Runs `body(TaskScope&)`, which starts children as it goes, and then joins them: when this returns or throws, all of
+/// them are over. An exception from the body cancels them first and is thrown after they have ended.
+/// `body` is a callable that returns a Task; it is kept alive until then.
+template <class F>
+auto with_task_scope(F body, ScopePolicy policy = ScopePolicy::cancel_siblings) -> std::invoke_result_t<F&, TaskScope&> {
+    using R = typename std::invoke_result_t<F&, TaskScope&>::value_type;
+    TaskScope scope(co_await this_executor, policy);
+    std::exception_ptr failure;
+    [[maybe_unused]] std::optional<std::conditional_t<std::is_void_v<R>, std::monostate, R>> result;
+    try {
+        if constexpr (std::is_void_v<R>) {
+            co_await body(scope);
+        } else {
+            result.emplace(co_await body(scope));
+        }
+    } catch (...) {
+        failure = std::current_exception();
+        scope.cancel();
+    }
+    co_await detail::keep_going();
+    try {
+        co_await scope.join();
+    } catch (...) {
+        if (!failure) failure = std::current_exception();
+    }
+    co_await detail::stop_at_cancellation();
+    if (failure) std::rethrow_exception(failure);
+    if constexpr (!std::is_void_v<R>) co_return std::move(*result);
+}
+
+/// Children of an object that is no coroutine. All members are used on the executor given.
+///
+/// close() is the proper end: it cancels and waits. The destructor can only cancel: children that are alive then end
+/// soon after, on the executor, so what they use must be theirs (by value or shared).
+class BackgroundScope {
+public:
+    /// `on_failure` gets each exception that leaves a child, cancellations after cancel() excepted. Without it the
+    /// first one is kept and thrown by close().
+    explicit BackgroundScope(Executor executor, std::function<void(std::exception_ptr)> on_failure = {});
+    ~BackgroundScope();
+
+    /// Starts a child. One child's failure does not concern the others. After cancel() or close() it is not started.
+    void spawn(Task<> task);
+
+    void cancel() noexcept;
+
+    /// Cancels and waits for all children; then throws the first failure that nobody was told of.
+    Task<> close();
+
+    /// Waits for all children without cancelling them.
+    Task<> idle();
+
+    std::size_t live() const noexcept;
+
+    BackgroundScope(const BackgroundScope&) = delete;
+    BackgroundScope& operator=(const BackgroundScope&) = delete;
+
+private:
+    struct State;
+    std::shared_ptr<State> state_;
+};
+
+}  // namespace cubepi
