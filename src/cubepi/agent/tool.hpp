@@ -1,0 +1,238 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/model.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task.hpp>
+#include <cubepi/core/tool_result.hpp>
+#include <cubepi/schema/json_convert.hpp>
+#include <cubepi/schema/json_schema.hpp>
+#include <cubepi/schema/validate.hpp>
+
+namespace cubepi {
+
+/// Where the text goes that is too long for the model (D24). The workspace room has one that writes files.
+class SpillSink {
+public:
+    virtual ~SpillSink() = default;
+    /// Keeps `text` and returns how the model can read it, e.g. a path. Called on a worker thread.
+    virtual std::string spill(std::string_view tool_name, std::string_view tool_call_id,
+                              std::string_view text) = 0;
+};
+
+/// What a tool may do (D52). Approval policies, parallelism and replay after a crash go by it.
+enum class ToolRisk : std::uint8_t { read_only, writes, network, irreversible };
+std::string_view to_string(ToolRisk risk) noexcept;
+
+enum class ExecutionMode : std::uint8_t { parallel, sequential };
+
+/// What a tool's callback is given besides its arguments. Lives until the call has ended.
+class ToolContext {
+public:
+    using UpdateSink = std::function<Task<void>(Json)>;
+    ToolContext(std::string tool_call_id, SharedString tool_name, std::stop_token stop,
+                std::shared_ptr<const Runtime> runtime, UpdateSink update)
+        : tool_call_id_(std::move(tool_call_id)),
+          tool_name_(std::move(tool_name)),
+          stop_(std::move(stop)),
+          runtime_(std::move(runtime)),
+          update_(std::move(update)) {}
+
+    const std::string& tool_call_id() const noexcept { return tool_call_id_; }
+    const SharedString& tool_name() const noexcept { return tool_name_; }
+    /// Fires when the run is aborted or the tool's time is up. A tool that heeds it ends on its own terms; one
+    /// that does not is cancelled 2 s later (D7).
+    const std::stop_token& stop_token() const noexcept { return stop_; }
+    const Runtime& runtime() const noexcept { return *runtime_; }
+    const std::shared_ptr<const Runtime>& shared_runtime() const noexcept { return runtime_; }
+
+    /// Reports progress: listeners get a tool_execution_update before the task completes. Calls after the tool
+    /// has returned are ignored.
+    Task<void> update(Json partial_result) { return update_(std::move(partial_result)); }
+
+private:
+    std::string tool_call_id_;
+    SharedString tool_name_;
+    std::stop_token stop_;
+    std::shared_ptr<const Runtime> runtime_;
+    UpdateSink update_;
+};
+
+namespace detail {
+
+/// Either a finished result or one to wait for: a tool that needs no waiting costs no coroutine.
+struct ToolOutcome {
+    ToolOutcome(AgentToolResult r) : result(std::move(r)) {}
+    explicit ToolOutcome(Task<AgentToolResult> t) : task(std::move(t)) {}
+    std::optional<AgentToolResult> result;
+    std::optional<Task<AgentToolResult>> task;
+};
+
+template <class T>
+struct TaskValue {
+    static constexpr bool is_task = false;
+    using type = T;
+};
+template <class T>
+struct TaskValue<Task<T>> {
+    static constexpr bool is_task = true;
+    using type = T;
+};
+
+/// The text forms that a callback may return, as a tool result.
+template <class T>
+AgentToolResult to_tool_result(T&& value) {
+    using U = std::remove_cvref_t<T>;
+    if constexpr (std::is_constructible_v<AgentToolResult, T&&>) {
+        return AgentToolResult(std::forward<T>(value));
+    } else if constexpr (std::is_convertible_v<T&&, Json>) {
+        return AgentToolResult(boost::json::serialize(Json(std::forward<T>(value))));
+    } else {
+        static_assert(std::is_class_v<U>,
+                      "a tool returns std::string, AgentToolResult, Json, a struct, or a Task of one of these");
+        return AgentToolResult(boost::json::serialize(Json(to_json(value))));
+    }
+}
+
+template <class T>
+Task<AgentToolResult> await_tool_result(Task<T> task) {
+    T value = co_await std::move(task);
+    co_return to_tool_result(std::move(value));
+}
+
+}  // namespace detail
+
+/// A tool as the agent runs it: name, description, parameters, callback. Made by `tool<Args>(...)`, or field by
+/// field for parameters that are only known at run time. A value; copies share the schema.
+struct AgentTool {
+    /// Runs the tool with arguments that satisfy `parameters` (defaults filled in). `ctx` outlives the call.
+    /// What it throws becomes an error result. May be called for several calls at once.
+    using Execute = std::function<detail::ToolOutcome(JsonObject arguments, ToolContext& ctx)>;
+
+    AgentTool() = default;
+    AgentTool(std::string tool_name, std::string tool_description, JsonSchema schema, Execute callback)
+        : name(std::move(tool_name)),
+          description(std::move(tool_description)),
+          parameters(std::move(schema)),
+          execute(std::move(callback)) {}
+
+    SharedString name = {};
+    SharedString description = {};
+    JsonSchema parameters = {};
+    Execute execute = {};
+    std::string label = {};                                    ///< for people; empty: the name
+    std::optional<ExecutionMode> execution_mode = {};
+    ToolRisk risk_level = ToolRisk::writes;                    ///< unknown tools may write
+    std::optional<std::chrono::milliseconds> time_limit = {};  ///< absent: the agent's; zero: none
+    bool runs_blocking = false;                                ///< on the worker pool
+    bool expose_to_model = true;                               ///< false: executable, not advertised
+
+    // Chained settings, each returning the tool.
+    /// Describes one argument; nested ones by their path ("where.city"). Throws Error(invalid_argument) that
+    /// lists the arguments when there is no such one.
+    AgentTool& describe(std::string_view path, std::string_view text) &;
+    AgentTool&& describe(std::string_view path, std::string_view text) && {
+        return std::move(describe(path, text));
+    }
+    /// Batches with this tool run one call at a time.
+    AgentTool&& sequential() && {
+        execution_mode = ExecutionMode::sequential;
+        return std::move(*this);
+    }
+    AgentTool&& risk(ToolRisk level) && {
+        risk_level = level;
+        return std::move(*this);
+    }
+    AgentTool&& timeout(std::chrono::milliseconds limit) && {
+        time_limit = limit;
+        return std::move(*this);
+    }
+    AgentTool&& hidden() && {
+        expose_to_model = false;
+        return std::move(*this);
+    }
+
+    ToolDefinition definition() const;
+};
+
+namespace detail {
+
+template <class Args, class F>
+concept ToolCallback = std::is_invocable_v<F&, Args, ToolContext&> || std::is_invocable_v<F&, Args>;
+
+template <class Args, class F>
+decltype(auto) call_tool(F& callback, Args args, ToolContext& ctx) {
+    if constexpr (std::is_invocable_v<F&, Args, ToolContext&>) {
+        return callback(std::move(args), ctx);
+    } else {
+        return callback(std::move(args));
+    }
+}
+
+}  // namespace detail
+
+/// Makes a tool from a plain struct of arguments and a callable `(Args)` or `(Args, ToolContext&)`, which returns
+/// std::string, a struct, Json, AgentToolResult, or a Task of one of these. A callable that is no coroutine
+/// runs on the agent's executor and must not block; for one that blocks use `blocking_tool`.
+template <class Args, class F>
+AgentTool tool(std::string name, std::string description, F callback) {
+    static_assert(detail::ToolCallback<Args, F>,
+                  "a tool's callable takes (Args) or (Args, ToolContext&)");
+    auto shared = std::make_shared<F>(std::move(callback));
+    auto execute = [shared](JsonObject arguments, ToolContext& ctx) -> detail::ToolOutcome {
+        Args args = from_json<Args>(Json(std::move(arguments)));
+        using Result = decltype(detail::call_tool<Args>(*shared, std::move(args), ctx));
+        if constexpr (detail::TaskValue<Result>::is_task) {
+            return detail::ToolOutcome(
+                detail::await_tool_result(detail::call_tool<Args>(*shared, std::move(args), ctx)));
+        } else {
+            return detail::ToolOutcome(
+                detail::to_tool_result(detail::call_tool<Args>(*shared, std::move(args), ctx)));
+        }
+    };
+    return AgentTool(std::move(name), std::move(description), JsonSchema(json_schema_of<Args>()),
+                     std::move(execute));
+}
+
+namespace detail {
+/// Runs `work` on the worker pool; used by blocking_tool.
+Task<AgentToolResult> run_blocking(std::shared_ptr<const Runtime> runtime,
+                                   std::function<AgentToolResult()> work);
+}  // namespace detail
+
+/// As `tool`, for a callable that blocks: it runs on the worker pool, with `stop_token()` to heed.
+/// `ToolContext::update` must not be called from it.
+template <class Args, class F>
+AgentTool blocking_tool(std::string name, std::string description, F callback) {
+    static_assert(detail::ToolCallback<Args, F>,
+                  "a tool's callable takes (Args) or (Args, ToolContext&)");
+    auto shared = std::make_shared<F>(std::move(callback));
+    auto execute = [shared](JsonObject arguments, ToolContext& ctx) -> detail::ToolOutcome {
+        // The work may outlive the call when it does not heed its stop token, so it owns all it uses.
+        auto own = std::make_shared<ToolContext>(ctx);
+        std::function<AgentToolResult()> work = [shared, own,
+                                                 args = std::move(arguments)]() mutable {
+            Args typed = from_json<Args>(Json(std::move(args)));
+            return detail::to_tool_result(detail::call_tool<Args>(*shared, std::move(typed), *own));
+        };
+        return detail::ToolOutcome(detail::run_blocking(ctx.shared_runtime(), std::move(work)));
+    };
+    AgentTool made(std::move(name), std::move(description), JsonSchema(json_schema_of<Args>()),
+                   std::move(execute));
+    made.runs_blocking = true;
+    return made;
+}
+
+}  // namespace cubepi

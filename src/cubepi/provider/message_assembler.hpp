@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/message.hpp>
+#include <cubepi/core/stream_event.hpp>
+
+namespace cubepi {
+
+namespace detail {
+class MessageLog;
+}
+
+/// Builds a model's answer from a provider's decoded wire events, and the stream events with their snapshots
+/// on the way. Every provider feeds one: wire formats differ, the grammar of StreamEvent does not.
+/// Each call returns the event to deliver. Blocks are named by the index that their start returned in
+/// `content_index`. Not thread safe; the events are.
+class MessageAssembler {
+public:
+    /// `head` has what is known at the start: id, provider_id, model_id, timestamp.
+    explicit MessageAssembler(AssistantMessage head);
+    ~MessageAssembler();
+    MessageAssembler(MessageAssembler&&) noexcept;
+    MessageAssembler& operator=(MessageAssembler&&) noexcept;
+
+    StreamEvent start();
+    bool started() const noexcept { return started_; }
+
+    StreamEvent text_start(LazyObject extra = {});
+    StreamEvent text_delta(std::int32_t index, std::string_view text);
+    /// Ends a text or thinking block; `extra` is merged into the block's (signatures, item ids; D13).
+    StreamEvent text_end(std::int32_t index, LazyObject extra = {});
+    StreamEvent thinking_start(LazyObject extra = {});
+    StreamEvent thinking_delta(std::int32_t index, std::string_view text);
+    StreamEvent thinking_end(std::int32_t index, LazyObject extra = {});
+    StreamEvent toolcall_start(std::string id, SharedString name, LazyObject extra = {});
+    StreamEvent toolcall_delta(std::int32_t index, std::string_view json);
+    /// Ends a call with its parsed arguments. What does not parse is kept as `raw_arguments` (D4).
+    StreamEvent toolcall_end(std::int32_t index, ToolCall call);
+
+    /// Raw argument text that a call has so far.
+    std::string raw_arguments(std::int32_t index) const;
+    /// The message so far.
+    AssistantMessage message() const;
+    /// The head's fields may change until the end (response id, usage, model that answered).
+    AssistantMessage& head() noexcept { return head_; }
+
+    StreamEvent done(std::string_view stop_reason);
+    /// Ends the answer as failed, with all that was streamed (D9). A call whose arguments were still streaming is
+    /// dropped when `drop_open_calls` (D34).
+    StreamEvent error(std::string_view error_message, std::optional<ErrorInfo> info = {});
+    /// Ends the answer as aborted: "Request was aborted" (D7); calls still streaming are dropped (D34).
+    StreamEvent aborted();
+    /// Ends with a message made elsewhere.
+    static StreamEvent finish(StreamEventType type, AssistantMessage final_message);
+    static StreamEvent notice(Notice notice);
+
+private:
+    StreamEvent event(StreamEventType type, std::int32_t index, std::string_view delta = {});
+    AssistantMessage final_message(bool drop_open_calls) const;
+
+    AssistantMessage head_;
+    std::shared_ptr<detail::MessageLog> log_;
+    std::vector<bool> open_calls_;
+    bool started_ = false;
+};
+
+}  // namespace cubepi

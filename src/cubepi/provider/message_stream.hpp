@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include <cubepi/core/stream_event.hpp>
+#include <cubepi/core/task.hpp>
+
+namespace cubepi {
+
+/// The producing side of a model's answer: what a provider implements. Used by one consumer, on one
+/// executor. Destroying it ends the call at once.
+class StreamSource {
+public:
+    virtual ~StreamSource() = default;
+    /// Waits for the next event. Failures are events, not exceptions; only cancellation of the awaiting
+    /// coroutine throws, and the call may then be awaited again. Not called after a terminal event.
+    virtual Task<StreamEvent> next() = 0;
+    /// The next event when it is there already, without waiting. Saves a coroutine per event.
+    virtual std::optional<StreamEvent> ready() { return std::nullopt; }
+};
+
+/// One answer of a model, pulled event by event. Failures come in band, as an `error` event and a message
+/// with stop reason "error" or "aborted". Dropping the stream ends the call.
+class MessageStream {
+public:
+    explicit MessageStream(std::unique_ptr<StreamSource> source) : source_(std::move(source)) {}
+
+    /// The next event; empty after the terminal one, however often it is called.
+    Task<std::optional<StreamEvent>> next();
+    /// The next event when it is there already. Empty means: nothing yet, or the end (see finished()).
+    std::optional<StreamEvent> ready();
+    /// True after the terminal event was taken.
+    bool finished() const noexcept { return finished_; }
+    /// The final message. Takes the rest of the stream when it was not read to its end.
+    Task<AssistantMessage> result();
+
+private:
+    void note(const StreamEvent& event);
+
+    std::unique_ptr<StreamSource> source_;
+    PartialMessage final_;
+    bool finished_ = false;
+};
+
+}  // namespace cubepi

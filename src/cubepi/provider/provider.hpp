@@ -1,0 +1,78 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <cubepi/core/message_list.hpp>
+#include <cubepi/core/model.hpp>
+#include <cubepi/provider/message_stream.hpp>
+#include <cubepi/provider/stream_options.hpp>
+
+namespace cubepi {
+
+/// One call of a model. Copying it shares the messages and tools.
+struct ModelRequest {
+    ModelRequest() {}
+    Model model = {};
+    MessageList messages = {};
+    SharedString system_prompt = {};
+    std::shared_ptr<const ToolDefinitions> tools = {};  ///< null: none
+    StreamOptions options = {};
+};
+
+/// An endpoint that answers model calls. Implement `stream` to write your own (docs/guides/providers/custom.md).
+/// A provider may be shared by agents on several executors; `stream` must not touch shared state unlocked.
+class Provider {
+public:
+    virtual ~Provider() = default;
+    /// Starts one call and returns at once; nothing is sent before the first event is pulled. Throws only for
+    /// misuse: what the endpoint or the network does wrong comes in band.
+    virtual MessageStream stream(ModelRequest request) = 0;
+    /// "openai", "anthropic", ...; empty when it was not given.
+    virtual const std::string& provider_id() const noexcept;
+};
+
+/// A model at its provider: what an agent is given. Immutable and cheap to copy.
+class BoundModel {
+public:
+    BoundModel() = default;
+    /// A model without its provider yet, for Agent({.provider = ..., .model = Model{...}}).
+    BoundModel(Model model);
+    BoundModel(std::shared_ptr<Provider> provider, Model model);
+
+    const std::shared_ptr<Provider>& provider() const noexcept { return provider_; }
+    const Model& spec() const noexcept;
+    explicit operator bool() const noexcept { return provider_ != nullptr; }
+
+    /// Starts a call. Throws Error(invalid_argument) when there is no provider.
+    MessageStream stream(MessageList messages, SharedString system_prompt = {},
+                         std::shared_ptr<const ToolDefinitions> tools = {},
+                         StreamOptions options = {}) const;
+    /// The whole answer at once. Failures come back in the message (stop reason "error").
+    Task<AssistantMessage> generate(MessageList messages, SharedString system_prompt = {},
+                                    std::shared_ptr<const ToolDefinitions> tools = {},
+                                    StreamOptions options = {}) const;
+
+private:
+    std::shared_ptr<Provider> provider_;
+    std::shared_ptr<const Model> model_;
+};
+
+/// What Agent takes as `.provider`: a shared provider, or a provider handle such as OpenAIProvider by value.
+class ProviderRef {
+public:
+    ProviderRef() = default;
+    template <class P>
+        requires std::is_base_of_v<Provider, P>
+    ProviderRef(std::shared_ptr<P> provider) : provider_(std::move(provider)) {}
+    template <class P>
+        requires std::is_base_of_v<Provider, P> && std::is_copy_constructible_v<P>
+    ProviderRef(P provider) : provider_(std::make_shared<P>(std::move(provider))) {}
+    const std::shared_ptr<Provider>& get() const noexcept { return provider_; }
+
+private:
+    std::shared_ptr<Provider> provider_;
+};
+
+}  // namespace cubepi

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/model.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task.hpp>
+
+namespace cubepi {
+
+/// What a provider answered with before the body: for on_response.
+struct ProviderResponse {
+    int status = 0;
+    std::vector<std::pair<std::string, std::string>> headers = {};
+};
+
+/// Sees the request body before it is sent; an object given back replaces it.
+using PayloadHook = std::function<Task<std::optional<JsonObject>>(JsonObject payload, Model model)>;
+/// Sees status and headers of each answer.
+using ResponseHook = std::function<Task<void>(ProviderResponse response, Model model)>;
+
+/// Options of one model call. Setters chain: `StreamOptions().reasoning(control).stop_token(token)`.
+/// (A user-declared constructor keeps g++ 12 from destroying it twice inside an awaited expression.)
+class StreamOptions {
+public:
+    StreamOptions() {}
+
+    StreamOptions&& reasoning(ReasoningControl value) && { reasoning_ = value; return std::move(*this); }
+    StreamOptions&& tool_choice(ToolChoice value) && {
+        tool_choice_ = std::move(value);
+        return std::move(*this);
+    }
+    StreamOptions&& stop_token(std::stop_token value) && {
+        stop_token_ = std::move(value);
+        return std::move(*this);
+    }
+    StreamOptions&& on_payload(PayloadHook value) && {
+        on_payload_ = std::move(value);
+        return std::move(*this);
+    }
+    StreamOptions&& on_response(ResponseHook value) && {
+        on_response_ = std::move(value);
+        return std::move(*this);
+    }
+    StreamOptions&& message_id(std::string value) && {
+        message_id_ = std::move(value);
+        return std::move(*this);
+    }
+    StreamOptions&& runtime(std::shared_ptr<const Runtime> value) && {
+        runtime_ = std::move(value);
+        return std::move(*this);
+    }
+
+    /// Absent: not set by the user, nothing is sent.
+    const std::optional<ReasoningControl>& reasoning() const noexcept { return reasoning_; }
+    const std::optional<ToolChoice>& tool_choice() const noexcept { return tool_choice_; }
+    /// Ends the call from any thread; the answer so far is kept in the terminal `error` event, whose message
+    /// has stop reason "aborted".
+    const std::stop_token& stop_token() const noexcept { return stop_token_; }
+    const PayloadHook& on_payload() const noexcept { return on_payload_; }
+    const ResponseHook& on_response() const noexcept { return on_response_; }
+    /// Id that the answer's message gets from its first event on (D41); empty: none.
+    const std::string& message_id() const noexcept { return message_id_; }
+    /// Clock, ids, worker pool and transport of this call; never null.
+    const std::shared_ptr<const Runtime>& runtime() const noexcept;
+
+private:
+    std::optional<ReasoningControl> reasoning_;
+    std::optional<ToolChoice> tool_choice_;
+    std::stop_token stop_token_;
+    PayloadHook on_payload_;
+    ResponseHook on_response_;
+    std::string message_id_;
+    mutable std::shared_ptr<const Runtime> runtime_;
+};
+
+}  // namespace cubepi
