@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Writes the C++ snippets of a Markdown page as one source file, so that the tests compile what the pages show.
+
+    ```cpp          statements: the body of a coroutine, or a whole program when it has `int main(`
+    ```cpp file     declarations and functions, outside of any function
+    ```cpp sketch   is not compiled: shapes with `...` in them; use it for as little as possible
+
+Each snippet sees what `<!-- snippet-context` ... `-->` comments before it on the page declare (hidden from readers: the
+`agent` that a snippet goes on with), and #includes may stand anywhere. Compiler messages name the page and its line.
+"""
+import pathlib
+import re
+import sys
+
+PART = re.compile(r"^<!-- snippet-context\n(?P<context>.*?)^-->|^```cpp(?P<kind>[^\n]*)\n(?P<code>.*?)^```",
+                  re.MULTILINE | re.DOTALL)
+INCLUDE = re.compile(r"^\s*#\s*include\s.*$", re.MULTILINE)
+
+
+def convert(page, text):
+    """The source file for one page; None where it has no snippet."""
+    includes = ["#include <cubepi/cubepi.hpp>", "#include <cubepi/testing/testing.hpp>"]
+    body = []
+    context = ""
+    number = 0
+    for part in PART.finditer(text):
+        code = part.group("context") or part.group("code") or ""
+        start = part.start("context") if part.group("context") is not None else part.start("code")
+        includes += [line.strip() for line in INCLUDE.findall(code)]
+        # Blank lines keep the numbering.
+        code = INCLUDE.sub("", code)
+        located = f'#line {text.count(chr(10), 0, start) + 1} "{page}"\n{code}'
+        if part.group("context") is not None:
+            context += located
+            continue
+        kind = part.group("kind").strip()
+        if kind == "sketch":
+            continue
+        number += 1
+        body.append(f"namespace snippet_{number} {{\nusing namespace cubepi;\n{context}")
+        if kind == "file" or re.search(r"\bint main\s*\(", code):
+            body.append(located)
+        else:
+            body.append(f"[[maybe_unused]] Task<void> body() {{\n{located}\nco_return;\n}}\n")
+        body.append("}\n")
+    if not number:
+        return None
+    return "\n".join(dict.fromkeys(includes)) + "\n\n" + "\n".join(body)
+
+
+def main():
+    page, target = sys.argv[1:]
+    source = convert(page, pathlib.Path(page).read_text())
+    pathlib.Path(target).write_text(source or "// This page has no snippets.\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+import importlib.machinery
+import importlib.util
+import pathlib
+import unittest
+
+TOOLS = pathlib.Path(__file__).resolve().parent.parent
+
+
+def load(name):
+    """A script of tools/ that has no .py at its end, as a module."""
+    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(TOOLS / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+rooms = load("check-rooms")
+docs = load("check-docs")
+snippets = load("extract_snippets.py")
+ORDER = ["core", "net", "agent", "testing"]
+
+
+class RoomOrder(unittest.TestCase):
+    def complaints(self, path, text):
+        return list(rooms.check_file(pathlib.PurePath(path), text, ORDER))
+
+    def test_a_room_includes_what_stands_above_it(self):
+        self.assertEqual(self.complaints("agent/loop.cpp", "#include <cubepi/core/task.hpp>\n#include <curl/curl.h>\n"), [])
+
+    def test_and_not_what_stands_below(self):
+        self.assertIn("may not include agent", self.complaints("net/a.cpp", "\n#include <cubepi/agent/loop.hpp>\n")[0])
+
+    def test_tests_may_use_testing(self):
+        self.assertEqual(self.complaints("net/a_test.cpp", "#include <cubepi/testing/clock.hpp>\n"), [])
+        self.assertEqual(len(self.complaints("net/a.cpp", "#include <cubepi/testing/clock.hpp>\n")), 1)
+
+    def test_heavy_libraries_stay_out_of_public_headers(self):
+        self.assertEqual(len(self.complaints("net/a.hpp", "#include <curl/curl.h>\n")), 1)
+        self.assertEqual(self.complaints("net/detail/a.hpp", "#include <curl/curl.h>\n"), [])
+
+    def test_the_list_is_read_from_cmake(self):
+        self.assertEqual(rooms.read_rooms("x\nset(rooms a b\n c)\n"), ["a", "b", "c"])
+
+
+class Pages(unittest.TestCase):
+    def test_anchors(self):
+        self.assertEqual(docs.anchors("# A b, c\n```\n# no\n```\n## `d_e` f\n"), {"a-b-c", "d_e-f"})
+
+    def test_snippets_become_functions(self):
+        source = snippets.convert("p.md", "<!-- snippet-context\nint a();\n-->\n\n```cpp\nuse(a());\n```\n```cpp sketch\n...\n```\n")
+        self.assertIn('#line 6 "p.md"\nuse(a());', source)
+        self.assertIn("int a();", source)
+        self.assertNotIn("...", source)
+
+    def test_a_page_without_snippets(self):
+        self.assertIsNone(snippets.convert("p.md", "# A\n```sh\nls\n```\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
