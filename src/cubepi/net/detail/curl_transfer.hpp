@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cubepi/core/detail/wait_list.hpp>
+#include <cubepi/core/http_transport.hpp>
+#include <cubepi/core/task.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <curl/curl.h>
+
+namespace cubepi::detail {
+
+class CurlEngine;
+
+/// One exchange, worked out as far as libcurl wants it.
+struct TransferPlan {
+    HttpRequest request;
+    std::string url;
+    std::string server;     ///< "host:port", for messages
+    std::string proxy;      ///< what CURLOPT_PROXY takes; empty: none
+    std::string proxy_server;
+    std::vector<std::string> resolve;     ///< CURLOPT_RESOLVE entries
+    std::vector<std::string> connect_to;  ///< CURLOPT_CONNECT_TO entries
+    bool own_connection = false;          ///< neither take nor leave a kept connection
+    std::string ca_file;
+    std::size_t max_header_bytes = 0;
+    std::size_t high_water = 0;  ///< unread body bytes at which the sender is stopped
+};
+
+/// How far an exchange has come. Only ever grows.
+enum class TransferStage { connecting, sending, waiting, head, ended };
+
+/// One libcurl easy handle and what it has received. The engine side runs on the engine's executor, the
+/// consumer side on the executor that send() was awaited on; what both touch is behind the mutex.
+class CurlTransfer : public std::enable_shared_from_this<CurlTransfer> {
+public:
+    CurlTransfer(std::shared_ptr<CurlEngine> engine, TransferPlan plan);
+    ~CurlTransfer();
+
+    // The consumer's side.
+
+    /// Waits until the exchange is beyond `seen`. Throws what it failed with before its head was there.
+    Task<TransferStage> beyond(TransferStage seen);
+    Task<bool> read(std::string& out);
+    bool read_ready(std::string& out);
+    /// Ends the exchange: its connection or stream is closed now, and whoever reads gets `failure` after
+    /// what has arrived. Null: nobody reads any more.
+    void close(std::exception_ptr failure) noexcept;
+    HttpResponse take_head();
+    const TransferPlan& plan() const noexcept { return plan_; }
+    /// Body bytes handed to the connection so far; only counted for big bodies.
+    std::size_t sent() const noexcept { return sent_; }
+
+    // The engine's side.
+
+    CURL* easy() const noexcept { return easy_; }
+    bool prepare() noexcept;
+    void unpause() noexcept;
+    void finished(CURLcode code) noexcept;
+    /// The handle has left the multi handle: libcurl will not call back any more.
+    void release_handle() noexcept;
+    /// The executor's context goes away: nobody will be resumed.
+    void context_gone() noexcept;
+
+private:
+    static std::size_t on_write(char* data, std::size_t size, std::size_t count, void* self) noexcept;
+    static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self) noexcept;
+    static std::size_t on_read(char* data, std::size_t size, std::size_t count, void* self) noexcept;
+    static int on_seek(void* self, curl_off_t offset, int origin) noexcept;
+    static int on_connected(void* self, char*, char*, int, int) noexcept;
+
+    bool set_options();
+    bool set_method();
+    bool set_headers();
+    bool set_lists();
+    bool receive(std::string_view bytes);
+    bool receive_header(std::string_view line);
+    void reach(TransferStage stage) noexcept;
+    void end_with(std::exception_ptr failure) noexcept;
+    void wake_locked();
+    bool take_locked(std::string& out, bool& resume);
+    Task<> wait();
+
+    std::shared_ptr<CurlEngine> engine_;
+    TransferPlan plan_;
+
+    CURL* easy_ = nullptr;
+    curl_slist* headers_list_ = nullptr;
+    curl_slist* resolve_list_ = nullptr;
+    curl_slist* connect_to_list_ = nullptr;
+    char error_text_[CURL_ERROR_SIZE] = {};
+    std::atomic<std::size_t> sent_{0};
+    std::size_t header_bytes_ = 0;
+    std::size_t received_ = 0;
+    std::exception_ptr own_failure_;  ///< why a callback of ours ended the transfer
+
+    mutable std::mutex mutex_;
+    TransferStage stage_ = TransferStage::connecting;
+    bool have_head_ = false;
+    HttpResponse response_;
+    std::string pending_;
+    std::exception_ptr failure_;
+    bool paused_ = false;
+    bool waiting_ = false;
+    bool closed_ = false;
+    Executor consumer_;
+    std::optional<WaitList> waiters_;
+};
+
+}  // namespace cubepi::detail

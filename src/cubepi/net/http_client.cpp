@@ -1,0 +1,377 @@
+#include <cubepi/net/http_client.hpp>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/offload.hpp>
+#include <cubepi/core/timeout.hpp>
+#include <cubepi/net/detail/curl_engine.hpp>
+#include <cubepi/net/detail/curl_transfer.hpp>
+#include <cubepi/net/detail/name_cache.hpp>
+#include <cubepi/net/detail/request_url.hpp>
+#include <cubepi/net/network_error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace cubepi {
+
+using detail::CurlTransfer;
+using detail::ProxyChoice;
+using detail::RequestUrl;
+using detail::TransferPlan;
+using detail::TransferStage;
+using std::chrono::nanoseconds;
+
+struct HttpClient::State {
+    std::shared_ptr<Clock> clock;
+    std::shared_ptr<WorkerPool> resolvers;
+    std::shared_ptr<detail::NameCache> names;
+    detail::EnvLookup env;
+    std::string ca_file;
+    std::size_t max_header_bytes = 0;
+    std::size_t read_ahead_bytes = 0;
+};
+
+namespace {
+
+constexpr int max_redirects = 10;
+
+std::optional<std::string> process_env(const std::string& name) {
+    const char* value = std::getenv(name.c_str());
+    if (value == nullptr) return std::nullopt;
+    return std::string(value);
+}
+
+std::string seconds_text(nanoseconds limit) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.6g s", std::chrono::duration<double>(limit).count());
+    return text.data();
+}
+
+std::exception_ptr timed_out(const char* clock, nanoseconds limit, const std::string& server) {
+    const std::string name = clock;
+    std::string text;
+    if (name == "connect") {
+        text = "No connection to " + server + " within " + seconds_text(limit) +
+               ". Check the address and the network";
+    } else if (name == "first_byte") {
+        text = server + " took the request and did not begin to answer within " + seconds_text(limit);
+    } else {
+        text = "The exchange with " + server + " was not complete within " + seconds_text(limit);
+    }
+    return std::make_exception_ptr(TimeoutError(name, text + " (clock: " + name + "; raise it where that is normal)."));
+}
+
+bool is_token(std::string_view text) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+        return c > 0x20 && c < 0x7F && std::string_view("\"(),/:;<=>?@[\\]{}").find(static_cast<char>(c)) == std::string_view::npos;
+    });
+}
+
+/// A value that ends its line early would be a header of somebody else's choosing.
+void check(const HttpRequest& request) {
+    using namespace std::string_view_literals;
+    if (!is_token(request.method)) throw Error(ErrorCode::invalid_argument, "The HTTP method is not a word.");
+    for (const HttpHeader& header : request.headers) {
+        if (!is_token(header.name)) {
+            throw Error(ErrorCode::invalid_argument, "A request header's name has characters that HTTP does not allow.");
+        }
+        if (header.value.find_first_of("\r\n\0"sv) != std::string::npos) {
+            throw Error(ErrorCode::invalid_argument,
+                        "The value of the request header " + header.name +
+                            " has a line break or a NUL in it. (A key that was read from a file often ends with one.)");
+        }
+    }
+    if (request.follow_redirects && !request.resolve_to.empty()) {
+        throw Error(ErrorCode::invalid_argument,
+                    "follow_redirects and resolve_to exclude each other: the addresses fit one host only.");
+    }
+}
+
+bool is_redirect(int status) {
+    return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+}
+
+std::string lower(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
+    return text;
+}
+
+bool looks_secret(const std::string& header) {
+    const std::string name = lower(header);
+    for (const char* word : {"auth", "key", "token", "secret", "cookie", "password", "credential"}) {
+        if (name.find(word) != std::string::npos) return true;
+    }
+    return false;
+}
+
+/// The request as it goes on to where a redirect leads (RFC 9110, 15.4).
+void redirect(HttpRequest& request, int status, const RequestUrl& from, const RequestUrl& to) {
+    request.url = to.url;
+    const bool becomes_get = (status == 303 && request.method != "HEAD") ||
+                             ((status == 301 || status == 302) && request.method == "POST");
+    HttpHeaders headers;
+    for (const HttpHeader& header : request.headers) {
+        if (!same_origin(from, to) && looks_secret(header.name)) continue;
+        const std::string name = lower(header.name);
+        if (becomes_get && (name.starts_with("content-") || name == "transfer-encoding")) continue;
+        headers.add(header.name, header.value);
+    }
+    request.headers = std::move(headers);
+    if (becomes_get) {
+        request.method = "GET";
+        request.body.clear();
+    }
+}
+
+/// Ends a transfer whose coroutine goes away before anybody else took it over.
+class TransferOwner {
+public:
+    explicit TransferOwner(std::shared_ptr<CurlTransfer> transfer) : transfer_(std::move(transfer)) {}
+    ~TransferOwner() {
+        if (transfer_) transfer_->close(nullptr);
+    }
+    TransferOwner(TransferOwner&&) = default;
+    TransferOwner& operator=(TransferOwner&&) = delete;
+    CurlTransfer* operator->() const noexcept { return transfer_.get(); }
+    const std::shared_ptr<CurlTransfer>& get() const noexcept { return transfer_; }
+
+private:
+    std::shared_ptr<CurlTransfer> transfer_;
+};
+
+class CurlBody final : public HttpBody {
+public:
+    CurlBody(TransferOwner transfer, std::shared_ptr<Clock> clock, std::unique_ptr<ClockTimer> total)
+        : clock_(std::move(clock)), transfer_(std::move(transfer)), total_(std::move(total)) {}
+
+    Task<bool> read(std::string& out) override { return transfer_->read(out); }
+    bool read_ready(std::string& out) override { return transfer_->read_ready(out); }
+
+private:
+    std::shared_ptr<Clock> clock_;
+    TransferOwner transfer_;
+    std::unique_ptr<ClockTimer> total_;
+};
+
+}  // namespace
+
+/// One request to one server: names, then libcurl, under the clocks.
+struct HttpExchange {
+    using State = HttpClient::State;
+
+    std::shared_ptr<const State> state;
+    RequestUrl url;
+    ProxyChoice proxy;
+    HttpClocks clocks;
+    Clock::time_point started;
+    Clock::time_point total_deadline;
+
+    static Task<HttpResponse> run(std::shared_ptr<const State> state, HttpRequest request);
+    Task<HttpResponse> once(HttpRequest request);
+    Task<std::vector<std::string>> addresses(std::string host);
+    Task<std::vector<std::string>> look_up(std::string host);
+    Task<> resolve_into(TransferPlan& plan, std::string host, std::uint16_t port);
+    Task<> await_head(CurlTransfer& transfer);
+    void arm(ClockTimer& timer, CurlTransfer& transfer, TransferStage stage);
+    std::unique_ptr<ClockTimer> total_timer(const Executor& executor, CurlTransfer& transfer);
+    TransferPlan plan(HttpRequest request) const;
+};
+
+TransferPlan HttpExchange::plan(HttpRequest request) const {
+    TransferPlan plan;
+    plan.url = url.url;
+    plan.server = url.server();
+    plan.proxy = proxy.url;
+    plan.proxy_server = proxy.url.empty() ? std::string() : proxy.server();
+    plan.own_connection = !request.resolve_to.empty();
+    plan.ca_file = state->ca_file;
+    plan.max_header_bytes = state->max_header_bytes;
+    plan.high_water = std::max<std::size_t>(state->read_ahead_bytes, 1);
+    plan.request = std::move(request);
+    return plan;
+}
+
+Task<std::vector<std::string>> HttpExchange::look_up(std::string host) {
+    // The job shares the cache and not the client: a thread of the pool must never be the one that ends it.
+    auto job = [names = state->names, host] { return names->resolve(host); };
+    return offload(*state->resolvers, std::move(job));
+}
+
+Task<std::vector<std::string>> HttpExchange::addresses(std::string host) {
+    detail::NameCache::Answer known = state->names->find(host);
+    if (known.refresh) {
+        auto job = [names = state->names, host] {
+            try {
+                (void)names->resolve(host);
+            } catch (...) {
+                // Whoever needs the name next will see it.
+            }
+        };
+        state->resolvers->post(std::move(job));
+    }
+    if (!known.addresses.empty()) co_return std::move(known.addresses);
+
+    const char* clock = "connect";
+    nanoseconds limit = clocks.connect;
+    if (clocks.total.count() != 0 && (limit.count() == 0 || clocks.total < limit)) {
+        clock = "total";
+        limit = clocks.total;
+    }
+    Task<std::vector<std::string>> lookup = look_up(host);
+    if (limit.count() == 0) co_return co_await std::move(lookup);
+    std::exception_ptr late;
+    try {
+        co_return co_await with_timeout(*state->clock, limit, std::move(lookup), clock);
+    } catch (const TimeoutError&) {
+        late = timed_out(clock, limit, url.server() + " (its name did not resolve)");
+    }
+    std::rethrow_exception(late);
+}
+
+Task<> HttpExchange::resolve_into(TransferPlan& plan, std::string host, std::uint16_t port) {
+    // libcurl knows localhost by itself (RFC 6761, 6.3).
+    if (host == "localhost" || host.ends_with(".localhost")) co_return;
+    const std::vector<std::string> found = co_await addresses(host);
+    std::string entry = detail::bracketed(host) + ":" + std::to_string(port) + ":";
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        if (i > 0) entry += ',';
+        entry += detail::bracketed(found[i]);
+    }
+    plan.resolve.push_back(std::move(entry));
+}
+
+void HttpExchange::arm(ClockTimer& timer, CurlTransfer& transfer, TransferStage stage) {
+    if (stage == TransferStage::connecting) {
+        if (clocks.connect.count() == 0) return;
+        timer.expires_at(started + clocks.connect, [this, &transfer] {
+            transfer.close(timed_out("connect", clocks.connect, url.server()));
+        });
+        return;
+    }
+    timer.cancel();
+    if (clocks.first_byte.count() == 0) return;
+    // While a big body is on its way only a standstill counts.
+    const std::size_t sent = transfer.sent();
+    timer.expires_after(clocks.first_byte, [this, &timer, &transfer, stage, sent] {
+        if (stage == TransferStage::sending && transfer.sent() != sent) return arm(timer, transfer, stage);
+        transfer.close(timed_out("first_byte", clocks.first_byte, url.server()));
+    });
+}
+
+Task<> HttpExchange::await_head(CurlTransfer& transfer) {
+    const std::unique_ptr<ClockTimer> timer = state->clock->timer(co_await this_executor);
+    TransferStage stage = TransferStage::connecting;
+    while (stage < TransferStage::head) {
+        arm(*timer, transfer, stage);
+        stage = co_await transfer.beyond(stage);
+    }
+}
+
+std::unique_ptr<ClockTimer> HttpExchange::total_timer(const Executor& executor, CurlTransfer& transfer) {
+    if (clocks.total.count() == 0) return nullptr;
+    auto timer = state->clock->timer(executor);
+    timer->expires_at(total_deadline, [&transfer, limit = clocks.total, server = url.server()] {
+        transfer.close(timed_out("total", limit, server));
+    });
+    return timer;
+}
+
+Task<HttpResponse> HttpExchange::once(HttpRequest request) {
+    const Executor executor = co_await this_executor;
+    started = state->clock->now();
+    proxy = detail::choose_proxy(url, state->env);
+    TransferPlan transfer_plan = plan(std::move(request));
+    const std::vector<std::string>& pinned = transfer_plan.request.resolve_to;
+    const bool through_proxy = !proxy.url.empty();
+
+    if (through_proxy && !proxy.is_address) co_await resolve_into(transfer_plan, proxy.host, proxy.port);
+    if (!pinned.empty()) {
+        std::string entry = detail::bracketed(url.host) + ":" + std::to_string(url.port) + ":";
+        if (through_proxy) {
+            entry += detail::bracketed(pinned.front()) + ":" + std::to_string(url.port);
+            transfer_plan.connect_to.push_back(std::move(entry));
+        } else {
+            for (const std::string& address : pinned) entry += detail::bracketed(address) + ",";
+            entry.pop_back();
+            transfer_plan.resolve.push_back(std::move(entry));
+        }
+    } else if (!url.is_address && (!through_proxy || !proxy.resolves_target)) {
+        co_await resolve_into(transfer_plan, url.host, url.port);
+    }
+
+    const auto engine = detail::CurlEngine::of(executor);
+    TransferOwner transfer(std::make_shared<CurlTransfer>(engine, std::move(transfer_plan)));
+    std::unique_ptr<ClockTimer> total = total_timer(executor, *transfer.get());
+    engine->start(transfer.get());
+    try {
+        co_await await_head(*transfer.get());
+    } catch (const Error& error) {
+        const auto* timeout = dynamic_cast<const TimeoutError*>(&error);
+        if (error.code() == ErrorCode::connect || error.code() == ErrorCode::proxy ||
+            (timeout != nullptr && timeout->clock() == "connect")) {
+            state->names->failed(through_proxy ? proxy.host : url.host);
+        }
+        throw;
+    }
+    HttpResponse response = transfer->take_head();
+    response.url = url.url;
+    response.body = std::make_unique<CurlBody>(std::move(transfer), state->clock, std::move(total));
+    co_return response;
+}
+
+Task<HttpResponse> HttpExchange::run(std::shared_ptr<const State> state, HttpRequest request) {
+    check(request);
+    HttpExchange exchange;
+    exchange.url = detail::parse_url(request.url);
+    exchange.clocks = request.clocks;
+    exchange.total_deadline = state->clock->now() + request.clocks.total;
+    exchange.state = std::move(state);
+    if (!request.follow_redirects) co_return co_await exchange.once(std::move(request));
+
+    for (int hop = 0; hop <= max_redirects; ++hop) {
+        HttpRequest copy = request;
+        HttpResponse response = co_await exchange.once(std::move(copy));
+        const std::string* location = response.headers.find("location");
+        if (!is_redirect(response.status) || location == nullptr) co_return response;
+        const RequestUrl target = detail::resolve_url(exchange.url, *location);
+        redirect(request, response.status, exchange.url, target);
+        exchange.url = target;
+    }
+    throw NetworkError(ErrorCode::protocol, exchange.url.server(), false,
+                       exchange.url.server() + " redirects in a circle (more than " + std::to_string(max_redirects) +
+                           " times).");
+}
+
+HttpClient::HttpClient(HttpClientOptions options) {
+    auto state = std::make_shared<State>();
+    state->clock = options.clock ? std::move(options.clock) : Runtime::standard()->clock;
+    state->resolvers = options.resolvers ? std::move(options.resolvers) : Runtime::standard()->resolvers;
+    Resolver resolver = options.resolver ? std::move(options.resolver) : Resolver(&resolve_with_system);
+    state->names = std::make_shared<detail::NameCache>(state->clock, std::move(resolver));
+    state->env = options.env ? std::move(options.env) : detail::EnvLookup(&process_env);
+    state->ca_file = std::move(options.ca_file);
+    if (state->ca_file.empty()) state->ca_file = state->env("SSL_CERT_FILE").value_or("");
+    state->max_header_bytes = options.max_header_bytes;
+    state->read_ahead_bytes = options.read_ahead_bytes;
+    state_ = std::move(state);
+}
+
+HttpClient::~HttpClient() = default;
+
+Task<HttpResponse> HttpClient::send(HttpRequest request) {
+    return HttpExchange::run(state_, std::move(request));
+}
+
+std::shared_ptr<HttpTransport> transport_of(const Runtime& runtime) {
+    if (runtime.transport) return runtime.transport;
+    HttpClientOptions options;
+    options.clock = runtime.clock;
+    options.resolvers = runtime.resolvers;
+    return std::make_shared<HttpClient>(std::move(options));
+}
+
+}  // namespace cubepi
