@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+namespace cubepi::detail {
+
+/// A regular expression of a JSON Schema ("pattern"), over Unicode characters. Copies share it; matching is
+/// safe from several threads.
+class SchemaPattern {
+public:
+    /// Throws std::runtime_error when `pattern` is no regular expression.
+    explicit SchemaPattern(std::string_view pattern);
+
+    /// False as well when the search was given up because it would take too long.
+    bool found_in(std::string_view text) const;
+
+private:
+    struct Compiled;
+    std::shared_ptr<const Compiled> compiled_;
+};
+
+}  // namespace cubepi::detail

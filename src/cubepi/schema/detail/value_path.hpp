@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/schema/issue.hpp>
+
+namespace cubepi::detail {
+
+/// A place inside a JSON value: a chain of steps on the callers' stacks, spelled out only for an issue.
+struct ValuePath {
+    const ValuePath* parent = nullptr;
+    std::string_view key = {};
+    std::size_t index = 0;
+    bool is_index = false;
+
+    ValuePath child(std::string_view name) const { return ValuePath{this, name, 0, false}; }
+    ValuePath item(std::size_t at) const { return ValuePath{this, {}, at, true}; }
+    std::string to_string() const;
+};
+
+/// A short description of a value: "string \"abc\"", "integer 3", "object with 2 fields". Long strings
+/// are cut at a character boundary.
+std::string describe_value(const Json& value);
+
+/// The value as JSON, cut to a length fit for a message.
+std::string quote_value(const Json& value);
+
+SchemaIssue wrong_type_issue(const ValuePath& path, std::string expected, const Json& found);
+SchemaIssue missing_issue(const ValuePath& path, std::string expected);
+SchemaIssue unexpected_issue(const ValuePath& path, const Json& found);
+/// `choices` is a JSON list without brackets: "\"a\", \"b\"".
+SchemaIssue not_one_of_issue(const ValuePath& path, const std::string& choices, const Json& found);
+
+/// An integer from an integer or from an integral double that an int64 or uint64 holds exactly; else null.
+Json integer_from_number(const Json& value);
+/// The number that a string spells exactly by JSON's grammar (no blanks, no "+", no NaN); else null.
+Json number_from_text(std::string_view text);
+/// The boolean that a string spells exactly ("true", "false"); else null.
+Json boolean_from_text(std::string_view text);
+
+}  // namespace cubepi::detail

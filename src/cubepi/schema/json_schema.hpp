@@ -1,0 +1,163 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/schema/detail/field_defaults.hpp>
+#include <cubepi/schema/json_convert.hpp>
+
+namespace cubepi {
+namespace detail {
+
+// The structs around the one that is being written, to notice a struct that contains itself.
+struct SchemaScope {
+    struct Entry {
+        const void* type;
+        std::string name;
+        bool referenced;
+    };
+    std::vector<Entry> open;
+    JsonObject definitions;
+
+    /// A "$ref" to `type` when it is open, else null.
+    Json reference_to(const void* type);
+    void enter(const void* type, std::string_view spelled_name);
+    /// Closes the innermost struct; gives the schema, or a "$ref" when it was moved to `definitions`.
+    JsonObject leave(JsonObject schema);
+};
+
+JsonObject typed_schema(std::string_view type);
+JsonObject nullable_schema(JsonObject schema);
+JsonObject any_of_schema(JsonArray alternatives);
+JsonObject enum_schema(const std::vector<EnumEntry>& entries);
+JsonObject array_schema(JsonObject items);
+void add_property(JsonObject& properties, JsonArray& required, std::string_view name, JsonObject schema,
+                  bool is_required, const Json* default_value);
+
+template <class T>
+inline constexpr char type_tag = 0;
+
+template <class T>
+consteval std::string_view spelled_type() {
+    return __PRETTY_FUNCTION__;
+}
+
+template <class T>
+JsonObject schema_for(SchemaScope& scope);
+
+template <class T>
+JsonObject struct_schema(SchemaScope& scope) {
+    if (Json reference = scope.reference_to(&type_tag<T>); reference.is_object()) {
+        return std::move(reference.get_object());
+    }
+    scope.enter(&type_tag<T>, spelled_type<T>());
+    JsonObject properties;
+    JsonArray required;
+    const T defaults{};
+    const auto& needed = required_fields<T>();
+    for_each_field(defaults, [&](std::size_t index, const auto& field) {
+        using Field = std::remove_cvref_t<decltype(field)>;
+        Json value;
+        bool has_default = !needed[index];
+        if (has_default) {
+            if constexpr (is_optional<Field>) has_default = field.has_value();
+            if constexpr (is_json_struct<Field>) has_default = false;  // its own fields have their defaults
+            if (has_default) value = to_json(field);
+        }
+        add_property(properties, required, field_names<T>[index], schema_for<Field>(scope), needed[index],
+                     has_default ? &value : nullptr);
+    });
+    JsonObject schema = typed_schema("object");
+    schema.insert_or_assign("properties", std::move(properties));
+    if (!required.empty()) schema.insert_or_assign("required", std::move(required));
+    return scope.leave(std::move(schema));
+}
+
+template <class T>
+JsonObject schema_for(SchemaScope& scope) {
+    check_supported<T>();
+    if constexpr (std::is_same_v<T, Json>) {
+        return {};
+    } else if constexpr (std::is_same_v<T, bool>) {
+        return typed_schema("boolean");
+    } else if constexpr (is_integer<T>) {
+        auto schema = typed_schema("integer");
+        if constexpr (std::is_unsigned_v<T>) schema.insert_or_assign("minimum", 0);
+        return schema;
+    } else if constexpr (is_float<T>) {
+        return typed_schema("number");
+    } else if constexpr (std::is_enum_v<T>) {
+        return enum_schema(enum_entries<T>());
+    } else if constexpr (std::is_same_v<T, std::string>) {
+        return typed_schema("string");
+    } else if constexpr (std::is_same_v<T, std::monostate>) {
+        return typed_schema("null");
+    } else if constexpr (is_optional<T>) {
+        return nullable_schema(schema_for<typename T::value_type>(scope));
+    } else if constexpr (is_variant<T>) {
+        return [&]<class... A>(std::type_identity<std::variant<A...>>) {
+            JsonArray alternatives;
+            (alternatives.push_back(Json(schema_for<A>(scope))), ...);
+            return any_of_schema(std::move(alternatives));
+        }(std::type_identity<T>{});
+    } else if constexpr (std::is_same_v<T, JsonArray>) {
+        return typed_schema("array");
+    } else if constexpr (is_vector<T>) {
+        return array_schema(schema_for<typename T::value_type>(scope));
+    } else if constexpr (is_array<T>) {
+        auto schema = array_schema(schema_for<typename T::value_type>(scope));
+        schema.insert_or_assign("minItems", std::tuple_size_v<T>);
+        schema.insert_or_assign("maxItems", std::tuple_size_v<T>);
+        return schema;
+    } else if constexpr (std::is_same_v<T, JsonObject>) {
+        return typed_schema("object");
+    } else if constexpr (is_string_map<T>) {
+        auto schema = typed_schema("object");
+        schema.insert_or_assign("additionalProperties", schema_for<typename T::mapped_type>(scope));
+        return schema;
+    } else if constexpr (is_json_struct<T>) {
+        return struct_schema<T>(scope);
+    }
+}
+
+JsonObject finish_schema(JsonObject schema, SchemaScope scope);
+
+}  // namespace detail
+
+/// The JSON Schema of `T` (see json_convert.hpp for the types).
+///
+/// A field is required unless it has a default:
+/// - numbers, booleans and enums have one when the struct gives one: `int days = 3;`, also `int from = 0;`
+///   or `bool all{};`, but not `int days;`;
+/// - std::string, containers and Json have one when it is not empty: `std::string unit = "c";`. An empty
+///   one (`std::string city;`, `= ""`) is required, because C++ cannot tell the two apart. For a field that
+///   may be empty use std::optional or make_optional();
+/// - std::variant likewise, by its first alternative (std::monostate counts as a default);
+/// - a nested struct is required when one of its own fields is;
+/// - std::optional is never required, and null is allowed for it.
+///
+/// Defaults are given as "default". Enums are lists of their enumerators' names, nested structs are written
+/// in place (one that contains itself as "$ref"), maps have "additionalProperties", variants "anyOf".
+/// Of the bounds of integers only the 0 of unsigned ones is given.
+template <class T>
+Json json_schema_of() {
+    detail::SchemaScope scope;
+    auto schema = detail::schema_for<T>(scope);
+    return Json(detail::finish_schema(std::move(schema), std::move(scope)));
+}
+
+/// Sets the description of the field at `path` ("city", "where.city", "items[].name"; "" is the whole
+/// schema). Throws Error (invalid_argument) that names the existing fields when there is no such field.
+void describe(Json& schema, std::string_view path, std::string_view text);
+
+/// Makes the field at `path` optional; where it is missing, validation puts `default_value` in its place
+/// (none is put in when it is null). Throws like describe().
+void make_optional(Json& schema, std::string_view path, Json default_value = nullptr);
+
+/// Makes the field at `path` required and removes its default. Throws like describe().
+void make_required(Json& schema, std::string_view path);
+
+}  // namespace cubepi

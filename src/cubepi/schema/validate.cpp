@@ -1,0 +1,218 @@
+#include <cubepi/schema/validate.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#endif
+#include <valijson/adapters/boost_json_adapter.hpp>
+#include <valijson/constraints/concrete_constraints.hpp>
+#include <valijson/schema.hpp>
+#include <valijson/schema_parser.hpp>
+#include <valijson/validation_results.hpp>
+#include <valijson/validator.hpp>
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/schema/detail/schema_check.hpp>
+#include <cubepi/schema/detail/schema_fill.hpp>
+#include <cubepi/schema/detail/schema_lowering.hpp>
+#include <cubepi/schema/detail/schema_pattern.hpp>
+#include <cubepi/schema/detail/value_path.hpp>
+#include <cubepi/schema/parse_json.hpp>
+
+namespace cubepi {
+namespace {
+
+constexpr std::size_t longest_matched_key = 1024;
+
+// "pattern", by an expression that is compiled once and does not overflow the stack.
+class PatternConstraint : public valijson::constraints::PolyConstraint {
+public:
+    explicit PatternConstraint(detail::SchemaPattern pattern) : pattern_(std::move(pattern)) {}
+
+    bool validate(const valijson::adapters::Adapter& target, const std::vector<std::string>& context,
+                  valijson::ValidationResults* results) const override {
+        if (!target.isString() || pattern_.found_in(target.asString())) return true;
+        if (results) results->pushError(context, "does not match the pattern");
+        return false;
+    }
+
+private:
+    valijson::constraints::Constraint* cloneInto(void* memory) const override {
+        return new (memory) PatternConstraint(*this);
+    }
+    std::size_t sizeOf() const override { return sizeof(PatternConstraint); }
+
+    detail::SchemaPattern pattern_;
+};
+
+class PatternBuilder : public valijson::ConstraintBuilder {
+public:
+    valijson::constraints::Constraint* make(const valijson::adapters::Adapter& value) const override {
+        return new PatternConstraint(detail::SchemaPattern(value.asString()));
+    }
+};
+
+struct Compiled {
+    valijson::Schema schema;
+    bool has_pattern_properties = false;
+};
+
+std::unique_ptr<const Compiled> compile_schema(const Json& source) {
+    auto lowered = detail::lower_schema(source);
+    auto compiled = std::make_unique<Compiled>();
+    compiled->has_pattern_properties = lowered.has_pattern_properties;
+    try {
+        valijson::SchemaParser parser(valijson::SchemaParser::kDraft7);
+        parser.addConstraintBuilder(detail::pattern_keyword, new PatternBuilder);
+        parser.populateSchema(valijson::adapters::BoostJsonAdapter(lowered.schema), compiled->schema);
+    } catch (const Error&) {
+        throw;
+    } catch (const std::exception& error) {
+        throw Error(ErrorCode::invalid_argument, std::string("the JSON Schema is not valid: ") + error.what());
+    }
+    return compiled;
+}
+
+// What in a value valijson's adapter cannot see rightly.
+struct Oddities {
+    bool needs_copy = false;
+    bool too_deep = false;
+    bool long_key = false;
+};
+
+constexpr auto highest_signed = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+
+void look_over(Json& value, std::size_t depth, Oddities& found) {
+    if (depth > max_json_depth) {
+        found.too_deep = true;
+        return;
+    }
+    if (value.is_uint64()) {
+        const auto number = value.get_uint64();
+        if (number <= highest_signed) {
+            value = static_cast<std::int64_t>(number);
+        } else {
+            found.needs_copy = true;
+        }
+    } else if (const auto* text = value.if_string()) {
+        if (text->find('\0') != boost::json::string::npos) found.needs_copy = true;
+    } else if (auto* array = value.if_array()) {
+        for (auto& item : *array) look_over(item, depth + 1, found);
+    } else if (auto* object = value.if_object()) {
+        for (auto& entry : *object) {
+            if (entry.key().size() > longest_matched_key) found.long_key = true;
+            look_over(entry.value(), depth + 1, found);
+        }
+    }
+}
+
+// A copy with stand-ins for what valijson's adapter does not know: integers above int64, and NUL
+// characters, at which it ends a string.
+Json with_stand_ins(Json value) {
+    if (value.is_uint64()) {
+        value = static_cast<std::int64_t>(highest_signed);
+    } else if (auto* text = value.if_string()) {
+        std::replace(text->begin(), text->end(), '\0', '\x01');
+    } else if (auto* array = value.if_array()) {
+        for (auto& item : *array) item = with_stand_ins(std::move(item));
+    } else if (auto* object = value.if_object()) {
+        for (auto& entry : *object) entry.value() = with_stand_ins(std::move(entry.value()));
+    }
+    return value;
+}
+
+SchemaIssue root_issue(std::string message) {
+    return SchemaIssue{"<root>", "a value that fits the schema", "another", std::move(message)};
+}
+
+bool fits(const Compiled& compiled, const Json& value, const Oddities& oddities, std::string& problem) {
+    try {
+        valijson::Validator validator;
+        if (!oddities.needs_copy) {
+            const valijson::adapters::BoostJsonAdapter target(value);
+            return validator.validate(compiled.schema, target, nullptr);
+        }
+        const Json copy = with_stand_ins(value);
+        const valijson::adapters::BoostJsonAdapter target(copy);
+        return validator.validate(compiled.schema, target, nullptr);
+    } catch (const std::exception& error) {
+        problem = error.what();
+        return false;
+    }
+}
+
+std::vector<SchemaIssue> explain(const Json& schema, const Json& value, const std::string& problem) {
+    std::vector<SchemaIssue> issues;
+    detail::SchemaChecker(schema).check(schema, value, detail::ValuePath{}, issues);
+    std::vector<SchemaIssue> unique;
+    for (auto& issue : issues) {
+        if (std::find(unique.begin(), unique.end(), issue) == unique.end()) unique.push_back(std::move(issue));
+    }
+    if (unique.empty()) {
+        unique.push_back(root_issue(problem.empty() ? "does not fit the schema" : "cannot be checked: " + problem));
+    }
+    return unique;
+}
+
+}  // namespace
+
+struct JsonSchema::State {
+    explicit State(Json given) : source(std::move(given)) {}
+
+    const Compiled& get() {
+        if (const auto* ready = compiled.load(std::memory_order_acquire)) return *ready;
+        const std::lock_guard lock(mutex);
+        if (!owner) {
+            owner = compile_schema(source);
+            compiled.store(owner.get(), std::memory_order_release);
+        }
+        return *owner;
+    }
+
+    const Json source;
+    std::mutex mutex;
+    std::unique_ptr<const Compiled> owner;
+    std::atomic<const Compiled*> compiled{nullptr};
+};
+
+JsonSchema::JsonSchema(Json schema) : state_(std::make_shared<State>(std::move(schema))) {}
+JsonSchema::~JsonSchema() = default;
+
+const Json& JsonSchema::source() const noexcept {
+    return state_->source;
+}
+
+void JsonSchema::compile() const {
+    state_->get();
+}
+
+std::vector<SchemaIssue> JsonSchema::validate(Json& value) const {
+    const auto& compiled = state_->get();
+    Oddities oddities;
+    look_over(value, 0, oddities);
+    if (oddities.too_deep) {
+        return {root_issue("nested deeper than " + std::to_string(max_json_depth) + " levels")};
+    }
+    if (oddities.long_key && compiled.has_pattern_properties) {
+        return {root_issue("has a field name longer than " + std::to_string(longest_matched_key) + " bytes")};
+    }
+    detail::fill_value(state_->source, value);
+    std::string problem;
+    if (fits(compiled, value, oddities, problem)) return {};
+    return explain(state_->source, value, problem);
+}
+
+}  // namespace cubepi
