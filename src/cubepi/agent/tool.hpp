@@ -117,6 +117,9 @@ Task<AgentToolResult> await_tool_result(Task<T> task) {
 /// A tool as the agent runs it: name, description, parameters, callback. Made by `tool<Args>(...)`, or field by
 /// field for parameters that are only known at run time. A value; copies share the schema.
 struct AgentTool {
+    /// The schema of a tool without arguments.
+    static JsonSchema no_parameters();
+
     /// Runs the tool with arguments that satisfy `parameters` (defaults filled in). `ctx` outlives the call.
     /// What it throws becomes an error result. May be called for several calls at once.
     using Execute = std::function<detail::ToolOutcome(JsonObject arguments, ToolContext& ctx)>;
@@ -130,7 +133,7 @@ struct AgentTool {
 
     SharedString name = {};
     SharedString description = {};
-    JsonSchema parameters = {};
+    JsonSchema parameters = no_parameters();
     Execute execute = {};
     std::string label = {};                                    ///< for people; empty: the name
     std::optional<ExecutionMode> execution_mode = {};

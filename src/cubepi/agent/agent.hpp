@@ -1,0 +1,213 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/agent/limits.hpp>
+#include <cubepi/agent/listener.hpp>
+#include <cubepi/agent/middleware.hpp>
+#include <cubepi/agent/run_result.hpp>
+#include <cubepi/agent/tool.hpp>
+#include <cubepi/core/agent_event.hpp>
+#include <cubepi/core/message_list.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task.hpp>
+#include <cubepi/provider/provider.hpp>
+
+namespace cubepi {
+
+class Agent;
+
+/// How a queue is emptied: its oldest message at a time, or all at once.
+enum class QueueMode : std::uint8_t { one_at_a_time, all };
+
+/// What an agent is made of. An aggregate for designated initialisers: `Agent agent({.model = model});`
+struct AgentOptions {
+    BoundModel model = {};                 ///< provider.model("id"), or Model{...} together with `provider`
+    ProviderRef provider = {};
+    std::string system_prompt = {};
+    std::vector<AgentTool> tools = {};
+    std::optional<ReasoningControl> reasoning = {};
+    std::vector<Middleware> middleware = {};
+
+    // Explicit hooks: they replace the middleware's (see compose_middleware).
+    TransformContextHook transform_context = {};
+    ConvertToLlmHook convert_to_llm = {};
+    TransformSystemPromptHook transform_system_prompt = {};
+    ResolveToolCallHook resolve_tool_call = {};
+    BeforeToolCallHook before_tool_call = {};
+    AfterToolCallHook after_tool_call = {};
+    AfterModelResponseHook after_model_response = {};
+    ShouldStopAfterTurnHook should_stop_after_turn = {};
+    OnRunEndHook on_run_end = {};
+    AroundModelCallHook around_model_call = {};
+    PayloadHook on_payload = {};
+    ResponseHook on_response = {};
+
+    QueueMode steering_mode = QueueMode::one_at_a_time;
+    QueueMode follow_up_mode = QueueMode::one_at_a_time;
+    ExecutionMode tool_execution = ExecutionMode::parallel;
+    AgentLimits limits = {};
+
+    std::shared_ptr<Checkpointer> checkpointer = {};   ///< persistence is on when this and thread_id are set
+    std::string thread_id = {};
+    MessageList messages = {};                         ///< history to start with; not together with a store
+    std::shared_ptr<SpillSink> spill = {};             ///< takes tool output that is too long
+    std::shared_ptr<const Runtime> runtime = {};       ///< null: Runtime::standard()
+};
+
+/// What the user says: a text, a message, or several messages.
+class PromptInput {
+public:
+    PromptInput(const char* text) : messages_({user_message(text)}) {}
+    PromptInput(std::string text) : messages_({user_message(std::move(text))}) {}
+    PromptInput(std::string_view text) : PromptInput(std::string(text)) {}
+    PromptInput(Message message) { messages_.push_back(std::move(message)); }
+    PromptInput(MessageList messages) : messages_(std::move(messages)) {}
+    const MessageList& messages() const noexcept { return messages_; }
+
+private:
+    MessageList messages_;
+};
+
+/// `PromptOptions().run_id("...")`
+class PromptOptions {
+public:
+    PromptOptions() {}
+    /// The run's id; made when absent.
+    PromptOptions&& run_id(std::string value) && {
+        run_id_ = std::move(value);
+        return std::move(*this);
+    }
+    const std::string& run_id() const noexcept { return run_id_; }
+
+private:
+    std::string run_id_;
+};
+
+/// What became of a queued input (D42).
+enum class ReceiptState : std::uint8_t {
+    queued,     ///< waits for its place in a run
+    committed,  ///< in the history, and in the store if there is one
+    cancelled,  ///< taken back by cancel_steer or reset
+    refused,    ///< meant for a run that is not the current one
+};
+std::string_view to_string(ReceiptState state) noexcept;
+
+/// A handle on a queued input. May be read from any thread.
+class Receipt {
+public:
+    struct Shared;
+    explicit Receipt(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+    const std::string& message_id() const noexcept;
+    ReceiptState state() const noexcept;
+
+private:
+    std::shared_ptr<Shared> shared_;
+};
+
+/// How the last run ended, in CubePi's words; `none` before the first and while one runs.
+enum class LastOutcome : std::uint8_t { none, complete, suspended, incomplete, abandoned };
+std::string_view to_string(LastOutcome outcome) noexcept;
+
+/// What an agent knows. `system_prompt`, `tools`, `reasoning` and `extra` may be changed between runs and hold from
+/// the next run on; the rest is the agent's to write. Used on the agent's executor.
+struct AgentState {
+    SharedString system_prompt = {};
+    std::shared_ptr<const Model> model = {};           ///< informational
+    std::vector<AgentTool> tools = {};
+    std::optional<ReasoningControl> reasoning = {};
+    MessageList messages = {};
+    JsonObject extra = {};
+    bool is_streaming = false;                         ///< a run is active
+    PartialMessage streaming_message = {};             ///< the answer under way
+    std::string error_message = {};                    ///< of the last run; empty: none
+    std::string active_run_id = {};
+    LastOutcome last_outcome = LastOutcome::none;
+    std::set<std::string> pending_tool_calls = {};
+};
+
+/// A run to pull events from: `auto run = agent.start("..."); while (auto event = co_await run.next()) ...`
+/// It begins when the first event is asked for, and waits when events are not taken. Dropping it aborts the run.
+/// Used on the agent's executor; the agent outlives it.
+class AgentRun {
+public:
+    AgentRun(AgentRun&&) noexcept;
+    AgentRun& operator=(AgentRun&&) noexcept;
+    ~AgentRun();
+    /// The next event; empty after agent_end. Throws what prompt() would throw, after the last event.
+    Task<std::optional<AgentEvent>> next();
+    /// The result; takes the rest of the events when they were not taken.
+    Task<RunResult> result();
+    void abort();
+
+    struct State;
+
+private:
+    friend class Agent;
+    explicit AgentRun(std::shared_ptr<State> state) : state_(std::move(state)) {}
+    std::shared_ptr<State> state_;
+};
+
+/// The stateful façade: a model with tools, history, middleware and listeners. It does not move.
+///
+/// Threads: an agent lives on one executor, that of the coroutine that runs it. abort(), steer(), follow_up() and
+/// cancel_steer() may be called from any thread, nothing else may.
+/// Destroying an agent during a run aborts the run; its listeners get nothing more, and whoever awaits prompt() gets
+/// the outcome `aborted`.
+/// A listener may abort, steer, subscribe and cancel subscriptions; it must not await a prompt of its own agent
+/// (that throws Error(busy)).
+class Agent {
+public:
+    /// Throws Error(invalid_argument) for options that can never work.
+    explicit Agent(AgentOptions options);
+    ~Agent();
+    Agent(const Agent&) = delete;
+    Agent& operator=(const Agent&) = delete;
+
+    /// Starts a turn from what the user says and runs it to its end. Nothing happens before the task is awaited.
+    /// Throws Error(busy) when a run is active, a CheckpointerError when storage fails (D35), what a listener threw
+    /// (D6); cancelling the awaiting coroutine aborts the run, closes it and then throws (D38).
+    Task<RunResult> prompt(PromptInput input, PromptOptions options = {});
+    /// Continues from the last persisted message (D2). Throws Error(no_messages) or Error(cannot_continue) when
+    /// there is nothing to do.
+    Task<RunResult> resume(PromptOptions options = {});
+    /// prompt() as a stream of events.
+    AgentRun start(PromptInput input, PromptOptions options = {});
+
+    /// Puts a user message in at the next step of the current run; of the next run when none is active. With
+    /// `for_run`, only of that run. Any thread.
+    Receipt steer(PromptInput message, std::string for_run = {});
+    /// Puts a user message in when the run would end. Any thread.
+    Receipt follow_up(PromptInput message);
+    /// Takes queued steering back, by its message id or its `metadata.steer_id`; false when there is none. Any thread.
+    bool cancel_steer(std::string_view id);
+    /// Ends the current run at once (D7); does nothing when idle. Any thread.
+    void abort();
+    /// Completes when no run is active, including its last append and its last listener.
+    Task<void> wait_for_idle();
+    /// Forgets messages, error and queues; not `extra`, not what is stored. Throws Error(busy) during a run.
+    void reset();
+
+    /// Registers a listener for the events of all runs from now on.
+    Subscription subscribe(Listener listener);
+
+    const AgentState& state() const noexcept;
+    AgentState& state() noexcept;
+    const std::shared_ptr<const Runtime>& runtime() const noexcept;
+    const std::string& thread_id() const noexcept;
+
+    struct Impl;
+
+private:
+    std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace cubepi

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <vector>
+
+#include <cubepi/agent/listener.hpp>
+#include <cubepi/core/agent_event.hpp>
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/task.hpp>
+
+namespace cubepi::detail {
+
+/// Thrown by deliver() when a listener threw. What it threw is in EventHub::failure().
+struct ListenerFailed {};
+
+/// The listeners of an agent. Each gets each event, in the order of subscription, one event at a time: an event
+/// that comes while an awaited listener is still busy with another waits for its turn. A listener that throws
+/// does not keep the event from the others (D6). One that is added during an event gets the next one.
+class EventHub {
+public:
+    Subscription subscribe(Listener listener);
+    void clear() noexcept;
+
+    /// Delivers `event`; empty when that is done, else the rest of it to await. `event` must stay as it is
+    /// until then.
+    std::optional<Task<void>> deliver(const AgentEvent& event, const std::stop_token& token);
+    bool busy() const noexcept { return busy_; }
+    /// Waits until no event is under way and takes the turn; deliver() must follow at once.
+    Task<void> wait_turn();
+
+    /// The first exception of a listener since take_failure().
+    std::exception_ptr take_failure() noexcept { return std::exchange(failure_, nullptr); }
+    bool failed() const noexcept { return failure_ != nullptr; }
+
+private:
+    std::optional<Task<void>> call_from(std::size_t index, std::size_t end, const AgentEvent& event,
+                                        const std::stop_token& token);
+    Task<void> finish(std::size_t index, std::size_t end, const AgentEvent& event,
+                      std::stop_token token);
+    void end_delivery();
+
+    std::vector<std::shared_ptr<ListenerEntry>> entries_;
+    std::unique_ptr<AsyncEvent> idle_;  // made when somebody has to wait
+    std::exception_ptr failure_;
+    bool busy_ = false;
+    bool threw_ = false;
+};
+
+}  // namespace cubepi::detail

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <type_traits>
+#include <utility>
+
+#include <cubepi/core/agent_event.hpp>
+#include <cubepi/core/task.hpp>
+
+namespace cubepi {
+
+/// What receives events: a callable `(const AgentEvent&)` or `(const AgentEvent&, std::stop_token)` that returns
+/// nothing or a Task<void>, which is awaited. The token fires when the run is aborted. It runs on the agent's executor.
+class Listener {
+public:
+    template <class F>
+        requires(!std::is_same_v<std::remove_cvref_t<F>, Listener>) &&
+                (std::is_invocable_v<F&, const AgentEvent&> ||
+                 std::is_invocable_v<F&, const AgentEvent&, std::stop_token>)
+    Listener(F callable) {
+        if constexpr (std::is_invocable_v<F&, const AgentEvent&, std::stop_token>) {
+            bind(std::move(callable));
+        } else {
+            bind([callable = std::move(callable)](const AgentEvent& event,
+                                                  const std::stop_token&) mutable {
+                return callable(event);
+            });
+        }
+    }
+
+    bool is_async() const noexcept { return static_cast<bool>(async_); }
+    void call(const AgentEvent& event, const std::stop_token& token) const { sync_(event, token); }
+    Task<void> call_async(const AgentEvent& event, const std::stop_token& token) const {
+        return async_(event, token);
+    }
+
+private:
+    template <class F>
+    void bind(F callable) {
+        using Result = std::invoke_result_t<F&, const AgentEvent&, const std::stop_token&>;
+        if constexpr (std::is_same_v<Result, Task<void>>) {
+            async_ = std::move(callable);
+        } else {
+            sync_ = [callable = std::move(callable)](const AgentEvent& event,
+                                                     const std::stop_token& token) mutable {
+                (void)callable(event, token);
+            };
+        }
+    }
+
+    std::function<void(const AgentEvent&, const std::stop_token&)> sync_;
+    std::function<Task<void>(const AgentEvent&, const std::stop_token&)> async_;
+};
+
+namespace detail {
+struct ListenerEntry {
+    explicit ListenerEntry(Listener l) : listener(std::move(l)) {}
+    Listener listener;
+    bool active = true;
+};
+}  // namespace detail
+
+/// What subscribe() gives. `cancel()` ends the subscription, also from inside its own listener, for good; dropping the
+/// object does not (it is what CubePi's `unsubscribe` is). Used on the agent's executor.
+class Subscription {
+public:
+    Subscription() = default;
+    explicit Subscription(std::weak_ptr<detail::ListenerEntry> entry) : entry_(std::move(entry)) {}
+    void cancel() noexcept {
+        if (auto entry = entry_.lock()) entry->active = false;
+    }
+    bool active() const noexcept {
+        auto entry = entry_.lock();
+        return entry && entry->active;
+    }
+
+private:
+    std::weak_ptr<detail::ListenerEntry> entry_;
+};
+
+/// A subscription that ends with its scope.
+class ScopedSubscription {
+public:
+    ScopedSubscription() = default;
+    ScopedSubscription(Subscription subscription) : subscription_(std::move(subscription)) {}
+    ScopedSubscription(ScopedSubscription&& other) noexcept
+        : subscription_(std::exchange(other.subscription_, Subscription())) {}
+    ScopedSubscription& operator=(ScopedSubscription&& other) noexcept {
+        std::swap(subscription_, other.subscription_);
+        return *this;
+    }
+    ~ScopedSubscription() { subscription_.cancel(); }
+
+private:
+    Subscription subscription_;
+};
+
+}  // namespace cubepi

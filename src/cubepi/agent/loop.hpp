@@ -1,0 +1,42 @@
+#pragma once
+
+#include <functional>
+#include <stop_token>
+
+#include <cubepi/agent/agent.hpp>
+
+namespace cubepi {
+
+/// What the loop works on when there is no Agent. `messages` grows; `tools` and `extra` are the caller's.
+struct AgentContext {
+    SharedString system_prompt = {};
+    MessageList messages = {};
+    std::vector<AgentTool> tools = {};
+    JsonObject extra = {};
+};
+
+/// How run_agent_loop runs.
+struct LoopOptions {
+    BoundModel model = {};
+    HookSet hooks = {};
+    std::optional<ReasoningControl> reasoning = {};
+    ExecutionMode tool_execution = ExecutionMode::parallel;
+    AgentLimits limits = {};
+    PayloadHook on_payload = {};
+    ResponseHook on_response = {};
+    std::function<MessageList()> get_steering_messages = {};
+    std::function<MessageList()> get_follow_up_messages = {};
+    std::shared_ptr<SpillSink> spill = {};
+    std::shared_ptr<const Runtime> runtime = {};
+    std::stop_token stop_token = {};
+};
+
+/// The loop without an agent: no persistence, no state. Adds `prompts` and all that comes of them to `context`,
+/// which must outlive the task, and gives each event to `emit`. Failures of model and network are outcomes;
+/// exceptions of hooks are the outcome `failed`, those of `emit` are thrown after the run is closed.
+Task<RunResult> run_agent_loop(MessageList prompts, AgentContext& context, LoopOptions options,
+                               Listener emit);
+/// As run_agent_loop, without new prompts. Throws Error(no_messages) when the context is empty.
+Task<RunResult> run_agent_loop_continue(AgentContext& context, LoopOptions options, Listener emit);
+
+}  // namespace cubepi

@@ -1,0 +1,238 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cubepi/agent/hook.hpp>
+#include <cubepi/agent/tool.hpp>
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/message_list.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/provider/provider.hpp>
+
+namespace cubepi {
+
+/// What every hook can see of the run. Lives until the hook has returned.
+struct HookContext {
+    const SharedString& system_prompt;
+    /// The history so far, with the current assistant message during after_model_response.
+    const MessageList& messages;
+    /// The thread's persistent state: middleware keeps what must survive here, under keys of its own. A null value
+    /// removes its key when it is saved.
+    JsonObject& extra;
+    const std::string& run_id;
+    const std::string& thread_id;
+    std::uint32_t turn;
+    /// Fires when the run is aborted. A hook that awaits is cancelled then.
+    std::stop_token stop_token;
+    const std::shared_ptr<const Runtime>& runtime;
+};
+
+struct BeforeToolCallContext {
+    const AssistantMessage& assistant_message;
+    const ToolCall& tool_call;
+    const AgentTool& tool;
+    JsonObject args;               ///< validated, defaults filled in, edits of earlier middleware applied
+    const HookContext& context;
+};
+
+struct BeforeToolCallResult {
+    bool block = false;                              ///< the tool does not run; the model gets an error result
+    std::string reason = {};                         ///< for the model, and the event's block_reason
+    std::string deny_reason = {};                    ///< takes precedence over `reason` in the event
+    std::optional<JsonObject> edited_args = {};      ///< replace the arguments; validated again
+    std::optional<AgentToolResult> result = {};      ///< stands for the execution; after_tool_call still fires (D44)
+    Json hitl_trace = {};                            ///< kept in the result's details.hitl
+};
+
+struct AfterToolCallContext {
+    const AssistantMessage& assistant_message;
+    const ToolCall& tool_call;
+    const JsonObject& args;
+    AgentToolResult result;        ///< merged so far (D11)
+    bool is_error;
+    bool blocked;                  ///< before_tool_call blocked the call (D29)
+    const HookContext& context;
+};
+
+/// Fields that are set replace those of the result; later middleware over earlier, field by field (D11).
+struct AfterToolCallResult {
+    std::optional<std::vector<Content>> content = {};
+    std::optional<Json> details = {};
+    std::optional<bool> is_error = {};
+    std::optional<bool> terminate = {};
+};
+
+enum class TurnDecision : std::uint8_t {
+    natural,        ///< go on as the response says
+    stop,           ///< end the run after this response
+    loop_to_model,  ///< ask the model again; the response's tool calls are not run
+};
+
+struct TurnAction {
+    std::optional<AssistantMessage> response = {};   ///< replaces the response
+    MessageList inject_messages = {};                ///< put into the history before the next turn
+    std::optional<TurnDecision> decision = {};       ///< absent: no opinion
+};
+
+struct ShouldStopAfterTurnContext {
+    const Message& message;              ///< the assistant's
+    const MessageList& tool_results;
+    const MessageList& new_messages;     ///< of this run
+    const HookContext& context;
+};
+
+/// The rest of a model call, for around_model_call. May be called any number of times, also never.
+using ModelCallNext = std::function<Task<MessageStream>(ModelRequest)>;
+
+using TransformContextHook = Hook<MessageList(MessageList, HookContext&)>;
+using ConvertToLlmHook = Hook<MessageList(MessageList, HookContext&)>;
+using TransformSystemPromptHook = Hook<std::string(std::string, HookContext&)>;
+using ResolveToolCallHook = Hook<std::optional<ToolCall>(ToolCall, HookContext&)>;
+using BeforeToolCallHook = Hook<std::optional<BeforeToolCallResult>(BeforeToolCallContext&)>;
+using AfterToolCallHook = Hook<std::optional<AfterToolCallResult>(AfterToolCallContext&)>;
+using AfterModelResponseHook = Hook<std::optional<TurnAction>(AssistantMessage, HookContext&)>;
+using ShouldStopAfterTurnHook = Hook<bool(ShouldStopAfterTurnContext&)>;
+using OnRunEndHook = Hook<MessageList(HookContext&)>;
+using AroundModelCallHook = Hook<MessageStream(ModelRequest, ModelCallNext)>;
+
+/// The hooks of one middleware, or of an agent's explicit callables. Empty ones are not called.
+struct HookSet {
+    TransformContextHook transform_context = {};
+    ConvertToLlmHook convert_to_llm = {};
+    TransformSystemPromptHook transform_system_prompt = {};
+    ResolveToolCallHook resolve_tool_call = {};
+    BeforeToolCallHook before_tool_call = {};
+    AfterToolCallHook after_tool_call = {};
+    AfterModelResponseHook after_model_response = {};
+    ShouldStopAfterTurnHook should_stop_after_turn = {};
+    OnRunEndHook on_run_end = {};
+    AroundModelCallHook around_model_call = {};
+
+    bool empty() const noexcept;
+};
+
+namespace detail {
+
+// A member of any kind named X makes `&Probe::X` ambiguous, so overloads and templates are seen too.
+#define CUBEPI_DETAIL_HOOK(name)                                                                   \
+    struct NameOf_##name {                                                                         \
+        int name;                                                                                  \
+    };                                                                                             \
+    template <class M>                                                                             \
+    concept Has_##name = [] {                                                                      \
+        if constexpr (std::is_final_v<M>) {                                                        \
+            return requires { &M::name; };                                                         \
+        } else {                                                                                   \
+            struct Probe : M, NameOf_##name {};                                                    \
+            return !requires { &Probe::name; };                                                    \
+        }                                                                                          \
+    }();
+
+CUBEPI_DETAIL_HOOK(transform_context)
+CUBEPI_DETAIL_HOOK(convert_to_llm)
+CUBEPI_DETAIL_HOOK(transform_system_prompt)
+CUBEPI_DETAIL_HOOK(resolve_tool_call)
+CUBEPI_DETAIL_HOOK(before_tool_call)
+CUBEPI_DETAIL_HOOK(after_tool_call)
+CUBEPI_DETAIL_HOOK(after_model_response)
+CUBEPI_DETAIL_HOOK(should_stop_after_turn)
+CUBEPI_DETAIL_HOOK(on_run_end)
+CUBEPI_DETAIL_HOOK(around_model_call)
+#undef CUBEPI_DETAIL_HOOK
+
+}  // namespace detail
+
+/// A middleware: a plain class with just the hooks it wants, of the signatures above, sync or returning a Task. No base
+/// class. A member that has a hook's name but not its signature does not compile. A member `tools` (a vector of
+/// AgentTool) adds tools to the agent.
+///
+///     struct SlidingWindow {
+///         std::size_t keep = 20;
+///         MessageList transform_context(MessageList messages) { return messages.last(keep); }
+///     };
+///     Agent agent({.model = model, .middleware = {SlidingWindow{}}});
+class Middleware {
+public:
+    template <class M>
+        requires(!std::is_same_v<std::remove_cvref_t<M>, Middleware>)
+    Middleware(M middleware) : Middleware(std::make_shared<M>(std::move(middleware))) {}
+
+    /// Shares an object that the caller goes on using.
+    template <class M>
+    Middleware(std::shared_ptr<M> middleware) {
+        bind(middleware);
+        if constexpr (requires { std::vector<AgentTool>(middleware->tools); }) {
+            tools_ = middleware->tools;
+        }
+    }
+
+    const HookSet& hooks() const noexcept { return hooks_; }
+    const std::vector<AgentTool>& tools() const noexcept { return tools_; }
+
+private:
+    template <class M>
+    void bind(const std::shared_ptr<M>& self);
+
+    HookSet hooks_;
+    std::vector<AgentTool> tools_;
+};
+
+/// The agent's hooks: middleware composed by each hook's rule (docs/guides/middleware/composition.md), explicit
+/// callables over them. An explicit resolve_tool_call is asked before the middleware's; every other explicit
+/// callable replaces the composed hook.
+HookSet compose_middleware(const std::vector<Middleware>& middleware, HookSet explicit_hooks = {});
+
+#define CUBEPI_DETAIL_BIND(name, signature)                                              \
+    if constexpr (detail::Has_##name<M>) {                                                         \
+        auto call = [self](auto&&... args) -> decltype(self->name(                                 \
+                                               std::forward<decltype(args)>(args)...)) {           \
+            return self->name(std::forward<decltype(args)>(args)...);                              \
+        };                                                                                         \
+        constexpr bool fits = std::is_constructible_v<decltype(hooks_.name), decltype(call)>;      \
+        static_assert(fits, "middleware hook " #name " must be callable as " signature             \
+                            "; it may return a Task and leave out a trailing context");            \
+        if constexpr (fits) hooks_.name = decltype(hooks_.name)(std::move(call));                  \
+    }
+
+template <class M>
+void Middleware::bind(const std::shared_ptr<M>& self) {
+    CUBEPI_DETAIL_BIND(transform_context,
+                           "MessageList transform_context(MessageList, HookContext&)")
+    CUBEPI_DETAIL_BIND(convert_to_llm,
+                           "MessageList convert_to_llm(MessageList, HookContext&)")
+    CUBEPI_DETAIL_BIND(transform_system_prompt,
+                           "std::string transform_system_prompt(std::string, HookContext&)")
+    CUBEPI_DETAIL_BIND(resolve_tool_call,
+                           "std::optional<ToolCall> resolve_tool_call(ToolCall, HookContext&)")
+    CUBEPI_DETAIL_BIND(before_tool_call,
+                           "std::optional<BeforeToolCallResult> before_tool_call(BeforeToolCallContext&)")
+    CUBEPI_DETAIL_BIND(after_tool_call,
+                           "std::optional<AfterToolCallResult> after_tool_call(AfterToolCallContext&)")
+    CUBEPI_DETAIL_BIND(
+        after_model_response,
+        "std::optional<TurnAction> after_model_response(AssistantMessage, HookContext&)")
+    CUBEPI_DETAIL_BIND(should_stop_after_turn,
+                           "bool should_stop_after_turn(ShouldStopAfterTurnContext&)")
+    CUBEPI_DETAIL_BIND(on_run_end, "MessageList on_run_end(HookContext&)")
+    CUBEPI_DETAIL_BIND(around_model_call,
+                           "MessageStream around_model_call(ModelRequest, ModelCallNext)")
+    static_assert(detail::Has_transform_context<M> || detail::Has_convert_to_llm<M> ||
+                      detail::Has_transform_system_prompt<M> || detail::Has_resolve_tool_call<M> ||
+                      detail::Has_before_tool_call<M> || detail::Has_after_tool_call<M> ||
+                      detail::Has_after_model_response<M> || detail::Has_should_stop_after_turn<M> ||
+                      detail::Has_on_run_end<M> || detail::Has_around_model_call<M> ||
+                      requires { std::vector<AgentTool>(self->tools); },
+                  "a middleware has at least one hook: transform_context, convert_to_llm, "
+                  "transform_system_prompt, resolve_tool_call, before_tool_call, after_tool_call, "
+                  "after_model_response, should_stop_after_turn, on_run_end, around_model_call; or tools");
+}
+#undef CUBEPI_DETAIL_BIND
+
+}  // namespace cubepi

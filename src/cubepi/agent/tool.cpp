@@ -1,0 +1,42 @@
+#include <cubepi/agent/tool.hpp>
+
+#include <cubepi/core/offload.hpp>
+
+namespace cubepi {
+
+std::string_view to_string(ToolRisk risk) noexcept {
+    switch (risk) {
+        case ToolRisk::read_only: return "read_only";
+        case ToolRisk::writes: return "writes";
+        case ToolRisk::network: return "network";
+        case ToolRisk::irreversible: return "irreversible";
+    }
+    return "writes";
+}
+
+JsonSchema AgentTool::no_parameters() {
+    static const JsonSchema schema(Json(JsonObject{{"type", "object"}, {"properties", JsonObject()}}));
+    return schema;
+}
+
+AgentTool& AgentTool::describe(std::string_view path, std::string_view text) & {
+    Json schema = parameters.source();
+    cubepi::describe(schema, path, text);
+    parameters = JsonSchema(std::move(schema));
+    return *this;
+}
+
+ToolDefinition AgentTool::definition() const {
+    ToolDefinition made;
+    made.name = name;
+    made.description = description;
+    made.parameters = std::make_shared<const Json>(parameters.source());
+    return made;
+}
+
+Task<AgentToolResult> detail::run_blocking(std::shared_ptr<const Runtime> runtime,
+                                           std::function<AgentToolResult()> work) {
+    co_return co_await offload(*runtime->workers, std::move(work));
+}
+
+}  // namespace cubepi

@@ -1,0 +1,10 @@
+#pragma once
+
+// Everything a program that runs agents needs. Stores come on their own: <cubepi/checkpoint/sqlite.hpp>.
+
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/agent/loop.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/timeout.hpp>
+#include <cubepi/provider/faux.hpp>
+#include <cubepi/provider/openai.hpp>
