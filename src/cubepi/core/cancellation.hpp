@@ -12,13 +12,13 @@
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/task.hpp>
 
-// Cancellation has two sides. Inside coroutines it is Asio's terminal cancellation: the operation that is
-// awaited ends with `operation_aborted`, and from then on every further `co_await` throws too. At the
-// boundary to code that is no coroutine it is a `std::stop_token`. This header is the bridge; nothing else
-// translates between the two.
+// Cancellation has two sides. Inside coroutines it is Asio's terminal cancellation: the operation
+// that is awaited ends with `operation_aborted`, and from then on every further `co_await` throws
+// too. At the boundary to code that is no coroutine it is a `std::stop_token`. This header is the
+// bridge; nothing else translates between the two.
 //
-// Cancellation is always rethrown. `co_await` is not allowed in a catch block, so cleanup that awaits looks
-// like this:
+// Cancellation is always rethrown. `co_await` is not allowed in a catch block, so cleanup that
+// awaits looks like this:
 //
 //     std::exception_ptr failure;
 //     try { co_await work(); } catch (...) { failure = std::current_exception(); }
@@ -37,9 +37,9 @@ bool is_cancellation(const std::exception_ptr& failure) noexcept;
 /// The same as an exception_ptr.
 std::exception_ptr make_cancelled();
 
-/// `co_await shield();` makes the current coroutine (with all that awaits it) deaf to cancellation, also to
-/// one that has happened, until `co_await unshield();`. Never suspends, never throws. A cancellation that
-/// arrives in between is lost: rethrow what you caught.
+/// `co_await shield();` makes the current coroutine (with all that awaits it) deaf to cancellation,
+/// also to one that has happened, until `co_await unshield();`. Never suspends, never throws. A
+/// cancellation that arrives in between is lost: rethrow what you caught.
 inline auto shield() noexcept {
     return boost::asio::this_coro::reset_cancellation_state(boost::asio::disable_cancellation());
 }
@@ -47,14 +47,15 @@ inline auto shield() noexcept {
 /// `co_await unshield();` listens to cancellation again, from now on. Never suspends, never throws.
 inline auto unshield() noexcept { return boost::asio::this_coro::reset_cancellation_state(); }
 
-/// `(co_await this_cancellation).cancelled() != boost::asio::cancellation_type::none` tells whether the
-/// current coroutine was cancelled. Never suspends, never throws.
+/// `(co_await this_cancellation).cancelled() != boost::asio::cancellation_type::none` tells whether
+/// the current coroutine was cancelled. Never suspends, never throws.
 inline constexpr boost::asio::this_coro::cancellation_state_t this_cancellation{};
 
 namespace detail {
 
 Task<> run_cancel_on(std::stop_token token, Task<> task);
-Task<> run_stoppable(std::stop_source source, Clock& clock, std::chrono::nanoseconds grace, Task<> task);
+Task<> run_stoppable(std::stop_source source, Clock& clock, std::chrono::nanoseconds grace,
+                     Task<> task);
 
 template <class T>
 Task<> store_result(Task<T> task, std::optional<T>& result) {
@@ -63,8 +64,8 @@ Task<> store_result(Task<T> task, std::optional<T>& result) {
 
 }  // namespace detail
 
-/// Runs `task` and cancels it when `token` is stopped, from whatever thread. It then throws what the task
-/// throws, which is a cancellation unless the task finished first or failed otherwise.
+/// Runs `task` and cancels it when `token` is stopped, from whatever thread. It then throws what
+/// the task throws, which is a cancellation unless the task finished first or failed otherwise.
 template <class T>
 Task<T> cancel_on(std::stop_token token, Task<T> task) {
     std::optional<T> result;
@@ -78,12 +79,13 @@ inline Task<void> cancel_on<void>(std::stop_token token, Task<void> task) {
     return detail::run_cancel_on(std::move(token), std::move(task));
 }
 
-/// Runs `task`. When the awaiting coroutine is cancelled, first requests a stop of `source`, so that the task
-/// can end by itself, and cancels it only after `grace` (zero: at once). Waits for the task to end in either
-/// case and throws a cancellation, whatever the task did with the request.
-/// `clock` outlives the call.
+/// Runs `task`. When the awaiting coroutine is cancelled, first requests a stop of `source`, so
+/// that the task can end by itself, and cancels it only after `grace` (zero: at once). Waits for
+/// the task to end in either case and throws a cancellation, whatever the task did with the
+/// request. `clock` outlives the call.
 template <class T>
-Task<T> stop_on_cancel(std::stop_source source, Clock& clock, std::chrono::nanoseconds grace, Task<T> task) {
+Task<T> stop_on_cancel(std::stop_source source, Clock& clock, std::chrono::nanoseconds grace,
+                       Task<T> task) {
     std::optional<T> result;
     Task<> stored = detail::store_result(std::move(task), result);
     co_await detail::run_stoppable(std::move(source), clock, grace, std::move(stored));
@@ -91,8 +93,8 @@ Task<T> stop_on_cancel(std::stop_source source, Clock& clock, std::chrono::nanos
 }
 
 template <>
-inline Task<void> stop_on_cancel<void>(std::stop_source source, Clock& clock, std::chrono::nanoseconds grace,
-                                       Task<void> task) {
+inline Task<void> stop_on_cancel<void>(std::stop_source source, Clock& clock,
+                                       std::chrono::nanoseconds grace, Task<void> task) {
     return detail::run_stoppable(std::move(source), clock, grace, std::move(task));
 }
 

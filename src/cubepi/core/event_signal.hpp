@@ -13,9 +13,9 @@ namespace cubepi {
 
 /// A flag that coroutines wait for. All members are used on one serial executor, the waiters' own.
 ///
-/// Waiters continue in the order in which they came, through the executor's queue and never from inside set().
-/// A waiter that was woken continues even if the flag is reset before its turn. Waiting ends with `operation_aborted`
-/// when the waiter is cancelled or the event is destroyed.
+/// Waiters continue in the order in which they came, through the executor's queue and never from
+/// inside set(). A waiter that was woken continues even if the flag is reset before its turn.
+/// Waiting ends with `operation_aborted` when the waiter is cancelled or the event is destroyed.
 class AsyncEvent {
 public:
     explicit AsyncEvent(bool set = false) noexcept : set_(set) {}
@@ -41,7 +41,8 @@ private:
     bool set_;
 };
 
-/// A queue between coroutines of one serial executor. `capacity` bounds it: push() waits while it is full.
+/// A queue between coroutines of one serial executor. `capacity` bounds it: push() waits while it
+/// is full.
 template <class T>
 class AsyncQueue {
 public:
@@ -60,8 +61,8 @@ public:
     /// Appends whether there is room or not. False when the queue is closed.
     bool force_push(T item) { return put(std::move(item)); }
 
-    /// The next item; empty when the queue is closed and drained. Throws what close() was given, once everything
-    /// before it is taken.
+    /// The next item; empty when the queue is closed and drained. Throws what close() was given,
+    /// once everything before it is taken.
     Task<std::optional<T>> next() {
         while (items_.empty() && !closed_) co_await arrival_.wait();
         co_return take();
@@ -74,7 +75,8 @@ public:
         return item;
     }
 
-    /// No more items; those that are queued can still be taken. With `failure`, whoever takes after them gets it.
+    /// No more items; those that are queued can still be taken. With `failure`, whoever takes after
+    /// them gets it.
     void close(std::exception_ptr failure = nullptr) {
         if (closed_) return;
         closed_ = true;

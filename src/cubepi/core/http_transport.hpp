@@ -10,8 +10,8 @@
 
 #include <cubepi/core/task.hpp>
 
-// The port through which rooms above `net` make HTTP requests. The net room has the real one, cubepi::testing one that
-// lives in memory.
+// The port through which rooms above `net` make HTTP requests. The net room has the real one,
+// cubepi::testing one that lives in memory.
 
 namespace cubepi {
 
@@ -29,13 +29,16 @@ class HttpHeaders {
 public:
     HttpHeaders() = default;
 
-    void add(std::string name, std::string value) { fields_.emplace_back(std::move(name), std::move(value)); }
+    void add(std::string name, std::string value) {
+        fields_.emplace_back(std::move(name), std::move(value));
+    }
 
     /// Replaces all fields of that name.
     void set(std::string name, std::string value);
     void remove(std::string_view name);
 
-    /// The value of the first field of that name; null when there is none. Valid until the next change.
+    /// The value of the first field of that name; null when there is none. Valid until the next
+    /// change.
     const std::string* find(std::string_view name) const noexcept;
 
     /// The same, empty when there is none.
@@ -54,8 +57,9 @@ private:
 
 /// The clocks of one exchange that the transport keeps. Zero: off.
 struct HttpClocks {
-    std::chrono::nanoseconds connect = std::chrono::seconds(10);      ///< name, TCP, TLS, proxy
-    std::chrono::nanoseconds first_byte = std::chrono::seconds(120);  ///< from the request's end to the status line
+    std::chrono::nanoseconds connect = std::chrono::seconds(10);  ///< name, TCP, TLS, proxy
+    std::chrono::nanoseconds first_byte =
+        std::chrono::seconds(120);  ///< from the request's end to the status line
     std::chrono::nanoseconds total = std::chrono::nanoseconds::zero();
 
     HttpClocks() {}
@@ -69,15 +73,16 @@ struct HttpRequest {
     HttpClocks clocks;
     bool follow_redirects = false;
 
-    /// Connect to these addresses (IPv4 or IPv6 text) instead of resolving the URL's host. Host header and TLS name
-    /// stay the URL's.
+    /// Connect to these addresses (IPv4 or IPv6 text) instead of resolving the URL's host. Host
+    /// header and TLS name stay the URL's.
     std::vector<std::string> resolve_to;
 
     /// More body than this ends the exchange with ErrorCode::too_large. Zero: no limit.
     std::size_t max_response_bytes = 0;
 
     HttpRequest() {}
-    HttpRequest(std::string method_name, std::string target) : method(std::move(method_name)), url(std::move(target)) {}
+    HttpRequest(std::string method_name, std::string target)
+        : method(std::move(method_name)), url(std::move(target)) {}
 
     HttpRequest&& with_header(std::string name, std::string value) && {
         headers.add(std::move(name), std::move(value));
@@ -106,19 +111,20 @@ struct HttpRequest {
     }
 };
 
-/// A response body that is still arriving. Reading it slowly slows the sender down. The destructor closes the exchange
-/// at once, also in the middle. Used on the executor on which send() was awaited.
+/// A response body that is still arriving. Reading it slowly slows the sender down. The destructor
+/// closes the exchange at once, also in the middle. Used on the executor on which send() was
+/// awaited.
 class HttpBody {
 public:
     virtual ~HttpBody() = default;
 
-    /// Waits for bytes and appends them to `out`. False at the end of the body (`out` unchanged). `out` outlives the
-    /// await. Throws Error: disconnected, protocol, too_large; TimeoutError("total").
-    /// Cancellation (terminal): closes the exchange at once.
+    /// Waits for bytes and appends them to `out`. False at the end of the body (`out` unchanged).
+    /// `out` outlives the await. Throws Error: disconnected, protocol, too_large;
+    /// TimeoutError("total"). Cancellation (terminal): closes the exchange at once.
     virtual Task<bool> read(std::string& out) = 0;
 
-    /// Appends what has already arrived, without waiting. False when there is nothing (which says nothing about the
-    /// end).
+    /// Appends what has already arrived, without waiting. False when there is nothing (which says
+    /// nothing about the end).
     virtual bool read_ready(std::string& out) = 0;
 
     HttpBody(const HttpBody&) = delete;
@@ -138,15 +144,16 @@ struct HttpResponse {
     HttpResponse() {}
 };
 
-/// Makes exchanges. One object may serve several executors; each exchange belongs to the one it was started on.
+/// Makes exchanges. One object may serve several executors; each exchange belongs to the one it was
+/// started on.
 class HttpTransport {
 public:
     virtual ~HttpTransport() = default;
 
-    /// Sends the request and returns when the status and headers of the final response are there, whatever the status.
-    /// Throws Error: invalid_argument (URL), dns, connect, tls, proxy, disconnected, protocol; TimeoutError ("connect",
-    /// "first_byte", "total").
-    /// Cancellation (terminal): closes the exchange at once, wherever it is, name resolution included.
+    /// Sends the request and returns when the status and headers of the final response are there,
+    /// whatever the status. Throws Error: invalid_argument (URL), dns, connect, tls, proxy,
+    /// disconnected, protocol; TimeoutError ("connect", "first_byte", "total"). Cancellation
+    /// (terminal): closes the exchange at once, wherever it is, name resolution included.
     virtual Task<HttpResponse> send(HttpRequest request) = 0;
 
     HttpTransport(const HttpTransport&) = delete;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace cubepi {
 
@@ -21,8 +22,8 @@ protected:
     IdSource() = default;
 };
 
-/// 15 random letters and digits: 89 bits, and short enough to live inside a std::string without an allocation.
-/// Unpredictable enough for names, not for secrets. Safe after fork().
+/// 15 random letters and digits: 89 bits, and short enough to live inside a std::string without an
+/// allocation. Unpredictable enough for names, not for secrets. Safe after fork().
 class RandomIds final : public IdSource {
 public:
     std::string next() override;

@@ -14,7 +14,8 @@ namespace cubepi {
 
 namespace detail {
 
-/// A call on its way to a thread of the pool and back. Shared by both sides, because each may end first.
+/// A call on its way to a thread of the pool and back. Shared by both sides, because each may end
+/// first.
 class OffloadJob {
 public:
     virtual ~OffloadJob() = default;
@@ -72,13 +73,13 @@ private:
 
 }  // namespace detail
 
-/// Calls `function()` or `function(std::stop_token)` on a thread of the pool and gives its result, or its exception,
-/// back on the caller's executor.
+/// Calls `function()` or `function(std::stop_token)` on a thread of the pool and gives its result,
+/// or its exception, back on the caller's executor.
 ///
-/// Cancellation: the stop token is stopped and the coroutine goes on at once (with `operation_aborted`), while the
-/// thread may still be in the call; its result is dropped then. So `function` owns what it uses or shares it; a
-/// reference to something of the caller's frame is a bug. A call that has not started is never made.
-/// `pool` outlives the calls that wait for it.
+/// Cancellation: the stop token is stopped and the coroutine goes on at once (with
+/// `operation_aborted`), while the thread may still be in the call; its result is dropped then. So
+/// `function` owns what it uses or shares it; a reference to something of the caller's frame is a
+/// bug. A call that has not started is never made. `pool` outlives the calls that wait for it.
 template <class F>
 auto offload(WorkerPool& pool, F function) -> Task<typename detail::OffloadResult<F>::type> {
     using R = typename detail::OffloadResult<F>::type;

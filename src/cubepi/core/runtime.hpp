@@ -10,18 +10,21 @@ namespace cubepi {
 
 class HttpTransport;
 
-/// Everything that is not deterministic comes in through here: time, ids, threads, network. Handed down from the top as
-/// `std::shared_ptr<const Runtime>`; tests hand down one with a manual clock and a transport in memory.
+/// Everything that is not deterministic comes in through here: time, ids, threads, network. Handed
+/// down from the top as `std::shared_ptr<const Runtime>`; tests hand down one with a manual clock
+/// and a transport in memory.
 ///
 ///     auto runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock).with_ids(ids));
 ///
 /// The members are never null, except `transport`: null stands for the net room's own client.
 class Runtime {
 public:
-    /// The machine's clock, random ids, and pools of its own that start no thread before they are used.
+    /// The machine's clock, random ids, and pools of its own that start no thread before they are
+    /// used.
     Runtime();
 
-    /// The one that is used where none is given. Built at first use, the same for the whole process.
+    /// The one that is used where none is given. Built at first use, the same for the whole
+    /// process.
     static std::shared_ptr<const Runtime> standard();
 
     std::shared_ptr<Clock> clock;

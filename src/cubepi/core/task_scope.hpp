@@ -11,15 +11,16 @@
 #include <variant>
 #include <vector>
 
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/detail/scope_core.hpp>
 #include <cubepi/core/task.hpp>
 
 // The only way to start a coroutine beside the current one. Which one to take:
 //
-//   when_all(tasks)           all results in source order; the first failure cancels the others and is thrown
-//   collect_all(tasks)        all outcomes in source order; a failure leaves the others alone
-//   with_task_scope(body)     body(TaskScope&) starts children as it goes; they are over when it returns
-//   BackgroundScope           children of an object that is no coroutine
+//   when_all(tasks)           all results in source order; the first failure cancels the others and
+//   is thrown collect_all(tasks)        all outcomes in source order; a failure leaves the others
+//   alone with_task_scope(body)     body(TaskScope&) starts children as it goes; they are over when
+//   it returns BackgroundScope           children of an object that is no coroutine
 
 namespace cubepi {
 
@@ -31,44 +32,56 @@ enum class ScopePolicy {
 
 /// Children of one coroutine. All members are used on that coroutine's (serial) executor.
 ///
-/// A child that runs on the scope's own executor starts inside spawn() and runs there until it first suspends.
-/// The destructor ends the program when children are alive, because they would outlive what they use: leave the
-/// block only through join(). As a parent that is cancelled throws at its next co_await, before join() could begin,
-/// that is hard to get right by hand: use with_task_scope().
+/// A child that runs on the scope's own executor starts inside spawn() and runs there until it
+/// first suspends. The destructor ends the program when children are alive, because they would
+/// outlive what they use: leave the block only through join(). As a parent that is cancelled throws
+/// at its next co_await, before join() could begin, that is hard to get right by hand: use
+/// with_task_scope().
 class TaskScope {
 public:
     explicit TaskScope(Executor executor, ScopePolicy policy = ScopePolicy::cancel_siblings)
         : core_(std::move(executor), policy == ScopePolicy::cancel_siblings) {}
 
-    /// Starts a child on the scope's executor. Its result is dropped. After cancel() it is not started any more.
+    /// Starts a child on the scope's executor. Its result is dropped. After cancel() it is not
+    /// started any more.
     template <class T>
     void spawn(Task<T> task) {
-        spawn(core_.executor(), std::move(task));
+        start(nullptr, std::move(task));
     }
 
     /// Starts a child on another serial executor. What it shares with others is its own affair.
     template <class T>
-    void spawn(Executor executor, Task<T> task) {
-        if constexpr (std::is_void_v<T>) {
-            core_.spawn(std::move(executor), std::move(task), nullptr);
-        } else {
-            core_.spawn(std::move(executor), drop_result(std::move(task)), nullptr);
-        }
+    void spawn(const Executor& executor, Task<T> task) {
+        start(&executor, std::move(task));
     }
 
-    /// Asks all children to end. How a child ends after that is no failure unless it throws something else than a
-    /// cancellation.
+    /// Asks all children to end. How a child ends after that is no failure unless it throws
+    /// something else than a cancellation.
     void cancel() noexcept { core_.cancel(); }
     bool cancelled() const noexcept { return core_.cancelled(); }
 
     /// Children that have not ended.
     std::size_t live() const noexcept { return core_.live(); }
 
-    /// Waits for all children, then throws the first failure, if there was one. When the awaiting coroutine is
-    /// cancelled, cancels the children, waits for them, and throws a cancellation.
+    /// Waits for all children, then throws the first failure, if there was one. When the awaiting
+    /// coroutine is cancelled, cancels the children, waits for them, and throws a cancellation.
     Task<> join() { return core_.join(); }
 
+    /// join() that gives what it would throw, or null.
+    Task<std::exception_ptr> settle() { return core_.settle(); }
+
 private:
+    friend struct detail::ScopeAccess;
+
+    template <class T>
+    void start(const Executor* executor, Task<T> task) {
+        if constexpr (std::is_void_v<T>) {
+            core_.spawn(std::move(task), nullptr, executor);
+        } else {
+            core_.spawn(drop_result(std::move(task)), nullptr, executor);
+        }
+    }
+
     template <class T>
     static Task<> drop_result(Task<T> task) {
         (void)co_await std::move(task);
@@ -76,6 +89,12 @@ private:
 
     detail::ScopeCore core_;
 };
+
+namespace detail {
+struct ScopeAccess {
+    static ScopeCore& core(TaskScope& scope) noexcept { return scope.core_; }
+};
+}  // namespace detail
 
 /// What became of one task: a value or an exception.
 template <class T>
@@ -111,20 +130,17 @@ public:
     explicit TaskGroup(Executor executor, ScopePolicy policy = ScopePolicy::cancel_siblings)
         : core_(std::move(executor), policy == ScopePolicy::cancel_siblings) {}
 
-    void spawn(Task<T> task) { spawn(core_.executor(), std::move(task)); }
-
-    void spawn(Executor executor, Task<T> task) {
-        Slot& slot = slots_.emplace_back();
-        core_.spawn(std::move(executor), fill(std::move(task), slot), &slot.failure);
-    }
+    void spawn(Task<T> task) { start(nullptr, std::move(task)); }
+    void spawn(const Executor& executor, Task<T> task) { start(&executor, std::move(task)); }
 
     void cancel() noexcept { core_.cancel(); }
     std::size_t live() const noexcept { return core_.live(); }
 
-    /// Waits as TaskScope::join() does, but throws only a cancellation of the awaiting coroutine.
-    Task<> wait_all() { return core_.join(false); }
+    /// Waits for all children and throws nothing. Gives a cancellation if the awaiting coroutine
+    /// was cancelled (its children then were too), else the first failure by time, else null.
+    Task<std::exception_ptr> settle() { return core_.settle(); }
 
-    /// The outcomes in the order of the spawns; call it after wait_all(), once.
+    /// The outcomes in the order of the spawns; call it after settle(), once.
     std::vector<Outcome<T>> take() {
         std::vector<Outcome<T>> outcomes;
         outcomes.reserve(slots_.size());
@@ -138,15 +154,17 @@ public:
         return outcomes;
     }
 
-    /// The first failure by time; null when all went well or were cancelled by us.
-    const std::exception_ptr& first_failure() const noexcept { return core_.first_failure(); }
-
 private:
     using Value = typename Outcome<T>::value_type;
     struct Slot {
         std::optional<Value> value;
         std::exception_ptr failure;
     };
+
+    void start(const Executor* executor, Task<T> task) {
+        Slot& slot = slots_.emplace_back();
+        core_.spawn(fill(std::move(task), slot), &slot.failure, executor);
+    }
 
     static Task<> fill(Task<T> task, Slot& slot) {
         if constexpr (std::is_void_v<T>) {
@@ -161,29 +179,35 @@ private:
     detail::ScopeCore core_;
 };
 
-/// Runs the tasks side by side on the caller's executor and gives their outcomes in source order. A failure leaves the
-/// others alone. Cancelling the caller cancels them all, waits for them and throws.
+/// Runs the tasks side by side on the caller's executor and gives their outcomes in source order. A
+/// failure leaves the others alone. Cancelling the caller cancels them all, waits for them and
+/// throws.
 template <class T>
 Task<std::vector<Outcome<T>>> collect_all(std::vector<Task<T>> tasks) {
     TaskGroup<T> group(co_await this_executor, ScopePolicy::collect);
     for (Task<T>& task : tasks) group.spawn(std::move(task));
-    co_await detail::keep_going();
-    co_await group.wait_all();
-    co_await detail::stop_at_cancellation();
+    const bool throws = co_await detail::throws_when_cancelled;
+    co_await detail::throw_when_cancelled(false);
+    const std::exception_ptr failure = co_await group.settle();
+    co_await detail::throw_when_cancelled(throws);
+    const auto state = co_await this_cancellation;
+    if (state.cancelled() != boost::asio::cancellation_type::none) std::rethrow_exception(failure);
     co_return group.take();
 }
 
-/// Runs the tasks side by side on the caller's executor and gives their results in source order (nothing for
-/// Task<void>). The first failure cancels the others and is thrown when they have ended. Cancelling the caller does
-/// the same.
+/// Runs the tasks side by side on the caller's executor and gives their results in source order
+/// (nothing for Task<void>). The first failure cancels the others and is thrown when they have
+/// ended. Cancelling the caller does the same.
 template <class T>
-auto when_all(std::vector<Task<T>> tasks) -> Task<std::conditional_t<std::is_void_v<T>, void, std::vector<T>>> {
+auto when_all(std::vector<Task<T>> tasks)
+    -> Task<std::conditional_t<std::is_void_v<T>, void, std::vector<T>>> {
     TaskGroup<T> group(co_await this_executor, ScopePolicy::cancel_siblings);
     for (Task<T>& task : tasks) group.spawn(std::move(task));
-    co_await detail::keep_going();
-    co_await group.wait_all();
-    co_await detail::stop_at_cancellation();
-    if (group.first_failure()) std::rethrow_exception(group.first_failure());
+    const bool throws = co_await detail::throws_when_cancelled;
+    co_await detail::throw_when_cancelled(false);
+    const std::exception_ptr failure = co_await group.settle();
+    co_await detail::throw_when_cancelled(throws);
+    if (failure) std::rethrow_exception(failure);
     if constexpr (!std::is_void_v<T>) {
         std::vector<T> values;
         values.reserve(tasks.size());
@@ -192,48 +216,60 @@ auto when_all(std::vector<Task<T>> tasks) -> Task<std::conditional_t<std::is_voi
     }
 }
 
-/// Runs `body(TaskScope&)`, which starts children as it goes, and then joins them: when this returns or throws, all of
-/// them are over. An exception from the body cancels them first and is thrown after they have ended.
-/// `body` is a callable that returns a Task; it is kept alive until then.
+/// Runs `body(TaskScope&)`, which starts children as it goes, and then joins them: when this
+/// returns or throws, all of them are over. An exception from the body cancels them; with
+/// ScopePolicy::cancel_siblings the first failure of a child cancels its siblings and the body, and
+/// is what is thrown. Cancelling the caller cancels the body and the children. `body` is a callable
+/// that returns a Task; it is kept alive until then.
 template <class F>
-auto with_task_scope(F body, ScopePolicy policy = ScopePolicy::cancel_siblings) -> std::invoke_result_t<F&, TaskScope&> {
+auto with_task_scope(F body, ScopePolicy policy = ScopePolicy::cancel_siblings)
+    -> std::invoke_result_t<F&, TaskScope&> {
     using R = typename std::invoke_result_t<F&, TaskScope&>::value_type;
-    TaskScope scope(co_await this_executor, policy);
-    std::exception_ptr failure;
-    [[maybe_unused]] std::optional<std::conditional_t<std::is_void_v<R>, std::monostate, R>> result;
-    try {
-        if constexpr (std::is_void_v<R>) {
-            co_await body(scope);
-        } else {
-            result.emplace(co_await body(scope));
-        }
-    } catch (...) {
-        failure = std::current_exception();
-        scope.cancel();
+    const Executor executor = co_await this_executor;
+    std::optional<std::conditional_t<std::is_void_v<R>, std::monostate, R>> result;
+    TaskScope children(executor, policy);
+    detail::ScopeCore body_scope(executor, false);
+    detail::ScopeAccess::core(children).cancel_with(body_scope);
+    std::exception_ptr own_failure;
+    if constexpr (std::is_void_v<R>) {
+        body_scope.spawn(body(children), &own_failure);
+    } else {
+        body_scope.spawn(detail::store_result(body(children), result), &own_failure);
     }
-    co_await detail::keep_going();
-    try {
-        co_await scope.join();
-    } catch (...) {
-        if (!failure) failure = std::current_exception();
-    }
-    co_await detail::stop_at_cancellation();
+    const bool throws = co_await detail::throws_when_cancelled;
+    co_await detail::throw_when_cancelled(false);
+    std::function<void()> cancel_all = [&children, &body_scope] {
+        body_scope.cancel();
+        children.cancel();
+    };
+    std::exception_ptr failure = co_await body_scope.settle(std::move(cancel_all));
+    if (!failure) failure = own_failure;
+    if (failure) children.cancel();
+    const std::exception_ptr child_failure = co_await children.settle();
+    co_await detail::throw_when_cancelled(throws);
+    // A failed child may be why the body was cancelled: the cause is worth more than its
+    // consequence.
+    if (child_failure && (!failure || is_cancellation(failure)))
+        std::rethrow_exception(child_failure);
     if (failure) std::rethrow_exception(failure);
     if constexpr (!std::is_void_v<R>) co_return std::move(*result);
 }
 
 /// Children of an object that is no coroutine. All members are used on the executor given.
 ///
-/// close() is the proper end: it cancels and waits. The destructor can only cancel: children that are alive then end
-/// soon after, on the executor, so what they use must be theirs (by value or shared).
+/// close() is the proper end: it cancels and waits. The destructor can only cancel: children that
+/// are alive then end soon after, on the executor, so what they use must be theirs (by value or
+/// shared).
 class BackgroundScope {
 public:
-    /// `on_failure` gets each exception that leaves a child, cancellations after cancel() excepted. Without it the
-    /// first one is kept and thrown by close().
-    explicit BackgroundScope(Executor executor, std::function<void(std::exception_ptr)> on_failure = {});
+    /// `on_failure` gets each exception that leaves a child, cancellations after cancel() excepted.
+    /// Without it the first one is kept and thrown by close().
+    explicit BackgroundScope(Executor executor,
+                             std::function<void(std::exception_ptr)> on_failure = {});
     ~BackgroundScope();
 
-    /// Starts a child. One child's failure does not concern the others. After cancel() or close() it is not started.
+    /// Starts a child. One child's failure does not concern the others. After cancel() or close()
+    /// it is not started.
     void spawn(Task<> task);
 
     void cancel() noexcept;

@@ -20,14 +20,16 @@ Task<bool> run_until(Clock& clock, Clock::time_point deadline, Task<> task);
 
 }  // namespace detail
 
-/// Runs `task` and cancels it when `limit` has passed; waits for it to end and throws TimeoutError. A task that
-/// finishes in spite of the cancellation keeps its result. Cancelling the caller cancels the task.
-/// `clock` outlives the call. `name` is TimeoutError::clock().
+/// Runs `task` and cancels it when `limit` has passed; waits for it to end and throws TimeoutError.
+/// A task that finishes in spite of the cancellation keeps its result. Cancelling the caller
+/// cancels the task. `clock` outlives the call. `name` is TimeoutError::clock().
 template <class T>
-Task<T> with_timeout(Clock& clock, std::chrono::nanoseconds limit, Task<T> task, std::string name = "timeout") {
+Task<T> with_timeout(Clock& clock, std::chrono::nanoseconds limit, Task<T> task,
+                     std::string name = "timeout") {
     std::optional<T> result;
     Task<> stored = detail::store_result(std::move(task), result);
-    const bool in_time = co_await detail::run_until(clock, clock.now() + limit, std::move(stored));
+    const bool in_time =
+        co_await detail::run_until(clock, deadline_after(clock.now(), limit), std::move(stored));
     if (!in_time) detail::throw_timeout(std::move(name), limit);
     co_return std::move(*result);
 }
@@ -35,7 +37,8 @@ Task<T> with_timeout(Clock& clock, std::chrono::nanoseconds limit, Task<T> task,
 template <>
 inline Task<void> with_timeout<void>(Clock& clock, std::chrono::nanoseconds limit, Task<void> task,
                                      std::string name) {
-    const bool in_time = co_await detail::run_until(clock, clock.now() + limit, std::move(task));
+    const bool in_time =
+        co_await detail::run_until(clock, deadline_after(clock.now(), limit), std::move(task));
     if (!in_time) detail::throw_timeout(std::move(name), limit);
 }
 

@@ -7,8 +7,9 @@
 
 namespace cubepi {
 
-/// Threads for calls that block. Threads start when there is work for them, never more than `max_threads` at once
-/// (plus one for each that is stuck, up to twice the number). Any thread may call any member.
+/// Threads for calls that block. Threads start when there is work for them, never more than
+/// `max_threads` at once (plus one for each that is stuck, up to twice the number). Any thread may
+/// call any member.
 class WorkerPool {
 public:
     struct Stats {
@@ -24,8 +25,8 @@ public:
     /// Drops the jobs that have not started and waits for those that have.
     ~WorkerPool();
 
-    /// Runs `job` on a thread of the pool, in order of arrival. An exception that leaves the job ends the program:
-    /// use offload() (core/offload.hpp) for anything that can throw.
+    /// Runs `job` on a thread of the pool, in order of arrival. An exception that leaves the job
+    /// ends the program: use offload() (core/offload.hpp) for anything that can throw.
     void post(std::function<void()> job);
 
     Stats stats() const;

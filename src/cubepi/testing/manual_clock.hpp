@@ -12,8 +12,8 @@
 
 namespace cubepi::testing {
 
-/// A clock that stands still until it is told to go on. Any thread may call any member. Starts at steady time zero plus
-/// one hour and at 2026-01-01T00:00:00Z.
+/// A clock that stands still until it is told to go on. Any thread may call any member. Starts at
+/// steady time zero plus one hour and at 2026-01-01T00:00:00Z.
 class ManualClock final : public Clock {
 public:
     ManualClock();
@@ -24,8 +24,8 @@ public:
     Task<> sleep_until(time_point deadline) override;
     std::unique_ptr<ClockTimer> timer(Executor executor) override;
 
-    /// Moves both times on and wakes what is due, in the order of the deadlines, through the executors of those who
-    /// wait: none of them has run when this returns.
+    /// Moves both times on and wakes what is due, in the order of the deadlines, through the
+    /// executors of those who wait: none of them has run when this returns.
     void advance(std::chrono::nanoseconds amount);
 
     /// Advances to the next deadline. False when nothing waits.
@@ -38,7 +38,8 @@ public:
     std::size_t pending_sleepers() const;
     std::optional<time_point> next_deadline() const;
 
-    /// Blocks this thread until at least `count` sleepers and timers wait: for tests with other threads.
+    /// Blocks this thread until at least `count` sleepers and timers wait: for tests with other
+    /// threads.
     void wait_for_sleepers(std::size_t count) const;
 
     struct State;
@@ -47,7 +48,8 @@ private:
     std::shared_ptr<State> state_;
 };
 
-/// As run(), but when nothing is ready the clock advances to its next deadline: hours of waiting take no time.
+/// As run(), but when nothing is ready the clock advances to its next deadline: hours of waiting
+/// take no time.
 template <class T>
 T run_advancing(ManualClock& clock, Task<T> task) {
     const std::function<bool()> advance = [&clock] { return clock.advance_to_next(); };
@@ -55,7 +57,8 @@ T run_advancing(ManualClock& clock, Task<T> task) {
         cubepi::detail::run_blocking(std::move(task), advance);
     } else {
         std::optional<T> result;
-        cubepi::detail::run_blocking(cubepi::detail::store_result(std::move(task), result), advance);
+        cubepi::detail::run_blocking(cubepi::detail::store_result(std::move(task), result),
+                                     advance);
         return std::move(*result);
     }
 }

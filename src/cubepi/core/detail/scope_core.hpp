@@ -2,6 +2,9 @@
 
 #include <cstddef>
 #include <exception>
+#include <functional>
+#include <memory>
+#include <utility>
 
 #include <boost/asio/this_coro.hpp>
 
@@ -10,28 +13,58 @@
 namespace cubepi::detail {
 
 struct ScopeChild;
-struct JoinStart;
+struct JoinNode;
+struct ScopeAccess;
 
-/// `co_await keep_going();` From here on a cancelled coroutine can still await; the awaited operations see the
-/// cancellation.
-inline auto keep_going() noexcept { return boost::asio::this_coro::throw_if_cancelled(false); }
+/// `const bool throws = co_await throws_when_cancelled;` Never suspends, never throws.
+inline constexpr boost::asio::this_coro::throw_if_cancelled_0_t throws_when_cancelled{};
 
-/// Ends keep_going(): the next await throws again if the coroutine is cancelled.
-inline auto stop_at_cancellation() noexcept { return boost::asio::this_coro::throw_if_cancelled(true); }
+/// `co_await throw_when_cancelled(false);` From here on a cancelled coroutine can still await; the
+/// operations see the cancellation. Put the old value back before leaving, also by an exception.
+inline auto throw_when_cancelled(bool value) noexcept {
+    return boost::asio::this_coro::throw_if_cancelled(value);
+}
 
-/// The part of TaskScope, TaskGroup and BackgroundScope that knows Asio.
+/// Hears what happens in a scope whose owner does not wait in settle(). Must not throw.
+class ScopeObserver {
+public:
+    virtual void failed(std::exception_ptr failure) noexcept = 0;
+    virtual void emptied() noexcept = 0;
+
+protected:
+    ~ScopeObserver() = default;
+};
+
+/// The part of all scopes that knows Asio.
 class ScopeCore {
 public:
-    ScopeCore(Executor executor, bool cancel_on_failure) noexcept
-        : executor_(std::move(executor)), cancel_on_failure_(cancel_on_failure) {}
+    ScopeCore(Executor executor, bool cancel_on_failure, ScopeObserver* observer = nullptr) noexcept
+        : executor_(std::move(executor)),
+          observer_(observer),
+          cancel_on_failure_(cancel_on_failure) {}
     ~ScopeCore();
 
     const Executor& executor() const noexcept { return executor_; }
 
-    /// `failure`, where given, receives the child's own exception and lives as long as the scope.
-    void spawn(Executor executor, Task<> task, std::exception_ptr* failure);
+    /// Starts a child, on the scope's own executor where none is given. `failure` receives the
+    /// exception that leaves the child, cancellations included; it lives as long as the scope.
+    /// `keep_alive` is released after the child's end was recorded.
+    void spawn(Task<> task, std::exception_ptr* failure = nullptr,
+               const Executor* executor = nullptr, std::shared_ptr<void> keep_alive = nullptr);
+
     void cancel() noexcept;
-    Task<> join(bool rethrow = true);
+
+    /// A failure that cancels the children cancels those of `other` too, which lives as long as
+    /// this.
+    void cancel_with(ScopeCore& other) noexcept { companion_ = &other; }
+
+    /// Waits for all children. Gives a cancellation if the awaiting coroutine was cancelled, else
+    /// the first failure, else null. A cancellation that arrives while it waits calls `on_cancel`,
+    /// where given, instead of cancel(). One coroutine at a time.
+    Task<std::exception_ptr> settle(std::function<void()> on_cancel = {});
+
+    /// settle(), and throws what it gives.
+    Task<> join();
 
     bool cancelled() const noexcept { return cancelled_; }
     std::size_t live() const noexcept { return live_; }
@@ -42,14 +75,16 @@ public:
 
 private:
     friend struct ScopeChild;
-    friend struct JoinStart;
-    struct JoinNode;
+    friend struct JoinNode;
 
-    void ended(ScopeChild& child, std::exception_ptr failure) noexcept;
+    void ended(ScopeChild& child);
+    void abandoned(ScopeChild& child) noexcept;
     void record(std::exception_ptr* own, std::exception_ptr failure) noexcept;
     void unlink(ScopeChild& child) noexcept;
 
     Executor executor_;
+    ScopeObserver* observer_;
+    ScopeCore* companion_ = nullptr;
     ScopeChild* children_ = nullptr;
     JoinNode* joiner_ = nullptr;
     std::size_t live_ = 0;

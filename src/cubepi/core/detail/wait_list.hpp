@@ -8,8 +8,8 @@ namespace cubepi::detail {
 
 struct WaitNode;
 
-/// Coroutines that wait, in order. Used on their serial executor only. Waiting costs no allocation of its own: the list
-/// runs through the waiters' frames.
+/// Coroutines that wait, in order. Used on their serial executor only. Waiting costs no allocation
+/// of its own: the list runs through the waiters' frames.
 class WaitList {
 public:
     WaitList() noexcept = default;
