@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message.hpp>
@@ -28,8 +29,11 @@ public:
     MessageAssembler(MessageAssembler&&) noexcept;
     MessageAssembler& operator=(MessageAssembler&&) noexcept;
 
+    /// The snapshots of the answer have the head as it is now.
     StreamEvent start();
     bool started() const noexcept { return started_; }
+    /// True once a block was opened: from here on a failed call must not be repeated (D15).
+    bool has_content() const noexcept { return !open_calls_.empty(); }
 
     StreamEvent text_start(LazyObject extra = {});
     StreamEvent text_delta(std::int32_t index, std::string_view text);
@@ -40,8 +44,15 @@ public:
     StreamEvent thinking_end(std::int32_t index, LazyObject extra = {});
     StreamEvent toolcall_start(std::string id, SharedString name, LazyObject extra = {});
     StreamEvent toolcall_delta(std::int32_t index, std::string_view json);
-    /// Ends a call with its parsed arguments. What does not parse is kept as `raw_arguments` (D4).
+    /// Ends a call in its final form.
     StreamEvent toolcall_end(std::int32_t index, ToolCall call);
+    /// Ends a call with the arguments that its deltas add up to. Text that had to be closed, or is no JSON
+    /// object, is kept as `raw_arguments` with `arguments` empty (D4).
+    StreamEvent toolcall_end(std::int32_t index);
+    /// Gives a call that is still open the id and name that the endpoint sent late. No event of its own.
+    void rename_call(std::int32_t index, std::string id, SharedString name);
+    /// Puts a finished block in that no event announces (an image).
+    void add_block(AssistantContent block);
 
     /// Raw argument text that a call has so far.
     std::string raw_arguments(std::int32_t index) const;
@@ -51,8 +62,8 @@ public:
     AssistantMessage& head() noexcept { return head_; }
 
     StreamEvent done(std::string_view stop_reason);
-    /// Ends the answer as failed, with all that was streamed (D9). A call whose arguments were still streaming is
-    /// dropped when `drop_open_calls` (D34).
+    /// Ends the answer as failed, with all that was streamed (D9). A call whose arguments were still streaming
+    /// keeps what came of them as `raw_arguments`.
     StreamEvent error(std::string_view error_message, std::optional<ErrorInfo> info = {});
     /// Ends the answer as aborted: "Request was aborted" (D7); calls still streaming are dropped (D34).
     StreamEvent aborted();
@@ -61,12 +72,17 @@ public:
     static StreamEvent notice(Notice notice);
 
 private:
+    enum class OpenCalls { keep, drop };
+
+    detail::MessageLog& log();
+    std::int32_t add_index(bool is_call);
     StreamEvent event(StreamEventType type, std::int32_t index, std::string_view delta = {});
-    AssistantMessage final_message(bool drop_open_calls) const;
+    StreamEvent end_block(StreamEventType type, std::int32_t index, LazyObject extra);
+    AssistantMessage final_message(OpenCalls open_calls) const;
 
     AssistantMessage head_;
     std::shared_ptr<detail::MessageLog> log_;
-    std::vector<bool> open_calls_;
+    std::vector<char> open_calls_;  ///< per block: a call whose arguments are still streaming
     bool started_ = false;
 };
 

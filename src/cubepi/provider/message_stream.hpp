@@ -15,6 +15,7 @@ public:
     virtual ~StreamSource() = default;
     /// Waits for the next event. Failures are events, not exceptions; only cancellation of the awaiting
     /// coroutine throws, and the call may then be awaited again. Not called after a terminal event.
+    /// (MessageStream turns an exception into an `error` event, without the content so far.)
     virtual Task<StreamEvent> next() = 0;
     /// The next event when it is there already, without waiting. Saves a coroutine per event.
     virtual std::optional<StreamEvent> ready() { return std::nullopt; }

@@ -3,6 +3,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/model.hpp>

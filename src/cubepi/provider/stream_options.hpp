@@ -6,6 +6,7 @@
 #include <stop_token>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/model.hpp>
@@ -77,7 +78,7 @@ private:
     PayloadHook on_payload_;
     ResponseHook on_response_;
     std::string message_id_;
-    mutable std::shared_ptr<const Runtime> runtime_;
+    std::shared_ptr<const Runtime> runtime_;
 };
 
 }  // namespace cubepi

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <cubepi/provider/observers.hpp>
+#include <cubepi/provider/provider.hpp>
+
+namespace cubepi {
+
+/// A provider with an id and observers. Copies are handles to the same observers. Derive from it to write your
+/// own provider with them.
+class BaseProvider : public Provider {
+public:
+    const std::string& provider_id() const noexcept override { return provider_id_; }
+
+    /// `observer(const JsonObject& payload, const Model&)`: right before a request is sent, after all changes.
+    /// Observers may return nothing or a Task<void>, which is awaited. They see the calls that begin from now on.
+    ObserverHandle subscribe_request(RequestObserver observer) { return handle(observers_->add(std::move(observer))); }
+    /// `observer(const StreamEvent&, const Model&)`: each event, before the consumer sees it.
+    ObserverHandle subscribe_chunk(ChunkObserver observer) { return handle(observers_->add(std::move(observer))); }
+    /// `observer(const ProviderOutcome&, const Model&)`: once per call, at its end. For a stream that is dropped
+    /// before its end only those that return nothing are told.
+    ObserverHandle subscribe_response(ResponseObserver observer) {
+        return handle(observers_->add(std::move(observer)));
+    }
+
+protected:
+    explicit BaseProvider(std::string provider_id)
+        : provider_id_(std::move(provider_id)), observers_(std::make_shared<ObserverRegistry>()) {}
+
+    const std::shared_ptr<ObserverRegistry>& observers() const noexcept { return observers_; }
+
+    /// The stream over `source`, with the observers in between where there are any.
+    MessageStream observed(std::unique_ptr<StreamSource> source, const Model& model,
+                           detail::BodyBuilder body = {}) const {
+        if (observers_->empty()) return MessageStream(std::move(source));
+        return MessageStream(detail::observe_stream(observers_, std::move(source), model, std::move(body)));
+    }
+
+private:
+    ObserverHandle handle(std::uint64_t id) const { return ObserverHandle(observers_, id); }
+
+    std::string provider_id_;
+    std::shared_ptr<ObserverRegistry> observers_;
+};
+
+}  // namespace cubepi

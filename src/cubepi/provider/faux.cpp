@@ -1,0 +1,216 @@
+#include <cubepi/provider/faux.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+
+#include <cubepi/core/ids.hpp>
+#include <cubepi/provider/detail/faux_source.hpp>
+
+namespace cubepi {
+
+TextContent faux_text(std::string text) {
+    TextContent block;
+    block.text = std::move(text);
+    return block;
+}
+
+ThinkingContent faux_thinking(std::string thinking) {
+    ThinkingContent block;
+    block.thinking = std::move(thinking);
+    return block;
+}
+
+ToolCall faux_tool_call(std::string_view name, JsonObject arguments, std::string id) {
+    static RandomIds ids;
+    ToolCall call;
+    call.id = id.empty() ? "call_" + ids.next() : std::move(id);
+    call.name = SharedString(name);
+    call.arguments = std::move(arguments);
+    return call;
+}
+
+AssistantMessage faux_assistant_message(std::vector<AssistantContent> blocks, std::string_view stop_reason,
+                                        std::string_view error_message) {
+    AssistantMessage message;
+    message.content = std::move(blocks);
+    message.stop_reason = stop_reason::shared(stop_reason);
+    message.error_message = SharedString(error_message);
+    return message;
+}
+
+AssistantMessage faux_assistant_message(AssistantContent block, std::string_view stop_reason,
+                                        std::string_view error_message) {
+    std::vector<AssistantContent> blocks;
+    blocks.push_back(std::move(block));
+    return faux_assistant_message(std::move(blocks), stop_reason, error_message);
+}
+
+AssistantMessage faux_assistant_message(std::string text, std::string_view stop_reason,
+                                        std::string_view error_message) {
+    return faux_assistant_message(AssistantContent(faux_text(std::move(text))), stop_reason, error_message);
+}
+
+AssistantMessage faux_assistant_message(const char* text, std::string_view stop_reason,
+                                        std::string_view error_message) {
+    return faux_assistant_message(std::string(text), stop_reason, error_message);
+}
+
+FauxStep faux_failure(std::string message, std::optional<ErrorInfo> info) {
+    FauxStep::Failure failure;
+    failure.message = std::move(message);
+    failure.info = std::move(info);
+    return failure;
+}
+
+namespace {
+
+std::int64_t tokens(std::size_t bytes) { return static_cast<std::int64_t>((bytes + 3) / 4); }
+
+FauxOptions normalised(FauxOptions options) {
+    const int a = options.token_size_min;
+    const int b = options.token_size_max;
+    options.token_size_min = std::max(1, std::min(a, b));
+    options.token_size_max = std::max(options.token_size_min, std::max(a, b));
+    return options;
+}
+
+}  // namespace
+
+namespace detail {
+
+/// The prompt of the last call: the next one's common prefix with it counts as cached.
+struct FauxPrompt {
+    SharedString system_prompt;
+    std::shared_ptr<const ToolDefinitions> tools;
+    MessageList messages;
+    std::size_t head_bytes = 0;
+    std::size_t tool_bytes = 0;
+    std::size_t total_bytes = 0;
+};
+
+}  // namespace detail
+
+/// What all handles share.
+struct FauxProvider::State {
+    explicit State(FauxOptions given) : options(normalised(std::move(given))), random(options.seed) {}
+
+    Usage count_prompt(const ModelRequest& request);
+
+    const FauxOptions options;
+    mutable std::mutex mutex;
+    std::vector<FauxStep> steps;
+    std::size_t next_step = 0;
+    std::size_t calls = 0;
+    detail::FauxRandom random;
+    std::optional<detail::FauxPrompt> prompt;
+};
+
+Usage FauxProvider::State::count_prompt(const ModelRequest& request) {
+    const bool first = !prompt;
+    if (first) prompt.emplace();
+    detail::FauxPrompt& last = *prompt;
+    bool same_head = !first;
+    if (first || last.tools != request.tools) {
+        last.tools = request.tools;
+        last.tool_bytes = request.tools ? detail::estimated_size(*request.tools) : 0;
+        same_head = false;
+    }
+    if (!(last.system_prompt == request.system_prompt)) {
+        last.system_prompt = request.system_prompt;
+        same_head = false;
+    }
+    last.head_bytes = last.system_prompt.size() + last.tool_bytes;
+
+    const MessageList& now = request.messages;
+    std::size_t same = 0;
+    if (same_head) {
+        const std::size_t most = std::min(last.messages.size(), now.size());
+        while (same < most && detail::same_content(last.messages[same], now[same])) ++same;
+    }
+    std::size_t cached = 0;
+    if (same_head && same == last.messages.size()) {
+        cached = last.total_bytes;
+    } else if (same_head) {
+        cached = last.head_bytes;
+        for (std::size_t i = 0; i < same; ++i) cached += detail::estimated_size(now[i]);
+    }
+    std::size_t fresh = same_head ? 0 : last.head_bytes;
+    for (std::size_t i = same; i < now.size(); ++i) fresh += detail::estimated_size(now[i]);
+
+    last.messages = now;
+    last.total_bytes = cached + fresh;
+    Usage usage;
+    usage.cache_read_tokens = tokens(cached);
+    usage.cache_write_tokens = tokens(fresh);
+    usage.input_tokens = std::max<std::int64_t>(0, tokens(cached + fresh) - tokens(cached));
+    return usage;
+}
+
+FauxProvider::FauxProvider(FauxOptions options)
+    : BaseProvider(options.provider_id), state_(std::make_shared<State>(options)) {}
+
+void FauxProvider::set_responses(std::vector<FauxStep> steps) {
+    const std::lock_guard lock(state_->mutex);
+    state_->steps = std::move(steps);
+    state_->next_step = 0;
+}
+
+void FauxProvider::append_responses(std::vector<FauxStep> steps) {
+    const std::lock_guard lock(state_->mutex);
+    for (FauxStep& step : steps) state_->steps.push_back(std::move(step));
+}
+
+std::size_t FauxProvider::pending_response_count() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->steps.size() - state_->next_step;
+}
+
+std::size_t FauxProvider::call_count() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->calls;
+}
+
+void FauxProvider::clear_prompt_cache() {
+    const std::lock_guard lock(state_->mutex);
+    state_->prompt.reset();
+}
+
+BoundModel FauxProvider::model(std::string id) const {
+    Model spec;
+    spec.id = std::move(id);
+    return model(std::move(spec));
+}
+
+BoundModel FauxProvider::model(Model model) const {
+    return BoundModel(std::make_shared<FauxProvider>(*this), std::move(model));
+}
+
+MessageStream FauxProvider::stream(ModelRequest request) {
+    detail::FauxCall call;
+    if (!request.options.stop_token().stop_requested()) {
+        const std::lock_guard lock(state_->mutex);
+        ++state_->calls;
+        call.random = state_->random.split();
+        if (state_->options.prompt_cache) call.usage = state_->count_prompt(request);
+        if (state_->next_step < state_->steps.size()) {
+            call.step.emplace(std::move(state_->steps[state_->next_step++]));
+            if (state_->next_step == state_->steps.size()) {
+                state_->steps.clear();
+                state_->next_step = 0;
+            }
+        }
+    }
+    call.token_size_min = state_->options.token_size_min;
+    call.token_size_max = state_->options.token_size_max;
+    call.tokens_per_second = state_->options.tokens_per_second;
+    call.yield_every_chunk = state_->options.yield_every_chunk;
+    if (!observers()->empty()) call.observers = observers();
+    const std::shared_ptr<ObserverRegistry> watched = call.observers;
+    if (!watched) return MessageStream(std::make_unique<FauxSource>(std::move(request), std::move(call)));
+    Model model = request.model;
+    auto source = std::make_unique<FauxSource>(std::move(request), std::move(call));
+    return observed(std::move(source), model, detail::faux_body);
+}
+
+}  // namespace cubepi

@@ -1,0 +1,143 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <cubepi/provider/base_provider.hpp>
+
+namespace cubepi {
+
+TextContent faux_text(std::string text);
+ThinkingContent faux_thinking(std::string thinking);
+/// Without an id the call gets a random one.
+ToolCall faux_tool_call(std::string_view name, JsonObject arguments = {}, std::string id = {});
+/// An answer of one text block, or of the blocks given. The stop reason is what you say it is: a message with tool
+/// calls is not given "tool_use" by itself.
+AssistantMessage faux_assistant_message(std::string text, std::string_view stop_reason = stop_reason::stop,
+                                        std::string_view error_message = {});
+AssistantMessage faux_assistant_message(const char* text, std::string_view stop_reason = stop_reason::stop,
+                                        std::string_view error_message = {});
+AssistantMessage faux_assistant_message(AssistantContent block,
+                                        std::string_view stop_reason = stop_reason::stop,
+                                        std::string_view error_message = {});
+AssistantMessage faux_assistant_message(std::vector<AssistantContent> blocks,
+                                        std::string_view stop_reason = stop_reason::stop,
+                                        std::string_view error_message = {});
+
+/// What one call of a FauxProvider answers: a message, a text, a failure, or a function that makes the message from
+/// the request. The function takes `(const ModelRequest&)` or `(const MessageList&, const Model&)` and returns an
+/// AssistantMessage or a Task of one; what it throws is the failure of the call.
+class FauxStep {
+public:
+    using Factory = std::function<Task<AssistantMessage>(ModelRequest request)>;
+    using DirectFactory = std::function<AssistantMessage(const ModelRequest& request)>;
+    struct Failure {
+        std::string message;
+        std::optional<ErrorInfo> info = {};
+    };
+
+    FauxStep(AssistantMessage message) : answer_(std::move(message)) {}
+    FauxStep(const char* text) : answer_(faux_assistant_message(text)) {}
+    FauxStep(Failure failure) : answer_(std::move(failure)) {}
+
+    template <class F>
+        requires(std::is_invocable_v<F&, const ModelRequest&> && !std::is_convertible_v<F, AssistantMessage>)
+    FauxStep(F factory) {
+        if constexpr (std::is_convertible_v<std::invoke_result_t<F&, const ModelRequest&>, AssistantMessage>) {
+            answer_ = DirectFactory(std::move(factory));
+        } else {
+            answer_ = Factory([made = std::move(factory)](ModelRequest request) mutable {
+                return call(made, std::move(request));
+            });
+        }
+    }
+    template <class F>
+        requires std::is_invocable_v<F&, const MessageList&, const Model&>
+    FauxStep(F factory) {
+        using R = std::invoke_result_t<F&, const MessageList&, const Model&>;
+        if constexpr (std::is_convertible_v<R, AssistantMessage>) {
+            answer_ = DirectFactory([made = std::move(factory)](const ModelRequest& request) mutable {
+                return made(request.messages, request.model);
+            });
+        } else {
+            answer_ = Factory([made = std::move(factory)](ModelRequest request) mutable {
+                return call(made, std::move(request));
+            });
+        }
+    }
+
+private:
+    friend class FauxProvider;
+    friend class FauxSource;
+
+    /// Keeps what the function is given by reference alive until its task has ended.
+    template <class F>
+    static Task<AssistantMessage> call(F& factory, ModelRequest request) {
+        if constexpr (std::is_invocable_v<F&, const ModelRequest&>) {
+            co_return co_await factory(request);
+        } else {
+            co_return co_await factory(request.messages, request.model);
+        }
+    }
+
+    std::variant<AssistantMessage, Failure, DirectFactory, Factory> answer_;
+};
+
+/// A step that fails before the answer starts, as an error in band.
+FauxStep faux_failure(std::string message, std::optional<ErrorInfo> info = {});
+
+struct FauxOptions {
+    /// Pieces are 4 times so many Unicode code points long, chosen at random (by `seed`) between the two.
+    int token_size_min = 3;
+    int token_size_max = 5;
+    std::uint64_t seed = 1;
+    /// Waits before each piece, on the clock of the call's Runtime. Absent: no waiting.
+    std::optional<double> tokens_per_second = {};
+    std::string provider_id = {};
+    /// Fills in usage as an endpoint with a prompt cache would report it.
+    bool prompt_cache = true;
+    /// Lets the loop run before each piece. Without it (and tokens_per_second) all events are there at once.
+    bool yield_every_chunk = false;
+};
+
+/// A model without a network, which answers what it is told: for tests, examples and the demo. A copy is another
+/// handle to the same script. Any thread may call any member.
+///
+///     FauxProvider faux;
+///     faux.set_responses({"Hello", faux_assistant_message(faux_tool_call("add", {{"a", 1}}), "tool_use")});
+///     Agent agent({.model = faux.model("offline")});
+///
+/// An abort is noticed before each block and each piece. Token numbers are estimates of a quarter of the bytes.
+class FauxProvider final : public BaseProvider {
+public:
+    explicit FauxProvider(FauxOptions options = {});
+
+    /// Replaces what is still in the script.
+    void set_responses(std::vector<FauxStep> steps);
+    void append_responses(std::vector<FauxStep> steps);
+    std::size_t pending_response_count() const;
+    /// How often it was called, also with an empty script; calls that were aborted before they began do not count.
+    std::size_t call_count() const;
+    void clear_prompt_cache();
+
+    BoundModel model(std::string id = "faux") const;
+    BoundModel model(Model model) const;
+
+    MessageStream stream(ModelRequest request) override;
+
+    struct State;
+
+private:
+    std::shared_ptr<State> state_;
+};
+
+}  // namespace cubepi

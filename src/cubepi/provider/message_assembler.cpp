@@ -1,0 +1,214 @@
+#include <cubepi/provider/message_assembler.hpp>
+
+#include <utility>
+
+#include <cubepi/core/detail/message_log.hpp>
+#include <cubepi/schema/partial_json.hpp>
+
+namespace cubepi {
+
+using Kind = detail::MessageLog::Kind;
+
+namespace {
+
+std::uint32_t block_number(std::int32_t index) { return static_cast<std::uint32_t>(index); }
+
+/// Arguments as far as they may run a tool; the rest is kept beside them (D4).
+void set_arguments(ToolCall& call, std::string_view raw) {
+    ParsedArguments parsed = parse_arguments(raw);
+    if (parsed.runnable()) {
+        call.arguments = std::move(parsed.value);
+        return;
+    }
+    call.arguments.clear();
+    call.extra["raw_arguments"] = raw;
+}
+
+void merge(LazyObject& into, LazyObject from) {
+    if (into.empty()) {
+        into = std::move(from);
+        return;
+    }
+    for (const auto& [key, value] : from.get()) into[key] = value;
+}
+
+}  // namespace
+
+MessageAssembler::MessageAssembler(AssistantMessage head) : head_(std::move(head)) {}
+MessageAssembler::~MessageAssembler() = default;
+MessageAssembler::MessageAssembler(MessageAssembler&&) noexcept = default;
+MessageAssembler& MessageAssembler::operator=(MessageAssembler&&) noexcept = default;
+
+detail::MessageLog& MessageAssembler::log() {
+    if (!log_) log_ = std::make_shared<detail::MessageLog>(head_);
+    return *log_;
+}
+
+StreamEvent MessageAssembler::event(StreamEventType type, std::int32_t index, std::string_view delta) {
+    StreamEvent made;
+    made.type = type;
+    made.content_index = index;
+    made.delta = delta;
+    made.partial = log().snapshot();
+    return made;
+}
+
+StreamEvent MessageAssembler::start() {
+    started_ = true;
+    log_ = std::make_shared<detail::MessageLog>(head_);
+    return event(StreamEventType::start, -1);
+}
+
+std::int32_t MessageAssembler::add_index(bool is_call) {
+    const auto index = static_cast<std::int32_t>(open_calls_.size());
+    open_calls_.push_back(is_call ? 1 : 0);
+    return index;
+}
+
+StreamEvent MessageAssembler::text_start(LazyObject extra) {
+    const std::int32_t index = add_index(false);
+    TextContent block;
+    block.extra = std::move(extra);
+    log().open(Kind::text_start, block_number(index), std::move(block));
+    return event(StreamEventType::text_start, index);
+}
+
+StreamEvent MessageAssembler::text_delta(std::int32_t index, std::string_view text) {
+    const std::string_view stored = log().delta(block_number(index), text);
+    return event(StreamEventType::text_delta, index, stored);
+}
+
+StreamEvent MessageAssembler::text_end(std::int32_t index, LazyObject extra) {
+    return end_block(StreamEventType::text_end, index, std::move(extra));
+}
+
+StreamEvent MessageAssembler::thinking_start(LazyObject extra) {
+    const std::int32_t index = add_index(false);
+    ThinkingContent block;
+    block.extra = std::move(extra);
+    log().open(Kind::thinking_start, block_number(index), std::move(block));
+    return event(StreamEventType::thinking_start, index);
+}
+
+StreamEvent MessageAssembler::thinking_delta(std::int32_t index, std::string_view text) {
+    const std::string_view stored = log().delta(block_number(index), text);
+    return event(StreamEventType::thinking_delta, index, stored);
+}
+
+StreamEvent MessageAssembler::thinking_end(std::int32_t index, LazyObject extra) {
+    return end_block(StreamEventType::thinking_end, index, std::move(extra));
+}
+
+StreamEvent MessageAssembler::end_block(StreamEventType type, std::int32_t index, LazyObject extra) {
+    const std::uint32_t block = block_number(index);
+    if (extra.empty()) {
+        log().end(block);
+        return event(type, index);
+    }
+    AssistantContent content = std::move(log().build(log().count()).content[block]);
+    if (auto* text = std::get_if<TextContent>(&content)) merge(text->extra, std::move(extra));
+    if (auto* deep = std::get_if<ThinkingContent>(&content)) merge(deep->extra, std::move(extra));
+    log().replace(block, std::move(content));
+    return event(type, index);
+}
+
+StreamEvent MessageAssembler::toolcall_start(std::string id, SharedString name, LazyObject extra) {
+    const std::int32_t index = add_index(true);
+    ToolCall call;
+    call.id = std::move(id);
+    call.name = std::move(name);
+    call.extra = std::move(extra);
+    log().open(Kind::toolcall_start, block_number(index), std::move(call));
+    return event(StreamEventType::toolcall_start, index);
+}
+
+StreamEvent MessageAssembler::toolcall_delta(std::int32_t index, std::string_view json) {
+    const std::string_view stored = log().delta(block_number(index), json);
+    return event(StreamEventType::toolcall_delta, index, stored);
+}
+
+StreamEvent MessageAssembler::toolcall_end(std::int32_t index, ToolCall call) {
+    open_calls_[block_number(index)] = 0;
+    log().replace(block_number(index), std::move(call));
+    return event(StreamEventType::toolcall_end, index);
+}
+
+StreamEvent MessageAssembler::toolcall_end(std::int32_t index) {
+    const std::uint32_t block = block_number(index);
+    ToolCall call = std::get<ToolCall>(log().build(log().count()).content[block]);
+    set_arguments(call, log().raw(block));
+    return toolcall_end(index, std::move(call));
+}
+
+void MessageAssembler::rename_call(std::int32_t index, std::string id, SharedString name) {
+    const std::uint32_t block = block_number(index);
+    ToolCall call = std::get<ToolCall>(log().build(log().count()).content[block]);
+    call.id = std::move(id);
+    call.name = std::move(name);
+    log().replace(block, std::move(call));
+}
+
+void MessageAssembler::add_block(AssistantContent block) {
+    const std::int32_t index = add_index(false);
+    log().open(Kind::text_start, block_number(index), std::move(block));
+}
+
+std::string MessageAssembler::raw_arguments(std::int32_t index) const {
+    return log_ ? log_->raw(block_number(index)) : std::string();
+}
+
+AssistantMessage MessageAssembler::message() const { return final_message(OpenCalls::keep); }
+
+AssistantMessage MessageAssembler::final_message(OpenCalls open_calls) const {
+    AssistantMessage message = head_;
+    if (!log_) return message;
+    message.content = log_->build(log_->count()).content;
+    for (std::size_t i = open_calls_.size(); i-- > 0;) {
+        if (!open_calls_[i]) continue;
+        if (open_calls == OpenCalls::drop) {
+            message.content.erase(message.content.begin() + static_cast<std::ptrdiff_t>(i));
+            continue;
+        }
+        const std::string raw = log_->raw(static_cast<std::uint32_t>(i));
+        if (!raw.empty()) std::get<ToolCall>(message.content[i]).extra["raw_arguments"] = raw;
+    }
+    return message;
+}
+
+StreamEvent MessageAssembler::done(std::string_view stop_reason) {
+    AssistantMessage message = final_message(OpenCalls::keep);
+    message.stop_reason = stop_reason::shared(stop_reason);
+    return finish(StreamEventType::done, std::move(message));
+}
+
+StreamEvent MessageAssembler::error(std::string_view error_message, std::optional<ErrorInfo> info) {
+    AssistantMessage message = final_message(OpenCalls::keep);
+    message.stop_reason = stop_reason::shared(stop_reason::error);
+    message.error_message = error_message;
+    if (info) message.error = std::make_shared<const ErrorInfo>(std::move(*info));
+    return finish(StreamEventType::error, std::move(message));
+}
+
+StreamEvent MessageAssembler::aborted() {
+    AssistantMessage message = final_message(OpenCalls::drop);
+    message.stop_reason = stop_reason::shared(stop_reason::aborted);
+    static const SharedString text("Request was aborted");
+    message.error_message = text;
+    return finish(StreamEventType::error, std::move(message));
+}
+
+StreamEvent MessageAssembler::finish(StreamEventType type, AssistantMessage final_message) {
+    StreamEvent made;
+    made.type = type;
+    made.partial = PartialMessage(Message(std::move(final_message)));
+    return made;
+}
+
+StreamEvent MessageAssembler::notice(Notice notice) {
+    StreamEvent made;
+    made.type = StreamEventType::notice;
+    made.notice = std::make_shared<const Notice>(std::move(notice));
+    return made;
+}
+
+}  // namespace cubepi

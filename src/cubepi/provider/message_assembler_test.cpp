@@ -1,0 +1,122 @@
+#include <cubepi/provider/message_assembler.hpp>
+
+#include <gtest/gtest.h>
+
+namespace cubepi {
+namespace {
+
+AssistantMessage head() {
+    AssistantMessage message;
+    message.id = "m1";
+    message.provider_id = "p";
+    message.model_id = "x";
+    return message;
+}
+
+TEST(MessageAssembler, BuildsInterleavedBlocks) {
+    MessageAssembler answer(head());
+    answer.start();
+    const std::int32_t text = answer.text_start().content_index;
+    answer.text_delta(text, "a");
+    const std::int32_t call = answer.toolcall_start("c1", "add").content_index;
+    answer.toolcall_delta(call, R"({"a": )");
+    answer.text_delta(text, "b");
+    answer.toolcall_delta(call, "1}");
+    answer.text_end(text);
+    const StreamEvent end = answer.toolcall_end(call);
+    EXPECT_EQ(std::get<ToolCall>(end.partial.get().content[1]).arguments, JsonObject({{"a", 1}}));
+    const StreamEvent done = answer.done("tool_use");
+    const AssistantMessage message = done.partial.get();
+    EXPECT_EQ(message.id, "m1");
+    EXPECT_EQ(message.text(), "ab");
+    EXPECT_EQ(message.stop_reason, "tool_use");
+    ASSERT_EQ(message.tool_calls().size(), 1u);
+    EXPECT_EQ(message.tool_calls()[0]->id, "c1");
+}
+
+TEST(MessageAssembler, D10_PartialsNeverChange) {
+    MessageAssembler answer(head());
+    answer.start();
+    const std::int32_t text = answer.text_start().content_index;
+    const StreamEvent first = answer.text_delta(text, "one");
+    const StreamEvent second = answer.text_delta(text, "two");
+    EXPECT_EQ(first.partial.text(), "one");
+    EXPECT_EQ(second.partial.text(), "onetwo");
+    EXPECT_EQ(first.delta, "one");
+}
+
+TEST(MessageAssembler, D4_ClosedArgumentsAreKeptApart) {
+    MessageAssembler answer(head());
+    answer.start();
+    const std::int32_t call = answer.toolcall_start("c1", "add").content_index;
+    answer.toolcall_delta(call, R"({"a": 1, "b": "x)");
+    const AssistantMessage message = answer.toolcall_end(call).partial.get();
+    const auto& made = std::get<ToolCall>(message.content[0]);
+    EXPECT_TRUE(made.arguments.empty());
+    ASSERT_NE(made.extra.find("raw_arguments"), nullptr);
+    EXPECT_EQ(*made.extra.find("raw_arguments"), Json(R"({"a": 1, "b": "x)"));
+}
+
+TEST(MessageAssembler, D9_AnErrorKeepsWhatWasStreamed) {
+    MessageAssembler answer(head());
+    answer.start();
+    const std::int32_t text = answer.text_start().content_index;
+    answer.text_delta(text, "Hal");
+    answer.toolcall_start("c1", "add");
+    answer.toolcall_delta(1, R"({"a")");
+    ErrorInfo info;
+    info.code = ErrorCode::disconnected;
+    info.type = "ProviderUnavailable";
+    const StreamEvent event = answer.error("broke off", info);
+    EXPECT_EQ(event.error_message(), "broke off");
+    const AssistantMessage message = event.partial.get();
+    EXPECT_EQ(message.text(), "Hal");
+    EXPECT_EQ(message.stop_reason, "error");
+    ASSERT_TRUE(message.error);
+    EXPECT_EQ(message.error->code, ErrorCode::disconnected);
+    EXPECT_EQ(*std::get<ToolCall>(message.content[1]).extra.find("raw_arguments"), Json(R"({"a")"));
+}
+
+TEST(MessageAssembler, D34_AbortDropsTheCallThatStreams) {
+    MessageAssembler answer(head());
+    answer.start();
+    answer.toolcall_start("c1", "add");
+    answer.toolcall_delta(0, "{}");
+    answer.toolcall_end(0);
+    answer.toolcall_start("c2", "add");
+    answer.toolcall_delta(1, "{");
+    const AssistantMessage message = answer.aborted().partial.get();
+    ASSERT_EQ(message.tool_calls().size(), 1u);
+    EXPECT_EQ(message.tool_calls()[0]->id, "c1");
+    EXPECT_EQ(message.stop_reason, "aborted");
+    EXPECT_EQ(message.error_message, "Request was aborted");
+    EXPECT_FALSE(message.error);
+}
+
+TEST(MessageAssembler, D13_ExtrasOfABlockAreMergedAtItsEnd) {
+    MessageAssembler answer(head());
+    answer.start();
+    LazyObject before;
+    before["item_id"] = "i";
+    LazyObject after;
+    after["signature"] = "s";
+    answer.thinking_start(before);
+    answer.thinking_delta(0, "hm");
+    const AssistantMessage message = answer.thinking_end(0, after).partial.get();
+    const auto& block = std::get<ThinkingContent>(message.content[0]);
+    EXPECT_EQ(block.thinking, "hm");
+    EXPECT_EQ(*block.extra.find("item_id"), Json("i"));
+    EXPECT_EQ(*block.extra.find("signature"), Json("s"));
+}
+
+TEST(MessageAssembler, ErrorBeforeTheStartHasNoContent) {
+    MessageAssembler answer(head());
+    EXPECT_FALSE(answer.started());
+    const StreamEvent event = answer.error("no");
+    EXPECT_EQ(event.type, StreamEventType::error);
+    EXPECT_TRUE(event.partial.get().content.empty());
+    EXPECT_EQ(event.partial.get().model_id, "x");
+}
+
+}  // namespace
+}  // namespace cubepi

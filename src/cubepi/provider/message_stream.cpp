@@ -1,0 +1,70 @@
+#include <cubepi/provider/message_stream.hpp>
+
+#include <exception>
+#include <utility>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/provider/message_assembler.hpp>
+
+namespace cubepi {
+
+namespace {
+
+StreamEvent failure_event(const std::exception_ptr& failure) {
+    MessageAssembler assembler{AssistantMessage()};
+    try {
+        std::rethrow_exception(failure);
+    } catch (const ProviderError& error) {
+        return assembler.error(error.what(), error.info());
+    } catch (const Error& error) {
+        ErrorInfo info;
+        info.code = error.code();
+        return assembler.error(error.what(), std::move(info));
+    } catch (const std::exception& error) {
+        return assembler.error(error.what());
+    } catch (...) {
+        return assembler.error("The provider threw something that is not a std::exception");
+    }
+}
+
+}  // namespace
+
+void MessageStream::note(const StreamEvent& event) {
+    if (!event.is_terminal()) return;
+    final_ = event.partial;
+    finished_ = true;
+}
+
+std::optional<StreamEvent> MessageStream::ready() {
+    if (finished_ || !source_) return std::nullopt;
+    std::optional<StreamEvent> event = source_->ready();
+    if (event) note(*event);
+    return event;
+}
+
+Task<std::optional<StreamEvent>> MessageStream::next() {
+    std::optional<StreamEvent> event = ready();
+    if (event || finished_ || !source_) co_return event;
+    std::exception_ptr failure;
+    try {
+        event.emplace(co_await source_->next());
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (failure) {
+        if (is_cancellation(failure)) std::rethrow_exception(failure);
+        event.emplace(failure_event(failure));
+    }
+    note(*event);
+    co_return event;
+}
+
+Task<AssistantMessage> MessageStream::result() {
+    while (!finished_) {
+        const std::optional<StreamEvent> event = co_await next();
+        if (!event) break;
+    }
+    co_return final_.get();
+}
+
+}  // namespace cubepi

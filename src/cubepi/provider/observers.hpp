@@ -1,0 +1,131 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/model.hpp>
+#include <cubepi/core/stream_event.hpp>
+#include <cubepi/core/task.hpp>
+#include <cubepi/provider/message_stream.hpp>
+
+// Observers of a provider: they see every request, event and answer of all its calls (tracers, recorders). They
+// cannot change anything, and what they throw harms nobody: it becomes a `notice` of the stream.
+
+namespace cubepi {
+
+/// What a response observer is told, once per call.
+struct ProviderOutcome {
+    /// The answer in the form that the endpoint would have given without streaming; null when the call failed
+    /// or was aborted.
+    Json body = {};
+    /// The final message; empty when the stream was dropped before its end.
+    Message message = {};
+    /// The typed failure, null when there was none.
+    std::shared_ptr<const ErrorInfo> error = {};
+};
+
+namespace detail {
+
+/// A callable that returns nothing or a Task<void>.
+template <class... Args>
+class Observer {
+public:
+    template <class F>
+        requires(!std::is_same_v<std::remove_cvref_t<F>, Observer>)
+    Observer(F callable) {
+        if constexpr (std::is_same_v<std::invoke_result_t<F&, const Args&...>, Task<void>>) {
+            awaited_ = std::move(callable);
+        } else {
+            called_ = std::move(callable);
+        }
+    }
+    bool is_async() const noexcept { return static_cast<bool>(awaited_); }
+    void call(const Args&... args) const { called_(args...); }
+    Task<> await(const Args&... args) const { return awaited_(args...); }
+
+private:
+    std::function<void(const Args&...)> called_;
+    std::function<Task<>(const Args&...)> awaited_;
+};
+
+}  // namespace detail
+
+using RequestObserver = detail::Observer<JsonObject, Model>;
+using ChunkObserver = detail::Observer<StreamEvent, Model>;
+using ResponseObserver = detail::Observer<ProviderOutcome, Model>;
+
+/// All observers of one provider. Any thread may call any member.
+class ObserverRegistry : public std::enable_shared_from_this<ObserverRegistry> {
+public:
+    template <class O>
+    struct Entry {
+        std::uint64_t id = 0;
+        O observer;
+    };
+    /// Never changes: a round of calls goes over the list as it was at its beginning.
+    struct Lists {
+        std::vector<Entry<RequestObserver>> request = {};
+        std::vector<Entry<ChunkObserver>> chunk = {};
+        std::vector<Entry<ResponseObserver>> response = {};
+        bool has_async = false;
+    };
+
+    bool empty() const noexcept { return count_.load(std::memory_order_acquire) == 0; }
+    std::shared_ptr<const Lists> lists() const;
+
+    std::uint64_t add(RequestObserver observer);
+    std::uint64_t add(ChunkObserver observer);
+    std::uint64_t add(ResponseObserver observer);
+    void remove(std::uint64_t id) noexcept;
+
+private:
+    template <class F>
+    void change(F&& f);
+
+    mutable std::mutex mutex_;
+    std::shared_ptr<const Lists> lists_ = std::make_shared<const Lists>();
+    std::uint64_t next_id_ = 1;
+    std::atomic<std::size_t> count_{0};
+};
+
+/// Ends one observation. Dropping it does not. Any thread may call it, an observer about itself too.
+class ObserverHandle {
+public:
+    ObserverHandle() = default;
+    ObserverHandle(std::weak_ptr<ObserverRegistry> registry, std::uint64_t id)
+        : registry_(std::move(registry)), id_(id) {}
+    /// May be called again; does nothing then.
+    void detach() noexcept {
+        if (const auto registry = registry_.lock()) registry->remove(id_);
+    }
+
+private:
+    std::weak_ptr<ObserverRegistry> registry_;
+    std::uint64_t id_ = 0;
+};
+
+namespace detail {
+
+/// Makes the unstreamed form of an answer; called at the end of a call that is observed.
+using BodyBuilder = std::function<JsonObject(const AssistantMessage& message)>;
+
+/// Tells the request observers. What they throw comes back as notices.
+Task<std::vector<Notice>> observe_request(std::shared_ptr<ObserverRegistry> registry, JsonObject payload,
+                                          Model model);
+
+/// Puts the chunk and response observers between a source and its stream.
+std::unique_ptr<StreamSource> observe_stream(std::shared_ptr<ObserverRegistry> registry,
+                                             std::unique_ptr<StreamSource> source, Model model,
+                                             BodyBuilder body);
+
+}  // namespace detail
+
+}  // namespace cubepi
