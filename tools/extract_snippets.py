@@ -19,7 +19,7 @@ INCLUDE = re.compile(r"^\s*#\s*include\s.*$", re.MULTILINE)
 
 def convert(page, text):
     """The source file for one page; None where it has no snippet."""
-    includes = ["#include <cubepi/cubepi.hpp>", "#include <cubepi/testing/testing.hpp>"]
+    includes = ["#include <cubepi/cubepi.hpp>"]
     body = []
     context = ""
     number = 0
