@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <regex>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,10 @@
 #include <valijson/validator.hpp>
 #if defined(__GNUC__)
 #pragma GCC diagnostic pop
+#endif
+// GCC 12 warns about libstdc++'s own std::regex wherever it inlines it.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
 #include <cubepi/core/error.hpp>
@@ -73,8 +78,9 @@ struct Compiled {
 std::unique_ptr<const Compiled> compile_schema(const Json& source) {
     auto lowered = detail::lower_schema(source);
     auto compiled = std::make_unique<Compiled>();
-    compiled->has_pattern_properties = lowered.has_pattern_properties;
+    compiled->has_pattern_properties = !lowered.pattern_properties.empty();
     try {
+        for (const auto& expression : lowered.pattern_properties) const std::regex checked(expression);
         valijson::SchemaParser parser(valijson::SchemaParser::kDraft7);
         parser.addConstraintBuilder(detail::pattern_keyword, new PatternBuilder);
         parser.populateSchema(valijson::adapters::BoostJsonAdapter(lowered.schema), compiled->schema);

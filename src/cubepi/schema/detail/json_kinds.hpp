@@ -59,7 +59,8 @@ template <class T>
 inline constexpr bool is_float = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
 template <class T>
-inline constexpr bool is_json_struct = !is_json<T> && !is_array<T> && PlainStruct<T>;
+inline constexpr bool is_json_struct =
+    !is_json<T> && !is_array<T> && !std::is_same_v<T, std::monostate> && PlainStruct<T>;
 
 template <class T>
 inline constexpr bool is_supported =

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -14,16 +15,21 @@ namespace cubepi::detail {
 
 inline constexpr std::size_t max_fields = 48;
 
+// Never called, but defined: a type of an unnamed namespace could not be defined elsewhere.
 struct AnyValue {
     template <class T>
-    operator T() const;
+    operator T() const {
+        std::abort();
+    }
 };
 
 template <class Struct>
 struct AnyBaseOf {
     template <class T>
         requires(std::is_base_of_v<T, Struct> && !std::is_same_v<T, Struct>)
-    operator T() const;
+    operator T() const {
+        std::abort();
+    }
 };
 
 template <class T, class... Values>

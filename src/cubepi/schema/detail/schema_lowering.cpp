@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
-#include <regex>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/detail/schema_nodes.hpp>
@@ -105,7 +105,7 @@ public:
     LoweredSchema run() {
         LoweredSchema result;
         result.schema = lower(root_, "", 0);
-        result.has_pattern_properties = has_pattern_properties_;
+        result.pattern_properties = std::move(pattern_properties_);
         return result;
     }
 
@@ -185,13 +185,8 @@ private:
         for (const auto& entry : *members) {
             const auto name = view(entry.key());
             if (key == "patternProperties") {
-                has_pattern_properties_ = true;
                 check_pattern(name, below(pointer, name));
-                try {
-                    const std::regex used_by_valijson{std::string(name)};
-                } catch (const std::regex_error& error) {
-                    refuse(below(pointer, name), error.what());
-                }
+                pattern_properties_.emplace_back(name);
             }
             put(result, name, lower(entry.value(), below(pointer, name), depth + 1));
         }
@@ -307,7 +302,7 @@ private:
 
     const Json& root_;
     CircleFinder circles_;
-    bool has_pattern_properties_ = false;
+    std::vector<std::string> pattern_properties_;
 };
 
 }  // namespace

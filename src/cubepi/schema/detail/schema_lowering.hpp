@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include <cubepi/core/json.hpp>
 
 namespace cubepi::detail {
@@ -9,7 +12,7 @@ inline constexpr char pattern_keyword[] = "x-cubepi-pattern";
 
 struct LoweredSchema {
     Json schema;
-    bool has_pattern_properties = false;
+    std::vector<std::string> pattern_properties;  ///< the expressions, which valijson gives to std::regex
 };
 
 /// Checks that `root` is a schema and rewrites it into what valijson 1.0 judges rightly (draft 7 without

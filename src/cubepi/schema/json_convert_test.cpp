@@ -1,0 +1,253 @@
+#include <cubepi/schema/json_convert.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/schema/parse_json.hpp>
+
+using namespace cubepi;
+
+namespace {
+
+enum class Unit : std::uint8_t { celsius, fahrenheit };
+enum Level : int { low = -2, high = 200 };
+
+struct Place {
+    std::string city;
+    std::optional<std::string> country;
+};
+
+struct Item {
+    std::string name;
+    int count = 1;
+};
+
+struct Everything {
+    std::string text;
+    int number = 3;
+    std::uint64_t big = 0;
+    double ratio = 0.5;
+    bool flag = false;
+    Unit unit = Unit::celsius;
+    Level level = low;
+    std::optional<int> maybe;
+    std::vector<Item> items;
+    std::vector<bool> bits;
+    std::map<std::string, double> scores;
+    std::unordered_map<std::string, std::vector<int>> table;
+    std::array<int, 2> pair{};
+    std::variant<std::monostate, int, std::string, Place> choice;
+    Place where;
+    Json any;
+    JsonObject object;
+    JsonArray list;
+};
+
+struct Many {
+    int a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, c0, c1, c2, c3, c4,
+        c5, c6, c7, c8, c9, d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, e0, e1, e2, e3, e4, e5, e6, e7;
+};
+
+struct Empty {};
+
+struct Tree {
+    std::string name;
+    std::vector<Tree> children;
+};
+
+struct Cat {
+    int lives;
+};
+struct Dog {
+    int lives;
+    std::string tricks;
+};
+struct Pets {
+    std::variant<Cat, Dog> pet;
+};
+
+Json json(std::string_view text) { return parse_json(text); }
+
+template <class T>
+std::vector<SchemaIssue> issues_of(std::string_view text) {
+    T value{};
+    return try_from_json(json(text), value);
+}
+
+std::string lines(const std::vector<SchemaIssue>& issues) {
+    std::string text;
+    for (const auto& issue : issues) text += issue.path + ": " + issue.message + "\n";
+    return text;
+}
+
+}  // namespace
+
+TEST(Reflection, NamesTheFieldsInOrder) {
+    EXPECT_EQ(detail::field_count<Everything>, 18U);
+    EXPECT_EQ(detail::field_names<Item>[0], "name");
+    EXPECT_EQ(detail::field_names<Item>[1], "count");
+    EXPECT_EQ(detail::field_count<Empty>, 0U);
+    EXPECT_EQ(detail::field_count<Many>, 48U);
+    EXPECT_EQ(detail::field_names<Many>[47], "e7");
+    struct Local {
+        int inside_function;
+    };
+    EXPECT_EQ(detail::field_names<Local>[0], "inside_function");
+}
+
+TEST(Reflection, NamesEnumerators) {
+    EXPECT_EQ(enum_name(Unit::fahrenheit), "fahrenheit");
+    EXPECT_EQ(enum_name(low), "low");
+    EXPECT_EQ(enum_name(high), "high");
+    EXPECT_EQ(detail::enum_entries<Unit>().size(), 2U);
+    EXPECT_EQ(detail::enum_entries<Level>().size(), 2U);
+    EXPECT_THROW(enum_name(static_cast<Unit>(9)), Error);
+}
+
+TEST(JsonConvert, RoundTripsEveryKindOfField) {
+    Everything value;
+    value.text = "h\xC3\xA9";
+    value.number = -7;
+    value.big = std::numeric_limits<std::uint64_t>::max();
+    value.unit = Unit::fahrenheit;
+    value.level = high;
+    value.maybe = 4;
+    value.items = {Item{"x", 2}, Item{"y", 1}};
+    value.bits = {true, false};
+    value.scores = {{"a", 1.5}};
+    value.table = {{"k", {1, 2}}};
+    value.pair = {8, 9};
+    value.choice = Place{"Bonn", std::nullopt};
+    value.where = {"Oslo", "NO"};
+    value.any = json(R"([1,{"x":null}])");
+    value.object = json(R"({"o":1})").as_object();
+    value.list = json("[true]").as_array();
+
+    const JsonObject written = to_json(value);
+    EXPECT_EQ(Json(written), json(R"({"text":"hé","number":-7,"big":18446744073709551615,"ratio":0.5,
+        "flag":false,"unit":"fahrenheit","level":"high","maybe":4,
+        "items":[{"name":"x","count":2},{"name":"y","count":1}],"bits":[true,false],"scores":{"a":1.5},
+        "table":{"k":[1,2]},"pair":[8,9],"choice":{"city":"Bonn"},"where":{"city":"Oslo","country":"NO"},
+        "any":[1,{"x":null}],"object":{"o":1},"list":[true]})"));
+    const auto read = from_json<Everything>(Json(written));
+    EXPECT_EQ(to_json(read), written);
+    EXPECT_EQ(written.begin()->key(), "text");
+}
+
+TEST(JsonConvert, MissingOptionalsAreEmptyAndDefaultsStay) {
+    const auto item = from_json<Item>(json(R"({"name":"n","unknown":[1]})"));
+    EXPECT_EQ(item.count, 1);
+    const auto place = from_json<Place>(json(R"({"city":"c","country":null})"));
+    EXPECT_FALSE(place.country);
+    EXPECT_EQ(to_json(place), json(R"({"city":"c"})"));
+}
+
+TEST(JsonConvert, CollectsAllIssuesWithPaths) {
+    struct Args {
+        Place where;
+        std::vector<Item> items;
+        Unit unit;
+        int days;
+    };
+    const auto issues = issues_of<Args>(
+        R"({"where":{"city":5},"items":[{"name":"a"},{"name":"b"},{"count":"x"}],"unit":"kelvin"})");
+    EXPECT_EQ(lines(issues),
+              "where.city: expected string, found integer 5\n"
+              "items[2].name: field required\n"
+              "items[2].count: expected integer, found string \"x\"\n"
+              "unit: must be one of \"celsius\", \"fahrenheit\"; found string \"kelvin\"\n"
+              "days: field required\n");
+    EXPECT_EQ(issues[4].expected, "integer");
+    EXPECT_EQ(issues[4].found, "nothing");
+    EXPECT_EQ(lines(issues_of<Args>("[1,2]")), "<root>: expected object, found array of 2 items\n");
+}
+
+TEST(JsonConvert, ThrowsAllIssuesAtOnce) {
+    try {
+        from_json<Place>(json("{}"));
+        FAIL();
+    } catch (const ValidationError& error) {
+        EXPECT_EQ(error.code(), ErrorCode::validation);
+        EXPECT_EQ(error.issues().size(), 1U);
+        EXPECT_STREQ(error.what(), "JSON value does not fit:\n- city: field required");
+    }
+}
+
+TEST(JsonConvert, MissingFieldsCanBeLeftToTheirDefaults) {
+    const auto place = from_json<Place>(json("{}"), {.require_fields = false});
+    EXPECT_EQ(place.city, "");
+}
+
+TEST(JsonConvert, D4_ConvertsOnlyIntegralNumbersAndExactTexts) {
+    EXPECT_EQ(from_json<int>(json("3.0")), 3);
+    EXPECT_EQ(from_json<int>(json("\"3\"")), 3);
+    EXPECT_EQ(from_json<int>(json("\"-3.0\"")), -3);
+    EXPECT_EQ(from_json<double>(json("\"1e3\"")), 1000.0);
+    EXPECT_EQ(from_json<double>(json("7")), 7.0);
+    EXPECT_TRUE(from_json<bool>(json("\"true\"")));
+    for (const auto* text : {"3.5", "\" 3\"", "\"3 \"", "\"+3\"", "\"0x3\"", "\"\"", "true", "null", "[3]",
+                             "\"NaN\"", "\"1_000\"", "\"3.5\"", "1e30"}) {
+        EXPECT_EQ(issues_of<int>(text).size(), 1U) << text;
+    }
+    for (const auto* text : {"1", "0", "\"True\"", "\"yes\"", "\"1\"", "null"}) {
+        EXPECT_EQ(issues_of<bool>(text).size(), 1U) << text;
+    }
+    for (const auto* text : {"1", "true", "null"}) EXPECT_EQ(issues_of<std::string>(text).size(), 1U) << text;
+    EXPECT_EQ(issues_of<std::vector<int>>("3").size(), 1U);
+}
+
+TEST(JsonConvert, IntegersAreCheckedForRange) {
+    EXPECT_EQ(from_json<signed char>(json("-128")), -128);
+    EXPECT_EQ(lines(issues_of<signed char>("128")),
+              "<root>: expected integer from -128 to 127, found integer 128\n");
+    EXPECT_EQ(lines(issues_of<unsigned>("-1")),
+              "<root>: expected integer from 0 to 4294967295, found integer -1\n");
+    EXPECT_EQ(from_json<std::uint64_t>(json("18446744073709551615")),
+              std::numeric_limits<std::uint64_t>::max());
+    EXPECT_EQ(issues_of<std::int64_t>("9223372036854775808").size(), 1U);
+    EXPECT_EQ(issues_of<float>("1e300").size(), 1U);
+}
+
+TEST(JsonConvert, VariantsTakeTheAlternativeThatFitsBest) {
+    using Number = std::variant<int, double, std::string>;
+    EXPECT_EQ(std::get<int>(from_json<Number>(json("3"))), 3);
+    EXPECT_EQ(std::get<double>(from_json<Number>(json("3.5"))), 3.5);
+    EXPECT_EQ(std::get<std::string>(from_json<Number>(json("\"3\""))), "3");
+    const auto pets = from_json<Pets>(json(R"({"pet":{"lives":1,"tricks":"sit"}})"));
+    EXPECT_EQ(std::get<Dog>(pets.pet).tricks, "sit");
+    EXPECT_TRUE(std::holds_alternative<Cat>(from_json<Pets>(json(R"({"pet":{"lives":"9"}})")).pet));
+    EXPECT_EQ(lines(issues_of<Number>("null")),
+              "<root>: expected integer or number or string, found null\n");
+    using OneStruct = std::variant<std::string, Place>;
+    EXPECT_EQ(lines(issues_of<OneStruct>(R"({"city":1})")), "city: expected string, found integer 1\n");
+}
+
+TEST(JsonConvert, StructsMayContainThemselves) {
+    const auto tree = from_json<Tree>(json(R"({"name":"a","children":[{"name":"b","children":[]}]})"));
+    EXPECT_EQ(tree.children.at(0).name, "b");
+    EXPECT_EQ(issues_of<Tree>(R"({"name":"a","children":[{"children":[]}]})").at(0).path, "children[0].name");
+}
+
+TEST(JsonConvert, NumbersThatJsonDoesNotHaveBecomeNull) {
+    EXPECT_TRUE(to_json(std::numeric_limits<double>::quiet_NaN()).is_null());
+    EXPECT_TRUE(to_json(std::numeric_limits<float>::infinity()).is_null());
+}
+
+TEST(JsonConvert, LongValuesAreCutInIssuesAtACharacter) {
+    const std::string text(79, 'a');
+    const auto issue = issues_of<int>("\"" + text + "\xC3\xA9\xC3\xA9\"").at(0);
+    EXPECT_EQ(issue.found, "string \"" + text + "...\"");
+}
+
+TEST(Issues, AreShownToTheModelLineByLine) {
+    EXPECT_EQ(format_issues("f", issues_of<Place>("{}")),
+              "Invalid arguments for tool 'f':\n- city: field required");
+}

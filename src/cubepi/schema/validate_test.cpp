@@ -1,0 +1,233 @@
+#include <cubepi/schema/validate.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/schema/parse_json.hpp>
+
+using namespace cubepi;
+
+namespace {
+
+Json json(std::string_view text) { return parse_json(text); }
+
+std::string lines(const std::vector<SchemaIssue>& issues) {
+    std::string text;
+    for (const auto& issue : issues) text += issue.path + ": " + issue.message + "\n";
+    return text;
+}
+
+// The issues of a value, or the value as validation left it.
+std::string result(std::string_view schema, std::string_view value) {
+    Json checked = json(value);
+    const auto issues = JsonSchema(json(schema)).validate(checked);
+    return issues.empty() ? boost::json::serialize(checked) : lines(issues);
+}
+
+std::string compile_problem(std::string_view schema) {
+    try {
+        JsonSchema(json(schema)).compile();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+        return error.what();
+    }
+    return "compiles";
+}
+
+constexpr std::string_view weather = R"({"type":"object","properties":{
+    "city":{"type":"string"},"days":{"type":"integer","default":3,"minimum":1},
+    "unit":{"enum":["c","f"]},"where":{"type":"object","properties":{"zoom":{"type":"number","default":1.5}}},
+    "tags":{"type":"array","items":{"type":"string"}}},
+    "required":["city"],"additionalProperties":false})";
+
+}  // namespace
+
+TEST(Validate, FillsDefaultsAlsoNestedOnes) {
+    EXPECT_EQ(result(weather, R"({"city":"x"})"), R"({"city":"x","days":3})");
+    EXPECT_EQ(result(weather, R"({"city":"x","where":{}})"), R"({"city":"x","where":{"zoom":1.5E0},"days":3})");
+    EXPECT_EQ(result(R"({"properties":{"a":{"$ref":"#/$defs/A"}},"$defs":{"A":{"type":"string","default":"d"}}})", "{}"),
+              R"({"a":"d"})");
+    EXPECT_EQ(result(R"({"type":"array","items":{"properties":{"n":{"default":0}}}})", "[{},{\"n\":1}]"),
+              R"([{"n":0},{"n":1}])");
+}
+
+TEST(Validate, SaysWhatIsWrongAndWhere) {
+    EXPECT_EQ(result(weather, R"({"days":"abc","unit":"k","where":{"zoom":[]},"tags":["a",2],"foo":null})"),
+              "city: field required\n"
+              "days: expected integer, found string \"abc\"\n"
+              "unit: must be one of \"c\", \"f\"; found string \"k\"\n"
+              "where.zoom: expected number, found array of 0 items\n"
+              "tags[1]: expected string, found integer 2\n"
+              "foo: unexpected field\n");
+    EXPECT_EQ(result(weather, "[]"), "<root>: expected object, found array of 0 items\n");
+    EXPECT_EQ(result(weather, R"({"city":"x","days":0})"), "days: expected at least 1, found integer 0\n");
+}
+
+TEST(Validate, D4_ConvertsOnlyWhereTheSchemaWantsIt) {
+    EXPECT_EQ(result(weather, R"({"city":"5","days":"4"})"), R"({"city":"5","days":4})");
+    EXPECT_EQ(result(weather, R"({"city":"5","days":4.0})"), R"({"city":"5","days":4})");
+    EXPECT_EQ(result(R"({"type":"boolean"})", "\"true\""), "true");
+    EXPECT_EQ(result(R"({"type":"boolean"})", "1"), "<root>: expected boolean, found integer 1\n");
+    EXPECT_EQ(result(R"({"type":["integer","string"]})", "\"4\""), "\"4\"");
+    EXPECT_EQ(result(R"({"type":"number"})", "\"4.5\""), "4.5E0");
+    EXPECT_EQ(result(R"({"type":"string"})", "4"), "<root>: expected string, found integer 4\n");
+    EXPECT_EQ(result(R"({"type":"array","items":{"type":"integer"}})", "4"),
+              "<root>: expected array, found integer 4\n");
+    EXPECT_EQ(result(R"({"additionalProperties":{"type":"integer"}})", R"({"a":"1"})"), R"({"a":1})");
+    EXPECT_EQ(result(R"({"type":"integer"})", "\"4.5\""), "<root>: expected integer, found string \"4.5\"\n");
+}
+
+TEST(Validate, AlternativesAreConvertedOnlyWhenNoneFits) {
+    constexpr std::string_view optional = R"({"anyOf":[{"type":"integer"},{"type":"null"}]})";
+    EXPECT_EQ(result(optional, "null"), "null");
+    EXPECT_EQ(result(optional, "\"7\""), "7");
+    EXPECT_EQ(result(optional, "\"x\""), "<root>: expected integer or null, found string \"x\"\n");
+    EXPECT_EQ(result(R"({"anyOf":[{"type":"integer"},{"type":"string"}]})", "\"7\""), "\"7\"");
+    EXPECT_EQ(result(R"({"anyOf":[{"type":"object","properties":{"a":{"type":"integer","default":1}},
+        "required":["b"]},{"type":"null"}]})", R"({"b":0})"), R"({"b":0,"a":1})");
+    EXPECT_EQ(result(R"({"anyOf":[{"type":"object","required":["b"]},{"type":"null"}]})", "{}"),
+              "b: field required\n");
+}
+
+TEST(Validate, TaggedUnionsBlameTheAlternativeThatWasMeant) {
+    constexpr std::string_view pets = R"({"oneOf":[
+        {"type":"object","properties":{"kind":{"const":"cat"},"lives":{"type":"integer"}},"required":["kind","lives"]},
+        {"type":"object","properties":{"kind":{"const":"dog"},"name":{"type":"string"}},"required":["kind","name"]}]})";
+    EXPECT_EQ(result(pets, R"({"kind":"dog","name":"x"})"), R"({"kind":"dog","name":"x"})");
+    EXPECT_EQ(result(pets, R"({"kind":"dog"})"), "name: field required\n");
+    EXPECT_EQ(result(pets, R"({"kind":"cow"})"), "kind: must be one of \"cat\", \"dog\"; found string \"cow\"\n");
+    EXPECT_EQ(result(pets, "{}"), "kind: field required, one of \"cat\", \"dog\"\n");
+}
+
+TEST(Validate, KnowsTheKeywordsOfDraft7AndTheCommonNewerOnes) {
+    const auto fits = [](std::string_view schema, std::string_view value) {
+        Json checked = json(value);
+        return JsonSchema(json(schema)).validate(checked).empty();
+    };
+    EXPECT_TRUE(fits(R"({"minLength":2,"maxLength":2})", "\"\xC3\xA9\xC3\xA9\""));
+    EXPECT_FALSE(fits(R"({"maxLength":2})", "\"abc\""));
+    EXPECT_FALSE(fits(R"({"exclusiveMinimum":1})", "1"));
+    EXPECT_FALSE(fits(R"({"minimum":1,"exclusiveMinimum":true})", "1"));
+    EXPECT_TRUE(fits(R"({"minimum":1,"exclusiveMinimum":true})", "2"));
+    EXPECT_TRUE(fits(R"({"multipleOf":0.1})", "0.3"));
+    EXPECT_FALSE(fits(R"({"multipleOf":2})", "4.5"));
+    EXPECT_TRUE(fits(R"({"prefixItems":[{"type":"integer"}],"items":{"type":"string"}})", "[1,\"a\"]"));
+    EXPECT_FALSE(fits(R"({"prefixItems":[{"type":"integer"}],"items":{"type":"string"}})", "[1,2]"));
+    EXPECT_FALSE(fits(R"({"prefixItems":[{"type":"integer"}],"items":false})", "[1,2]"));
+    EXPECT_FALSE(fits(R"({"dependentRequired":{"a":["b"]}})", R"({"a":1})"));
+    EXPECT_FALSE(fits(R"({"if":{"required":["a"]},"then":{"required":["b"]}})", R"({"a":1})"));
+    EXPECT_FALSE(fits(R"({"not":{"type":"string"}})", "\"a\""));
+    EXPECT_FALSE(fits(R"({"uniqueItems":true})", "[1,2,1]"));
+    EXPECT_FALSE(fits(R"({"contains":{"type":"string"}})", "[1]"));
+    EXPECT_FALSE(fits(R"({"const":{"a":[1]}})", R"({"a":[2]})"));
+    EXPECT_FALSE(fits(R"({"propertyNames":{"pattern":"^a"}})", R"({"b":1})"));
+    EXPECT_FALSE(fits(R"({"patternProperties":{"^n":{"type":"integer"}}})", R"({"n1":"x"})"));
+    EXPECT_FALSE(fits("false", "1"));
+    EXPECT_TRUE(fits("true", "1"));
+    EXPECT_TRUE(fits("{}", "null"));
+    EXPECT_TRUE(fits(R"({"format":"date","type":["string","null"]})", "null"));
+    EXPECT_TRUE(fits(R"({"title":1,"description":2,"x-own":{"type":"odd"}})", "1"));
+    EXPECT_FALSE(fits(R"({"$ref":"#/$defs/A","maximum":3,"$defs":{"A":{"type":"integer"}}})", "4"));
+    EXPECT_FALSE(fits(R"({"$ref":"#/$defs/A","$defs":{"A":{"type":"integer"}}})", "\"x\""));
+}
+
+TEST(Validate, SaysSoForEachKeyword) {
+    EXPECT_EQ(result(R"({"minLength":2})", "\"a\""), "<root>: expected at least 2 characters, found string \"a\"\n");
+    EXPECT_EQ(result(R"({"pattern":"^[a-z]+$"})", "\"A\""),
+              "<root>: expected text that matches ^[a-z]+$, found string \"A\"\n");
+    EXPECT_EQ(result(R"({"maxItems":1})", "[1,2]"), "<root>: expected at most 1 items, found array of 2 items\n");
+    EXPECT_EQ(result(R"({"maximum":1})", "2.5"), "<root>: expected at most 1, found number 2.5\n");
+    EXPECT_EQ(result(R"({"multipleOf":5})", "7"), "<root>: expected a multiple of 5, found integer 7\n");
+    EXPECT_EQ(result(R"({"const":"a"})", "\"b\""), "<root>: expected \"a\", found string \"b\"\n");
+    EXPECT_EQ(result(R"({"uniqueItems":true})", "[1,2,1]"), "[2]: expected no duplicate item, found integer 1\n");
+    EXPECT_EQ(result(R"({"allOf":[{"required":["a"]},{"required":["a"]}]})", "{}"), "a: field required\n");
+}
+
+TEST(Validate, RecursiveSchemasWork) {
+    constexpr std::string_view tree = R"({"type":"object","properties":{"name":{"type":"string"},
+        "child":{"$ref":"#"}},"required":["name"]})";
+    EXPECT_EQ(result(tree, R"({"name":"a","child":{"name":"b","child":{}}})"), "child.child.name: field required\n");
+    EXPECT_EQ(result(tree, R"({"name":"a","child":{"name":"b"}})"), R"({"name":"a","child":{"name":"b"}})");
+}
+
+TEST(Validate, NumbersAndTextsThatTheAdapterDoesNotKnow) {
+    EXPECT_EQ(result(R"({"type":"integer","minimum":0})", "18446744073709551615"), "18446744073709551615");
+    Json small(std::uint64_t{7});
+    EXPECT_TRUE(JsonSchema(json(R"({"type":"integer"})")).validate(small).empty());
+    EXPECT_EQ(result(R"({"type":"string","minLength":3})", "\"a\\u0000b\""), "\"a\\u0000b\"");
+}
+
+TEST(Validate, HostileValuesDoNotHurt) {
+    const JsonSchema letters(json(R"({"pattern":"^(a|b)*$"})"));
+    Json text(std::string(20000, 'a'));
+    EXPECT_TRUE(letters.validate(text).empty());
+    Json longer(std::string(1000000, 'a'));
+    EXPECT_LE(letters.validate(longer).size(), 1U);
+    Json slow(std::string(40, 'a') + "!");
+    EXPECT_FALSE(JsonSchema(json(R"({"pattern":"^(a+)+$"})")).validate(slow).empty());
+    Json deep;
+    for (int i = 0; i < 2000; ++i) {
+        JsonArray outer;
+        outer.push_back(std::move(deep));
+        deep = std::move(outer);
+    }
+    EXPECT_EQ(JsonSchema(json("{}")).validate(deep).at(0).path, "<root>");
+    Json key(JsonObject{});
+    key.as_object()[std::string(100000, 'a')] = 1;
+    EXPECT_FALSE(JsonSchema(json(R"({"patternProperties":{"^(a|b)*$":{}}})")).validate(key).empty());
+}
+
+TEST(CompileSchema, NamesThePlaceOfWhatIsWrong) {
+    EXPECT_EQ(compile_problem(R"({"properties":{"a/b":{"type":"strng"}}})"),
+              "the JSON Schema is not valid at /properties/a~1b/type: \"strng\" is not a type");
+    EXPECT_EQ(compile_problem("3"), "the JSON Schema is not valid at its root: expected an object or a boolean, found integer 3");
+    EXPECT_EQ(compile_problem(R"({"required":true})"),
+              "the JSON Schema is not valid at /required: expected a list of names, found boolean true");
+    EXPECT_EQ(compile_problem(R"({"items":{"pattern":"("}})").find("the JSON Schema is not valid at /items/pattern: not a "
+                                                                   "regular expression"), 0U);
+    EXPECT_EQ(compile_problem(R"({"properties":{"a":{"$ref":"#/$defs/Nope"}}})"),
+              "the JSON Schema is not valid at /properties/a/$ref: there is no \"#/$defs/Nope\" in this schema "
+              "(references to other documents are not followed)");
+    for (const auto* schema : {R"({"multipleOf":0})", R"({"minLength":-1})", R"({"enum":3})", R"({"anyOf":[]})",
+                               R"({"allOf":[{"$ref":"#"}]})", R"({"$ref":"#"})", R"({"properties":[]})",
+                               R"({"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"})",
+                               R"({"minimum":"1"})", R"({"additionalProperties":3})", R"({"$ref":"http://x/y"})"}) {
+        EXPECT_NE(compile_problem(schema), "compiles") << schema;
+    }
+    EXPECT_EQ(compile_problem(R"({"required":[],"type":"object"})"), "compiles");
+}
+
+TEST(CompileSchema, HappensAtFirstUseAndFailsEachTime) {
+    const JsonSchema schema(json(R"({"type":"odd"})"));
+    Json value;
+    EXPECT_THROW(schema.validate(value), Error);
+    EXPECT_THROW(schema.validate(value), Error);
+}
+
+TEST(CompileSchema, SourceStaysAsGiven) {
+    const auto given = json(R"({"title":"T","type":"object","format":"x","properties":{"a":{"multipleOf":2}}})");
+    const JsonSchema schema(given);
+    schema.compile();
+    EXPECT_EQ(schema.source(), given);
+}
+
+TEST(CompileSchema, SeveralThreadsMayValidateAtOnce) {
+    const JsonSchema schema{json(weather)};
+    std::vector<std::thread> threads;
+    std::atomic<int> good{0};
+    for (int i = 0; i < 4; ++i) {
+        threads.emplace_back([&] {
+            for (int round = 0; round < 50; ++round) {
+                Json value = json(R"({"city":"x","days":"2"})");
+                if (schema.validate(value).empty()) ++good;
+            }
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(good.load(), 200);
+}
