@@ -106,6 +106,7 @@ WorkerPool::~WorkerPool() {
         threads.swap(state_->threads);
     }
     state_->work.notify_all();
+    dropped.clear();
     for (std::thread& thread : threads) {
         if (thread.get_id() == std::this_thread::get_id()) {
             thread.detach();  // the last owner of the pool was one of its jobs

@@ -1,0 +1,196 @@
+#include <cubepi/core/offload.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <gtest/gtest.h>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+namespace cubepi {
+namespace {
+
+/// A door between threads.
+class Gate {
+public:
+    void open() {
+        const std::lock_guard lock(mutex_);
+        open_ = true;
+        changed_.notify_all();
+    }
+    void wait() {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return open_; });
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool open_ = false;
+};
+
+void wait_until(const std::function<bool()>& condition) {
+    while (!condition()) std::this_thread::yield();
+}
+
+TEST(Offload, RunsElsewhereAndResumesHere) {
+    WorkerPool pool(2);
+    const auto here = std::this_thread::get_id();
+    run([](WorkerPool& p, std::thread::id caller) -> Task<> {
+        const auto there = co_await offload(p, [] { return std::this_thread::get_id(); });
+        EXPECT_NE(there, caller);
+        EXPECT_EQ(std::this_thread::get_id(), caller);
+        auto text = std::make_unique<std::string>("moved");
+        auto move_only = [owned = std::move(text)]() mutable { return std::move(owned); };
+        const auto back = co_await offload(p, std::move(move_only));
+        EXPECT_EQ(*back, "moved");
+        co_await offload(p, [] {});
+    }(pool, here));
+    wait_until([&] { return pool.stats().running == 0; });
+}
+
+TEST(Offload, ExceptionComesBack) {
+    WorkerPool pool(1);
+    auto fails = []() -> int { throw std::runtime_error("on the worker"); };
+    EXPECT_THROW(run(offload(pool, fails)), std::runtime_error);
+}
+
+TEST(Offload, CancellationReturnsAtOnceAndStopsTheToken) {
+    WorkerPool pool(1);
+    Gate started;
+    Gate release;
+    std::atomic<bool> stop_seen{false};
+    auto blocking = [&](std::stop_token token) {
+        started.open();
+        release.wait();
+        stop_seen = token.stop_requested();
+    };
+    auto cancel_it = [&]() -> Task<> {
+        TaskScope scope(co_await this_executor);
+        scope.spawn(offload(pool, blocking));
+        started.wait();
+        scope.cancel();
+        co_await scope.join();
+        EXPECT_EQ(pool.stats().stuck, 1u);
+    };
+    run(cancel_it());
+    release.open();
+    wait_until([&] { return pool.stats().running == 0; });
+    EXPECT_TRUE(stop_seen);
+    EXPECT_EQ(pool.stats().stuck, 0u);
+}
+
+TEST(Offload, CallThatHasNotStartedIsNeverMade) {
+    WorkerPool pool(1);
+    Gate started;
+    Gate release;
+    bool made = false;
+    auto occupy = [&] {
+        started.open();
+        release.wait();
+    };
+    auto body = [&]() -> Task<> {
+        TaskScope occupied(co_await this_executor);
+        occupied.spawn(offload(pool, occupy));
+        started.wait();
+        TaskScope queued(co_await this_executor);
+        queued.spawn(offload(pool, [&made] { made = true; }));
+        queued.cancel();
+        co_await queued.join();
+        EXPECT_EQ(pool.stats().stuck, 0u);
+        release.open();
+        co_await occupied.join();
+        co_await offload(pool, [] {});
+    };
+    run(body());
+    EXPECT_FALSE(made);
+}
+
+TEST(Offload, StuckJobDoesNotStarveTheOthers) {
+    WorkerPool pool(1);
+    Gate started;
+    Gate release;
+    auto occupy = [&] {
+        started.open();
+        release.wait();
+    };
+    auto body = [&]() -> Task<> {
+        TaskScope stuck(co_await this_executor);
+        stuck.spawn(offload(pool, occupy));
+        started.wait();
+        stuck.cancel();
+        co_await stuck.join();
+        const int answer = co_await offload(pool, [] { return 42; });
+        EXPECT_EQ(answer, 42);
+    };
+    run(body());
+    EXPECT_EQ(pool.stats().threads, 2u);
+    release.open();
+}
+
+TEST(Offload, EventLoopMayGoWhileTheThreadWorks) {
+    WorkerPool pool(1);
+    Gate started;
+    Gate release;
+    auto owned = std::make_shared<int>(1);
+    {
+        boost::asio::io_context context(1);
+        BackgroundScope scope(context.get_executor());
+        auto blocking = [&, owned] {
+            started.open();
+            release.wait();
+            return *owned;
+        };
+        auto task = [](WorkerPool& p, auto f) -> Task<> { (void)co_await offload(p, std::move(f)); };
+        scope.spawn(task(pool, blocking));
+        context.poll();
+        started.wait();
+    }
+    EXPECT_EQ(pool.stats().stuck, 1u);
+    release.open();
+    wait_until([&] { return owned.use_count() == 1; });
+}
+
+TEST(Offload, ManyFromManyStrandsWithCancellations) {
+    constexpr int loops = 4;
+    constexpr int rounds = 100;
+    WorkerPool workers(3);
+    std::atomic<int> made{0};
+    boost::asio::thread_pool pool(4);
+    std::vector<std::unique_ptr<BackgroundScope>> scopes;
+    auto round_trip = [](WorkerPool& w, std::atomic<int>& count) -> Task<> {
+        for (int i = 0; i < rounds; ++i) {
+            const int got = co_await offload(w, [i] { return i; });
+            EXPECT_EQ(got, i);
+            TaskScope scope(co_await this_executor);
+            auto job = [&count] { ++count; };
+            for (int k = 0; k < 3; ++k) scope.spawn(offload(w, job));
+            if (i % 2 == 0) scope.cancel();
+            co_await scope.join();
+        }
+    };
+    for (int i = 0; i < loops; ++i) {
+        const Executor strand = boost::asio::make_strand(pool);
+        BackgroundScope& scope = *scopes.emplace_back(std::make_unique<BackgroundScope>(strand));
+        boost::asio::post(strand, [&] { scope.spawn(round_trip(workers, made)); });
+    }
+    pool.join();
+    EXPECT_GE(made, loops * rounds / 2 * 3);
+    wait_until([&] { return workers.stats().running == 0; });
+    EXPECT_EQ(workers.stats().stuck, 0u);
+}
+
+}  // namespace
+}  // namespace cubepi
