@@ -1,8 +1,10 @@
 #include <cubepi/core/message_json.hpp>
 
 #include <array>
+#include <charconv>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace cubepi {
@@ -191,6 +193,7 @@ public:
     std::optional<double> number(std::string_view key) {
         const Json* value = take(key);
         if (!value) return std::nullopt;
+        if (value->is_string()) return number_in(value->get_string(), key);
         if (!value->is_number()) refuse(key, "a number");
         return value->to_number<double>();
     }
@@ -209,6 +212,13 @@ public:
     }
 
 private:
+    /// CubePi takes a text that is exactly a number for one.
+    static double number_in(std::string_view text, std::string_view key) {
+        double number = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+        if (error != std::errc() || end != text.data() + text.size()) refuse(key, "a number");
+        return number;
+    }
     bool is_known(std::string_view key) const {
         for (std::size_t i = 0; i < count_; ++i) {
             if (known_[i] == key) return true;
