@@ -7,6 +7,7 @@ failed entry and then "<label>: N passed, N failed".
 """
 import argparse
 import pathlib
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
@@ -20,6 +21,13 @@ def google_test_counts(file):
     total = int(root.get("tests", 0))
     failed = int(root.get("failures", 0)) + int(root.get("errors", 0))
     return total - failed, failed
+
+
+def interesting(output):
+    """The output of an entry without what went well: what is left of a test that hung is its RUN line."""
+    output = re.sub(r"^\[ RUN      \] (.*)\n\[       OK \] \1 .*\n", "", output, flags=re.MULTILINE)
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith(("[-----", "[====="))]
+    return "\n".join(lines) or "(no output)"
 
 
 def main():
@@ -36,12 +44,11 @@ def main():
         good = entry.get("status") == "run"
         counts = google_test_counts(arguments.build / "test-results" / f"{name}.xml")
         if counts is None or (not good and counts[1] == 0):
-            counts = (counts[0] if counts else 0, 0)
-            counts = (counts[0] + good, 0 + (not good))
+            counts = ((counts[0] if counts else 0) + good, int(not good))
         passed += counts[0]
         failed += counts[1]
         if not good:
-            print(f"---- {name} failed:", entry.findtext("system-out") or "(no output)", sep="\n")
+            print(f"---- {name} failed:", interesting(entry.findtext("system-out") or ""), sep="\n")
     if not entries:
         print(f"{arguments.label}: no tests were run")
         failed += 1
