@@ -1,0 +1,162 @@
+#include <cubepi/workspace/approval_policy.hpp>
+
+#include <algorithm>
+
+#include <boost/url.hpp>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/workspace/detail/content_kind.hpp>
+
+namespace cubepi {
+
+namespace {
+
+constexpr std::size_t max_shown = 2000;
+
+std::string text_argument(const JsonObject& arguments, std::string_view name) {
+    const Json* value = arguments.if_contains(boost::json::string_view(name.data(), name.size()));
+    if (value == nullptr || !value->is_string()) return {};
+    const auto& text = value->get_string();
+    return std::string(text.data(), text.size());
+}
+
+/// True for the characters that make a terminal show text in another order, or that show as nothing.
+bool is_deceptive(std::string_view text) {
+    if (text.size() < 3 || text[0] != '\xE2') return false;
+    const auto last = static_cast<unsigned char>(text[2]);
+    if (text[1] == '\x80') return (last >= 0x8B && last <= 0x8F) || (last >= 0xAA && last <= 0xAE);
+    return text[1] == '\x81' && last >= 0xA6 && last <= 0xA9;
+}
+
+/// One line for a person, without anything that could hide or forge what a terminal shows.
+std::string shown(std::string_view text) {
+    std::string out;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(text[i]);
+        if (text[i] == '\n') {
+            out += "\\n";
+        } else if (byte < 0x20 || byte == 0x7F) {
+            out += '?';
+        } else if (is_deceptive(text.substr(i))) {
+            out += '?';
+            i += 2;
+        } else {
+            out += text[i];
+        }
+    }
+    return out;
+}
+
+std::string host_of(const std::string& url) {
+    const auto parsed = boost::urls::parse_uri(url);
+    if (!parsed) return {};
+    std::string host(parsed->host());
+    std::transform(host.begin(), host.end(), host.begin(), [](char c) {
+        return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
+    return host;
+}
+
+std::string size_of(const std::string& content) {
+    auto lines = std::count(content.begin(), content.end(), '\n');
+    if (!content.empty() && content.back() != '\n') ++lines;
+    return std::to_string(lines) + (lines == 1 ? " line" : " lines");
+}
+
+std::string describe_command(const std::string& command, const std::string& folder, ToolRisk risk) {
+    std::string question = "Run this command";
+    if (!folder.empty()) question += " in " + shown(folder);
+    question += ": " + shown(command) + "\n";
+    if (risk == ToolRisk::irreversible) question += "What it does may not be undone. ";
+    return question.append(shell_warning);
+}
+
+std::string describe(std::string_view tool, ToolRisk risk, const JsonObject& arguments) {
+    const std::string path = shown(text_argument(arguments, "path"));
+    if (tool == "write")
+        return "Write " + path + " (" + size_of(text_argument(arguments, "content")) + ")";
+    if (tool == "edit") {
+        const Json* all = arguments.if_contains("all");
+        const bool every = all != nullptr && all->is_bool() && all->get_bool();
+        return "Edit " + path + ": replace " + size_of(text_argument(arguments, "old_text")) +
+               " by " + size_of(text_argument(arguments, "new_text")) +
+               (every ? ", wherever they occur" : "");
+    }
+    if (tool == "fetch") return "Fetch " + shown(text_argument(arguments, "url"));
+    std::string sentence = "Call the tool " + shown(tool) + " (" + std::string(to_string(risk)) +
+                           ") with " +
+                           shown(detail::cut_text(boost::json::serialize(arguments), max_shown));
+    if (risk == ToolRisk::irreversible) sentence += "\nWhat it does may not be undone.";
+    return sentence;
+}
+
+}  // namespace
+
+ApprovalRule ApprovalRule::parse(std::string_view text) {
+    const auto colon = text.find(':');
+    ApprovalRule rule;
+    if (colon != std::string_view::npos) {
+        rule.tool = text.substr(0, colon);
+        rule.match = text.substr(colon + 1);
+        const auto begin = rule.match.find_first_not_of(' ');
+        rule.match.erase(0, begin == std::string::npos ? rule.match.size() : begin);
+    }
+    if (rule.tool.empty() || rule.match.empty()) {
+        throw Error(ErrorCode::invalid_argument,
+                    "\"" + std::string(text) +
+                        "\" is no approval rule. One looks like shell: git status, "
+                        "fetch: example.org or write: *.");
+    }
+    return rule;
+}
+
+void ApprovalPolicy::allow(const ApprovalRule& rule) {
+    if (rule.tool == "shell") {
+        commands_.allow(CommandRule::parse(rule.match));
+    } else if (rule.tool != "fetch" && rule.match != "*") {
+        throw Error(ErrorCode::invalid_argument, "The rule " + rule.text() +
+                                                     " matches nothing: for " + rule.tool +
+                                                     " only * is possible.");
+    }
+    if (!has(rule.tool, rule.match)) rules_.push_back(rule);
+}
+
+bool ApprovalPolicy::has(std::string_view tool, std::string_view match) const {
+    return std::any_of(rules_.begin(), rules_.end(), [&](const ApprovalRule& rule) {
+        return rule.tool == tool && rule.match == match;
+    });
+}
+
+ApprovalDecision ApprovalPolicy::decide(std::string_view tool, ToolRisk risk,
+                                        const JsonObject& arguments) const {
+    ApprovalDecision decision;
+    decision.risk = risk;
+    // Ending what the person has allowed to run needs no consent of its own.
+    if (risk == ToolRisk::read_only || tool == "shell_kill") {
+        decision.allowed = true;
+        return decision;
+    }
+    std::string match = "*";
+    if (tool == "shell") {
+        const std::string command = text_argument(arguments, "command");
+        if (command_risk(command) == ToolRisk::irreversible) decision.risk = ToolRisk::irreversible;
+        decision.allowed = commands_.allows(command);
+        decision.question =
+            describe_command(command, text_argument(arguments, "working_directory"), decision.risk);
+        const auto rule = rule_for(command);
+        match = rule ? rule->text() : std::string();
+    } else {
+        if (tool == "fetch") match = host_of(text_argument(arguments, "url"));
+        decision.allowed = has(tool, match) || has(tool, "*");
+        decision.question = describe(tool, risk, arguments);
+    }
+    if (decision.risk != ToolRisk::irreversible && !match.empty()) {
+        ApprovalRule rule;
+        rule.tool = tool;
+        rule.match = std::move(match);
+        decision.always = std::move(rule);
+    }
+    return decision;
+}
+
+}  // namespace cubepi

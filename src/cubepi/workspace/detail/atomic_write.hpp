@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace cubepi::detail {
+
+/// Writes `content` under another name in `folder` and renames it to `name`; an existing file's mode is kept, and its
+/// owner where the system allows it. `path` is for error texts. True when the file is new. Throws Error.
+bool atomic_write(int folder, const std::string& name, std::string_view content,
+                  const std::string& path);
+
+}  // namespace cubepi::detail

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+
+#include <cubepi/workspace/detail/unique_fd.hpp>
+
+namespace cubepi::detail {
+
+// Opening files below a folder, without a moment between check and use. `root` is an open folder, `path` is
+// relative to it ("" and "." are the folder itself). Symbolic links are followed as long as they stay below.
+// O_CLOEXEC and O_NOCTTY are added to `flags`; creating is not offered (see open_parent_beneath).
+// On failure the result is empty and errno is set; EXDEV says that the path leads out of the folder.
+
+/// With openat2(2) where the kernel has it, else with open_beneath_walk.
+UniqueFd open_beneath(int root, const std::string& path, int flags);
+
+/// The same without openat2(2): one path component after the other.
+UniqueFd open_beneath_walk(int root, const std::string& path, int flags);
+
+/// Opens the folder that holds the last component of `path`, which is stored in `name`. With `create`, missing
+/// folders are made, below `root` only.
+UniqueFd open_parent_beneath(int root, const std::string& path, bool create, std::string& name);
+
+/// `path` without empty and "." components and without "/" at its ends. ".." stays.
+std::string tidy_path(std::string_view path);
+
+}  // namespace cubepi::detail

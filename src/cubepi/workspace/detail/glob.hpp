@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cubepi::detail {
+
+/// Shell patterns over paths: `*` and `?` within a component, `[a-z]`, `[!a]`, `\x`, `**` over components, and
+/// `{a,b}`. A pattern without a slash is matched against the last component.
+class Glob {
+public:
+    explicit Glob(std::string_view pattern);
+    bool matches(std::string_view path) const;
+
+private:
+    std::vector<std::string> alternatives_;
+    bool name_only_;
+};
+
+/// One pattern without braces, against all of `path`.
+bool glob_match(std::string_view pattern, std::string_view path);
+
+/// The rules of one .gitignore file.
+class IgnoreRules {
+public:
+    /// `folder` is where the file is ("" for the root of the walk).
+    IgnoreRules(std::string folder, std::string_view content);
+
+    enum class Verdict { none, ignored, kept };
+    /// `path` from the root of the walk.
+    Verdict check(std::string_view path, bool is_folder) const;
+
+private:
+    struct Rule {
+        std::string pattern;
+        bool negated = false;
+        bool folders_only = false;
+        bool anchored = false;
+    };
+    std::string folder_;
+    std::vector<Rule> rules_;
+};
+
+}  // namespace cubepi::detail

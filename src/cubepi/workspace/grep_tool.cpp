@@ -1,0 +1,219 @@
+#include <algorithm>
+
+#include <boost/regex.hpp>
+
+#include <cubepi/net/utf8.hpp>
+#include <cubepi/workspace/detail/content_kind.hpp>
+#include <cubepi/workspace/detail/glob.hpp>
+#include <cubepi/workspace/detail/tree_walk.hpp>
+#include <cubepi/workspace/standard_tools.hpp>
+
+namespace cubepi {
+
+namespace {
+
+struct GrepArgs {
+    std::string pattern;
+    std::string path = ".";
+    std::optional<std::string> glob;
+    bool literal = false;
+    bool ignore_case = false;
+    std::int64_t context = 0;
+    bool hidden = false;
+    bool ignored = false;
+};
+
+/// Longer lines are searched up to here.
+constexpr std::size_t max_line = 64 * 1024;
+/// Of a line that is shown.
+constexpr std::size_t max_shown = 400;
+
+/// A plain text or a regular expression. Boost.Regex gives up on an expression that would take forever.
+class Matcher {
+public:
+    explicit Matcher(const GrepArgs& args) {
+        const bool plain =
+            args.literal || args.pattern.find_first_of("\\^$.|?*+()[]{}") == std::string::npos;
+        if (plain && !args.ignore_case) {
+            text_ = args.pattern;
+            return;
+        }
+        boost::regex::flag_type flags = args.literal ? boost::regex::literal : boost::regex::perl;
+        if (args.ignore_case) flags |= boost::regex::icase;
+        try {
+            expression_.emplace(args.pattern, flags);
+        } catch (const boost::regex_error& error) {
+            throw Error(ErrorCode::invalid_argument,
+                        "The pattern is not a regular expression: " + std::string(error.what()) +
+                            " Set literal to look for it as it is.");
+        }
+    }
+
+    /// False: no line of `content` can match.
+    bool may_match(const std::string& content) const {
+        return expression_ || content.find(text_) != std::string::npos;
+    }
+
+    bool matches(std::string_view line) {
+        line = line.substr(0, max_line);
+        if (!expression_) return line.find(text_) != std::string_view::npos;
+        try {
+            return boost::regex_search(line.begin(), line.end(), *expression_);
+        } catch (const std::runtime_error&) {
+            ++too_complex;
+            return false;
+        }
+    }
+
+    std::size_t too_complex = 0;
+
+private:
+    std::string text_;
+    std::optional<boost::regex> expression_;
+};
+
+class Search {
+public:
+    Search(Workspace& workspace, const FileToolOptions& options, const GrepArgs& args,
+           std::stop_token stop)
+        : workspace_(workspace), options_(options), stop_(std::move(stop)), matcher_(args) {
+        context_ = static_cast<std::size_t>(std::clamp<std::int64_t>(args.context, 0, 20));
+    }
+
+    /// False when there is no room for more.
+    bool file(const std::string& path) {
+        std::string content;
+        try {
+            content = workspace_.read(path, options_.max_search_bytes);
+        } catch (const Error& error) {
+            if (error.code() == ErrorCode::too_large) ++too_large_;
+            return true;
+        }
+        detail::check_stop(stop_);
+        if (detail::looks_binary(content) || !matcher_.may_match(content)) return true;
+        split(content);
+        return search_lines(path);
+    }
+
+    std::string result() const {
+        std::string text = text_;
+        if (matches_ == 0) text = "(no matches)\n";
+        if (full_) {
+            text += "[cut off after " + std::to_string(matches_) +
+                    " matches; use a narrower pattern, path or glob]\n";
+        }
+        if (too_large_ > 0)
+            text += "[files too large to search: " + std::to_string(too_large_) + "]\n";
+        if (matcher_.too_complex > 0) {
+            text += "[lines on which the expression was given up as too complex: " +
+                    std::to_string(matcher_.too_complex) + "; use a simpler one]\n";
+        }
+        return text;
+    }
+
+private:
+    void split(const std::string& content) {
+        lines_.clear();
+        std::string_view rest(content);
+        while (!rest.empty()) {
+            const auto end = rest.find('\n');
+            auto line = rest.substr(0, end);
+            if (line.ends_with('\r')) line.remove_suffix(1);
+            lines_.push_back(line);
+            rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+        }
+    }
+
+    bool search_lines(const std::string& path) {
+        std::size_t shown_until = 0;  // lines before this index are in the text
+        for (std::size_t i = 0; i < lines_.size(); ++i) {
+            if (i % 1024 == 1023) detail::check_stop(stop_);
+            if (!matcher_.matches(lines_[i])) {
+                if (shown_until > 0 && i >= shown_until && i < last_match_ + 1 + context_) {
+                    show(path, i, '-');
+                    shown_until = i + 1;
+                }
+                continue;
+            }
+            if (matches_ == options_.max_matches || text_.size() > options_.max_output_bytes) {
+                full_ = true;
+                return false;
+            }
+            const std::size_t begin = std::max(shown_until, i > context_ ? i - context_ : 0);
+            if (context_ > 0 && !text_.empty() && begin > shown_until) text_ += "--\n";
+            for (std::size_t k = begin; k < i; ++k) show(path, k, '-');
+            show(path, i, ':');
+            shown_until = i + 1;
+            last_match_ = i;
+            ++matches_;
+        }
+        return true;
+    }
+
+    void show(const std::string& path, std::size_t index, char mark) {
+        const auto line = detail::cut_text(lines_[index], max_shown);
+        text_ += path + mark + std::to_string(index + 1) + mark + " " + replace_broken_utf8(line);
+        if (line.size() < lines_[index].size()) text_ += " [...]";
+        text_ += '\n';
+    }
+
+    Workspace& workspace_;
+    const FileToolOptions& options_;
+    const std::stop_token stop_;
+    Matcher matcher_;
+    std::size_t context_ = 0;
+    std::size_t matches_ = 0;
+    std::size_t last_match_ = 0;
+    std::size_t too_large_ = 0;
+    bool full_ = false;
+    std::vector<std::string_view> lines_;
+    std::string text_;
+};
+
+AgentToolResult grep_files(Workspace& workspace, const FileToolOptions& options,
+                           const GrepArgs& args, const std::stop_token& stop) {
+    if (args.pattern.empty()) return AgentToolResult::error("The pattern is empty.");
+    Search search(workspace, options, args, stop);
+    if (workspace.stat(args.path).kind != FileKind::directory) {
+        search.file(args.path);
+        return AgentToolResult(search.result());
+    }
+    std::optional<detail::Glob> glob;
+    if (args.glob) glob.emplace(*args.glob);
+    detail::WalkOptions walk;
+    walk.hidden = args.hidden;
+    walk.ignored = args.ignored;
+    detail::walk_tree(
+        workspace, args.path, walk, stop,
+        [&](const std::string& path, const std::string& relative, const DirectoryEntry& entry) {
+            if (entry.info.kind != FileKind::file) return true;
+            if (glob && !glob->matches(relative)) return true;
+            return search.file(path);
+        });
+    return AgentToolResult(search.result());
+}
+
+}  // namespace
+
+AgentTool grep_tool(std::shared_ptr<Workspace> workspace, FileToolOptions options) {
+    return blocking_tool<GrepArgs>(
+               "grep",
+               "Find lines in files by a regular expression (Perl syntax). Gives path:line: text. "
+               "Binary files, hidden "
+               "ones and those that .gitignore leaves out are passed over unless asked for.",
+               [workspace = std::move(workspace), options = std::move(options)](
+                   GrepArgs args, ToolContext& context) {
+                   return grep_files(*workspace, options, args, context.stop_token());
+               })
+        .describe("pattern", "The regular expression; it is matched within a line.")
+        .describe("path", "A folder or a file, relative to the workspace's root.")
+        .describe("glob", "Only files whose names match, e.g. *.{cpp,hpp}.")
+        .describe("literal", "The pattern is plain text.")
+        .describe("ignore_case", "Upper and lower case are the same.")
+        .describe("context", "How many lines to show before and after each match.")
+        .describe("hidden", "Also names that begin with a dot.")
+        .describe("ignored", "Also what .gitignore leaves out.")
+        .risk(ToolRisk::read_only);
+}
+
+}  // namespace cubepi

@@ -1,0 +1,90 @@
+#include <cubepi/workspace/detail/glob.hpp>
+#include <cubepi/workspace/detail/tree_walk.hpp>
+#include <cubepi/workspace/standard_tools.hpp>
+
+namespace cubepi {
+
+namespace {
+
+struct ListArgs {
+    std::string path = ".";
+    std::optional<std::string> pattern;
+    std::optional<std::int64_t> depth;
+    bool hidden = false;
+    bool ignored = false;
+};
+
+std::string spelled(const std::string& path, FileKind kind) {
+    if (kind == FileKind::directory) return path + "/";
+    if (kind == FileKind::symlink) return path + "@";
+    return path;
+}
+
+AgentToolResult list_files(Workspace& workspace, const FileToolOptions& options,
+                           const ListArgs& args, const std::stop_token& stop) {
+    detail::WalkOptions walk;
+    walk.hidden = args.hidden;
+    walk.ignored = args.ignored;
+    if (!args.pattern) walk.max_depth = 1;
+    if (args.depth) {
+        if (*args.depth < 1) return AgentToolResult::error("depth counts from 1.");
+        walk.max_depth = static_cast<std::size_t>(*args.depth);
+    }
+    std::optional<detail::Glob> glob;
+    if (args.pattern) glob.emplace(*args.pattern);
+    std::string text;
+    std::size_t count = 0;
+    bool more = false;
+    detail::walk_tree(
+        workspace, args.path, walk, stop,
+        [&](const std::string& path, const std::string& relative, const DirectoryEntry& entry) {
+            if (glob && !glob->matches(relative)) return true;
+            const std::string line = spelled(path, entry.info.kind) + "\n";
+            more = count == options.max_entries ||
+                   text.size() + line.size() > options.max_output_bytes;
+            if (more) return false;
+            ++count;
+            text += line;
+            return true;
+        });
+    if (count == 0) {
+        text = glob ? "(nothing here matches " + *args.pattern + ")" : "(the folder is empty)";
+        if (!args.hidden || !args.ignored) {
+            text +=
+                "\n[hidden files, and those that .gitignore leaves out, are not shown; set hidden "
+                "or ignored]";
+        }
+    }
+    if (more) {
+        text += "[cut off after " + std::to_string(count) +
+                " entries; use a narrower path, pattern or depth]\n";
+    }
+    return AgentToolResult(std::move(text));
+}
+
+}  // namespace
+
+AgentTool list_tool(std::shared_ptr<Workspace> workspace, FileToolOptions options) {
+    return blocking_tool<ListArgs>("list",
+                                   "List the files in a folder, or find files by a pattern of "
+                                   "their names. Folders end in /, symbolic "
+                                   "links in @. Files that .gitignore leaves out, and hidden ones, "
+                                   "are not listed unless asked for.",
+                                   [workspace = std::move(workspace), options = std::move(options)](
+                                       ListArgs args, ToolContext& context) {
+                                       return list_files(*workspace, options, args,
+                                                         context.stop_token());
+                                   })
+        .describe("path", "The folder, relative to the workspace's root.")
+        .describe("pattern",
+                  "A pattern such as *.cpp or src/**/test_*.py: without a slash it is matched "
+                  "against names at any "
+                  "depth, with one against paths from the folder.")
+        .describe("depth",
+                  "How deep to go; 1 is the folder itself. Default: 1, with a pattern all of it.")
+        .describe("hidden", "Also names that begin with a dot.")
+        .describe("ignored", "Also what .gitignore leaves out.")
+        .risk(ToolRisk::read_only);
+}
+
+}  // namespace cubepi

@@ -1,0 +1,293 @@
+#include <cubepi/workspace/local_workspace.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/workspace/detail/atomic_write.hpp>
+#include <cubepi/workspace/detail/beneath.hpp>
+#include <cubepi/workspace/detail/file_error.hpp>
+#include <cubepi/workspace/detail/local_process.hpp>
+
+namespace cubepi {
+
+namespace {
+
+struct Root {
+    detail::UniqueFd fd;
+    std::vector<std::string> spellings;  ///< absolute: as it was given, and without symbolic links
+};
+
+Root open_root(const std::filesystem::path& path) {
+    Root root;
+    std::error_code ignored;
+    const auto absolute = std::filesystem::absolute(path).lexically_normal();
+    const std::string given = "/" + detail::tidy_path(absolute.string());
+    root.fd = detail::UniqueFd(::open(given.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!root.fd) {
+        const int code = errno;
+        throw Error(
+            code == ENOENT || code == ENOTDIR ? ErrorCode::not_found : ErrorCode::permission_denied,
+            "The workspace folder " + given + " cannot be opened: " + std::strerror(code) +
+                ". Name an existing folder.");
+    }
+    root.spellings.push_back(given);
+    const auto real = std::filesystem::canonical(absolute, ignored);
+    if (!ignored && real.string() != given) root.spellings.push_back(real.string());
+    return root;
+}
+
+/// What follows `prefix` in `path`; false when `path` is not below it.
+bool strip_prefix(const std::string& path, const std::string& prefix, std::string& rest) {
+    if (!path.starts_with(prefix)) return false;
+    if (path.size() > prefix.size() && prefix != "/" && path[prefix.size()] != '/') return false;
+    rest = path.substr(prefix.size());
+    while (rest.starts_with('/')) rest.erase(0, 1);
+    return true;
+}
+
+FileInfo to_info(const struct stat& from) {
+    FileInfo info;
+    if (S_ISREG(from.st_mode))
+        info.kind = FileKind::file;
+    else if (S_ISDIR(from.st_mode))
+        info.kind = FileKind::directory;
+    else if (S_ISLNK(from.st_mode))
+        info.kind = FileKind::symlink;
+    else
+        info.kind = FileKind::other;
+    info.size = static_cast<std::uint64_t>(from.st_size);
+    info.modified = std::chrono::system_clock::from_time_t(from.st_mtim.tv_sec);
+    return info;
+}
+
+class LocalFile final : public FileReader {
+public:
+    LocalFile(detail::UniqueFd fd, FileInfo info, std::string path)
+        : fd_(std::move(fd)), info_(info), path_(std::move(path)) {}
+
+    const FileInfo& info() const noexcept override { return info_; }
+
+    std::size_t read(char* buffer, std::size_t size) override {
+        for (;;) {
+            const auto got = ::read(fd_.get(), buffer, size);
+            if (got >= 0) return static_cast<std::size_t>(got);
+            if (errno != EINTR) detail::throw_file_error("read", path_, errno);
+        }
+    }
+
+private:
+    const detail::UniqueFd fd_;
+    const FileInfo info_;
+    const std::string path_;
+};
+
+struct Location {
+    const Root* root;
+    std::string relative;
+};
+
+}  // namespace
+
+struct LocalWorkspace::State {
+    Root main;
+    std::vector<Root> read_only;
+    WorkspacePolicy policy;
+    std::vector<std::string> environment;
+    std::mutex writing;
+
+    /// Which root a path belongs to. That it stays there is checked when it is opened.
+    Location locate(const std::string& path) const {
+        if (path.find('\0') != std::string::npos) {
+            throw Error(ErrorCode::invalid_argument, "A path must not contain a zero byte.");
+        }
+        Location location{&main, path};
+        if (!path.starts_with('/')) return location;
+        const std::string absolute = "/" + detail::tidy_path(path);
+        const auto below = [&](const Root& root) {
+            return std::any_of(root.spellings.begin(), root.spellings.end(),
+                               [&](const std::string& prefix) {
+                                   return strip_prefix(absolute, prefix, location.relative);
+                               });
+        };
+        if (below(main)) return location;
+        for (const Root& root : read_only) {
+            location.root = &root;
+            if (below(root)) return location;
+        }
+        throw Error(ErrorCode::permission_denied,
+                    path + " is outside of the workspace " + main.spellings.front() +
+                        ". Give a path inside of it, relative to its root.");
+    }
+
+    detail::UniqueFd open(const std::string& path, int flags, const char* action) const {
+        const Location location = locate(path);
+        detail::UniqueFd fd =
+            detail::open_beneath(location.root->fd.get(), location.relative, flags);
+        if (!fd) fail(action, path, errno);
+        return fd;
+    }
+
+    [[noreturn]] void fail(const char* action, const std::string& path, int code) const {
+        if (code == EXDEV) {
+            throw Error(
+                ErrorCode::permission_denied,
+                path + " leads out of the workspace " + main.spellings.front() +
+                    " (through \"..\" or a symbolic link), which is not allowed. Give a path that "
+                    "stays inside.");
+        }
+        detail::throw_file_error(action, path, code);
+    }
+
+    Location locate_for_writing(const std::string& path) const {
+        Location location = locate(path);
+        if (location.root != &main || !policy.writable) {
+            throw Error(ErrorCode::permission_denied,
+                        path + " can only be read here, not changed.");
+        }
+        return location;
+    }
+
+    /// Where a write to `path` goes: the path itself or, when that is a symbolic link, what it stands for.
+    std::string write_target(const std::string& path, const std::string& relative) const {
+        std::string target = relative;
+        for (int links = 0; links < 40; ++links) {
+            std::string name;
+            const auto folder = detail::open_parent_beneath(main.fd.get(), target, false, name);
+            if (!folder) return target;
+            std::string link(4096, '\0');
+            const auto size = ::readlinkat(folder.get(), name.c_str(), link.data(), link.size());
+            if (size < 0) return target;
+            link.resize(static_cast<std::size_t>(size));
+            if (link.starts_with('/')) fail("write", path, EXDEV);
+            const auto slash = target.rfind('/');
+            target = slash == std::string::npos ? link : target.substr(0, slash + 1) + link;
+        }
+        fail("write", path, ELOOP);
+    }
+
+    bool write_locked(const std::string& path, std::string_view content) const {
+        const Location location = locate_for_writing(path);
+        const std::string target = write_target(path, detail::tidy_path(location.relative));
+        std::string name;
+        const auto folder = detail::open_parent_beneath(main.fd.get(), target, true, name);
+        if (!folder) fail("write", path, errno);
+        return detail::atomic_write(folder.get(), name, content, path);
+    }
+};
+
+LocalWorkspace::LocalWorkspace(const std::filesystem::path& root, WorkspacePolicy policy)
+    : state_(std::make_shared<State>()) {
+    state_->main = open_root(root);
+    for (const auto& folder : policy.read_only_roots)
+        state_->read_only.push_back(open_root(folder));
+    state_->environment = secret_free_environment(policy.hidden_variables);
+    // Nobody sits at a terminal: pagers and password prompts would only hang.
+    for (const char* entry : {"PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0", "TERM=dumb"}) {
+        detail::set_variable(state_->environment, entry);
+    }
+    for (const auto& entry : policy.extra_environment)
+        detail::set_variable(state_->environment, entry);
+    if (policy.shell.empty())
+        policy.shell = ::access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
+    state_->policy = std::move(policy);
+}
+
+LocalWorkspace::~LocalWorkspace() = default;
+
+std::string LocalWorkspace::root() const { return state_->main.spellings.front(); }
+
+FileInfo LocalWorkspace::stat(const std::string& path) {
+    const auto fd = state_->open(path, O_PATH, "look at");
+    struct stat info{};
+    if (::fstat(fd.get(), &info) != 0) state_->fail("look at", path, errno);
+    return to_info(info);
+}
+
+std::unique_ptr<FileReader> LocalWorkspace::open(const std::string& path) {
+    // O_NONBLOCK: opening a pipe must not wait for its other end.
+    auto fd = state_->open(path, O_RDONLY | O_NONBLOCK, "read");
+    struct stat info{};
+    if (::fstat(fd.get(), &info) != 0) state_->fail("read", path, errno);
+    if (S_ISDIR(info.st_mode)) state_->fail("read", path, EISDIR);
+    if (!S_ISREG(info.st_mode)) {
+        throw Error(ErrorCode::invalid_argument,
+                    path + " is not a regular file (a device, pipe or socket).");
+    }
+    return std::make_unique<LocalFile>(std::move(fd), to_info(info), path);
+}
+
+std::vector<DirectoryEntry> LocalWorkspace::list(const std::string& path) {
+    auto fd = state_->open(path, O_RDONLY | O_DIRECTORY, "list");
+    DIR* raw = ::fdopendir(fd.get());
+    if (raw == nullptr) state_->fail("list", path, errno);
+    fd.release();
+    const std::unique_ptr<DIR, int (*)(DIR*)> folder(raw, &::closedir);
+    std::vector<DirectoryEntry> entries;
+    for (;;) {
+        errno = 0;
+        const dirent* found = ::readdir(folder.get());
+        if (found == nullptr) {
+            if (errno != 0) state_->fail("list", path, errno);
+            break;
+        }
+        const std::string_view name(found->d_name);
+        if (name == "." || name == "..") continue;
+        struct stat info{};
+        // An entry that vanished since is no entry.
+        if (::fstatat(::dirfd(folder.get()), found->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        DirectoryEntry& entry = entries.emplace_back();
+        entry.name = name;
+        entry.info = to_info(info);
+    }
+    std::sort(entries.begin(), entries.end(),
+              [](const DirectoryEntry& a, const DirectoryEntry& b) { return a.name < b.name; });
+    return entries;
+}
+
+bool LocalWorkspace::write(const std::string& path, std::string_view content) {
+    const std::lock_guard lock(state_->writing);
+    return state_->write_locked(path, content);
+}
+
+void LocalWorkspace::update(const std::string& path, std::size_t max_bytes,
+                            const std::function<std::string(std::string)>& change) {
+    const std::lock_guard lock(state_->writing);
+    state_->locate_for_writing(path);
+    state_->write_locked(path, change(read(path, max_bytes)));
+}
+
+void LocalWorkspace::remove(const std::string& path) {
+    const std::lock_guard lock(state_->writing);
+    const Location location = state_->locate_for_writing(path);
+    std::string name;
+    const auto folder =
+        detail::open_parent_beneath(state_->main.fd.get(), location.relative, false, name);
+    if (!folder) state_->fail("remove", path, errno);
+    if (::unlinkat(folder.get(), name.c_str(), 0) == 0) return;
+    if (errno == EISDIR && ::unlinkat(folder.get(), name.c_str(), AT_REMOVEDIR) == 0) return;
+    state_->fail("remove", path, errno);
+}
+
+Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {
+    const auto state = state_;
+    if (!state->policy.writable) {
+        throw Error(ErrorCode::permission_denied,
+                    "Commands are not allowed in a workspace that can only be read.");
+    }
+    const auto folder =
+        state->open(request.working_directory, O_RDONLY | O_DIRECTORY, "start a command in");
+    Executor executor = co_await this_executor;
+    co_return detail::start_local_process(std::move(executor), state->policy.shell, request.command,
+                                          folder.get(), state->environment);
+}
+
+}  // namespace cubepi

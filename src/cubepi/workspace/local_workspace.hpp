@@ -1,0 +1,68 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cubepi/workspace/environment.hpp>
+#include <cubepi/workspace/workspace.hpp>
+
+namespace cubepi {
+
+/// What a LocalWorkspace allows.
+struct WorkspacePolicy {
+    /// False: files can only be read, and no command is started.
+    bool writable = true;
+    /// Folders that may be read besides the root, under their absolute paths.
+    std::vector<std::filesystem::path> read_only_roots;
+    /// Variables that commands do not get besides those of is_secret_variable().
+    std::vector<std::string> hidden_variables;
+    /// "NAME=value" for commands, over what they inherit.
+    std::vector<std::string> extra_environment;
+    /// The shell; empty: /bin/bash, or /bin/sh where there is none.
+    std::string shell;
+
+    WorkspacePolicy() {}
+    WorkspacePolicy&& read_only() && {
+        writable = false;
+        return std::move(*this);
+    }
+    WorkspacePolicy&& also_read(std::filesystem::path folder) && {
+        read_only_roots.push_back(std::move(folder));
+        return std::move(*this);
+    }
+};
+
+/// A folder of this machine.
+///
+/// A path is checked by opening it: the kernel (openat2, RESOLVE_BENEATH) refuses whatever leads out of the root, so
+/// that nothing can change between check and use. Symbolic links that stay inside are followed, absolute ones and
+/// those to the outside are refused. This holds for files; a command that is started here can go wherever its user
+/// can, because no look at its text could tell.
+class LocalWorkspace final : public Workspace {
+public:
+    /// Throws Error: not_found, permission_denied. Reads the environment for commands now.
+    explicit LocalWorkspace(const std::filesystem::path& root,
+                            WorkspacePolicy policy = WorkspacePolicy());
+    ~LocalWorkspace() override;
+
+    std::string root() const override;
+    FileInfo stat(const std::string& path) override;
+    std::unique_ptr<FileReader> open(const std::string& path) override;
+    std::vector<DirectoryEntry> list(const std::string& path) override;
+    bool write(const std::string& path, std::string_view content) override;
+    void update(const std::string& path, std::size_t max_bytes,
+                const std::function<std::string(std::string)>& change) override;
+    void remove(const std::string& path) override;
+    Task<std::shared_ptr<Process>> start(ProcessRequest request) override;
+
+    using Workspace::read;
+
+private:
+    struct State;
+    std::shared_ptr<State> state_;
+};
+
+}  // namespace cubepi

@@ -1,0 +1,205 @@
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include <cubepi/net/utf8.hpp>
+#include <cubepi/workspace/detail/content_kind.hpp>
+#include <cubepi/workspace/detail/tree_walk.hpp>
+#include <cubepi/workspace/standard_tools.hpp>
+
+namespace cubepi {
+
+namespace {
+
+struct ReadArgs {
+    std::string path;
+    std::optional<std::int64_t> start_line;
+    std::optional<std::int64_t> line_count;
+    std::optional<std::int64_t> start_byte;
+};
+
+/// Takes a file in pieces and keeps the lines that were asked for, within the limits.
+class LineReader {
+public:
+    LineReader(std::uint64_t first, std::uint64_t count, std::uint64_t start_byte,
+               std::size_t max_bytes)
+        : first_(first), end_(first + count), skip_(start_byte - 1), max_bytes_(max_bytes) {}
+
+    void take(std::string_view bytes) {
+        while (!bytes.empty()) {
+            const auto end = bytes.find('\n');
+            const auto part = bytes.substr(0, end);
+            take_part(part);
+            at_line_start_ = false;
+            if (end == std::string_view::npos) return;
+            finish_line();
+            bytes.remove_prefix(end + 1);
+        }
+    }
+
+    void finish() {
+        if (!at_line_start_) finish_line();
+    }
+
+    /// The text and what the model needs to know to go on.
+    std::string result(const std::string& path) const {
+        const std::uint64_t total = line_ - 1;
+        if (total == 0) return "(" + path + " is empty)";
+        if (first_ > total) {
+            return "(" + path + " has only " + std::to_string(total) + " lines)";
+        }
+        std::string text = text_;
+        if (cut_line_ != 0) {
+            text += "[line " + std::to_string(cut_line_) + " goes on: read on with start_line " +
+                    std::to_string(cut_line_) + " and start_byte " + std::to_string(cut_byte_ + 1) +
+                    "]\n";
+        } else if (next_ <= total) {
+            text += "[lines " + std::to_string(first_) + " to " + std::to_string(next_ - 1) +
+                    " of " + std::to_string(total) + "; read on with start_line " +
+                    std::to_string(next_) + "]\n";
+        }
+        return text;
+    }
+
+private:
+    bool wanted() const noexcept { return line_ >= first_ && line_ < end_ && !full_; }
+
+    void take_part(std::string_view part) {
+        if (!wanted()) return;
+        if (line_ == first_ && skipped_ < skip_) {
+            const auto skip = std::min<std::uint64_t>(skip_ - skipped_, part.size());
+            skipped_ += skip;
+            part.remove_prefix(static_cast<std::size_t>(skip));
+        }
+        const std::size_t used = text_.size() + current_.size();
+        const std::size_t room = used < max_bytes_ ? max_bytes_ - used : 0;
+        if (part.size() > room) {
+            overlong_ = true;
+            part = part.substr(0, room);
+        }
+        current_ += part;
+    }
+
+    void finish_line() {
+        if (wanted()) add_line();
+        current_.clear();
+        overlong_ = false;
+        ++line_;
+        at_line_start_ = true;
+    }
+
+    void add_line() {
+        // A line that does not fit comes next time, unless it would never fit.
+        if (overlong_ && !text_.empty()) {
+            full_ = true;
+            return;
+        }
+        if (overlong_) {
+            current_ = current_.substr(0, complete_utf8_prefix(current_));
+            cut_line_ = line_;
+            cut_byte_ = current_.size() + (line_ == first_ ? skip_ : 0);
+            full_ = true;
+        }
+        if (current_.ends_with('\r')) current_.pop_back();
+        std::array<char, 32> number{};
+        std::snprintf(number.data(), number.size(), "%6llu\t",
+                      static_cast<unsigned long long>(line_));
+        text_ += number.data();
+        text_ += replace_broken_utf8(current_);
+        text_ += '\n';
+        next_ = line_ + 1;
+    }
+
+    const std::uint64_t first_;
+    const std::uint64_t end_;
+    const std::uint64_t skip_;
+    const std::size_t max_bytes_;
+    std::uint64_t line_ = 1;
+    std::uint64_t next_ = 1;
+    std::uint64_t skipped_ = 0;
+    std::uint64_t cut_line_ = 0;
+    std::uint64_t cut_byte_ = 0;
+    bool at_line_start_ = true;
+    bool overlong_ = false;
+    bool full_ = false;
+    std::string current_;
+    std::string text_;
+};
+
+AgentToolResult read_image(FileReader& file, std::string bytes, std::string_view type,
+                           const FileToolOptions& options) {
+    if (file.info().size > options.max_image_bytes) {
+        return AgentToolResult::error("The image has " + std::to_string(file.info().size) +
+                                      " bytes, which is too much to look at (the limit is " +
+                                      std::to_string(options.max_image_bytes) +
+                                      "). Make a smaller copy first.");
+    }
+    std::array<char, 64 * 1024> buffer;
+    while (bytes.size() <= options.max_image_bytes) {
+        const auto got = file.read(buffer.data(), buffer.size());
+        if (got == 0) break;
+        bytes.append(buffer.data(), got);
+    }
+    ImageContent image;
+    image.source = detail::base64(bytes);
+    image.media_type = SharedString(type);
+    return AgentToolResult(Content(std::move(image)));
+}
+
+AgentToolResult read_file(Workspace& workspace, const FileToolOptions& options,
+                          const ReadArgs& args, const std::stop_token& stop) {
+    const auto file = workspace.open(args.path);
+    std::vector<char> buffer(64 * 1024);
+    std::string_view piece(buffer.data(), file->read(buffer.data(), buffer.size()));
+    if (const auto type = detail::image_type(piece); !type.empty()) {
+        return read_image(*file, std::string(piece), type, options);
+    }
+    if (detail::looks_binary(piece)) {
+        return AgentToolResult::error(
+            args.path + " is a binary file of " + std::to_string(file->info().size) +
+            " bytes and cannot be shown as text. A command in the shell may tell more "
+            "about it, e.g. file, xxd or strings.");
+    }
+    if (args.start_line.value_or(1) < 1 || args.start_byte.value_or(1) < 1 ||
+        args.line_count.value_or(1) < 1) {
+        return AgentToolResult::error("start_line, line_count and start_byte count from 1.");
+    }
+    const auto first = static_cast<std::uint64_t>(args.start_line.value_or(1));
+    const auto most = static_cast<std::int64_t>(options.max_lines);
+    const auto count = static_cast<std::uint64_t>(std::min(args.line_count.value_or(most), most));
+    LineReader lines(first, count, static_cast<std::uint64_t>(args.start_byte.value_or(1)),
+                     options.max_output_bytes);
+    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+    if (piece.starts_with(byte_order_mark)) piece.remove_prefix(byte_order_mark.size());
+    while (!piece.empty()) {
+        lines.take(piece);
+        detail::check_stop(stop);
+        piece = std::string_view(buffer.data(), file->read(buffer.data(), buffer.size()));
+    }
+    lines.finish();
+    return AgentToolResult(lines.result(args.path));
+}
+
+}  // namespace
+
+AgentTool read_tool(std::shared_ptr<Workspace> workspace, FileToolOptions options) {
+    return blocking_tool<ReadArgs>("read",
+                                   "Read a file. Text comes with line numbers, followed by a tab, "
+                                   "which are not part of the file; images "
+                                   "(png, jpeg, gif, webp) are shown. A long file is read in "
+                                   "parts: the end of the result says how to go "
+                                   "on.",
+                                   [workspace = std::move(workspace), options = std::move(options)](
+                                       ReadArgs args, ToolContext& context) {
+                                       return read_file(*workspace, options, args,
+                                                        context.stop_token());
+                                   })
+        .describe("path", "The file, relative to the workspace's root.")
+        .describe("start_line", "The first line to read, counted from 1. Default: 1.")
+        .describe("line_count", "How many lines to read at most.")
+        .describe("start_byte",
+                  "Where to begin within the first line, counted from 1; only for very long lines.")
+        .risk(ToolRisk::read_only);
+}
+
+}  // namespace cubepi

@@ -1,0 +1,298 @@
+#include <cubepi/workspace/shell_sessions.hpp>
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/offload.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/core/timeout.hpp>
+#include <cubepi/net/utf8.hpp>
+#include <cubepi/workspace/detail/output_buffer.hpp>
+
+namespace cubepi {
+
+/// Shared by the command's handle and the two coroutines that serve it. Only those coroutines own the process, so that
+/// it goes when its event loop goes.
+struct ShellSessions::Command::State {
+    State(std::shared_ptr<const Runtime> runtime_, std::string line, const ShellOptions& options)
+        : runtime(std::move(runtime_)),
+          command_line(std::move(line)),
+          spill(options.spill),
+          output(options.head_bytes, options.tail_bytes),
+          started(runtime->clock->now()) {}
+
+    const std::shared_ptr<const Runtime> runtime;
+    const std::string command_line;
+    const std::shared_ptr<FileSpillSink> spill;
+    std::string id;
+    std::weak_ptr<Process> process;
+    Utf8Splitter decoder;
+    detail::OutputBuffer output;
+    std::shared_ptr<SpillFile> file;
+    std::string unwritten;  ///< of the spill file
+    bool writing = false;
+    Clock::time_point started;
+    Clock::time_point ended;
+    bool exited = false;
+    bool output_ended = false;
+    ExitStatus status;
+    AsyncEvent changed;
+
+    void take(std::string_view bytes) {
+        std::string text;
+        decoder.push(bytes, text);
+        add(text);
+    }
+
+    void add(const std::string& text) {
+        if (!file && spill && !output.holds_all(text.size())) {
+            file = spill->create("shell");
+            unwritten = output.from(0, {});
+        }
+        if (file) unwritten += text;
+        output.append(text);
+        if (!text.empty()) changed.pulse();
+    }
+
+    std::string elsewhere() const {
+        return file ? "the whole output is in " + file->path() + ", which the read tool can read"
+                    : std::string();
+    }
+};
+
+namespace {
+
+using CommandState = std::shared_ptr<ShellSessions::Command::State>;
+
+/// Writes to the spill file what has come up to now.
+Task<> write_out(CommandState state) {
+    while (state->writing) co_await state->changed.wait();
+    state->writing = true;
+    while (!state->unwritten.empty()) {
+        auto write = [file = state->file, text = std::move(state->unwritten)] {
+            file->append(text);
+        };
+        state->unwritten.clear();
+        co_await offload(*state->runtime->workers, std::move(write));
+    }
+    state->writing = false;
+    state->changed.pulse();
+}
+
+Task<> serve_output(CommandState state, std::shared_ptr<Process> process) {
+    std::string bytes;
+    for (;;) {
+        bytes.clear();
+        const bool more = co_await process->read(bytes);
+        if (!more) break;
+        state->take(bytes);
+        // Before more is read: a command that writes faster than the disk has to wait.
+        if (!state->unwritten.empty()) co_await write_out(state);
+    }
+    std::string rest;
+    state->decoder.finish(rest);
+    state->add(rest);
+    co_await write_out(state);
+    state->output_ended = true;
+    state->changed.pulse();
+}
+
+Task<> serve_exit(CommandState state, std::shared_ptr<Process> process) {
+    const ExitStatus status = co_await process->wait();
+    // What the command itself wrote fits the pipe; more than that comes from processes it has left behind.
+    constexpr std::size_t enough = 1024 * 1024;
+    std::string bytes;
+    while (bytes.size() < enough && process->read_ready(bytes)) continue;
+    state->take(bytes);
+    co_await write_out(state);
+    state->status = status;
+    state->ended = state->runtime->clock->now();
+    // The end of the output is known here, but served by the other coroutine: let it come first.
+    while (process->output_ended() && !state->output_ended) co_await state->changed.wait();
+    state->exited = true;
+    state->changed.pulse();
+}
+
+Task<> wait_finished(CommandState state) {
+    while (!state->exited || !state->output_ended) co_await state->changed.wait();
+}
+
+}  // namespace
+
+ShellSessions::Command::Command(std::shared_ptr<const Runtime> runtime, std::string command_line,
+                                const ShellOptions& options)
+    : state_(std::make_shared<State>(std::move(runtime), std::move(command_line), options)) {}
+
+ShellSessions::Command::~Command() { kill(); }
+
+const std::string& ShellSessions::Command::id() const noexcept { return state_->id; }
+const std::string& ShellSessions::Command::command_line() const noexcept {
+    return state_->command_line;
+}
+Clock::time_point ShellSessions::Command::started() const noexcept { return state_->started; }
+
+std::chrono::nanoseconds ShellSessions::Command::elapsed() const {
+    return (state_->exited ? state_->ended : state_->runtime->clock->now()) - state_->started;
+}
+
+bool ShellSessions::Command::exited() const noexcept { return state_->exited; }
+bool ShellSessions::Command::finished() const noexcept {
+    return state_->exited && state_->output_ended;
+}
+const ExitStatus& ShellSessions::Command::status() const noexcept { return state_->status; }
+
+std::string ShellSessions::Command::output(std::uint64_t from) const {
+    return state_->output.from(from, state_->elsewhere());
+}
+
+std::uint64_t ShellSessions::Command::output_size() const noexcept { return state_->output.size(); }
+
+std::string ShellSessions::Command::last_output(std::size_t bytes) const {
+    return std::string(state_->output.last(bytes));
+}
+
+Task<> ShellSessions::Command::wait_exit() {
+    const auto state = state_;
+    while (!state->exited) co_await state->changed.wait();
+}
+
+Task<> ShellSessions::Command::wait_change() {
+    const auto state = state_;
+    co_await state->changed.wait();
+}
+
+Task<> ShellSessions::Command::stop(std::chrono::nanoseconds grace) {
+    const auto state = state_;
+    const auto process = state->process.lock();
+    if (!process) co_return;
+    process->terminate();
+    if (grace.count() > 0) {
+        Task<> end = wait_finished(state);
+        try {
+            co_await with_timeout(*state->runtime->clock, grace, std::move(end));
+        } catch (const TimeoutError&) {
+        }
+    }
+    process->kill();
+    while (!state->exited) co_await state->changed.wait();
+    process->close_output();
+    co_await wait_finished(state);
+}
+
+void ShellSessions::Command::kill() noexcept {
+    const auto process = state_->process.lock();
+    if (!process) return;
+    process->kill();
+    process->close_output();
+}
+
+struct ShellSessions::State {
+    std::shared_ptr<Workspace> workspace;
+    ShellOptions options;
+    std::deque<std::shared_ptr<Command>> background;
+    std::size_t count = 0;
+    Executor executor;
+    std::optional<BackgroundScope> scope;
+
+    std::size_t running() const noexcept {
+        return static_cast<std::size_t>(
+            std::count_if(background.begin(), background.end(),
+                          [](const auto& command) { return !command->finished(); }));
+    }
+
+    void bind(const Executor& current) {
+        if (scope && executor == current) return;
+        if (scope && scope->live() > 0) {
+            throw Error(ErrorCode::invalid_state,
+                        "These shell tools have commands running on another event loop. Make a set "
+                        "of tools for "
+                        "each agent.");
+        }
+        // A command's failure is the end of its output; nobody waits for the coroutines themselves.
+        scope.emplace(current, [](std::exception_ptr) {});
+        executor = current;
+    }
+
+    void drop_old() {
+        auto finished = background.size() - running();
+        for (auto item = background.begin();
+             item != background.end() && finished > options.max_finished;) {
+            if (!(*item)->finished()) {
+                ++item;
+                continue;
+            }
+            item = background.erase(item);
+            --finished;
+        }
+    }
+};
+
+ShellSessions::ShellSessions(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+std::shared_ptr<ShellSessions> ShellSessions::create(std::shared_ptr<Workspace> workspace,
+                                                     ShellOptions options) {
+    auto state = std::make_unique<State>();
+    state->workspace = std::move(workspace);
+    state->options = std::move(options);
+    return std::shared_ptr<ShellSessions>(new ShellSessions(std::move(state)));
+}
+
+ShellSessions::~ShellSessions() { kill_all(); }
+
+const ShellOptions& ShellSessions::options() const noexcept { return state_->options; }
+
+Task<std::shared_ptr<ShellSessions::Command>> ShellSessions::start(
+    std::shared_ptr<const Runtime> runtime, ProcessRequest request) {
+    const auto self = shared_from_this();
+    Executor current = co_await this_executor;
+    self->state_->bind(current);
+    auto command =
+        std::make_shared<Command>(std::move(runtime), request.command, self->state_->options);
+    std::shared_ptr<Process> process = co_await self->state_->workspace->start(std::move(request));
+    command->state_->process = process;
+    self->state_->scope->spawn(serve_output(command->state_, process));
+    self->state_->scope->spawn(serve_exit(command->state_, std::move(process)));
+    co_return command;
+}
+
+bool ShellSessions::has_room() const noexcept {
+    return state_->running() < state_->options.max_background;
+}
+
+bool ShellSessions::keep(const std::shared_ptr<Command>& command) {
+    if (!command->id().empty()) return true;
+    if (!has_room()) return false;
+    command->state_->id = "sh" + std::to_string(++state_->count);
+    state_->background.push_back(command);
+    state_->drop_old();
+    return true;
+}
+
+std::shared_ptr<ShellSessions::Command> ShellSessions::find(const std::string& id) const {
+    for (const auto& command : state_->background) {
+        if (command->id() == id) return command;
+    }
+    return nullptr;
+}
+
+std::vector<ShellSessions::Summary> ShellSessions::list() const {
+    std::vector<Summary> summaries;
+    for (const auto& command : state_->background) {
+        Summary& summary = summaries.emplace_back();
+        summary.id = command->id();
+        summary.command = command->command_line();
+        summary.running = !command->finished();
+        summary.status = command->status();
+    }
+    return summaries;
+}
+
+void ShellSessions::kill_all() noexcept {
+    for (const auto& command : state_->background) command->kill();
+}
+
+}  // namespace cubepi

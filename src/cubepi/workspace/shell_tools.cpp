@@ -1,0 +1,295 @@
+#include <algorithm>
+#include <cstdio>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/timeout.hpp>
+#include <cubepi/workspace/standard_tools.hpp>
+
+namespace cubepi {
+
+namespace {
+
+using CommandPtr = std::shared_ptr<ShellSessions::Command>;
+using SessionsPtr = std::shared_ptr<ShellSessions>;
+
+struct ShellArgs {
+    std::string command;
+    std::optional<std::int64_t> timeout_seconds;
+    std::optional<std::string> working_directory;
+    bool background = false;
+};
+
+struct OutputArgs {
+    std::optional<std::string> id;
+    std::optional<std::int64_t> wait_seconds;
+    bool from_start = false;
+};
+
+struct KillArgs {
+    std::string id;
+};
+
+std::string seconds_text(std::chrono::nanoseconds time) {
+    const auto tenths = std::chrono::duration_cast<std::chrono::milliseconds>(time).count() / 100;
+    return std::to_string(tenths / 10) + (tenths < 100 ? "." + std::to_string(tenths % 10) : "") +
+           " s";
+}
+
+std::string ending(const ExitStatus& status) {
+    if (status.signal) return "ended by signal " + std::to_string(*status.signal);
+    return "exit code " + std::to_string(status.code.value_or(-1));
+}
+
+/// The text with a last line of ours in brackets; without a note, the text.
+std::string with_note(std::string text, const std::string& note) {
+    if (text.empty()) text = "(no output)";
+    if (note.empty()) return text;
+    if (text.back() != '\n') text += '\n';
+    return text + "[" + note + "]";
+}
+
+AgentToolResult result_of(const CommandPtr& command, std::string text, bool is_error) {
+    AgentToolResult result(std::move(text));
+    JsonObject details;
+    if (!command->id().empty()) details["id"] = command->id();
+    if (command->exited()) {
+        if (command->status().code) details["exit_code"] = *command->status().code;
+        if (command->status().signal) details["signal"] = *command->status().signal;
+    }
+    details["seconds"] = std::chrono::duration<double>(command->elapsed()).count();
+    result.details = std::move(details);
+    if (is_error) result.is_error = true;
+    return result;
+}
+
+std::string how_to_follow(const std::string& id) {
+    return "shell_output with id " + id + " reads what it prints, shell_kill ends it";
+}
+
+AgentToolResult background_full(const SessionsPtr& sessions) {
+    std::string ids;
+    for (const auto& summary : sessions->list()) {
+        if (summary.running) ids += (ids.empty() ? "" : ", ") + summary.id;
+    }
+    return AgentToolResult::error("As many commands as allowed run in the background already (" +
+                                  ids + "). End one with shell_kill first.");
+}
+
+/// Reports what the command prints, not more than a few times a second, until it exits.
+Task<> watch(CommandPtr command, ToolContext* context) {
+    constexpr auto pause = std::chrono::milliseconds(250);
+    constexpr std::size_t shown = 2000;
+    const auto& clock = *context->runtime().clock;
+    auto next = clock.now() + pause;
+    while (!command->exited()) {
+        co_await command->wait_change();
+        if (command->exited() || clock.now() < next) continue;
+        JsonObject partial;
+        partial["output"] = command->last_output(shown);
+        Json update(std::move(partial));
+        co_await context->update(std::move(update));
+        next = clock.now() + pause;
+    }
+}
+
+enum class Wait { exited, timed_out, stopped };
+
+/// Waits for the exit, the time limit or an abort. When the coroutine itself is cancelled, kills the command, sees it
+/// gone and throws.
+Task<Wait> wait_foreground(CommandPtr command, ToolContext* context, std::chrono::seconds limit,
+                           std::chrono::nanoseconds grace) {
+    const std::stop_token stop = context->stop_token();
+    std::exception_ptr failure;
+    bool timed_out = false;
+    try {
+        Task<> watching = watch(command, context);
+        Task<> limited =
+            with_timeout(*context->runtime().clock, limit, std::move(watching), "shell");
+        co_await cancel_on(stop, std::move(limited));
+    } catch (const TimeoutError& error) {
+        timed_out = error.clock() == "shell";
+        if (!timed_out) failure = std::current_exception();
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (!failure) co_return timed_out ? Wait::timed_out : Wait::exited;
+    const auto state = co_await this_cancellation;
+    const bool cancelled = state.cancelled() != boost::asio::cancellation_type::none;
+    co_await shield();
+    co_await command->stop(cancelled ? std::chrono::nanoseconds::zero() : grace);
+    co_await unshield();
+    if (cancelled || !stop.stop_requested()) std::rethrow_exception(failure);
+    co_return Wait::stopped;
+}
+
+AgentToolResult after_exit(const SessionsPtr& sessions, const CommandPtr& command,
+                           bool& kill_rest) {
+    std::string note;
+    if (!command->status().ok()) note = ending(command->status());
+    if (!command->finished()) {
+        kill_rest = !sessions->keep(command);
+        note += (note.empty() ? "" : "; ") +
+                std::string("the command has ended, but processes that it started ");
+        note +=
+            kill_rest
+                ? "were still running and have been killed: too many run in the background already"
+                : "still run: " + how_to_follow(command->id());
+    }
+    std::string output = command->output(0);
+    command->read_until = command->output_size();
+    return result_of(command, with_note(std::move(output), note), !command->status().ok());
+}
+
+Task<AgentToolResult> run_shell(SessionsPtr sessions, ShellArgs args, ToolContext* context) {
+    const ShellOptions& options = sessions->options();
+    if (args.background && !sessions->has_room()) co_return background_full(sessions);
+    const std::int64_t wanted = args.timeout_seconds.value_or(options.default_timeout.count());
+    const std::chrono::seconds limit(
+        std::clamp<std::int64_t>(wanted, 1, options.max_timeout.count()));
+    ProcessRequest request(args.command, args.working_directory.value_or(std::string()));
+    auto runtime = context->shared_runtime();
+    const CommandPtr command = co_await sessions->start(std::move(runtime), std::move(request));
+    if (args.background) {
+        sessions->keep(command);
+        co_return result_of(command,
+                            "Started in the background as " + command->id() + ". " +
+                                how_to_follow(command->id()) + ".",
+                            false);
+    }
+    const Wait wait = co_await wait_foreground(command, context, limit, options.kill_grace);
+    if (wait == Wait::exited) {
+        bool kill_rest = false;
+        AgentToolResult result = after_exit(sessions, command, kill_rest);
+        if (kill_rest) co_await command->stop(std::chrono::nanoseconds::zero());
+        co_return result;
+    }
+    if (wait == Wait::timed_out && sessions->keep(command)) {
+        std::string output = command->output(0);
+        command->read_until = command->output_size();
+        std::string note = "still running after " + std::to_string(limit.count()) +
+                           " s; it goes on in the background as " + command->id() + ": " +
+                           how_to_follow(command->id());
+        co_return result_of(command, with_note(std::move(output), note), false);
+    }
+    if (wait == Wait::timed_out) co_await command->stop(options.kill_grace);
+    const std::string note =
+        wait == Wait::stopped
+            ? std::string("aborted: the command was killed, with all that it had started")
+            : "killed after " + std::to_string(limit.count()) +
+                  " s: it could not go on in the background, where too many run already";
+    co_return result_of(command, with_note(command->output(0), note), true);
+}
+
+std::string describe_all(const SessionsPtr& sessions) {
+    std::string text;
+    for (const auto& summary : sessions->list()) {
+        text += summary.id + ": " +
+                (summary.running ? std::string("running") : ending(summary.status)) + ": " +
+                summary.command + "\n";
+    }
+    return text.empty() ? "(no background commands)" : text;
+}
+
+AgentToolResult unknown_id(const SessionsPtr& sessions, const std::string& id) {
+    return AgentToolResult::error("There is no background command " + id + ". There are:\n" +
+                                  describe_all(sessions));
+}
+
+Task<> wait_news(CommandPtr command) {
+    while (!command->exited() && command->output_size() <= command->read_until)
+        co_await command->wait_change();
+}
+
+Task<AgentToolResult> show_output(SessionsPtr sessions, OutputArgs args, ToolContext* context) {
+    if (!args.id) co_return AgentToolResult(describe_all(sessions));
+    const CommandPtr command = sessions->find(*args.id);
+    if (!command) co_return unknown_id(sessions, *args.id);
+    if (args.from_start) command->read_until = 0;
+    const std::chrono::seconds wait(
+        std::clamp<std::int64_t>(args.wait_seconds.value_or(0), 0, 300));
+    if (wait.count() > 0) {
+        try {
+            Task<> news = wait_news(command);
+            Task<> limited = with_timeout(*context->runtime().clock, wait, std::move(news), "wait");
+            co_await cancel_on(context->stop_token(), std::move(limited));
+        } catch (const TimeoutError&) {
+            // Then there is nothing new, and the text says so.
+        }
+    }
+    std::string output = command->output(command->read_until);
+    const bool anything = command->output_size() > command->read_until;
+    command->read_until = command->output_size();
+    if (!anything) output = "(no new output)";
+    std::string note = *args.id + ": ";
+    if (!command->exited())
+        note += "running for " + seconds_text(command->elapsed());
+    else if (!command->finished())
+        note += ending(command->status()) + ", but processes that it started still run";
+    else
+        note += ending(command->status());
+    co_return result_of(command, with_note(std::move(output), note), false);
+}
+
+Task<AgentToolResult> kill_command(SessionsPtr sessions, KillArgs args) {
+    const CommandPtr command = sessions->find(args.id);
+    if (!command) co_return unknown_id(sessions, args.id);
+    const bool was_running = !command->finished();
+    co_await command->stop(sessions->options().kill_grace);
+    std::string text = args.id + (was_running ? " was ended (" : " had already ended (") +
+                       ending(command->status()) + ").";
+    if (command->output_size() > command->read_until)
+        text += " shell_output still reads its output.";
+    co_return result_of(command, std::move(text), false);
+}
+
+}  // namespace
+
+AgentTool shell_tool(std::shared_ptr<ShellSessions> sessions) {
+    const auto limit = std::to_string(sessions->options().default_timeout.count());
+    return tool<ShellArgs>("shell",
+                           "Run a command in the workspace's folder with the shell, and get its "
+                           "output (standard output and "
+                           "error) and exit code. Its standard input is empty. A command that runs "
+                           "longer than its time limit "
+                           "goes on in the background, where shell_output and shell_kill reach it.",
+                           [sessions = std::move(sessions)](ShellArgs args, ToolContext& context) {
+                               return run_shell(sessions, std::move(args), &context);
+                           })
+        .describe("command", "The command line.")
+        .describe("timeout_seconds", "When to stop waiting for it. Default: " + limit + ".")
+        .describe("working_directory",
+                  "A folder relative to the workspace's root. Default: the root.")
+        .describe("background", "Start it in the background at once, e.g. a server.")
+        .sequential()
+        // The tool keeps time itself; the agent's limit would end the command instead of moving it away.
+        .timeout(std::chrono::milliseconds(0))
+        .risk(ToolRisk::writes);
+}
+
+AgentTool shell_output_tool(std::shared_ptr<ShellSessions> sessions) {
+    return tool<OutputArgs>(
+               "shell_output",
+               "Read what a background command has printed since the last time, and whether it "
+               "still runs. Without an "
+               "id, list the background commands.",
+               [sessions = std::move(sessions)](OutputArgs args, ToolContext& context) {
+                   return show_output(sessions, std::move(args), &context);
+               })
+        .describe("id", "The command, e.g. sh1.")
+        .describe("wait_seconds", "How long to wait for something new, at most. Default: 0.")
+        .describe("from_start", "Read the output from its beginning again.")
+        .timeout(std::chrono::milliseconds(0))
+        .risk(ToolRisk::read_only);
+}
+
+AgentTool shell_kill_tool(std::shared_ptr<ShellSessions> sessions) {
+    return tool<KillArgs>("shell_kill",
+                          "End a background command and all processes that it has started.",
+                          [sessions = std::move(sessions)](KillArgs args) {
+                              return kill_command(sessions, std::move(args));
+                          })
+        .describe("id", "The command, e.g. sh1.")
+        .risk(ToolRisk::writes);
+}
+
+}  // namespace cubepi

@@ -1,0 +1,192 @@
+#include <cubepi/workspace/spill.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <list>
+#include <mutex>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/ids.hpp>
+#include <cubepi/workspace/detail/file_error.hpp>
+#include <cubepi/workspace/detail/unique_fd.hpp>
+
+namespace cubepi {
+
+namespace {
+
+constexpr std::string_view cut_notice =
+    "\n[the rest was dropped: the file has reached its limit]\n";
+
+std::filesystem::path make_private_folder() {
+    std::error_code ignored;
+    auto base = std::filesystem::temp_directory_path(ignored);
+    if (ignored) base = "/tmp";
+    std::string name = (base / "cubepi-spill-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr)
+        detail::throw_file_error("make a folder in", base.string(), errno);
+    return name;
+}
+
+void check_private_folder(const std::filesystem::path& folder) {
+    std::error_code code;
+    std::filesystem::create_directories(folder.parent_path(), code);
+    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+        detail::throw_file_error("make the folder", folder.string(), errno);
+    }
+    struct stat info{};
+    if (::lstat(folder.c_str(), &info) != 0)
+        detail::throw_file_error("look at", folder.string(), errno);
+    if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
+        throw Error(
+            ErrorCode::permission_denied,
+            folder.string() +
+                " is not a folder that only you can enter. Choose another, or chmod 700 it.");
+    }
+}
+
+std::string safe_name(std::string_view tool_name) {
+    std::string name;
+    for (const char c : tool_name.substr(0, 40)) {
+        const bool plain =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+        name += plain ? c : '_';
+    }
+    return (name.empty() ? "text" : name) + "-" + RandomIds().next() + ".txt";
+}
+
+}  // namespace
+
+struct FileSpillSink::State {
+    struct File {
+        std::string path;
+        std::uint64_t size = 0;
+        bool growing = false;
+    };
+
+    FileSpillOptions options;
+    std::filesystem::path directory;
+    bool temporary = false;
+    std::mutex mutex;
+    std::list<File> files;  ///< oldest first
+    std::uint64_t total = 0;
+
+    ~State() {
+        std::error_code ignored;
+        if (temporary) std::filesystem::remove_all(directory, ignored);
+    }
+
+    /// How many of `wanted` more bytes `file` may have; removes older files to make room.
+    std::uint64_t reserve(File& file, std::uint64_t wanted) {
+        const std::uint64_t one = std::min(options.max_file_bytes, options.max_total_bytes);
+        wanted = std::min(wanted, one - std::min(one, file.size));
+        for (auto old = files.begin();
+             old != files.end() && total + wanted > options.max_total_bytes;) {
+            if (old->growing || &*old == &file) {
+                ++old;
+                continue;
+            }
+            ::unlink(old->path.c_str());
+            total -= old->size;
+            old = files.erase(old);
+        }
+        wanted =
+            std::min(wanted, options.max_total_bytes - std::min(options.max_total_bytes, total));
+        file.size += wanted;
+        total += wanted;
+        return wanted;
+    }
+};
+
+namespace {
+
+/// Returns 0 or the errno.
+int write_to(const std::string& path, std::string_view text, bool first) {
+    const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | (first ? O_CREAT | O_EXCL : O_APPEND);
+    const detail::UniqueFd fd(::open(path.c_str(), flags, 0600));
+    if (!fd) return errno;
+    while (!text.empty()) {
+        const auto written = ::write(fd.get(), text.data(), text.size());
+        if (written < 0 && errno != EINTR) return errno;
+        if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+    }
+    return 0;
+}
+
+}  // namespace
+
+FileSpillSink::FileSpillSink(FileSpillOptions options) : state_(std::make_shared<State>()) {
+    state_->temporary = options.directory.empty();
+    if (state_->temporary) {
+        state_->directory = make_private_folder();
+    } else {
+        state_->directory = std::filesystem::absolute(options.directory);
+        check_private_folder(state_->directory);
+    }
+    state_->options = std::move(options);
+}
+
+FileSpillSink::~FileSpillSink() = default;
+
+const std::filesystem::path& FileSpillSink::directory() const noexcept { return state_->directory; }
+
+std::string FileSpillSink::spill(std::string_view tool_name, std::string_view,
+                                 std::string_view text) {
+    const std::lock_guard lock(state_->mutex);
+    State::File& file = state_->files.emplace_back();
+    file.path = (state_->directory / safe_name(tool_name)).string();
+    const auto room = state_->reserve(file, text.size());
+    int code = write_to(file.path, text.substr(0, room), true);
+    if (code == 0 && room < text.size()) code = write_to(file.path, cut_notice, false);
+    if (code != 0) {
+        const std::string path = file.path;
+        ::unlink(path.c_str());
+        state_->total -= file.size;
+        state_->files.pop_back();
+        detail::throw_file_error("write", path, code);
+    }
+    return "All of it is in " + file.path + "; the read tool reads it (start_line and line_count choose a part).";
+}
+
+std::shared_ptr<SpillFile> FileSpillSink::create(std::string_view tool_name) {
+    class Growing final : public SpillFile {
+    public:
+        Growing(std::shared_ptr<State> state, std::string path)
+            : state_(std::move(state)), path_(std::move(path)) {}
+        ~Growing() override {
+            const std::lock_guard lock(state_->mutex);
+            if (file_ != nullptr) file_->growing = false;
+        }
+
+        const std::string& path() const noexcept override { return path_; }
+
+        void append(std::string_view text) noexcept override {
+            const std::lock_guard lock(state_->mutex);
+            if (full_) return;
+            const bool first = file_ == nullptr;
+            if (first) {
+                file_ = &state_->files.emplace_back();
+                file_->path = path_;
+                file_->growing = true;
+            }
+            const auto room = state_->reserve(*file_, text.size());
+            const int code = write_to(path_, text.substr(0, room), first);
+            full_ = code != 0 || room < text.size();
+            if (code == 0 && full_) write_to(path_, cut_notice, false);
+        }
+
+    private:
+        const std::shared_ptr<State> state_;
+        const std::string path_;
+        State::File* file_ = nullptr;  ///< in the list, which keeps growing files
+        bool full_ = false;
+    };
+    return std::make_shared<Growing>(state_, (state_->directory / safe_name(tool_name)).string());
+}
+
+}  // namespace cubepi

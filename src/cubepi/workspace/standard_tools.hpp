@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <cubepi/agent/tool.hpp>
+#include <cubepi/workspace/fetch_tool.hpp>
+#include <cubepi/workspace/shell_sessions.hpp>
+#include <cubepi/workspace/workspace.hpp>
+
+// The tools with which a model works on files, commands and web pages. Each is an AgentTool like any other: take those
+// you want, or all of them. Their names are "read", "list", "grep", "write", "edit", "shell", "shell_output",
+// "shell_kill", "fetch".
+
+namespace cubepi {
+
+struct FileToolOptions {
+    std::size_t max_output_bytes =
+        40 * 1000;                 ///< of text in one result; below the agent's own limit (D24)
+    std::size_t max_lines = 2000;  ///< of one read
+    std::size_t max_image_bytes =
+        4 * 1024 * 1024;  ///< png, jpeg, gif and webp files are read as images
+    std::size_t max_edit_bytes = 16 * 1024 * 1024;   ///< of a file that is edited
+    std::size_t max_search_bytes = 8 * 1024 * 1024;  ///< of a file that grep looks into
+    std::size_t max_entries = 1000;                  ///< of one list
+    std::size_t max_matches = 200;                   ///< of one grep
+
+    FileToolOptions() {}
+};
+
+struct StandardToolOptions {
+    FileToolOptions files;
+    ShellOptions shell;
+    FetchOptions fetch;
+    /// Which of them; read, list and grep are always there.
+    bool with_writing = true;
+    bool with_shell = true;
+    bool with_fetch = true;
+
+    StandardToolOptions() {}
+    StandardToolOptions&& read_only() && {
+        with_writing = with_shell = false;
+        return std::move(*this);
+    }
+};
+
+/// All of them on one workspace, in the order of the list above. For one agent: its commands are a session.
+/// `shell_sessions`, when not null, is what the shell tools share.
+std::vector<AgentTool> standard_tools(std::shared_ptr<Workspace> workspace,
+                                      StandardToolOptions options = StandardToolOptions(),
+                                      std::shared_ptr<ShellSessions> shell_sessions = nullptr);
+
+/// Reads a text file by lines, with their numbers, or an image. read_only.
+AgentTool read_tool(std::shared_ptr<Workspace> workspace,
+                    FileToolOptions options = FileToolOptions());
+/// Lists a folder, or finds files by a pattern of their names. read_only.
+AgentTool list_tool(std::shared_ptr<Workspace> workspace,
+                    FileToolOptions options = FileToolOptions());
+/// Finds lines in files by a regular expression. read_only.
+AgentTool grep_tool(std::shared_ptr<Workspace> workspace,
+                    FileToolOptions options = FileToolOptions());
+/// Creates or replaces a file. writes.
+AgentTool write_tool(std::shared_ptr<Workspace> workspace);
+/// Replaces one piece of text in a file, keeping its line ends. writes.
+AgentTool edit_tool(std::shared_ptr<Workspace> workspace,
+                    FileToolOptions options = FileToolOptions());
+
+/// Runs a command. At its time limit it goes on in the background. writes; for one call see command_risk().
+AgentTool shell_tool(std::shared_ptr<ShellSessions> sessions);
+/// What background commands print, and which there are. read_only.
+AgentTool shell_output_tool(std::shared_ptr<ShellSessions> sessions);
+/// Ends a background command. writes.
+AgentTool shell_kill_tool(std::shared_ptr<ShellSessions> sessions);
+
+}  // namespace cubepi

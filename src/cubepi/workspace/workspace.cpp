@@ -1,0 +1,24 @@
+#include <cubepi/workspace/workspace.hpp>
+
+#include <cubepi/core/error.hpp>
+
+namespace cubepi {
+
+std::string Workspace::read(const std::string& path, std::size_t max_bytes) {
+    const auto file = open(path);
+    std::string content;
+    constexpr std::size_t step = 64 * 1024;
+    for (;;) {
+        const std::size_t old_size = content.size();
+        content.resize(old_size + step);
+        const std::size_t got = file->read(content.data() + old_size, step);
+        content.resize(old_size + got);
+        if (content.size() > max_bytes) {
+            throw Error(ErrorCode::too_large, path + " has more than " + std::to_string(max_bytes) +
+                                                  " bytes, which is too much for this.");
+        }
+        if (got == 0) return content;
+    }
+}
+
+}  // namespace cubepi

@@ -1,0 +1,147 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/task.hpp>
+
+// The place where tools work: files and processes behind one port. LocalWorkspace is a folder of this machine; a
+// container, a remote host or a tree in memory can take its place, and the standard tools work on it unchanged.
+
+namespace cubepi {
+
+enum class FileKind : std::uint8_t { file, directory, symlink, other };
+
+struct FileInfo {
+    FileKind kind = FileKind::file;
+    std::uint64_t size = 0;  ///< bytes
+    std::chrono::system_clock::time_point modified = {};
+};
+
+struct DirectoryEntry {
+    std::string name;
+    FileInfo info;  ///< of the entry itself: a symbolic link is not followed
+};
+
+/// A file that is open for reading. Not thread-safe.
+class FileReader {
+public:
+    virtual ~FileReader() = default;
+    virtual const FileInfo& info() const noexcept = 0;
+    /// Reads up to `size` bytes that follow; 0 at the end. Blocks. Throws Error(io).
+    virtual std::size_t read(char* buffer, std::size_t size) = 0;
+
+    FileReader(const FileReader&) = delete;
+    FileReader& operator=(const FileReader&) = delete;
+
+protected:
+    FileReader() = default;
+};
+
+/// What a command is started with.
+struct ProcessRequest {
+    std::string command;            ///< for the shell
+    std::string working_directory;  ///< relative to the root; empty: the root
+
+    explicit ProcessRequest(std::string command_line, std::string folder = {})
+        : command(std::move(command_line)), working_directory(std::move(folder)) {}
+};
+
+/// How a command ended: by itself, or by a signal.
+struct ExitStatus {
+    std::optional<int> code;
+    std::optional<int> signal;
+    bool ok() const noexcept { return code == 0; }
+};
+
+/// A command that was started, with all processes that it starts. Its standard input is at its end; standard
+/// output and standard error arrive in one stream, as they are written. Used on the executor it was started on.
+/// The destructor kills what still runs.
+class Process {
+public:
+    virtual ~Process() = default;
+
+    /// Waits for output and appends the bytes to `out`. False when nothing more can come, which may be long after
+    /// the command has exited: what it started may still hold the stream. One reader at a time.
+    virtual Task<bool> read(std::string& out) = 0;
+
+    /// Appends what is there, without waiting. False when there is nothing.
+    virtual bool read_ready(std::string& out) = 0;
+
+    /// True once there is no more output to come.
+    virtual bool output_ended() const noexcept = 0;
+
+    /// Stops listening; a read() that waits returns false.
+    virtual void close_output() noexcept = 0;
+
+    /// Waits for the command itself to exit.
+    virtual Task<ExitStatus> wait() = 0;
+
+    /// Asks the whole group to end (SIGTERM). Does nothing when it is gone.
+    virtual void terminate() noexcept = 0;
+
+    /// Ends the whole group (SIGKILL).
+    virtual void kill() noexcept = 0;
+
+    Process(const Process&) = delete;
+    Process& operator=(const Process&) = delete;
+
+protected:
+    Process() = default;
+};
+
+/// Files and processes under one root. Paths are relative to the root, or absolute and below it.
+///
+/// The calls on files block and may come from any thread, several at once; they belong on a worker thread. All throw
+/// Error: not_found, permission_denied (also for a path that leads out of the workspace), invalid_argument,
+/// storage_full, io; the text says which path and what to do.
+class Workspace {
+public:
+    virtual ~Workspace() = default;
+
+    /// The root as people and models are to see it, e.g. an absolute path.
+    virtual std::string root() const = 0;
+
+    /// Follows symbolic links.
+    virtual FileInfo stat(const std::string& path) = 0;
+
+    /// Opens a regular file for reading.
+    virtual std::unique_ptr<FileReader> open(const std::string& path) = 0;
+
+    /// The entries of a folder, sorted by name (bytes), without "." and "..".
+    virtual std::vector<DirectoryEntry> list(const std::string& path) = 0;
+
+    /// Replaces or creates a file: readers see the old content or the new one, nothing between. Missing folders are
+    /// made. An existing file keeps its mode. True when the file is new.
+    virtual bool write(const std::string& path, std::string_view content) = 0;
+
+    /// Reads the file (at most `max_bytes`, else Error(too_large)), calls `change` and writes what it returns. No other
+    /// write through this workspace comes between; what `change` throws leaves the file as it is.
+    virtual void update(const std::string& path, std::size_t max_bytes,
+                        const std::function<std::string(std::string)>& change) = 0;
+
+    /// Removes a file, a symbolic link (not its target) or an empty folder.
+    virtual void remove(const std::string& path) = 0;
+
+    /// Starts a command. Throws Error: not_found (the folder), io.
+    virtual Task<std::shared_ptr<Process>> start(ProcessRequest request) = 0;
+
+    /// The whole content of a file. Throws Error(too_large) when it is more than `max_bytes`.
+    std::string read(const std::string& path, std::size_t max_bytes);
+
+    Workspace(const Workspace&) = delete;
+    Workspace& operator=(const Workspace&) = delete;
+
+protected:
+    Workspace() = default;
+};
+
+}  // namespace cubepi
