@@ -1,0 +1,372 @@
+#include <cubepi/checkpoint/memory_checkpointer.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include <cubepi/checkpoint/detail/claim_rules.hpp>
+#include <cubepi/core/error.hpp>
+
+namespace cubepi {
+
+namespace {
+
+struct Run {
+    std::int64_t completion = 0;  ///< order of completion in its thread; 0: open
+};
+
+struct Thread {
+    MessageList messages = {};
+    std::optional<JsonObject> extra = {};
+    std::optional<std::string> parent = {};
+    std::int64_t position = 0;
+    double updated_at = 0;
+    std::unordered_map<std::string, std::size_t> by_message_id = {};
+    std::map<std::string, Run> runs = {};
+    std::vector<detail::HeldClaim> claims = {};
+    std::vector<PendingRequest> pending = {};
+    std::map<std::pair<std::string, std::string>, Json> answers = {};
+
+    /// Whether the thread is there for those who fork and look.
+    bool known() const { return !messages.empty() || extra || !runs.empty(); }
+    bool is_complete(const std::string& run_id) const {
+        const auto run = runs.find(run_id);
+        return run != runs.end() && run->second.completion > 0;
+    }
+    detail::HeldClaim* find_claim(const std::string& run_id, const std::string& owner_id) {
+        for (detail::HeldClaim& claim : claims) {
+            if (claim.run_id == run_id && claim.owner.owner_id == owner_id) return &claim;
+        }
+        return nullptr;
+    }
+    void drop_claims(const std::string& run_id) {
+        std::erase_if(claims, [&](const auto& claim) { return claim.run_id == run_id; });
+    }
+};
+
+void merge_extra(Thread& thread, const JsonObject& changes) {
+    if (!thread.extra) thread.extra.emplace();
+    for (const auto& [key, value] : changes) {
+        if (value.is_null()) {
+            thread.extra->erase(key);
+        } else {
+            (*thread.extra)[key] = value;
+        }
+    }
+}
+
+void store_messages(Thread& thread, const MessageList& messages) {
+    for (const Message& message : messages) {
+        if (!message.id().empty()) thread.by_message_id.emplace(message.id(), thread.messages.size());
+        thread.messages.push_back(message);
+    }
+}
+
+}  // namespace
+
+struct MemoryCheckpointer::State {
+    std::mutex mutex;
+    MemoryOptions options;
+    std::map<std::string, Thread> threads;
+    std::int64_t last_position = 0;
+
+    explicit State(MemoryOptions given) : options(std::move(given)) {
+        if (!options.clock) options.clock = std::make_shared<SystemClock>();
+    }
+    double now() const {
+        return std::chrono::duration<double>(options.clock->wall().time_since_epoch()).count();
+    }
+    double lease_end() const { return now() + std::chrono::duration<double>(options.lease).count(); }
+    Thread* find(const std::string& thread_id) {
+        const auto found = threads.find(thread_id);
+        return found == threads.end() ? nullptr : &found->second;
+    }
+
+    std::int64_t append(const std::string& thread_id, const MessageList& messages,
+                        const AppendOptions& wanted) {
+        Thread* stored = find(thread_id);
+        static const Thread none;
+        const Thread& before = stored ? *stored : none;
+        if (!wanted.claim_owner().empty() &&
+            (!stored || !stored->find_claim(wanted.claim_run_id(), wanted.claim_owner()))) {
+            detail::throw_claim_lost(thread_id, wanted.claim_run_id());
+        }
+        for (const Message& message : messages) {
+            if (!message.run_id().empty() && before.is_complete(message.run_id().str())) {
+                detail::throw_run_completed(thread_id, message.run_id().str());
+            }
+        }
+        if (wanted.expected_position() && *wanted.expected_position() != before.position) {
+            detail::throw_stale_append(thread_id, *wanted.expected_position(), before.position);
+        }
+        if (messages.empty() && !wanted.extra()) return before.position;
+        Thread& thread = threads[thread_id];
+        store_messages(thread, messages);
+        if (wanted.extra()) merge_extra(thread, *wanted.extra());
+        thread.updated_at = now();
+        if (!messages.empty()) thread.position = ++last_position;
+        return thread.position;
+    }
+
+    ClaimResult claim(const std::string& thread_id, const std::string& run_id, ClaimOwner owner,
+                      ClaimKind kind) {
+        ClaimResult result;
+        if (Thread* thread = find(thread_id)) {
+            if (thread->is_complete(run_id)) detail::throw_run_completed(thread_id, run_id);
+            if (kind == ClaimKind::new_run && thread->runs.contains(run_id)) {
+                detail::throw_run_claimed(thread_id, run_id);
+            }
+            for (const detail::HeldClaim& held : thread->claims) {
+                if (held.owner.owner_id != owner.owner_id) {
+                    detail::take_over(thread_id, held, now(), result);
+                }
+            }
+        }
+        Thread& thread = threads[thread_id];
+        std::erase_if(thread.claims, [&](const detail::HeldClaim& held) {
+            return held.owner.owner_id != owner.owner_id || held.run_id == run_id;
+        });
+        thread.runs.try_emplace(run_id);
+        if (!owner.owner_id.empty()) {
+            detail::HeldClaim held;
+            held.run_id = run_id;
+            held.owner = std::move(owner);
+            held.lease_until = lease_end();
+            thread.claims.push_back(std::move(held));
+        }
+        return result;
+    }
+
+    /// Which messages a cut after `run_id` keeps; throws when there is no such cut.
+    MessageList cut(const Thread* thread, const std::string& thread_id, const std::string& run_id) {
+        if (!thread || !thread->known()) detail::throw_thread_not_found(thread_id);
+        if (!thread->is_complete(run_id)) detail::throw_run_not_completed(thread_id, run_id);
+        const std::int64_t cutoff = thread->runs.at(run_id).completion;
+        MessageList kept;
+        for (const Message& message : thread->messages) {
+            const auto run = thread->runs.find(message.run_id().str());
+            const bool complete_by_then = run != thread->runs.end() && run->second.completion > 0 &&
+                                          run->second.completion <= cutoff;
+            if (message.run_id().empty() || complete_by_then) kept.push_back(message);
+        }
+        return kept;
+    }
+};
+
+MemoryCheckpointer::MemoryCheckpointer() : MemoryCheckpointer(MemoryOptions()) {}
+MemoryCheckpointer::MemoryCheckpointer(MemoryOptions options)
+    : state_(std::make_unique<State>(std::move(options))) {}
+MemoryCheckpointer::~MemoryCheckpointer() = default;
+
+Task<std::optional<CheckpointData>> MemoryCheckpointer::load(std::string thread_id) {
+    const std::lock_guard lock(state_->mutex);
+    std::optional<CheckpointData> data;
+    const Thread* thread = state_->find(thread_id);
+    if (thread && (!thread->messages.empty() || thread->extra)) {
+        data.emplace();
+        // A list of its own: two lists that share storage must not both grow, and the callers' threads differ.
+        data->messages = MessageList(thread->messages.begin(), thread->messages.end());
+        if (thread->extra) data->extra = *thread->extra;
+        data->parent_thread_id = thread->parent;
+        data->position = thread->position;
+    }
+    co_return data;
+}
+
+Task<std::int64_t> MemoryCheckpointer::append(std::string thread_id, MessageList messages,
+                                              AppendOptions options) {
+    const std::lock_guard lock(state_->mutex);
+    co_return state_->append(thread_id, messages, options);
+}
+
+Task<void> MemoryCheckpointer::save_extra(std::string thread_id, JsonObject extra) {
+    const std::lock_guard lock(state_->mutex);
+    Thread& thread = state_->threads[thread_id];
+    merge_extra(thread, extra);
+    co_return;
+}
+
+Task<ClaimResult> MemoryCheckpointer::claim_run(std::string thread_id, std::string run_id,
+                                                ClaimOwner owner, ClaimKind kind) {
+    const std::lock_guard lock(state_->mutex);
+    co_return state_->claim(thread_id, run_id, std::move(owner), kind);
+}
+
+Task<void> MemoryCheckpointer::renew_claim(std::string thread_id, std::string run_id,
+                                           std::string owner_id) {
+    const std::lock_guard lock(state_->mutex);
+    Thread* thread = state_->find(thread_id);
+    detail::HeldClaim* claim = thread ? thread->find_claim(run_id, owner_id) : nullptr;
+    if (!claim) detail::throw_claim_lost(thread_id, run_id);
+    claim->lease_until = state_->lease_end();
+    co_return;
+}
+
+Task<void> MemoryCheckpointer::release_claim(std::string thread_id, std::string run_id,
+                                             std::string owner_id) {
+    const std::lock_guard lock(state_->mutex);
+    if (Thread* thread = state_->find(thread_id)) {
+        std::erase_if(thread->claims, [&](const detail::HeldClaim& claim) {
+            return claim.run_id == run_id && claim.owner.owner_id == owner_id;
+        });
+    }
+    co_return;
+}
+
+Task<void> MemoryCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
+    const std::lock_guard lock(state_->mutex);
+    Thread* thread = state_->find(thread_id);
+    const bool claimed = thread && thread->runs.contains(run_id);
+    if (!claimed) detail::throw_run_not_claimed(thread_id, run_id);
+    Run& run = thread->runs[run_id];
+    if (run.completion == 0) {
+        std::int64_t last = 0;
+        for (const auto& [id, other] : thread->runs) last = std::max(last, other.completion);
+        run.completion = last + 1;
+    }
+    thread->drop_claims(run_id);
+    co_return;
+}
+
+Task<bool> MemoryCheckpointer::is_run_complete(std::string thread_id, std::string run_id) {
+    const std::lock_guard lock(state_->mutex);
+    const Thread* thread = state_->find(thread_id);
+    co_return thread && thread->is_complete(run_id);
+}
+
+Task<std::optional<Message>> MemoryCheckpointer::find_message(std::string thread_id,
+                                                              std::string message_id) {
+    const std::lock_guard lock(state_->mutex);
+    std::optional<Message> message;
+    if (Thread* thread = state_->find(thread_id)) {
+        const auto found = thread->by_message_id.find(message_id);
+        if (found != thread->by_message_id.end()) message = thread->messages[found->second];
+    }
+    co_return message;
+}
+
+Task<void> MemoryCheckpointer::save_pending_request(std::string thread_id, std::string run_id,
+                                                    HitlRequest request) {
+    const std::lock_guard lock(state_->mutex);
+    std::vector<PendingRequest>& pending = state_->threads[thread_id].pending;
+    PendingRequest entry;
+    entry.request = std::move(request);
+    entry.run_id = std::move(run_id);
+    const auto same = std::find_if(pending.begin(), pending.end(), [&](const PendingRequest& one) {
+        return one.run_id == entry.run_id && one.request.question_id == entry.request.question_id;
+    });
+    if (same != pending.end()) {
+        *same = std::move(entry);
+    } else {
+        pending.push_back(std::move(entry));
+    }
+    co_return;
+}
+
+Task<std::vector<PendingRequest>> MemoryCheckpointer::load_pending_requests(std::string thread_id) {
+    const std::lock_guard lock(state_->mutex);
+    std::vector<PendingRequest> pending;
+    if (const Thread* thread = state_->find(thread_id)) pending = thread->pending;
+    co_return pending;
+}
+
+Task<bool> MemoryCheckpointer::clear_pending_request(std::string thread_id, std::string run_id,
+                                                     std::string question_id) {
+    const std::lock_guard lock(state_->mutex);
+    bool found = false;
+    if (Thread* thread = state_->find(thread_id)) {
+        found = std::erase_if(thread->pending, [&](const PendingRequest& one) {
+                    return one.run_id == run_id && one.request.question_id == question_id;
+                }) > 0;
+    }
+    co_return found;
+}
+
+Task<void> MemoryCheckpointer::save_hitl_answer(std::string thread_id, HitlAnswer answer) {
+    const std::lock_guard lock(state_->mutex);
+    auto key = std::make_pair(std::move(answer.run_id), std::move(answer.question_id));
+    state_->threads[thread_id].answers.insert_or_assign(std::move(key), std::move(answer.answer));
+    co_return;
+}
+
+Task<std::optional<Json>> MemoryCheckpointer::load_hitl_answer(std::string thread_id, std::string run_id,
+                                                               std::string question_id) {
+    const std::lock_guard lock(state_->mutex);
+    std::optional<Json> answer;
+    if (const Thread* thread = state_->find(thread_id)) {
+        const auto found = thread->answers.find(std::make_pair(run_id, question_id));
+        if (found != thread->answers.end()) answer = found->second;
+    }
+    co_return answer;
+}
+
+Task<void> MemoryCheckpointer::clear_hitl_answers(std::string thread_id, std::string run_id,
+                                                  std::vector<std::string> question_ids) {
+    const std::lock_guard lock(state_->mutex);
+    if (Thread* thread = state_->find(thread_id)) {
+        std::erase_if(thread->answers, [&](const auto& entry) {
+            const bool named = question_ids.empty() ||
+                               std::find(question_ids.begin(), question_ids.end(), entry.first.second) !=
+                                   question_ids.end();
+            return entry.first.first == run_id && named;
+        });
+    }
+    co_return;
+}
+
+Task<MessageList> MemoryCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {
+    const std::lock_guard lock(state_->mutex);
+    co_return state_->cut(state_->find(thread_id), thread_id, after_run_id);
+}
+
+Task<void> MemoryCheckpointer::fork(std::string source_thread_id, std::string new_thread_id,
+                                    std::string after_run_id, std::optional<JsonObject> metadata) {
+    const std::lock_guard lock(state_->mutex);
+    const Thread* source = state_->find(source_thread_id);
+    const MessageList kept = state_->cut(source, source_thread_id, after_run_id);
+    const Thread* existing = state_->find(new_thread_id);
+    if (existing && existing->known()) detail::throw_thread_exists(new_thread_id);
+    Thread copy;
+    store_messages(copy, kept);
+    const std::int64_t cutoff = source->runs.at(after_run_id).completion;
+    for (const auto& [run_id, run] : source->runs) {
+        if (run.completion > 0 && run.completion <= cutoff) copy.runs.emplace(run_id, run);
+    }
+    copy.extra = source->extra ? *source->extra : JsonObject();
+    if (metadata) (*copy.extra)["fork"] = std::move(*metadata);
+    copy.parent = source_thread_id;
+    copy.updated_at = state_->now();
+    if (!kept.empty()) copy.position = ++state_->last_position;
+    state_->threads.insert_or_assign(new_thread_id, std::move(copy));
+    co_return;
+}
+
+Task<std::vector<ThreadInfo>> MemoryCheckpointer::list_threads() {
+    const std::lock_guard lock(state_->mutex);
+    std::vector<ThreadInfo> list;
+    for (const auto& [thread_id, thread] : state_->threads) {
+        if (thread.messages.empty() && !thread.extra) continue;
+        ThreadInfo info;
+        info.thread_id = thread_id;
+        info.message_count = static_cast<std::int64_t>(thread.messages.size());
+        if (!thread.messages.empty()) info.updated_at = thread.updated_at;
+        list.push_back(std::move(info));
+    }
+    std::sort(list.begin(), list.end(), [](const ThreadInfo& a, const ThreadInfo& b) {
+        return std::make_tuple(-a.updated_at.value_or(0), std::cref(a.thread_id)) <
+               std::make_tuple(-b.updated_at.value_or(0), std::cref(b.thread_id));
+    });
+    co_return list;
+}
+
+Task<void> MemoryCheckpointer::delete_thread(std::string thread_id) {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->threads.erase(thread_id) == 0) detail::throw_thread_not_found(thread_id);
+    co_return;
+}
+
+}  // namespace cubepi

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/core/clock.hpp>
+
+namespace cubepi {
+
+struct MemoryOptions {
+    /// How long a claim holds without being renewed.
+    std::chrono::seconds lease{60};
+    /// Tells when a lease is over. Null: the machine's clock.
+    std::shared_ptr<Clock> clock = {};
+};
+
+/// Keeps threads in memory, for tests and for programs that forget. It has value semantics: what was stored does
+/// not change when a caller's object does, and the reverse (D22). Nothing it does suspends; any thread may call.
+class MemoryCheckpointer final : public Checkpointer,
+                                 public RunStore,
+                                 public MessageIndex,
+                                 public HitlStore,
+                                 public ForkStore,
+                                 public ThreadStore {
+public:
+    MemoryCheckpointer();
+    explicit MemoryCheckpointer(MemoryOptions options);
+    ~MemoryCheckpointer() override;
+    MemoryCheckpointer(const MemoryCheckpointer&) = delete;
+    MemoryCheckpointer& operator=(const MemoryCheckpointer&) = delete;
+
+    Task<std::optional<CheckpointData>> load(std::string thread_id) override;
+    Task<std::int64_t> append(std::string thread_id, MessageList messages, AppendOptions options) override;
+    Task<void> save_extra(std::string thread_id, JsonObject extra) override;
+
+    Task<ClaimResult> claim_run(std::string thread_id, std::string run_id, ClaimOwner owner,
+                                ClaimKind kind) override;
+    Task<void> renew_claim(std::string thread_id, std::string run_id, std::string owner_id) override;
+    Task<void> release_claim(std::string thread_id, std::string run_id, std::string owner_id) override;
+    Task<void> mark_run_complete(std::string thread_id, std::string run_id) override;
+    Task<bool> is_run_complete(std::string thread_id, std::string run_id) override;
+
+    Task<std::optional<Message>> find_message(std::string thread_id, std::string message_id) override;
+
+    Task<void> save_pending_request(std::string thread_id, std::string run_id, HitlRequest request) override;
+    Task<std::vector<PendingRequest>> load_pending_requests(std::string thread_id) override;
+    Task<bool> clear_pending_request(std::string thread_id, std::string run_id,
+                                     std::string question_id) override;
+    Task<void> save_hitl_answer(std::string thread_id, HitlAnswer answer) override;
+    Task<std::optional<Json>> load_hitl_answer(std::string thread_id, std::string run_id,
+                                               std::string question_id) override;
+    Task<void> clear_hitl_answers(std::string thread_id, std::string run_id,
+                                  std::vector<std::string> question_ids) override;
+
+    Task<MessageList> snapshot(std::string thread_id, std::string after_run_id) override;
+    Task<void> fork(std::string source_thread_id, std::string new_thread_id, std::string after_run_id,
+                    std::optional<JsonObject> metadata) override;
+
+    Task<std::vector<ThreadInfo>> list_threads() override;
+    Task<void> delete_thread(std::string thread_id) override;
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace cubepi

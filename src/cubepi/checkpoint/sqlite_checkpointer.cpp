@@ -1,0 +1,195 @@
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+
+#include <utility>
+
+#include <cubepi/checkpoint/detail/sqlite_operations.hpp>
+#include <cubepi/checkpoint/detail/sqlite_worker.hpp>
+
+namespace cubepi {
+
+namespace {
+
+using detail::call_sqlite;
+using detail::SqliteDatabase;
+constexpr auto read = detail::SqliteAccess::read;
+constexpr auto write = detail::SqliteAccess::write;
+
+SQLiteOptions options_for(std::string path) {
+    SQLiteOptions options;
+    options.path = std::move(path);
+    return options;
+}
+
+SQLiteOptions with_clock(SQLiteOptions options) {
+    if (!options.clock) options.clock = std::make_shared<SystemClock>();
+    return options;
+}
+
+}  // namespace
+
+SQLiteCheckpointer::SQLiteCheckpointer(std::string path) : SQLiteCheckpointer(options_for(std::move(path))) {}
+
+SQLiteCheckpointer::SQLiteCheckpointer(SQLiteOptions options)
+    : worker_(std::make_shared<detail::SqliteWorker>(with_clock(std::move(options)))) {}
+
+SQLiteCheckpointer::~SQLiteCheckpointer() { worker_->close(); }
+
+SQLiteStats SQLiteCheckpointer::stats() const { return worker_->stats(); }
+
+Task<void> SQLiteCheckpointer::open() {
+    // Being asked for anything opens the file.
+    auto call = [](SqliteDatabase&) {};
+    return call_sqlite(worker_, read, std::move(call));
+}
+
+Task<std::optional<CheckpointData>> SQLiteCheckpointer::load(std::string thread_id) {
+    auto call = [thread_id = std::move(thread_id)](SqliteDatabase& database) {
+        return detail::load_thread(database, thread_id);
+    };
+    return call_sqlite(worker_, read, std::move(call));
+}
+
+Task<std::int64_t> SQLiteCheckpointer::append(std::string thread_id, MessageList messages,
+                                              AppendOptions options) {
+    auto call = [thread_id = std::move(thread_id), messages = std::move(messages),
+                 options = std::move(options)](SqliteDatabase& database) {
+        return detail::append_messages(database, thread_id, messages, options);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
+Task<void> SQLiteCheckpointer::save_extra(std::string thread_id, JsonObject extra) {
+    auto call = [thread_id = std::move(thread_id), extra = std::move(extra)](SqliteDatabase& database) {
+        detail::save_extra(database, thread_id, extra);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
+Task<ClaimResult> SQLiteCheckpointer::claim_run(std::string thread_id, std::string run_id, ClaimOwner owner,
+                                                ClaimKind kind) {
+    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id), owner = std::move(owner),
+                 kind](SqliteDatabase& database) {
+        return detail::claim_run(database, thread_id, run_id, owner, kind);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
+Task<void> SQLiteCheckpointer::renew_claim(std::string thread_id, std::string run_id, std::string owner_id) {
+    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
+                 owner_id = std::move(owner_id)](SqliteDatabase& database) {
+        detail::renew_claim(database, thread_id, run_id, owner_id);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
+Task<void> SQLiteCheckpointer::release_claim(std::string thread_id, std::string run_id, std::string owner_id) {
+    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
+                 owner_id = std::move(owner_id)](SqliteDatabase& database) {
+        detail::release_claim(database, thread_id, run_id, owner_id);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
+Task<void> SQLiteCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
+    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id)](SqliteDatabase& database) {
+        detail::mark_run_complete(database, thread_id, run_id);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
+Task<bool> SQLiteCheckpointer::is_run_complete(std::string thread_id, std::string run_id) {
+    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id)](SqliteDatabase& database) {
+        return detail::is_run_complete(database, thread_id, run_id);
+    };
+    return call_sqlite(worker_, read, std::move(call));
+}
+
+Task<std::optional<Message>> SQLiteCheckpointer::find_message(std::string thread_id, std::string message_id) {
+    auto call = [thread_id = std::move(thread_id),
+                 message_id = std::move(message_id)](SqliteDatabase& database) {
+        return detail::find_message(database, thread_id, message_id);
+    };
+    return call_sqlite(worker_, read, std::move(call));
+}
+
+Task<void> SQLiteCheckpointer::save_pending_request(std::string thread_id, std::string run_id,
+                                                    HitlRequest request) {
+    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
+                 request = std::move(request)](SqliteDatabase& database) {
+        detail::save_pending_request(database, thread_id, run_id, request);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
+Task<std::vector<PendingRequest>> SQLiteCheckpointer::load_pending_requests(std::string thread_id) {
+    auto call = [thread_id = std::move(thread_id)](SqliteDatabase& database) {
+        return detail::load_pending_requests(database, thread_id);
+    };
+    return call_sqlite(worker_, read, std::move(call));
+}
+
+Task<bool> SQLiteCheckpointer::clear_pending_request(std::string thread_id, std::string run_id,
+                                                     std::string question_id) {
+    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
+                 question_id = std::move(question_id)](SqliteDatabase& database) {
+        return detail::clear_pending_request(database, thread_id, run_id, question_id);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
+Task<void> SQLiteCheckpointer::save_hitl_answer(std::string thread_id, HitlAnswer answer) {
+    auto call = [thread_id = std::move(thread_id), answer = std::move(answer)](SqliteDatabase& database) {
+        detail::save_hitl_answer(database, thread_id, answer);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
+Task<std::optional<Json>> SQLiteCheckpointer::load_hitl_answer(std::string thread_id, std::string run_id,
+                                                               std::string question_id) {
+    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
+                 question_id = std::move(question_id)](SqliteDatabase& database) {
+        return detail::load_hitl_answer(database, thread_id, run_id, question_id);
+    };
+    return call_sqlite(worker_, read, std::move(call));
+}
+
+Task<void> SQLiteCheckpointer::clear_hitl_answers(std::string thread_id, std::string run_id,
+                                                  std::vector<std::string> question_ids) {
+    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
+                 question_ids = std::move(question_ids)](SqliteDatabase& database) {
+        detail::clear_hitl_answers(database, thread_id, run_id, question_ids);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
+Task<MessageList> SQLiteCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {
+    auto call = [thread_id = std::move(thread_id),
+                 after_run_id = std::move(after_run_id)](SqliteDatabase& database) {
+        return detail::snapshot_thread(database, thread_id, after_run_id);
+    };
+    return call_sqlite(worker_, read, std::move(call));
+}
+
+Task<void> SQLiteCheckpointer::fork(std::string source_thread_id, std::string new_thread_id,
+                                    std::string after_run_id, std::optional<JsonObject> metadata) {
+    auto call = [source = std::move(source_thread_id), target = std::move(new_thread_id),
+                 after_run_id = std::move(after_run_id),
+                 metadata = std::move(metadata)](SqliteDatabase& database) {
+        detail::fork_thread(database, source, target, after_run_id, metadata);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
+Task<std::vector<ThreadInfo>> SQLiteCheckpointer::list_threads() {
+    auto call = [](SqliteDatabase& database) { return detail::list_threads(database); };
+    return call_sqlite(worker_, read, std::move(call));
+}
+
+Task<void> SQLiteCheckpointer::delete_thread(std::string thread_id) {
+    auto call = [thread_id = std::move(thread_id)](SqliteDatabase& database) {
+        detail::delete_thread(database, thread_id);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
+}  // namespace cubepi

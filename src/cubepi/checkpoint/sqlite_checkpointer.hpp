@@ -1,0 +1,111 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/core/clock.hpp>
+
+namespace cubepi {
+
+namespace detail {
+class SqliteWorker;
+}
+
+/// What SQLite waits for at a commit (PRAGMA synchronous). `full` survives a power cut.
+enum class SQLiteSynchronous : std::uint8_t { full, normal, off };
+
+struct SQLiteOptions {
+    /// A file, a `file:` URI, or ":memory:". The folder must exist; the file is made when there is none.
+    std::string path = {};
+    /// Turns write-ahead logging on: readers and the writer do not wait for each other, and `-wal` and `-shm` files
+    /// lie beside the database. Left as it is when false, since the choice is kept in the file.
+    bool wal = false;
+    /// SQLite's own default (full) when not set.
+    std::optional<SQLiteSynchronous> synchronous = {};
+    /// How long to wait for another process that holds the database, before CheckpointerLockTimeoutError.
+    std::chrono::milliseconds busy_timeout{5000};
+    /// The file does not grow beyond this (0: no limit); an append that would fails with ErrorCode::storage_full.
+    std::uint64_t max_bytes = 0;
+    /// How long a claim holds without being renewed (D50).
+    std::chrono::seconds lease{60};
+    /// Tells when a lease is over. Null: the machine's clock.
+    std::shared_ptr<Clock> clock = {};
+};
+
+/// What a store has done since it was made.
+struct SQLiteStats {
+    std::uint64_t writes = 0;   ///< calls that changed something
+    std::uint64_t commits = 0;  ///< transactions they took: calls made at the same time share one
+};
+
+/// Threads in one SQLite file, in the tables of Python CubePi 0.13 to CubeLoop 0.15: files move both ways (D21).
+///
+/// The constructor does no I/O. The file is opened, made and migrated at the first call, or by open(), on a thread that
+/// the store owns and that alone touches the database (D48). Calls may come from any thread and several executors;
+/// writes that arrive while one is being committed share the next commit.
+///
+/// A coroutine that is cancelled while it waits goes on at once; a write that it had asked for is still made, whole,
+/// unless the process ends first. The destructor waits until what was asked for is written. Executors outlive
+/// the calls made on them. A store is not used across fork(): open another one in the child.
+///
+/// Throws, from every call: CheckpointerLockTimeoutError, CheckpointCorruptionError (with the row), CheckpointerError
+/// with ErrorCode::storage, storage_full, storage_corrupt, not_found (the folder), permission_denied or
+/// schema_mismatch.
+class SQLiteCheckpointer final : public Checkpointer,
+                                 public RunStore,
+                                 public MessageIndex,
+                                 public HitlStore,
+                                 public ForkStore,
+                                 public ThreadStore {
+public:
+    explicit SQLiteCheckpointer(std::string path);
+    explicit SQLiteCheckpointer(SQLiteOptions options);
+    ~SQLiteCheckpointer() override;
+    SQLiteCheckpointer(const SQLiteCheckpointer&) = delete;
+    SQLiteCheckpointer& operator=(const SQLiteCheckpointer&) = delete;
+
+    /// Opens the file now, so that what is wrong with it is known early. Optional.
+    Task<void> open();
+    /// Any thread.
+    SQLiteStats stats() const;
+
+    Task<std::optional<CheckpointData>> load(std::string thread_id) override;
+    Task<std::int64_t> append(std::string thread_id, MessageList messages, AppendOptions options) override;
+    Task<void> save_extra(std::string thread_id, JsonObject extra) override;
+
+    Task<ClaimResult> claim_run(std::string thread_id, std::string run_id, ClaimOwner owner,
+                                ClaimKind kind) override;
+    Task<void> renew_claim(std::string thread_id, std::string run_id, std::string owner_id) override;
+    Task<void> release_claim(std::string thread_id, std::string run_id, std::string owner_id) override;
+    Task<void> mark_run_complete(std::string thread_id, std::string run_id) override;
+    Task<bool> is_run_complete(std::string thread_id, std::string run_id) override;
+
+    Task<std::optional<Message>> find_message(std::string thread_id, std::string message_id) override;
+
+    Task<void> save_pending_request(std::string thread_id, std::string run_id, HitlRequest request) override;
+    Task<std::vector<PendingRequest>> load_pending_requests(std::string thread_id) override;
+    Task<bool> clear_pending_request(std::string thread_id, std::string run_id,
+                                     std::string question_id) override;
+    Task<void> save_hitl_answer(std::string thread_id, HitlAnswer answer) override;
+    Task<std::optional<Json>> load_hitl_answer(std::string thread_id, std::string run_id,
+                                               std::string question_id) override;
+    Task<void> clear_hitl_answers(std::string thread_id, std::string run_id,
+                                  std::vector<std::string> question_ids) override;
+
+    Task<MessageList> snapshot(std::string thread_id, std::string after_run_id) override;
+    Task<void> fork(std::string source_thread_id, std::string new_thread_id, std::string after_run_id,
+                    std::optional<JsonObject> metadata) override;
+
+    Task<std::vector<ThreadInfo>> list_threads() override;
+    Task<void> delete_thread(std::string thread_id) override;
+
+private:
+    std::shared_ptr<detail::SqliteWorker> worker_;
+};
+
+}  // namespace cubepi

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/task.hpp>
+#include <cubepi/testing/store_conformance.hpp>
+
+namespace cubepi::testing::detail {
+
+/// A store during one check, and what was found wrong with it.
+class StoreProbe {
+public:
+    StoreProbe(const StoreUnderTest& subject, std::string check) : subject_(subject), check_(std::move(check)) {
+        use(subject_.make());
+    }
+
+    Checkpointer& store() { return *store_; }
+    RunStore* runs() { return runs_; }
+    MessageIndex* index() { return index_; }
+    HitlStore* hitl() { return hitl_; }
+    ForkStore* forks() { return forks_; }
+    ThreadStore* threads() { return threads_; }
+
+    bool can_reopen() const { return static_cast<bool>(subject_.reopen); }
+    void reopen() { use(subject_.reopen(std::move(store_))); }
+    bool can_advance() const { return static_cast<bool>(subject_.advance); }
+    void advance(std::chrono::seconds amount) { subject_.advance(amount); }
+
+    void fail(std::string text) {
+        StoreFailure failure;
+        failure.check = check_;
+        failure.text = std::move(text);
+        failures_.push_back(std::move(failure));
+    }
+    void expect(bool holds, std::string_view what) {
+        if (!holds) fail("expected: " + std::string(what));
+    }
+    /// What should have thrown `code` ended with `failure` (null: it succeeded).
+    void expect_error(ErrorCode code, const std::exception_ptr& failure, std::string_view what);
+
+    std::vector<StoreFailure> take() { return std::move(failures_); }
+
+private:
+    void use(std::shared_ptr<Checkpointer> store) {
+        store_ = std::move(store);
+        runs_ = dynamic_cast<RunStore*>(store_.get());
+        index_ = dynamic_cast<MessageIndex*>(store_.get());
+        hitl_ = dynamic_cast<HitlStore*>(store_.get());
+        forks_ = dynamic_cast<ForkStore*>(store_.get());
+        threads_ = dynamic_cast<ThreadStore*>(store_.get());
+    }
+
+    const StoreUnderTest& subject_;
+    std::string check_;
+    std::shared_ptr<Checkpointer> store_;
+    RunStore* runs_ = nullptr;
+    MessageIndex* index_ = nullptr;
+    HitlStore* hitl_ = nullptr;
+    ForkStore* forks_ = nullptr;
+    ThreadStore* threads_ = nullptr;
+    std::vector<StoreFailure> failures_;
+};
+
+/// The exception with which `task` ends, or null.
+template <class T>
+Task<std::exception_ptr> failure_of(Task<T> task) {
+    std::exception_ptr failure;
+    try {
+        co_await std::move(task);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    co_return failure;
+}
+
+template <class T>
+Task<> expect_refused(StoreProbe& probe, ErrorCode code, Task<T> task, std::string what) {
+    const std::exception_ptr failure = co_await failure_of(std::move(task));
+    probe.expect_error(code, failure, what);
+}
+
+struct StoreCheck {
+    const char* name;
+    Task<> (*run)(StoreProbe& probe);
+    /// Whether the store has what the check is about.
+    bool (*applies)(StoreProbe& probe);
+};
+
+std::vector<StoreCheck> message_checks();
+std::vector<StoreCheck> run_checks();
+std::vector<StoreCheck> people_checks();
+std::vector<StoreCheck> thread_checks();
+
+// What the checks store.
+Message user_of_run(std::string text, std::string run_id, std::string id = {});
+Message answer_of_run(std::string text, std::string run_id);
+MessageList list_of(Message message);
+Task<CheckpointData> load_or_empty(Checkpointer& store, std::string thread_id);
+
+}  // namespace cubepi::testing::detail

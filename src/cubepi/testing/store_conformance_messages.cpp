@@ -1,0 +1,279 @@
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/testing/detail/store_probe.hpp>
+
+namespace cubepi::testing::detail {
+
+namespace {
+
+bool always(StoreProbe&) { return true; }
+bool finds_messages(StoreProbe& probe) { return probe.index() != nullptr; }
+bool is_durable(StoreProbe& probe) { return probe.can_reopen(); }
+
+Message full_user() {
+    UserMessage message;
+    TextContent text;
+    text.text = "quotes \" and \\, tab\t, newline\n, zero-width \xe2\x80\x8b, clef \xf0\x9d\x84\x9e, del \x7f";
+    message.content.emplace_back(std::move(text));
+    ImageContent image;
+    image.source = "aGk=";
+    image.media_type = "image/png";
+    message.content.emplace_back(std::move(image));
+    message.id = "message-1";
+    message.timestamp = 1700000000.123456;
+    message.metadata["sender_display_name"] = "Zo\xc3\xab";
+    message.run_id = "run-1";
+    message.extra["of_a_newer_writer"] = 1;
+    return message;
+}
+
+Message full_assistant() {
+    AssistantMessage message;
+    ThinkingContent thinking;
+    thinking.thinking = "hm";
+    thinking.extra["signature"] = "c2ln";
+    message.content.emplace_back(std::move(thinking));
+    ToolCall call;
+    call.id = "call-1";
+    call.name = "add";
+    call.arguments["a"] = 1;
+    call.arguments["big"] = std::int64_t{9007199254740993};
+    call.arguments["half"] = 0.5;
+    call.arguments["list"] = JsonArray(2, Json(nullptr));
+    message.content.emplace_back(std::move(call));
+    message.id = "message-2";
+    message.stop_reason = stop_reason::shared(stop_reason::tool_use);
+    message.error_message = "slow down";
+    ErrorInfo error;
+    error.code = ErrorCode::rate_limited;
+    error.type = "RateLimited";
+    error.status_code = 429;
+    error.retry_after = 1.5;
+    message.error = std::make_shared<const ErrorInfo>(std::move(error));
+    Usage usage;
+    usage.input_tokens = TokenCount(10);
+    usage.output_tokens = TokenCount(0);
+    message.usage = usage;
+    message.timestamp = 1700000001.0;
+    message.provider_id = "openai";
+    message.model_id = "m";
+    message.response_id = "resp-1";
+    message.run_id = "run-1";
+    return message;
+}
+
+Message full_tool_result() {
+    ToolResultMessage message;
+    message.tool_call_id = "call-1";
+    message.tool_name = "add";
+    TextContent text;
+    text.text = "2";
+    message.content.emplace_back(std::move(text));
+    JsonObject details;
+    details["hitl"] = "edit";
+    message.details = std::move(details);
+    message.is_error = true;
+    message.run_id = "run-1";
+    return message;
+}
+
+Task<> check_unknown_thread(StoreProbe& probe) {
+    const std::optional<CheckpointData> data = co_await probe.store().load("nobody");
+    probe.expect(!data, "a thread that was never written loads as nothing");
+}
+
+Task<> check_round_trip(StoreProbe& probe) {
+    MessageList first = list_of(full_user());
+    MessageList rest = list_of(full_assistant());
+    rest.push_back(full_tool_result());
+    MessageList all = first;
+    all.append(rest);
+    const std::int64_t start = co_await probe.store().append("t", std::move(first), AppendOptions());
+    const std::int64_t end = co_await probe.store().append("t", std::move(rest), AppendOptions());
+    probe.expect(end > start, "the position grows with each append");
+    const CheckpointData data = co_await load_or_empty(probe.store(), "t");
+    probe.expect(data.messages == all, "messages load as they were appended, every field of every role");
+    probe.expect(data.position == end, "load gives the position that the last append gave");
+    probe.expect(!data.parent_thread_id, "a thread that is no fork has no parent");
+}
+
+Task<> check_order(StoreProbe& probe) {
+    MessageList all;
+    for (int i = 0; i < 200; ++i) {
+        MessageList one = list_of(user_of_run(std::to_string(i), "r"));
+        all.append(one);
+        co_await probe.store().append("t", std::move(one), AppendOptions());
+        MessageList other = list_of(user_of_run("other", "r"));
+        co_await probe.store().append("u", std::move(other), AppendOptions());
+    }
+    const CheckpointData data = co_await load_or_empty(probe.store(), "t");
+    probe.expect(data.messages == all, "messages load in the order of their appends, those of one thread only");
+}
+
+Task<> check_large_message(StoreProbe& probe) {
+    MessageList large = list_of(user_of_run(std::string(std::size_t{3} << 20U, 'x'), "r"));
+    const MessageList same = large;
+    co_await probe.store().append("t", std::move(large), AppendOptions());
+    const CheckpointData data = co_await load_or_empty(probe.store(), "t");
+    probe.expect(data.messages == same, "a message of 3 MB loads as it was appended");
+}
+
+Task<> check_stale_append(StoreProbe& probe) {
+    MessageList one = list_of(user_of_run("one", "r"));
+    MessageList two = list_of(user_of_run("two", "r"));
+    MessageList late = list_of(user_of_run("late", "r"));
+    AppendOptions at_start = AppendOptions().expected_position(0);
+    const std::int64_t position = co_await probe.store().append("t", one, std::move(at_start));
+    AppendOptions next = AppendOptions().expected_position(position);
+    co_await probe.store().append("t", two, std::move(next));
+    JsonObject extra;
+    extra["late"] = true;
+    AppendOptions stale = AppendOptions().expected_position(position).extra(std::move(extra));
+    Task<std::int64_t> append = probe.store().append("t", std::move(late), std::move(stale));
+    co_await expect_refused(probe, ErrorCode::stale_append, std::move(append), "an append at an old position");
+    const CheckpointData data = co_await load_or_empty(probe.store(), "t");
+    probe.expect(data.messages.size() == 2, "a refused append stores no message");
+    probe.expect(data.extra.empty(), "a refused append stores no extra");
+}
+
+Task<> append_at(StoreProbe& probe, std::int64_t position, std::string text) {
+    MessageList one = list_of(user_of_run(std::move(text), "r"));
+    AppendOptions options = AppendOptions().expected_position(position);
+    co_await probe.store().append("t", std::move(one), std::move(options));
+}
+
+Task<> check_racing_appends(StoreProbe& probe) {
+    std::vector<Task<>> writers;
+    for (int i = 0; i < 8; ++i) writers.push_back(append_at(probe, 0, std::to_string(i)));
+    const std::vector<Outcome<void>> outcomes = co_await collect_all(std::move(writers));
+    int stored = 0;
+    for (const Outcome<void>& outcome : outcomes) {
+        if (outcome.ok()) {
+            ++stored;
+        } else {
+            probe.expect_error(ErrorCode::stale_append, outcome.failure(), "the slower of two writers");
+        }
+    }
+    probe.expect(stored == 1, "of writers that race from one position exactly one succeeds");
+    const CheckpointData data = co_await load_or_empty(probe.store(), "t");
+    probe.expect(data.messages.size() == 1, "what the others wanted is not stored");
+}
+
+Task<> append_to(StoreProbe& probe, std::string thread_id) {
+    for (int i = 0; i < 5; ++i) {
+        MessageList one = list_of(user_of_run(thread_id, "r"));
+        co_await probe.store().append(thread_id, std::move(one), AppendOptions());
+    }
+}
+
+Task<> check_many_threads(StoreProbe& probe) {
+    std::vector<Task<>> writers;
+    for (int i = 0; i < 16; ++i) writers.push_back(append_to(probe, "thread-" + std::to_string(i)));
+    co_await when_all(std::move(writers));
+    for (int i = 0; i < 16; ++i) {
+        const std::string name = "thread-" + std::to_string(i);
+        const CheckpointData data = co_await load_or_empty(probe.store(), name);
+        probe.expect(data.messages.size() == 5, "threads that are written at the same time do not mix");
+    }
+}
+
+Task<> check_extra(StoreProbe& probe) {
+    JsonObject first;
+    first["a"] = 1;
+    first["b"] = "text";
+    co_await probe.store().save_extra("t", std::move(first));
+    JsonObject second;
+    second["b"] = nullptr;
+    second["c"] = JsonArray(1, Json(2.5));
+    second["never_there"] = nullptr;
+    co_await probe.store().save_extra("t", std::move(second));
+    const CheckpointData data = co_await load_or_empty(probe.store(), "t");
+    JsonObject wanted;
+    wanted["a"] = 1;
+    wanted["c"] = JsonArray(1, Json(2.5));
+    probe.expect(data.extra == wanted, "extra merges at the top level, and null removes its key (D19)");
+    probe.expect(data.messages.empty(), "a thread with extra alone loads, without messages");
+}
+
+Task<> check_extra_with_append(StoreProbe& probe) {
+    JsonObject extra;
+    extra["a"] = 1;
+    AppendOptions options = AppendOptions().extra(std::move(extra));
+    MessageList one = list_of(user_of_run("one", "r"));
+    co_await probe.store().append("t", std::move(one), std::move(options));
+    const CheckpointData data = co_await load_or_empty(probe.store(), "t");
+    probe.expect(data.extra.contains("a") && data.messages.size() == 1,
+                 "extra that comes with an append is stored with it (D49)");
+}
+
+Task<> check_value_semantics(StoreProbe& probe) {
+    MessageList mine = list_of(user_of_run("one", "r"));
+    JsonObject extra;
+    extra["list"] = JsonArray(1, Json(1));
+    co_await probe.store().append("t", mine, AppendOptions());
+    co_await probe.store().save_extra("t", extra);
+    mine.push_back(user_of_run("not stored", "r"));
+    extra["list"].as_array().push_back(2);
+    CheckpointData data = co_await load_or_empty(probe.store(), "t");
+    data.messages.push_back(user_of_run("not stored either", "r"));
+    data.extra["list"].as_array().push_back(3);
+    const CheckpointData again = co_await load_or_empty(probe.store(), "t");
+    probe.expect(again.messages.size() == 1, "what a caller does to its list does not change what is stored (D22)");
+    probe.expect(again.extra.at("list").as_array().size() == 1,
+                 "what a caller does to its extra does not change what is stored (D22)");
+}
+
+Task<> check_find_message(StoreProbe& probe) {
+    MessageList two = list_of(user_of_run("one", "r", "id-1"));
+    two.push_back(user_of_run("two", "r", "id-2"));
+    MessageList other = list_of(user_of_run("elsewhere", "r", "id-3"));
+    co_await probe.store().append("t", two, AppendOptions());
+    co_await probe.store().append("u", std::move(other), AppendOptions());
+    const std::optional<Message> found = co_await probe.index()->find_message("t", "id-2");
+    probe.expect(found && *found == two[1], "a message is found by its id (D42)");
+    const std::optional<Message> elsewhere = co_await probe.index()->find_message("t", "id-3");
+    probe.expect(!elsewhere, "a message of another thread is not found");
+    const std::optional<Message> nothing = co_await probe.index()->find_message("nobody", "id-1");
+    probe.expect(!nothing, "nothing is found in a thread that does not exist");
+}
+
+Task<> check_durability(StoreProbe& probe) {
+    MessageList all = list_of(full_user());
+    all.push_back(full_assistant());
+    JsonObject extra;
+    extra["a"] = 1;
+    AppendOptions options = AppendOptions().extra(std::move(extra));
+    const std::int64_t position = co_await probe.store().append("t", all, std::move(options));
+    probe.reopen();
+    const CheckpointData data = co_await load_or_empty(probe.store(), "t");
+    probe.expect(data.messages == all && data.extra.contains("a"), "what was stored is there after reopening");
+    probe.expect(data.position == position, "the position is the same after reopening");
+    MessageList more = list_of(user_of_run("more", "r"));
+    AppendOptions next = AppendOptions().expected_position(position);
+    const std::int64_t end = co_await probe.store().append("t", std::move(more), std::move(next));
+    probe.expect(end > position, "a reopened store can be written on");
+}
+
+}  // namespace
+
+std::vector<StoreCheck> message_checks() {
+    return {
+        {"unknown_thread", check_unknown_thread, always},
+        {"round_trip", check_round_trip, always},
+        {"order", check_order, always},
+        {"large_message", check_large_message, always},
+        {"stale_append", check_stale_append, always},
+        {"racing_appends", check_racing_appends, always},
+        {"many_threads", check_many_threads, always},
+        {"extra", check_extra, always},
+        {"extra_with_append", check_extra_with_append, always},
+        {"value_semantics", check_value_semantics, always},
+        {"find_message", check_find_message, finds_messages},
+        {"durability", check_durability, is_durable},
+    };
+}
+
+}  // namespace cubepi::testing::detail

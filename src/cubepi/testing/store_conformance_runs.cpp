@@ -1,0 +1,187 @@
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include <cubepi/agent/claim_owner.hpp>
+#include <cubepi/testing/detail/store_probe.hpp>
+
+namespace cubepi::testing::detail {
+
+namespace {
+
+bool has_runs(StoreProbe& probe) { return probe.runs() != nullptr; }
+bool has_runs_and_time(StoreProbe& probe) { return probe.runs() != nullptr && probe.can_advance(); }
+
+/// An owner that this process seems to be, under another name.
+ClaimOwner live_owner(std::string id) {
+    ClaimOwner owner = current_process_owner();
+    owner.owner_id = std::move(id);
+    return owner;
+}
+
+/// A process of this host that has ended: no process has this id.
+ClaimOwner dead_owner(std::string id) {
+    ClaimOwner owner = live_owner(std::move(id));
+    owner.pid = 0x7ffffff0;
+    return owner;
+}
+
+ClaimOwner remote_owner(std::string id) {
+    ClaimOwner owner = dead_owner(std::move(id));
+    owner.host = "another-host";
+    owner.boot_id = "another-boot";
+    return owner;
+}
+
+Task<> claim(StoreProbe& probe, std::string run_id, ClaimOwner owner, ClaimKind kind) {
+    co_await probe.runs()->claim_run("t", std::move(run_id), std::move(owner), kind);
+}
+
+Task<> append_under(StoreProbe& probe, std::string run_id, std::string owner_id) {
+    MessageList one = list_of(user_of_run("text", run_id));
+    AppendOptions options = AppendOptions().claim(std::move(run_id), std::move(owner_id));
+    co_await probe.store().append("t", std::move(one), std::move(options));
+}
+
+Task<> check_run_life(StoreProbe& probe) {
+    RunStore& runs = *probe.runs();
+    Task<> unclaimed = runs.mark_run_complete("t", "r");
+    co_await expect_refused(probe, ErrorCode::run_not_claimed, std::move(unclaimed), "completing an unclaimed run");
+    co_await claim(probe, "r", live_owner("a"), ClaimKind::new_run);
+    Task<> again = claim(probe, "r", live_owner("a"), ClaimKind::new_run);
+    co_await expect_refused(probe, ErrorCode::run_already_claimed, std::move(again), "claiming an open run anew");
+    co_await claim(probe, "r", live_owner("a"), ClaimKind::continue_run);
+    bool complete = co_await runs.is_run_complete("t", "r");
+    probe.expect(!complete, "an open run is not complete");
+    co_await append_under(probe, "r", "a");
+    co_await runs.mark_run_complete("t", "r");
+    co_await runs.mark_run_complete("t", "r");
+    complete = co_await runs.is_run_complete("t", "r");
+    probe.expect(complete, "a run is complete after it was marked, also twice");
+    complete = co_await runs.is_run_complete("t", "other");
+    probe.expect(!complete, "an unknown run is not complete");
+    Task<> anew = claim(probe, "r", live_owner("a"), ClaimKind::new_run);
+    co_await expect_refused(probe, ErrorCode::run_already_completed, std::move(anew), "claiming a complete run");
+    Task<> on = claim(probe, "r", live_owner("a"), ClaimKind::continue_run);
+    co_await expect_refused(probe, ErrorCode::run_already_completed, std::move(on), "continuing a complete run");
+}
+
+Task<> check_append_to_complete_run(StoreProbe& probe) {
+    co_await claim(probe, "r", live_owner("a"), ClaimKind::new_run);
+    co_await probe.runs()->mark_run_complete("t", "r");
+    MessageList both = list_of(user_of_run("good", "open"));
+    both.push_back(user_of_run("bad", "r"));
+    Task<std::int64_t> append = probe.store().append("t", std::move(both), AppendOptions());
+    co_await expect_refused(probe, ErrorCode::run_already_completed, std::move(append),
+                            "a message of a complete run");
+    const CheckpointData data = co_await load_or_empty(probe.store(), "t");
+    probe.expect(data.messages.empty(), "of a refused append nothing is stored");
+}
+
+Task<> check_live_owner(StoreProbe& probe) {
+    co_await claim(probe, "r1", live_owner("a"), ClaimKind::new_run);
+    Task<> other = claim(probe, "r2", live_owner("b"), ClaimKind::new_run);
+    const std::exception_ptr failure = co_await failure_of(std::move(other));
+    probe.expect_error(ErrorCode::run_already_claimed, failure, "a run beside another live owner's (D50)");
+    Task<> same = claim(probe, "r1", live_owner("b"), ClaimKind::continue_run);
+    co_await expect_refused(probe, ErrorCode::run_already_claimed, std::move(same),
+                            "continuing a live owner's run (D50)");
+    const std::string named = live_owner("a").description;
+    try {
+        if (failure) std::rethrow_exception(failure);
+    } catch (const RunAlreadyClaimedError& error) {
+        const bool names_it = std::string_view(error.what()).find(named) != std::string_view::npos;
+        probe.expect(names_it, "the error names the owner");
+    } catch (...) {
+    }
+    co_await probe.runs()->release_claim("t", "r1", "a");
+    co_await claim(probe, "r2", live_owner("b"), ClaimKind::new_run);
+    co_await append_under(probe, "r2", "b");
+}
+
+Task<> check_complete_run_frees(StoreProbe& probe) {
+    co_await claim(probe, "r1", live_owner("a"), ClaimKind::new_run);
+    co_await probe.runs()->mark_run_complete("t", "r1");
+    co_await claim(probe, "r2", live_owner("b"), ClaimKind::new_run);
+}
+
+Task<> check_dead_owner(StoreProbe& probe) {
+    co_await claim(probe, "r1", dead_owner("dead"), ClaimKind::new_run);
+    const ClaimResult result = co_await probe.runs()->claim_run("t", "r2", live_owner("b"), ClaimKind::new_run);
+    probe.expect(result.taken_over && result.taken_over->owner_id == "dead" && result.taken_over_run_id == "r1",
+                 "the claim of a process that has ended is taken over at once, and said to be (D50)");
+    Task<> append = append_under(probe, "r1", "dead");
+    co_await expect_refused(probe, ErrorCode::stale_append, std::move(append),
+                            "an append under a claim that was taken over (D50)");
+    Task<> renewal = probe.runs()->renew_claim("t", "r1", "dead");
+    co_await expect_refused(probe, ErrorCode::stale_append, std::move(renewal),
+                            "renewing a claim that was taken over (D50)");
+    co_await append_under(probe, "r2", "b");
+    const CheckpointData data = co_await load_or_empty(probe.store(), "t");
+    probe.expect(data.messages.size() == 1, "the new owner writes, the old one does not");
+}
+
+Task<> check_continue_dead_run(StoreProbe& probe) {
+    co_await claim(probe, "r", dead_owner("dead"), ClaimKind::new_run);
+    const ClaimResult result =
+        co_await probe.runs()->claim_run("t", "r", live_owner("b"), ClaimKind::continue_run);
+    probe.expect(result.taken_over.has_value(), "a dead process's run can be continued under its id (D40, D50)");
+    co_await append_under(probe, "r", "b");
+    Task<> append = append_under(probe, "r", "dead");
+    co_await expect_refused(probe, ErrorCode::stale_append, std::move(append),
+                            "an append of the run's former owner (D50)");
+}
+
+Task<> check_ownerless_claim(StoreProbe& probe) {
+    co_await claim(probe, "r1", ClaimOwner(), ClaimKind::new_run);
+    Task<> again = claim(probe, "r1", live_owner("b"), ClaimKind::new_run);
+    co_await expect_refused(probe, ErrorCode::run_already_claimed, std::move(again), "claiming an open run anew");
+    const ClaimResult result = co_await probe.runs()->claim_run("t", "r2", live_owner("b"), ClaimKind::new_run);
+    probe.expect(!result.taken_over, "a claim without owner does not hinder a new run (D50)");
+}
+
+Task<> check_lease(StoreProbe& probe) {
+    using std::chrono::seconds;
+    co_await claim(probe, "r1", remote_owner("far"), ClaimKind::new_run);
+    probe.advance(seconds(40));
+    co_await probe.runs()->renew_claim("t", "r1", "far");
+    probe.advance(seconds(40));
+    Task<> early = claim(probe, "r2", live_owner("b"), ClaimKind::new_run);
+    co_await expect_refused(probe, ErrorCode::run_already_claimed, std::move(early),
+                            "a run beside one elsewhere whose lease was renewed 40 s ago (D50)");
+    probe.advance(seconds(30));
+    const ClaimResult result = co_await probe.runs()->claim_run("t", "r2", live_owner("b"), ClaimKind::new_run);
+    probe.expect(result.taken_over && result.taken_over->owner_id == "far",
+                 "a claim elsewhere is taken over when its lease (60 s) is over (D50)");
+    Task<> append = append_under(probe, "r1", "far");
+    co_await expect_refused(probe, ErrorCode::stale_append, std::move(append),
+                            "an append of a process that slept through its lease (D50)");
+}
+
+Task<> check_lease_of_frozen_process(StoreProbe& probe) {
+    co_await claim(probe, "r1", live_owner("a"), ClaimKind::new_run);
+    probe.advance(std::chrono::seconds(61));
+    co_await append_under(probe, "r1", "a");
+    co_await claim(probe, "r2", live_owner("b"), ClaimKind::new_run);
+    Task<> append = append_under(probe, "r1", "a");
+    co_await expect_refused(probe, ErrorCode::stale_append, std::move(append),
+                            "an append of a frozen process after the takeover (D50)");
+}
+
+}  // namespace
+
+std::vector<StoreCheck> run_checks() {
+    return {
+        {"run_life", check_run_life, has_runs},
+        {"append_to_complete_run", check_append_to_complete_run, has_runs},
+        {"claim_live_owner", check_live_owner, has_runs},
+        {"claim_complete_run_frees", check_complete_run_frees, has_runs},
+        {"claim_dead_owner", check_dead_owner, has_runs},
+        {"claim_continue_dead_run", check_continue_dead_run, has_runs},
+        {"claim_without_owner", check_ownerless_claim, has_runs},
+        {"claim_lease", check_lease, has_runs_and_time},
+        {"claim_frozen_process", check_lease_of_frozen_process, has_runs_and_time},
+    };
+}
+
+}  // namespace cubepi::testing::detail
