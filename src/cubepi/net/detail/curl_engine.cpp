@@ -123,7 +123,15 @@ void CurlEngine::start(std::shared_ptr<CurlTransfer> transfer) {
 void CurlEngine::abort(std::shared_ptr<CurlTransfer> transfer) {
     if (!alive_) return;
     asio::dispatch(strand_, [self = shared_from_this(), transfer = std::move(transfer)] {
-        self->remove(*transfer);
+        self->cut_off(*transfer);
+        self->run_due();
+    });
+}
+
+void CurlEngine::abort_soon(std::shared_ptr<CurlTransfer> transfer) {
+    if (!alive_) return;
+    asio::post(strand_, [self = shared_from_this(), transfer = std::move(transfer)] {
+        self->cut_off(*transfer);
         self->run_due();
     });
 }
@@ -149,6 +157,8 @@ void CurlEngine::shutdown() noexcept {
     while (!sockets_.empty()) forget(sockets_.begin()->first);
     timer_.reset();
     for (auto& [easy, transfer] : transfers) transfer->context_gone();
+    // Neither may a strand outlive its context, which this engine does where somebody still holds a body.
+    strand_ = Executor();
 }
 
 void CurlEngine::add(const std::shared_ptr<CurlTransfer>& transfer) {
@@ -167,6 +177,22 @@ void CurlEngine::remove(CurlTransfer& transfer) noexcept {
     curl_multi_remove_handle(multi_, easy);
     transfer.release_handle();
     transfers_.erase(easy);
+}
+
+/// Removes a transfer that is under way so that the server learns of it now: alone on its connection it takes that
+/// along; else its stream is reset.
+void CurlEngine::cut_off(CurlTransfer& transfer) noexcept {
+    if (transfer.easy() == nullptr || multi_ == nullptr) return;
+    std::shared_ptr<CurlTransfer> sibling;
+    for (const auto& [easy, other] : transfers_) {
+        if (easy != transfer.easy() && other->connection() == transfer.connection() && transfer.connection() != 0) {
+            sibling = other;
+            break;
+        }
+    }
+    transfer.forbid_reuse();
+    remove(transfer);
+    if (sibling) sibling->flush_connection();
 }
 
 // ---- sockets

@@ -28,6 +28,7 @@ public:
 
     void start(std::shared_ptr<CurlTransfer> transfer);
     void abort(std::shared_ptr<CurlTransfer> transfer);
+    void abort_soon(std::shared_ptr<CurlTransfer> transfer);  ///< for libcurl's callbacks
     void resume(std::shared_ptr<CurlTransfer> transfer);
 
     /// The context is being destroyed: nothing of it may be used after this.
@@ -56,6 +57,7 @@ private:
     bool open();
     void add(const std::shared_ptr<CurlTransfer>& transfer);
     void remove(CurlTransfer& transfer) noexcept;
+    void cut_off(CurlTransfer& transfer) noexcept;
     void watch(curl_socket_t fd, int what);
     void forget(curl_socket_t fd) noexcept;
     void arm(curl_socket_t fd, const SocketPtr& socket);

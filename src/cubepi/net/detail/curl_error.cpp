@@ -103,7 +103,6 @@ std::exception_ptr transfer_error(CURL* easy, CURLcode code, const char* detail,
         // 7.88 reports a header line beyond its own limit this way.
         case CURLE_OUT_OF_MEMORY: return std::make_exception_ptr(headers_too_large(plan));
         case CURLE_URL_MALFORMAT:
-        case CURLE_UNSUPPORTED_PROTOCOL:
             return std::make_exception_ptr(
                 Error(ErrorCode::invalid_argument, "The URL for " + plan.server + " or the proxy's is not one that "
                                                    "can be used: " + std::string(curl_easy_strerror(code)) + "."));

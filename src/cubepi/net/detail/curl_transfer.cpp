@@ -1,6 +1,7 @@
 #include <cubepi/net/detail/curl_transfer.hpp>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/detail/post.hpp>
 #include <cubepi/net/detail/curl_engine.hpp>
 #include <cubepi/net/detail/curl_error.hpp>
 #include <cubepi/net/network_error.hpp>
@@ -9,7 +10,6 @@
 #include <cstring>
 #include <utility>
 
-#include <boost/asio/post.hpp>
 
 namespace cubepi::detail {
 namespace {
@@ -153,15 +153,18 @@ std::size_t CurlTransfer::on_write(char* data, std::size_t size, std::size_t cou
             transfer->paused_ = true;
             return CURL_WRITEFUNC_PAUSE;
         }
-        return transfer->receive(std::string_view(data, bytes)) ? bytes : 0;
+        transfer->receive(std::string_view(data, bytes));
+        return bytes;
     } catch (...) {
-        transfer->own_failure_ = std::current_exception();
-        return 0;
+        // Not an error for libcurl, which would keep an HTTP/2 connection without telling the server to stop.
+        transfer->end_with(std::current_exception());
+        transfer->engine_->abort_soon(transfer->shared_from_this());
+        return CURL_WRITEFUNC_PAUSE;
     }
 }
 
-bool CurlTransfer::receive(std::string_view bytes) {
-    if (closed_) return false;
+void CurlTransfer::receive(std::string_view bytes) {
+    if (closed_ || stage_ == TransferStage::ended) return;
     const std::size_t limit = plan_.request.max_response_bytes;
     if (limit != 0 && bytes.size() > limit - received_) {
         throw NetworkError(ErrorCode::too_large, plan_.server, false,
@@ -171,7 +174,6 @@ bool CurlTransfer::receive(std::string_view bytes) {
     received_ += bytes.size();
     pending_.append(bytes);
     wake_locked();
-    return true;
 }
 
 std::size_t CurlTransfer::on_header(char* data, std::size_t size, std::size_t count, void* self) noexcept {
@@ -236,8 +238,9 @@ int CurlTransfer::on_seek(void* self, curl_off_t offset, int origin) noexcept {
     return CURL_SEEKFUNC_OK;
 }
 
-int CurlTransfer::on_connected(void* self, char*, char*, int, int) noexcept {
+int CurlTransfer::on_connected(void* self, char*, char*, int, int local_port) noexcept {
     auto* transfer = static_cast<CurlTransfer*>(self);
+    transfer->connection_ = local_port;
     const bool one_piece = transfer->plan_.request.body.size() <= one_piece_limit;
     transfer->reach(one_piece ? TransferStage::waiting : TransferStage::sending);
     return CURL_PREREQFUNC_OK;
@@ -258,6 +261,23 @@ void CurlTransfer::reach(TransferStage stage) noexcept {
 
 void CurlTransfer::unpause() noexcept {
     if (easy_ != nullptr) curl_easy_pause(easy_, CURLPAUSE_CONT);
+}
+
+void CurlTransfer::flush_connection() noexcept {
+    if (easy_ == nullptr) return;
+    // 7.88 collects small HTTP/2 frames, a stream's reset among them, and writes them with whatever comes next on the
+    // connection. Pausing a stream is such an occasion, and leaves its flow-control window as it was.
+    if (!paused_now()) curl_easy_pause(easy_, CURLPAUSE_RECV);
+    curl_easy_pause(easy_, CURLPAUSE_CONT);
+}
+
+void CurlTransfer::forbid_reuse() noexcept {
+    if (easy_ != nullptr) set(easy_, CURLOPT_FORBID_REUSE, 1L);
+}
+
+bool CurlTransfer::paused_now() noexcept {
+    const std::lock_guard lock(mutex_);
+    return paused_;
 }
 
 void CurlTransfer::finished(CURLcode code) noexcept {
@@ -288,6 +308,7 @@ void CurlTransfer::context_gone() noexcept {
     closed_ = true;
     failure_ = make_cancelled();
     waiting_ = false;
+    consumer_ = Executor();
     waiters_.reset();
 }
 
@@ -295,7 +316,9 @@ void CurlTransfer::context_gone() noexcept {
 void CurlTransfer::wake_locked() {
     if (!waiting_) return;
     waiting_ = false;
-    boost::asio::post(consumer_, [self = shared_from_this()] {
+    // Not kept: a body may outlive its event loop, an executor may not.
+    const Executor consumer = std::exchange(consumer_, Executor());
+    post_to(consumer, [self = shared_from_this()] {
         if (self->waiters_) self->waiters_->wake_all();
     });
 }
@@ -385,6 +408,7 @@ void CurlTransfer::close(std::exception_ptr failure) noexcept {
             failure_ = failure ? std::move(failure) : make_cancelled();
             wake_locked();
         }
+        consumer_ = Executor();
     } catch (...) {
     }
     if (running) engine_->abort(shared_from_this());

@@ -64,6 +64,12 @@ public:
     CURL* easy() const noexcept { return easy_; }
     bool prepare() noexcept;
     void unpause() noexcept;
+    /// The local port of the connection in use, by which libcurl tells connections apart in its callbacks; 0: none.
+    int connection() const noexcept { return connection_; }
+    /// Makes libcurl write out what it holds back for the connection.
+    void flush_connection() noexcept;
+    /// The connection is not to be kept when this exchange is removed, unless others use it.
+    void forbid_reuse() noexcept;
     void finished(CURLcode code) noexcept;
     /// The handle has left the multi handle: libcurl will not call back any more.
     void release_handle() noexcept;
@@ -75,13 +81,14 @@ private:
     static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self) noexcept;
     static std::size_t on_read(char* data, std::size_t size, std::size_t count, void* self) noexcept;
     static int on_seek(void* self, curl_off_t offset, int origin) noexcept;
-    static int on_connected(void* self, char*, char*, int, int) noexcept;
+    static int on_connected(void* self, char*, char*, int, int local_port) noexcept;
 
     bool set_options();
     bool set_method();
     bool set_headers();
     bool set_lists();
-    bool receive(std::string_view bytes);
+    void receive(std::string_view bytes);
+    bool paused_now() noexcept;
     bool receive_header(std::string_view line);
     void reach(TransferStage stage) noexcept;
     void end_with(std::exception_ptr failure) noexcept;
@@ -98,6 +105,7 @@ private:
     curl_slist* connect_to_list_ = nullptr;
     char error_text_[CURL_ERROR_SIZE] = {};
     std::atomic<std::size_t> sent_{0};
+    int connection_ = 0;
     std::size_t header_bytes_ = 0;
     std::size_t received_ = 0;
     std::exception_ptr own_failure_;  ///< why a callback of ours ended the transfer
