@@ -1,0 +1,106 @@
+#include <cubepi/agent/agent.hpp>
+
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include <cubepi/agent/detail/agent_impl.hpp>
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+namespace cubepi {
+
+namespace {
+
+/// Events that may wait to be taken; then the run waits too.
+constexpr std::size_t queue_capacity = 64;
+
+}  // namespace
+
+struct AgentRun::State {
+    State(std::shared_ptr<Agent::Impl> i, PromptInput in, PromptOptions opt)
+        : impl(std::move(i)), input(std::move(in)), options(std::move(opt)), events(queue_capacity) {}
+
+    std::shared_ptr<Agent::Impl> impl;
+    PromptInput input;
+    PromptOptions options;
+    AsyncQueue<AgentEvent> events;
+    Subscription subscription;
+    std::optional<BackgroundScope> scope;
+    std::optional<RunResult> result;
+    std::exception_ptr failure;
+    bool started = false;
+    bool dropped = false;
+};
+
+namespace {
+
+Task<void> push_event(std::shared_ptr<AgentRun::State> state, AgentEvent event) {
+    // Nobody takes events of a run that was dropped: it goes on without them to its end.
+    const bool ours = state && event.run_id() == state->options.run_id();
+    if (ours && !state->dropped) co_await state->events.push(std::move(event));
+}
+
+Task<void> drive(std::shared_ptr<AgentRun::State> state) {
+    try {
+        state->result = co_await detail::run_prompt(state->impl, state->input, state->options);
+    } catch (...) {
+        state->failure = std::current_exception();
+    }
+    state->subscription.cancel();
+    state->events.close();
+}
+
+void start(const std::shared_ptr<AgentRun::State>& state, const Executor& executor) {
+    if (std::exchange(state->started, true)) return;
+    if (state->options.run_id().empty()) {
+        state->options = PromptOptions().run_id(state->impl->parts.runtime->ids->next());
+    }
+    std::weak_ptr<AgentRun::State> weak = state;
+    state->subscription = state->impl->hub.subscribe([weak](const AgentEvent& event) -> Task<void> {
+        return push_event(weak.lock(), event);
+    });
+    state->scope.emplace(executor);
+    state->scope->spawn(drive(state));
+}
+
+}  // namespace
+
+AgentRun Agent::start(PromptInput input, PromptOptions options) {
+    return AgentRun(std::make_shared<AgentRun::State>(impl_, std::move(input), std::move(options)));
+}
+
+AgentRun::AgentRun(AgentRun&&) noexcept = default;
+
+AgentRun& AgentRun::operator=(AgentRun&& other) noexcept {
+    std::swap(state_, other.state_);
+    return *this;
+}
+
+AgentRun::~AgentRun() {
+    if (!state_ || !state_->started || state_->result || state_->failure) return;
+    state_->dropped = true;
+    state_->events.close();
+    state_->impl->inbox.abort();
+}
+
+Task<std::optional<AgentEvent>> AgentRun::next() {
+    const std::shared_ptr<State> state = state_;
+    cubepi::start(state, co_await this_executor);
+    std::optional<AgentEvent> event = co_await state->events.next();
+    if (!event && state->failure) std::rethrow_exception(state->failure);
+    co_return event;
+}
+
+Task<RunResult> AgentRun::result() {
+    const std::shared_ptr<State> state = state_;
+    for (;;) {
+        const std::optional<AgentEvent> event = co_await next();
+        if (!event) break;
+    }
+    co_return *state->result;
+}
+
+void AgentRun::abort() { state_->impl->inbox.abort(); }
+
+}  // namespace cubepi

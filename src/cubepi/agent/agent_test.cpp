@@ -1,0 +1,74 @@
+#include <cubepi/agent/agent.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/core/run.hpp>
+#include <cubepi/provider/faux.hpp>
+
+namespace cubepi {
+namespace {
+
+struct EchoArgs {
+    std::string value;
+};
+
+AgentTool echo_tool() {
+    return tool<EchoArgs>("echo", "Says it again.", [](EchoArgs args) { return "echo: " + args.value; });
+}
+
+std::vector<std::string> types_of(const std::vector<AgentEvent>& events) {
+    std::vector<std::string> types;
+    for (const AgentEvent& event : events) types.emplace_back(to_string(event.type()));
+    return types;
+}
+
+TEST(Agent, AnswersAPromptWithEveryEvent) {
+    FauxProvider faux;
+    faux.set_responses({faux_assistant_message("hello")});
+    Agent agent({.model = faux.model("m")});
+    std::vector<AgentEvent> events;
+    agent.subscribe([&](const AgentEvent& event) { events.push_back(event); });
+
+    const RunResult result = run(agent.prompt("hi"));
+
+    EXPECT_TRUE(result);
+    EXPECT_EQ(result.text(), "hello");
+    EXPECT_EQ(result.new_messages.size(), 2u);
+    EXPECT_EQ(types_of(events).front(), "agent_start");
+    EXPECT_EQ(types_of(events).back(), "agent_end");
+    EXPECT_FALSE(agent.state().is_streaming);
+}
+
+TEST(Agent, RunsToolsAndGoesOn) {
+    FauxProvider faux;
+    faux.set_responses({faux_assistant_message(faux_tool_call("echo", {{"value", "a"}}, "c1")),
+                        faux_assistant_message("done")});
+    Agent agent({.model = faux.model("m"), .tools = {echo_tool()}});
+
+    const RunResult result = run(agent.prompt("hi"));
+
+    EXPECT_EQ(result.text(), "done");
+    ASSERT_EQ(result.new_messages.size(), 4u);
+    EXPECT_EQ(result.new_messages[2].text(), "echo: a");
+}
+
+TEST(Agent, GivesItsEventsOnePulledAtATime) {
+    FauxProvider faux;
+    faux.set_responses({faux_assistant_message("hello")});
+    Agent agent({.model = faux.model("m")});
+    std::vector<AgentEvent> events;
+    RunResult result;
+    const auto pull = [&]() -> Task<void> {
+        AgentRun pulled = agent.start("hi");
+        while (std::optional<AgentEvent> event = co_await pulled.next()) events.push_back(*event);
+        result = co_await pulled.result();
+    };
+
+    run(pull());
+
+    EXPECT_EQ(types_of(events).back(), "agent_end");
+    EXPECT_TRUE(result);
+}
+
+}  // namespace
+}  // namespace cubepi

@@ -1,0 +1,103 @@
+#include <cubepi/agent/claim_owner.hpp>
+
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+#include <unistd.h>
+
+namespace cubepi {
+
+namespace {
+
+std::string first_line(const std::string& path) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    return line;
+}
+
+std::string host_name() {
+    char name[256] = {};
+    if (gethostname(name, sizeof name - 1) != 0) return "localhost";
+    return name;
+}
+
+/// Names the processes that see each other: pids of another namespace mean nothing here, even when the host's name is
+/// the same.
+std::string process_space() {
+    constexpr std::string_view machine = "pid:[4026531836]";
+    char target[64] = {};
+    const auto size = readlink("/proc/self/ns/pid", target, sizeof target - 1);
+    const std::string_view name(target, size > 0 ? static_cast<std::size_t>(size) : 0);
+    return name.empty() || name == machine ? std::string() : " " + std::string(name);
+}
+
+struct ProcessStat {
+    char state = '?';
+    std::int64_t start = 0;
+};
+
+std::optional<ProcessStat> process_stat(std::int64_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    if (!file) return std::nullopt;
+    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    // The program's name, in parentheses, may hold anything; the fields after it are numbers.
+    const auto name_end = text.rfind(')');
+    if (name_end == std::string::npos) return std::nullopt;
+    std::istringstream fields(text.substr(name_end + 1));
+    ProcessStat stat;
+    std::string skipped;
+    fields >> stat.state;
+    constexpr int state_field = 3;
+    constexpr int start_field = 22;
+    for (int field = state_field + 1; field < start_field; ++field) fields >> skipped;
+    fields >> stat.start;
+    if (!fields) return std::nullopt;
+    return stat;
+}
+
+ClaimOwner make_owner(std::int64_t pid) {
+    ClaimOwner owner;
+    owner.host = host_name() + process_space();
+    owner.boot_id = first_line("/proc/sys/kernel/random/boot_id");
+    owner.pid = pid;
+    if (const auto stat = process_stat(pid)) owner.process_start = stat->start;
+    owner.description = "pid " + std::to_string(pid) + " on " + owner.host;
+    owner.owner_id = owner.host + "/" + owner.boot_id + "/" + std::to_string(pid) + "/" +
+                     std::to_string(owner.process_start);
+    return owner;
+}
+
+}  // namespace
+
+ClaimOwner current_process_owner() {
+    static std::mutex mutex;
+    static ClaimOwner owner;
+    const std::int64_t pid = getpid();
+    const std::lock_guard lock(mutex);
+    if (owner.pid != pid) owner = make_owner(pid);
+    return owner;
+}
+
+bool is_dead_owner(const ClaimOwner& owner) {
+    if (owner.pid <= 0 || owner.host.empty()) return false;
+    const ClaimOwner here = current_process_owner();
+    if (owner.host != here.host) return false;
+    if (owner.boot_id != here.boot_id) return true;
+    const auto stat = process_stat(owner.pid);
+    if (!stat) {
+        // Unreadable does not mean gone: /proc may hide the processes of other users.
+        return kill(static_cast<pid_t>(owner.pid), 0) != 0 && errno == ESRCH;
+    }
+    return stat->state == 'Z' || stat->state == 'X' || stat->start != owner.process_start;
+}
+
+}  // namespace cubepi

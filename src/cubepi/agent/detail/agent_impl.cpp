@@ -1,0 +1,377 @@
+#include <cubepi/agent/detail/agent_impl.hpp>
+
+#include <optional>
+#include <utility>
+
+#include <cubepi/agent/detail/claim_keeper.hpp>
+#include <cubepi/agent/detail/loop_run.hpp>
+#include <cubepi/agent/transcript.hpp>
+#include <cubepi/core/cancellation.hpp>
+
+namespace cubepi {
+
+namespace {
+
+HookSet take_hooks(AgentOptions& options) {
+    HookSet hooks;
+    hooks.transform_context = std::move(options.transform_context);
+    hooks.convert_to_llm = std::move(options.convert_to_llm);
+    hooks.transform_system_prompt = std::move(options.transform_system_prompt);
+    hooks.resolve_tool_call = std::move(options.resolve_tool_call);
+    hooks.before_tool_call = std::move(options.before_tool_call);
+    hooks.after_tool_call = std::move(options.after_tool_call);
+    hooks.after_model_response = std::move(options.after_model_response);
+    hooks.should_stop_after_turn = std::move(options.should_stop_after_turn);
+    hooks.on_run_end = std::move(options.on_run_end);
+    hooks.around_model_call = std::move(options.around_model_call);
+    return compose_middleware(options.middleware, std::move(hooks));
+}
+
+AgentState first_state(AgentOptions& options) {
+    if (!options.messages.empty() && options.checkpointer && !options.thread_id.empty()) {
+        throw Error(ErrorCode::invalid_argument,
+                    "AgentOptions: messages and a checkpointer with thread_id exclude each other: the history comes "
+                    "from the store");
+    }
+    AgentState state;
+    state.system_prompt = std::move(options.system_prompt);
+    state.tools = std::move(options.tools);
+    for (const Middleware& one : options.middleware) {
+        state.tools.insert(state.tools.end(), one.tools().begin(), one.tools().end());
+    }
+    state.reasoning = options.reasoning;
+    state.messages = std::move(options.messages);
+    return state;
+}
+
+BoundModel bound_model(const AgentOptions& options) {
+    if (options.model) return options.model;
+    if (options.provider.get()) {
+        Model model = options.model.spec();
+        if (model.provider_id.empty()) model.provider_id = options.provider.get()->provider_id();
+        return BoundModel(options.provider.get(), std::move(model));
+    }
+    throw Error(ErrorCode::invalid_argument,
+                "AgentOptions: no provider: use .model = provider.model(\"id\"), or .provider together with "
+                ".model = Model{...}");
+}
+
+}  // namespace
+
+Agent::Impl::Impl(AgentOptions options)
+    : hooks(take_hooks(options)),
+      state(first_state(options)),
+      inbox(options.steering_mode, options.follow_up_mode),
+      log(state, options.checkpointer, options.thread_id),
+      lost_persistence((options.checkpointer != nullptr) != !options.thread_id.empty()) {
+    parts.model = bound_model(options);
+    parts.hooks = &hooks;
+    parts.tool_execution = options.tool_execution;
+    parts.limits = options.limits;
+    parts.on_payload = std::move(options.on_payload);
+    parts.on_response = std::move(options.on_response);
+    parts.spill = std::move(options.spill);
+    parts.runtime = options.runtime ? std::move(options.runtime) : Runtime::standard();
+    parts.state = &state;
+    parts.hub = &hub;
+    parts.log = &log;
+    parts.inputs = &inbox;
+    state.model = std::make_shared<const Model>(parts.model.spec());
+}
+
+namespace detail {
+
+namespace {
+
+/// From the moment a run is accepted to the moment the agent is idle again, on every path.
+class ActiveRun {
+public:
+    ActiveRun(Agent::Impl& impl, const std::string& run_id) : impl_(impl) {
+        if (impl_.state.is_streaming) {
+            throw Error(ErrorCode::busy,
+                        "the agent is already processing a prompt: steer() or follow_up() it, or await its end");
+        }
+        token_ = impl_.inbox.begin_run(run_id);
+        impl_.state.is_streaming = true;
+        impl_.state.streaming_message = PartialMessage();
+        impl_.state.error_message.clear();
+        impl_.state.active_run_id = run_id;
+        impl_.state.last_outcome = LastOutcome::none;
+    }
+    ~ActiveRun() {
+        impl_.inbox.end_run();
+        impl_.state.is_streaming = false;
+        impl_.state.streaming_message = PartialMessage();
+        impl_.state.pending_tool_calls.clear();
+        impl_.state.active_run_id.clear();
+        if (impl_.state.last_outcome == LastOutcome::none) {
+            impl_.state.last_outcome = LastOutcome::abandoned;
+        }
+        if (impl_.idle) impl_.idle->pulse();
+    }
+    ActiveRun(const ActiveRun&) = delete;
+    ActiveRun& operator=(const ActiveRun&) = delete;
+
+    const std::stop_token& token() const noexcept { return token_; }
+
+private:
+    Agent::Impl& impl_;
+    std::stop_token token_;
+};
+
+LastOutcome last_outcome(RunOutcome outcome) noexcept {
+    switch (outcome) {
+        case RunOutcome::completed:
+        case RunOutcome::limited: return LastOutcome::complete;
+        case RunOutcome::suspended: return LastOutcome::suspended;
+        case RunOutcome::aborted:
+        case RunOutcome::failed: break;
+    }
+    return LastOutcome::abandoned;
+}
+
+/// One run of an agent, between claim and release.
+class AgentAttempt {
+public:
+    AgentAttempt(Agent::Impl& impl, std::string run_id, std::stop_token token)
+        : impl_(impl), core_(impl.parts, std::move(run_id), std::move(token)) {}
+
+    RunCore& core() noexcept { return core_; }
+
+    Task<void> claim(ClaimKind kind);
+    Task<void> release();
+    Task<RunResult> run(std::vector<Input> prompts);
+    /// An abort came before there was anything to run on: the run begins and ends.
+    Task<RunResult> abandon();
+
+private:
+    Task<void> finish(RunOutcome outcome);
+    Task<void> announce_circumstances();
+
+    Agent::Impl& impl_;
+    RunCore core_;
+    std::optional<ClaimKeeper> claim_;
+    ClaimResult taken_over_;
+};
+
+Task<void> AgentAttempt::claim(ClaimKind kind) {
+    RunStore* runs = impl_.log.runs();
+    if (!runs) co_return;
+    claim_.emplace(*runs, *impl_.parts.runtime->clock, impl_.log.thread_id(), core_.run_id().str(),
+                   core_.info().attempt_id);
+    std::exception_ptr failure;
+    try {
+        taken_over_ = co_await claim_->claim(kind);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (failure) {
+        claim_.reset();
+        std::rethrow_exception(failure);
+    }
+    impl_.log.set_claim(core_.run_id().str(), claim_->owner_id());
+}
+
+Task<void> AgentAttempt::release() {
+    if (!claim_) co_return;
+    impl_.log.set_claim({}, {});
+    co_await claim_->release();
+    claim_.reset();
+}
+
+/// Stores what is to be stored when the outcome is known (D19). A completed run is marked before agent_end.
+Task<void> AgentAttempt::finish(RunOutcome outcome) {
+    co_await impl_.log.save_extra();
+    const bool complete = outcome == RunOutcome::completed || outcome == RunOutcome::limited;
+    if (complete && claim_) {
+        impl_.log.set_claim({}, {});
+        co_await claim_->complete();
+        claim_.reset();
+    }
+    impl_.state.last_outcome = last_outcome(outcome);
+}
+
+Task<void> AgentAttempt::announce_circumstances() {
+    if (impl_.lost_persistence) {
+        impl_.lost_persistence = false;
+        Notice notice;
+        notice.code = "no_persistence";
+        notice.text = "Nothing is stored: a checkpointer needs a thread_id, and a thread_id a checkpointer.";
+        co_await core_.notice(std::move(notice));
+    }
+    if (taken_over_.taken_over) {
+        Notice notice;
+        notice.code = "claim_taken_over";
+        notice.text = "The thread was held by " + taken_over_.taken_over->description +
+                      ", which does not run any more; its run was taken over.";
+        notice.details["run_id"] = taken_over_.taken_over_run_id;
+        notice.details["owner"] = taken_over_.taken_over->description;
+        co_await core_.notice(std::move(notice));
+    }
+}
+
+Task<RunResult> AgentAttempt::run(std::vector<Input> prompts) {
+    const std::function<Task<void>(RunOutcome)> finish_run = [this](RunOutcome outcome) {
+        return finish(outcome);
+    };
+    const std::function<Task<void>()> opening = [this] { return announce_circumstances(); };
+    std::exception_ptr failure;
+    RunResult result;
+    try {
+        result = co_await run_loop(core_, std::move(prompts), finish_run, opening);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    co_await release();
+    if (failure) std::rethrow_exception(failure);
+    co_return result;
+}
+
+Task<RunResult> AgentAttempt::abandon() {
+    co_await release();
+    impl_.state.error_message = "Request was aborted";
+    if (auto rest = core_.emit(AgentStartEvent())) co_await std::move(*rest);
+    if (auto rest = core_.emit(AgentEndEvent())) co_await std::move(*rest);
+    RunResult result;
+    result.run_id = core_.run_id().str();
+    result.attempt_id = core_.info().attempt_id;
+    result.outcome = RunOutcome::aborted;
+    result.failure = std::make_shared<const Error>(ErrorCode::cancelled, "Request was aborted");
+    co_return result;
+}
+
+/// The messages of a prompt, with ids, run id and time; the caller's are checked first.
+std::vector<Input> prompt_inputs(const Agent::Impl& impl, const PromptInput& input,
+                                 const std::string& run_id, double now) {
+    std::vector<Input> inputs;
+    for (const Message& given : input.messages()) {
+        if (!given.run_id().empty() && given.run_id() != run_id) {
+            throw Error(ErrorCode::invalid_argument,
+                        "a message of the prompt belongs to run " + given.run_id().str() +
+                            ", not to this one: clear its run_id or pass PromptOptions().run_id(...)");
+        }
+        Input one;
+        one.identified = !given.id().empty();
+        if (const UserMessage* user = given.user()) {
+            UserMessage stamped = *user;
+            if (stamped.id.empty()) stamped.id = impl.parts.runtime->ids->next();
+            if (!stamped.timestamp) stamped.timestamp = now;
+            stamped.run_id = run_id;
+            one.message = Message(std::move(stamped));
+        } else {
+            one.message = given.with_run_id(run_id);
+        }
+        inputs.push_back(std::move(one));
+    }
+    return inputs;
+}
+
+/// What a run that has ended earlier left, as its result (D42).
+RunResult answered_result(const Agent::Impl& impl, const SharedString& run_id) {
+    RunResult result;
+    result.run_id = run_id.str();
+    for (const Message& message : impl.state.messages) {
+        if (message.run_id() != run_id) continue;
+        result.new_messages.push_back(message);
+        if (const AssistantMessage* answer = message.assistant(); answer && answer->usage) {
+            result.usage += *answer->usage;
+        }
+    }
+    return result;
+}
+
+/// The history is finished: it ends with an answer that asks for nothing.
+bool is_finished(const Agent::Impl& impl) {
+    const MessageList& messages = impl.state.messages;
+    const AssistantMessage* last = messages.empty() ? nullptr : messages.back().assistant();
+    return last && impl.log.open_calls().empty();
+}
+
+bool has_answer(const Agent::Impl& impl, const std::string& message_id) {
+    bool seen = false;
+    for (const Message& message : impl.state.messages) {
+        if (message.id() == message_id) seen = true;
+        const AssistantMessage* answer = message.assistant();
+        if (!seen || !answer || answer->has_tool_calls()) continue;
+        if (answer->stop_reason != stop_reason::error && answer->stop_reason != stop_reason::aborted) {
+            return true;
+        }
+    }
+    return false;
+}
+
+Task<void> load(Agent::Impl& impl, const std::stop_token& token) {
+    if (!impl.log.persistent()) co_return;
+    co_await cancel_on(token, impl.log.load());
+}
+
+}  // namespace
+
+Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, PromptOptions options) {
+    const Runtime& runtime = *impl->parts.runtime;
+    const std::string run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
+    ActiveRun active(*impl, run_id);
+    const double now =
+        std::chrono::duration<double>(runtime.clock->wall().time_since_epoch()).count();
+    std::vector<Input> prompts = prompt_inputs(*impl, input, run_id, now);
+    AgentAttempt attempt(*impl, run_id, active.token());
+
+    // An input that is in the log already is not a new one (D42).
+    if (prompts.size() == 1 && prompts.front().identified) {
+        co_await load(*impl, active.token());
+        const std::string id = prompts.front().message.id();
+        const std::optional<Message> known = co_await impl->log.find(id);
+        if (known && has_answer(*impl, id)) {
+            impl->state.last_outcome = LastOutcome::complete;
+            co_return answered_result(*impl, known->run_id());
+        }
+        if (known) prompts.clear();
+    }
+    co_await attempt.claim(options.run_id().empty() || !prompts.empty() ? ClaimKind::new_run
+                                                                       : ClaimKind::continue_run);
+    std::exception_ptr failure;
+    try {
+        co_await load(*impl, active.token());
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (failure && active.token().stop_requested()) co_return co_await attempt.abandon();
+    if (failure) {
+        co_await attempt.release();
+        std::rethrow_exception(failure);
+    }
+    co_return co_await attempt.run(std::move(prompts));
+}
+
+Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options) {
+    const Runtime& runtime = *impl->parts.runtime;
+    const std::string run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
+    ActiveRun active(*impl, run_id);
+    co_await load(*impl, active.token());
+    if (impl->state.messages.empty()) {
+        throw Error(ErrorCode::no_messages, "No messages to continue from: prompt() starts a thread");
+    }
+    std::vector<Input> inputs;
+    const bool finished = is_finished(*impl);
+    if (finished && !impl->inbox.has_steering() && !impl->inbox.has_follow_ups()) {
+        throw Error(ErrorCode::cannot_continue,
+                    "Cannot continue: the thread ends with a finished answer and nothing is queued; prompt() goes on");
+    }
+    AgentAttempt attempt(*impl, run_id, active.token());
+    co_await attempt.claim(options.run_id().empty() ? ClaimKind::new_run : ClaimKind::continue_run);
+    if (finished) {
+        // Steering first; the loop takes the rest at its usual places.
+        inputs = impl->inbox.take_steering();
+        if (inputs.empty()) inputs = impl->inbox.take_follow_ups();
+    }
+    co_return co_await attempt.run(std::move(inputs));
+}
+
+Task<void> wait_until_idle(std::shared_ptr<Agent::Impl> impl) {
+    if (!impl->idle) impl->idle = std::make_unique<AsyncEvent>();
+    while (impl->state.is_streaming) co_await impl->idle->wait();
+}
+
+}  // namespace detail
+
+}  // namespace cubepi

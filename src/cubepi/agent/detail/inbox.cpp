@@ -1,0 +1,171 @@
+#include <cubepi/agent/detail/inbox.hpp>
+
+#include <iterator>
+#include <utility>
+
+namespace cubepi {
+
+std::string_view to_string(ReceiptState state) noexcept {
+    switch (state) {
+        case ReceiptState::queued: return "queued";
+        case ReceiptState::committed: return "committed";
+        case ReceiptState::cancelled: return "cancelled";
+        case ReceiptState::refused: return "refused";
+    }
+    return "queued";
+}
+
+const std::string& Receipt::message_id() const noexcept { return shared_->message_id; }
+ReceiptState Receipt::state() const noexcept { return shared_->state.load(); }
+
+namespace detail {
+
+namespace {
+
+/// The queued input of that id: the same id twice is one message (D42).
+std::shared_ptr<Receipt::Shared> queued(const std::vector<Input>& queue, const std::string& id) {
+    for (const Input& input : queue) {
+        if (input.message.id() == id) return input.receipt;
+    }
+    return nullptr;
+}
+
+bool has_id(const Input& input, std::string_view id) {
+    if (input.message.id() == id) return true;
+    const Json* steer_id = input.message.metadata().find("steer_id");
+    return steer_id && steer_id->is_string() && steer_id->get_string() == id;
+}
+
+std::vector<Input> take(std::vector<Input>& queue, QueueMode mode, const std::string& run_id) {
+    std::vector<Input> taken;
+    for (auto it = queue.begin(); it != queue.end();) {
+        if (!it->for_run.empty() && it->for_run != run_id) {
+            it->mark(ReceiptState::refused);
+            it = queue.erase(it);
+            continue;
+        }
+        taken.push_back(std::move(*it));
+        it = queue.erase(it);
+        if (mode == QueueMode::one_at_a_time) break;
+    }
+    return taken;
+}
+
+void put_front(std::vector<Input>& queue, std::vector<Input> inputs) {
+    queue.insert(queue.begin(), std::make_move_iterator(inputs.begin()),
+                 std::make_move_iterator(inputs.end()));
+}
+
+}  // namespace
+
+void Inbox::count() {
+    steering_count_.store(static_cast<std::uint32_t>(steering_.size()), std::memory_order_release);
+    follow_up_count_.store(static_cast<std::uint32_t>(follow_ups_.size()), std::memory_order_release);
+}
+
+Receipt Inbox::steer(Message message, std::string for_run, bool identified) {
+    const std::lock_guard lock(mutex_);
+    if (auto known = identified ? queued(steering_, message.id()) : nullptr) return Receipt(known);
+    auto receipt = std::make_shared<Receipt::Shared>(message.id());
+    if (!for_run.empty() && !run_id_.empty() && for_run != run_id_) {
+        receipt->state.store(ReceiptState::refused);
+        return Receipt(std::move(receipt));
+    }
+    Input input;
+    input.message = std::move(message);
+    input.receipt = receipt;
+    input.for_run = std::move(for_run);
+    input.identified = identified;
+    steering_.push_back(std::move(input));
+    count();
+    return Receipt(std::move(receipt));
+}
+
+Receipt Inbox::follow_up(Message message, bool identified) {
+    const std::lock_guard lock(mutex_);
+    if (auto known = identified ? queued(follow_ups_, message.id()) : nullptr) return Receipt(known);
+    auto receipt = std::make_shared<Receipt::Shared>(message.id());
+    Input input;
+    input.message = std::move(message);
+    input.receipt = receipt;
+    input.identified = identified;
+    follow_ups_.push_back(std::move(input));
+    count();
+    return Receipt(std::move(receipt));
+}
+
+bool Inbox::cancel_steer(std::string_view id) {
+    const std::lock_guard lock(mutex_);
+    const std::size_t before = steering_.size();
+    std::erase_if(steering_, [&](const Input& input) {
+        if (!has_id(input, id)) return false;
+        input.mark(ReceiptState::cancelled);
+        return true;
+    });
+    count();
+    return steering_.size() != before;
+}
+
+void Inbox::abort() {
+    std::stop_source stop(std::nostopstate);
+    {
+        const std::lock_guard lock(mutex_);
+        stop = stop_;
+    }
+    // Outside the lock: stop callbacks run here.
+    stop.request_stop();
+}
+
+void Inbox::clear() {
+    const std::lock_guard lock(mutex_);
+    for (const Input& input : steering_) input.mark(ReceiptState::cancelled);
+    for (const Input& input : follow_ups_) input.mark(ReceiptState::cancelled);
+    steering_.clear();
+    follow_ups_.clear();
+    count();
+}
+
+std::stop_token Inbox::begin_run(std::string run_id) {
+    const std::lock_guard lock(mutex_);
+    run_id_ = std::move(run_id);
+    stop_ = std::stop_source();
+    return stop_.get_token();
+}
+
+void Inbox::end_run() {
+    const std::lock_guard lock(mutex_);
+    run_id_.clear();
+    stop_ = std::stop_source(std::nostopstate);
+}
+
+std::vector<Input> Inbox::take_steering() {
+    if (!has_steering()) return {};
+    const std::lock_guard lock(mutex_);
+    std::vector<Input> taken = take(steering_, steering_mode_, run_id_);
+    count();
+    return taken;
+}
+
+std::vector<Input> Inbox::take_follow_ups() {
+    if (!has_follow_ups()) return {};
+    const std::lock_guard lock(mutex_);
+    std::vector<Input> taken = take(follow_ups_, follow_up_mode_, run_id_);
+    count();
+    return taken;
+}
+
+void Inbox::put_back_steering(std::vector<Input> inputs) {
+    const std::lock_guard lock(mutex_);
+    put_front(steering_, std::move(inputs));
+    count();
+}
+
+void Inbox::put_back_follow_ups(std::vector<Input> inputs) {
+    const std::lock_guard lock(mutex_);
+    put_front(follow_ups_, std::move(inputs));
+    count();
+}
+
+}  // namespace detail
+
+}  // namespace cubepi

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/agent/agent.hpp>
+
+namespace cubepi {
+
+struct Receipt::Shared {
+    explicit Shared(std::string id) : message_id(std::move(id)) {}
+    const std::string message_id;
+    std::atomic<ReceiptState> state{ReceiptState::queued};
+};
+
+namespace detail {
+
+/// A user message on its way into the history.
+struct Input {
+    Message message = {};
+    std::shared_ptr<Receipt::Shared> receipt = {};  ///< null: nobody asked for one
+    std::string for_run = {};                       ///< empty: any
+    bool identified = false;                        ///< the caller gave the id (D42)
+
+    void mark(ReceiptState state) const {
+        if (receipt) receipt->state.store(state);
+    }
+};
+
+/// Where the loop takes queued user messages from.
+class InputSource {
+public:
+    virtual ~InputSource() = default;
+    virtual std::vector<Input> take_steering() = 0;
+    virtual std::vector<Input> take_follow_ups() = 0;
+    /// Gives back what was taken and did not reach the history, in front of the rest.
+    virtual void put_back_steering(std::vector<Input> inputs) = 0;
+    virtual void put_back_follow_ups(std::vector<Input> inputs) = 0;
+};
+
+/// All that reaches an agent from other threads: abort, steering, follow-ups.
+class Inbox final : public InputSource {
+public:
+    Inbox(QueueMode steering_mode, QueueMode follow_up_mode)
+        : steering_mode_(steering_mode), follow_up_mode_(follow_up_mode) {}
+
+    // Any thread.
+    Receipt steer(Message message, std::string for_run, bool identified);
+    Receipt follow_up(Message message, bool identified);
+    bool cancel_steer(std::string_view id);
+    void abort();
+    void clear();
+
+    // The run's executor.
+    /// The token of the run that begins; abort() fires it from now on.
+    std::stop_token begin_run(std::string run_id);
+    void end_run();
+    bool has_steering() const noexcept { return steering_count_.load(std::memory_order_acquire) != 0; }
+    bool has_follow_ups() const noexcept { return follow_up_count_.load(std::memory_order_acquire) != 0; }
+
+    std::vector<Input> take_steering() override;
+    std::vector<Input> take_follow_ups() override;
+    void put_back_steering(std::vector<Input> inputs) override;
+    void put_back_follow_ups(std::vector<Input> inputs) override;
+
+private:
+    void count();
+
+    const QueueMode steering_mode_;
+    const QueueMode follow_up_mode_;
+    std::mutex mutex_;
+    std::vector<Input> steering_;
+    std::vector<Input> follow_ups_;
+    std::atomic<std::uint32_t> steering_count_{0};
+    std::atomic<std::uint32_t> follow_up_count_{0};
+    std::string run_id_;
+    std::stop_source stop_{std::nostopstate};
+};
+
+}  // namespace detail
+
+}  // namespace cubepi

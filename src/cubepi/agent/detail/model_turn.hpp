@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <cubepi/agent/detail/run_core.hpp>
+#include <cubepi/agent/detail/tool_set.hpp>
+
+namespace cubepi::detail {
+
+/// One call of the model: builds the request through the hooks, streams the answer into events, and ends with a
+/// message, whatever happened: failures and aborts are messages too (D9, D7).
+class ModelTurn {
+public:
+    explicit ModelTurn(RunCore& core) : core_(core) {}
+
+    /// Throws what hooks and listeners throw; not what the provider does wrong.
+    Task<void> run();
+    /// The answer, with id and run id; message_start was delivered, message_end was not.
+    Message take_message() noexcept { return std::move(message_); }
+    /// The tools that the request advertised (D43).
+    const std::shared_ptr<const ToolSet>& tools() const noexcept { return tools_; }
+    /// The typed error of a failed or aborted answer.
+    std::shared_ptr<const Error> failure() const noexcept { return failure_; }
+
+private:
+    Task<std::optional<ModelRequest>> build_request();
+    Task<MessageList> request_messages();
+    Task<void> stream(ModelRequest request);
+    Task<void> pump(MessageStream stream);
+    Task<std::optional<StreamEvent>> wait_event(MessageStream& stream);
+    Task<void> conclude(Message final_message);
+    Task<void> conclude_aborted();
+    Task<void> conclude_failed(std::exception_ptr failure);
+    void note_blocks(const StreamEvent& event);
+    AssistantMessage so_far() const;
+
+    RunCore& core_;
+    std::shared_ptr<const ToolSet> tools_;
+    std::string message_id_;
+    PartialMessage partial_;
+    std::vector<std::int32_t> open_calls_;
+    Message message_;
+    std::shared_ptr<const Error> failure_;
+    bool started_ = false;
+};
+
+/// The message that closes a run which failed outside the model's answer.
+Message failure_message(const RunCore& core, const std::string& text, bool aborted);
+
+}  // namespace cubepi::detail

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include <cubepi/agent/tool.hpp>
+
+namespace cubepi::detail {
+
+/// Whether the texts of `result` have more than `limit` Unicode code points together.
+bool is_longer(const AgentToolResult& result, std::size_t limit);
+
+/// Shortens the texts of `result` to `limit` code points, with a notice of what is missing. The whole goes to `spill`,
+/// if there is one, and the notice says how to read it (D24). Never throws for a spill that fails: the notice says so.
+Task<void> cut_tool_output(std::shared_ptr<const Runtime> runtime, std::shared_ptr<SpillSink> spill,
+                           SharedString tool_name, std::string tool_call_id, std::size_t limit,
+                           AgentToolResult& result);
+
+/// `details` with an approval's trace under "hitl" (D54).
+Json with_trace(Json details, const Json& trace);
+
+}  // namespace cubepi::detail

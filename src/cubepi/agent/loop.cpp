@@ -1,0 +1,437 @@
+#include <cubepi/agent/loop.hpp>
+
+#include <utility>
+
+#include <cubepi/agent/detail/loop_run.hpp>
+#include <cubepi/agent/detail/model_turn.hpp>
+#include <cubepi/agent/detail/tool_batch.hpp>
+#include <cubepi/core/cancellation.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+constexpr std::size_t max_run_end_cycles = 100;
+
+/// What follows a turn.
+enum class Next : std::uint8_t { turn, end_of_turns, ended };
+
+class Loop {
+public:
+    Loop(RunCore& core, std::function<Task<void>(RunOutcome)> finish_run,
+         std::function<Task<void>()> opening)
+        : core_(core),
+          parts_(core.parts()),
+          finish_run_(std::move(finish_run)),
+          opening_(std::move(opening)) {}
+
+    Task<RunResult> run(std::vector<Input> prompts);
+
+private:
+    Task<void> drive(std::vector<Input> prompts);
+    Task<Next> turn();
+    bool limit_reached();
+    Task<void> begin_turn();
+    Task<void> end_turn(Message message, MessageList tool_results);
+    Task<void> end_failed_turn(Message message);
+    Task<TurnAction> ask_after_response(Message& message);
+    Task<bool> should_stop(Message message, MessageList tool_results);
+    Task<bool> more_at_run_end();
+    Task<bool> take_queued();
+    Task<void> inject(MessageList messages);
+    Task<void> close(std::exception_ptr failure);
+    Task<void> end_run();
+    RunResult result();
+
+    RunCore& core_;
+    const RunParts& parts_;
+    std::function<Task<void>(RunOutcome)> finish_run_;
+    std::function<Task<void>()> opening_;
+    RunOutcome outcome_ = RunOutcome::completed;
+    std::shared_ptr<const Error> error_;
+    std::exception_ptr rethrow_;
+    std::size_t run_end_cycles_ = 0;
+    std::uint32_t turns_ = 0;
+    bool turn_open_ = false;
+    bool end_announced_ = false;
+    bool terminated_ = false;
+};
+
+Task<RunResult> Loop::run(std::vector<Input> prompts) {
+    std::exception_ptr failure;
+    try {
+        co_await drive(std::move(prompts));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (failure) co_await close(std::move(failure));
+    if (rethrow_) std::rethrow_exception(rethrow_);
+    co_return result();
+}
+
+// The run, top to bottom.
+
+Task<void> Loop::drive(std::vector<Input> prompts) {
+    if (auto rest = core_.emit(AgentStartEvent())) co_await std::move(*rest);
+    if (opening_) co_await opening_();
+    co_await begin_turn();
+    co_await core_.close_open_calls();
+    for (Input& prompt : prompts) co_await core_.announce(std::move(prompt.message));
+    if (!core_.stopped()) {
+        co_await core_.take_in(parts_.inputs->take_steering(), true);
+    }
+    Next next = Next::turn;
+    while (next == Next::turn) {
+        if (!turn_open_) {
+            if (limit_reached()) break;
+            co_await begin_turn();
+        }
+        next = co_await turn();
+        if (next == Next::end_of_turns && !core_.stopped()) {
+            const bool more = co_await more_at_run_end();
+            if (more) next = Next::turn;
+        }
+    }
+    if (next != Next::ended) co_await end_run();
+}
+
+bool Loop::limit_reached() {
+    const std::size_t limit = parts_.limits.max_turns;
+    if (limit == 0 || turns_ < limit) return false;
+    outcome_ = RunOutcome::limited;
+    error_ = std::make_shared<const Error>(
+        ErrorCode::limit, "the run reached its limit max_turns (" + std::to_string(limit) +
+                              "): raise limits.max_turns, or prompt again to go on");
+    return true;
+}
+
+Task<Next> Loop::turn() {
+    ModelTurn model(core_);
+    co_await model.run();
+    Message message = model.take_message();
+    const AssistantMessage& answer = *message.assistant();
+    if (answer.stop_reason == stop_reason::error || answer.stop_reason == stop_reason::aborted) {
+        error_ = model.failure();
+        outcome_ = answer.stop_reason == stop_reason::aborted ? RunOutcome::aborted : RunOutcome::failed;
+        co_await end_failed_turn(std::move(message));
+        co_return Next::ended;
+    }
+    TurnAction action;
+    if (parts_.hooks->after_model_response) action = co_await ask_after_response(message);
+    if (auto rest = core_.finish(message)) co_await std::move(*rest);
+    const TurnDecision decision = action.decision.value_or(TurnDecision::natural);
+    const bool has_calls = message.assistant()->has_tool_calls();
+    if (decision != TurnDecision::natural || !has_calls) {
+        co_await core_.close_open_calls();
+        co_await inject(std::move(action.inject_messages));
+        co_await end_turn(message, MessageList());
+        if (decision == TurnDecision::loop_to_model) co_return Next::turn;
+        if (decision == TurnDecision::stop) {
+            co_await end_run();
+            co_return Next::ended;
+        }
+        const bool stop = co_await should_stop(message, MessageList());
+        if (stop) {
+            co_await end_run();
+            co_return Next::ended;
+        }
+        co_return Next::end_of_turns;
+    }
+    ToolBatch batch(core_, message, model.tools());
+    co_await batch.run();
+    co_await inject(std::move(action.inject_messages));
+    co_await end_turn(message, batch.results());
+    const bool stop = co_await should_stop(message, batch.results());
+    if (stop) {
+        co_await end_run();
+        co_return Next::ended;
+    }
+    if (batch.terminates()) {
+        terminated_ = true;
+        co_return Next::end_of_turns;
+    }
+    if (!core_.stopped()) co_await core_.take_in(parts_.inputs->take_steering(), true);
+    co_return Next::turn;
+}
+
+Task<void> Loop::begin_turn() {
+    core_.next_turn();
+    ++turns_;
+    turn_open_ = true;
+    if (auto rest = core_.emit(TurnStartEvent())) co_await std::move(*rest);
+}
+
+Task<void> Loop::end_turn(Message message, MessageList tool_results) {
+    turn_open_ = false;
+    TurnEndEvent event;
+    event.message = std::move(message);
+    event.tool_results = std::move(tool_results);
+    if (auto rest = core_.emit(std::move(event))) co_await std::move(*rest);
+}
+
+/// A failed or aborted answer: nothing of it is executed, its calls get error results (D1, D34).
+Task<void> Loop::end_failed_turn(Message message) {
+    if (auto rest = core_.finish(message)) co_await std::move(*rest);
+    co_await core_.close_open_calls();
+    co_await end_turn(std::move(message), MessageList());
+    co_await end_run();
+}
+
+Task<TurnAction> Loop::ask_after_response(Message& message) {
+    HookContext context = core_.hook_context();
+    // The hook sees the history with the response at its end.
+    MessageList seen = core_.state().messages;
+    seen.push_back(message);
+    HookContext with_response{context.system_prompt, seen,         context.extra,      context.run_id,
+                              context.thread_id,     context.turn, context.stop_token, context.runtime};
+    AssistantMessage response = *message.assistant();
+    auto hook = parts_.hooks->after_model_response(std::move(response), with_response);
+    std::optional<TurnAction> action = co_await core_.call_hook(std::move(hook));
+    if (!action) co_return TurnAction();
+    if (action->response) {
+        AssistantMessage replaced = std::move(*action->response);
+        replaced.id = message.id();
+        replaced.run_id = message.run_id();
+        message = Message(std::move(replaced));
+    }
+    co_return std::move(*action);
+}
+
+Task<bool> Loop::should_stop(Message message, MessageList tool_results) {
+    if (!parts_.hooks->should_stop_after_turn || core_.stopped()) co_return false;
+    HookContext context = core_.hook_context();
+    ShouldStopAfterTurnContext asked{message, tool_results, core_.new_messages(), context};
+    auto hook = parts_.hooks->should_stop_after_turn(asked);
+    const bool stop = co_await core_.call_hook(std::move(hook));
+    co_return stop;
+}
+
+/// The model is done: queued inputs come now, and what middleware wants to add (D5, D33).
+Task<bool> Loop::more_at_run_end() {
+    if (!terminated_) {
+        const bool queued = co_await take_queued();
+        if (queued) co_return true;
+    }
+    if (!parts_.hooks->on_run_end || run_end_cycles_ >= max_run_end_cycles) co_return false;
+    HookContext context = core_.hook_context();
+    auto hook = parts_.hooks->on_run_end(context);
+    MessageList more = co_await core_.call_hook(std::move(hook));
+    if (more.empty()) co_return false;
+    ++run_end_cycles_;
+    terminated_ = false;
+    co_await inject(std::move(more));
+    co_return true;
+}
+
+Task<bool> Loop::take_queued() {
+    std::vector<Input> steering = parts_.inputs->take_steering();
+    if (!steering.empty()) {
+        co_await core_.take_in(std::move(steering), true);
+        co_return true;
+    }
+    std::vector<Input> follow_ups = parts_.inputs->take_follow_ups();
+    if (follow_ups.empty()) co_return false;
+    co_await core_.take_in(std::move(follow_ups), false);
+    co_return true;
+}
+
+Task<void> Loop::inject(MessageList messages) {
+    for (const Message& message : messages) co_await core_.announce(message);
+}
+
+// The end.
+
+Task<void> Loop::end_run() {
+    if (finish_run_) co_await finish_run_(outcome_);
+    end_announced_ = true;
+    AgentEndEvent event;
+    event.messages = core_.new_messages();
+    if (auto rest = core_.emit(std::move(event))) co_await std::move(*rest);
+}
+
+RunResult Loop::result() {
+    RunResult made;
+    made.run_id = core_.run_id().str();
+    made.attempt_id = core_.info().attempt_id;
+    made.outcome = outcome_;
+    made.new_messages = core_.new_messages();
+    made.usage = core_.usage();
+    made.failure = error_;
+    return made;
+}
+
+/// Closes a run that an exception ended: an error message, turn_end if a turn is open (D31), one agent_end (D30).
+/// Whatever fails on the way, the rest is still done.
+Task<void> Loop::close(std::exception_ptr failure) {
+    outcome_ = RunOutcome::failed;
+    bool announce_message = true;
+    std::string text = "unknown exception";
+    try {
+        std::rethrow_exception(failure);
+    } catch (const ListenerFailed&) {
+        rethrow_ = parts_.hub->take_failure();
+        text = "a listener threw an exception";
+    } catch (const CheckpointerError& error) {
+        rethrow_ = std::current_exception();
+        text = error.what();
+    } catch (const ProviderError& error) {
+        error_ = std::make_shared<const ProviderError>(error);
+        text = error.what();
+    } catch (const std::exception& error) {
+        if (core_.stopped() && is_cancellation(std::current_exception())) {
+            outcome_ = RunOutcome::aborted;
+            text = "Request was aborted";
+        } else {
+            text = error.what();
+        }
+    } catch (...) {
+    }
+    if (!error_) {
+        const ErrorCode code = outcome_ == RunOutcome::aborted ? ErrorCode::cancelled : ErrorCode::unknown;
+        error_ = std::make_shared<const Error>(code, text);
+    }
+    if (end_announced_) {
+        // Thrown at agent_end, or while the outcome was stored: there is no second end.
+        announce_message = false;
+    }
+    const auto keep_first = [this] {
+        std::exception_ptr listener = parts_.hub->take_failure();
+        if (!rethrow_) rethrow_ = listener ? listener : std::current_exception();
+    };
+    if (announce_message) {
+        Message message = failure_message(core_, text, outcome_ == RunOutcome::aborted);
+        try {
+            co_await core_.close_open_calls();
+        } catch (...) {
+            keep_first();
+        }
+        try {
+            co_await core_.announce(message);
+        } catch (...) {
+            keep_first();
+        }
+        core_.state().error_message = text;
+        if (turn_open_) {
+            try {
+                co_await end_turn(message, MessageList());
+            } catch (...) {
+                keep_first();
+            }
+        }
+        try {
+            co_await end_run();
+        } catch (...) {
+            keep_first();
+        }
+    }
+    if (!end_announced_) {
+        end_announced_ = true;
+        AgentEndEvent event;
+        event.messages = core_.new_messages();
+        try {
+            if (auto rest = core_.emit(std::move(event))) co_await std::move(*rest);
+        } catch (...) {
+            keep_first();
+        }
+    }
+    core_.state().error_message = text;
+}
+
+}  // namespace
+
+Task<RunResult> run_loop(RunCore& core, std::vector<Input> prompts,
+                         std::function<Task<void>(RunOutcome)> finish_run,
+                         std::function<Task<void>()> opening) {
+    Loop loop(core, std::move(finish_run), std::move(opening));
+    co_return co_await loop.run(std::move(prompts));
+}
+
+namespace {
+
+/// Queued messages from the caller's functions.
+class FunctionInputs final : public InputSource {
+public:
+    explicit FunctionInputs(const LoopOptions& options) : options_(options) {}
+    std::vector<Input> take_steering() override { return take(options_.get_steering_messages); }
+    std::vector<Input> take_follow_ups() override { return take(options_.get_follow_up_messages); }
+    void put_back_steering(std::vector<Input>) override {}
+    void put_back_follow_ups(std::vector<Input>) override {}
+
+private:
+    static std::vector<Input> take(const std::function<MessageList()>& source) {
+        std::vector<Input> inputs;
+        if (!source) return inputs;
+        for (const Message& message : source()) {
+            Input input;
+            input.message = message;
+            inputs.push_back(std::move(input));
+        }
+        return inputs;
+    }
+    const LoopOptions& options_;
+};
+
+Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions options, Listener emit) {
+    const std::shared_ptr<const Runtime> runtime =
+        options.runtime ? options.runtime : Runtime::standard();
+    AgentState state;
+    state.system_prompt = context.system_prompt;
+    state.tools = context.tools;
+    state.reasoning = options.reasoning;
+    state.messages = context.messages;
+    state.extra = std::move(context.extra);
+    EventHub hub;
+    hub.subscribe(std::move(emit));
+    ThreadLog log(state, nullptr, std::string());
+    FunctionInputs inputs(options);
+    RunParts parts;
+    parts.model = options.model;
+    parts.hooks = &options.hooks;
+    parts.tool_execution = options.tool_execution;
+    parts.limits = options.limits;
+    parts.on_payload = options.on_payload;
+    parts.on_response = options.on_response;
+    parts.spill = options.spill;
+    parts.runtime = runtime;
+    parts.state = &state;
+    parts.hub = &hub;
+    parts.log = &log;
+    parts.inputs = &inputs;
+    RunCore core(parts, runtime->ids->next(), options.stop_token);
+    std::vector<Input> first;
+    for (const Message& prompt : prompts) {
+        Input input;
+        input.message = prompt;
+        first.push_back(std::move(input));
+    }
+    std::exception_ptr failure;
+    RunResult result;
+    try {
+        result = co_await run_loop(core, std::move(first), nullptr, nullptr);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    context.messages = std::move(state.messages);
+    context.extra = std::move(state.extra);
+    if (failure) std::rethrow_exception(failure);
+    co_return result;
+}
+
+}  // namespace
+
+}  // namespace cubepi::detail
+
+namespace cubepi {
+
+Task<RunResult> run_agent_loop(MessageList prompts, AgentContext& context, LoopOptions options, Listener emit) {
+    return detail::run_free(std::move(prompts), context, std::move(options), std::move(emit));
+}
+
+Task<RunResult> run_agent_loop_continue(AgentContext& context, LoopOptions options, Listener emit) {
+    if (context.messages.empty()) {
+        throw Error(ErrorCode::no_messages, "No messages to continue from: the context is empty");
+    }
+    return detail::run_free(MessageList(), context, std::move(options), std::move(emit));
+}
+
+}  // namespace cubepi

@@ -1,0 +1,1 @@
+#include <cubepi/agent/transcript.hpp>
