@@ -1,0 +1,252 @@
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+#include <cubepi/core/message_json.hpp>
+
+#include "compare.hpp"
+#include "database_file.hpp"
+#include "database_onward.hpp"
+#include "faults.hpp"
+#include "kinds.hpp"
+#include "loop_thread.hpp"
+#include "reading.hpp"
+#include "store.hpp"
+
+namespace conformance {
+
+namespace {
+
+using cubepi::Task;
+
+bool is_odd(const Json& value) {
+    if (!value.is_string()) return false;
+    const std::string_view text = value.get_string();
+    return text == "<NaN>" || text == "<Infinity>" || text == "<-Infinity>" ||
+           text.starts_with("<integer ");
+}
+
+/// What JSON does not know may be loaded as an approximation: such values are taken from what was loaded.
+void adopt_odd(Json& want, const Json& got) {
+    if (is_odd(want)) {
+        want = got;
+    } else if (want.is_object() && got.is_object()) {
+        for (auto& [key, value] : want.get_object()) {
+            if (const Json* other = got.get_object().if_contains(key)) adopt_odd(value, *other);
+        }
+    } else if (want.is_array() && got.is_array()) {
+        for (std::size_t i = 0; i < want.get_array().size() && i < got.get_array().size(); ++i) {
+            adopt_odd(want.get_array()[i], got.get_array()[i]);
+        }
+    }
+}
+
+void keep_keys_of(JsonObject& got, const JsonObject& want) {
+    JsonObject kept;
+    for (const auto& [key, value] : got) {
+        if (want.contains(key)) kept[key] = value;
+    }
+    got = std::move(kept);
+}
+
+/// Keys that CubePi does not know are kept by us and not shown by it.
+void drop_unknown_keys(JsonObject& got, const JsonObject& want) {
+    keep_keys_of(got, want);
+    Json* blocks = got.if_contains("content");
+    const Json* wanted = want.if_contains("content");
+    if (!blocks || !wanted || !blocks->is_array() || !wanted->is_array()) return;
+    for (std::size_t i = 0; i < blocks->get_array().size() && i < wanted->get_array().size(); ++i) {
+        Json& block = blocks->get_array()[i];
+        const Json& other = wanted->get_array()[i];
+        if (block.is_object() && other.is_object())
+            keep_keys_of(block.get_object(), other.get_object());
+    }
+}
+
+void compare_messages(const Json& wanted, const cubepi::MessageList& messages,
+                      const std::string& at, std::vector<std::string>& found) {
+    Json want = wanted;
+    JsonArray got;
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        JsonObject form = cubepi::to_json(messages[i]);
+        if (i < want.get_array().size()) drop_unknown_keys(form, want.get_array()[i].as_object());
+        got.emplace_back(std::move(form));
+    }
+    const Json all = std::move(got);
+    adopt_odd(want, all);
+    for (std::string& difference : differences(want, all, at))
+        found.push_back(std::move(difference));
+}
+
+void compare(const Json& wanted, const Json& got, const std::string& at,
+             std::vector<std::string>& found) {
+    Json want = wanted;
+    adopt_odd(want, got);
+    for (std::string& difference : differences(want, got, at))
+        found.push_back(std::move(difference));
+}
+
+class DatabaseCheck {
+public:
+    DatabaseCheck(cubepi::SQLiteCheckpointer& store, std::string thread, const JsonObject& want,
+                  std::vector<std::string>& found)
+        : store_(store),
+          thread_(std::move(thread)),
+          at_("/threads/" + thread_),
+          want_(want),
+          found_(found) {}
+
+    Task<> perform() {
+        if (want_.contains("error")) {
+            co_await check_failure();
+            co_return;
+        }
+        co_await check_content();
+        co_await check_people();
+        co_await check_runs();
+    }
+
+private:
+    Task<> check_failure();
+    Task<> check_content();
+    Task<> check_people();
+    Task<> check_runs();
+
+    cubepi::SQLiteCheckpointer& store_;
+    std::string thread_;
+    std::string at_;
+    const JsonObject& want_;
+    std::vector<std::string>& found_;
+};
+
+Task<> DatabaseCheck::check_failure() {
+    std::exception_ptr failure;
+    try {
+        (void)co_await store_.load(thread_);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (!failure) {
+        found_.push_back(at_ + "/error: want " + boost::json::serialize(want_.at("error")) +
+                         ", got a loaded thread");
+        co_return;
+    }
+    try {
+        std::rethrow_exception(failure);
+    } catch (const cubepi::CheckpointCorruptionError& error) {
+        compare(want_.at("thread_id"), Json(error.thread_id()), at_ + "/thread_id", found_);
+        compare(want_.at("backend"), Json(error.backend()), at_ + "/backend", found_);
+        compare(want_.at("row_ref"), Json(error.row_ref()), at_ + "/row_ref", found_);
+    } catch (const std::exception& error) {
+        found_.push_back(at_ + "/error: want CheckpointCorruptionError, got " + error.what());
+    }
+}
+
+Task<> DatabaseCheck::check_content() {
+    const std::optional<cubepi::CheckpointData> data = co_await store_.load(thread_);
+    if (want_.at("messages").is_null()) {
+        if (data) found_.push_back(at_ + "/messages: want nothing loaded, got a thread");
+        co_return;
+    }
+    if (!data) {
+        found_.push_back(at_ + "/messages: want a thread, got nothing loaded");
+        co_return;
+    }
+    compare_messages(want_.at("messages"), data->messages, at_ + "/messages", found_);
+    compare(want_.at("extra"), data->extra, at_ + "/extra", found_);
+    const Json parent = data->parent_thread_id ? Json(*data->parent_thread_id) : Json(nullptr);
+    compare(want_.at("parent_thread_id"), parent, at_ + "/parent_thread_id", found_);
+}
+
+Task<> DatabaseCheck::check_people() {
+    const std::vector<cubepi::PendingRequest> pending =
+        co_await store_.load_pending_requests(thread_);
+    Json got;
+    if (!pending.empty()) {
+        JsonObject form;
+        form["run_id"] =
+            pending.front().run_id.empty() ? Json(nullptr) : Json(pending.front().run_id);
+        form["request"] = cubepi::to_json(pending.front().request);
+        got = std::move(form);
+    }
+    compare(want_.at("pending"), got, at_ + "/pending", found_);
+    for (const Json& answer : want_.at("answers").as_array()) {
+        const JsonObject& form = answer.as_object();
+        std::string run_id = text_or(form, "run_id", "");
+        std::string question_id = text_or(form, "question_id", "");
+        const std::optional<Json> loaded =
+            co_await store_.load_hitl_answer(thread_, run_id, question_id);
+        compare(form.at("answer"), loaded ? *loaded : Json(nullptr),
+                at_ + "/answers/" + question_id, found_);
+    }
+}
+
+Task<> DatabaseCheck::check_runs() {
+    for (const Json& run : want_.at("runs").as_array()) {
+        const std::string run_id = text_or(run.as_object(), "run_id", "");
+        const bool complete = co_await store_.is_run_complete(thread_, run_id);
+        compare(Json(!run.at("completed_at").is_null()), Json(complete), at_ + "/runs/" + run_id,
+                found_);
+    }
+    for (const auto& [key, indexes] : want_.at("snapshots").as_object()) {
+        const std::string run_id(key);
+        const cubepi::MessageList messages = co_await store_.snapshot(thread_, run_id);
+        JsonArray want;
+        for (const Json& index : indexes.as_array()) {
+            want.push_back(want_.at("messages").as_array().at(index.to_number<std::size_t>()));
+        }
+        compare_messages(want, messages, at_ + "/snapshots/" + run_id, found_);
+    }
+}
+
+Task<> check_all_threads(std::filesystem::path file, const JsonObject& threads,
+                         std::vector<std::string>& found) {
+    cubepi::SQLiteCheckpointer store(file.string());
+    for (const auto& [thread, want] : threads) {
+        DatabaseCheck check(store, std::string(thread), want.as_object(), found);
+        std::exception_ptr failure;
+        try {
+            co_await check.perform();
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        if (failure) found.push_back("/threads/" + std::string(thread) + ": " + text_of(failure));
+    }
+}
+
+}  // namespace
+
+std::vector<std::string> check_database(const std::filesystem::path& file, const Json& content) {
+    const JsonObject& form = as_object(content, "file");
+    if (!form.contains("sqlite")) throw Unsupported("only SQLite databases");
+    std::filesystem::path original = file;
+    original.replace_extension(".sqlite");
+    if (!std::filesystem::exists(original)) throw BadFile(original.string() + " is missing");
+
+    const JsonObject& threads = as_object(form.at("threads"), "threads");
+    const TemporaryFolder folder;
+    std::vector<std::string> found;
+    constexpr std::chrono::seconds limit(60);
+
+    const std::vector<TableRows> before = read_tables(copy_database(original, folder.path()));
+    const std::filesystem::path copy = copy_database(original, folder.path());
+    if (!run_within(check_all_threads(copy, threads, found), limit))
+        throw std::runtime_error("hang: reading");
+    for (const std::string& row : changed_rows(copy, before))
+        found.push_back("/unchanged: lost or changed: " + row);
+    if (integrity_of(copy) != "ok")
+        found.push_back("/sqlite/integrity: want \"ok\", got " + integrity_of(copy));
+
+    if (!run_within(go_on(copy, threads, found), limit)) throw std::runtime_error("hang: going on");
+    std::vector<TableRows> log;
+    for (const TableRows& table : before) {
+        if (table.table == "messages") log.push_back(table);
+    }
+    for (const std::string& row : changed_rows(copy, log))
+        found.push_back("/onward: lost or changed: " + row);
+    return found;
+}
+
+}  // namespace conformance

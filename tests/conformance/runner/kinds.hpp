@@ -1,0 +1,17 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "scenario.hpp"
+
+namespace conformance {
+
+// Checks of the kinds of files that are no agent scenarios: the differences, in the form of compare.hpp.
+
+/// `file` is the JSON file; the database lies beside it.
+std::vector<std::string> check_database(const std::filesystem::path& file, const Json& content);
+std::vector<std::string> check_wire(const Json& content);
+
+}  // namespace conformance

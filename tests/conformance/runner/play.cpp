@@ -1,0 +1,291 @@
+#include "play.hpp"
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/timeout.hpp>
+
+#include "actor.hpp"
+#include "faults.hpp"
+#include "loop_thread.hpp"
+#include "reading.hpp"
+#include "recorder.hpp"
+#include "recording_provider.hpp"
+#include "rules.hpp"
+#include "script_tools.hpp"
+#include "store.hpp"
+
+namespace conformance {
+
+namespace {
+
+using cubepi::RunResult;
+using cubepi::Task;
+
+constexpr std::chrono::seconds step_limit(10);
+
+constexpr std::array ends_without_outcome = {
+    "busy",       "no_messages", "cannot_continue", "stale_answer", "no_pending_request",
+    "bad_answer", "no_channel",  "cancelled",       "hang"};
+
+class Play {
+public:
+    Play(const Scenario& scenario, const std::string& keep)
+        : scenario_(scenario),
+          recorder_(known_, runs_),
+          actor_(scenario.on, stage_),
+          store_(scenario, keep),
+          provider_(std::make_shared<RecordingProvider>(
+              scenario.script, scenario.token_size,
+              [this](const cubepi::ModelRequest& request) { record_call(request); })) {
+        for (const cubepi::Message& message : scenario.history) {
+            if (!message.run_id().empty()) runs_.keep(message.run_id().str());
+            if (message.tool_result()) known_.results.insert(message.text());
+        }
+        for (const ScriptItem& item : scenario.script) {
+            if (!item.message.error_message.empty())
+                known_.errors.insert(item.message.error_message.str());
+        }
+    }
+
+    Task<> perform();
+    JsonObject result() &&;
+
+private:
+    Task<> perform_step(const Step& step, JsonObject& form);
+    Task<> await_run(Task<RunResult> run, JsonObject& form);
+    Task<> put_outcome(const std::optional<RunResult>& result, JsonObject& form);
+    Task<> read_store();
+    void new_agent(const std::string& thread, bool first);
+    void record_call(const cubepi::ModelRequest& request);
+
+    const Scenario& scenario_;
+    KnownTexts known_;
+    RunNames runs_;
+    Recorder recorder_;
+    Stage stage_;
+    Actor actor_;
+    ScenarioStore store_;
+    std::shared_ptr<RecordingProvider> provider_;
+    std::unique_ptr<cubepi::Agent> agent_;
+    std::string thread_;
+    std::set<std::string> threads_;
+    std::int64_t late_ = 0;
+    JsonArray steps_;
+    JsonArray ran_;
+    JsonArray calls_;
+    JsonObject stored_;
+    JsonObject extra_;
+    JsonArray pending_;
+};
+
+void Play::record_call(const cubepi::ModelRequest& request) {
+    JsonObject call;
+    call["system_prompt"] = request.system_prompt.str();
+    JsonArray tools;
+    if (request.tools) {
+        for (const cubepi::ToolDefinition& tool : *request.tools)
+            tools.emplace_back(tool.name.str());
+    }
+    call["tools"] = std::move(tools);
+    call["legal"] = is_legal_request(request.messages);
+    call["messages"] = message_forms(request.messages, known_, Place::call);
+    calls_.emplace_back(std::move(call));
+}
+
+void Play::new_agent(const std::string& thread, bool first) {
+    stage_.agent = nullptr;
+    agent_.reset();
+    if (!first) store_.reopen();
+    cubepi::AgentOptions options;
+    cubepi::Model model;
+    model.id = "faux-1";
+    model.provider_id = "faux";
+    options.model = cubepi::BoundModel(provider_, std::move(model));
+    options.system_prompt = scenario_.system_prompt;
+    for (const ToolSpec& spec : scenario_.tools) {
+        options.tools.push_back(make_tool(
+            spec, [this](std::string call) { ran_.emplace_back(std::move(call)); }, known_));
+    }
+    options.middleware = make_middleware(scenario_.middleware, known_);
+    set_explicit_hooks(options, scenario_.hooks, known_);
+    options.steering_mode = scenario_.steering_mode;
+    options.follow_up_mode = scenario_.follow_up_mode;
+    if (scenario_.sequential_tools) options.tool_execution = cubepi::ExecutionMode::sequential;
+    if (store_.exists()) {
+        options.checkpointer = store_.for_agents();
+        options.thread_id = thread;
+        threads_.insert(thread);
+    } else if (first) {
+        options.messages = scenario_.history;
+    }
+    thread_ = thread;
+    agent_ = std::make_unique<cubepi::Agent>(std::move(options));
+    stage_.agent = agent_.get();
+    (void)agent_->subscribe([this](const cubepi::AgentEvent& event) { recorder_.on_event(event); });
+    (void)agent_->subscribe([this](const cubepi::AgentEvent& event) { actor_.on_event(event); });
+    (void)agent_->subscribe([this](const cubepi::AgentEvent& event) {
+        if (event.type() != cubepi::AgentEventType::notice) ++late_;
+    });
+}
+
+Task<> Play::put_outcome(const std::optional<RunResult>& result, JsonObject& form) {
+    if (const Json* raised = form.if_contains("raised")) {
+        for (const char* name : ends_without_outcome) {
+            if (*raised == name) co_return;
+        }
+    }
+    const cubepi::AgentState& state = agent_->state();
+    const bool none = state.last_outcome == cubepi::LastOutcome::none;
+    form["outcome"] = none ? "abandoned" : cubepi::to_string(state.last_outcome);
+    if (!state.error_message.empty()) form["error"] = true;
+    if (!store_.exists() || !result) co_return;
+    auto& runs = dynamic_cast<cubepi::RunStore&>(store_.itself());
+    Task<bool> asked = runs.is_run_complete(thread_, result->run_id);
+    const bool marked = co_await std::move(asked);
+    form["marked"] = marked;
+}
+
+Task<> Play::await_run(Task<RunResult> run, JsonObject& form) {
+    std::stop_source stop;
+    stage_.step_stop = &stop;
+    cubepi::SystemClock clock;
+    Task<RunResult> cancellable = cubepi::cancel_on(stop.get_token(), std::move(run));
+    Task<RunResult> limited =
+        cubepi::with_timeout(clock, step_limit, std::move(cancellable), "step");
+    std::optional<RunResult> result;
+    std::exception_ptr failure;
+    try {
+        result.emplace(co_await std::move(limited));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    stage_.step_stop = nullptr;
+    if (failure) {
+        form["raised"] = category_of(failure);
+        if (form["raised"] == "other") form["raised_text"] = text_of(failure);
+    }
+    co_await put_outcome(result, form);
+}
+
+Task<> Play::perform_step(const Step& step, JsonObject& form) {
+    if (step.name == "prompt") {
+        cubepi::MessageList messages;
+        if (step.value.is_string()) {
+            messages.push_back(cubepi::user_message(as_text(step.value, "prompt")));
+        } else {
+            for (const Json& message : as_array(step.value, "prompt"))
+                messages.push_back(parse_message(message));
+        }
+        cubepi::PromptInput input(std::move(messages));
+        co_await await_run(agent_->prompt(std::move(input)), form);
+    } else if (step.name == "resume") {
+        co_await await_run(agent_->resume(), form);
+    } else if (step.name == "steer") {
+        (void)agent_->steer(parse_queued(step.value));
+    } else if (step.name == "follow_up") {
+        (void)agent_->follow_up(parse_queued(step.value));
+    } else if (step.name == "cancel_steer") {
+        form["returned"] = agent_->cancel_steer(as_text(step.value, "cancel_steer"));
+    } else if (step.name == "abort") {
+        agent_->abort();
+    } else if (step.name == "reset") {
+        agent_->reset();
+    } else if (step.name == "new_agent") {
+        new_agent(text_or(as_object(step.value, "new_agent"), "thread", "t"), false);
+    } else {
+        throw Unsupported(step.name);
+    }
+}
+
+Task<> Play::perform() {
+    cubepi::BackgroundScope background(co_await cubepi::this_executor);
+    stage_.background = &background;
+    if (store_.exists() && !scenario_.history.empty()) {
+        threads_.insert("t");
+        Task<std::int64_t> appended =
+            store_.itself().append("t", scenario_.history, cubepi::AppendOptions());
+        (void)co_await std::move(appended);
+    }
+    new_agent("t", true);
+    for (const Step& step : scenario_.run) {
+        JsonObject form;
+        form["step"] = step.name;
+        std::exception_ptr failure;
+        try {
+            co_await perform_step(step, form);
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        if (failure) form["raised"] = category_of(failure);
+        steps_.emplace_back(std::move(form));
+        co_await background.idle();
+    }
+    co_await background.close();
+    stage_.background = nullptr;
+    if (store_.exists()) co_await read_store();
+}
+
+Task<> Play::read_store() {
+    for (const std::string& thread : threads_) {
+        Task<std::optional<cubepi::CheckpointData>> loading = store_.itself().load(thread);
+        const std::optional<cubepi::CheckpointData> data = co_await std::move(loading);
+        const cubepi::MessageList messages = data ? data->messages : cubepi::MessageList();
+        const JsonArray stored = message_forms(messages, known_, Place::history, &runs_);
+        const bool same =
+            thread == thread_ &&
+            stored == message_forms(agent_->state().messages, known_, Place::history, &runs_);
+        stored_[thread] = same ? Json("=messages") : Json(stored);
+        if (data && !data->extra.empty()) extra_[thread] = data->extra;
+        auto& people = dynamic_cast<cubepi::HitlStore&>(store_.itself());
+        Task<std::vector<cubepi::PendingRequest>> asking = people.load_pending_requests(thread);
+        const std::vector<cubepi::PendingRequest> pending = co_await std::move(asking);
+        for (const cubepi::PendingRequest& request : pending) {
+            JsonObject form;
+            form["thread"] = thread;
+            put_request(form, request.request);
+            pending_.emplace_back(std::move(form));
+        }
+    }
+}
+
+JsonObject Play::result() && {
+    JsonObject result;
+    result["steps"] = std::move(steps_);
+    result["events"] = recorder_.events();
+    result["partials"] = recorder_.partials();
+    result["ran"] = std::move(ran_);
+    result["calls"] = std::move(calls_);
+    result["messages"] = message_forms(agent_->state().messages, known_, Place::history, &runs_);
+    if (!stage_.actions.empty()) result["actions"] = stage_.actions;
+    if (!stage_.probes.empty()) result["probes"] = stage_.probes;
+    if (scenario_.late) result["late"] = late_;
+    if (!scenario_.count.empty()) result["counts"] = recorder_.counts(scenario_.count);
+    if (store_.exists()) result["stored"] = std::move(stored_);
+    if (!extra_.empty()) result["extra"] = std::move(extra_);
+    if (!pending_.empty()) result["pending"] = std::move(pending_);
+    return result;
+}
+
+}  // namespace
+
+JsonObject play(const Scenario& scenario, const std::string& keep) {
+    const std::string missing = scenario.unsupported();
+    if (!missing.empty()) throw Unsupported(missing);
+    auto play = std::make_unique<Play>(scenario, keep);
+    const auto limit = (scenario.run.size() + 1) * (step_limit + std::chrono::seconds(5));
+    if (!run_within(play->perform(), limit)) {
+        // Whatever still hangs in there refers to the play: it stays.
+        (void)play.release();
+        throw std::runtime_error(
+            "hang: the scenario did not come to its end, even after its steps were cancelled");
+    }
+    return std::move(*play).result();
+}
+
+}  // namespace conformance
