@@ -140,10 +140,9 @@ StreamEvent MessageAssembler::toolcall_end(std::int32_t index) {
     return toolcall_end(index, std::move(call));
 }
 
-void MessageAssembler::rename_call(std::int32_t index, std::string id, SharedString name) {
+void MessageAssembler::rename_call(std::int32_t index, SharedString name) {
     const std::uint32_t block = block_number(index);
     ToolCall call = std::get<ToolCall>(log().build(log().count()).content[block]);
-    call.id = std::move(id);
     call.name = std::move(name);
     log().replace(block, std::move(call));
 }

@@ -49,8 +49,8 @@ public:
     /// Ends a call with the arguments that its deltas add up to. Text that had to be closed, or is no JSON
     /// object, is kept as `raw_arguments` with `arguments` empty (D4).
     StreamEvent toolcall_end(std::int32_t index);
-    /// Gives a call that is still open the id and name that the endpoint sent late. No event of its own.
-    void rename_call(std::int32_t index, std::string id, SharedString name);
+    /// Gives a call that is still open the name that the endpoint sent late. No event of its own.
+    void rename_call(std::int32_t index, SharedString name);
     /// Puts a finished block in that no event announces (an image).
     void add_block(AssistantContent block);
 

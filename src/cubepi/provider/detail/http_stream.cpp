@@ -1,0 +1,392 @@
+#include <cubepi/provider/detail/http_stream.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/net/http_client.hpp>
+#include <cubepi/net/network_error.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+constexpr std::size_t longest_error_body = 64 * 1024;
+
+AssistantMessage head_of(const ModelRequest& request) {
+    AssistantMessage head;
+    head.id = request.options.message_id();
+    head.provider_id = request.model.provider_id;
+    head.model_id = request.model.id;
+    return head;
+}
+
+bool is_event_stream(const HttpHeaders& headers) {
+    // Servers that stream without saying so are believed; so is everything that does not claim to be something else.
+    const std::string_view type = headers.get("content-type");
+    return !type.starts_with("application/json") && !type.starts_with("text/html");
+}
+
+/// In [0, 1), from the runtime's source of chance, so that tests can tell what it will be.
+double chance(IdSource& ids) {
+    std::uint64_t hash = 14695981039346656037u;
+    for (const char c : ids.next()) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+    return static_cast<double>(hash >> 11) * 0x1.0p-53;
+}
+
+std::string seconds_text(std::chrono::nanoseconds time) {
+    std::string text = std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count() / 100);
+    text.insert(text.size() - 1, text.size() == 1 ? "0." : ".");
+    return text + " s";
+}
+
+/// What an exception says, for the error text.
+std::string message_of(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+        return error.what();
+    } catch (...) {
+        return "something that is no std::exception was thrown";
+    }
+}
+
+}  // namespace
+
+HttpStreamSource::HttpStreamSource(ModelRequest request, std::shared_ptr<const WireProtocol> protocol,
+                                   std::shared_ptr<ObserverRegistry> observers)
+    : request_(std::move(request)),
+      protocol_(std::move(protocol)),
+      observers_(std::move(observers)),
+      runtime_(request_.options.runtime()),
+      assembler_(head_of(request_)) {}
+
+HttpStreamSource::~HttpStreamSource() { close(); }
+
+bool HttpStreamSource::stopped() const noexcept {
+    return cancelled_ || request_.options.stop_token().stop_requested();
+}
+
+void HttpStreamSource::close() {
+    if (gap_timer_) gap_timer_->cancel();
+    gap_armed_ = false;
+    body_.reset();
+}
+
+std::optional<StreamEvent> HttpStreamSource::ready() {
+    while (queue_.empty()) {
+        if (phase_ == Phase::over || failure_) return std::nullopt;
+        if (stopped()) {
+            end_aborted();
+            break;
+        }
+        if (phase_ != Phase::streaming) return std::nullopt;
+        try {
+            if (decode_buffered()) continue;
+            if (!event_stream_ || !body_->read_ready(sse_.buffer())) return std::nullopt;
+        } catch (...) {
+            fail(std::current_exception());
+        }
+    }
+    return queue_.pop();
+}
+
+Task<StreamEvent> HttpStreamSource::next() {
+    for (;;) {
+        std::optional<StreamEvent> event = ready();
+        if (event) co_return std::move(*event);
+        if (failure_) {
+            settle_failure();
+            continue;
+        }
+        co_await guarded_step();
+    }
+}
+
+/// Decodes what has arrived until there is an event. False: more bytes are needed.
+bool HttpStreamSource::decode_buffered() {
+    SseEvent event;
+    while (queue_.empty()) {
+        if (!sse_.next(event)) return false;
+        decode(event.event, event.data);
+        if (decoder_->over()) {
+            decoder_->finish(queue_);
+            phase_ = Phase::over;
+            close();
+        }
+    }
+    return true;
+}
+
+void HttpStreamSource::decode(std::string_view event, std::string_view data) {
+    decoder_->decode(event, data, queue_);
+    // `start` alone is no content: an endpoint that sends empty chunks for ever is silent all the same.
+    if (assembler_.has_content() && !queue_.empty()) silence_ = {};
+}
+
+void HttpStreamSource::renew_stop() {
+    link_.reset();
+    stop_ = std::stop_source();
+    const std::stop_token& token = request_.options.stop_token();
+    if (!token.stop_possible()) return;
+    link_.emplace(token, [source = stop_]() mutable { source.request_stop(); });
+}
+
+/// One step, which an abort or the gap clock ends at once.
+Task<> HttpStreamSource::guarded_step() {
+    if (phase_ != Phase::streaming) renew_stop();
+    std::exception_ptr failure;
+    try {
+        Task<> one = step();
+        std::stop_token token = stop_.get_token();
+        co_await cancel_on(std::move(token), std::move(one));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    reading_ = false;
+    if (!failure) co_return;
+    if (!is_cancellation(failure)) {
+        fail(std::move(failure));
+        co_return;
+    }
+    close();
+    if (stopped()) co_return;
+    if (gap_fired_) {
+        const std::string limit = seconds_text(protocol_->clocks().gap);
+        fail(std::make_exception_ptr(TimeoutError("gap", "nothing came for " + limit + " (the gap clock)")));
+        co_return;
+    }
+    cancelled_ = true;
+    std::rethrow_exception(failure);
+}
+
+Task<> HttpStreamSource::step() {
+    if (phase_ == Phase::waiting) {
+        co_await runtime_->clock->sleep_for(delay_);
+        phase_ = Phase::idle;
+    }
+    if (phase_ == Phase::idle) {
+        if (!prepared_) co_await prepare();
+        co_await attempt();
+    } else {
+        co_await read_more();
+    }
+}
+
+Task<> HttpStreamSource::prepare() {
+    const auto wall = runtime_->clock->wall().time_since_epoch();
+    assembler_.head().timestamp = std::chrono::duration<double>(wall).count();
+    WireProtocol::Built built = protocol_->build(request_);
+    for (Notice& notice : built.notices) queue_.push(MessageAssembler::notice(std::move(notice)));
+    JsonObject body = std::move(built.body);
+    if (request_.options.on_payload()) {
+        Task<std::optional<JsonObject>> hook = request_.options.on_payload()(body, request_.model);
+        std::optional<JsonObject> changed = co_await std::move(hook);
+        if (changed) body = std::move(*changed);
+    }
+    protocol_->finish_body(body);
+    if (observers_) {
+        Task<std::vector<Notice>> told = observe_request(observers_, body, request_.model);
+        std::vector<Notice> notices = co_await std::move(told);
+        for (Notice& notice : notices) queue_.push(MessageAssembler::notice(std::move(notice)));
+    }
+    body_text_ = boost::json::serialize(body);
+    prepared_ = true;
+}
+
+Task<> HttpStreamSource::attempt() {
+    HttpRequest http = protocol_->http_request();
+    http.body = body_text_;
+    http.clocks = protocol_->clocks().http;
+    const std::shared_ptr<HttpTransport> transport = transport_of(*runtime_);
+    Task<HttpResponse> sent = transport->send(std::move(http));
+    HttpResponse response = co_await std::move(sent);
+    if (request_.options.on_response()) {
+        ProviderResponse seen;
+        seen.status = response.status;
+        for (const HttpHeader& header : response.headers) seen.headers.emplace_back(header.name, header.value);
+        Task<> hook = request_.options.on_response()(std::move(seen), request_.model);
+        co_await std::move(hook);
+    }
+    if (response.status < 200 || response.status >= 300) {
+        co_await refused(std::move(response));
+        co_return;
+    }
+    if (response.headers.get("content-type").starts_with("text/html")) {
+        throw Error(ErrorCode::protocol, "the answer is a web page, not an API's: is the base URL right?");
+    }
+    event_stream_ = is_event_stream(response.headers);
+    decoder_ = protocol_->decoder(assembler_, *runtime_->ids);
+    sse_ = SseDecoder();
+    whole_body_.clear();
+    body_ = std::move(response.body);
+    silence_ = {};
+    gap_fired_ = false;
+    phase_ = Phase::streaming;
+}
+
+/// An answer with an error status.
+Task<> HttpStreamSource::refused(HttpResponse response) {
+    std::string text;
+    std::exception_ptr broken;
+    try {
+        while (text.size() < longest_error_body && co_await response.body->read(text)) {
+        }
+    } catch (...) {
+        broken = std::current_exception();
+    }
+    // The status says enough when the rest of the body does not come.
+    if (broken && is_cancellation(broken)) std::rethrow_exception(broken);
+    Failure failure;
+    failure.endpoint = read_endpoint_failure(response.status, response.headers, text);
+    failure.hints = read_retry_hints(response.headers, runtime_->clock->wall());
+    failure_ = std::move(failure);
+}
+
+Task<> HttpStreamSource::read_more() {
+    const auto began = runtime_->clock->now();
+    if (!gap_timer_ && protocol_->clocks().gap.count() > 0) {
+        gap_timer_ = runtime_->clock->timer(co_await this_executor);
+    }
+    reading_ = true;
+    arm_gap();
+    std::string& into = event_stream_ ? sse_.buffer() : whole_body_;
+    const bool more = co_await body_->read(into);
+    reading_ = false;
+    silence_ += runtime_->clock->now() - began;
+    if (!more) at_end_of_body();
+}
+
+void HttpStreamSource::arm_gap() {
+    if (!gap_timer_) return;
+    const auto left = std::max(protocol_->clocks().gap - silence_, std::chrono::nanoseconds(1));
+    if (gap_armed_) {
+        gap_timer_->postpone(left);
+        return;
+    }
+    gap_armed_ = true;
+    gap_timer_->expires_after(left, [this] {
+        gap_armed_ = false;
+        // While the consumer is busy with the last event, the endpoint is not to blame.
+        if (!reading_) return;
+        gap_fired_ = true;
+        stop_.request_stop();
+    });
+}
+
+void HttpStreamSource::at_end_of_body() {
+    if (event_stream_) {
+        SseEvent last;
+        if (sse_.finish(last)) decode(last.event, last.data);
+    } else {
+        decode({}, whole_body_);
+    }
+    decoder_->finish(queue_);
+    phase_ = Phase::over;
+    close();
+}
+
+void HttpStreamSource::fail(std::exception_ptr exception) {
+    Failure failure;
+    failure.exception = std::move(exception);
+    try {
+        std::rethrow_exception(failure.exception);
+    } catch (const StreamFailure& error) {
+        failure.endpoint = error.failure();
+    } catch (...) {
+    }
+    failure_ = std::move(failure);
+}
+
+ErrorInfo HttpStreamSource::classify(const Failure& failure) const {
+    if (!failure.endpoint) return classify_exception(failure.exception);
+    return classify_failure(*failure.endpoint, request_.model.context_window,
+                            estimate_prompt_tokens(request_.messages));
+}
+
+void HttpStreamSource::settle_failure() {
+    const Failure failure = std::move(*failure_);
+    failure_.reset();
+    close();
+    if (decoder_ && decoder_->complete()) {
+        decoder_->finish(queue_);
+        phase_ = Phase::over;
+        return;
+    }
+    ErrorInfo info = classify(failure);
+    const RetryDecision decision = decide(failure, info);
+    if (decision.retry) {
+        retry(decision, info);
+    } else {
+        give_up(failure, std::move(info));
+    }
+}
+
+RetryDecision HttpStreamSource::decide(const Failure& failure, const ErrorInfo& info) const {
+    if (assembler_.has_content()) return RetryDecision();
+    const double random = chance(*runtime_->ids);
+    const RetryPolicy& policy = protocol_->retry();
+    if (failure.endpoint) {
+        const bool in_stream = failure.exception != nullptr;
+        if (in_stream && !is_transient(info.code)) return RetryDecision();
+        const int fallback = info.code == ErrorCode::rate_limited ? 429 : 503;
+        return decide_retry(policy, retries_done_, failure.endpoint->status.value_or(fallback), failure.hints, random);
+    }
+    try {
+        std::rethrow_exception(failure.exception);
+    } catch (const NetworkError& error) {
+        return decide_retry(policy, retries_done_, error, random);
+    } catch (const Error& error) {
+        // An answer that ended without any content, as a proxy leaves it when its upstream broke.
+        const NetworkError broken(ErrorCode::disconnected, {}, true, error.what());
+        if (error.code() == ErrorCode::disconnected) return decide_retry(policy, retries_done_, broken, random);
+        return decide_retry(policy, retries_done_, error, random);
+    } catch (...) {
+        return RetryDecision();
+    }
+}
+
+void HttpStreamSource::retry(const RetryDecision& decision, const ErrorInfo& info) {
+    ++retries_done_;
+    delay_ = decision.delay;
+    decoder_.reset();
+    phase_ = Phase::waiting;
+    Notice notice;
+    notice.code = "retry";
+    notice.text = protocol_->without_secrets(decision.reason) + "; trying again in " + seconds_text(decision.delay) +
+                  " (" + std::to_string(retries_done_) + " of " + std::to_string(protocol_->retry().max_retries) + ")";
+    notice.details["attempt"] = retries_done_;
+    notice.details["max_retries"] = protocol_->retry().max_retries;
+    notice.details["delay_ms"] = decision.delay.count();
+    notice.details["error_type"] = info.type;
+    if (info.status_code) notice.details["status_code"] = *info.status_code;
+    queue_.push(MessageAssembler::notice(std::move(notice)));
+}
+
+void HttpStreamSource::give_up(const Failure& failure, ErrorInfo info) {
+    std::string message;
+    if (failure.endpoint) {
+        if (failure.endpoint->status) message = "HTTP " + std::to_string(*failure.endpoint->status) + ": ";
+        message += failure.endpoint->message;
+    } else {
+        message = message_of(failure.exception);
+    }
+    if (retries_done_ > 0) {
+        message += " (after " + std::to_string(retries_done_) + (retries_done_ == 1 ? " retry)" : " retries)");
+    }
+    std::string text = failure_text(request_.model, protocol_->base_url(), info, message);
+    phase_ = Phase::over;
+    queue_.push(assembler_.error(protocol_->without_secrets(std::move(text)), std::move(info)));
+}
+
+void HttpStreamSource::end_aborted() {
+    close();
+    phase_ = Phase::over;
+    if (!assembler_.head().timestamp) {
+        const auto wall = runtime_->clock->wall().time_since_epoch();
+        assembler_.head().timestamp = std::chrono::duration<double>(wall).count();
+    }
+    queue_.push(assembler_.aborted());
+}
+
+}  // namespace cubepi::detail

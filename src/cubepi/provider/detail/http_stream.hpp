@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include <cubepi/net/sse_decoder.hpp>
+#include <cubepi/provider/detail/wire_protocol.hpp>
+#include <cubepi/provider/observers.hpp>
+
+namespace cubepi::detail {
+
+/// One call of a model over HTTP: sends the request, reads the answer, retries (D15), keeps the gap clock (D16),
+/// ends at an abort (D7). Nothing is sent before the first event is pulled.
+class HttpStreamSource final : public StreamSource {
+public:
+    /// `observers`: null when nobody watches.
+    HttpStreamSource(ModelRequest request, std::shared_ptr<const WireProtocol> protocol,
+                     std::shared_ptr<ObserverRegistry> observers);
+    ~HttpStreamSource() override;
+
+    std::optional<StreamEvent> ready() override;
+    Task<StreamEvent> next() override;
+
+private:
+    enum class Phase : std::uint8_t { idle, waiting, streaming, over };
+
+    /// A failed attempt.
+    struct Failure {
+        std::exception_ptr exception = {};
+        std::optional<EndpointFailure> endpoint = {};
+        RetryHints hints = {};
+    };
+
+    bool stopped() const noexcept;
+    void renew_stop();
+    Task<> guarded_step();
+    Task<> step();
+    Task<> prepare();
+    Task<> attempt();
+    Task<> refused(HttpResponse response);
+    Task<> read_more();
+    void at_end_of_body();
+    void arm_gap();
+    bool decode_buffered();
+    void decode(std::string_view event, std::string_view data);
+    void fail(std::exception_ptr exception);
+    void settle_failure();
+    RetryDecision decide(const Failure& failure, const ErrorInfo& info) const;
+    void retry(const RetryDecision& decision, const ErrorInfo& info);
+    void give_up(const Failure& failure, ErrorInfo info);
+    void end_aborted();
+    void close();
+    ErrorInfo classify(const Failure& failure) const;
+
+    ModelRequest request_;
+    std::shared_ptr<const WireProtocol> protocol_;
+    std::shared_ptr<ObserverRegistry> observers_;
+    std::shared_ptr<const Runtime> runtime_;
+    MessageAssembler assembler_;
+    std::unique_ptr<WireDecoder> decoder_;
+    EventQueue queue_;
+    std::string body_text_;
+    SseDecoder sse_;
+    std::string whole_body_;
+    std::unique_ptr<HttpBody> body_;
+    std::optional<Failure> failure_;
+
+    std::stop_source stop_;
+    std::optional<std::stop_callback<std::function<void()>>> link_;
+    std::unique_ptr<ClockTimer> gap_timer_;
+    std::chrono::nanoseconds silence_{0};  ///< waited since the last event with content
+    std::chrono::nanoseconds delay_{0};
+    int retries_done_ = 0;
+    Phase phase_ = Phase::idle;
+    bool prepared_ = false;
+    bool event_stream_ = true;
+    bool reading_ = false;
+    bool gap_armed_ = false;
+    bool gap_fired_ = false;
+    bool cancelled_ = false;
+};
+
+}  // namespace cubepi::detail

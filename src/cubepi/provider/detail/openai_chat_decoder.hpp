@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/provider/detail/wire_protocol.hpp>
+
+namespace cubepi::detail {
+
+/// Reads the chunks of a Chat Completions stream (platform.openai.com/docs/api-reference/chat-streaming) as OpenAI and
+/// the many compatible servers send them.
+///
+/// Blocks are in the order in which the endpoint spoke: text after a call or after thinking is a block of its own.
+/// Open text ends where a call begins; open thinking and calls end with the answer.
+class OpenAIChatDecoder final : public WireDecoder {
+public:
+    /// `accept_missing_finish`: for servers that never send a finish_reason.
+    OpenAIChatDecoder(MessageAssembler& assembler, IdSource& ids, bool accept_missing_finish = false);
+    ~OpenAIChatDecoder() override;
+
+    void decode(std::string_view event, std::string_view data, EventQueue& out) override;
+    bool complete() const noexcept override { return finished_; }
+    bool over() const noexcept override { return done_marker_; }
+    void finish(EventQueue& out) override;
+
+private:
+    struct Parser;
+    struct Chunk;
+    struct CallPiece;
+
+    /// A call under way.
+    struct Call {
+        std::int64_t wire_index = 0;
+        std::int32_t index = 0;  ///< of the block
+        std::string wire_id;     ///< the id the endpoint gave, perhaps empty
+        bool named = false;
+        bool has_arguments = false;
+    };
+
+    bool parse(std::string_view data);
+    void apply(EventQueue& out);
+    void add_thinking(std::string_view text, EventQueue& out);
+    void add_text(std::string_view text, bool refusal, EventQueue& out);
+    void add_call(const CallPiece& piece, EventQueue& out);
+    Call* find_call(const CallPiece& piece);
+    bool begins_another(const Call& call, const CallPiece& piece) const;
+    Call& open_call(const CallPiece& piece, EventQueue& out);
+    std::string usable_id(std::string_view wire_id);
+    void add_thinking_details(const JsonArray& details);
+    void end_text(EventQueue& out);
+    void end_thinking(EventQueue& out);
+    void close_blocks(EventQueue& out);
+
+    MessageAssembler& assembler_;
+    IdSource& ids_;
+    std::unique_ptr<Parser> parser_;
+    std::vector<Call> calls_;
+    JsonArray thinking_details_;
+    std::string thinking_field_;
+    std::string reason_;
+    std::int32_t text_ = -1;
+    std::int32_t thinking_ = -1;
+    std::int32_t last_block_ = -1;
+    bool text_is_refusal_ = false;
+    bool accept_missing_finish_;
+    bool announced_ = false;
+    bool finished_ = false;
+    bool done_marker_ = false;
+};
+
+}  // namespace cubepi::detail

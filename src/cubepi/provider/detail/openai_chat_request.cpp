@@ -1,0 +1,325 @@
+#include <cubepi/provider/detail/openai_chat_request.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/provider/detail/prompt_text.hpp>
+#include <cubepi/provider/tool_schema.hpp>
+#include <cubepi/schema/python_json.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+JsonObject role_message(std::string_view role) {
+    JsonObject message;
+    message["role"] = role;
+    return message;
+}
+
+JsonObject text_part(std::string_view text) {
+    JsonObject part;
+    part["type"] = "text";
+    part["text"] = text;
+    return part;
+}
+
+JsonObject image_part(const ImageContent& image) {
+    JsonObject url;
+    url["url"] = image_url(image);
+    JsonObject part;
+    part["type"] = "image_url";
+    part["image_url"] = std::move(url);
+    return part;
+}
+
+JsonObject user_to_wire(const UserMessage& message) {
+    const std::vector<Content> content = with_sender(message);
+    JsonObject wire = role_message("user");
+    if (!has_images(content)) {
+        wire["content"] = joined_text(content, "\n");
+        return wire;
+    }
+    JsonArray parts;
+    for (const Content& block : content) {
+        if (const auto* text = std::get_if<TextContent>(&block)) parts.push_back(text_part(text->text));
+        if (const auto* image = std::get_if<ImageContent>(&block)) parts.push_back(image_part(*image));
+    }
+    wire["content"] = std::move(parts);
+    return wire;
+}
+
+JsonObject call_to_wire(const ToolCall& call) {
+    JsonObject function;
+    function["name"] = call.name.str();
+    function["arguments"] = to_python_json(call.arguments);
+    JsonObject wire;
+    wire["id"] = call.id;
+    wire["type"] = "function";
+    wire["function"] = std::move(function);
+    return wire;
+}
+
+/// Turns the messages into the wire's, which want a result for each call, right after it, and text in results.
+class MessageWriter {
+public:
+    MessageWriter(const ModelRequest& request, const CapabilityDescriptor& capability, std::vector<Notice>& notices)
+        : request_(request), capability_(capability), notices_(notices) {}
+
+    JsonArray run() {
+        if (!request_.system_prompt.empty()) {
+            JsonObject system = role_message("system");
+            system["content"] = request_.system_prompt.str();
+            wire_.push_back(std::move(system));
+        }
+        for (const Message& message : request_.messages) {
+            if (const ToolResultMessage* result = message.tool_result()) {
+                add(*result);
+                continue;
+            }
+            close_results();
+            if (const UserMessage* user = message.user()) wire_.push_back(user_to_wire(*user));
+            if (const AssistantMessage* assistant = message.assistant()) add(*assistant);
+        }
+        close_results();
+        return std::move(wire_);
+    }
+
+private:
+    void add(const AssistantMessage& message) {
+        std::string text;
+        bool has_text = false;
+        JsonArray calls;
+        for (const AssistantContent& block : message.content) {
+            if (const auto* part = std::get_if<TextContent>(&block)) {
+                if (has_text) text += '\n';
+                text += part->text;
+                has_text = true;
+            } else if (const auto* call = std::get_if<ToolCall>(&block)) {
+                calls.push_back(call_to_wire(*call));
+                open_calls_.push_back(call->id);
+            }
+        }
+        // An answer that says nothing and calls nothing (a failed one) is refused by many servers.
+        if (calls.empty() && text.find_first_not_of('\n') == std::string::npos) return;
+        JsonObject wire = role_message("assistant");
+        wire["content"] = has_text ? Json(text) : Json(nullptr);
+        add_thinking(wire, message);
+        if (!calls.empty()) wire["tool_calls"] = std::move(calls);
+        wire_.push_back(std::move(wire));
+    }
+
+    void add_thinking(JsonObject& wire, const AssistantMessage& message) const {
+        std::string thinking;
+        JsonArray details;
+        for (const AssistantContent& block : message.content) {
+            const auto* part = std::get_if<ThinkingContent>(&block);
+            if (!part) continue;
+            thinking += part->thinking;
+            const Json* kept = part->extra.find("reasoning_details");
+            if (!kept || !kept->is_array()) continue;
+            for (const Json& item : kept->get_array()) details.push_back(item);
+        }
+        const bool ours = message.provider_id == request_.model.provider_id;
+        if (ours && !details.empty()) wire["reasoning_details"] = std::move(details);
+        if (capability_.thinking_field && !thinking.empty()) wire[*capability_.thinking_field] = thinking;
+    }
+
+    void add(const ToolResultMessage& message) {
+        std::erase(open_calls_, message.tool_call_id);
+        std::string text = joined_text(message.content, "\n");
+        if (message.is_error) text = marked_error(std::move(text));
+        std::size_t images = 0;
+        for (const Content& block : message.content) {
+            const auto* image = std::get_if<ImageContent>(&block);
+            if (!image) continue;
+            if (images++ == 0) images_.push_back(text_part("Images in the result of " + message.tool_name.str() + ":"));
+            images_.push_back(image_part(*image));
+        }
+        if (images > 0) {
+            if (!text.empty()) text += '\n';
+            text += "(see the images in the next message)";
+        }
+        JsonObject wire = role_message("tool");
+        wire["tool_call_id"] = message.tool_call_id;
+        wire["content"] = std::move(text);
+        wire_.push_back(std::move(wire));
+    }
+
+    /// Ends the results of one answer: a call without one gets one (D1), images follow as the user's, because
+    /// results can only be text here.
+    void close_results() {
+        for (const std::string& id : open_calls_) {
+            JsonObject wire = role_message("tool");
+            wire["tool_call_id"] = id;
+            wire["content"] = interrupted_result;
+            wire_.push_back(std::move(wire));
+            Notice notice;
+            notice.code = "repair";
+            notice.text = "Tool call " + id + " had no result in the history; the request says that it was interrupted";
+            notice.details["tool_call_id"] = id;
+            notices_.push_back(std::move(notice));
+        }
+        open_calls_.clear();
+        if (images_.empty()) return;
+        JsonObject wire = role_message("user");
+        wire["content"] = std::exchange(images_, JsonArray());
+        wire_.push_back(std::move(wire));
+    }
+
+    const ModelRequest& request_;
+    const CapabilityDescriptor& capability_;
+    std::vector<Notice>& notices_;
+    JsonArray wire_;
+    JsonArray images_;
+    std::vector<std::string> open_calls_;
+};
+
+JsonArray tools_to_wire(const ToolDefinitions& tools, SchemaDialect dialect) {
+    JsonArray wire;
+    for (const ToolDefinition& tool : tools) {
+        JsonObject function;
+        function["name"] = tool.name.str();
+        function["description"] = tool.description.str();
+        function["parameters"] = lower_tool_schema(tool.parameters ? *tool.parameters : Json(), dialect);
+        JsonObject item;
+        item["type"] = "function";
+        item["function"] = std::move(function);
+        wire.push_back(std::move(item));
+    }
+    return wire;
+}
+
+Json tool_choice_to_wire(const ToolChoice& choice) {
+    switch (choice.mode) {
+        case ToolChoice::Mode::automatic: return "auto";
+        case ToolChoice::Mode::required: return "required";
+        case ToolChoice::Mode::none: return "none";
+        case ToolChoice::Mode::named: break;
+    }
+    JsonObject function;
+    function["name"] = choice.name;
+    JsonObject wire;
+    wire["type"] = "function";
+    wire["function"] = std::move(function);
+    return wire;
+}
+
+Notice left_out(std::string text, std::string_view field) {
+    Notice notice;
+    notice.code = "request_changed";
+    notice.text = std::move(text);
+    notice.details["field"] = field;
+    return notice;
+}
+
+void append(std::vector<Notice>& to, std::vector<Notice> from) {
+    for (Notice& notice : from) to.push_back(std::move(notice));
+}
+
+void add_sampling(WireProtocol::Built& built, const ModelRequest& request, const OpenAIChatSettings& settings) {
+    const Model& model = request.model;
+    const CapabilityDescriptor& capability = settings.capability;
+    const OpenAIModelTraits traits = openai_model_traits(model.id);
+    if (request.options.reasoning()) {
+        const ReasoningCapability& reasoning = capability.reasoning ? *capability.reasoning : openai_chat_reasoning();
+        const bool reasons = model.reasoning || traits.reasons;
+        append(built.notices, apply_reasoning(built.body, reasoning, *request.options.reasoning(), reasons));
+    }
+    if (model.max_tokens) {
+        const bool new_name = settings.openai_endpoint || traits.reasons;
+        const std::string field = capability.max_tokens_field.value_or(new_name ? "max_completion_tokens" : "max_tokens");
+        built.body[field] = *model.max_tokens;
+    }
+    TemperatureSpec temperature = capability.temperature;
+    if (temperature.mode == TemperatureSpec::Mode::free) {
+        const Json* effort = built.body.if_contains("reasoning_effort");
+        const bool thinks = effort && *effort != Json("none");
+        const bool refused = traits.refuses_temperature || (traits.temperature_without_effort && thinks);
+        if (refused) temperature.mode = TemperatureSpec::Mode::ignored;
+    }
+    append(built.notices, apply_temperature(built.body, temperature, model.temperature));
+}
+
+}  // namespace
+
+OpenAIModelTraits openai_model_traits(std::string_view id) {
+    // Routers put the vendor in front: "openai/gpt-5".
+    if (const std::size_t slash = id.rfind('/'); slash != std::string_view::npos) id.remove_prefix(slash + 1);
+    OpenAIModelTraits traits;
+    const bool o_series = id.size() >= 2 && id[0] == 'o' && id[1] >= '1' && id[1] <= '9' && (id.size() == 2 || id[2] == '-');
+    const bool gpt5 = id.starts_with("gpt-5") && id.find("chat") == std::string_view::npos;
+    traits.reasons = o_series || gpt5;
+    // GPT-5 always thinks; 5.1 and later think only when they are asked to.
+    const bool later = gpt5 && id.size() > 5 && id[5] == '.';
+    traits.refuses_temperature = o_series || (gpt5 && !later);
+    traits.temperature_without_effort = later;
+    return traits;
+}
+
+JsonArray openai_chat_messages(const ModelRequest& request, const CapabilityDescriptor& capability,
+                               std::vector<Notice>& notices) {
+    return MessageWriter(request, capability, notices).run();
+}
+
+WireProtocol::Built build_openai_chat(const ModelRequest& request, const OpenAIChatSettings& settings) {
+    WireProtocol::Built built;
+    built.body["model"] = request.model.id;
+    built.body["messages"] = openai_chat_messages(request, settings.capability, built.notices);
+    built.body["stream"] = true;
+    if (settings.capability.stream_usage) {
+        JsonObject options;
+        options["include_usage"] = true;
+        built.body["stream_options"] = std::move(options);
+    }
+    const bool has_tools = request.tools && !request.tools->empty();
+    if (has_tools) built.body["tools"] = tools_to_wire(*request.tools, settings.capability.schema_dialect);
+    if (request.options.tool_choice()) {
+        if (has_tools) {
+            built.body["tool_choice"] = tool_choice_to_wire(*request.options.tool_choice());
+        } else {
+            built.notices.push_back(left_out("The tool choice was left out: the request has no tools", "tool_choice"));
+        }
+    }
+    add_sampling(built, request, settings);
+    for (const auto& [key, value] : settings.extra_body) built.body[key] = value;
+    return built;
+}
+
+JsonObject openai_chat_completion(const AssistantMessage& message) {
+    JsonArray calls;
+    for (const ToolCall* call : message.tool_calls()) calls.push_back(call_to_wire(*call));
+    const std::string text = message.text();
+    JsonObject inner = role_message("assistant");
+    inner["content"] = text.empty() ? Json(nullptr) : Json(text);
+    if (!calls.empty()) inner["tool_calls"] = std::move(calls);
+    JsonObject choice;
+    choice["index"] = 0;
+    choice["message"] = std::move(inner);
+    choice["finish_reason"] = message.stop_reason == stop_reason::tool_use ? "tool_calls" : message.stop_reason.str();
+    choice["logprobs"] = nullptr;
+    JsonArray choices;
+    choices.push_back(std::move(choice));
+    JsonObject body;
+    body["id"] = message.response_id.str();
+    body["object"] = "chat.completion";
+    body["created"] = static_cast<std::int64_t>(message.timestamp.value_or(0));
+    body["model"] = message.model_id.str();
+    body["choices"] = std::move(choices);
+    if (!message.usage) return body;
+    const Usage& used = *message.usage;
+    const std::int64_t prompt = used.input_tokens.value_or(0) + used.cache_read_tokens.value_or(0);
+    JsonObject usage;
+    usage["prompt_tokens"] = prompt;
+    usage["completion_tokens"] = used.output_tokens.value_or(0);
+    usage["total_tokens"] = prompt + used.output_tokens.value_or(0);
+    if (used.cache_read_tokens) {
+        JsonObject details;
+        details["cached_tokens"] = *used.cache_read_tokens;
+        usage["prompt_tokens_details"] = std::move(details);
+    }
+    body["usage"] = std::move(usage);
+    return body;
+}
+
+}  // namespace cubepi::detail

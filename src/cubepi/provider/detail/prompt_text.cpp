@@ -1,0 +1,57 @@
+#include <cubepi/provider/detail/prompt_text.hpp>
+
+#include <algorithm>
+#include <cctype>
+
+namespace cubepi::detail {
+
+std::vector<Content> with_sender(const UserMessage& message) {
+    std::vector<Content> content = message.content;
+    const Json* name = message.metadata.find("sender_display_name");
+    if (!name || !name->is_string() || name->get_string().empty()) return content;
+    const std::string sender = "[" + std::string(name->get_string()) + "]";
+    for (Content& block : content) {
+        auto* text = std::get_if<TextContent>(&block);
+        if (!text || text->text.empty()) continue;
+        text->text.insert(0, sender + ": ");
+        return content;
+    }
+    TextContent sent;
+    sent.text = sender + " sent:";
+    content.insert(content.begin(), Content(std::move(sent)));
+    return content;
+}
+
+bool has_images(const std::vector<Content>& content) noexcept {
+    return std::any_of(content.begin(), content.end(),
+                       [](const Content& block) { return std::holds_alternative<ImageContent>(block); });
+}
+
+std::string joined_text(const std::vector<Content>& content, std::string_view separator) {
+    std::string joined;
+    bool first = true;
+    for (const Content& block : content) {
+        const auto* text = std::get_if<TextContent>(&block);
+        if (!text) continue;
+        if (!first) joined += separator;
+        joined += text->text;
+        first = false;
+    }
+    return joined;
+}
+
+std::string image_url(const ImageContent& image) {
+    if (image.source.starts_with("http://") || image.source.starts_with("https://")) return image.source;
+    return "data:" + image.media_type.str() + ";base64," + image.source;
+}
+
+std::string marked_error(std::string text) {
+    constexpr std::string_view word = "error";
+    const bool says_so = text.size() >= word.size() &&
+                         std::equal(word.begin(), word.end(), text.begin(), [](char a, char b) {
+                             return a == static_cast<char>(std::tolower(static_cast<unsigned char>(b)));
+                         });
+    return says_so ? text : "Error: " + text;
+}
+
+}  // namespace cubepi::detail

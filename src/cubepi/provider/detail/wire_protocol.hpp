@@ -1,0 +1,100 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/http_transport.hpp>
+#include <cubepi/core/ids.hpp>
+#include <cubepi/net/retry.hpp>
+#include <cubepi/provider/error_classification.hpp>
+#include <cubepi/provider/message_assembler.hpp>
+#include <cubepi/provider/provider.hpp>
+
+// What one wire format has to say for itself: how a request looks and how an answer is read. Neither does I/O; the
+// HttpStreamSource moves the bytes, waits, retries and aborts for all of them.
+
+namespace cubepi::detail {
+
+/// Events on their way from a decoder to the consumer. Keeps its memory.
+class EventQueue {
+public:
+    bool empty() const noexcept { return next_ == events_.size(); }
+    std::size_t size() const noexcept { return events_.size() - next_; }
+    void push(StreamEvent event) { events_.push_back(std::move(event)); }
+    StreamEvent pop() {
+        StreamEvent event = std::move(events_[next_++]);
+        if (next_ == events_.size()) {
+            events_.clear();
+            next_ = 0;
+        }
+        return event;
+    }
+
+private:
+    std::vector<StreamEvent> events_;
+    std::size_t next_ = 0;
+};
+
+/// An error that the endpoint reported inside a stream.
+class StreamFailure : public Error {
+public:
+    explicit StreamFailure(EndpointFailure failure)
+        : Error(ErrorCode::provider, failure.message), failure_(std::move(failure)) {}
+    const EndpointFailure& failure() const noexcept { return failure_; }
+
+private:
+    EndpointFailure failure_;
+};
+
+/// Reads one answer. Feeds the assembler, whose events go to the queue.
+class WireDecoder {
+public:
+    virtual ~WireDecoder() = default;
+    /// One server-sent event, or the whole body of an answer that is no event stream. Throws StreamFailure for an
+    /// error in it, Error(protocol) for what cannot be read.
+    virtual void decode(std::string_view event, std::string_view data, EventQueue& out) = 0;
+    /// The answer is complete: whatever happens to the connection now does not matter.
+    virtual bool complete() const noexcept = 0;
+    /// The endpoint said that nothing follows.
+    virtual bool over() const noexcept = 0;
+    /// Nothing follows: puts the terminal event out. Throws Error(disconnected) when the answer is not complete.
+    virtual void finish(EventQueue& out) = 0;
+};
+
+/// The clocks of a call (D16). Zero: off.
+struct CallClocks {
+    HttpClocks http{};
+    std::chrono::nanoseconds gap = std::chrono::seconds(120);  ///< between events with content
+};
+
+/// One endpoint in one wire format. Immutable, shared by its calls on any thread.
+class WireProtocol {
+public:
+    struct Built {
+        JsonObject body = {};
+        std::vector<Notice> notices = {};
+    };
+
+    virtual ~WireProtocol() = default;
+    /// The request body before the caller's hooks. Throws Error for what can never be sent.
+    virtual Built build(const ModelRequest& request) const = 0;
+    /// The last word on the body, after the hooks.
+    virtual void finish_body(JsonObject&) const {}
+    /// Method, URL, headers; body and clocks are the caller's. Throws ProviderError when there is no key.
+    virtual HttpRequest http_request() const = 0;
+    virtual std::unique_ptr<WireDecoder> decoder(MessageAssembler& assembler, IdSource& ids) const = 0;
+    /// The unstreamed form of an answer, for observers.
+    virtual JsonObject answer_body(const AssistantMessage& message) const = 0;
+    virtual const std::string& base_url() const noexcept = 0;
+    virtual const RetryPolicy& retry() const noexcept = 0;
+    virtual const CallClocks& clocks() const noexcept = 0;
+    /// `text` without the endpoint's keys (D58).
+    virtual std::string without_secrets(std::string text) const = 0;
+};
+
+}  // namespace cubepi::detail

@@ -1,0 +1,312 @@
+#include <cubepi/provider/error_classification.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <utility>
+
+#include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/parse_json.hpp>
+
+namespace cubepi {
+
+namespace {
+
+constexpr std::size_t longest_message = 2000;
+
+std::string lower(std::string_view text) {
+    std::string result(text);
+    for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return result;
+}
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+/// `second` begins at most `gap` characters after the end of some `first`.
+bool has_near(std::string_view text, std::string_view first, std::size_t gap, std::string_view second) {
+    for (std::size_t at = text.find(first); at != std::string_view::npos; at = text.find(first, at + 1)) {
+        const std::size_t after = at + first.size();
+        const std::size_t next = text.find(second, after);
+        if (next != std::string_view::npos && next - after <= gap) return true;
+    }
+    return false;
+}
+
+bool says_context_length(std::string_view text) {
+    if (has(text, "maximum context length") || has(text, "too many tokens") || has(text, "prompt is too long")) return true;
+    if (has_near(text, "reduce", 10, "messages")) return true;
+    for (std::size_t at = text.find("context"); at != std::string_view::npos; at = text.find("context", at + 1)) {
+        const std::string_view rest = text.substr(at, 60);
+        const std::size_t length = rest.find("length");
+        if (length == std::string_view::npos || length > 17) continue;
+        const std::size_t exceed = rest.find("exceed", length);
+        if (exceed != std::string_view::npos && exceed - length - 6 <= 20) return true;
+    }
+    return has(text, "exceeds the available context size") || has(text, "context window");
+}
+
+bool says_rate_limit(std::string_view text) {
+    if (has(text, "rate limit") || has(text, "ratelimit") || has(text, "too many requests")) return true;
+    for (const std::string_view word : {"exceed", "exhaust", "limit", "reach"}) {
+        if (has_near(text, "quota", 1, word)) return true;
+    }
+    return false;
+}
+
+bool says_content_filter(std::string_view text) {
+    return has(text, "content_filter") || has(text, "content filter") || has(text, "content management policy") ||
+           has(text, "content_policy_violation") || has(text, "safety system");
+}
+
+bool says_unknown_model(std::string_view text) {
+    if (!has(text, "model")) return false;
+    for (const std::string_view word : {"not found", "does not exist", "not exist", "not a valid model", "unknown model",
+                                        "no such model", "is not available", "invalid model"}) {
+        if (has(text, word)) return true;
+    }
+    return false;
+}
+
+std::string text_of(const Json* value) {
+    if (!value) return {};
+    if (value->is_string()) return std::string(value->get_string());
+    if (value->is_int64() || value->is_uint64()) return boost::json::serialize(*value);
+    return {};
+}
+
+std::string shortened(std::string text) {
+    if (text.size() <= longest_message) return text;
+    text.resize(longest_message);
+    text.resize(complete_utf8_prefix(text));
+    return text + "...";
+}
+
+void read_error_object(const JsonObject& object, EndpointFailure& failure) {
+    failure.message = text_of(object.if_contains("message"));
+    failure.code = text_of(object.if_contains("code"));
+    failure.type = text_of(object.if_contains("type"));
+    if (failure.message.empty()) failure.message = text_of(object.if_contains("detail"));
+    // OpenRouter puts the upstream's own words beside its "Provider returned error".
+    const Json* metadata = object.if_contains("metadata");
+    if (metadata && metadata->is_object()) {
+        const std::string raw = text_of(metadata->get_object().if_contains("raw"));
+        if (!raw.empty()) failure.message += " (" + raw + ")";
+    }
+    if (failure.message.empty()) failure.message = boost::json::serialize(object);
+}
+
+void read_failure_value(const Json& value, EndpointFailure& failure) {
+    if (value.is_string()) {
+        failure.message = text_of(&value);
+    } else if (value.is_object()) {
+        const JsonObject& object = value.get_object();
+        const Json* error = object.if_contains("error");
+        if (error && error->is_object()) {
+            read_error_object(error->get_object(), failure);
+        } else if (error && error->is_string()) {
+            failure.message = text_of(error);
+            failure.code = text_of(object.if_contains("code"));
+        } else {
+            read_error_object(object, failure);
+        }
+    } else if (value.is_array() && !value.get_array().empty()) {
+        read_failure_value(value.get_array().front(), failure);
+    }
+}
+
+std::optional<double> read_seconds(const HttpHeaders& headers, std::string_view name, double unit) {
+    const std::string* value = headers.find(name);
+    if (!value) return std::nullopt;
+    double number = 0;
+    const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
+    if (error != std::errc() || end != value->data() + value->size() || number < 0) return std::nullopt;
+    return number * unit;
+}
+
+std::optional<int> status_of_code(const std::string& code) {
+    int status = 0;
+    const auto [end, error] = std::from_chars(code.data(), code.data() + code.size(), status);
+    if (error != std::errc() || end != code.data() + code.size() || status < 400 || status > 599) return std::nullopt;
+    return status;
+}
+
+ErrorCode code_of_status(int status) {
+    if (status == 401 || status == 403) return ErrorCode::auth;
+    if (status == 408 || status == 425 || status >= 500) return ErrorCode::unavailable;
+    return ErrorCode::bad_request;
+}
+
+/// For errors that have no status: the kinds that endpoints use inside streams.
+ErrorCode code_of_kind(std::string_view kind) {
+    if (has(kind, "rate_limit") || has(kind, "insufficient_quota")) return ErrorCode::rate_limited;
+    if (has(kind, "authentication") || has(kind, "permission") || has(kind, "invalid_api_key")) return ErrorCode::auth;
+    if (has(kind, "overloaded") || has(kind, "server_error") || has(kind, "unavailable") || has(kind, "api_error") ||
+        has(kind, "timeout") || has(kind, "internal")) {
+        return ErrorCode::unavailable;
+    }
+    if (has(kind, "model_not_found")) return ErrorCode::model_not_found;
+    if (has(kind, "invalid_request") || has(kind, "bad_request") || has(kind, "badrequest")) return ErrorCode::bad_request;
+    return ErrorCode::provider;
+}
+
+/// "... > 200000 maximum", "maximum context length is 8192 tokens": what the endpoint says its window is.
+std::optional<std::int64_t> window_in(std::string_view text) {
+    std::size_t at = text.find("> ");
+    if (at == std::string_view::npos || !has(text.substr(at), "maximum")) {
+        at = text.find("maximum context length is ");
+        if (at == std::string_view::npos) return std::nullopt;
+        at += 24;
+    }
+    at += 2;
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), number);
+    if (error != std::errc()) return std::nullopt;
+    return number;
+}
+
+}  // namespace
+
+EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers, std::string_view body) {
+    EndpointFailure failure;
+    failure.status = status;
+    failure.retry_after = read_seconds(headers, "retry-after", 1);
+    if (!failure.retry_after) failure.retry_after = read_seconds(headers, "retry-after-ms", 0.001);
+    JsonTextError error;
+    const Json value = parse_json(body, error);
+    if (!error) {
+        read_failure_value(value, failure);
+    } else if (has(lower(body.substr(0, 200)), "<html") || has(lower(body.substr(0, 200)), "<!doctype")) {
+        failure.message = "the answer is a web page, not an API's: is the base URL right?";
+    } else {
+        failure.message = replace_broken_utf8(body);
+    }
+    if (status >= 300 && status < 400) {
+        failure.message = "the endpoint redirects to " + public_url(headers.get("location")) +
+                          "; redirects are not followed, set the base URL to the right address";
+    }
+    if (failure.message.empty()) failure.message = "the answer has no text";
+    failure.message = shortened(std::move(failure.message));
+    return failure;
+}
+
+EndpointFailure read_stream_failure(const Json& error) {
+    EndpointFailure failure;
+    read_failure_value(error, failure);
+    failure.status = status_of_code(failure.code);
+    if (failure.message.empty()) failure.message = "the endpoint reported an error without a text";
+    failure.message = shortened(std::move(failure.message));
+    return failure;
+}
+
+std::string_view error_type_of(ErrorCode code) noexcept {
+    switch (code) {
+        case ErrorCode::context_length: return "ContextLengthExceeded";
+        case ErrorCode::rate_limited: return "RateLimited";
+        case ErrorCode::auth: return "ProviderAuthFailed";
+        case ErrorCode::bad_request: return "ProviderBadRequest";
+        case ErrorCode::model_not_found: return "ModelNotFound";
+        case ErrorCode::content_filtered: return "ContentFiltered";
+        case ErrorCode::unavailable:
+        case ErrorCode::timeout:
+        case ErrorCode::dns:
+        case ErrorCode::connect:
+        case ErrorCode::tls:
+        case ErrorCode::proxy:
+        case ErrorCode::disconnected:
+        case ErrorCode::protocol:
+        case ErrorCode::too_large: return "ProviderUnavailable";
+        default: return "ProviderError";
+    }
+}
+
+bool is_transient(ErrorCode code) noexcept {
+    return code == ErrorCode::rate_limited || code == ErrorCode::unavailable;
+}
+
+ErrorInfo classify_failure(const EndpointFailure& failure, std::optional<std::int64_t> context_window,
+                           std::optional<std::int64_t> prompt_tokens) {
+    const std::string text = lower(failure.message);
+    const std::string kind = lower(failure.code + " " + failure.type);
+    const int status = failure.status.value_or(0);
+    ErrorInfo info;
+    info.provider_code = failure.code;
+    info.status_code = failure.status;
+
+    const bool nearly_full = status == 400 && context_window && prompt_tokens &&
+                             *prompt_tokens * 100 >= *context_window * 95;
+    if (says_context_length(text) || has(kind, "context_length_exceeded") || nearly_full) {
+        info.code = ErrorCode::context_length;
+        info.tokens_in = prompt_tokens;
+        info.context_window = context_window ? context_window : window_in(text);
+    } else if (status == 429 || says_rate_limit(text)) {
+        info.code = ErrorCode::rate_limited;
+        info.retry_after = failure.retry_after;
+    } else if (has(kind, "content_filter") || has(kind, "content_policy") || says_content_filter(text)) {
+        info.code = ErrorCode::content_filtered;
+    } else if (has(kind, "model_not_found") ||
+               ((status == 404 || status == 400 || status == 0) && says_unknown_model(text))) {
+        info.code = ErrorCode::model_not_found;
+    } else if (status != 0) {
+        info.code = code_of_status(status);
+    } else {
+        info.code = code_of_kind(kind);
+    }
+    info.type = error_type_of(info.code);
+    return info;
+}
+
+ErrorInfo classify_exception(const std::exception_ptr& failure) {
+    ErrorInfo info;
+    info.code = ErrorCode::provider;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const ProviderError& error) {
+        return error.info();
+    } catch (const Error& error) {
+        info.code = error.code();
+    } catch (...) {
+    }
+    info.type = error_type_of(info.code);
+    return info;
+}
+
+std::optional<std::int64_t> estimate_prompt_tokens(const MessageList& messages) {
+    std::size_t bytes = 0;
+    for (const Message& message : messages) bytes += message.text().size();
+    if (bytes == 0) return std::nullopt;
+    return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / 4));
+}
+
+std::string public_url(std::string_view url) {
+    std::string result(url.substr(0, url.find_first_of("?#")));
+    const std::size_t scheme = result.find("://");
+    const std::size_t begin = scheme == std::string::npos ? 0 : scheme + 3;
+    const std::size_t end = result.find('/', begin);
+    const std::size_t at = result.rfind('@', end);
+    if (at != std::string::npos && at >= begin) result.erase(begin, at + 1 - begin);
+    return result;
+}
+
+std::string without_secret(std::string text, std::string_view secret) {
+    if (secret.size() < 6) return text;
+    for (std::size_t at = text.find(secret); at != std::string::npos; at = text.find(secret, at)) {
+        text.replace(at, secret.size(), "***");
+    }
+    return text;
+}
+
+std::string failure_text(const Model& model, std::string_view base_url, const ErrorInfo& info,
+                         std::string_view message) {
+    std::string text = "[";
+    if (!model.provider_id.empty()) text += model.provider_id + "/";
+    text += model.id;
+    if (!base_url.empty()) text += " @ " + public_url(base_url);
+    text += "] ";
+    text += info.type.empty() ? error_type_of(info.code) : std::string_view(info.type);
+    text += ": ";
+    text += message;
+    return text;
+}
+
+}  // namespace cubepi
