@@ -27,7 +27,7 @@ using std::chrono::nanoseconds;
 struct HttpClient::State {
     std::shared_ptr<Clock> clock;
     std::shared_ptr<WorkerPool> resolvers;
-    std::shared_ptr<detail::NameCache> names;
+    std::shared_ptr<detail::NameCache> names;  // null: the context's
     detail::EnvLookup env;
     std::string ca_file;
     std::size_t max_header_bytes = 0;
@@ -164,6 +164,7 @@ struct HttpExchange {
     using State = HttpClient::State;
 
     std::shared_ptr<const State> state;
+    std::shared_ptr<detail::NameCache> names;
     RequestUrl url;
     ProxyChoice proxy;
     HttpClocks clocks;
@@ -197,14 +198,14 @@ TransferPlan HttpExchange::plan(HttpRequest request) const {
 
 Task<std::vector<std::string>> HttpExchange::look_up(std::string host) {
     // The job shares the cache and not the client: a thread of the pool must never be the one that ends it.
-    auto job = [names = state->names, host] { return names->resolve(host); };
+    auto job = [names = names, host] { return names->resolve(host); };
     return offload(*state->resolvers, std::move(job));
 }
 
 Task<std::vector<std::string>> HttpExchange::addresses(std::string host) {
-    detail::NameCache::Answer known = state->names->find(host);
+    detail::NameCache::Answer known = names->find(host);
     if (known.refresh) {
-        auto job = [names = state->names, host] {
+        auto job = [names = names, host] {
             try {
                 (void)names->resolve(host);
             } catch (...) {
@@ -217,15 +218,18 @@ Task<std::vector<std::string>> HttpExchange::addresses(std::string host) {
 
     const char* clock = "connect";
     nanoseconds limit = clocks.connect;
-    if (clocks.total.count() != 0 && (limit.count() == 0 || clocks.total < limit)) {
+    nanoseconds wait = limit;
+    const nanoseconds left = total_deadline - started;
+    if (clocks.total.count() != 0 && (limit.count() == 0 || left < limit)) {
         clock = "total";
         limit = clocks.total;
+        wait = left;
     }
     Task<std::vector<std::string>> lookup = look_up(host);
     if (limit.count() == 0) co_return co_await std::move(lookup);
     std::exception_ptr late;
     try {
-        co_return co_await with_timeout(*state->clock, limit, std::move(lookup), clock);
+        co_return co_await with_timeout(*state->clock, wait, std::move(lookup), clock);
     } catch (const TimeoutError&) {
         late = timed_out(clock, limit, url.server() + " (its name did not resolve)");
     }
@@ -282,6 +286,8 @@ std::unique_ptr<ClockTimer> HttpExchange::total_timer(const Executor& executor, 
 
 Task<HttpResponse> HttpExchange::once(HttpRequest request) {
     const Executor executor = co_await this_executor;
+    const std::shared_ptr<detail::CurlEngine> engine = detail::CurlEngine::of(executor);
+    names = state->names ? state->names : engine->system_names();
     started = state->clock->now();
     proxy = detail::choose_proxy(url, state->env);
     TransferPlan transfer_plan = plan(std::move(request));
@@ -303,7 +309,6 @@ Task<HttpResponse> HttpExchange::once(HttpRequest request) {
         co_await resolve_into(transfer_plan, url.host, url.port);
     }
 
-    const auto engine = detail::CurlEngine::of(executor);
     TransferOwner transfer(std::make_shared<CurlTransfer>(engine, std::move(transfer_plan)));
     std::unique_ptr<ClockTimer> total = total_timer(executor, *transfer.get());
     engine->start(transfer.get());
@@ -313,7 +318,7 @@ Task<HttpResponse> HttpExchange::once(HttpRequest request) {
         const auto* timeout = dynamic_cast<const TimeoutError*>(&error);
         if (error.code() == ErrorCode::connect || error.code() == ErrorCode::proxy ||
             (timeout != nullptr && timeout->clock() == "connect")) {
-            state->names->failed(through_proxy ? proxy.host : url.host);
+            names->failed(through_proxy ? proxy.host : url.host);
         }
         throw;
     }
@@ -350,8 +355,9 @@ HttpClient::HttpClient(HttpClientOptions options) {
     auto state = std::make_shared<State>();
     state->clock = options.clock ? std::move(options.clock) : Runtime::standard()->clock;
     state->resolvers = options.resolvers ? std::move(options.resolvers) : Runtime::standard()->resolvers;
-    Resolver resolver = options.resolver ? std::move(options.resolver) : Resolver(&resolve_with_system);
-    state->names = std::make_shared<detail::NameCache>(state->clock, std::move(resolver));
+    if (options.resolver) {
+        state->names = std::make_shared<detail::NameCache>(state->clock, std::move(options.resolver));
+    }
     state->env = options.env ? std::move(options.env) : detail::EnvLookup(&process_env);
     state->ca_file = std::move(options.ca_file);
     if (state->ca_file.empty()) state->ca_file = state->env("SSL_CERT_FILE").value_or("");

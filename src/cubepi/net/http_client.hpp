@@ -29,8 +29,8 @@ struct HttpClientOptions {
     std::size_t read_ahead_bytes = 256 * 1024;   ///< unread body bytes at which the sender is made to wait
 };
 
-/// HTTP/1.1 and HTTP/2 over libcurl, on the event loop of whoever sends. Connections are kept and shared by
-/// all clients of an execution context; requests to one HTTP/2 server share a connection. TLS peers are
+/// HTTP/1.1 and HTTP/2 over libcurl, on the event loop of whoever sends. Connections (and what the system said about
+/// names) are kept and shared by all clients of an execution context, so a client costs next to nothing; requests to one HTTP/2 server share a connection. TLS peers are
 /// verified. Proxies come from the environment, as libcurl has them. A slow reader slows the sender down.
 ///
 /// Costs nothing until the first request. Any thread may call send(); the exchange then belongs to the executor

@@ -89,7 +89,9 @@ std::shared_ptr<CurlEngine> CurlEngine::of(const Executor& executor) {
 }
 
 CurlEngine::CurlEngine(Executor strand)
-    : strand_(std::move(strand)), timer_(std::make_unique<asio::steady_timer>(strand_)) {}
+    : strand_(std::move(strand)),
+      system_names_(std::make_shared<NameCache>(std::make_shared<SystemClock>(), &resolve_with_system)),
+      timer_(std::make_unique<asio::steady_timer>(strand_)) {}
 
 CurlEngine::~CurlEngine() {
     shutdown();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cubepi/core/task.hpp>
+#include <cubepi/net/detail/name_cache.hpp>
 
 #include <atomic>
 #include <memory>
@@ -36,6 +37,9 @@ public:
 
     bool set_socket_options(CURL* easy) noexcept;
 
+    /// What the system's resolver said, for all clients of the context that have no resolver of their own. Any thread.
+    const std::shared_ptr<NameCache>& system_names() const noexcept { return system_names_; }
+
     CurlEngine(const CurlEngine&) = delete;
     CurlEngine& operator=(const CurlEngine&) = delete;
 
@@ -67,6 +71,7 @@ private:
     void reap();
 
     Executor strand_;
+    const std::shared_ptr<NameCache> system_names_;
     std::atomic<bool> alive_{true};
     CURLM* multi_ = nullptr;
     std::unique_ptr<boost::asio::steady_timer> timer_;

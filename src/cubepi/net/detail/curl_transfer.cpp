@@ -156,9 +156,7 @@ std::size_t CurlTransfer::on_write(char* data, std::size_t size, std::size_t cou
         transfer->receive(std::string_view(data, bytes));
         return bytes;
     } catch (...) {
-        // Not an error for libcurl, which would keep an HTTP/2 connection without telling the server to stop.
-        transfer->end_with(std::current_exception());
-        transfer->engine_->abort_soon(transfer->shared_from_this());
+        transfer->refuse(std::current_exception());
         return CURL_WRITEFUNC_PAUSE;
     }
 }
@@ -180,19 +178,26 @@ std::size_t CurlTransfer::on_header(char* data, std::size_t size, std::size_t co
     auto* transfer = static_cast<CurlTransfer*>(self);
     const std::size_t bytes = size * count;
     try {
-        return transfer->receive_header(std::string_view(data, bytes)) ? bytes : 0;
+        transfer->receive_header(std::string_view(data, bytes));
     } catch (...) {
-        transfer->own_failure_ = std::current_exception();
-        return 0;
+        transfer->refuse(std::current_exception());
     }
+    return bytes;
 }
 
-bool CurlTransfer::receive_header(std::string_view line) {
-    header_bytes_ += line.size();
-    if (header_bytes_ > plan_.max_header_bytes) throw headers_too_large(plan_);
+/// Ends the exchange from inside a callback. It is no error for libcurl, which would then keep an HTTP/2 connection
+/// without telling the server to stop.
+void CurlTransfer::refuse(std::exception_ptr failure) noexcept {
+    end_with(std::move(failure));
+    engine_->abort_soon(shared_from_this());
+}
+
+void CurlTransfer::receive_header(std::string_view line) {
     const std::lock_guard lock(mutex_);
     // What comes after the body is a trailer, which nobody here asks for.
-    if (stage_ >= TransferStage::head) return true;
+    if (stage_ >= TransferStage::head) return;
+    header_bytes_ += line.size();
+    if (header_bytes_ > plan_.max_header_bytes) throw headers_too_large(plan_);
     if (line.starts_with("HTTP/")) {
         response_.headers = HttpHeaders();
         const std::size_t space = line.find(' ');
@@ -200,7 +205,7 @@ bool CurlTransfer::receive_header(std::string_view line) {
         long status = 0;
         curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &status);
         response_.status = static_cast<int>(status);
-        return true;
+        return;
     }
     const std::string_view text = trimmed(line);
     if (text.empty()) {
@@ -209,14 +214,13 @@ bool CurlTransfer::receive_header(std::string_view line) {
             have_head_ = true;
             wake_locked();
         }
-        return true;
+        return;
     }
     const std::size_t colon = text.find(':');
     if (colon != std::string_view::npos && colon > 0) {
         response_.headers.add(std::string(trimmed(text.substr(0, colon))),
                               std::string(trimmed(text.substr(colon + 1))));
     }
-    return true;
 }
 
 std::size_t CurlTransfer::on_read(char* data, std::size_t size, std::size_t count, void* self) noexcept {

@@ -89,7 +89,8 @@ private:
     bool set_lists();
     void receive(std::string_view bytes);
     bool paused_now() noexcept;
-    bool receive_header(std::string_view line);
+    void receive_header(std::string_view line);
+    void refuse(std::exception_ptr failure) noexcept;
     void reach(TransferStage stage) noexcept;
     void end_with(std::exception_ptr failure) noexcept;
     void wake_locked();
