@@ -24,10 +24,6 @@
 #if defined(__GNUC__)
 #pragma GCC diagnostic pop
 #endif
-// GCC 12 warns about libstdc++'s own std::regex wherever it inlines it.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/detail/schema_check.hpp>
