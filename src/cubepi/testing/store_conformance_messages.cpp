@@ -102,7 +102,7 @@ Task<> check_round_trip(StoreProbe& probe) {
 
 Task<> check_order(StoreProbe& probe) {
     MessageList all;
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < 40; ++i) {
         MessageList one = list_of(user_of_run(std::to_string(i), "r"));
         all.append(one);
         co_await probe.store().append("t", std::move(one), AppendOptions());

@@ -104,10 +104,9 @@ private:
     std::size_t at_ = 0;
 };
 
-/// Whether `value` is what a reader of the stored text got.
+/// Whether `value` is what a reader of the stored text got. (A null that CubePi stored stays: only a change removes.)
 bool is_unchanged(const std::string& stored, const Json& value, const std::string& text) {
-    if (stored == text) return stored != "null";
-    return stored != "null" && parse_lenient(stored) == value;
+    return stored == text || parse_lenient(stored) == value;
 }
 
 }  // namespace

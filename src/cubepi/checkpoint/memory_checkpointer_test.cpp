@@ -1,0 +1,76 @@
+#include <cubepi/checkpoint/memory_checkpointer.hpp>
+
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/core/run.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+#include <cubepi/testing/store_conformance.hpp>
+
+namespace cubepi {
+namespace {
+
+TEST(MemoryCheckpointer, conforms) {
+    auto clock = std::make_shared<testing::ManualClock>();
+    testing::StoreUnderTest subject;
+    subject.make = [clock] {
+        MemoryOptions options;
+        options.clock = clock;
+        return std::make_shared<MemoryCheckpointer>(std::move(options));
+    };
+    subject.advance = [clock](std::chrono::seconds amount) { clock->advance(amount); };
+    for (const testing::StoreFailure& failure : testing::check_store(subject)) {
+        ADD_FAILURE() << failure.check << ": " << failure.text;
+    }
+}
+
+TEST(MemoryCheckpointer, D22_a_loaded_list_can_grow_while_the_store_does) {
+    MemoryCheckpointer store;
+    MessageList first;
+    first.push_back(user_message("one"));
+    run(store.append("t", first, AppendOptions()));
+    // Two lists that shared storage would write the same slot from two threads.
+    std::thread other([&store] {
+        for (int i = 0; i < 100; ++i) {
+            MessageList more;
+            more.push_back(user_message("more"));
+            run(store.append("t", std::move(more), AppendOptions()));
+        }
+    });
+    for (int i = 0; i < 100; ++i) {
+        std::optional<CheckpointData> data = run(store.load("t"));
+        for (int j = 0; j < 10; ++j) data->messages.push_back(user_message("mine"));
+    }
+    other.join();
+    EXPECT_EQ(run(store.load("t"))->messages.size(), 101U);
+}
+
+/// A store that has only what every store must have, and one fault.
+class Forgetful final : public Checkpointer {
+public:
+    Task<std::optional<CheckpointData>> load(std::string thread_id) override { return inner_.load(std::move(thread_id)); }
+    Task<std::int64_t> append(std::string thread_id, MessageList messages, AppendOptions) override {
+        return inner_.append(std::move(thread_id), std::move(messages), AppendOptions());
+    }
+    Task<void> save_extra(std::string thread_id, JsonObject extra) override {
+        return inner_.save_extra(std::move(thread_id), std::move(extra));
+    }
+
+private:
+    MemoryCheckpointer inner_;
+};
+
+TEST(StoreConformance, D20_finds_a_store_that_does_not_look_at_the_position) {
+    testing::StoreUnderTest subject;
+    subject.make = [] { return std::make_shared<Forgetful>(); };
+    const std::vector<testing::StoreFailure> failures = testing::check_store(subject);
+    ASSERT_FALSE(failures.empty());
+    EXPECT_EQ(failures.front().check, "stale_append");
+    EXPECT_GT(testing::store_checks().size(), 25U);
+}
+
+}  // namespace
+}  // namespace cubepi

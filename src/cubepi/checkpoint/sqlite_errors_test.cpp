@@ -1,0 +1,209 @@
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/checkpoint/store_support_test.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+namespace cubepi {
+namespace {
+
+bool mentions(const Error& error, const std::string& text) {
+    return std::string_view(error.what()).find(text) != std::string_view::npos;
+}
+
+TEST(SQLiteErrors, D48_a_missing_folder_is_said_to_be) {
+    TempFolder folder;
+    SQLiteCheckpointer store(folder.file("no/such/sessions.db"));
+    const Error error = error_of(store.load("t"));
+    EXPECT_EQ(error.code(), ErrorCode::not_found);
+    EXPECT_TRUE(mentions(error, "the folder '" + folder.file("no/such") + "' does not exist")) << error.what();
+    expect_one_line(error);
+}
+
+TEST(SQLiteErrors, a_folder_is_no_database) {
+    TempFolder folder;
+    std::filesystem::create_directory(folder.file("sessions.db"));
+    SQLiteCheckpointer store(folder.file("sessions.db"));
+    const Error error = error_of(store.open());
+    EXPECT_TRUE(mentions(error, "it is a folder")) << error.what();
+    expect_one_line(error);
+}
+
+TEST(SQLiteErrors, an_empty_path_is_refused) {
+    SQLiteCheckpointer store(std::string{});
+    EXPECT_EQ(error_of(store.open()).code(), ErrorCode::invalid_argument);
+}
+
+TEST(SQLiteErrors, a_text_file_is_no_database) {
+    TempFolder folder;
+    const std::string path = folder.file("notes.txt");
+    std::ofstream(path) << std::string(5000, 'x');
+    SQLiteCheckpointer store(path);
+    const Error error = error_of(store.append("t", one(user("hello")), AppendOptions()));
+    EXPECT_EQ(error.code(), ErrorCode::storage_corrupt);
+    EXPECT_TRUE(mentions(error, "not an SQLite database")) << error.what();
+    expect_one_line(error);
+    EXPECT_EQ(std::filesystem::file_size(path), 5000U) << "left as it was";
+}
+
+TEST(SQLiteErrors, a_damaged_file_is_a_corruption) {
+    TempFolder folder;
+    const std::string path = folder.file("sessions.db");
+    {
+        SQLiteCheckpointer store(path);
+        for (int i = 0; i < 20; ++i) run(store.append("t", one(user(std::string(3000, 'x'))), AppendOptions()));
+    }
+    {
+        std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(4096);
+        const std::string garbage(60000, '\x5a');
+        file.write(garbage.data(), static_cast<std::streamsize>(garbage.size()));
+    }
+    SQLiteCheckpointer store(path);
+    const Error error = error_of(store.load("t"));
+    EXPECT_EQ(error.code(), ErrorCode::storage_corrupt);
+    expect_one_line(error);
+}
+
+TEST(SQLiteErrors, a_read_only_file_can_be_read_and_says_so_when_written) {
+    TempFolder folder;
+    const std::string path = folder.file("sessions.db");
+    {
+        SQLiteCheckpointer store(path);
+        run(store.append("t", one(user("hello")), AppendOptions()));
+    }
+    SQLiteCheckpointer store("file:" + path + "?mode=ro");
+    EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
+    const Error error = error_of(store.append("t", one(user("more")), AppendOptions()));
+    EXPECT_EQ(error.code(), ErrorCode::permission_denied);
+    EXPECT_TRUE(mentions(error, "read-only")) << error.what();
+    expect_one_line(error);
+}
+
+TEST(SQLiteErrors, a_read_only_file_of_an_old_version_is_refused) {
+    TempFolder folder;
+    const std::string path = folder.file("old.db");
+    RawDatabase(path).query("CREATE TABLE messages (id INTEGER PRIMARY KEY, thread_id TEXT, message_json TEXT)");
+    SQLiteCheckpointer store("file:" + path + "?mode=ro");
+    const Error error = error_of(store.open());
+    EXPECT_EQ(error.code(), ErrorCode::permission_denied);
+    expect_one_line(error);
+}
+
+TEST(SQLiteErrors, D21_tables_of_a_newer_version_are_refused) {
+    TempFolder folder;
+    const std::string path = folder.file("sessions.db");
+    {
+        SQLiteCheckpointer store(path);
+        run(store.open());
+    }
+    RawDatabase(path).query("UPDATE cubepi_native_schema SET version = 2");
+    SQLiteCheckpointer store(path);
+    const Error error = error_of(store.open());
+    EXPECT_EQ(error.code(), ErrorCode::schema_mismatch);
+    expect_one_line(error);
+}
+
+TEST(SQLiteErrors, a_locked_database_is_a_lock_timeout_and_nothing_is_lost) {
+    TempFolder folder;
+    SQLiteOptions options;
+    options.path = folder.file("sessions.db");
+    options.busy_timeout = std::chrono::milliseconds(20);
+    SQLiteCheckpointer store(options);
+    run(store.append("t", one(user("before")), AppendOptions()));
+    RawDatabase other(options.path);
+    other.query("BEGIN EXCLUSIVE");
+    const auto error =
+        error_of<CheckpointerLockTimeoutError>(store.append("t", one(user("refused")), AppendOptions()));
+    EXPECT_EQ(error.code(), ErrorCode::storage_locked);
+    EXPECT_TRUE(mentions(error, options.path)) << error.what();
+    expect_one_line(error);
+    EXPECT_EQ(error_of(store.load("t")).code(), ErrorCode::storage_locked);
+    other.query("COMMIT");
+    run(store.append("t", one(user("after")), AppendOptions()));
+    EXPECT_EQ(run(store.load("t"))->messages.size(), 2U);
+}
+
+TEST(SQLiteErrors, a_row_that_cannot_be_read_is_named) {
+    TempFolder folder;
+    const std::string path = folder.file("sessions.db");
+    SQLiteCheckpointer store(path);
+    run(store.append("t", one(user("fine")), AppendOptions()));
+    RawDatabase(path).query("INSERT INTO messages (thread_id, message_json) VALUES ('t', '{\"role\": \"user\"')");
+    const auto error = error_of<CheckpointCorruptionError>(store.load("t"));
+    EXPECT_EQ(error.row_ref(), "messages.id=2");
+    EXPECT_EQ(error.thread_id(), "t");
+    EXPECT_EQ(error.backend(), "sqlite");
+    EXPECT_TRUE(mentions(error, "messages.id=2")) << error.what();
+    expect_one_line(error);
+    // The broken extra of another thread, and it is not overwritten.
+    RawDatabase(path).query("INSERT INTO thread_extra (thread_id, extra_json) VALUES ('u', '[]')");
+    EXPECT_EQ(error_of<CheckpointCorruptionError>(store.load("u")).row_ref(), "thread_extra.thread_id=u");
+    JsonObject extra;
+    extra["a"] = 1;
+    EXPECT_EQ(error_of<CheckpointCorruptionError>(store.save_extra("u", std::move(extra))).row_ref(),
+              "thread_extra.thread_id=u");
+}
+
+TEST(SQLiteErrors, a_full_disk_stores_nothing_of_the_append_and_keeps_the_rest) {
+    TempFolder folder;
+    SQLiteOptions options;
+    options.path = folder.file("sessions.db");
+    options.max_bytes = 256U << 10U;
+    SQLiteCheckpointer store(options);
+    run(store.append("t", one(user("before")), AppendOptions()));
+    MessageList two = one(user("small"));
+    two.push_back(user(std::string(std::size_t{1} << 20U, 'x')));
+    const Error error = error_of(store.append("t", std::move(two), AppendOptions()));
+    EXPECT_EQ(error.code(), ErrorCode::storage_full);
+    EXPECT_TRUE(mentions(error, "no space is left")) << error.what();
+    expect_one_line(error);
+    run(store.append("t", one(user("after")), AppendOptions()));
+    const MessageList messages = run(store.load("t"))->messages;
+    ASSERT_EQ(messages.size(), 2U);
+    EXPECT_EQ(messages[1].text(), "after");
+}
+
+Task<> append_large_among_small(SQLiteCheckpointer& store, int& stored, int& full) {
+    std::vector<Task<std::int64_t>> writers;
+    for (int i = 0; i < 10; ++i) {
+        const std::size_t size = i == 5 ? std::size_t{1} << 20U : 10;
+        MessageList message = one(user(std::string(size, 'x')));
+        writers.push_back(store.append("t" + std::to_string(i), std::move(message), AppendOptions()));
+    }
+    const auto outcomes = co_await collect_all(std::move(writers));
+    for (const auto& outcome : outcomes) {
+        if (outcome.ok()) {
+            ++stored;
+        } else {
+            try {
+                std::rethrow_exception(outcome.failure());
+            } catch (const Error& error) {
+                if (error.code() == ErrorCode::storage_full) ++full;
+            }
+        }
+    }
+}
+
+TEST(SQLiteErrors, D20_a_write_that_finds_the_disk_full_does_not_fail_those_that_share_its_commit) {
+    TempFolder folder;
+    SQLiteOptions options;
+    options.path = folder.file("sessions.db");
+    options.max_bytes = 256U << 10U;
+    SQLiteCheckpointer store(options);
+    int stored = 0;
+    int full = 0;
+    run(append_large_among_small(store, stored, full));
+    EXPECT_EQ(stored, 9);
+    EXPECT_EQ(full, 1);
+    EXPECT_EQ(run(store.list_threads()).size(), 9U);
+}
+
+}  // namespace
+}  // namespace cubepi

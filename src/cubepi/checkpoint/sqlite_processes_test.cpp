@@ -1,0 +1,253 @@
+// Several processes on one file. The children are this program with `--child`.
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/agent/claim_owner.hpp>
+#include <cubepi/checkpoint/store_support_test.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+
+namespace cubepi {
+namespace {
+
+constexpr int appends_per_process = 40;
+
+void say(const std::string& line) { std::cout << line << std::endl; }
+
+// What children do. Each takes the path of the database.
+
+void append_in_turns(const std::string& path) {
+    SQLiteCheckpointer store(path);
+    const std::string name = std::to_string(getpid());
+    for (int i = 0; i < appends_per_process;) {
+        const std::optional<CheckpointData> data = run(store.load("t"));
+        AppendOptions options = AppendOptions().expected_position(data ? data->position : 0);
+        try {
+            run(store.append("t", one(user(name + " " + std::to_string(i))), std::move(options)));
+            ++i;
+        } catch (const StaleAppendError&) {
+            // The other process was faster: load again.
+        }
+    }
+}
+
+void append_until_killed(const std::string& path) {
+    SQLiteOptions options;
+    options.path = path;
+    options.wal = path.ends_with(".wal");
+    SQLiteCheckpointer store(options);
+    for (int i = 0;; ++i) {
+        MessageList two = one(user(std::to_string(2 * i)));
+        two.push_back(user(std::to_string(2 * i + 1) + std::string(5000, 'x')));
+        run(store.append("t", std::move(two), AppendOptions()));
+        say(std::to_string(i));
+    }
+}
+
+void claim_and_append_when_told(const std::string& path) {
+    SQLiteCheckpointer store(path);
+    const ClaimOwner owner = current_process_owner();
+    run(store.claim_run("t", "child-run", owner, ClaimKind::new_run));
+    say(owner.owner_id);
+    std::string line;
+    std::getline(std::cin, line);
+    AppendOptions options = AppendOptions().claim("child-run", owner.owner_id);
+    try {
+        run(store.append("t", one(user("from the child", "child-run")), std::move(options)));
+        say("stored");
+    } catch (const StaleAppendError&) {
+        say("stale");
+    }
+}
+
+const std::map<std::string, std::function<void(const std::string&)>>& children() {
+    static const std::map<std::string, std::function<void(const std::string&)>> known{
+        {"append_in_turns", append_in_turns},
+        {"append_until_killed", append_until_killed},
+        {"claim_and_append_when_told", claim_and_append_when_told},
+    };
+    return known;
+}
+
+/// This program as a child, with pipes to its standard input and output.
+class Child {
+public:
+    Child(const std::string& mode, const std::string& path) {
+        int input[2];
+        int output[2];
+        if (pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+        pid_ = fork();
+        if (pid_ == 0) {
+            dup2(input[0], 0);
+            dup2(output[1], 1);
+            execl("/proc/self/exe", "store-child", "--child", mode.c_str(), path.c_str(), nullptr);
+            _exit(127);
+        }
+        close(input[0]);
+        close(output[1]);
+        input_ = fdopen(input[1], "w");
+        output_ = fdopen(output[0], "r");
+    }
+    ~Child() {
+        kill_and_wait();
+        fclose(input_);
+        fclose(output_);
+    }
+    Child(const Child&) = delete;
+    Child& operator=(const Child&) = delete;
+
+    pid_t pid() const { return pid_; }
+    std::string read_line() {
+        char text[4096] = {};
+        if (!fgets(text, sizeof text, output_)) return {};
+        std::string line = text;
+        if (!line.empty() && line.back() == '\n') line.pop_back();
+        return line;
+    }
+    void tell(const std::string& line) {
+        fputs((line + "\n").c_str(), input_);
+        fflush(input_);
+    }
+    void kill_now() { ::kill(pid_, SIGKILL); }
+    int wait() {
+        int status = -1;
+        if (pid_ > 0) waitpid(pid_, &status, 0);
+        pid_ = -1;
+        return status;
+    }
+    void kill_and_wait() {
+        if (pid_ > 0) kill_now();
+        wait();
+    }
+
+private:
+    pid_t pid_ = -1;
+    FILE* input_ = nullptr;
+    FILE* output_ = nullptr;
+};
+
+ClaimOwner this_process() { return current_process_owner(); }
+
+TEST(SQLiteProcesses, D20_two_processes_never_fork_a_thread) {
+    TempFolder folder;
+    const std::string path = folder.file("sessions.db");
+    Child first("append_in_turns", path);
+    Child second("append_in_turns", path);
+    EXPECT_EQ(first.wait(), 0);
+    EXPECT_EQ(second.wait(), 0);
+    SQLiteCheckpointer store(path);
+    std::map<std::string, int> next;
+    const MessageList messages = run(store.load("t"))->messages;
+    EXPECT_EQ(messages.size(), 2U * appends_per_process);
+    for (const Message& message : messages) {
+        const std::string text = message.text();
+        const std::string name = text.substr(0, text.find(' '));
+        EXPECT_EQ(text, name + " " + std::to_string(next[name]++)) << "in order, none twice, none lost";
+    }
+}
+
+void kill_in_the_middle_of_appends(const std::string& file) {
+    TempFolder folder;
+    const std::string path = folder.file(file);
+    for (int round = 0; round < 3; ++round) {
+        SQLiteCheckpointer before(path);
+        const std::optional<CheckpointData> old = run(before.load("t"));
+        const std::size_t start = old ? old->messages.size() : 0;
+        std::size_t acknowledged = 0;
+        {
+            Child child("append_until_killed", path);
+            for (int i = 0; i < 5 + 3 * round; ++i) acknowledged = 2 * std::stoul(child.read_line()) + 2;
+            child.kill_and_wait();
+        }
+        SQLiteCheckpointer store(path);
+        const MessageList messages = run(store.load("t"))->messages;
+        EXPECT_GE(messages.size(), start + acknowledged) << "what was said to be stored is there";
+        EXPECT_EQ((messages.size() - start) % 2, 0U) << "an append is whole";
+        EXPECT_EQ(RawDatabase(path).query("PRAGMA integrity_check").front(), "ok");
+    }
+}
+
+TEST(SQLiteProcesses, D1_a_kill_in_the_middle_of_appends_leaves_a_whole_file) {
+    kill_in_the_middle_of_appends("sessions.db");
+}
+
+TEST(SQLiteProcesses, D1_a_kill_in_the_middle_of_appends_leaves_a_whole_file_with_wal) {
+    kill_in_the_middle_of_appends("sessions.wal");
+}
+
+TEST(SQLiteProcesses, D50_the_claim_of_a_killed_process_is_taken_over_at_once) {
+    TempFolder folder;
+    const std::string path = folder.file("sessions.db");
+    SQLiteCheckpointer store(path);
+    Child child("claim_and_append_when_told", path);
+    const std::string owner = child.read_line();
+    Task<ClaimResult> claim = store.claim_run("t", "ours", this_process(), ClaimKind::new_run);
+    const auto error = error_of<RunAlreadyClaimedError>(std::move(claim));
+    EXPECT_NE(std::string(error.what()).find("pid " + std::to_string(child.pid())), std::string::npos) << error.what();
+    expect_one_line(error);
+    child.kill_and_wait();
+    const ClaimResult result = run(store.claim_run("t", "ours", this_process(), ClaimKind::new_run));
+    ASSERT_TRUE(result.taken_over);
+    EXPECT_EQ(result.taken_over->owner_id, owner);
+    EXPECT_EQ(result.taken_over_run_id, "child-run");
+}
+
+TEST(SQLiteProcesses, D50_a_frozen_process_that_wakes_up_is_fenced_off) {
+    TempFolder folder;
+    SQLiteOptions options;
+    options.path = folder.file("sessions.db");
+    auto clock = std::make_shared<testing::ManualClock>();
+    options.clock = clock;
+    SQLiteCheckpointer store(options);
+    Child child("claim_and_append_when_told", options.path);
+    child.read_line();
+    clock->set_wall(std::chrono::system_clock::now() + std::chrono::seconds(61));
+    const ClaimResult result = run(store.claim_run("t", "ours", this_process(), ClaimKind::new_run));
+    EXPECT_TRUE(result.taken_over);
+    AppendOptions under = AppendOptions().claim("ours", this_process().owner_id);
+    run(store.append("t", one(user("ours", "ours")), std::move(under)));
+    child.tell("go");
+    EXPECT_EQ(child.read_line(), "stale");
+    EXPECT_EQ(child.wait(), 0);
+    EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
+}
+
+TEST(SQLiteProcesses, D50_a_process_that_keeps_its_claim_can_write) {
+    TempFolder folder;
+    const std::string path = folder.file("sessions.db");
+    Child child("claim_and_append_when_told", path);
+    child.read_line();
+    child.tell("go");
+    EXPECT_EQ(child.read_line(), "stored");
+}
+
+}  // namespace
+
+int run_store_child(const std::string& mode, const std::string& path) {
+    const auto child = children().find(mode);
+    if (child == children().end()) return 2;
+    child->second(path);
+    return 0;
+}
+
+}  // namespace cubepi
+
+int main(int argc, char** argv) {
+    if (argc == 4 && std::string(argv[1]) == "--child") return cubepi::run_store_child(argv[2], argv[3]);
+    ::testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
