@@ -57,36 +57,44 @@ std::exception_ptr timed_out(const char* clock, nanoseconds limit, const std::st
         text = "No connection to " + server + " within " + seconds_text(limit) +
                ". Check the address and the network";
     } else if (name == "first_byte") {
-        text = server + " took the request and did not begin to answer within " + seconds_text(limit);
+        text =
+            server + " took the request and did not begin to answer within " + seconds_text(limit);
     } else {
         text = "The exchange with " + server + " was not complete within " + seconds_text(limit);
     }
-    return std::make_exception_ptr(TimeoutError(name, text + " (clock: " + name + "; raise it where that is normal)."));
+    return std::make_exception_ptr(
+        TimeoutError(name, text + " (clock: " + name + "; raise it where that is normal)."));
 }
 
 bool is_token(std::string_view text) {
     return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-        return c > 0x20 && c < 0x7F && std::string_view("\"(),/:;<=>?@[\\]{}").find(static_cast<char>(c)) == std::string_view::npos;
+        return c > 0x20 && c < 0x7F &&
+               std::string_view("\"(),/:;<=>?@[\\]{}").find(static_cast<char>(c)) ==
+                   std::string_view::npos;
     });
 }
 
 /// A value that ends its line early would be a header of somebody else's choosing.
 void check(const HttpRequest& request) {
     using namespace std::string_view_literals;
-    if (!is_token(request.method)) throw Error(ErrorCode::invalid_argument, "The HTTP method is not a word.");
+    if (!is_token(request.method))
+        throw Error(ErrorCode::invalid_argument, "The HTTP method is not a word.");
     for (const HttpHeader& header : request.headers) {
         if (!is_token(header.name)) {
-            throw Error(ErrorCode::invalid_argument, "A request header's name has characters that HTTP does not allow.");
+            throw Error(ErrorCode::invalid_argument,
+                        "A request header's name has characters that HTTP does not allow.");
         }
         if (header.value.find_first_of("\r\n\0"sv) != std::string::npos) {
             throw Error(ErrorCode::invalid_argument,
                         "The value of the request header " + header.name +
-                            " has a line break or a NUL in it. (A key that was read from a file often ends with one.)");
+                            " has a line break or a NUL in it. (A key that was read from a file "
+                            "often ends with one.)");
         }
     }
     if (request.follow_redirects && !request.resolve_to.empty()) {
-        throw Error(ErrorCode::invalid_argument,
-                    "follow_redirects and resolve_to exclude each other: the addresses fit one host only.");
+        throw Error(
+            ErrorCode::invalid_argument,
+            "follow_redirects and resolve_to exclude each other: the addresses fit one host only.");
     }
 }
 
@@ -95,14 +103,16 @@ bool is_redirect(int status) {
 }
 
 std::string lower(std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(),
-                   [](unsigned char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
+        return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+    });
     return text;
 }
 
 bool looks_secret(const std::string& header) {
     const std::string name = lower(header);
-    for (const char* word : {"auth", "key", "token", "secret", "cookie", "password", "credential"}) {
+    for (const char* word :
+         {"auth", "key", "token", "secret", "cookie", "password", "credential"}) {
         if (name.find(word) != std::string::npos) return true;
     }
     return false;
@@ -130,7 +140,8 @@ void redirect(HttpRequest& request, int status, const RequestUrl& from, const Re
 /// Ends a transfer whose coroutine goes away before anybody else took it over.
 class TransferOwner {
 public:
-    explicit TransferOwner(std::shared_ptr<CurlTransfer> transfer) : transfer_(std::move(transfer)) {}
+    explicit TransferOwner(std::shared_ptr<CurlTransfer> transfer)
+        : transfer_(std::move(transfer)) {}
     ~TransferOwner() {
         if (transfer_) transfer_->close(nullptr);
     }
@@ -145,7 +156,8 @@ private:
 
 class CurlBody final : public HttpBody {
 public:
-    CurlBody(TransferOwner transfer, std::shared_ptr<Clock> clock, std::unique_ptr<ClockTimer> total)
+    CurlBody(TransferOwner transfer, std::shared_ptr<Clock> clock,
+             std::unique_ptr<ClockTimer> total)
         : clock_(std::move(clock)), transfer_(std::move(transfer)), total_(std::move(total)) {}
 
     Task<bool> read(std::string& out) override { return transfer_->read(out); }
@@ -261,7 +273,8 @@ void HttpExchange::arm(ClockTimer& timer, CurlTransfer& transfer, TransferStage 
     // While a big body is on its way only a standstill counts.
     const std::size_t sent = transfer.sent();
     timer.expires_after(clocks.first_byte, [this, &timer, &transfer, stage, sent] {
-        if (stage == TransferStage::sending && transfer.sent() != sent) return arm(timer, transfer, stage);
+        if (stage == TransferStage::sending && transfer.sent() != sent)
+            return arm(timer, transfer, stage);
         transfer.close(timed_out("first_byte", clocks.first_byte, url.server()));
     });
 }
@@ -275,7 +288,8 @@ Task<> HttpExchange::await_head(CurlTransfer& transfer) {
     }
 }
 
-std::unique_ptr<ClockTimer> HttpExchange::total_timer(const Executor& executor, CurlTransfer& transfer) {
+std::unique_ptr<ClockTimer> HttpExchange::total_timer(const Executor& executor,
+                                                      CurlTransfer& transfer) {
     if (clocks.total.count() == 0) return nullptr;
     auto timer = state->clock->timer(executor);
     timer->expires_at(total_deadline, [&transfer, limit = clocks.total, server = url.server()] {
@@ -294,7 +308,8 @@ Task<HttpResponse> HttpExchange::once(HttpRequest request) {
     const std::vector<std::string>& pinned = transfer_plan.request.resolve_to;
     const bool through_proxy = !proxy.url.empty();
 
-    if (through_proxy && !proxy.is_address) co_await resolve_into(transfer_plan, proxy.host, proxy.port);
+    if (through_proxy && !proxy.is_address)
+        co_await resolve_into(transfer_plan, proxy.host, proxy.port);
     if (!pinned.empty()) {
         std::string entry = detail::bracketed(url.host) + ":" + std::to_string(url.port) + ":";
         if (through_proxy) {
@@ -347,16 +362,18 @@ Task<HttpResponse> HttpExchange::run(std::shared_ptr<const State> state, HttpReq
         exchange.url = target;
     }
     throw NetworkError(ErrorCode::protocol, exchange.url.server(), false,
-                       exchange.url.server() + " redirects in a circle (more than " + std::to_string(max_redirects) +
-                           " times).");
+                       exchange.url.server() + " redirects in a circle (more than " +
+                           std::to_string(max_redirects) + " times).");
 }
 
 HttpClient::HttpClient(HttpClientOptions options) {
     auto state = std::make_shared<State>();
     state->clock = options.clock ? std::move(options.clock) : Runtime::standard()->clock;
-    state->resolvers = options.resolvers ? std::move(options.resolvers) : Runtime::standard()->resolvers;
+    state->resolvers =
+        options.resolvers ? std::move(options.resolvers) : Runtime::standard()->resolvers;
     if (options.resolver) {
-        state->names = std::make_shared<detail::NameCache>(state->clock, std::move(options.resolver));
+        state->names =
+            std::make_shared<detail::NameCache>(state->clock, std::move(options.resolver));
     }
     state->env = options.env ? std::move(options.env) : detail::EnvLookup(&process_env);
     state->ca_file = std::move(options.ca_file);

@@ -21,7 +21,8 @@ std::vector<std::string> resolve_with_system(const std::string& host) {
     std::vector<std::string> addresses;
     for (const addrinfo* entry = found; code == 0 && entry != nullptr; entry = entry->ai_next) {
         std::array<char, 64> text{};
-        if (getnameinfo(entry->ai_addr, entry->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0) {
+        if (getnameinfo(entry->ai_addr, entry->ai_addrlen, text.data(), text.size(), nullptr, 0,
+                        NI_NUMERICHOST) == 0) {
             addresses.emplace_back(text.data());
         }
     }

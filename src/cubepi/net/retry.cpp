@@ -63,7 +63,8 @@ RetryHints read_retry_hints(const HttpHeaders& headers, std::chrono::system_cloc
         if (word == "true") hints.should_retry = true;
         if (word == "false") hints.should_retry = false;
     }
-    if (const std::string* value = headers.find("retry-after-ms")) hints.delay = parse_wait(*value, 1);
+    if (const std::string* value = headers.find("retry-after-ms"))
+        hints.delay = parse_wait(*value, 1);
     if (hints.delay) return hints;
     const std::string* value = headers.find("retry-after");
     if (value == nullptr) return hints;
@@ -82,8 +83,10 @@ bool is_retryable_status(int status) noexcept {
 }
 
 bool is_retryable_error(const Error& error) noexcept {
-    if (const auto* timeout = dynamic_cast<const TimeoutError*>(&error)) return timeout->clock() == "connect";
-    if (const auto* network = dynamic_cast<const NetworkError*>(&error)) return network->transient();
+    if (const auto* timeout = dynamic_cast<const TimeoutError*>(&error))
+        return timeout->clock() == "connect";
+    if (const auto* network = dynamic_cast<const NetworkError*>(&error))
+        return network->transient();
     return false;
 }
 
@@ -91,19 +94,20 @@ milliseconds backoff_delay(const RetryPolicy& policy, int retries_done, double r
     milliseconds delay = policy.base_delay;
     for (int i = 0; i < retries_done && delay < policy.max_delay; ++i) delay *= 2;
     delay = std::min(delay, policy.max_delay);
-    return milliseconds(static_cast<std::int64_t>(static_cast<double>(delay.count()) * (1.0 - 0.25 * random)));
+    return milliseconds(
+        static_cast<std::int64_t>(static_cast<double>(delay.count()) * (1.0 - 0.25 * random)));
 }
 
-RetryDecision decide_retry(const RetryPolicy& policy, int retries_done, int status, const RetryHints& hints,
-                           double random) {
+RetryDecision decide_retry(const RetryPolicy& policy, int retries_done, int status,
+                           const RetryHints& hints, double random) {
     const std::string what = "HTTP " + std::to_string(status);
     if (status < 400) return no_retry(what + " is no error");
     if (hints.should_retry == false) return no_retry(what + ", and the server says not to retry");
     if (!hints.should_retry && !is_retryable_status(status)) return no_retry(what + " is final");
     if (retries_done >= policy.max_retries) return no_retry(what + used_up(retries_done));
     if (hints.delay && *hints.delay > policy.max_server_delay) {
-        return no_retry(what + ", and the server asks to wait " + seconds_text(*hints.delay) + ", more than the " +
-                        seconds_text(policy.max_server_delay) + " allowed");
+        return no_retry(what + ", and the server asks to wait " + seconds_text(*hints.delay) +
+                        ", more than the " + seconds_text(policy.max_server_delay) + " allowed");
     }
     RetryDecision decision;
     decision.retry = true;
@@ -112,7 +116,8 @@ RetryDecision decide_retry(const RetryPolicy& policy, int retries_done, int stat
     return decision;
 }
 
-RetryDecision decide_retry(const RetryPolicy& policy, int retries_done, const Error& error, double random) {
+RetryDecision decide_retry(const RetryPolicy& policy, int retries_done, const Error& error,
+                           double random) {
     if (!is_retryable_error(error)) return no_retry(error.what());
     if (retries_done >= policy.max_retries) return no_retry(error.what() + used_up(retries_done));
     RetryDecision decision;

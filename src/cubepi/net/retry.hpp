@@ -12,10 +12,11 @@ namespace cubepi {
 /// When a failed request is sent again (D15). Retrying is for what failed before anything of the answer was
 /// shown; that is the caller's to know.
 struct RetryPolicy {
-    int max_retries = 2;                                   ///< 0: never
-    std::chrono::milliseconds base_delay{500};             ///< before the first retry; doubles with each
-    std::chrono::milliseconds max_delay{8'000};            ///< where the doubling ends
-    std::chrono::milliseconds max_server_delay{60'000};    ///< a server that asks for more is not retried
+    int max_retries = 2;                         ///< 0: never
+    std::chrono::milliseconds base_delay{500};   ///< before the first retry; doubles with each
+    std::chrono::milliseconds max_delay{8'000};  ///< where the doubling ends
+    std::chrono::milliseconds max_server_delay{
+        60'000};  ///< a server that asks for more is not retried
 };
 
 /// What an answer says about retrying.
@@ -42,11 +43,12 @@ bool is_retryable_status(int status) noexcept;
 bool is_retryable_error(const Error& error) noexcept;
 
 /// After an answer with an error status. `retries_done` counts the retries before; `random` is in [0, 1).
-RetryDecision decide_retry(const RetryPolicy& policy, int retries_done, int status, const RetryHints& hints,
-                           double random);
+RetryDecision decide_retry(const RetryPolicy& policy, int retries_done, int status,
+                           const RetryHints& hints, double random);
 
 /// After a request that threw.
-RetryDecision decide_retry(const RetryPolicy& policy, int retries_done, const Error& error, double random);
+RetryDecision decide_retry(const RetryPolicy& policy, int retries_done, const Error& error,
+                           double random);
 
 /// The wait before a retry that no server asked for: base_delay doubled `retries_done` times, at most
 /// max_delay, of which `random` takes away up to a quarter, so that clients that failed together do not

@@ -11,7 +11,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const auto now = std::chrono::system_clock::from_time_t(784111777);  // Sun, 06 Nov 1994 08:49:37 GMT
+const auto now =
+    std::chrono::system_clock::from_time_t(784111777);  // Sun, 06 Nov 1994 08:49:37 GMT
 
 RetryHints hints(const std::string& name, const std::string& value) {
     HttpHeaders headers;
@@ -20,8 +21,10 @@ RetryHints hints(const std::string& name, const std::string& value) {
 }
 
 TEST(Retry, D15_TheStatusesThatAreTriedAgain) {
-    for (int status : {408, 409, 425, 429, 500, 502, 503, 504, 529, 599}) EXPECT_TRUE(is_retryable_status(status));
-    for (int status : {200, 301, 400, 401, 403, 404, 413, 422}) EXPECT_FALSE(is_retryable_status(status));
+    for (int status : {408, 409, 425, 429, 500, 502, 503, 504, 529, 599})
+        EXPECT_TRUE(is_retryable_status(status));
+    for (int status : {200, 301, 400, 401, 403, 404, 413, 422})
+        EXPECT_FALSE(is_retryable_status(status));
 }
 
 TEST(Retry, D15_TwiceByDefault) {
@@ -75,7 +78,8 @@ TEST(Retry, D15_TheServersWishIsObeyedUpToACap) {
     EXPECT_EQ(decide_retry(policy, 0, 429, hints("retry-after", "7"), 0.9).delay, 7s);
     const RetryDecision refused = decide_retry(policy, 0, 429, hints("retry-after", "3600"), 0);
     EXPECT_FALSE(refused.retry);
-    EXPECT_EQ(refused.reason, "HTTP 429, and the server asks to wait 3600 s, more than the 60 s allowed");
+    EXPECT_EQ(refused.reason,
+              "HTTP 429, and the server asks to wait 3600 s, more than the 60 s allowed");
 }
 
 TEST(Retry, D15_XShouldRetryDecides) {
@@ -88,13 +92,18 @@ TEST(Retry, D15_XShouldRetryDecides) {
 
 TEST(Retry, D15_ConnectFailuresAndResetsAreTriedAgain) {
     const RetryPolicy policy;
-    EXPECT_TRUE(decide_retry(policy, 0, NetworkError(ErrorCode::connect, "h", true, "refused"), 0).retry);
-    EXPECT_TRUE(decide_retry(policy, 0, NetworkError(ErrorCode::disconnected, "h", true, "reset"), 0).retry);
+    EXPECT_TRUE(
+        decide_retry(policy, 0, NetworkError(ErrorCode::connect, "h", true, "refused"), 0).retry);
+    EXPECT_TRUE(
+        decide_retry(policy, 0, NetworkError(ErrorCode::disconnected, "h", true, "reset"), 0)
+            .retry);
     EXPECT_TRUE(decide_retry(policy, 0, TimeoutError("connect", "late"), 0).retry);
     EXPECT_FALSE(decide_retry(policy, 0, TimeoutError("first_byte", "late"), 0).retry);
-    EXPECT_FALSE(decide_retry(policy, 0, NetworkError(ErrorCode::tls, "h", false, "certificate"), 0).retry);
+    EXPECT_FALSE(
+        decide_retry(policy, 0, NetworkError(ErrorCode::tls, "h", false, "certificate"), 0).retry);
     EXPECT_FALSE(decide_retry(policy, 0, Error(ErrorCode::invalid_argument, "url"), 0).retry);
-    EXPECT_FALSE(decide_retry(RetryPolicy{.max_retries = 0}, 0, TimeoutError("connect", "late"), 0).retry);
+    EXPECT_FALSE(
+        decide_retry(RetryPolicy{.max_retries = 0}, 0, TimeoutError("connect", "late"), 0).retry);
 }
 
 }  // namespace

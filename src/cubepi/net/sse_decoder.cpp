@@ -8,10 +8,11 @@ namespace cubepi {
 namespace {
 
 [[noreturn]] void throw_too_large(const char* what, std::size_t limit) {
-    throw Error(ErrorCode::too_large, std::string("The server sent an event stream with ") + what +
-                                          " of more than " + std::to_string(limit) +
-                                          " bytes; this is not a stream of model events, or the limit "
-                                          "(SseLimits) must be raised.");
+    throw Error(ErrorCode::too_large,
+                std::string("The server sent an event stream with ") + what + " of more than " +
+                    std::to_string(limit) +
+                    " bytes; this is not a stream of model events, or the limit "
+                    "(SseLimits) must be raised.");
 }
 
 std::optional<std::chrono::milliseconds> parse_retry(std::string_view value) {
@@ -55,7 +56,8 @@ std::string& SseDecoder::buffer() {
     type_.begin -= std::min(type_.begin, gone);
     for (Finder* finder : {&lf_, &cr_}) {
         finder->searched -= std::min(finder->searched, gone);
-        if (finder->found != none) finder->found = finder->found < gone ? none : finder->found - gone;
+        if (finder->found != none)
+            finder->found = finder->found < gone ? none : finder->found - gone;
     }
     return buffer_;
 }
@@ -96,7 +98,8 @@ bool SseDecoder::take_line(std::string_view& line) {
 
 void SseDecoder::add_data(std::string_view value) {
     const std::size_t so_far = data_lines_ <= 1 ? data_.size : joined_.size();
-    if (so_far + value.size() + 1 > limits_.max_event) throw_too_large("an event", limits_.max_event);
+    if (so_far + value.size() + 1 > limits_.max_event)
+        throw_too_large("an event", limits_.max_event);
     if (data_lines_ == 0) {
         data_ = span_of(value);
     } else {

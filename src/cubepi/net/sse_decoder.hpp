@@ -16,7 +16,8 @@ struct SseEvent {
     std::string_view event;  ///< the event type; "message" where the stream names none
     std::string_view data;   ///< the data lines, joined by LF
     std::string_view id;     ///< the last event id seen so far, of this or an earlier event
-    std::optional<std::chrono::milliseconds> retry;  ///< a reconnection time sent since the last event
+    std::optional<std::chrono::milliseconds>
+        retry;  ///< a reconnection time sent since the last event
 };
 
 /// What a decoder accepts, in bytes. A peer that sends more gets Error(too_large).
@@ -74,7 +75,9 @@ private:
     void field(std::string_view line);
     void add_data(std::string_view value);
     bool dispatch(SseEvent& event);
-    std::string_view view(Span span) const { return std::string_view(buffer_).substr(span.begin, span.size); }
+    std::string_view view(Span span) const {
+        return std::string_view(buffer_).substr(span.begin, span.size);
+    }
     Span span_of(std::string_view part) const;
 
     SseLimits limits_;

@@ -50,8 +50,9 @@ TEST(SseDecoder, TakesEventsWithAndWithoutTheSpace) {
 }
 
 TEST(SseDecoder, TakesEveryLineEnd) {
-    expect_events("data: a\r\n\r\ndata: b\r\rdata: c\n\ndata: d\r\n\n",
-                  {{"message", "a", ""}, {"message", "b", ""}, {"message", "c", ""}, {"message", "d", ""}});
+    expect_events(
+        "data: a\r\n\r\ndata: b\r\rdata: c\n\ndata: d\r\n\n",
+        {{"message", "a", ""}, {"message", "b", ""}, {"message", "c", ""}, {"message", "d", ""}});
 }
 
 TEST(SseDecoder, DoesNotWaitForTheLineFeedOfACrLf) {
@@ -71,7 +72,11 @@ TEST(SseDecoder, JoinsDataLines) {
 }
 
 TEST(SseDecoder, SkipsTheByteOrderMarkOnlyAtTheStart) {
-    expect_events("\xEF\xBB\xBF" "data: a\n\n\xEF\xBB\xBF" "data: lost\n\n", {{"message", "a", ""}});
+    expect_events(
+        "\xEF\xBB\xBF"
+        "data: a\n\n\xEF\xBB\xBF"
+        "data: lost\n\n",
+        {{"message", "a", ""}});
 }
 
 TEST(SseDecoder, SkipsCommentsAndUnknownFields) {
@@ -90,7 +95,8 @@ TEST(SseDecoder, IgnoresABadRetryAndAnIdWithNul) {
 }
 
 TEST(SseDecoder, DispatchesOnlyEventsWithData) {
-    expect_events("event: nothing\nid: 3\n\ndata\n\ndata:\n\n", {{"message", "", "3"}, {"message", "", "3"}});
+    expect_events("event: nothing\nid: 3\n\ndata\n\ndata:\n\n",
+                  {{"message", "", "3"}, {"message", "", "3"}});
 }
 
 TEST(SseDecoder, AnEventWithoutItsBlankLineIsTakenOnlyWhenAsked) {
@@ -113,10 +119,12 @@ TEST(SseDecoder, HandsOutALineWithoutCopyingIt) {
 
 TEST(SseDecoder, ABigEventInSmallPiecesKeepsItsBytes) {
     std::string big(300'000, 'x');
-    for (std::size_t i = 0; i < big.size(); i += 1000) big[i] = static_cast<char>('a' + i / 1000 % 26);
+    for (std::size_t i = 0; i < big.size(); i += 1000)
+        big[i] = static_cast<char>('a' + i / 1000 % 26);
     const std::string stream = "data: small\n\ndata: " + big + "\n\ndata: after\n\n";
     EXPECT_EQ(decode(stream, 777),
-              (std::vector<Seen>{{"message", "small", ""}, {"message", big, ""}, {"message", "after", ""}}));
+              (std::vector<Seen>{
+                  {"message", "small", ""}, {"message", big, ""}, {"message", "after", ""}}));
 }
 
 TEST(SseDecoder, TheBufferDoesNotGrowWithTheStream) {
@@ -124,9 +132,11 @@ TEST(SseDecoder, TheBufferDoesNotGrowWithTheStream) {
     SseEvent event;
     for (int i = 0; i < 10'000; ++i) {
         decoder.feed("data: 0123456789\n\n: keep-alive\n\ndata: half");
-        while (decoder.next(event)) {}
+        while (decoder.next(event)) {
+        }
         decoder.feed("\n\n");
-        while (decoder.next(event)) {}
+        while (decoder.next(event)) {
+        }
     }
     EXPECT_LT(decoder.buffer().capacity(), 1000u);
 }

@@ -29,7 +29,8 @@ TEST(Utf8, ABrokenEndIsNotWaitedFor) {
 TEST(Utf8, KnowsWhatIsWellFormed) {
     EXPECT_TRUE(is_utf8(text));
     EXPECT_TRUE(is_utf8(""));
-    for (const char* broken : {"\x80", "\xC0\xAF", "\xC3", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82", "abcdefgh\xFF"}) {
+    for (const char* broken : {"\x80", "\xC0\xAF", "\xC3", "\xED\xA0\x80", "\xF4\x90\x80\x80",
+                               "\xE2\x82", "abcdefgh\xFF"}) {
         EXPECT_FALSE(is_utf8(broken));
     }
 }

@@ -13,9 +13,7 @@ MemoryResponse::MemoryResponse(int status, std::string body) : status_(status) {
     if (!body.empty()) add(Step::Kind::piece).bytes = std::move(body);
 }
 
-MemoryResponse::Step& MemoryResponse::add(Step::Kind kind) {
-    return steps_.emplace_back(kind);
-}
+MemoryResponse::Step& MemoryResponse::add(Step::Kind kind) { return steps_.emplace_back(kind); }
 
 MemoryResponse MemoryResponse::failing(std::exception_ptr failure) {
     MemoryResponse response;
@@ -111,7 +109,8 @@ public:
 
     MemoryBody(MemoryResponse response, std::shared_ptr<Clock> clock, Clock::time_point deadline,
                std::chrono::nanoseconds total, std::shared_ptr<void> shared, OpenExchange open)
-        : steps_(std::make_move_iterator(response.steps_.begin()), std::make_move_iterator(response.steps_.end())),
+        : steps_(std::make_move_iterator(response.steps_.begin()),
+                 std::make_move_iterator(response.steps_.end())),
           clock_(std::move(clock)),
           deadline_(deadline),
           total_(total),
@@ -142,18 +141,22 @@ private:
 
     Task<bool> play_in_time(std::string& out) {
         Task<bool> playing = play(out);
-        co_return co_await with_timeout(*clock_, deadline_ - clock_->now(), std::move(playing), "total");
+        co_return co_await with_timeout(*clock_, deadline_ - clock_->now(), std::move(playing),
+                                        "total");
     }
 
     Task<bool> play(std::string& out) {
         while (!read_ready(out)) {
             if (steps_.empty()) co_return false;
-            if (steps_.front().kind == Step::Kind::failure) std::rethrow_exception(steps_.front().failure);
+            if (steps_.front().kind == Step::Kind::failure)
+                std::rethrow_exception(steps_.front().failure);
             if (steps_.front().kind == Step::Kind::stall) {
                 AsyncEvent never;
                 co_await never.wait();
             }
-            if (!clock_) throw Error(ErrorCode::invalid_state, "with_delay needs a MemoryTransport with a clock.");
+            if (!clock_)
+                throw Error(ErrorCode::invalid_state,
+                            "with_delay needs a MemoryTransport with a clock.");
             const std::chrono::nanoseconds delay = steps_.front().delay;
             steps_.pop_front();
             co_await clock_->sleep_for(delay);
@@ -178,7 +181,8 @@ Task<> wait_for_ever() {
 
 }  // namespace
 
-MemoryTransport::MemoryTransport(Handler handler, std::shared_ptr<Clock> clock) : shared_(std::make_shared<Shared>()) {
+MemoryTransport::MemoryTransport(Handler handler, std::shared_ptr<Clock> clock)
+    : shared_(std::make_shared<Shared>()) {
     shared_->handler = std::move(handler);
     shared_->clock = std::move(clock);
 }
@@ -187,8 +191,9 @@ MemoryTransport::MemoryTransport(std::vector<MemoryResponse> answers, std::share
     : MemoryTransport(
           [answers = std::move(answers), next = std::size_t{0}](const HttpRequest&) mutable {
               if (next == answers.size()) {
-                  throw Error(ErrorCode::invalid_state, "More requests were made than the test has answers for (" +
-                                                            std::to_string(next) + ").");
+                  throw Error(ErrorCode::invalid_state,
+                              "More requests were made than the test has answers for (" +
+                                  std::to_string(next) + ").");
               }
               return std::move(answers[next++]);
           },
@@ -212,7 +217,8 @@ Task<HttpResponse> MemoryTransport::send(HttpRequest request) {
         const bool by_total = clocks.total.count() != 0 && clocks.total < clocks.first_byte;
         const std::chrono::nanoseconds limit = by_total ? clocks.total : clocks.first_byte;
         if (shared->clock && limit.count() != 0) {
-            co_await with_timeout(*shared->clock, limit, std::move(waiting), by_total ? "total" : "first_byte");
+            co_await with_timeout(*shared->clock, limit, std::move(waiting),
+                                  by_total ? "total" : "first_byte");
         } else {
             co_await std::move(waiting);
         }
@@ -222,8 +228,8 @@ Task<HttpResponse> MemoryTransport::send(HttpRequest request) {
     response.headers = std::move(answer.headers_);
     response.version = "1.1";
     response.url = std::move(request.url);
-    response.body = std::make_unique<MemoryBody>(std::move(answer), shared->clock, deadline, clocks.total, shared,
-                                                 std::move(open));
+    response.body = std::make_unique<MemoryBody>(std::move(answer), shared->clock, deadline,
+                                                 clocks.total, shared, std::move(open));
     co_return response;
 }
 
@@ -232,8 +238,6 @@ std::vector<HttpRequest> MemoryTransport::requests() const {
     return shared_->requests;
 }
 
-std::size_t MemoryTransport::open_exchanges() const {
-    return shared_->open;
-}
+std::size_t MemoryTransport::open_exchanges() const { return shared_->open; }
 
 }  // namespace cubepi::testing

@@ -90,7 +90,8 @@ public:
     explicit MemoryTransport(Handler handler, std::shared_ptr<Clock> clock = nullptr);
 
     /// Gives these answers in order, and an Error(invalid_state) after the last.
-    explicit MemoryTransport(std::vector<MemoryResponse> answers, std::shared_ptr<Clock> clock = nullptr);
+    explicit MemoryTransport(std::vector<MemoryResponse> answers,
+                             std::shared_ptr<Clock> clock = nullptr);
 
     Task<HttpResponse> send(HttpRequest request) override;
 

@@ -47,11 +47,14 @@ TEST(MemoryTransport, GivesThePiecesOfItsScript) {
 
 TEST(MemoryTransport, CutsPieces) {
     MemoryTransport transport(one(MemoryResponse(200, "abcde").in_pieces_of(2)));
-    EXPECT_EQ(run(read_pieces(transport, HttpRequest())), (std::vector<std::string>{"ab", "cd", "e"}));
+    EXPECT_EQ(run(read_pieces(transport, HttpRequest())),
+              (std::vector<std::string>{"ab", "cd", "e"}));
 }
 
 TEST(MemoryTransport, KeepsWhatItWasAsked) {
-    MemoryTransport transport([](const HttpRequest& request) { return MemoryResponse(request.body.empty() ? 400 : 200); });
+    MemoryTransport transport([](const HttpRequest& request) {
+        return MemoryResponse(request.body.empty() ? 400 : 200);
+    });
     HttpRequest request = HttpRequest("POST", "http://x/y").with_body("{}", "application/json");
     auto send = [&]() -> Task<int> {
         HttpResponse response = co_await transport.send(std::move(request));
@@ -72,27 +75,33 @@ TEST(MemoryTransport, SaysWhenTheScriptIsTooShort) {
 TEST(MemoryTransport, FailsBeforeAndInTheBody) {
     MemoryTransport before(one(MemoryResponse::failing(Error(ErrorCode::connect, "refused"))));
     EXPECT_THROW(run(read_pieces(before, HttpRequest())), Error);
-    MemoryTransport within(one(MemoryResponse(200, "a").with_failure(Error(ErrorCode::disconnected, "broken"))));
+    MemoryTransport within(
+        one(MemoryResponse(200, "a").with_failure(Error(ErrorCode::disconnected, "broken"))));
     EXPECT_THROW(run(read_pieces(within, HttpRequest())), Error);
 }
 
 TEST(MemoryTransport, KeepsTheClocksOnAManualClock) {
     const auto clock = std::make_shared<ManualClock>();
     MemoryTransport silent(one(MemoryResponse::never()), clock);
-    EXPECT_EQ(timeout_of([&] { run_advancing(*clock, read_pieces(silent, HttpRequest())); }), "first_byte");
+    EXPECT_EQ(timeout_of([&] { run_advancing(*clock, read_pieces(silent, HttpRequest())); }),
+              "first_byte");
 
     HttpRequest request;
     request.clocks.total = 60s;
-    MemoryTransport slow(one(MemoryResponse(200, "a").with_delay(40s).with_piece("b").with_delay(40s)), clock);
-    EXPECT_EQ(timeout_of([&] { run_advancing(*clock, read_pieces(slow, std::move(request))); }), "total");
+    MemoryTransport slow(
+        one(MemoryResponse(200, "a").with_delay(40s).with_piece("b").with_delay(40s)), clock);
+    EXPECT_EQ(timeout_of([&] { run_advancing(*clock, read_pieces(slow, std::move(request))); }),
+              "total");
 
     MemoryTransport patient(one(MemoryResponse(200, "a").with_delay(1h).with_piece("b")), clock);
-    EXPECT_EQ(run_advancing(*clock, read_pieces(patient, HttpRequest())), (std::vector<std::string>{"a", "b"}));
+    EXPECT_EQ(run_advancing(*clock, read_pieces(patient, HttpRequest())),
+              (std::vector<std::string>{"a", "b"}));
 }
 
 TEST(MemoryTransport, AStalledBodyCanBeAborted) {
     std::stop_source stop;
-    MemoryTransport transport(one(MemoryResponse(200, "a").with_call([&] { stop.request_stop(); }).with_stall()));
+    MemoryTransport transport(
+        one(MemoryResponse(200, "a").with_call([&] { stop.request_stop(); }).with_stall()));
     try {
         run(cancel_on(stop.get_token(), read_pieces(transport, HttpRequest())));
         FAIL();

@@ -16,7 +16,8 @@ namespace cubepi::wire {
 ChildProcess::ChildProcess(std::vector<std::string> arguments) {
     int in[2];
     int out[2];
-    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0)
+        throw std::runtime_error("no pipe");
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in[0], 0);
@@ -54,7 +55,8 @@ std::string ChildProcess::read_line() {
 
 void ChildProcess::write_line(const std::string& line) {
     const std::string text = line + "\n";
-    if (::write(in_, text.data(), text.size()) != static_cast<ssize_t>(text.size())) throw std::runtime_error("child is gone");
+    if (::write(in_, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+        throw std::runtime_error("child is gone");
 }
 
 int ChildProcess::wait() {

@@ -58,7 +58,8 @@ TEST(HttpFailure, NobodyListens) {
     const Failure failure = fail_at("http://127.0.0.1:" + port + "/path?key=secret");
     EXPECT_EQ(failure.code, ErrorCode::connect);
     EXPECT_EQ(failure.text, "Cannot connect to 127.0.0.1:" + port +
-                                ": Connection refused. Check that the server is running and that the address is right.");
+                                ": Connection refused. Check that the server is running and that "
+                                "the address is right.");
 }
 
 TEST(HttpFailure, TheNameDoesNotExist) {
@@ -110,7 +111,8 @@ TEST(HttpFailure, TheServerHalfClosesInTheBody) {
 TEST(HttpFailure, TheConnectionBreaksInTheBodyAndWhatCameIsKept) {
     RawServer server([](Connection& connection) {
         connection.read_request();
-        connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("data: a\n\n") + "5\r\nda");
+        connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" +
+                        chunk("data: a\n\n") + "5\r\nda");
     });
     const Failure failure = fail_at(server.url("/path"));
     EXPECT_EQ(failure.code, ErrorCode::disconnected);
@@ -195,8 +197,10 @@ TEST(HttpFailure, ABadRequestIsRefusedBeforeItIsSent) {
     const Failure failure = try_fetch(client, std::move(with_break));
     EXPECT_EQ(failure.code, ErrorCode::invalid_argument);
     expect_clean(failure);
-    EXPECT_EQ(try_fetch(client, HttpRequest("GET", "localhost:8080")).code, ErrorCode::invalid_argument);
-    EXPECT_EQ(try_fetch(client, HttpRequest("GE T", "http://127.0.0.1/")).code, ErrorCode::invalid_argument);
+    EXPECT_EQ(try_fetch(client, HttpRequest("GET", "localhost:8080")).code,
+              ErrorCode::invalid_argument);
+    EXPECT_EQ(try_fetch(client, HttpRequest("GE T", "http://127.0.0.1/")).code,
+              ErrorCode::invalid_argument);
     HttpRequest both("GET", "http://127.0.0.1/");
     both.follow_redirects = true;
     both.resolve_to = {"127.0.0.1"};
@@ -223,11 +227,14 @@ TEST_F(HttpClock, D16_ConnectRunsUntilTlsIsThere) {
         connection.read_some();
         let_time_pass(connection, *clock);
     });
-    const Failure failure = fail(request_to("https://127.0.0.1:" + std::to_string(server.port()) + "/path"));
+    const Failure failure =
+        fail(request_to("https://127.0.0.1:" + std::to_string(server.port()) + "/path"));
     EXPECT_EQ(failure.clock, "connect");
-    EXPECT_EQ(failure.text, "No connection to 127.0.0.1:" + std::to_string(server.port()) +
-                                " within 10 s. Check the address and the network (clock: connect; raise it where that "
-                                "is normal).");
+    EXPECT_EQ(
+        failure.text,
+        "No connection to 127.0.0.1:" + std::to_string(server.port()) +
+            " within 10 s. Check the address and the network (clock: connect; raise it where that "
+            "is normal).");
 }
 
 TEST_F(HttpClock, D16_ConnectCountsTheName) {
@@ -328,7 +335,8 @@ void expect_abort_closes(const std::function<void(Connection&)>& until, bool tls
         connection.wait_until_closed();
     });
     HttpClient client(with_env());
-    const std::string url = tls ? "https://127.0.0.1:" + std::to_string(server.port()) + "/" : server.url();
+    const std::string url =
+        tls ? "https://127.0.0.1:" + std::to_string(server.port()) + "/" : server.url();
     const Failure failure = try_fetch(client, request_to(url), stop);
     EXPECT_TRUE(failure.cancelled) << failure.text;
     server.wait_for_ended(1);
@@ -401,9 +409,11 @@ TEST(HttpAbort, D7_DestroyingTheEventLoopClosesTheConnections) {
         std::string body;
         {
             boost::asio::io_context context(1);
-            boost::asio::co_spawn(context, fetch_into(client, request_to(server.url()), body), [](std::exception_ptr) {});
+            boost::asio::co_spawn(context, fetch_into(client, request_to(server.url()), body),
+                                  [](std::exception_ptr) {});
             auto future = reached.get_future();
-            while (future.wait_for(0s) != std::future_status::ready || (in_body && body != "abc")) context.run_one_for(1ms);
+            while (future.wait_for(0s) != std::future_status::ready || (in_body && body != "abc"))
+                context.run_one_for(1ms);
         }
         server.wait_for_ended(1);
     }

@@ -41,9 +41,11 @@ TEST(HttpClient, SendsWhatItWasGivenAndNothingElse) {
     EXPECT_EQ(answer.body, "hi");
     EXPECT_EQ(answer.headers.get("content-LENGTH"), "2");
     EXPECT_EQ(answer.url, server.url("/v1/chat?x=1"));
-    EXPECT_EQ(seen, "POST /v1/chat?x=1 HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(server.port()) +
-                        "\r\nAccept: */*\r\nAuthorization: Bearer k\r\nX-Empty:\r\ncontent-type: application/json\r\n"
-                        "User-Agent: cubepi\r\nContent-Length: 7\r\n\r\n{\"a\":1}");
+    EXPECT_EQ(seen,
+              "POST /v1/chat?x=1 HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(server.port()) +
+                  "\r\nAccept: */*\r\nAuthorization: Bearer k\r\nX-Empty:\r\ncontent-type: "
+                  "application/json\r\n"
+                  "User-Agent: cubepi\r\nContent-Length: 7\r\n\r\n{\"a\":1}");
 }
 
 TEST(HttpClient, KnowsTheMethods) {
@@ -53,7 +55,8 @@ TEST(HttpClient, KnowsTheMethods) {
             const std::string request = connection.read_request();
             if (request.empty()) return;
             seen.push_back(request.substr(0, request.find("\r\n")));
-            if (request.find("Content-Length: 0") != std::string::npos) seen.back() += " with empty body";
+            if (request.find("Content-Length: 0") != std::string::npos)
+                seen.back() += " with empty body";
             if (request.ends_with("body")) seen.back() += " with body";
             const bool head = request.starts_with("HEAD");
             connection.send(head ? "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n" : ok("x"));
@@ -69,10 +72,11 @@ TEST(HttpClient, KnowsTheMethods) {
         request.body = "body";
         run(fetch(client, std::move(request)));
     }
-    EXPECT_EQ(seen, (std::vector<std::string>{"GET / HTTP/1.1", "HEAD / HTTP/1.1", "DELETE / HTTP/1.1",
-                                              "POST / HTTP/1.1 with empty body", "PUT / HTTP/1.1 with empty body",
-                                              "PUT / HTTP/1.1 with body", "PATCH / HTTP/1.1 with body",
-                                              "DELETE / HTTP/1.1 with body"}));
+    EXPECT_EQ(seen, (std::vector<std::string>{
+                        "GET / HTTP/1.1", "HEAD / HTTP/1.1", "DELETE / HTTP/1.1",
+                        "POST / HTTP/1.1 with empty body", "PUT / HTTP/1.1 with empty body",
+                        "PUT / HTTP/1.1 with body", "PATCH / HTTP/1.1 with body",
+                        "DELETE / HTTP/1.1 with body"}));
     EXPECT_EQ(server.accepted(), 1);
 }
 
@@ -117,10 +121,13 @@ TEST(HttpClient, ABigBodyArrivesWhole) {
 }
 
 TEST(HttpClient, ReadsABodyThatTricklesByteByByte) {
-    const std::string events = "data: {\"a\":1}\r\n\r\n: ping\n\ndata: \xE2\x82\xAC\n\ndata: [DONE]\n\n";
+    const std::string events =
+        "data: {\"a\":1}\r\n\r\n: ping\n\ndata: \xE2\x82\xAC\n\ndata: [DONE]\n\n";
     RawServer server([&](Connection& connection) {
         connection.read_request();
-        std::string stream = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+        std::string stream =
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: "
+            "chunked\r\n\r\n";
         for (char byte : events) stream += chunk(std::string(1, byte));
         stream += chunk("");
         for (char byte : stream) connection.send(std::string(1, byte));
@@ -137,7 +144,8 @@ TEST(HttpClient, ReadsABodyThatTricklesByteByByte) {
         }
         co_return data;
     };
-    EXPECT_EQ(run(read_events()), (std::vector<std::string>{"{\"a\":1}", "\xE2\x82\xAC", "[DONE]"}));
+    EXPECT_EQ(run(read_events()),
+              (std::vector<std::string>{"{\"a\":1}", "\xE2\x82\xAC", "[DONE]"}));
 }
 
 TEST(HttpClient, WhatHasArrivedIsThereWithoutWaiting) {
@@ -206,7 +214,8 @@ TEST(HttpClient, FollowsRedirectsOnlyWhenAskedAndKeepsKeysAtHome) {
             const std::string request = connection.read_request();
             if (request.empty()) return;
             const std::string to = request.starts_with("POST /a") ? "/b" : elsewhere.url("/c");
-            connection.send("HTTP/1.1 302 Found\r\nContent-Length: 4\r\nLocation: " + to + "\r\n\r\nmove");
+            connection.send("HTTP/1.1 302 Found\r\nContent-Length: 4\r\nLocation: " + to +
+                            "\r\n\r\nmove");
         }
     });
     HttpClient client(with_env());
@@ -246,7 +255,9 @@ TEST(HttpClient, GoesToThePinnedAddressUnderTheUrlsName) {
         connection.wait_until_closed();
     });
     HttpClientOptions options = with_env();
-    options.resolver = [](const std::string&) -> std::vector<std::string> { throw std::logic_error("asked"); };
+    options.resolver = [](const std::string&) -> std::vector<std::string> {
+        throw std::logic_error("asked");
+    };
     HttpClient client(std::move(options));
     const std::string port = std::to_string(server.port());
     for (int i = 0; i < 2; ++i) {
@@ -278,7 +289,9 @@ TEST(HttpClient, AskForANameOnceForSeveralRequests) {
 TEST(HttpClient, TriesAllAddressesOfAName) {
     RawServer server(always(ok("x")));
     HttpClientOptions options = with_env();
-    options.resolver = [](const std::string&) { return std::vector<std::string>{"::1", "127.0.0.1"}; };
+    options.resolver = [](const std::string&) {
+        return std::vector<std::string>{"::1", "127.0.0.1"};
+    };
     HttpClient client(std::move(options));
     HttpRequest request("GET", "http://both.example:" + std::to_string(server.port()) + "/");
     EXPECT_EQ(run(fetch(client, std::move(request))).body, "x");

@@ -17,7 +17,8 @@ int listen_on_loopback(std::uint16_t& port) {
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof(address);
-    if (fd < 0 || ::bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(fd, 64) != 0 ||
+    if (fd < 0 || ::bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+        ::listen(fd, 64) != 0 ||
         ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
         throw std::runtime_error("cannot listen on 127.0.0.1");
     }
@@ -27,9 +28,7 @@ int listen_on_loopback(std::uint16_t& port) {
 
 }  // namespace
 
-Connection::~Connection() {
-    ::close(fd_);
-}
+Connection::~Connection() { ::close(fd_); }
 
 std::string Connection::read_some() {
     char bytes[16 * 1024];
@@ -84,13 +83,9 @@ bool Connection::closed() {
     return count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
-void Connection::half_close() {
-    ::shutdown(fd_, SHUT_WR);
-}
+void Connection::half_close() { ::shutdown(fd_, SHUT_WR); }
 
-void Connection::interrupt() {
-    ::shutdown(fd_, SHUT_RDWR);
-}
+void Connection::interrupt() { ::shutdown(fd_, SHUT_RDWR); }
 
 void Connection::reset() {
     const linger now{1, 0};
@@ -152,8 +147,8 @@ std::uint16_t closed_port() {
 }
 
 std::string ok(std::string_view body, std::string_view extra_headers) {
-    return "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + std::string(extra_headers) +
-           "\r\n" + std::string(body);
+    return "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" +
+           std::string(extra_headers) + "\r\n" + std::string(body);
 }
 
 std::string chunk(std::string_view bytes) {

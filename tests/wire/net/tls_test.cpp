@@ -30,15 +30,21 @@ struct Certificates {
         std::string pattern = (fs::temp_directory_path() / "cubepi-tls-XXXXXX").string();
         folder = ::mkdtemp(pattern.data());
         const auto openssl = [&](const std::string& script) {
-            run_program({"sh", "-c", "cd '" + folder.string() + "' && exec 2>openssl.log && " + script});
+            run_program(
+                {"sh", "-c", "cd '" + folder.string() + "' && exec 2>openssl.log && " + script});
         };
-        openssl("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem "
-                "-days 2 -subj '/CN=test authority'");
-        openssl("printf 'subjectAltName=DNS:localhost,DNS:server.example,IP:127.0.0.1\\n' > ext && "
-                "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout server.key -out server.csr "
-                "-subj /CN=server.example && "
-                "openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile ext "
-                "-out server.pem");
+        openssl(
+            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key "
+            "-out ca.pem "
+            "-days 2 -subj '/CN=test authority'");
+        openssl(
+            "printf 'subjectAltName=DNS:localhost,DNS:server.example,IP:127.0.0.1\\n' > ext && "
+            "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout server.key "
+            "-out server.csr "
+            "-subj /CN=server.example && "
+            "openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 "
+            "-extfile ext "
+            "-out server.pem");
     }
     ~Certificates() { fs::remove_all(folder); }
     std::string path(const char* file) const { return (folder / file).string(); }
@@ -69,7 +75,8 @@ public:
             lines.push_back(process_.read_line());
             if (lines.back().empty()) throw std::runtime_error("the server has ended");
             bool all = true;
-            for (const char* part : parts) all = all && lines.back().find(part) != std::string::npos;
+            for (const char* part : parts)
+                all = all && lines.back().find(part) != std::string::npos;
             if (all) return lines;
         }
     }
@@ -81,7 +88,9 @@ private:
         return name != nullptr && *name != '\0' && std::string(name) != "fetch" ? name : "node";
     }
 
-    H2Server() : process_({node(), CUBEPI_WIRE_DIR "/h2_server.mjs", certificates_.path("server.key"), certificates_.path("server.pem")}) {
+    H2Server()
+        : process_({node(), CUBEPI_WIRE_DIR "/h2_server.mjs", certificates_.path("server.key"),
+                    certificates_.path("server.pem")}) {
         const std::string line = process_.read_line();
         port_ = line.substr(line.find(':') + 1);
         port_.pop_back();
@@ -116,8 +125,12 @@ TEST_F(TlsTest, ACertificateForAnotherNameIsRefused) {
     HttpClientOptions options = server.trusting();
     options.resolver = [](const std::string&) { return std::vector<std::string>{"127.0.0.1"}; };
     HttpClient other(std::move(options));
-    EXPECT_EQ(run(fetch(other, HttpRequest("GET", "https://server.example:" + server.port() + "/x"))).status, 200);
-    const Failure failure = try_fetch(other, HttpRequest("GET", "https://evil.example:" + server.port() + "/x"));
+    EXPECT_EQ(
+        run(fetch(other, HttpRequest("GET", "https://server.example:" + server.port() + "/x")))
+            .status,
+        200);
+    const Failure failure =
+        try_fetch(other, HttpRequest("GET", "https://evil.example:" + server.port() + "/x"));
     EXPECT_EQ(failure.code, ErrorCode::tls);
     EXPECT_NE(failure.text.find("evil.example"), std::string::npos) << failure.text;
 }
@@ -143,13 +156,16 @@ TEST_F(Http2, ManyRequestsShareOneConnection) {
     std::vector<Answer> answers;
     std::thread([&] {
         std::vector<Task<Answer>> tasks;
-        for (int i = 0; i < 50; ++i) tasks.push_back(fetch(client, HttpRequest("GET", server.url("/" + std::to_string(i)))));
+        for (int i = 0; i < 50; ++i)
+            tasks.push_back(fetch(client, HttpRequest("GET", server.url("/" + std::to_string(i)))));
         answers = run(when_all(std::move(tasks)));
     }).join();
-    for (std::size_t i = 0; i < answers.size(); ++i) EXPECT_EQ(answers[i].body, "GET /" + std::to_string(i) + " 0");
+    for (std::size_t i = 0; i < answers.size(); ++i)
+        EXPECT_EQ(answers[i].body, "GET /" + std::to_string(i) + " 0");
     run(fetch(client, HttpRequest("GET", server.url("/end-mark"))));
     int sessions = 0;
-    for (const std::string& line : server.wait_for({"close", "/end-mark"})) sessions += line.find("session") != std::string::npos;
+    for (const std::string& line : server.wait_for({"close", "/end-mark"}))
+        sessions += line.find("session") != std::string::npos;
     EXPECT_EQ(sessions, 1);
 }
 
@@ -159,7 +175,8 @@ Task<> hold(HttpTransport& client, std::string url, std::string& body, AsyncEven
     while (co_await response.body->read(body)) begun.set();
 }
 
-Task<> abort_one_of_three(H2Server& server, HttpTransport& client, std::vector<std::string>& bodies) {
+Task<> abort_one_of_three(H2Server& server, HttpTransport& client,
+                          std::vector<std::string>& bodies) {
     const Executor executor = co_await this_executor;
     AsyncEvent begun[3];
     TaskScope siblings(executor);
@@ -248,7 +265,9 @@ void tunnel(int a, int b) {
         for (int i = 0; i < 2; ++i) {
             if (sides[i].revents == 0) continue;
             const ssize_t count = ::recv(sides[i].fd, bytes, sizeof(bytes), 0);
-            if (count <= 0 || ::send(sides[1 - i].fd, bytes, static_cast<std::size_t>(count), MSG_NOSIGNAL) != count) return;
+            if (count <= 0 || ::send(sides[1 - i].fd, bytes, static_cast<std::size_t>(count),
+                                     MSG_NOSIGNAL) != count)
+                return;
         }
     }
 }
@@ -257,7 +276,8 @@ int connect_to(const std::string& port) {
     addrinfo* found = nullptr;
     if (::getaddrinfo("127.0.0.1", port.c_str(), nullptr, &found) != 0) return -1;
     const int fd = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (::connect(fd, found->ai_addr, found->ai_addrlen) != 0) ADD_FAILURE() << "cannot connect to port " << port;
+    if (::connect(fd, found->ai_addr, found->ai_addrlen) != 0)
+        ADD_FAILURE() << "cannot connect to port " << port;
     ::freeaddrinfo(found);
     return fd;
 }
@@ -302,19 +322,22 @@ TEST_F(TlsTest, APlainProxyGetsTheWholeUrlAndResolvesTheName) {
     HttpRequest request("GET", "http://target.example/path");
     EXPECT_EQ(run(fetch(proxied, std::move(request))).body, "from the proxy");
     ASSERT_EQ(proxy.asked.size(), 1u);
-    EXPECT_TRUE(proxy.asked[0].starts_with("GET http://target.example/path HTTP/1.1\r\nHost: target.example\r\n"));
+    EXPECT_TRUE(proxy.asked[0].starts_with(
+        "GET http://target.example/path HTTP/1.1\r\nHost: target.example\r\n"));
 }
 
 TEST_F(TlsTest, TheProxysOwnNameIsResolvedAndTheTargetsIsNot) {
     Proxy proxy("0");
     std::vector<std::string> names;
-    HttpClientOptions options = with_env({{"http_proxy", "http://proxy.example:" + std::to_string(proxy.server.port())}});
+    HttpClientOptions options =
+        with_env({{"http_proxy", "http://proxy.example:" + std::to_string(proxy.server.port())}});
     options.resolver = [&](const std::string& host) {
         names.push_back(host);
         return std::vector<std::string>{"127.0.0.1"};
     };
     HttpClient proxied(std::move(options));
-    EXPECT_EQ(run(fetch(proxied, HttpRequest("GET", "http://target.example/"))).body, "from the proxy");
+    EXPECT_EQ(run(fetch(proxied, HttpRequest("GET", "http://target.example/"))).body,
+              "from the proxy");
     EXPECT_EQ(names, std::vector<std::string>{"proxy.example"});
 }
 
@@ -342,15 +365,19 @@ TEST_F(TlsTest, APinnedAddressIsWhatTheProxyIsAskedFor) {
 }
 
 TEST_F(TlsTest, AProxyThatRefusesIsNamed) {
-    for (const char* status : {"403 Forbidden", "407 Proxy Authentication Required", "502 Bad Gateway"}) {
+    for (const char* status :
+         {"403 Forbidden", "407 Proxy Authentication Required", "502 Bad Gateway"}) {
         RawServer proxy([&](Connection& connection) {
             connection.read_head();
             connection.send(std::string("HTTP/1.1 ") + status + "\r\nContent-Length: 0\r\n\r\n");
         });
-        HttpClient proxied(server.trusting({{"https_proxy", "http://user:hunter2@127.0.0.1:" + std::to_string(proxy.port())}}));
-        const Failure failure = try_fetch(proxied, HttpRequest("GET", "https://server.example/path"));
+        HttpClient proxied(server.trusting(
+            {{"https_proxy", "http://user:hunter2@127.0.0.1:" + std::to_string(proxy.port())}}));
+        const Failure failure =
+            try_fetch(proxied, HttpRequest("GET", "https://server.example/path"));
         EXPECT_EQ(failure.code, ErrorCode::proxy) << failure.text;
-        EXPECT_NE(failure.text.find("127.0.0.1:" + std::to_string(proxy.port())), std::string::npos) << failure.text;
+        EXPECT_NE(failure.text.find("127.0.0.1:" + std::to_string(proxy.port())), std::string::npos)
+            << failure.text;
         EXPECT_NE(failure.text.find(std::string(status, 3)), std::string::npos) << failure.text;
         EXPECT_EQ(failure.text.find("hunter2"), std::string::npos) << failure.text;
     }
@@ -366,7 +393,9 @@ TEST_F(TlsTest, AProxyThatIsNotThereIsNamed) {
 }
 
 TEST_F(TlsTest, NoProxyGoesStraightThere) {
-    HttpClient direct(server.trusting({{"https_proxy", "http://127.0.0.1:" + std::to_string(closed_port())}, {"no_proxy", "127.0.0.1"}}));
+    HttpClient direct(
+        server.trusting({{"https_proxy", "http://127.0.0.1:" + std::to_string(closed_port())},
+                         {"no_proxy", "127.0.0.1"}}));
     EXPECT_EQ(run(fetch(direct, HttpRequest("GET", server.url("/x")))).status, 200);
 }
 

@@ -90,12 +90,11 @@ std::shared_ptr<CurlEngine> CurlEngine::of(const Executor& executor) {
 
 CurlEngine::CurlEngine(Executor strand)
     : strand_(std::move(strand)),
-      system_names_(std::make_shared<NameCache>(std::make_shared<SystemClock>(), &resolve_with_system)),
+      system_names_(
+          std::make_shared<NameCache>(std::make_shared<SystemClock>(), &resolve_with_system)),
       timer_(std::make_unique<asio::steady_timer>(strand_)) {}
 
-CurlEngine::~CurlEngine() {
-    shutdown();
-}
+CurlEngine::~CurlEngine() { shutdown(); }
 
 bool CurlEngine::open() {
     if (multi_ != nullptr) return true;
@@ -187,7 +186,8 @@ void CurlEngine::cut_off(CurlTransfer& transfer) noexcept {
     if (transfer.easy() == nullptr || multi_ == nullptr) return;
     std::shared_ptr<CurlTransfer> sibling;
     for (const auto& [easy, other] : transfers_) {
-        if (easy != transfer.easy() && other->connection() == transfer.connection() && transfer.connection() != 0) {
+        if (easy != transfer.easy() && other->connection() == transfer.connection() &&
+            transfer.connection() != 0) {
             sibling = other;
             break;
         }
@@ -248,7 +248,8 @@ void CurlEngine::arm(curl_socket_t fd, const SocketPtr& socket) {
     if ((socket->wanted & CURL_POLL_IN) != 0 && !socket->reading) {
         socket->reading = true;
         socket->descriptor.async_wait(
-            Descriptor::wait_read, [self = shared_from_this(), fd, socket](boost::system::error_code error) {
+            Descriptor::wait_read,
+            [self = shared_from_this(), fd, socket](boost::system::error_code error) {
                 socket->reading = false;
                 self->ready(fd, socket, error ? CURL_CSELECT_ERR : CURL_CSELECT_IN);
             });
@@ -256,7 +257,8 @@ void CurlEngine::arm(curl_socket_t fd, const SocketPtr& socket) {
     if ((socket->wanted & CURL_POLL_OUT) != 0 && !socket->writing) {
         socket->writing = true;
         socket->descriptor.async_wait(
-            Descriptor::wait_write, [self = shared_from_this(), fd, socket](boost::system::error_code error) {
+            Descriptor::wait_write,
+            [self = shared_from_this(), fd, socket](boost::system::error_code error) {
                 socket->writing = false;
                 self->ready(fd, socket, error ? CURL_CSELECT_ERR : CURL_CSELECT_OUT);
             });
@@ -295,12 +297,13 @@ void CurlEngine::set_timer(long timeout_ms) {
         return;
     }
     timer_->expires_after(std::chrono::milliseconds(timeout_ms));
-    timer_->async_wait([weak = weak_from_this(), round = timer_round_](boost::system::error_code error) {
-        const auto self = weak.lock();
-        if (error || !self || self->timer_round_ != round) return;
-        self->due_now_ = true;
-        self->run_due();
-    });
+    timer_->async_wait(
+        [weak = weak_from_this(), round = timer_round_](boost::system::error_code error) {
+            const auto self = weak.lock();
+            if (error || !self || self->timer_round_ != round) return;
+            self->due_now_ = true;
+            self->run_due();
+        });
 }
 
 /// Does what libcurl has asked to be done now, which it may not do from inside its own callbacks.

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <utility>
 
-
 namespace cubepi::detail {
 namespace {
 
@@ -45,9 +44,7 @@ bool set(CURL* easy, CURLoption option, T value) noexcept {
 CurlTransfer::CurlTransfer(std::shared_ptr<CurlEngine> engine, TransferPlan plan)
     : engine_(std::move(engine)), plan_(std::move(plan)), waiters_(std::in_place) {}
 
-CurlTransfer::~CurlTransfer() {
-    release_handle();
-}
+CurlTransfer::~CurlTransfer() { release_handle(); }
 
 void CurlTransfer::release_handle() noexcept {
     if (easy_ != nullptr) curl_easy_cleanup(std::exchange(easy_, nullptr));
@@ -68,14 +65,15 @@ bool CurlTransfer::prepare() noexcept {
 }
 
 bool CurlTransfer::set_options() {
-    bool ok = set(easy_, CURLOPT_PRIVATE, this) && set(easy_, CURLOPT_ERRORBUFFER, error_text_) &&
-              set(easy_, CURLOPT_URL, plan_.url.c_str()) &&
-              set(easy_, CURLOPT_PROTOCOLS_STR, "http,https") && set(easy_, CURLOPT_NOSIGNAL, 1L) &&
-              set(easy_, CURLOPT_TCP_KEEPALIVE, 1L) && set(easy_, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L) &&
-              set(easy_, CURLOPT_WRITEFUNCTION, &on_write) && set(easy_, CURLOPT_WRITEDATA, this) &&
-              set(easy_, CURLOPT_HEADERFUNCTION, &on_header) && set(easy_, CURLOPT_HEADERDATA, this) &&
-              set(easy_, CURLOPT_PREREQFUNCTION, &on_connected) && set(easy_, CURLOPT_PREREQDATA, this) &&
-              engine_->set_socket_options(easy_);
+    bool ok =
+        set(easy_, CURLOPT_PRIVATE, this) && set(easy_, CURLOPT_ERRORBUFFER, error_text_) &&
+        set(easy_, CURLOPT_URL, plan_.url.c_str()) &&
+        set(easy_, CURLOPT_PROTOCOLS_STR, "http,https") && set(easy_, CURLOPT_NOSIGNAL, 1L) &&
+        set(easy_, CURLOPT_TCP_KEEPALIVE, 1L) && set(easy_, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L) &&
+        set(easy_, CURLOPT_WRITEFUNCTION, &on_write) && set(easy_, CURLOPT_WRITEDATA, this) &&
+        set(easy_, CURLOPT_HEADERFUNCTION, &on_header) && set(easy_, CURLOPT_HEADERDATA, this) &&
+        set(easy_, CURLOPT_PREREQFUNCTION, &on_connected) && set(easy_, CURLOPT_PREREQDATA, this) &&
+        engine_->set_socket_options(easy_);
     // Several requests to one host wait for the first connection and share it where it is HTTP/2.
     ok = ok && set(easy_, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS)) &&
          set(easy_, CURLOPT_PIPEWAIT, 1L);
@@ -109,11 +107,13 @@ bool CurlTransfer::set_method() {
     if (request.body.size() <= one_piece_limit) {
         ok = ok && set(easy_, CURLOPT_POSTFIELDS, request.body.c_str());
     } else {
-        ok = ok && set(easy_, CURLOPT_READFUNCTION, &on_read) && set(easy_, CURLOPT_READDATA, this) &&
-             set(easy_, CURLOPT_SEEKFUNCTION, &on_seek) && set(easy_, CURLOPT_SEEKDATA, this) &&
+        ok = ok && set(easy_, CURLOPT_READFUNCTION, &on_read) &&
+             set(easy_, CURLOPT_READDATA, this) && set(easy_, CURLOPT_SEEKFUNCTION, &on_seek) &&
+             set(easy_, CURLOPT_SEEKDATA, this) &&
              set(easy_, CURLOPT_UPLOAD_BUFFERSIZE, 256L * 1024);
     }
-    if (request.method != "POST") ok = ok && set(easy_, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    if (request.method != "POST")
+        ok = ok && set(easy_, CURLOPT_CUSTOMREQUEST, request.method.c_str());
     return ok;
 }
 
@@ -125,10 +125,12 @@ bool CurlTransfer::set_headers() {
         ok = ok && append(headers_list_, header.value.empty() ? header.name + ";"
                                                               : header.name + ": " + header.value);
     }
-    if (headers.find("user-agent") == nullptr) ok = ok && append(headers_list_, "User-Agent: cubepi");
+    if (headers.find("user-agent") == nullptr)
+        ok = ok && append(headers_list_, "User-Agent: cubepi");
     // Keeps libcurl from adding what nobody asked for.
     for (const char* name : {"Expect", "Content-Type"}) {
-        if (headers.find(name) == nullptr) ok = ok && append(headers_list_, std::string(name) + ":");
+        if (headers.find(name) == nullptr)
+            ok = ok && append(headers_list_, std::string(name) + ":");
     }
     return ok && set(easy_, CURLOPT_HTTPHEADER, headers_list_);
 }
@@ -144,7 +146,8 @@ bool CurlTransfer::set_lists() {
 
 // ---- libcurl's callbacks
 
-std::size_t CurlTransfer::on_write(char* data, std::size_t size, std::size_t count, void* self) noexcept {
+std::size_t CurlTransfer::on_write(char* data, std::size_t size, std::size_t count,
+                                   void* self) noexcept {
     auto* transfer = static_cast<CurlTransfer*>(self);
     const std::size_t bytes = size * count;
     try {
@@ -174,7 +177,8 @@ void CurlTransfer::receive(std::string_view bytes) {
     wake_locked();
 }
 
-std::size_t CurlTransfer::on_header(char* data, std::size_t size, std::size_t count, void* self) noexcept {
+std::size_t CurlTransfer::on_header(char* data, std::size_t size, std::size_t count,
+                                    void* self) noexcept {
     auto* transfer = static_cast<CurlTransfer*>(self);
     const std::size_t bytes = size * count;
     try {
@@ -201,7 +205,8 @@ void CurlTransfer::receive_header(std::string_view line) {
     if (line.starts_with("HTTP/")) {
         response_.headers = HttpHeaders();
         const std::size_t space = line.find(' ');
-        response_.version = std::string(line.substr(5, space == std::string_view::npos ? space : space - 5));
+        response_.version =
+            std::string(line.substr(5, space == std::string_view::npos ? space : space - 5));
         long status = 0;
         curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &status);
         response_.status = static_cast<int>(status);
@@ -223,7 +228,8 @@ void CurlTransfer::receive_header(std::string_view line) {
     }
 }
 
-std::size_t CurlTransfer::on_read(char* data, std::size_t size, std::size_t count, void* self) noexcept {
+std::size_t CurlTransfer::on_read(char* data, std::size_t size, std::size_t count,
+                                  void* self) noexcept {
     auto* transfer = static_cast<CurlTransfer*>(self);
     const std::string& body = transfer->plan_.request.body;
     const std::size_t sent = transfer->sent_;
@@ -237,7 +243,8 @@ std::size_t CurlTransfer::on_read(char* data, std::size_t size, std::size_t coun
 int CurlTransfer::on_seek(void* self, curl_off_t offset, int origin) noexcept {
     auto* transfer = static_cast<CurlTransfer*>(self);
     if (origin != SEEK_SET || offset < 0) return CURL_SEEKFUNC_CANTSEEK;
-    if (static_cast<std::size_t>(offset) > transfer->plan_.request.body.size()) return CURL_SEEKFUNC_FAIL;
+    if (static_cast<std::size_t>(offset) > transfer->plan_.request.body.size())
+        return CURL_SEEKFUNC_FAIL;
     transfer->sent_ = static_cast<std::size_t>(offset);
     return CURL_SEEKFUNC_OK;
 }

@@ -24,8 +24,8 @@ class CurlEngine;
 struct TransferPlan {
     HttpRequest request;
     std::string url;
-    std::string server;     ///< "host:port", for messages
-    std::string proxy;      ///< what CURLOPT_PROXY takes; empty: none
+    std::string server;  ///< "host:port", for messages
+    std::string proxy;   ///< what CURLOPT_PROXY takes; empty: none
     std::string proxy_server;
     std::vector<std::string> resolve;     ///< CURLOPT_RESOLVE entries
     std::vector<std::string> connect_to;  ///< CURLOPT_CONNECT_TO entries
@@ -77,9 +77,12 @@ public:
     void context_gone() noexcept;
 
 private:
-    static std::size_t on_write(char* data, std::size_t size, std::size_t count, void* self) noexcept;
-    static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self) noexcept;
-    static std::size_t on_read(char* data, std::size_t size, std::size_t count, void* self) noexcept;
+    static std::size_t on_write(char* data, std::size_t size, std::size_t count,
+                                void* self) noexcept;
+    static std::size_t on_header(char* data, std::size_t size, std::size_t count,
+                                 void* self) noexcept;
+    static std::size_t on_read(char* data, std::size_t size, std::size_t count,
+                               void* self) noexcept;
     static int on_seek(void* self, curl_off_t offset, int origin) noexcept;
     static int on_connected(void* self, char*, char*, int, int local_port) noexcept;
 

@@ -54,11 +54,13 @@ std::vector<std::string> NameCache::resolve(const std::string& host) {
         addresses = resolver_(host);
     } catch (...) {
         const std::lock_guard lock(mutex_);
-        if (const auto found = entries_.find(host); found != entries_.end()) found->second.refreshing = false;
+        if (const auto found = entries_.find(host); found != entries_.end())
+            found->second.refreshing = false;
         throw;
     }
     if (addresses.empty()) {
-        throw NetworkError(ErrorCode::dns, host, false, "Cannot find the server " + host + ": the name has no address.");
+        throw NetworkError(ErrorCode::dns, host, false,
+                           "Cannot find the server " + host + ": the name has no address.");
     }
     const std::lock_guard lock(mutex_);
     if (entries_.size() >= max_names && entries_.find(host) == entries_.end()) entries_.clear();

@@ -12,7 +12,8 @@ using namespace std::chrono_literals;
 using Addresses = std::vector<std::string>;
 
 struct NameCacheTest : ::testing::Test {
-    std::shared_ptr<cubepi::testing::ManualClock> clock = std::make_shared<cubepi::testing::ManualClock>();
+    std::shared_ptr<cubepi::testing::ManualClock> clock =
+        std::make_shared<cubepi::testing::ManualClock>();
     int lookups = 0;
     Addresses answer = {"1.1.1.1", "2.2.2.2"};
     NameCache cache{clock, [this](const std::string&) {

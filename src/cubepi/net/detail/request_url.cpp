@@ -20,8 +20,9 @@ struct UrlDeleter {
 using UrlHandle = std::unique_ptr<CURLU, UrlDeleter>;
 
 [[noreturn]] void throw_bad_url(const std::string& why) {
-    throw Error(ErrorCode::invalid_argument, "The address of the server is not a usable http or https URL (" + why +
-                                                 "). It must look like https://host/path.");
+    throw Error(ErrorCode::invalid_argument,
+                "The address of the server is not a usable http or https URL (" + why +
+                    "). It must look like https://host/path.");
 }
 
 std::string part(CURLU* url, CURLUPart which, unsigned flags = 0) {
@@ -33,7 +34,8 @@ std::string part(CURLU* url, CURLUPart which, unsigned flags = 0) {
 }
 
 std::string unbracketed(std::string host) {
-    if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+        host = host.substr(1, host.size() - 2);
     return host;
 }
 
@@ -44,15 +46,17 @@ std::uint16_t to_port(const std::string& text) {
 }
 
 std::string lower(std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(),
-                   [](unsigned char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
+        return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+    });
     return text;
 }
 
 RequestUrl read_parts(CURLU* handle) {
     RequestUrl url;
     url.scheme = lower(part(handle, CURLUPART_SCHEME));
-    if (url.scheme != "http" && url.scheme != "https") throw_bad_url("the scheme is not http or https");
+    if (url.scheme != "http" && url.scheme != "https")
+        throw_bad_url("the scheme is not http or https");
     std::string host = part(handle, CURLUPART_HOST, CURLU_PUNYCODE);
     if (host.empty()) throw_bad_url("no host, or one that cannot be written in ASCII");
     host = lower(std::move(host));
@@ -87,7 +91,8 @@ bool address_matches(std::string_view entry, const Address& host) {
     int bits = host.bits;
     if (const std::size_t slash = entry.find('/'); slash != std::string_view::npos) {
         const std::string_view number = entry.substr(slash + 1);
-        const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), bits);
+        const auto [end, error] =
+            std::from_chars(number.data(), number.data() + number.size(), bits);
         if (error != std::errc() || end != number.data() + number.size()) return false;
         if (bits < 0 || bits > host.bits) return false;
         entry = entry.substr(0, slash);
@@ -145,8 +150,10 @@ RequestUrl resolve_url(const RequestUrl& base, const std::string& location) {
     const UrlHandle handle(curl_url());
     if (!handle) throw std::bad_alloc();
     curl_url_set(handle.get(), CURLUPART_URL, base.url.c_str(), 0);
-    const CURLUcode code = curl_url_set(handle.get(), CURLUPART_URL, location.c_str(), CURLU_URLENCODE);
-    if (code != CURLUE_OK) throw_bad_url(std::string("after a redirect: ") + curl_url_strerror(code));
+    const CURLUcode code =
+        curl_url_set(handle.get(), CURLUPART_URL, location.c_str(), CURLU_URLENCODE);
+    if (code != CURLUE_OK)
+        throw_bad_url(std::string("after a redirect: ") + curl_url_strerror(code));
     return read_parts(handle.get());
 }
 
@@ -163,7 +170,9 @@ bool no_proxy_matches(std::string_view list, const std::string& host, bool is_ad
         const std::string_view entry = list.substr(0, list.find_first_of(", \t"));
         list.remove_prefix(entry.size());
         if (entry == "*") return true;
-        if (address ? address_matches(entry, *address) : name_matches(lower(std::string(entry)), host)) return true;
+        if (address ? address_matches(entry, *address)
+                    : name_matches(lower(std::string(entry)), host))
+            return true;
     }
     return false;
 }
@@ -174,15 +183,19 @@ ProxyChoice choose_proxy(const RequestUrl& url, const EnvLookup& env) {
                                              : first_set(env, {"https_proxy", "HTTPS_PROXY"});
     if (value.empty()) value = first_set(env, {"all_proxy", "ALL_PROXY"});
     if (value.empty()) return proxy;
-    if (no_proxy_matches(first_set(env, {"no_proxy", "NO_PROXY"}), url.host, url.is_address)) return proxy;
+    if (no_proxy_matches(first_set(env, {"no_proxy", "NO_PROXY"}), url.host, url.is_address))
+        return proxy;
 
     const UrlHandle handle(curl_url());
     if (!handle) throw std::bad_alloc();
-    const std::string with_scheme = value.find("://") == std::string::npos ? "http://" + value : value;
-    const CURLUcode code = curl_url_set(handle.get(), CURLUPART_URL, with_scheme.c_str(), CURLU_NON_SUPPORT_SCHEME);
+    const std::string with_scheme =
+        value.find("://") == std::string::npos ? "http://" + value : value;
+    const CURLUcode code =
+        curl_url_set(handle.get(), CURLUPART_URL, with_scheme.c_str(), CURLU_NON_SUPPORT_SCHEME);
     if (code != CURLUE_OK) {
-        throw Error(ErrorCode::proxy, "The proxy that the environment names for " + url.scheme + " (" + url.scheme +
-                                          "_proxy or all_proxy) is no usable URL: " + curl_url_strerror(code) + ".");
+        throw Error(ErrorCode::proxy,
+                    "The proxy that the environment names for " + url.scheme + " (" + url.scheme +
+                        "_proxy or all_proxy) is no usable URL: " + curl_url_strerror(code) + ".");
     }
     const std::string scheme = lower(part(handle.get(), CURLUPART_SCHEME));
     const std::string port = part(handle.get(), CURLUPART_PORT);

@@ -42,8 +42,9 @@ TEST(RequestUrl, KnowsAddresses) {
 }
 
 TEST(RequestUrl, RefusesWhatIsNoHttpUrlWithoutRepeatingIt) {
-    for (const char* bad : {"", "api.example.com", "ftp://secret/x", "file:///etc/secret", "http://", "http://a b/secret",
-                            "http://host:99999/secret", "http://host:0/secret"}) {
+    for (const char* bad :
+         {"", "api.example.com", "ftp://secret/x", "file:///etc/secret", "http://",
+          "http://a b/secret", "http://host:99999/secret", "http://host:0/secret"}) {
         try {
             parse_url(bad);
             ADD_FAILURE() << bad;
@@ -69,7 +70,8 @@ TEST(Proxy, ComesFromTheEnvironmentAsInLibcurl) {
     EXPECT_EQ(choose("https://host/", {{"HTTPS_PROXY", "proxy"}}).server(), "proxy:1080");
     EXPECT_EQ(choose("http://host/", {{"HTTP_PROXY", "http://proxy:1"}}).url, "");
     EXPECT_EQ(choose("http://host/", {{"ALL_PROXY", "socks5h://[::1]"}}).server(), "[::1]:1080");
-    EXPECT_EQ(choose("https://host/", {{"all_proxy", "x:1"}, {"https_proxy", "y:2"}}).server(), "y:2");
+    EXPECT_EQ(choose("https://host/", {{"all_proxy", "x:1"}, {"https_proxy", "y:2"}}).server(),
+              "y:2");
     EXPECT_EQ(choose("https://host/", {}).url, "");
     EXPECT_TRUE(choose("http://host/", {{"all_proxy", "socks5h://p"}}).resolves_target);
     EXPECT_FALSE(choose("http://host/", {{"all_proxy", "socks5://p"}}).resolves_target);
@@ -86,7 +88,9 @@ TEST(Proxy, AnUnusableOneIsAnErrorThatKeepsThePassword) {
 }
 
 TEST(Proxy, NoProxyExemptsNamesAddressesAndNetworks) {
-    const auto name = [](std::string_view list, const char* host) { return no_proxy_matches(list, host, false); };
+    const auto name = [](std::string_view list, const char* host) {
+        return no_proxy_matches(list, host, false);
+    };
     EXPECT_TRUE(name("*", "a.example"));
     EXPECT_TRUE(name("example", "a.example"));
     EXPECT_TRUE(name("x, .a.example", "a.example"));
@@ -95,7 +99,9 @@ TEST(Proxy, NoProxyExemptsNamesAddressesAndNetworks) {
     EXPECT_FALSE(name("b.example", "bb.example"));
     EXPECT_FALSE(name("", "a.example"));
     EXPECT_FALSE(name(" , ,", "a.example"));
-    const auto address = [](std::string_view list, const char* host) { return no_proxy_matches(list, host, true); };
+    const auto address = [](std::string_view list, const char* host) {
+        return no_proxy_matches(list, host, true);
+    };
     EXPECT_TRUE(address("10.0.0.0/8,127.0.0.1", "10.20.30.40"));
     EXPECT_TRUE(address("127.0.0.1", "127.0.0.1"));
     EXPECT_TRUE(address("192.168.16.0/20", "192.168.31.1"));
@@ -103,7 +109,10 @@ TEST(Proxy, NoProxyExemptsNamesAddressesAndNetworks) {
     EXPECT_TRUE(address("[::1]", "::1"));
     EXPECT_TRUE(address("fd00::/8", "fd12::1"));
     EXPECT_FALSE(address("10.0.0.0/99,10.0.0.0/x", "10.0.0.1"));
-    EXPECT_EQ(choose("http://127.0.0.1/", {{"http_proxy", "http://p:1"}, {"no_proxy", "127.0.0.0/8"}}).url, "");
+    EXPECT_EQ(
+        choose("http://127.0.0.1/", {{"http_proxy", "http://p:1"}, {"no_proxy", "127.0.0.0/8"}})
+            .url,
+        "");
 }
 
 }  // namespace
