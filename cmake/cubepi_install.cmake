@@ -6,7 +6,7 @@ set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/cubepi)
 get_property(rooms GLOBAL PROPERTY CUBEPI_ROOM_NAMES)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/cubepi DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-    FILES_MATCHING PATTERN "*.hpp" PATTERN "*_test.hpp" EXCLUDE PATTERN "test_*.hpp" EXCLUDE)
+    FILES_MATCHING PATTERN "*.hpp" REGEX "[/_]test[_.]" EXCLUDE)
 install(EXPORT cubepi-targets NAMESPACE cubepi:: DESTINATION ${config_folder})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(EXISTS ${PROJECT_SOURCE_DIR}/docs/guides)

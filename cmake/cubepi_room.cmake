@@ -216,6 +216,9 @@ function(cubepi_test_properties name)
         "TSAN_SYMBOLIZER_PATH=/usr/lib/llvm-19/bin/llvm-symbolizer"
         ${arg_ENVIRONMENT})
     set_property(TEST ${name} PROPERTY ENVIRONMENT "${environment}")
+    # The Node that tools/setup took from npm, where it did, goes before the machine's own.
+    set_property(TEST ${name} PROPERTY ENVIRONMENT_MODIFICATION
+        PATH=path_list_prepend:${PROJECT_SOURCE_DIR}/build/tools/bin)
 endfunction()
 
 function(cubepi_program target)
