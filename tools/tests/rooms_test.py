@@ -38,7 +38,8 @@ class RoomOrder(unittest.TestCase):
         self.assertEqual(len(self.complaints("net/a.hpp", "#include <curl/curl.h>\n")), 1)
         self.assertEqual(self.complaints("net/detail/a.hpp", "#include <curl/curl.h>\n"), [])
 
-    def test_the_list_is_read_from_cmake(self):
+    def test_the_lists_are_read_from_cmake(self):
+        self.assertEqual(rooms.read_test_rooms("cubepi_room(a\n  TEST_DEPENDS testing\n    net\n  LINK x)"), {"testing", "net"})
         self.assertEqual(rooms.read_rooms("x\nset(rooms a b\n c)\n"), ["a", "b", "c"])
 
 
