@@ -78,7 +78,9 @@ Task<> run_offloaded(WorkerPool& pool, std::shared_ptr<OffloadJob> job) {
     const CallerLeaves leaves{pool, *state};
     pool.post([&pool, state]() mutable { work(pool, std::move(state)); });
     co_await done.wait();
-    if (state->failure) std::rethrow_exception(state->failure);
+    // Taken out of the state, which may end on the worker: the exception belongs to the caller alone.
+    if (std::exception_ptr failure = std::exchange(state->failure, nullptr))
+        std::rethrow_exception(std::move(failure));
 }
 
 }  // namespace cubepi::detail
