@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include <boost/asio/async_result.hpp>
 #include <boost/asio/error.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
 
@@ -37,9 +37,23 @@ std::exception_ptr make_cancelled() {
 
 void throw_cancelled() { throw boost::system::system_error(asio::error::operation_aborted); }
 
+namespace {
+
+struct PostResume {
+    template <class Handler>
+    void operator()(Handler handler) const {
+        const Executor executor = handler.get_executor();
+        detail::post_to(executor, std::move(handler));
+    }
+};
+
+}  // namespace
+
 Task<> yield_now() {
-    const asio::use_awaitable_t<Executor> token;
-    co_await asio::post(token);
+    using Token = asio::use_awaitable_t<Executor>;
+    const Token token;
+    const PostResume start;
+    co_await asio::async_initiate<const Token, void()>(start, token);
 }
 
 namespace detail {

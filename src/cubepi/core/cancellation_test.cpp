@@ -122,8 +122,8 @@ TEST(CancelOn, ResultAndFailurePass) {
 }
 
 /// Runs a stoppable task that is cancelled after one second; gives what it threw.
-std::exception_ptr stop_after_a_second(ManualClock& clock, std::stop_source source, std::chrono::seconds grace,
-                                       Task<> task) {
+std::exception_ptr stop_after_a_second(ManualClock& clock, std::stop_source source,
+                                       std::chrono::seconds grace, Task<> task) {
     std::exception_ptr seen;
     auto outer = [](ManualClock& c, std::stop_source s, std::chrono::seconds g, Task<> t,
                     std::exception_ptr& out) -> Task<> {
@@ -154,7 +154,8 @@ TEST(StopOnCancel, PoliteTaskEndsByItselfWithinTheGrace) {
         flag = true;
     };
     const auto start = clock.now();
-    EXPECT_TRUE(is_cancellation(stop_after_a_second(clock, source, 2s, task(clock, source.get_token(), polite))));
+    EXPECT_TRUE(is_cancellation(
+        stop_after_a_second(clock, source, 2s, task(clock, source.get_token(), polite))));
     EXPECT_TRUE(polite);
     EXPECT_LT(clock.now() - start, 2s);
     EXPECT_EQ(clock.pending_sleepers(), 0u);

@@ -95,7 +95,8 @@ TEST(ManualClock, WakesInOrderOfDeadlines) {
         co_await c.sleep_for(delay);
         out.push_back(static_cast<int>(delay.count()));
     };
-    for (const int delay : {3, 1, 2}) scope.spawn(sleeper(clock, std::chrono::seconds(delay), order));
+    for (const int delay : {3, 1, 2})
+        scope.spawn(sleeper(clock, std::chrono::seconds(delay), order));
     context.poll();
     EXPECT_EQ(clock.pending_sleepers(), 3u);
     EXPECT_EQ(clock.next_deadline(), clock.now() + 1s);

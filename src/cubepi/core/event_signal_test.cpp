@@ -120,7 +120,8 @@ TEST(AsyncEvent, WaitersGoWithTheirExecutionContext) {
     {
         boost::asio::io_context context(1);
         BackgroundScope scope(context.get_executor());
-        scope.spawn([](AsyncEvent& e, std::shared_ptr<int>) -> Task<> { co_await e.wait(); }(event, token));
+        scope.spawn(
+            [](AsyncEvent& e, std::shared_ptr<int>) -> Task<> { co_await e.wait(); }(event, token));
         context.poll();
         EXPECT_EQ(event.waiters(), 1u);
         EXPECT_EQ(token.use_count(), 2);

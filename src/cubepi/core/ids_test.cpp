@@ -19,7 +19,8 @@ TEST(RandomIds, FifteenLettersAndDigitsWithoutAnAllocation) {
     RandomIds ids;
     const std::string id = ids.next();
     EXPECT_EQ(id.size(), 15u);
-    EXPECT_TRUE(std::all_of(id.begin(), id.end(), [](unsigned char c) { return std::isalnum(c) != 0; }));
+    EXPECT_TRUE(
+        std::all_of(id.begin(), id.end(), [](unsigned char c) { return std::isalnum(c) != 0; }));
     const char* inside = reinterpret_cast<const char*>(&id);
     EXPECT_TRUE(id.data() >= inside && id.data() < inside + sizeof id);
 }

@@ -153,7 +153,9 @@ TEST(Offload, EventLoopMayGoWhileTheThreadWorks) {
             release.wait();
             return *owned;
         };
-        auto task = [](WorkerPool& p, auto f) -> Task<> { (void)co_await offload(p, std::move(f)); };
+        auto task = [](WorkerPool& p, auto f) -> Task<> {
+            (void)co_await offload(p, std::move(f));
+        };
         scope.spawn(task(pool, blocking));
         context.poll();
         started.wait();

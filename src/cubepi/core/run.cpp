@@ -3,7 +3,9 @@
 #include <exception>
 #include <utility>
 
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 
 #include <cubepi/core/detail/scope_core.hpp>
 #include <cubepi/core/error.hpp>
@@ -39,6 +41,16 @@ struct Running {
     Loop& loop;
 };
 
+class StopAtEnd final : public detail::ScopeObserver {
+public:
+    explicit StopAtEnd(boost::asio::io_context& context) noexcept : context_(context) {}
+    void failed(std::exception_ptr) noexcept override {}
+    void emptied() noexcept override { context_.stop(); }
+
+private:
+    boost::asio::io_context& context_;
+};
+
 }  // namespace
 
 boost::asio::io_context& this_thread_context() { return this_thread_loop().context; }
@@ -49,12 +61,13 @@ void run_blocking(Task<> task, std::function<bool()> on_idle) {
     Loop& loop = this_thread_loop();
     const Running running(loop);
     boost::asio::io_context& context = loop.context;
+    StopAtEnd at_end(context);
+    const auto work = boost::asio::make_work_guard(context);
+    ScopeCore scope(context.get_executor(), false, &at_end);
     std::exception_ptr own;
     std::exception_ptr stray;
-    ScopeCore scope(context.get_executor(), false);
-    context.restart();
-    scope.spawn(std::move(task), &own);
     const auto step = [&](auto&& function) {
+        context.restart();
         try {
             function();
         } catch (...) {
@@ -64,12 +77,20 @@ void run_blocking(Task<> task, std::function<bool()> on_idle) {
             scope.cancel();
         }
     };
-    while (scope.live() > 0) {
+    bool started = false;
+    boost::asio::post(context, [&] {
+        started = true;
+        scope.spawn(std::move(task), &own);
+        if (scope.live() == 0) context.stop();
+    });
+    // run() and not run_one(): Asio keeps the memory of finished operations only within one call.
+    while (!started || scope.live() > 0) {
         step([&] {
-            if (context.stopped()) context.restart();
-            if (on_idle && context.poll_one() > 0) return;
-            if (on_idle && on_idle()) return;
-            if (scope.live() > 0) context.run_one();
+            if (!on_idle) {
+                context.run();
+            } else if (context.poll() == 0 && !on_idle()) {
+                context.run_one();
+            }
         });
     }
     step([&] { context.poll(); });

@@ -108,7 +108,8 @@ TEST(Runtime, StandardIsOneAndStartsNothing) {
 
 TEST(Runtime, PartsAreReplaced) {
     const auto clock = std::make_shared<testing::ManualClock>();
-    const Runtime runtime = Runtime().with_clock(clock).with_ids(std::make_shared<testing::SequentialIds>());
+    const Runtime runtime =
+        Runtime().with_clock(clock).with_ids(std::make_shared<testing::SequentialIds>());
     EXPECT_EQ(runtime.clock, clock);
     EXPECT_EQ(runtime.ids->next(), "id1");
     EXPECT_NE(runtime.workers, nullptr);

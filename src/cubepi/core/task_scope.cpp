@@ -1,6 +1,9 @@
 #include <cubepi/core/task_scope.hpp>
 
+#include <optional>
 #include <utility>
+
+#include <boost/asio/executor_work_guard.hpp>
 
 #include <cubepi/core/detail/wait_list.hpp>
 
@@ -18,12 +21,19 @@ struct BackgroundScope::State final : detail::ScopeObserver {
         }
     }
 
-    void emptied() noexcept override { empty.wake_all(); }
+    void emptied() noexcept override {
+        empty.wake_all();
+        work.reset();
+    }
 
     std::function<void(std::exception_ptr)> on_failure;
     std::exception_ptr kept;
     detail::WaitList empty;
     detail::ScopeCore core;
+
+    /// Keeps the event loop running while there are children. (Children of a coroutine need no such
+    /// thing: their parent has it.)
+    std::optional<boost::asio::executor_work_guard<Executor>> work;
 };
 
 BackgroundScope::BackgroundScope(Executor executor,
@@ -36,7 +46,10 @@ BackgroundScope::~BackgroundScope() {
 }
 
 void BackgroundScope::spawn(Task<> task) {
-    state_->core.spawn(std::move(task), nullptr, nullptr, state_);
+    const std::shared_ptr<State> state = state_;
+    if (!state->work) state->work.emplace(state->core.executor());
+    state->core.spawn(std::move(task), nullptr, nullptr, state);
+    if (state->core.live() == 0) state->work.reset();
 }
 
 void BackgroundScope::cancel() noexcept { state_->core.cancel(); }

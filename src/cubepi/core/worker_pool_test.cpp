@@ -18,8 +18,9 @@ TEST(WorkerPool, StartsNoThreadBeforeItIsUsed) {
 TEST(WorkerPool, NeverMoreThreadsThanAllowed) {
     std::atomic<int> ran{0};
     {
-        WorkerPool pool(2);
         std::latch both(2);
+        std::latch all(100);
+        WorkerPool pool(2);
         for (int i = 0; i < 2; ++i) {
             pool.post([&] {
                 both.arrive_and_wait();
@@ -27,7 +28,6 @@ TEST(WorkerPool, NeverMoreThreadsThanAllowed) {
             });
         }
         both.wait();
-        std::latch all(100);
         for (int i = 0; i < 100; ++i) {
             pool.post([&] {
                 ++ran;
@@ -43,8 +43,8 @@ TEST(WorkerPool, NeverMoreThreadsThanAllowed) {
 
 TEST(WorkerPool, JobsRunInOrderOfArrival) {
     std::string order;
-    WorkerPool pool(1);
     std::latch done(1);
+    WorkerPool pool(1);
     for (const char letter : {'a', 'b', 'c'}) pool.post([&order, letter] { order += letter; });
     pool.post([&done] { done.count_down(); });
     done.wait();
@@ -77,17 +77,17 @@ TEST(WorkerPool, DestructionDropsWhatHasNotStartedAndWaitsForTheRest) {
 }
 
 TEST(WorkerPool, LastOwnerMayBeAJob) {
+    const auto released = std::make_shared<std::latch>(1);
+    const auto done = std::make_shared<std::latch>(1);
     auto pool = std::make_shared<WorkerPool>(1);
-    std::latch released(1);
-    std::latch done(1);
-    pool->post([own = pool, &released, &done]() mutable {
-        released.wait();
+    pool->post([own = pool, released, done]() mutable {
+        released->wait();
         own.reset();
-        done.count_down();
+        done->count_down();
     });
     pool.reset();
-    released.count_down();
-    done.wait();
+    released->count_down();
+    done->wait();
 }
 
 }  // namespace

@@ -8,10 +8,10 @@
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/detail/launch.hpp>
 #include <cubepi/core/detail/post.hpp>
 #include <cubepi/core/detail/wait_service.hpp>
 
@@ -36,6 +36,7 @@ struct ScopeChild : std::enable_shared_from_this<ScopeChild> {
     std::shared_ptr<void> keep_alive;
     std::optional<Executor> elsewhere;  // the child's executor when it is not the scope's
     std::exception_ptr result;
+    bool told = false;  // on the scope's executor, the others on the child's
     bool started = false;
     bool cancelled = false;
     bool done = false;
@@ -54,6 +55,7 @@ struct ScopeChild : std::enable_shared_from_this<ScopeChild> {
     }
 
     void cancel() {
+        told = true;
         if (!elsewhere) {
             cancel_here();
         } else {
@@ -137,10 +139,10 @@ struct JoinNode {
         }
     }
 
-    void resume() {
+    JoinHandler take() {
         JoinHandler taken = std::move(*handler);
         handler.reset();
-        taken();
+        return taken;
     }
 };
 
@@ -196,15 +198,35 @@ void ScopeCore::spawn(Task<> task, std::exception_ptr* failure, const Executor* 
     if (children_) children_->previous = child.get();
     children_ = child.get();
     ++live_;
-    const Executor& where = child->elsewhere ? *child->elsewhere : executor_;
-    asio::co_spawn(where, child->run(std::move(task)), ChildHandler(child));
+    Task<> body = child->run(std::move(task));
+    if (child->elsewhere) {
+        launch_on(*child->elsewhere, std::move(body), ChildHandler(child));
+    } else {
+        launch_here(executor_, std::move(body), ChildHandler(child));
+    }
 }
 
 void ScopeCore::cancel() noexcept {
     if (cancelled_) return;
     cancelled_ = true;
-    // A child is unlinked by its completion only, and that never happens inside an emission.
-    for (ScopeChild* child = children_; child; child = child->next) child->cancel();
+    if (live_ == 0) return;
+    emitting_ = true;
+    // An operation should not complete inside its cancellation; should one do it all the same, the
+    // list has changed, and we look again for who has not been told.
+    for (ScopeChild* child = children_; child;) {
+        const std::shared_ptr<ScopeChild> kept = child->shared_from_this();
+        const std::size_t before = live_;
+        if (!child->told) child->cancel();
+        child = live_ == before ? kept->next : children_;
+    }
+    emitting_ = false;
+    if (live_ > 0) return;
+    if (joiner_ && joiner_->handler) {
+        // Not from inside the emission that got us here.
+        post_to(executor_, joiner_->take());
+    } else if (observer_) {
+        observer_->emptied();
+    }
 }
 
 void ScopeCore::unlink(ScopeChild& child) noexcept {
@@ -230,19 +252,25 @@ void ScopeCore::record(std::exception_ptr* own, std::exception_ptr failure) noex
 void ScopeCore::ended(ScopeChild& child) {
     unlink(child);
     if (child.result) record(child.failure, std::move(child.result));
-    if (--live_ > 0) return;
+    if (--live_ == 0 && !emitting_) notify_empty();
+}
+
+void ScopeCore::notify_empty() {
     if (observer_) {
         observer_->emptied();
     } else if (joiner_ && joiner_->handler) {
-        joiner_->resume();  // may destroy this scope
+        joiner_->take()();  // may destroy this scope
     }
 }
 
 void ScopeCore::abandoned(ScopeChild& child) noexcept {
     unlink(child);
-    if (--live_ == 0 && joiner_ && joiner_->handler) {
+    if (--live_ > 0) return;
+    if (observer_) {
+        observer_->emptied();
+    } else if (joiner_ && joiner_->handler) {
         // Nobody can run any more: let the parent's frames go too.
-        const std::optional<JoinHandler> dropped = std::exchange(joiner_->handler, std::nullopt);
+        const JoinHandler dropped = joiner_->take();
     }
 }
 

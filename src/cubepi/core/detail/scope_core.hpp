@@ -78,6 +78,7 @@ private:
     friend struct JoinNode;
 
     void ended(ScopeChild& child);
+    void notify_empty();
     void abandoned(ScopeChild& child) noexcept;
     void record(std::exception_ptr* own, std::exception_ptr failure) noexcept;
     void unlink(ScopeChild& child) noexcept;
@@ -91,6 +92,7 @@ private:
     std::exception_ptr first_failure_;
     bool cancel_on_failure_;
     bool cancelled_ = false;
+    bool emitting_ = false;
 };
 
 }  // namespace cubepi::detail
