@@ -12,28 +12,32 @@ JsonObject object(const char* text) { return boost::json::parse(text).as_object(
 TEST(ExtraText, D19_merges_at_the_top_level_and_null_removes) {
     EXPECT_EQ(merge_extra_text("{}", object("{}")), "{}");
     EXPECT_EQ(merge_extra_text("{}", object(R"({"a": 1, "b": null})")), R"({"a": 1})");
-    EXPECT_EQ(merge_extra_text(R"({"a": {"x": 1}, "b": 2})", object(R"({"a": {"y": 2}, "b": null, "c": "d"})")),
+    EXPECT_EQ(merge_extra_text(R"({"a": {"x": 1}, "b": 2})",
+                               object(R"({"a": {"y": 2}, "b": null, "c": "d"})")),
               R"({"a": {"y": 2}, "c": "d"})");
 }
 
 TEST(ExtraText, D21_what_cannot_be_read_exactly_keeps_its_text) {
-    const char* odd = R"({"nan": NaN, "big": 1180591620717411303424, "bad": "\ud83d", "in": [-Infinity], "n": null})";
-    EXPECT_EQ(merge_extra_text(odd, object(R"({"z": 1})")),
-              R"({"nan": NaN, "big": 1180591620717411303424, "bad": "\ud83d", "in": [-Infinity], "n": null, "z": 1})");
-    const JsonObject loaded =
-        object(R"({"nan": null, "big": 1180591620717411303424, "bad": "\ufffd", "in": [null], "n": null})");
-    EXPECT_EQ(merge_extra_text(odd, loaded),
-              odd);
+    const char* odd =
+        R"({"nan": NaN, "big": 1180591620717411303424, "bad": "\ud83d", "in": [-Infinity], "n": null})";
+    EXPECT_EQ(
+        merge_extra_text(odd, object(R"({"z": 1})")),
+        R"({"nan": NaN, "big": 1180591620717411303424, "bad": "\ud83d", "in": [-Infinity], "n": null, "z": 1})");
+    const JsonObject loaded = object(
+        R"({"nan": null, "big": 1180591620717411303424, "bad": "\ufffd", "in": [null], "n": null})");
+    EXPECT_EQ(merge_extra_text(odd, loaded), odd);
 }
 
 TEST(ExtraText, takes_any_spacing_and_nested_brackets_in_strings) {
-    EXPECT_EQ(merge_extra_text(" { \"a\" :\t[ \"}\" , {\"b\":\"\\\"]\"} ]\n, \"c\" : 1 } ", object(R"({"c": 2})")),
+    EXPECT_EQ(merge_extra_text(" { \"a\" :\t[ \"}\" , {\"b\":\"\\\"]\"} ]\n, \"c\" : 1 } ",
+                               object(R"({"c": 2})")),
               R"({"a": [ "}" , {"b":"\"]"} ], "c": 2})");
     EXPECT_EQ(merge_extra_text(R"({"a": 1, "a": 2})", object("{}")), R"({"a": 2})");
 }
 
 TEST(ExtraText, refuses_what_is_no_object) {
-    for (const char* text : {"", "[]", "{", "{\"a\"", "{\"a\": }", "{\"a\": 1", "null", "{1: 2}", "{\"a\": \"b"}) {
+    for (const char* text :
+         {"", "[]", "{", "{\"a\"", "{\"a\": }", "{\"a\": 1", "null", "{1: 2}", "{\"a\": \"b"}) {
         EXPECT_THROW(merge_extra_text(text, JsonObject()), Error) << text;
     }
 }

@@ -61,7 +61,8 @@ void merge_extra(Thread& thread, const JsonObject& changes) {
 
 void store_messages(Thread& thread, const MessageList& messages) {
     for (const Message& message : messages) {
-        if (!message.id().empty()) thread.by_message_id.emplace(message.id(), thread.messages.size());
+        if (!message.id().empty())
+            thread.by_message_id.emplace(message.id(), thread.messages.size());
         thread.messages.push_back(message);
     }
 }
@@ -80,7 +81,9 @@ struct MemoryCheckpointer::State {
     double now() const {
         return std::chrono::duration<double>(options.clock->wall().time_since_epoch()).count();
     }
-    double lease_end() const { return now() + std::chrono::duration<double>(options.lease).count(); }
+    double lease_end() const {
+        return now() + std::chrono::duration<double>(options.lease).count();
+    }
     Thread* find(const std::string& thread_id) {
         const auto found = threads.find(thread_id);
         return found == threads.end() ? nullptr : &found->second;
@@ -293,7 +296,8 @@ Task<void> MemoryCheckpointer::save_hitl_answer(std::string thread_id, HitlAnswe
     co_return;
 }
 
-Task<std::optional<Json>> MemoryCheckpointer::load_hitl_answer(std::string thread_id, std::string run_id,
+Task<std::optional<Json>> MemoryCheckpointer::load_hitl_answer(std::string thread_id,
+                                                               std::string run_id,
                                                                std::string question_id) {
     const std::lock_guard lock(state_->mutex);
     std::optional<Json> answer;
@@ -309,9 +313,9 @@ Task<void> MemoryCheckpointer::clear_hitl_answers(std::string thread_id, std::st
     const std::lock_guard lock(state_->mutex);
     if (Thread* thread = state_->find(thread_id)) {
         std::erase_if(thread->answers, [&](const auto& entry) {
-            const bool named = question_ids.empty() ||
-                               std::find(question_ids.begin(), question_ids.end(), entry.first.second) !=
-                                   question_ids.end();
+            const bool named =
+                question_ids.empty() || std::find(question_ids.begin(), question_ids.end(),
+                                                  entry.first.second) != question_ids.end();
             return entry.first.first == run_id && named;
         });
     }

@@ -51,7 +51,9 @@ TEST(MemoryCheckpointer, D22_a_loaded_list_can_grow_while_the_store_does) {
 /// A store that has only what every store must have, and one fault.
 class Forgetful final : public Checkpointer {
 public:
-    Task<std::optional<CheckpointData>> load(std::string thread_id) override { return inner_.load(std::move(thread_id)); }
+    Task<std::optional<CheckpointData>> load(std::string thread_id) override {
+        return inner_.load(std::move(thread_id));
+    }
     Task<std::int64_t> append(std::string thread_id, MessageList messages, AppendOptions) override {
         return inner_.append(std::move(thread_id), std::move(messages), AppendOptions());
     }

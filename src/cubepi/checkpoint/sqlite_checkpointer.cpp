@@ -27,7 +27,8 @@ SQLiteOptions with_clock(SQLiteOptions options) {
 
 }  // namespace
 
-SQLiteCheckpointer::SQLiteCheckpointer(std::string path) : SQLiteCheckpointer(options_for(std::move(path))) {}
+SQLiteCheckpointer::SQLiteCheckpointer(std::string path)
+    : SQLiteCheckpointer(options_for(std::move(path))) {}
 
 SQLiteCheckpointer::SQLiteCheckpointer(SQLiteOptions options)
     : worker_(std::make_shared<detail::SqliteWorker>(with_clock(std::move(options)))) {}
@@ -59,22 +60,22 @@ Task<std::int64_t> SQLiteCheckpointer::append(std::string thread_id, MessageList
 }
 
 Task<void> SQLiteCheckpointer::save_extra(std::string thread_id, JsonObject extra) {
-    auto call = [thread_id = std::move(thread_id), extra = std::move(extra)](SqliteDatabase& database) {
-        detail::save_extra(database, thread_id, extra);
-    };
+    auto call = [thread_id = std::move(thread_id), extra = std::move(extra)](
+                    SqliteDatabase& database) { detail::save_extra(database, thread_id, extra); };
     return call_sqlite(worker_, write, std::move(call));
 }
 
-Task<ClaimResult> SQLiteCheckpointer::claim_run(std::string thread_id, std::string run_id, ClaimOwner owner,
-                                                ClaimKind kind) {
-    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id), owner = std::move(owner),
-                 kind](SqliteDatabase& database) {
+Task<ClaimResult> SQLiteCheckpointer::claim_run(std::string thread_id, std::string run_id,
+                                                ClaimOwner owner, ClaimKind kind) {
+    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
+                 owner = std::move(owner), kind](SqliteDatabase& database) {
         return detail::claim_run(database, thread_id, run_id, owner, kind);
     };
     return call_sqlite(worker_, write, std::move(call));
 }
 
-Task<void> SQLiteCheckpointer::renew_claim(std::string thread_id, std::string run_id, std::string owner_id) {
+Task<void> SQLiteCheckpointer::renew_claim(std::string thread_id, std::string run_id,
+                                           std::string owner_id) {
     auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
                  owner_id = std::move(owner_id)](SqliteDatabase& database) {
         detail::renew_claim(database, thread_id, run_id, owner_id);
@@ -82,7 +83,8 @@ Task<void> SQLiteCheckpointer::renew_claim(std::string thread_id, std::string ru
     return call_sqlite(worker_, write, std::move(call));
 }
 
-Task<void> SQLiteCheckpointer::release_claim(std::string thread_id, std::string run_id, std::string owner_id) {
+Task<void> SQLiteCheckpointer::release_claim(std::string thread_id, std::string run_id,
+                                             std::string owner_id) {
     auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
                  owner_id = std::move(owner_id)](SqliteDatabase& database) {
         detail::release_claim(database, thread_id, run_id, owner_id);
@@ -91,20 +93,23 @@ Task<void> SQLiteCheckpointer::release_claim(std::string thread_id, std::string 
 }
 
 Task<void> SQLiteCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
-    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id)](SqliteDatabase& database) {
+    auto call = [thread_id = std::move(thread_id),
+                 run_id = std::move(run_id)](SqliteDatabase& database) {
         detail::mark_run_complete(database, thread_id, run_id);
     };
     return call_sqlite(worker_, write, std::move(call));
 }
 
 Task<bool> SQLiteCheckpointer::is_run_complete(std::string thread_id, std::string run_id) {
-    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id)](SqliteDatabase& database) {
+    auto call = [thread_id = std::move(thread_id),
+                 run_id = std::move(run_id)](SqliteDatabase& database) {
         return detail::is_run_complete(database, thread_id, run_id);
     };
     return call_sqlite(worker_, read, std::move(call));
 }
 
-Task<std::optional<Message>> SQLiteCheckpointer::find_message(std::string thread_id, std::string message_id) {
+Task<std::optional<Message>> SQLiteCheckpointer::find_message(std::string thread_id,
+                                                              std::string message_id) {
     auto call = [thread_id = std::move(thread_id),
                  message_id = std::move(message_id)](SqliteDatabase& database) {
         return detail::find_message(database, thread_id, message_id);
@@ -138,13 +143,15 @@ Task<bool> SQLiteCheckpointer::clear_pending_request(std::string thread_id, std:
 }
 
 Task<void> SQLiteCheckpointer::save_hitl_answer(std::string thread_id, HitlAnswer answer) {
-    auto call = [thread_id = std::move(thread_id), answer = std::move(answer)](SqliteDatabase& database) {
+    auto call = [thread_id = std::move(thread_id),
+                 answer = std::move(answer)](SqliteDatabase& database) {
         detail::save_hitl_answer(database, thread_id, answer);
     };
     return call_sqlite(worker_, write, std::move(call));
 }
 
-Task<std::optional<Json>> SQLiteCheckpointer::load_hitl_answer(std::string thread_id, std::string run_id,
+Task<std::optional<Json>> SQLiteCheckpointer::load_hitl_answer(std::string thread_id,
+                                                               std::string run_id,
                                                                std::string question_id) {
     auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
                  question_id = std::move(question_id)](SqliteDatabase& database) {

@@ -75,19 +75,24 @@ public:
     SQLiteStats stats() const;
 
     Task<std::optional<CheckpointData>> load(std::string thread_id) override;
-    Task<std::int64_t> append(std::string thread_id, MessageList messages, AppendOptions options) override;
+    Task<std::int64_t> append(std::string thread_id, MessageList messages,
+                              AppendOptions options) override;
     Task<void> save_extra(std::string thread_id, JsonObject extra) override;
 
     Task<ClaimResult> claim_run(std::string thread_id, std::string run_id, ClaimOwner owner,
                                 ClaimKind kind) override;
-    Task<void> renew_claim(std::string thread_id, std::string run_id, std::string owner_id) override;
-    Task<void> release_claim(std::string thread_id, std::string run_id, std::string owner_id) override;
+    Task<void> renew_claim(std::string thread_id, std::string run_id,
+                           std::string owner_id) override;
+    Task<void> release_claim(std::string thread_id, std::string run_id,
+                             std::string owner_id) override;
     Task<void> mark_run_complete(std::string thread_id, std::string run_id) override;
     Task<bool> is_run_complete(std::string thread_id, std::string run_id) override;
 
-    Task<std::optional<Message>> find_message(std::string thread_id, std::string message_id) override;
+    Task<std::optional<Message>> find_message(std::string thread_id,
+                                              std::string message_id) override;
 
-    Task<void> save_pending_request(std::string thread_id, std::string run_id, HitlRequest request) override;
+    Task<void> save_pending_request(std::string thread_id, std::string run_id,
+                                    HitlRequest request) override;
     Task<std::vector<PendingRequest>> load_pending_requests(std::string thread_id) override;
     Task<bool> clear_pending_request(std::string thread_id, std::string run_id,
                                      std::string question_id) override;
@@ -98,8 +103,8 @@ public:
                                   std::vector<std::string> question_ids) override;
 
     Task<MessageList> snapshot(std::string thread_id, std::string after_run_id) override;
-    Task<void> fork(std::string source_thread_id, std::string new_thread_id, std::string after_run_id,
-                    std::optional<JsonObject> metadata) override;
+    Task<void> fork(std::string source_thread_id, std::string new_thread_id,
+                    std::string after_run_id, std::optional<JsonObject> metadata) override;
 
     Task<std::vector<ThreadInfo>> list_threads() override;
     Task<void> delete_thread(std::string thread_id) override;

@@ -95,23 +95,32 @@ TEST(SQLiteCheckpointer, D21_makes_the_tables_of_cubepi) {
     RawDatabase raw(path);
     const auto columns = [&](const std::string& table) {
         std::string text;
-        for (const std::string& value : raw.query("SELECT name || ' ' || type FROM pragma_table_info('" + table + "')")) {
+        for (const std::string& value :
+             raw.query("SELECT name || ' ' || type FROM pragma_table_info('" + table + "')")) {
             text += value + ", ";
         }
         return text;
     };
     EXPECT_EQ(columns("messages"),
-              "id INTEGER, thread_id TEXT, message_json TEXT, created_at REAL, run_id TEXT, message_id TEXT, ");
+              "id INTEGER, thread_id TEXT, message_json TEXT, created_at REAL, run_id TEXT, "
+              "message_id TEXT, ");
     EXPECT_EQ(columns("thread_extra"), "thread_id TEXT, extra_json TEXT, parent_thread_id TEXT, ");
-    EXPECT_EQ(columns("thread_pending_request"), "thread_id TEXT, request_json TEXT, run_id TEXT, created_at REAL, ");
-    EXPECT_EQ(columns("thread_hitl_answers"),
-              "thread_id TEXT, run_id TEXT, question_id TEXT, answer_json TEXT, answered_at REAL, ");
+    EXPECT_EQ(columns("thread_pending_request"),
+              "thread_id TEXT, request_json TEXT, run_id TEXT, created_at REAL, ");
+    EXPECT_EQ(
+        columns("thread_hitl_answers"),
+        "thread_id TEXT, run_id TEXT, question_id TEXT, answer_json TEXT, answered_at REAL, ");
     EXPECT_EQ(columns("runs"),
-              "thread_id TEXT, run_id TEXT, claimed_at REAL, completed_at REAL, completion_seq INTEGER, ");
-    EXPECT_EQ(raw.query("PRAGMA journal_mode").front(), "delete") << "stays the default unless asked";
+              "thread_id TEXT, run_id TEXT, claimed_at REAL, completed_at REAL, completion_seq "
+              "INTEGER, ");
+    EXPECT_EQ(raw.query("PRAGMA journal_mode").front(), "delete")
+        << "stays the default unless asked";
     EXPECT_EQ(raw.query("SELECT version FROM cubepi_native_schema").front(), "1");
-    const auto plan = raw.query("EXPLAIN QUERY PLAN SELECT id, message_json FROM messages WHERE thread_id = 't' ORDER BY id");
-    EXPECT_NE(plan.at(3).find("USING INDEX cubepi_native_ix_messages"), std::string::npos) << plan.at(3);
+    const auto plan = raw.query(
+        "EXPLAIN QUERY PLAN SELECT id, message_json FROM messages WHERE thread_id = 't' ORDER BY "
+        "id");
+    EXPECT_NE(plan.at(3).find("USING INDEX cubepi_native_ix_messages"), std::string::npos)
+        << plan.at(3);
     EXPECT_EQ(plan.size(), 4U) << "no sorting";
 }
 
@@ -133,13 +142,15 @@ TEST(SQLiteCheckpointer, D21_writes_rows_as_cubepi_does) {
         run(store.save_extra("t", std::move(extra)));
     }
     RawDatabase raw(path);
-    const auto row = raw.query("SELECT message_json, run_id, message_id, created_at > 2461000 FROM messages");
+    const auto row =
+        raw.query("SELECT message_json, run_id, message_id, created_at > 2461000 FROM messages");
     EXPECT_EQ(row.at(0), R"({"role": "user", "content": [{"type": "text", "text": "Zo\u00eb"}], )"
                          R"("timestamp": 1700000000.0, "metadata": {}, "run_id": "r1"})");
     EXPECT_EQ(row.at(1), "r1");
     EXPECT_EQ(row.at(2), "NULL");
     EXPECT_EQ(row.at(3), "1");
-    EXPECT_EQ(raw.query("SELECT extra_json FROM thread_extra").front(), R"({"a": 1.0, "b": "\ud834\udd1e"})");
+    EXPECT_EQ(raw.query("SELECT extra_json FROM thread_extra").front(),
+              R"({"a": 1.0, "b": "\ud834\udd1e"})");
 }
 
 TEST(SQLiteCheckpointer, D42_message_ids_are_in_an_indexed_column) {

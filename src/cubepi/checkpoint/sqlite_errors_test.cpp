@@ -22,7 +22,8 @@ TEST(SQLiteErrors, D48_a_missing_folder_is_said_to_be) {
     SQLiteCheckpointer store(folder.file("no/such/sessions.db"));
     const Error error = error_of(store.load("t"));
     EXPECT_EQ(error.code(), ErrorCode::not_found);
-    EXPECT_TRUE(mentions(error, "the folder '" + folder.file("no/such") + "' does not exist")) << error.what();
+    EXPECT_TRUE(mentions(error, "the folder '" + folder.file("no/such") + "' does not exist"))
+        << error.what();
     expect_one_line(error);
 }
 
@@ -57,7 +58,8 @@ TEST(SQLiteErrors, a_damaged_file_is_a_corruption) {
     const std::string path = folder.file("sessions.db");
     {
         SQLiteCheckpointer store(path);
-        for (int i = 0; i < 20; ++i) run(store.append("t", one(user(std::string(3000, 'x'))), AppendOptions()));
+        for (int i = 0; i < 20; ++i)
+            run(store.append("t", one(user(std::string(3000, 'x'))), AppendOptions()));
     }
     {
         std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -89,7 +91,8 @@ TEST(SQLiteErrors, a_read_only_file_can_be_read_and_says_so_when_written) {
 TEST(SQLiteErrors, a_read_only_file_of_an_old_version_is_refused) {
     TempFolder folder;
     const std::string path = folder.file("old.db");
-    RawDatabase(path).query("CREATE TABLE messages (id INTEGER PRIMARY KEY, thread_id TEXT, message_json TEXT)");
+    RawDatabase(path).query(
+        "CREATE TABLE messages (id INTEGER PRIMARY KEY, thread_id TEXT, message_json TEXT)");
     SQLiteCheckpointer store("file:" + path + "?mode=ro");
     const Error error = error_of(store.open());
     EXPECT_EQ(error.code(), ErrorCode::permission_denied);
@@ -119,8 +122,8 @@ TEST(SQLiteErrors, a_locked_database_is_a_lock_timeout_and_nothing_is_lost) {
     run(store.append("t", one(user("before")), AppendOptions()));
     RawDatabase other(options.path);
     other.query("BEGIN EXCLUSIVE");
-    const auto error =
-        error_of<CheckpointerLockTimeoutError>(store.append("t", one(user("refused")), AppendOptions()));
+    const auto error = error_of<CheckpointerLockTimeoutError>(
+        store.append("t", one(user("refused")), AppendOptions()));
     EXPECT_EQ(error.code(), ErrorCode::storage_locked);
     EXPECT_TRUE(mentions(error, options.path)) << error.what();
     expect_one_line(error);
@@ -135,7 +138,8 @@ TEST(SQLiteErrors, a_row_that_cannot_be_read_is_named) {
     const std::string path = folder.file("sessions.db");
     SQLiteCheckpointer store(path);
     run(store.append("t", one(user("fine")), AppendOptions()));
-    RawDatabase(path).query("INSERT INTO messages (thread_id, message_json) VALUES ('t', '{\"role\": \"user\"')");
+    RawDatabase(path).query(
+        "INSERT INTO messages (thread_id, message_json) VALUES ('t', '{\"role\": \"user\"')");
     const auto error = error_of<CheckpointCorruptionError>(store.load("t"));
     EXPECT_EQ(error.row_ref(), "messages.id=2");
     EXPECT_EQ(error.thread_id(), "t");
@@ -144,11 +148,13 @@ TEST(SQLiteErrors, a_row_that_cannot_be_read_is_named) {
     expect_one_line(error);
     // The broken extra of another thread, and it is not overwritten.
     RawDatabase(path).query("INSERT INTO thread_extra (thread_id, extra_json) VALUES ('u', '[]')");
-    EXPECT_EQ(error_of<CheckpointCorruptionError>(store.load("u")).row_ref(), "thread_extra.thread_id=u");
+    EXPECT_EQ(error_of<CheckpointCorruptionError>(store.load("u")).row_ref(),
+              "thread_extra.thread_id=u");
     JsonObject extra;
     extra["a"] = 1;
-    EXPECT_EQ(error_of<CheckpointCorruptionError>(store.save_extra("u", std::move(extra))).row_ref(),
-              "thread_extra.thread_id=u");
+    EXPECT_EQ(
+        error_of<CheckpointCorruptionError>(store.save_extra("u", std::move(extra))).row_ref(),
+        "thread_extra.thread_id=u");
 }
 
 TEST(SQLiteErrors, a_full_disk_stores_nothing_of_the_append_and_keeps_the_rest) {
@@ -175,7 +181,8 @@ Task<> append_large_among_small(SQLiteCheckpointer& store, int& stored, int& ful
     for (int i = 0; i < 10; ++i) {
         const std::size_t size = i == 5 ? std::size_t{1} << 20U : 10;
         MessageList message = one(user(std::string(size, 'x')));
-        writers.push_back(store.append("t" + std::to_string(i), std::move(message), AppendOptions()));
+        writers.push_back(
+            store.append("t" + std::to_string(i), std::move(message), AppendOptions()));
     }
     const auto outcomes = co_await collect_all(std::move(writers));
     for (const auto& outcome : outcomes) {

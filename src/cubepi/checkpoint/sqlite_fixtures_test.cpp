@@ -37,8 +37,11 @@ std::vector<std::string> fixture_names() {
 
 /// Equal as README-fixtures.md says: numbers by value, and what JSON does not know may be anything.
 bool same(const Json& wanted, const Json& found) {
-    if (wanted.is_string() && wanted.get_string().starts_with("<") && wanted.get_string().ends_with(">")) return true;
-    if (wanted.is_number() && found.is_number()) return wanted.to_number<double>() == found.to_number<double>();
+    if (wanted.is_string() && wanted.get_string().starts_with("<") &&
+        wanted.get_string().ends_with(">"))
+        return true;
+    if (wanted.is_number() && found.is_number())
+        return wanted.to_number<double>() == found.to_number<double>();
     if (wanted.is_array() && found.is_array()) {
         const JsonArray& a = wanted.get_array();
         const JsonArray& b = found.get_array();
@@ -70,7 +73,8 @@ protected:
             if (!std::filesystem::exists(source)) continue;
             std::ofstream(folder.file(GetParam() + suffix), std::ios::binary) << read_file(source);
         }
-        wanted = parse_lenient(read_file(databases / (GetParam() + ".json"))).at("threads").as_object();
+        wanted =
+            parse_lenient(read_file(databases / (GetParam() + ".json"))).at("threads").as_object();
     }
     std::string path() const { return folder.file(GetParam() + ".sqlite"); }
 
@@ -83,11 +87,13 @@ void expect_messages(const Json& wanted, const MessageList& found, const std::st
     for (std::size_t i = 0; i < found.size(); ++i) {
         const JsonObject json = as_cubepi(found[i]);
         EXPECT_TRUE(same(wanted.as_array()[i], json))
-            << where << " message " << i << "\nwanted " << wanted.as_array()[i] << "\nfound " << Json(json);
+            << where << " message " << i << "\nwanted " << wanted.as_array()[i] << "\nfound "
+            << Json(json);
     }
 }
 
-void expect_thread(SQLiteCheckpointer& store, const std::string& thread_id, const JsonObject& thread) {
+void expect_thread(SQLiteCheckpointer& store, const std::string& thread_id,
+                   const JsonObject& thread) {
     std::optional<CheckpointData> data = run(store.load(thread_id));
     if (thread.at("messages").is_null()) {
         EXPECT_FALSE(data) << thread_id;
@@ -100,7 +106,8 @@ void expect_thread(SQLiteCheckpointer& store, const std::string& thread_id, cons
     EXPECT_EQ(thread.at("parent_thread_id"), parent) << thread_id;
 }
 
-void expect_people(SQLiteCheckpointer& store, const std::string& thread_id, const JsonObject& thread) {
+void expect_people(SQLiteCheckpointer& store, const std::string& thread_id,
+                   const JsonObject& thread) {
     const std::vector<PendingRequest> pending = run(store.load_pending_requests(thread_id));
     if (thread.at("pending").is_null()) {
         EXPECT_TRUE(pending.empty()) << thread_id;
@@ -114,22 +121,26 @@ void expect_people(SQLiteCheckpointer& store, const std::string& thread_id, cons
     for (const Json& answer : thread.at("answers").as_array()) {
         const std::string run_id(answer.at("run_id").as_string());
         const std::string question_id(answer.at("question_id").as_string());
-        const std::optional<Json> found = run(store.load_hitl_answer(thread_id, run_id, question_id));
+        const std::optional<Json> found =
+            run(store.load_hitl_answer(thread_id, run_id, question_id));
         ASSERT_TRUE(found) << thread_id << " " << question_id;
         EXPECT_TRUE(same(answer.at("answer"), *found)) << thread_id << " " << question_id;
     }
 }
 
-void expect_runs(SQLiteCheckpointer& store, const std::string& thread_id, const JsonObject& thread) {
+void expect_runs(SQLiteCheckpointer& store, const std::string& thread_id,
+                 const JsonObject& thread) {
     for (const Json& entry : thread.at("runs").as_array()) {
         const std::string run_id(entry.at("run_id").as_string());
         const bool complete = !entry.at("completed_at").is_null();
         EXPECT_EQ(run(store.is_run_complete(thread_id, run_id)), complete) << run_id;
-        Task<ClaimResult> claim = store.claim_run(thread_id, run_id, ClaimOwner(), ClaimKind::new_run);
+        Task<ClaimResult> claim =
+            store.claim_run(thread_id, run_id, ClaimOwner(), ClaimKind::new_run);
         EXPECT_EQ(error_of(std::move(claim)).code(),
                   complete ? ErrorCode::run_already_completed : ErrorCode::run_already_claimed);
         if (complete) {
-            Task<std::int64_t> append = store.append(thread_id, one(user("late", run_id)), AppendOptions());
+            Task<std::int64_t> append =
+                store.append(thread_id, one(user("late", run_id)), AppendOptions());
             EXPECT_EQ(error_of(std::move(append)).code(), ErrorCode::run_already_completed);
         }
     }
@@ -166,12 +177,14 @@ TEST_P(Fixture, D21_loads_with_equal_content) {
 }
 
 TEST_P(Fixture, D21_can_be_written_on_and_no_row_of_cubepi_changes) {
-    const std::string rows = "SELECT id, thread_id, message_json, created_at, run_id FROM messages WHERE thread_id"
-                             " <> 'new' AND message_json NOT LIKE '%written on%' ORDER BY id";
+    const std::string rows =
+        "SELECT id, thread_id, message_json, created_at, run_id FROM messages WHERE thread_id"
+        " <> 'new' AND message_json NOT LIKE '%written on%' ORDER BY id";
     const bool has_run_ids = GetParam().rfind("old-schema", 0) != 0;
     std::vector<std::string> before;
     if (has_run_ids) before = RawDatabase(path()).query(rows);
-    const auto extras = RawDatabase(path()).query("SELECT thread_id, extra_json FROM thread_extra ORDER BY thread_id");
+    const auto extras = RawDatabase(path()).query(
+        "SELECT thread_id, extra_json FROM thread_extra ORDER BY thread_id");
     {
         SQLiteCheckpointer store(path());
         for (const auto& [key, value] : wanted) {
@@ -181,7 +194,8 @@ TEST_P(Fixture, D21_can_be_written_on_and_no_row_of_cubepi_changes) {
             AppendOptions options =
                 AppendOptions().expected_position(data.position).extra(JsonObject(data.extra));
             run(store.claim_run(thread_id, "run-of-ours", ClaimOwner(), ClaimKind::new_run));
-            run(store.append(thread_id, one(user("written on", "run-of-ours", "id")), std::move(options)));
+            run(store.append(thread_id, one(user("written on", "run-of-ours", "id")),
+                             std::move(options)));
             run(store.mark_run_complete(thread_id, "run-of-ours"));
             EXPECT_EQ(run(store.load(thread_id))->messages.size(), data.messages.size() + 1);
             EXPECT_TRUE(run(store.find_message(thread_id, "id")));

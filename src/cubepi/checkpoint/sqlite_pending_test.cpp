@@ -38,10 +38,15 @@ protected:
         return row.empty() ? std::string() : row.at(0) + " " + row.at(1);
     }
     void cubepi_asks(const std::string& call_id) {
-        raw().query("INSERT OR REPLACE INTO thread_pending_request (thread_id, request_json, run_id) VALUES ('t', "
-                    "'{\"question_id\":\"" + call_id + "\",\"thread_id\":\"t\",\"payload\":{\"kind\":\"approve\","
-                    "\"tool_name\":\"rm\",\"tool_call_id\":\"" + call_id + "\",\"args\":{\"path\":\"" + call_id +
-                    "\"},\"details\":null},\"created_at\":1700000003.0,\"timeout_seconds\":null}', 'r')");
+        raw().query(
+            "INSERT OR REPLACE INTO thread_pending_request (thread_id, request_json, run_id) "
+            "VALUES ('t', "
+            "'{\"question_id\":\"" +
+            call_id +
+            "\",\"thread_id\":\"t\",\"payload\":{\"kind\":\"approve\","
+            "\"tool_name\":\"rm\",\"tool_call_id\":\"" +
+            call_id + "\",\"args\":{\"path\":\"" + call_id +
+            "\"},\"details\":null},\"created_at\":1700000003.0,\"timeout_seconds\":null}', 'r')");
     }
     RawDatabase& raw() {
         if (!raw_) raw_.emplace(folder.file("sessions.db"));
@@ -56,9 +61,11 @@ protected:
 TEST_F(SQLitePending, D21_the_row_of_cubepi_holds_the_first_as_it_writes_it) {
     ask("a");
     ask("b");
-    EXPECT_EQ(theirs(), R"({"question_id": "a", "thread_id": "t", "payload": {"kind": "approve", "tool_name": "rm", )"
-                        R"("tool_call_id": "a", "args": {"path": "a"}, "details": null}, "created_at": 1700000003.0, )"
-                        R"("timeout_seconds": null} r)");
+    EXPECT_EQ(
+        theirs(),
+        R"({"question_id": "a", "thread_id": "t", "payload": {"kind": "approve", "tool_name": "rm", )"
+        R"("tool_call_id": "a", "args": {"path": "a"}, "details": null}, "created_at": 1700000003.0, )"
+        R"("timeout_seconds": null} r)");
     EXPECT_TRUE(run(store.clear_pending_request("t", "r", "a")));
     EXPECT_NE(theirs().find(R"("question_id": "b")"), std::string::npos);
     EXPECT_TRUE(run(store.clear_pending_request("t", "r", "b")));
@@ -67,8 +74,10 @@ TEST_F(SQLitePending, D21_the_row_of_cubepi_holds_the_first_as_it_writes_it) {
 
 TEST_F(SQLitePending, D17_the_digest_is_kept_beside_the_request) {
     ask("a");
-    EXPECT_EQ(raw().query("SELECT approval_digest FROM cubepi_native_pending").front(), "digest of a");
-    EXPECT_EQ(run(store.load_pending_requests("t")).at(0).request.extra.at("approval_digest"), "digest of a");
+    EXPECT_EQ(raw().query("SELECT approval_digest FROM cubepi_native_pending").front(),
+              "digest of a");
+    EXPECT_EQ(run(store.load_pending_requests("t")).at(0).request.extra.at("approval_digest"),
+              "digest of a");
     EXPECT_EQ(theirs().find("digest"), std::string::npos);
 }
 
@@ -102,7 +111,9 @@ TEST_F(SQLitePending, D21_when_cubepi_finished_nothing_is_pending) {
 
 TEST_F(SQLitePending, D17_the_same_question_id_with_other_arguments_is_another_request) {
     ask("a");
-    raw().query("UPDATE thread_pending_request SET request_json = replace(request_json, '\"path\": \"a\"', '\"path\": \"/\"')");
+    raw().query(
+        "UPDATE thread_pending_request SET request_json = replace(request_json, '\"path\": \"a\"', "
+        "'\"path\": \"/\"')");
     const PendingRequest entry = run(store.load_pending_requests("t")).at(0);
     EXPECT_EQ(std::get<ApproveRequest>(entry.request.payload).args.at("path"), "/");
     EXPECT_FALSE(entry.request.extra.contains("approval_digest"));

@@ -89,7 +89,8 @@ public:
     Child(const std::string& mode, const std::string& path) {
         int input[2];
         int output[2];
-        if (pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+        if (pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0)
+            throw std::runtime_error("pipe");
         pid_ = fork();
         if (pid_ == 0) {
             dup2(input[0], 0);
@@ -156,7 +157,8 @@ TEST(SQLiteProcesses, D20_two_processes_never_fork_a_thread) {
     for (const Message& message : messages) {
         const std::string text = message.text();
         const std::string name = text.substr(0, text.find(' '));
-        EXPECT_EQ(text, name + " " + std::to_string(next[name]++)) << "in order, none twice, none lost";
+        EXPECT_EQ(text, name + " " + std::to_string(next[name]++))
+            << "in order, none twice, none lost";
     }
 }
 
@@ -170,7 +172,8 @@ void kill_in_the_middle_of_appends(const std::string& file) {
         std::size_t acknowledged = 0;
         {
             Child child("append_until_killed", path);
-            for (int i = 0; i < 5 + 3 * round; ++i) acknowledged = 2 * std::stoul(child.read_line()) + 2;
+            for (int i = 0; i < 5 + 3 * round; ++i)
+                acknowledged = 2 * std::stoul(child.read_line()) + 2;
             child.kill_and_wait();
         }
         SQLiteCheckpointer store(path);
@@ -197,10 +200,13 @@ TEST(SQLiteProcesses, D50_the_claim_of_a_killed_process_is_taken_over_at_once) {
     const std::string owner = child.read_line();
     Task<ClaimResult> claim = store.claim_run("t", "ours", this_process(), ClaimKind::new_run);
     const auto error = error_of<RunAlreadyClaimedError>(std::move(claim));
-    EXPECT_NE(std::string(error.what()).find("pid " + std::to_string(child.pid())), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("pid " + std::to_string(child.pid())),
+              std::string::npos)
+        << error.what();
     expect_one_line(error);
     child.kill_and_wait();
-    const ClaimResult result = run(store.claim_run("t", "ours", this_process(), ClaimKind::new_run));
+    const ClaimResult result =
+        run(store.claim_run("t", "ours", this_process(), ClaimKind::new_run));
     ASSERT_TRUE(result.taken_over);
     EXPECT_EQ(result.taken_over->owner_id, owner);
     EXPECT_EQ(result.taken_over_run_id, "child-run");
@@ -216,7 +222,8 @@ TEST(SQLiteProcesses, D50_a_frozen_process_that_wakes_up_is_fenced_off) {
     Child child("claim_and_append_when_told", options.path);
     child.read_line();
     clock->set_wall(std::chrono::system_clock::now() + std::chrono::seconds(61));
-    const ClaimResult result = run(store.claim_run("t", "ours", this_process(), ClaimKind::new_run));
+    const ClaimResult result =
+        run(store.claim_run("t", "ours", this_process(), ClaimKind::new_run));
     EXPECT_TRUE(result.taken_over);
     AppendOptions under = AppendOptions().claim("ours", this_process().owner_id);
     run(store.append("t", one(user("ours", "ours")), std::move(under)));
@@ -247,7 +254,8 @@ int run_store_child(const std::string& mode, const std::string& path) {
 }  // namespace cubepi
 
 int main(int argc, char** argv) {
-    if (argc == 4 && std::string(argv[1]) == "--child") return cubepi::run_store_child(argv[2], argv[3]);
+    if (argc == 4 && std::string(argv[1]) == "--child")
+        return cubepi::run_store_child(argv[2], argv[3]);
     ::testing::InitGoogleTest(&argc, argv);
     return RUN_ALL_TESTS();
 }

@@ -35,14 +35,16 @@ Task<std::int64_t> release(HeldDatabase& held) {
     co_return 0;
 }
 
-Task<std::vector<Outcome<std::int64_t>>> append_while_held(SQLiteCheckpointer& store, HeldDatabase& held,
-                                                           int writers, int stale_writer) {
+Task<std::vector<Outcome<std::int64_t>>> append_while_held(SQLiteCheckpointer& store,
+                                                           HeldDatabase& held, int writers,
+                                                           int stale_writer) {
     std::vector<Task<std::int64_t>> tasks;
     for (int i = 0; i < writers; ++i) {
         AppendOptions options;
         if (i == stale_writer) options = AppendOptions().expected_position(1000);
         MessageList message = one(user(std::to_string(i)));
-        tasks.push_back(store.append("t" + std::to_string(i), std::move(message), std::move(options)));
+        tasks.push_back(
+            store.append("t" + std::to_string(i), std::move(message), std::move(options)));
     }
     // Starts after all the others have asked.
     tasks.push_back(release(held));
@@ -61,7 +63,8 @@ TEST_F(SQLiteWorkerTest, D21_concurrent_appends_share_one_commit) {
     SQLiteCheckpointer store(path);
     run(store.open());
     HeldDatabase held(path);
-    for (const auto& outcome : run(append_while_held(store, held, 64, -1))) EXPECT_TRUE(outcome.ok());
+    for (const auto& outcome : run(append_while_held(store, held, 64, -1)))
+        EXPECT_TRUE(outcome.ok());
     EXPECT_EQ(store.stats().writes, 64U);
     // The thread may have taken the first ones before the others came.
     EXPECT_LE(store.stats().commits, 3U);
@@ -123,7 +126,8 @@ TEST_F(SQLiteWorkerTest, several_executors_use_one_store) {
             for (int j = 0; j < 20; ++j) {
                 AppendOptions options = AppendOptions().expected_position(position);
                 position = run(store.append(name, one(user("x", "r")), std::move(options)));
-                if (run(store.load(name))->position != position) ADD_FAILURE() << "an append is not seen";
+                if (run(store.load(name))->position != position)
+                    ADD_FAILURE() << "an append is not seen";
             }
         });
     }

@@ -22,7 +22,8 @@ namespace cubepi {
 class TempFolder {
 public:
     TempFolder() {
-        std::string name = (std::filesystem::temp_directory_path() / "cubepi-store-XXXXXX").string();
+        std::string name =
+            (std::filesystem::temp_directory_path() / "cubepi-store-XXXXXX").string();
         if (!mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed");
         path_ = name;
     }
@@ -43,7 +44,8 @@ private:
 class RawDatabase {
 public:
     explicit RawDatabase(const std::string& path) {
-        if (sqlite3_open(path.c_str(), &handle_) != SQLITE_OK) throw std::runtime_error("cannot open " + path);
+        if (sqlite3_open(path.c_str(), &handle_) != SQLITE_OK)
+            throw std::runtime_error("cannot open " + path);
     }
     ~RawDatabase() { sqlite3_close(handle_); }
     RawDatabase(const RawDatabase&) = delete;
@@ -55,7 +57,8 @@ public:
         char* error = nullptr;
         const auto collect = [](void* to, int columns, char** texts, char**) {
             for (int i = 0; i < columns; ++i) {
-                static_cast<std::vector<std::string>*>(to)->emplace_back(texts[i] ? texts[i] : "NULL");
+                static_cast<std::vector<std::string>*>(to)->emplace_back(texts[i] ? texts[i]
+                                                                                  : "NULL");
             }
             return 0;
         };
@@ -72,7 +75,8 @@ private:
 };
 
 inline Message user(std::string text, std::string run_id = {}, std::string id = {}) {
-    return user_message(std::move(text), std::move(id)).with_run_id(SharedString(std::move(run_id)));
+    return user_message(std::move(text), std::move(id))
+        .with_run_id(SharedString(std::move(run_id)));
 }
 
 inline MessageList one(Message message) {

@@ -21,38 +21,41 @@ void expect_same(StoredMessageReader& reader, std::string_view text) {
 
 TEST(StoredMessageReader, reads_what_the_plain_reader_reads) {
     StoredMessageReader reader;
-    for (const char* text : {
-             R"({"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image", "source": "aGk=",)"
-             R"( "media_type": "image/png"}], "timestamp": 1700000000.5, "metadata": {"a": [1, -2, 3.5, true, null]},)"
-             R"( "run_id": "r1"})",
-             R"({"role": "user", "content": [], "id": "m1", "timestamp": null, "metadata": {}, "run_id": null})",
-             R"({"role": "user", "content": [{"type": "text"}], "new": {"b": 18446744073709551615}})",
-             R"({"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "c2ln"},)"
-             R"( {"type": "tool_call", "id": "c1", "name": "add", "arguments": {"a": 9007199254740993}}],)"
-             R"( "id": "m2", "stop_reason": "tool_use", "error_message": null, "error_type": null,)"
-             R"( "usage": {"input_tokens": 10, "output_tokens": 5}, "timestamp": 1700000001, "provider_id": "openai",)"
-             R"( "model_id": "m", "response_id": "resp", "metadata": {}, "run_id": "r1", "later": []})",
-             R"({"role": "assistant", "content": [], "stop_reason": "error", "error_message": "no",)"
-             R"( "error_type": "RateLimited", "status_code": 429, "retry_after": 1.5})",
-             R"({"role": "tool_result", "tool_call_id": "c1", "tool_name": "add", "content": [], "details": {"x": 1},)"
-             R"( "is_error": true, "id": "m3", "run_id": "r1"})",
-             R"({"role": "tool_result", "tool_call_id": "c1", "tool_name": "add", "content": [], "details": NaN})",
-             R"({"role": "user", "content": [{"type": "text", "text": "lone \udce9"}]})",
-             R"({"role": "user", "content": [], "timestamp": "12.5"})",
-             R"({"role": "assistant", "content": [], "usage": {"input_tokens": 10.0}})",
-         }) {
+    for (
+        const char* text : {
+            R"({"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image", "source": "aGk=",)"
+            R"( "media_type": "image/png"}], "timestamp": 1700000000.5, "metadata": {"a": [1, -2, 3.5, true, null]},)"
+            R"( "run_id": "r1"})",
+            R"({"role": "user", "content": [], "id": "m1", "timestamp": null, "metadata": {}, "run_id": null})",
+            R"({"role": "user", "content": [{"type": "text"}], "new": {"b": 18446744073709551615}})",
+            R"({"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "c2ln"},)"
+            R"( {"type": "tool_call", "id": "c1", "name": "add", "arguments": {"a": 9007199254740993}}],)"
+            R"( "id": "m2", "stop_reason": "tool_use", "error_message": null, "error_type": null,)"
+            R"( "usage": {"input_tokens": 10, "output_tokens": 5}, "timestamp": 1700000001, "provider_id": "openai",)"
+            R"( "model_id": "m", "response_id": "resp", "metadata": {}, "run_id": "r1", "later": []})",
+            R"({"role": "assistant", "content": [], "stop_reason": "error", "error_message": "no",)"
+            R"( "error_type": "RateLimited", "status_code": 429, "retry_after": 1.5})",
+            R"({"role": "tool_result", "tool_call_id": "c1", "tool_name": "add", "content": [], "details": {"x": 1},)"
+            R"( "is_error": true, "id": "m3", "run_id": "r1"})",
+            R"({"role": "tool_result", "tool_call_id": "c1", "tool_name": "add", "content": [], "details": NaN})",
+            R"({"role": "user", "content": [{"type": "text", "text": "lone \udce9"}]})",
+            R"({"role": "user", "content": [], "timestamp": "12.5"})",
+            R"({"role": "assistant", "content": [], "usage": {"input_tokens": 10.0}})",
+        }) {
         expect_same(reader, text);
     }
 }
 
 TEST(StoredMessageReader, refuses_what_is_no_message) {
     StoredMessageReader reader;
-    for (const char* text : {"", "[]", "{}", R"({"role": "user"})", R"({"role": "system", "content": []})",
-                             R"({"role": "user", "content": [{"type": "video"}]})",
-                             R"({"role": "user", "content": [], "metadata": null})",
-                             R"({"role": "assistant", "content": [{"type": "tool_call", "name": "x", "arguments": {}}]})",
-                             R"({"role": "assistant", "content": [], "stop_reason": null})",
-                             R"({"role": "user", "content": []} x)"}) {
+    for (
+        const char* text :
+        {"", "[]", "{}", R"({"role": "user"})", R"({"role": "system", "content": []})",
+         R"({"role": "user", "content": [{"type": "video"}]})",
+         R"({"role": "user", "content": [], "metadata": null})",
+         R"({"role": "assistant", "content": [{"type": "tool_call", "name": "x", "arguments": {}}]})",
+         R"({"role": "assistant", "content": [], "stop_reason": null})",
+         R"({"role": "user", "content": []} x)"}) {
         EXPECT_THROW(reader.read(text), Error) << text;
     }
     expect_same(reader, R"({"role": "user", "content": []})");

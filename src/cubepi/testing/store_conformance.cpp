@@ -43,8 +43,10 @@ std::vector<StoreCheck> all_checks() {
 
 }  // namespace
 
-void StoreProbe::expect_error(ErrorCode code, const std::exception_ptr& failure, std::string_view what) {
-    const std::string wanted = std::string(what) + " is refused with " + std::string(to_string(code));
+void StoreProbe::expect_error(ErrorCode code, const std::exception_ptr& failure,
+                              std::string_view what) {
+    const std::string wanted =
+        std::string(what) + " is refused with " + std::string(to_string(code));
     if (!failure) {
         fail("expected: " + wanted + "; it succeeded");
     } else if (!has_code(failure, code)) {

@@ -16,7 +16,9 @@ bool is_durable(StoreProbe& probe) { return probe.can_reopen(); }
 Message full_user() {
     UserMessage message;
     TextContent text;
-    text.text = "quotes \" and \\, tab\t, newline\n, zero-width \xe2\x80\x8b, clef \xf0\x9d\x84\x9e, del \x7f";
+    text.text =
+        "quotes \" and \\, tab\t, newline\n, zero-width \xe2\x80\x8b, clef \xf0\x9d\x84\x9e, del "
+        "\x7f";
     message.content.emplace_back(std::move(text));
     ImageContent image;
     image.source = "aGk=";
@@ -91,11 +93,13 @@ Task<> check_round_trip(StoreProbe& probe) {
     rest.push_back(full_tool_result());
     MessageList all = first;
     all.append(rest);
-    const std::int64_t start = co_await probe.store().append("t", std::move(first), AppendOptions());
+    const std::int64_t start =
+        co_await probe.store().append("t", std::move(first), AppendOptions());
     const std::int64_t end = co_await probe.store().append("t", std::move(rest), AppendOptions());
     probe.expect(end > start, "the position grows with each append");
     const CheckpointData data = co_await load_or_empty(probe.store(), "t");
-    probe.expect(data.messages == all, "messages load as they were appended, every field of every role");
+    probe.expect(data.messages == all,
+                 "messages load as they were appended, every field of every role");
     probe.expect(data.position == end, "load gives the position that the last append gave");
     probe.expect(!data.parent_thread_id, "a thread that is no fork has no parent");
 }
@@ -110,7 +114,8 @@ Task<> check_order(StoreProbe& probe) {
         co_await probe.store().append("u", std::move(other), AppendOptions());
     }
     const CheckpointData data = co_await load_or_empty(probe.store(), "t");
-    probe.expect(data.messages == all, "messages load in the order of their appends, those of one thread only");
+    probe.expect(data.messages == all,
+                 "messages load in the order of their appends, those of one thread only");
 }
 
 Task<> check_large_message(StoreProbe& probe) {
@@ -133,7 +138,8 @@ Task<> check_stale_append(StoreProbe& probe) {
     extra["late"] = true;
     AppendOptions stale = AppendOptions().expected_position(position).extra(std::move(extra));
     Task<std::int64_t> append = probe.store().append("t", std::move(late), std::move(stale));
-    co_await expect_refused(probe, ErrorCode::stale_append, std::move(append), "an append at an old position");
+    co_await expect_refused(probe, ErrorCode::stale_append, std::move(append),
+                            "an append at an old position");
     const CheckpointData data = co_await load_or_empty(probe.store(), "t");
     probe.expect(data.messages.size() == 2, "a refused append stores no message");
     probe.expect(data.extra.empty(), "a refused append stores no extra");
@@ -154,7 +160,8 @@ Task<> check_racing_appends(StoreProbe& probe) {
         if (outcome.ok()) {
             ++stored;
         } else {
-            probe.expect_error(ErrorCode::stale_append, outcome.failure(), "the slower of two writers");
+            probe.expect_error(ErrorCode::stale_append, outcome.failure(),
+                               "the slower of two writers");
         }
     }
     probe.expect(stored == 1, "of writers that race from one position exactly one succeeds");
@@ -176,7 +183,8 @@ Task<> check_many_threads(StoreProbe& probe) {
     for (int i = 0; i < 16; ++i) {
         const std::string name = "thread-" + std::to_string(i);
         const CheckpointData data = co_await load_or_empty(probe.store(), name);
-        probe.expect(data.messages.size() == 5, "threads that are written at the same time do not mix");
+        probe.expect(data.messages.size() == 5,
+                     "threads that are written at the same time do not mix");
     }
 }
 
@@ -194,7 +202,8 @@ Task<> check_extra(StoreProbe& probe) {
     JsonObject wanted;
     wanted["a"] = 1;
     wanted["c"] = JsonArray(1, Json(2.5));
-    probe.expect(data.extra == wanted, "extra merges at the top level, and null removes its key (D19)");
+    probe.expect(data.extra == wanted,
+                 "extra merges at the top level, and null removes its key (D19)");
     probe.expect(data.messages.empty(), "a thread with extra alone loads, without messages");
 }
 
@@ -221,7 +230,8 @@ Task<> check_value_semantics(StoreProbe& probe) {
     data.messages.push_back(user_of_run("not stored either", "r"));
     data.extra["list"].as_array().push_back(3);
     const CheckpointData again = co_await load_or_empty(probe.store(), "t");
-    probe.expect(again.messages.size() == 1, "what a caller does to its list does not change what is stored (D22)");
+    probe.expect(again.messages.size() == 1,
+                 "what a caller does to its list does not change what is stored (D22)");
     probe.expect(again.extra.at("list").as_array().size() == 1,
                  "what a caller does to its extra does not change what is stored (D22)");
 }
@@ -249,7 +259,8 @@ Task<> check_durability(StoreProbe& probe) {
     const std::int64_t position = co_await probe.store().append("t", all, std::move(options));
     probe.reopen();
     const CheckpointData data = co_await load_or_empty(probe.store(), "t");
-    probe.expect(data.messages == all && data.extra.contains("a"), "what was stored is there after reopening");
+    probe.expect(data.messages == all && data.extra.contains("a"),
+                 "what was stored is there after reopening");
     probe.expect(data.position == position, "the position is the same after reopening");
     MessageList more = list_of(user_of_run("more", "r"));
     AppendOptions next = AppendOptions().expected_position(position);

@@ -32,7 +32,8 @@ Task<> ask(StoreProbe& probe, std::string run_id, std::string call_id, std::stri
 Task<std::string> pending_ids(StoreProbe& probe) {
     const std::vector<PendingRequest> pending = co_await probe.hitl()->load_pending_requests("t");
     std::string ids;
-    for (const PendingRequest& one : pending) ids += one.run_id + ":" + one.request.question_id + " ";
+    for (const PendingRequest& one : pending)
+        ids += one.run_id + ":" + one.request.question_id + " ";
     co_return ids;
 }
 
@@ -83,7 +84,8 @@ Task<> check_pending_content(StoreProbe& probe) {
     if (pending.size() != 2) co_return;
     probe.expect(to_json(pending[0].request) == to_json(request),
                  "an approval loads as it was saved, with the digest beside it (D17)");
-    probe.expect(to_json(pending[1].request) == to_json(second), "a question loads as it was saved");
+    probe.expect(to_json(pending[1].request) == to_json(second),
+                 "a question loads as it was saved");
 }
 
 Task<> check_answers(StoreProbe& probe) {

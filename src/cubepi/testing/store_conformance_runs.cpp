@@ -46,10 +46,12 @@ Task<> append_under(StoreProbe& probe, std::string run_id, std::string owner_id)
 Task<> check_run_life(StoreProbe& probe) {
     RunStore& runs = *probe.runs();
     Task<> unclaimed = runs.mark_run_complete("t", "r");
-    co_await expect_refused(probe, ErrorCode::run_not_claimed, std::move(unclaimed), "completing an unclaimed run");
+    co_await expect_refused(probe, ErrorCode::run_not_claimed, std::move(unclaimed),
+                            "completing an unclaimed run");
     co_await claim(probe, "r", live_owner("a"), ClaimKind::new_run);
     Task<> again = claim(probe, "r", live_owner("a"), ClaimKind::new_run);
-    co_await expect_refused(probe, ErrorCode::run_already_claimed, std::move(again), "claiming an open run anew");
+    co_await expect_refused(probe, ErrorCode::run_already_claimed, std::move(again),
+                            "claiming an open run anew");
     co_await claim(probe, "r", live_owner("a"), ClaimKind::continue_run);
     bool complete = co_await runs.is_run_complete("t", "r");
     probe.expect(!complete, "an open run is not complete");
@@ -61,9 +63,11 @@ Task<> check_run_life(StoreProbe& probe) {
     complete = co_await runs.is_run_complete("t", "other");
     probe.expect(!complete, "an unknown run is not complete");
     Task<> anew = claim(probe, "r", live_owner("a"), ClaimKind::new_run);
-    co_await expect_refused(probe, ErrorCode::run_already_completed, std::move(anew), "claiming a complete run");
+    co_await expect_refused(probe, ErrorCode::run_already_completed, std::move(anew),
+                            "claiming a complete run");
     Task<> on = claim(probe, "r", live_owner("a"), ClaimKind::continue_run);
-    co_await expect_refused(probe, ErrorCode::run_already_completed, std::move(on), "continuing a complete run");
+    co_await expect_refused(probe, ErrorCode::run_already_completed, std::move(on),
+                            "continuing a complete run");
 }
 
 Task<> check_append_to_complete_run(StoreProbe& probe) {
@@ -82,7 +86,8 @@ Task<> check_live_owner(StoreProbe& probe) {
     co_await claim(probe, "r1", live_owner("a"), ClaimKind::new_run);
     Task<> other = claim(probe, "r2", live_owner("b"), ClaimKind::new_run);
     const std::exception_ptr failure = co_await failure_of(std::move(other));
-    probe.expect_error(ErrorCode::run_already_claimed, failure, "a run beside another live owner's (D50)");
+    probe.expect_error(ErrorCode::run_already_claimed, failure,
+                       "a run beside another live owner's (D50)");
     Task<> same = claim(probe, "r1", live_owner("b"), ClaimKind::continue_run);
     co_await expect_refused(probe, ErrorCode::run_already_claimed, std::move(same),
                             "continuing a live owner's run (D50)");
@@ -107,9 +112,12 @@ Task<> check_complete_run_frees(StoreProbe& probe) {
 
 Task<> check_dead_owner(StoreProbe& probe) {
     co_await claim(probe, "r1", dead_owner("dead"), ClaimKind::new_run);
-    const ClaimResult result = co_await probe.runs()->claim_run("t", "r2", live_owner("b"), ClaimKind::new_run);
-    probe.expect(result.taken_over && result.taken_over->owner_id == "dead" && result.taken_over_run_id == "r1",
-                 "the claim of a process that has ended is taken over at once, and said to be (D50)");
+    const ClaimResult result =
+        co_await probe.runs()->claim_run("t", "r2", live_owner("b"), ClaimKind::new_run);
+    probe.expect(
+        result.taken_over && result.taken_over->owner_id == "dead" &&
+            result.taken_over_run_id == "r1",
+        "the claim of a process that has ended is taken over at once, and said to be (D50)");
     Task<> append = append_under(probe, "r1", "dead");
     co_await expect_refused(probe, ErrorCode::stale_append, std::move(append),
                             "an append under a claim that was taken over (D50)");
@@ -125,7 +133,8 @@ Task<> check_continue_dead_run(StoreProbe& probe) {
     co_await claim(probe, "r", dead_owner("dead"), ClaimKind::new_run);
     const ClaimResult result =
         co_await probe.runs()->claim_run("t", "r", live_owner("b"), ClaimKind::continue_run);
-    probe.expect(result.taken_over.has_value(), "a dead process's run can be continued under its id (D40, D50)");
+    probe.expect(result.taken_over.has_value(),
+                 "a dead process's run can be continued under its id (D40, D50)");
     co_await append_under(probe, "r", "b");
     Task<> append = append_under(probe, "r", "dead");
     co_await expect_refused(probe, ErrorCode::stale_append, std::move(append),
@@ -135,8 +144,10 @@ Task<> check_continue_dead_run(StoreProbe& probe) {
 Task<> check_ownerless_claim(StoreProbe& probe) {
     co_await claim(probe, "r1", ClaimOwner(), ClaimKind::new_run);
     Task<> again = claim(probe, "r1", live_owner("b"), ClaimKind::new_run);
-    co_await expect_refused(probe, ErrorCode::run_already_claimed, std::move(again), "claiming an open run anew");
-    const ClaimResult result = co_await probe.runs()->claim_run("t", "r2", live_owner("b"), ClaimKind::new_run);
+    co_await expect_refused(probe, ErrorCode::run_already_claimed, std::move(again),
+                            "claiming an open run anew");
+    const ClaimResult result =
+        co_await probe.runs()->claim_run("t", "r2", live_owner("b"), ClaimKind::new_run);
     probe.expect(!result.taken_over, "a claim without owner does not hinder a new run (D50)");
 }
 
@@ -150,7 +161,8 @@ Task<> check_lease(StoreProbe& probe) {
     co_await expect_refused(probe, ErrorCode::run_already_claimed, std::move(early),
                             "a run beside one elsewhere whose lease was renewed 40 s ago (D50)");
     probe.advance(seconds(30));
-    const ClaimResult result = co_await probe.runs()->claim_run("t", "r2", live_owner("b"), ClaimKind::new_run);
+    const ClaimResult result =
+        co_await probe.runs()->claim_run("t", "r2", live_owner("b"), ClaimKind::new_run);
     probe.expect(result.taken_over && result.taken_over->owner_id == "far",
                  "a claim elsewhere is taken over when its lease (60 s) is over (D50)");
     Task<> append = append_under(probe, "r1", "far");

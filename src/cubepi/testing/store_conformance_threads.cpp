@@ -40,9 +40,11 @@ Task<> check_snapshot(StoreProbe& probe) {
     const MessageList second = co_await probe.forks()->snapshot("t", "r2");
     probe.expect(second.size() == 5, "an open run is not part of a snapshot");
     Task<MessageList> open = probe.forks()->snapshot("t", "r3");
-    co_await expect_refused(probe, ErrorCode::run_not_completed, std::move(open), "a snapshot after an open run");
+    co_await expect_refused(probe, ErrorCode::run_not_completed, std::move(open),
+                            "a snapshot after an open run");
     Task<MessageList> nobody = probe.forks()->snapshot("nobody", "r1");
-    co_await expect_refused(probe, ErrorCode::thread_not_found, std::move(nobody), "a snapshot of no thread");
+    co_await expect_refused(probe, ErrorCode::thread_not_found, std::move(nobody),
+                            "a snapshot of no thread");
 }
 
 Task<> check_completion_order(StoreProbe& probe) {
@@ -82,11 +84,14 @@ Task<> check_fork_refused(StoreProbe& probe) {
     MessageList one = list_of(user_of_run("one", {}));
     co_await probe.store().append("taken", std::move(one), AppendOptions());
     Task<> taken = probe.forks()->fork("t", "taken", "r1", std::nullopt);
-    co_await expect_refused(probe, ErrorCode::thread_exists, std::move(taken), "a fork into an existing thread");
+    co_await expect_refused(probe, ErrorCode::thread_exists, std::move(taken),
+                            "a fork into an existing thread");
     Task<> nobody = probe.forks()->fork("nobody", "new", "r1", std::nullopt);
-    co_await expect_refused(probe, ErrorCode::thread_not_found, std::move(nobody), "a fork of no thread");
+    co_await expect_refused(probe, ErrorCode::thread_not_found, std::move(nobody),
+                            "a fork of no thread");
     Task<> open = probe.forks()->fork("t", "new", "r3", std::nullopt);
-    co_await expect_refused(probe, ErrorCode::run_not_completed, std::move(open), "a fork after an open run");
+    co_await expect_refused(probe, ErrorCode::run_not_completed, std::move(open),
+                            "a fork after an open run");
     const std::optional<CheckpointData> made = co_await probe.store().load("new");
     probe.expect(!made, "a refused fork makes no thread");
 }
@@ -103,7 +108,8 @@ Task<> check_list(StoreProbe& probe) {
     for (const ThreadInfo& info : list) {
         const std::int64_t wanted = info.thread_id == "a" ? 2 : 0;
         probe.expect(info.message_count == wanted, "a listing counts messages");
-        if (info.thread_id == "a") probe.expect(info.updated_at.has_value(), "a listing says when it was written");
+        if (info.thread_id == "a")
+            probe.expect(info.updated_at.has_value(), "a listing says when it was written");
     }
 }
 
@@ -117,7 +123,8 @@ Task<> check_delete(StoreProbe& probe) {
     data = co_await probe.store().load("b");
     probe.expect(data.has_value(), "the others stay when a thread is deleted");
     Task<> nobody = probe.threads()->delete_thread("a");
-    co_await expect_refused(probe, ErrorCode::thread_not_found, std::move(nobody), "deleting no thread");
+    co_await expect_refused(probe, ErrorCode::thread_not_found, std::move(nobody),
+                            "deleting no thread");
     AppendOptions options = AppendOptions().expected_position(position);
     Task<std::int64_t> append = probe.store().append("a", std::move(one), std::move(options));
     co_await expect_refused(probe, ErrorCode::stale_append, std::move(append),

@@ -20,10 +20,13 @@ bool names_a_file(const std::string& path) {
     return path != ":memory:" && path.rfind("file:", 0) != 0;
 }
 
-[[noreturn]] void refuse(ErrorCode code, const std::string& text) { throw CheckpointerError(code, text); }
+[[noreturn]] void refuse(ErrorCode code, const std::string& text) {
+    throw CheckpointerError(code, text);
+}
 
 /// Why SQLite could not open the file, which it does not say itself.
-[[noreturn]] void explain_open_failure(const std::string& path, const std::string& reason, int system_error) {
+[[noreturn]] void explain_open_failure(const std::string& path, const std::string& reason,
+                                       int system_error) {
     const std::string start = "cannot open the SQLite database '" + path + "': ";
     if (names_a_file(path)) {
         std::error_code ignored;
@@ -33,7 +36,8 @@ bool names_a_file(const std::string& path) {
                                              "' does not exist; create it first (mkdir -p)");
         }
         if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
-            refuse(ErrorCode::io, start + "'" + folder.string() + "' is not a folder; choose another path");
+            refuse(ErrorCode::io,
+                   start + "'" + folder.string() + "' is not a folder; choose another path");
         }
         if (std::filesystem::is_directory(path, ignored)) {
             refuse(ErrorCode::io, start + "it is a folder; give the path of a file in it");
@@ -56,8 +60,8 @@ SqliteStatement::~SqliteStatement() {
 SqliteStatement& SqliteStatement::bind(std::string_view text) {
     // A null pointer would bind NULL.
     const char* data = text.data() ? text.data() : "";
-    const int result = sqlite3_bind_text64(statement_, next_parameter_++, data, text.size(), SQLITE_STATIC,
-                                           SQLITE_UTF8);
+    const int result = sqlite3_bind_text64(statement_, next_parameter_++, data, text.size(),
+                                           SQLITE_STATIC, SQLITE_UTF8);
     if (result != SQLITE_OK) database_->fail(result);
     return *this;
 }
@@ -149,7 +153,8 @@ void SqliteDatabase::set_up() {
         }
     }
     if (options_.max_bytes > 0) {
-        const auto page_size = static_cast<std::uint64_t>(query_integer("PRAGMA page_size").value_or(4096));
+        const auto page_size =
+            static_cast<std::uint64_t>(query_integer("PRAGMA page_size").value_or(4096));
         const std::uint64_t pages = std::max<std::uint64_t>(1, options_.max_bytes / page_size);
         execute(("PRAGMA max_page_count = " + std::to_string(pages)).c_str());
     }
@@ -177,15 +182,21 @@ std::optional<std::int64_t> SqliteDatabase::query_integer(std::string_view sql) 
     return value;
 }
 
-bool SqliteDatabase::in_transaction() const noexcept { return sqlite3_get_autocommit(handle_) == 0; }
+bool SqliteDatabase::in_transaction() const noexcept {
+    return sqlite3_get_autocommit(handle_) == 0;
+}
 
 void SqliteDatabase::rollback() noexcept {
     if (in_transaction()) sqlite3_exec(handle_, "ROLLBACK", nullptr, nullptr, nullptr);
 }
 
-bool SqliteDatabase::is_read_only() const noexcept { return sqlite3_db_readonly(handle_, "main") == 1; }
+bool SqliteDatabase::is_read_only() const noexcept {
+    return sqlite3_db_readonly(handle_, "main") == 1;
+}
 
-std::int64_t SqliteDatabase::last_insert_id() const noexcept { return sqlite3_last_insert_rowid(handle_); }
+std::int64_t SqliteDatabase::last_insert_id() const noexcept {
+    return sqlite3_last_insert_rowid(handle_);
+}
 
 std::int64_t SqliteDatabase::changes() const noexcept { return sqlite3_changes(handle_); }
 
@@ -206,12 +217,14 @@ void SqliteDatabase::fail(int result) {
                     std::to_string(std::max<std::int64_t>(0, options_.busy_timeout.count())) +
                     " ms; nothing was stored, try again when it is done");
         case SQLITE_NOTADB:
-            refuse(ErrorCode::storage_corrupt,
-                   where + "this is not an SQLite database; choose another path, or move the file away");
+            refuse(
+                ErrorCode::storage_corrupt,
+                where +
+                    "this is not an SQLite database; choose another path, or move the file away");
         case SQLITE_CORRUPT:
-            throw CheckpointCorruptionError(
-                where + "the file is damaged (" + reason + "); recover it with `sqlite3 FILE .recover`",
-                std::string(), "sqlite", "database");
+            throw CheckpointCorruptionError(where + "the file is damaged (" + reason +
+                                                "); recover it with `sqlite3 FILE .recover`",
+                                            std::string(), "sqlite", "database");
         case SQLITE_FULL: break;
         case SQLITE_READONLY:
             refuse(ErrorCode::permission_denied,
@@ -220,18 +233,20 @@ void SqliteDatabase::fail(int result) {
         case SQLITE_IOERR:
             if (system_error == ENOSPC || system_error == EDQUOT || system_error == EFBIG) break;
             refuse(ErrorCode::storage,
-                   where + reason + (system_error ? std::string(" (") + std::strerror(system_error) + ")" : ""));
+                   where + reason +
+                       (system_error ? std::string(" (") + std::strerror(system_error) + ")" : ""));
         default: refuse(ErrorCode::storage, where + reason);
     }
-    refuse(ErrorCode::storage_full, where + "no space is left; nothing was stored, make room and try again");
+    refuse(ErrorCode::storage_full,
+           where + "no space is left; nothing was stored, make room and try again");
 }
 
 void SqliteDatabase::fail_row(const std::string& thread_id, const std::string& row_ref,
                               std::string_view why) const {
-    throw CheckpointCorruptionError("SQLite database '" + options_.path + "': row " + row_ref + " of thread '" +
-                                        thread_id + "' cannot be read: " + std::string(why) +
-                                        "; repair or delete that row",
-                                    thread_id, "sqlite", row_ref);
+    throw CheckpointCorruptionError(
+        "SQLite database '" + options_.path + "': row " + row_ref + " of thread '" + thread_id +
+            "' cannot be read: " + std::string(why) + "; repair or delete that row",
+        thread_id, "sqlite", row_ref);
 }
 
 }  // namespace cubepi::detail

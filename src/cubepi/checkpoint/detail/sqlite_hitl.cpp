@@ -22,8 +22,8 @@ struct StoredRequest {
     PendingRequest pending = {};
 };
 
-HitlRequest read_request(SqliteDatabase& database, const std::string& thread_id, const std::string& row_ref,
-                         std::string_view text) {
+HitlRequest read_request(SqliteDatabase& database, const std::string& thread_id,
+                         const std::string& row_ref, std::string_view text) {
     std::string why;
     try {
         return hitl_request_from_json(parse_lenient(text));
@@ -40,8 +40,8 @@ std::string shared_text(HitlRequest request) {
 }
 
 std::optional<StoredRequest> read_theirs(SqliteDatabase& database, const std::string& thread_id) {
-    SqliteStatement row =
-        database.prepare("SELECT request_json, run_id FROM thread_pending_request WHERE thread_id = ?");
+    SqliteStatement row = database.prepare(
+        "SELECT request_json, run_id FROM thread_pending_request WHERE thread_id = ?");
     std::optional<StoredRequest> stored;
     if (row.bind(thread_id).step()) {
         stored.emplace();
@@ -54,15 +54,17 @@ std::optional<StoredRequest> read_theirs(SqliteDatabase& database, const std::st
 
 std::vector<StoredRequest> read_ours(SqliteDatabase& database, const std::string& thread_id) {
     SqliteStatement rows = database.prepare(
-        "SELECT id, run_id, request_json, approval_digest FROM cubepi_native_pending WHERE thread_id = ? ORDER BY id");
+        "SELECT id, run_id, request_json, approval_digest FROM cubepi_native_pending WHERE "
+        "thread_id = ? ORDER BY id");
     rows.bind(thread_id);
     std::vector<StoredRequest> list;
     while (rows.step()) {
         StoredRequest stored;
         stored.id = rows.integer(0);
         stored.pending.run_id = rows.text(1);
-        stored.pending.request = read_request(
-            database, thread_id, "cubepi_native_pending.id=" + std::to_string(stored.id), rows.text(2));
+        stored.pending.request =
+            read_request(database, thread_id,
+                         "cubepi_native_pending.id=" + std::to_string(stored.id), rows.text(2));
         if (!rows.is_null(3)) stored.pending.request.extra[digest_key] = rows.text(3);
         list.push_back(std::move(stored));
     }
@@ -98,14 +100,16 @@ void write_pending(SqliteDatabase& database, const std::string& thread_id,
     for (const StoredRequest& stored : pending) {
         HitlRequest request = stored.pending.request;
         std::string digest;
-        if (const Json* value = request.extra.if_contains(digest_key); value && value->is_string()) {
+        if (const Json* value = request.extra.if_contains(digest_key);
+            value && value->is_string()) {
             digest = std::string(value->get_string());
             request.extra.erase(digest_key);
         }
         const std::string text = to_python_json(to_json(request));
         database
-            .prepare("INSERT INTO cubepi_native_pending (thread_id, run_id, question_id, request_json,"
-                     " approval_digest) VALUES (?, ?, ?, ?, ?)")
+            .prepare(
+                "INSERT INTO cubepi_native_pending (thread_id, run_id, question_id, request_json,"
+                " approval_digest) VALUES (?, ?, ?, ?, ?)")
             .bind(thread_id)
             .bind(stored.pending.run_id)
             .bind(request.question_id)
@@ -114,23 +118,27 @@ void write_pending(SqliteDatabase& database, const std::string& thread_id,
             .run();
     }
     if (pending.empty()) {
-        database.prepare("DELETE FROM thread_pending_request WHERE thread_id = ?").bind(thread_id).run();
+        database.prepare("DELETE FROM thread_pending_request WHERE thread_id = ?")
+            .bind(thread_id)
+            .run();
         return;
     }
     const PendingRequest& first = pending.front().pending;
     const std::string text = shared_text(first.request);
     database
-        .prepare("INSERT INTO thread_pending_request (thread_id, request_json, run_id) VALUES (?, ?, ?)"
-                 " ON CONFLICT (thread_id) DO UPDATE SET request_json = excluded.request_json,"
-                 " run_id = excluded.run_id, created_at = excluded.created_at"
-                 " WHERE request_json <> excluded.request_json OR run_id IS NOT excluded.run_id")
+        .prepare(
+            "INSERT INTO thread_pending_request (thread_id, request_json, run_id) VALUES (?, ?, ?)"
+            " ON CONFLICT (thread_id) DO UPDATE SET request_json = excluded.request_json,"
+            " run_id = excluded.run_id, created_at = excluded.created_at"
+            " WHERE request_json <> excluded.request_json OR run_id IS NOT excluded.run_id")
         .bind(thread_id)
         .bind(text)
         .bind_or_null(first.run_id)
         .run();
 }
 
-auto find_question(std::vector<StoredRequest>& pending, const std::string& run_id, const std::string& question_id) {
+auto find_question(std::vector<StoredRequest>& pending, const std::string& run_id,
+                   const std::string& question_id) {
     return std::find_if(pending.begin(), pending.end(), [&](const StoredRequest& one) {
         return one.pending.run_id == run_id && one.pending.request.question_id == question_id;
     });
@@ -138,8 +146,8 @@ auto find_question(std::vector<StoredRequest>& pending, const std::string& run_i
 
 }  // namespace
 
-void save_pending_request(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id,
-                          const HitlRequest& request) {
+void save_pending_request(SqliteDatabase& database, const std::string& thread_id,
+                          const std::string& run_id, const HitlRequest& request) {
     std::vector<StoredRequest> pending = read_pending(database, thread_id);
     StoredRequest entry;
     entry.pending.request = request;
@@ -153,14 +161,16 @@ void save_pending_request(SqliteDatabase& database, const std::string& thread_id
     write_pending(database, thread_id, pending);
 }
 
-std::vector<PendingRequest> load_pending_requests(SqliteDatabase& database, const std::string& thread_id) {
+std::vector<PendingRequest> load_pending_requests(SqliteDatabase& database,
+                                                  const std::string& thread_id) {
     std::vector<PendingRequest> list;
-    for (StoredRequest& stored : read_pending(database, thread_id)) list.push_back(std::move(stored.pending));
+    for (StoredRequest& stored : read_pending(database, thread_id))
+        list.push_back(std::move(stored.pending));
     return list;
 }
 
-bool clear_pending_request(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id,
-                           const std::string& question_id) {
+bool clear_pending_request(SqliteDatabase& database, const std::string& thread_id,
+                           const std::string& run_id, const std::string& question_id) {
     std::vector<StoredRequest> pending = read_pending(database, thread_id);
     const auto found = find_question(pending, run_id, question_id);
     if (found == pending.end()) return false;
@@ -169,11 +179,14 @@ bool clear_pending_request(SqliteDatabase& database, const std::string& thread_i
     return true;
 }
 
-void save_hitl_answer(SqliteDatabase& database, const std::string& thread_id, const HitlAnswer& answer) {
+void save_hitl_answer(SqliteDatabase& database, const std::string& thread_id,
+                      const HitlAnswer& answer) {
     const std::string text = to_python_json(answer.answer);
     database
-        .prepare("INSERT OR REPLACE INTO thread_hitl_answers (thread_id, run_id, question_id, answer_json)"
-                 " VALUES (?, ?, ?, ?)")
+        .prepare(
+            "INSERT OR REPLACE INTO thread_hitl_answers (thread_id, run_id, question_id, "
+            "answer_json)"
+            " VALUES (?, ?, ?, ?)")
         .bind(thread_id)
         .bind(answer.run_id)
         .bind(answer.question_id)
@@ -184,7 +197,8 @@ void save_hitl_answer(SqliteDatabase& database, const std::string& thread_id, co
 std::optional<Json> load_hitl_answer(SqliteDatabase& database, const std::string& thread_id,
                                      const std::string& run_id, const std::string& question_id) {
     SqliteStatement row = database.prepare(
-        "SELECT answer_json FROM thread_hitl_answers WHERE thread_id = ? AND run_id = ? AND question_id = ?");
+        "SELECT answer_json FROM thread_hitl_answers WHERE thread_id = ? AND run_id = ? AND "
+        "question_id = ?");
     if (!row.bind(thread_id).bind(run_id).bind(question_id).step()) return std::nullopt;
     std::string why;
     try {
@@ -195,8 +209,8 @@ std::optional<Json> load_hitl_answer(SqliteDatabase& database, const std::string
     database.fail_row(thread_id, "thread_hitl_answers.question_id=" + question_id, why);
 }
 
-void clear_hitl_answers(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id,
-                        const std::vector<std::string>& question_ids) {
+void clear_hitl_answers(SqliteDatabase& database, const std::string& thread_id,
+                        const std::string& run_id, const std::vector<std::string>& question_ids) {
     if (question_ids.empty()) {
         database.prepare("DELETE FROM thread_hitl_answers WHERE thread_id = ? AND run_id = ?")
             .bind(thread_id)
@@ -205,7 +219,9 @@ void clear_hitl_answers(SqliteDatabase& database, const std::string& thread_id, 
     }
     for (const std::string& question_id : question_ids) {
         database
-            .prepare("DELETE FROM thread_hitl_answers WHERE thread_id = ? AND run_id = ? AND question_id = ?")
+            .prepare(
+                "DELETE FROM thread_hitl_answers WHERE thread_id = ? AND run_id = ? AND "
+                "question_id = ?")
             .bind(thread_id)
             .bind(run_id)
             .bind(question_id)

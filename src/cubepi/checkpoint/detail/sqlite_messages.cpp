@@ -14,16 +14,19 @@ namespace cubepi::detail {
 namespace {
 
 std::int64_t position_of(SqliteDatabase& database, const std::string& thread_id) {
-    SqliteStatement statement = database.prepare("SELECT max(id) FROM messages WHERE thread_id = ?");
+    SqliteStatement statement =
+        database.prepare("SELECT max(id) FROM messages WHERE thread_id = ?");
     statement.bind(thread_id).step();
     return statement.integer(0);
 }
 
-void refuse_completed_runs(SqliteDatabase& database, const std::string& thread_id, const MessageList& messages) {
+void refuse_completed_runs(SqliteDatabase& database, const std::string& thread_id,
+                           const MessageList& messages) {
     std::set<std::string_view> seen;
     for (const Message& message : messages) {
         const std::string& run_id = message.run_id().str();
-        if (!run_id.empty() && seen.insert(run_id).second && is_run_complete(database, thread_id, run_id)) {
+        if (!run_id.empty() && seen.insert(run_id).second &&
+            is_run_complete(database, thread_id, run_id)) {
             throw_run_completed(thread_id, run_id);
         }
     }
@@ -34,7 +37,9 @@ void insert_message(SqliteDatabase& database, const std::string& thread_id, cons
     text.clear();
     append_python_json(text, to_json(message));
     database
-        .prepare("INSERT INTO messages (thread_id, message_json, run_id, message_id) VALUES (?, ?, ?, ?)")
+        .prepare(
+            "INSERT INTO messages (thread_id, message_json, run_id, message_id) VALUES (?, ?, ?, "
+            "?)")
         .bind(thread_id)
         .bind(text)
         .bind_or_null(message.run_id().str())
@@ -42,7 +47,8 @@ void insert_message(SqliteDatabase& database, const std::string& thread_id, cons
         .run();
 }
 
-JsonObject read_extra(SqliteDatabase& database, const std::string& thread_id, std::string_view text) {
+JsonObject read_extra(SqliteDatabase& database, const std::string& thread_id,
+                      std::string_view text) {
     std::string why;
     try {
         Json json = parse_lenient(text);
@@ -76,8 +82,8 @@ std::optional<CheckpointData> load_thread(SqliteDatabase& database, const std::s
         data.position = rows.integer(0);
         data.messages.push_back(read_message(database, thread_id, data.position, rows.text(1)));
     }
-    SqliteStatement extra =
-        database.prepare("SELECT extra_json, parent_thread_id FROM thread_extra WHERE thread_id = ?");
+    SqliteStatement extra = database.prepare(
+        "SELECT extra_json, parent_thread_id FROM thread_extra WHERE thread_id = ?");
     if (extra.bind(thread_id).step()) {
         data.extra = read_extra(database, thread_id, extra.text(0));
         if (!extra.is_null(1)) data.parent_thread_id = std::string(extra.text(1));
@@ -87,14 +93,15 @@ std::optional<CheckpointData> load_thread(SqliteDatabase& database, const std::s
     return data;
 }
 
-std::int64_t append_messages(SqliteDatabase& database, const std::string& thread_id, const MessageList& messages,
-                             const AppendOptions& options) {
+std::int64_t append_messages(SqliteDatabase& database, const std::string& thread_id,
+                             const MessageList& messages, const AppendOptions& options) {
     if (!options.claim_owner().empty()) {
         require_claim(database, thread_id, options.claim_run_id(), options.claim_owner());
     }
     refuse_completed_runs(database, thread_id, messages);
     std::optional<std::int64_t> position;
-    if (options.expected_position() || messages.empty()) position = position_of(database, thread_id);
+    if (options.expected_position() || messages.empty())
+        position = position_of(database, thread_id);
     if (options.expected_position() && *options.expected_position() != *position) {
         throw_stale_append(thread_id, *options.expected_position(), *position);
     }
@@ -108,7 +115,8 @@ std::int64_t append_messages(SqliteDatabase& database, const std::string& thread
 void save_extra(SqliteDatabase& database, const std::string& thread_id, const JsonObject& extra) {
     std::optional<std::string> stored;
     {
-        SqliteStatement statement = database.prepare("SELECT extra_json FROM thread_extra WHERE thread_id = ?");
+        SqliteStatement statement =
+            database.prepare("SELECT extra_json FROM thread_extra WHERE thread_id = ?");
         if (statement.bind(thread_id).step()) stored = std::string(statement.text(0));
     }
     std::string merged;
@@ -133,7 +141,8 @@ void save_extra(SqliteDatabase& database, const std::string& thread_id, const Js
 std::optional<Message> find_message(SqliteDatabase& database, const std::string& thread_id,
                                     const std::string& message_id) {
     SqliteStatement rows = database.prepare(
-        "SELECT id, message_json FROM messages WHERE thread_id = ? AND message_id = ? ORDER BY id LIMIT 1");
+        "SELECT id, message_json FROM messages WHERE thread_id = ? AND message_id = ? ORDER BY id "
+        "LIMIT 1");
     std::optional<Message> message;
     if (rows.bind(thread_id).bind(message_id).step()) {
         message = read_message(database, thread_id, rows.integer(0), rows.text(1));

@@ -11,9 +11,10 @@ namespace {
 
 enum class RunState : std::uint8_t { unknown, open, complete };
 
-RunState state_of(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id) {
-    SqliteStatement statement =
-        database.prepare("SELECT completed_at IS NOT NULL FROM runs WHERE thread_id = ? AND run_id = ?");
+RunState state_of(SqliteDatabase& database, const std::string& thread_id,
+                  const std::string& run_id) {
+    SqliteStatement statement = database.prepare(
+        "SELECT completed_at IS NOT NULL FROM runs WHERE thread_id = ? AND run_id = ?");
     if (!statement.bind(thread_id).bind(run_id).step()) return RunState::unknown;
     return statement.integer(0) != 0 ? RunState::complete : RunState::open;
 }
@@ -54,8 +55,10 @@ void drop_claim(SqliteDatabase& database, const std::string& thread_id, const st
 void hold_claim(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id,
                 const ClaimOwner& owner) {
     database
-        .prepare("INSERT OR REPLACE INTO cubepi_native_claims (thread_id, run_id, owner_id, host, boot_id, pid,"
-                 " process_start, description, lease_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")
+        .prepare(
+            "INSERT OR REPLACE INTO cubepi_native_claims (thread_id, run_id, owner_id, host, "
+            "boot_id, pid,"
+            " process_start, description, lease_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")
         .bind(thread_id)
         .bind(run_id)
         .bind(owner.owner_id)
@@ -70,8 +73,8 @@ void hold_claim(SqliteDatabase& database, const std::string& thread_id, const st
 
 }  // namespace
 
-ClaimResult claim_run(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id,
-                      const ClaimOwner& owner, ClaimKind kind) {
+ClaimResult claim_run(SqliteDatabase& database, const std::string& thread_id,
+                      const std::string& run_id, const ClaimOwner& owner, ClaimKind kind) {
     const RunState state = state_of(database, thread_id, run_id);
     if (state == RunState::complete) throw_run_completed(thread_id, run_id);
     if (state == RunState::open && kind == ClaimKind::new_run) throw_run_claimed(thread_id, run_id);
@@ -84,7 +87,10 @@ ClaimResult claim_run(SqliteDatabase& database, const std::string& thread_id, co
         drop_claim(database, thread_id, claim.run_id);
     }
     if (state == RunState::unknown) {
-        database.prepare("INSERT INTO runs (thread_id, run_id) VALUES (?, ?)").bind(thread_id).bind(run_id).run();
+        database.prepare("INSERT INTO runs (thread_id, run_id) VALUES (?, ?)")
+            .bind(thread_id)
+            .bind(run_id)
+            .run();
     }
     if (!owner.owner_id.empty()) hold_claim(database, thread_id, run_id, owner);
     return result;
@@ -93,8 +99,9 @@ ClaimResult claim_run(SqliteDatabase& database, const std::string& thread_id, co
 void renew_claim(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id,
                  const std::string& owner_id) {
     database
-        .prepare("UPDATE cubepi_native_claims SET lease_until = ?"
-                 " WHERE thread_id = ? AND run_id = ? AND owner_id = ?")
+        .prepare(
+            "UPDATE cubepi_native_claims SET lease_until = ?"
+            " WHERE thread_id = ? AND run_id = ? AND owner_id = ?")
         .bind(lease_end(database))
         .bind(thread_id)
         .bind(run_id)
@@ -103,31 +110,36 @@ void renew_claim(SqliteDatabase& database, const std::string& thread_id, const s
     if (database.changes() == 0) throw_claim_lost(thread_id, run_id);
 }
 
-void release_claim(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id,
-                   const std::string& owner_id) {
-    database.prepare("DELETE FROM cubepi_native_claims WHERE thread_id = ? AND run_id = ? AND owner_id = ?")
+void release_claim(SqliteDatabase& database, const std::string& thread_id,
+                   const std::string& run_id, const std::string& owner_id) {
+    database
+        .prepare(
+            "DELETE FROM cubepi_native_claims WHERE thread_id = ? AND run_id = ? AND owner_id = ?")
         .bind(thread_id)
         .bind(run_id)
         .bind(owner_id)
         .run();
 }
 
-void require_claim(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id,
-                   const std::string& owner_id) {
+void require_claim(SqliteDatabase& database, const std::string& thread_id,
+                   const std::string& run_id, const std::string& owner_id) {
     SqliteStatement statement = database.prepare(
         "SELECT 1 FROM cubepi_native_claims WHERE thread_id = ? AND run_id = ? AND owner_id = ?");
-    if (!statement.bind(thread_id).bind(run_id).bind(owner_id).step()) throw_claim_lost(thread_id, run_id);
+    if (!statement.bind(thread_id).bind(run_id).bind(owner_id).step())
+        throw_claim_lost(thread_id, run_id);
 }
 
-void mark_run_complete(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id) {
+void mark_run_complete(SqliteDatabase& database, const std::string& thread_id,
+                       const std::string& run_id) {
     switch (state_of(database, thread_id, run_id)) {
         case RunState::unknown: throw_run_not_claimed(thread_id, run_id);
         case RunState::complete: break;
         case RunState::open:
             database
-                .prepare("UPDATE runs SET completed_at = julianday('now'), completion_seq ="
-                         " (SELECT coalesce(max(completion_seq), 0) + 1 FROM runs WHERE thread_id = ?1)"
-                         " WHERE thread_id = ?1 AND run_id = ?2")
+                .prepare(
+                    "UPDATE runs SET completed_at = julianday('now'), completion_seq ="
+                    " (SELECT coalesce(max(completion_seq), 0) + 1 FROM runs WHERE thread_id = ?1)"
+                    " WHERE thread_id = ?1 AND run_id = ?2")
                 .bind(thread_id)
                 .bind(run_id)
                 .run();
@@ -136,7 +148,8 @@ void mark_run_complete(SqliteDatabase& database, const std::string& thread_id, c
     drop_claim(database, thread_id, run_id);
 }
 
-bool is_run_complete(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id) {
+bool is_run_complete(SqliteDatabase& database, const std::string& thread_id,
+                     const std::string& run_id) {
     return state_of(database, thread_id, run_id) == RunState::complete;
 }
 

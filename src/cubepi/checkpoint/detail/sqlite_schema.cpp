@@ -53,19 +53,23 @@ constexpr const char* indexes_and_our_tables =
     "  question_id TEXT NOT NULL, request_json TEXT NOT NULL, approval_digest TEXT,"
     "  UNIQUE (thread_id, run_id, question_id));"
     "CREATE TABLE IF NOT EXISTS cubepi_native_schema (version INTEGER NOT NULL);"
-    "INSERT INTO cubepi_native_schema SELECT 1 WHERE NOT EXISTS (SELECT * FROM cubepi_native_schema);";
+    "INSERT INTO cubepi_native_schema SELECT 1 WHERE NOT EXISTS (SELECT * FROM "
+    "cubepi_native_schema);";
 
 bool exists(SqliteDatabase& database, std::string_view table) {
-    SqliteStatement statement = database.prepare("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?");
+    SqliteStatement statement =
+        database.prepare("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?");
     return statement.bind(table).step();
 }
 
 void add_missing_column(SqliteDatabase& database, std::string_view table, std::string_view column) {
     {
-        SqliteStatement statement = database.prepare("SELECT 1 FROM pragma_table_info(?) WHERE name = ?");
+        SqliteStatement statement =
+            database.prepare("SELECT 1 FROM pragma_table_info(?) WHERE name = ?");
         if (statement.bind(table).bind(column).step()) return;
     }
-    const std::string sql = "ALTER TABLE " + std::string(table) + " ADD COLUMN " + std::string(column) + " TEXT";
+    const std::string sql =
+        "ALTER TABLE " + std::string(table) + " ADD COLUMN " + std::string(column) + " TEXT";
     database.execute(sql.c_str());
 }
 
@@ -75,11 +79,12 @@ bool is_current(SqliteDatabase& database) {
     const std::int64_t version =
         database.query_integer("SELECT max(version) FROM cubepi_native_schema").value_or(0);
     if (version > our_version) {
-        throw CheckpointerError(ErrorCode::schema_mismatch,
-                                "SQLite database '" + database.options().path +
-                                    "' was written by a newer version of this program (tables of version " +
-                                    std::to_string(version) + ", known is " + std::to_string(our_version) +
-                                    "); update the program");
+        throw CheckpointerError(
+            ErrorCode::schema_mismatch,
+            "SQLite database '" + database.options().path +
+                "' was written by a newer version of this program (tables of version " +
+                std::to_string(version) + ", known is " + std::to_string(our_version) +
+                "); update the program");
     }
     return version == our_version;
 }
@@ -89,10 +94,11 @@ bool is_current(SqliteDatabase& database) {
 void migrate(SqliteDatabase& database) {
     if (is_current(database)) return;
     if (database.is_read_only()) {
-        throw CheckpointerError(ErrorCode::permission_denied,
-                                "SQLite database '" + database.options().path +
-                                    "' is read-only and its tables need an update first; make the file and its "
-                                    "folder writable for this user");
+        throw CheckpointerError(
+            ErrorCode::permission_denied,
+            "SQLite database '" + database.options().path +
+                "' is read-only and its tables need an update first; make the file and its "
+                "folder writable for this user");
     }
     database.execute("BEGIN IMMEDIATE");
     try {

@@ -20,10 +20,12 @@ bool is_known(SqliteDatabase& database, const std::string& thread_id) {
 }
 
 /// The place of a complete run in the order of completion. Throws when there is none.
-std::int64_t cutoff_of(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id) {
+std::int64_t cutoff_of(SqliteDatabase& database, const std::string& thread_id,
+                       const std::string& run_id) {
     if (!is_known(database, thread_id)) throw_thread_not_found(thread_id);
     SqliteStatement statement = database.prepare(
-        "SELECT completion_seq FROM runs WHERE thread_id = ? AND run_id = ? AND completed_at IS NOT NULL");
+        "SELECT completion_seq FROM runs WHERE thread_id = ? AND run_id = ? AND completed_at IS "
+        "NOT NULL");
     if (!statement.bind(thread_id).bind(run_id).step()) throw_run_not_completed(thread_id, run_id);
     return statement.integer(0);
 }
@@ -32,7 +34,8 @@ std::string forked_extra(SqliteDatabase& database, const std::string& source,
                          const std::optional<JsonObject>& metadata) {
     std::string text = "{}";
     {
-        SqliteStatement row = database.prepare("SELECT extra_json FROM thread_extra WHERE thread_id = ?");
+        SqliteStatement row =
+            database.prepare("SELECT extra_json FROM thread_extra WHERE thread_id = ?");
         if (row.bind(source).step()) text = row.text(0);
     }
     if (!metadata) return text;
@@ -51,7 +54,8 @@ MessageList snapshot_thread(SqliteDatabase& database, const std::string& thread_
                             const std::string& after_run_id) {
     const std::int64_t cutoff = cutoff_of(database, thread_id, after_run_id);
     SqliteStatement rows = database.prepare(
-        "SELECT id, message_json FROM messages WHERE thread_id = ?1 AND (run_id IS NULL OR run_id IN"
+        "SELECT id, message_json FROM messages WHERE thread_id = ?1 AND (run_id IS NULL OR run_id "
+        "IN"
         " (SELECT run_id FROM runs WHERE thread_id = ?1 AND completion_seq <= ?2)) ORDER BY id");
     rows.bind(thread_id).bind(cutoff);
     MessageList messages;
@@ -67,24 +71,28 @@ void fork_thread(SqliteDatabase& database, const std::string& source, const std:
     if (is_known(database, target)) throw_thread_exists(target);
     // The texts as they are: what we read only approximately is copied exactly.
     database
-        .prepare("INSERT INTO messages (thread_id, message_json, run_id, message_id)"
-                 " SELECT ?1, message_json, run_id, message_id FROM messages WHERE thread_id = ?2"
-                 " AND (run_id IS NULL OR run_id IN"
-                 " (SELECT run_id FROM runs WHERE thread_id = ?2 AND completion_seq <= ?3)) ORDER BY id")
+        .prepare(
+            "INSERT INTO messages (thread_id, message_json, run_id, message_id)"
+            " SELECT ?1, message_json, run_id, message_id FROM messages WHERE thread_id = ?2"
+            " AND (run_id IS NULL OR run_id IN"
+            " (SELECT run_id FROM runs WHERE thread_id = ?2 AND completion_seq <= ?3)) ORDER BY id")
         .bind(target)
         .bind(source)
         .bind(cutoff)
         .run();
     database
-        .prepare("INSERT INTO runs (thread_id, run_id, claimed_at, completed_at, completion_seq)"
-                 " SELECT ?1, run_id, claimed_at, completed_at, completion_seq FROM runs"
-                 " WHERE thread_id = ?2 AND completion_seq <= ?3")
+        .prepare(
+            "INSERT INTO runs (thread_id, run_id, claimed_at, completed_at, completion_seq)"
+            " SELECT ?1, run_id, claimed_at, completed_at, completion_seq FROM runs"
+            " WHERE thread_id = ?2 AND completion_seq <= ?3")
         .bind(target)
         .bind(source)
         .bind(cutoff)
         .run();
     const std::string extra = forked_extra(database, source, metadata);
-    database.prepare("INSERT INTO thread_extra (thread_id, extra_json, parent_thread_id) VALUES (?, ?, ?)")
+    database
+        .prepare(
+            "INSERT INTO thread_extra (thread_id, extra_json, parent_thread_id) VALUES (?, ?, ?)")
         .bind(target)
         .bind(extra)
         .bind(source)

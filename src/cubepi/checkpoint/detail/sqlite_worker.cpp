@@ -23,8 +23,8 @@ void SqliteJob::start(Handler handler) {
     auto slot = boost::asio::get_associated_cancellation_slot(handler);
     {
         const std::lock_guard lock(mutex_);
-        executor_.emplace(
-            boost::asio::prefer(std::move(executor), boost::asio::execution::outstanding_work.tracked));
+        executor_.emplace(boost::asio::prefer(std::move(executor),
+                                              boost::asio::execution::outstanding_work.tracked));
         handler_.emplace(std::move(handler));
     }
     if (slot.is_connected()) {
@@ -80,7 +80,8 @@ struct StartJob {
 };
 
 Task<> run_job(std::shared_ptr<SqliteWorker> worker, std::shared_ptr<SqliteJob> job) {
-    return boost::asio::async_initiate<const boost::asio::use_awaitable_t<>, void(std::exception_ptr)>(
+    return boost::asio::async_initiate<const boost::asio::use_awaitable_t<>,
+                                       void(std::exception_ptr)>(
         StartJob(), boost::asio::use_awaitable, std::move(worker), std::move(job));
 }
 
@@ -108,15 +109,17 @@ void SqliteWorker::start_thread() {
 void SqliteWorker::submit(std::shared_ptr<SqliteJob> job) {
     std::exception_ptr refused;
     try {
+        // Before the lock, which may be held for ever in a child.
+        if (thread_process_ != 0 && thread_process_ != getpid()) {
+            throw CheckpointerError(ErrorCode::invalid_state,
+                                    "an SQLite store cannot be used after fork(); open another one "
+                                    "in the child");
+        }
         const std::lock_guard lock(mutex_);
         if (closed_) {
             throw CheckpointerError(ErrorCode::invalid_state, "the SQLite store is closed");
         }
         if (!thread_.joinable()) start_thread();
-        if (thread_process_ != getpid()) {
-            throw CheckpointerError(ErrorCode::invalid_state,
-                                    "an SQLite store cannot be used after fork(); open another one in the child");
-        }
         queue_.push_back(job);
     } catch (...) {
         refused = std::current_exception();
@@ -129,17 +132,16 @@ void SqliteWorker::submit(std::shared_ptr<SqliteJob> job) {
 }
 
 void SqliteWorker::close() {
+    if (thread_process_ != 0 && thread_process_ != getpid()) {
+        if (thread_.joinable()) thread_.detach();
+        return;
+    }
     {
         const std::lock_guard lock(mutex_);
         closed_ = true;
     }
     wake_.notify_one();
-    if (!thread_.joinable()) return;
-    if (thread_process_ == getpid()) {
-        thread_.join();
-    } else {
-        thread_.detach();
-    }
+    if (thread_.joinable()) thread_.join();
 }
 
 SQLiteStats SqliteWorker::stats() const noexcept {
@@ -172,7 +174,7 @@ void SqliteWorker::process(const Jobs& jobs) {
             failure = std::current_exception();
         }
         if (failure) {
-            for (const auto& job : jobs) job->finish(failure);
+            finish_all(jobs, std::move(failure));
             return;
         }
     }
@@ -187,6 +189,12 @@ void SqliteWorker::process(const Jobs& jobs) {
     }
 }
 
+void SqliteWorker::finish_all(const Jobs& jobs, std::exception_ptr failure) {
+    for (std::size_t i = 0; i + 1 < jobs.size(); ++i) jobs[i]->finish(failure);
+    // An exception is let go by those who catch it: this thread keeps no reference.
+    jobs.back()->finish(std::move(failure));
+}
+
 /// Executes the jobs, each in a savepoint of its own. False when one ran into something that concerns the
 /// transaction as a whole.
 bool SqliteWorker::execute_all(const Jobs& jobs, std::vector<std::exception_ptr>& failures) {
@@ -196,7 +204,8 @@ bool SqliteWorker::execute_all(const Jobs& jobs, std::vector<std::exception_ptr>
             jobs[i]->execute(*database_);
         } catch (const CheckpointerError& error) {
             failures[i] = std::current_exception();
-            if (error.code() == ErrorCode::storage || error.code() == ErrorCode::storage_full) return false;
+            if (error.code() == ErrorCode::storage || error.code() == ErrorCode::storage_full)
+                return false;
         } catch (...) {
             failures[i] = std::current_exception();
         }
@@ -223,14 +232,15 @@ void SqliteWorker::write_together(const Jobs& jobs) {
         stored = false;
     }
     if (common || !stored) database_->rollback();
-    if (!common && !stored) {
+    if (common) return finish_all(jobs, std::move(common));
+    if (!stored) {
         for (const auto& job : jobs) write_alone(job);
         return;
     }
     std::uint64_t written = 0;
     for (const auto& failure : failures) written += failure ? 0 : 1;
-    if (!common) count_commit(written);
-    for (std::size_t i = 0; i < jobs.size(); ++i) jobs[i]->finish(common ? common : failures[i]);
+    count_commit(written);
+    for (std::size_t i = 0; i < jobs.size(); ++i) jobs[i]->finish(std::move(failures[i]));
 }
 
 void SqliteWorker::write_alone(const std::shared_ptr<SqliteJob>& job) {

@@ -43,8 +43,8 @@ public:
 
 private:
     friend struct StartJob;
-    using Handler =
-        boost::asio::async_result<boost::asio::use_awaitable_t<>, void(std::exception_ptr)>::handler_type;
+    using Handler = boost::asio::async_result<boost::asio::use_awaitable_t<>,
+                                              void(std::exception_ptr)>::handler_type;
 
     void start(Handler handler);
     void cancel();
@@ -86,6 +86,7 @@ private:
     void run();
     void process(const Jobs& jobs);
     void write_together(const Jobs& jobs);
+    static void finish_all(const Jobs& jobs, std::exception_ptr failure);
     void write_alone(const std::shared_ptr<SqliteJob>& job);
     bool execute_all(const Jobs& jobs, std::vector<std::exception_ptr>& failures);
     void read(const std::shared_ptr<SqliteJob>& job);
@@ -99,7 +100,8 @@ private:
     Jobs queue_;
     bool closed_ = false;
     std::thread thread_;
-    std::int64_t thread_process_ = 0;  ///< the process that has the thread: a forked child has not
+    /// The process that has the thread: a forked child has not. 0: not started.
+    std::atomic<std::int64_t> thread_process_{0};
 
     std::atomic<std::uint64_t> writes_{0};
     std::atomic<std::uint64_t> commits_{0};
@@ -110,7 +112,8 @@ class SqliteCall final : public SqliteJob {
 public:
     using Result = std::invoke_result_t<const F&, SqliteDatabase&>;
 
-    SqliteCall(SqliteAccess access, F function) : SqliteJob(access), function_(std::move(function)) {}
+    SqliteCall(SqliteAccess access, F function)
+        : SqliteJob(access), function_(std::move(function)) {}
 
     void execute(SqliteDatabase& database) override {
         if constexpr (std::is_void_v<Result>) {

@@ -132,7 +132,8 @@ struct StoredMessageReader::State {
         buffer.resize(text.size() + simdjson::SIMDJSON_PADDING);
         std::memcpy(buffer.data(), text.data(), text.size());
         dom::element root;
-        if (parser.parse(buffer.data(), text.size(), false).get(root) != simdjson::SUCCESS) throw Unusual();
+        if (parser.parse(buffer.data(), text.size(), false).get(root) != simdjson::SUCCESS)
+            throw Unusual();
         const dom::object object = object_of(root);
         dom::element role;
         if (object["role"].get(role) != simdjson::SUCCESS) throw Unusual();

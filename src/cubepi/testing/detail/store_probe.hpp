@@ -17,7 +17,8 @@ namespace cubepi::testing::detail {
 /// A store during one check, and what was found wrong with it.
 class StoreProbe {
 public:
-    StoreProbe(const StoreUnderTest& subject, std::string check) : subject_(subject), check_(std::move(check)) {
+    StoreProbe(const StoreUnderTest& subject, std::string check)
+        : subject_(subject), check_(std::move(check)) {
         use(subject_.make());
     }
 
