@@ -78,7 +78,8 @@ Task<void> Agent::wait_for_idle() { return detail::wait_until_idle(impl_); }
 
 void Agent::reset() {
     if (impl_->state.is_streaming) {
-        throw Error(ErrorCode::busy, "the agent runs: await it, or abort() and wait_for_idle(), before reset()");
+        throw Error(ErrorCode::busy,
+                    "the agent runs: await it, or abort() and wait_for_idle(), before reset()");
     }
     impl_->state.messages.clear();
     impl_->state.streaming_message = PartialMessage();
@@ -88,11 +89,15 @@ void Agent::reset() {
     impl_->log.forget();
 }
 
-Subscription Agent::subscribe(Listener listener) { return impl_->hub.subscribe(std::move(listener)); }
+Subscription Agent::subscribe(Listener listener) {
+    return impl_->hub.subscribe(std::move(listener));
+}
 
 const AgentState& Agent::state() const noexcept { return impl_->state; }
 AgentState& Agent::state() noexcept { return impl_->state; }
-const std::shared_ptr<const Runtime>& Agent::runtime() const noexcept { return impl_->parts.runtime; }
+const std::shared_ptr<const Runtime>& Agent::runtime() const noexcept {
+    return impl_->parts.runtime;
+}
 const std::string& Agent::thread_id() const noexcept { return impl_->log.thread_id(); }
 
 }  // namespace cubepi

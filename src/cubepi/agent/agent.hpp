@@ -30,7 +30,7 @@ enum class QueueMode : std::uint8_t { one_at_a_time, all };
 
 /// What an agent is made of. An aggregate for designated initialisers: `Agent agent({.model = model});`
 struct AgentOptions {
-    BoundModel model = {};                 ///< provider.model("id"), or Model{...} together with `provider`
+    BoundModel model = {};  ///< provider.model("id"), or Model{...} together with `provider`
     ProviderRef provider = {};
     std::string system_prompt = {};
     std::vector<AgentTool> tools = {};
@@ -56,11 +56,12 @@ struct AgentOptions {
     ExecutionMode tool_execution = ExecutionMode::parallel;
     AgentLimits limits = {};
 
-    std::shared_ptr<Checkpointer> checkpointer = {};   ///< persistence is on when this and thread_id are set
+    std::shared_ptr<Checkpointer> checkpointer =
+        {};  ///< persistence is on when this and thread_id are set
     std::string thread_id = {};
-    MessageList messages = {};                         ///< history to start with; not together with a store
-    std::shared_ptr<SpillSink> spill = {};             ///< takes tool output that is too long
-    std::shared_ptr<const Runtime> runtime = {};       ///< null: Runtime::standard()
+    MessageList messages = {};              ///< history to start with; not together with a store
+    std::shared_ptr<SpillSink> spill = {};  ///< takes tool output that is too long
+    std::shared_ptr<const Runtime> runtime = {};  ///< null: Runtime::standard()
 };
 
 /// What the user says: a text, a message, or several messages.
@@ -121,14 +122,14 @@ std::string_view to_string(LastOutcome outcome) noexcept;
 /// the next run on; the rest is the agent's to write. Used on the agent's executor.
 struct AgentState {
     SharedString system_prompt = {};
-    std::shared_ptr<const Model> model = {};           ///< informational
+    std::shared_ptr<const Model> model = {};  ///< informational
     std::vector<AgentTool> tools = {};
     std::optional<ReasoningControl> reasoning = {};
     MessageList messages = {};
     JsonObject extra = {};
-    bool is_streaming = false;                         ///< a run is active
-    PartialMessage streaming_message = {};             ///< the answer under way
-    std::string error_message = {};                    ///< of the last run; empty: none
+    bool is_streaming = false;              ///< a run is active
+    PartialMessage streaming_message = {};  ///< the answer under way
+    std::string error_message = {};         ///< of the last run; empty: none
     std::string active_run_id = {};
     LastOutcome last_outcome = LastOutcome::none;
     std::set<std::string> pending_tool_calls = {};

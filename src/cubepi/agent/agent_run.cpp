@@ -19,7 +19,10 @@ constexpr std::size_t queue_capacity = 64;
 
 struct AgentRun::State {
     State(std::shared_ptr<Agent::Impl> i, PromptInput in, PromptOptions opt)
-        : impl(std::move(i)), input(std::move(in)), options(std::move(opt)), events(queue_capacity) {}
+        : impl(std::move(i)),
+          input(std::move(in)),
+          options(std::move(opt)),
+          events(queue_capacity) {}
 
     std::shared_ptr<Agent::Impl> impl;
     PromptInput input;
@@ -57,9 +60,8 @@ void start(const std::shared_ptr<AgentRun::State>& state, const Executor& execut
         state->options = PromptOptions().run_id(state->impl->parts.runtime->ids->next());
     }
     std::weak_ptr<AgentRun::State> weak = state;
-    state->subscription = state->impl->hub.subscribe([weak](const AgentEvent& event) -> Task<void> {
-        return push_event(weak.lock(), event);
-    });
+    state->subscription = state->impl->hub.subscribe(
+        [weak](const AgentEvent& event) -> Task<void> { return push_event(weak.lock(), event); });
     state->scope.emplace(executor);
     state->scope->spawn(drive(state));
 }

@@ -13,7 +13,8 @@ struct EchoArgs {
 };
 
 AgentTool echo_tool() {
-    return tool<EchoArgs>("echo", "Says it again.", [](EchoArgs args) { return "echo: " + args.value; });
+    return tool<EchoArgs>("echo", "Says it again.",
+                          [](EchoArgs args) { return "echo: " + args.value; });
 }
 
 std::vector<std::string> types_of(const std::vector<AgentEvent>& events) {

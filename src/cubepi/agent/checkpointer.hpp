@@ -44,7 +44,9 @@ public:
         claim_owner_ = std::move(owner_id);
         return std::move(*this);
     }
-    const std::optional<std::int64_t>& expected_position() const noexcept { return expected_position_; }
+    const std::optional<std::int64_t>& expected_position() const noexcept {
+        return expected_position_;
+    }
     const std::optional<JsonObject>& extra() const noexcept { return extra_; }
     const std::string& claim_run_id() const noexcept { return claim_run_id_; }
     const std::string& claim_owner() const noexcept { return claim_owner_; }
@@ -74,12 +76,13 @@ public:
 
 /// Who holds a claim (D50).
 struct ClaimOwner {
-    std::string owner_id = {};        ///< unique per process start; empty: a claim of CubePi's, without owner
+    std::string owner_id =
+        {};  ///< unique per process start; empty: a claim of CubePi's, without owner
     std::string host = {};
     std::string boot_id = {};
     std::int64_t pid = 0;
-    std::int64_t process_start = 0;   ///< clock ticks since boot
-    std::string description = {};     ///< for error texts: "pid 4711 on host"
+    std::int64_t process_start = 0;  ///< clock ticks since boot
+    std::string description = {};    ///< for error texts: "pid 4711 on host"
 };
 
 /// What claiming found.
@@ -103,7 +106,8 @@ public:
     virtual Task<ClaimResult> claim_run(std::string thread_id, std::string run_id, ClaimOwner owner,
                                         ClaimKind kind) = 0;
     /// Extends the lease; throws StaleAppendError when the claim was taken over.
-    virtual Task<void> renew_claim(std::string thread_id, std::string run_id, std::string owner_id) = 0;
+    virtual Task<void> renew_claim(std::string thread_id, std::string run_id,
+                                   std::string owner_id) = 0;
     /// Gives the claim up without completing the run: the run stays open in CubePi's eyes, but no owner holds it.
     virtual Task<void> release_claim(std::string thread_id, std::string run_id,
                                      std::string owner_id) = 0;
@@ -116,7 +120,8 @@ public:
 class MessageIndex {
 public:
     virtual ~MessageIndex() = default;
-    virtual Task<std::optional<Message>> find_message(std::string thread_id, std::string message_id) = 0;
+    virtual Task<std::optional<Message>> find_message(std::string thread_id,
+                                                      std::string message_id) = 0;
 };
 
 struct PendingRequest {

@@ -48,7 +48,8 @@ struct ProcessStat {
 std::optional<ProcessStat> process_stat(std::int64_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
     if (!file) return std::nullopt;
-    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
     // The program's name, in parentheses, may hold anything; the fields after it are numbers.
     const auto name_end = text.rfind(')');
     if (name_end == std::string::npos) return std::nullopt;

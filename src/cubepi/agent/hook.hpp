@@ -23,9 +23,9 @@ struct HookReturn<Task<T>> {
 };
 
 template <class R, class F, class... A>
-concept HookResult = std::is_invocable_v<F&, A...> &&
-                     std::is_convertible_v<
-                         typename HookReturn<std::invoke_result_t<F&, A...>>::type, R>;
+concept HookResult =
+    std::is_invocable_v<F&, A...> &&
+    std::is_convertible_v<typename HookReturn<std::invoke_result_t<F&, A...>>::type, R>;
 
 /// A hook may leave out its last argument, the context.
 template <class R, class F, class A, class C>
@@ -76,10 +76,13 @@ public:
         auto shared = std::make_shared<F>(std::move(callable));
         if constexpr (detail::HookResult<R, F, A, C>) {
             call_ = [shared](A a, C c) {
-                return detail::await_hook<R, F, A, C>(shared, std::forward<A>(a), std::forward<C>(c));
+                return detail::await_hook<R, F, A, C>(shared, std::forward<A>(a),
+                                                      std::forward<C>(c));
             };
         } else {
-            call_ = [shared](A a, C) { return detail::await_hook<R, F, A>(shared, std::forward<A>(a)); };
+            call_ = [shared](A a, C) {
+                return detail::await_hook<R, F, A>(shared, std::forward<A>(a));
+            };
         }
     }
     explicit operator bool() const noexcept { return static_cast<bool>(call_); }

@@ -9,11 +9,13 @@ namespace cubepi {
 /// limit's name; reaching one of a tool is an error result that the model sees.
 struct AgentLimits {
     std::size_t max_turns = 250;
-    std::chrono::milliseconds wall_clock = std::chrono::milliseconds(0);        ///< of one prompt or resume
-    std::chrono::milliseconds tool_timeout = std::chrono::minutes(10);          ///< where the tool has none
+    std::chrono::milliseconds wall_clock =
+        std::chrono::milliseconds(0);                                   ///< of one prompt or resume
+    std::chrono::milliseconds tool_timeout = std::chrono::minutes(10);  ///< where the tool has none
     std::size_t parallel_tools = 16;
-    std::size_t tool_result_chars = 50'000;                                     ///< Unicode code points
-    std::chrono::milliseconds abort_grace = std::chrono::seconds(2);            ///< for tools that heed a stop
+    std::size_t tool_result_chars = 50'000;  ///< Unicode code points
+    std::chrono::milliseconds abort_grace =
+        std::chrono::seconds(2);  ///< for tools that heed a stop
 };
 
 }  // namespace cubepi

@@ -112,7 +112,8 @@ Task<Next> Loop::turn() {
     const AssistantMessage& answer = *message.assistant();
     if (answer.stop_reason == stop_reason::error || answer.stop_reason == stop_reason::aborted) {
         error_ = model.failure();
-        outcome_ = answer.stop_reason == stop_reason::aborted ? RunOutcome::aborted : RunOutcome::failed;
+        outcome_ =
+            answer.stop_reason == stop_reason::aborted ? RunOutcome::aborted : RunOutcome::failed;
         co_await end_failed_turn(std::move(message));
         co_return Next::ended;
     }
@@ -182,8 +183,9 @@ Task<TurnAction> Loop::ask_after_response(Message& message) {
     // The hook sees the history with the response at its end.
     MessageList seen = core_.state().messages;
     seen.push_back(message);
-    HookContext with_response{context.system_prompt, seen,         context.extra,      context.run_id,
-                              context.thread_id,     context.turn, context.stop_token, context.runtime};
+    HookContext with_response{
+        context.system_prompt, seen,         context.extra,      context.run_id,
+        context.thread_id,     context.turn, context.stop_token, context.runtime};
     AssistantMessage response = *message.assistant();
     auto hook = parts_.hooks->after_model_response(std::move(response), with_response);
     std::optional<TurnAction> action = co_await core_.call_hook(std::move(hook));
@@ -287,7 +289,8 @@ Task<void> Loop::close(std::exception_ptr failure) {
     } catch (...) {
     }
     if (!error_) {
-        const ErrorCode code = outcome_ == RunOutcome::aborted ? ErrorCode::cancelled : ErrorCode::unknown;
+        const ErrorCode code =
+            outcome_ == RunOutcome::aborted ? ErrorCode::cancelled : ErrorCode::unknown;
         error_ = std::make_shared<const Error>(code, text);
     }
     if (end_announced_) {
@@ -371,7 +374,8 @@ private:
     const LoopOptions& options_;
 };
 
-Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions options, Listener emit) {
+Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions options,
+                         Listener emit) {
     const std::shared_ptr<const Runtime> runtime =
         options.runtime ? options.runtime : Runtime::standard();
     AgentState state;
@@ -423,7 +427,8 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
 
 namespace cubepi {
 
-Task<RunResult> run_agent_loop(MessageList prompts, AgentContext& context, LoopOptions options, Listener emit) {
+Task<RunResult> run_agent_loop(MessageList prompts, AgentContext& context, LoopOptions options,
+                               Listener emit) {
     return detail::run_free(std::move(prompts), context, std::move(options), std::move(emit));
 }
 

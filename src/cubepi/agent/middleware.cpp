@@ -6,15 +6,15 @@ namespace cubepi {
 
 bool HookSet::empty() const noexcept {
     return !(transform_context || convert_to_llm || transform_system_prompt || resolve_tool_call ||
-             before_tool_call || after_tool_call || after_model_response || should_stop_after_turn ||
-             on_run_end || around_model_call);
+             before_tool_call || after_tool_call || after_model_response ||
+             should_stop_after_turn || on_run_end || around_model_call);
 }
 
 namespace {
 
 /// The hooks of one name that the list has, in its order.
 template <class H>
-std::vector<H> collect(const std::vector<Middleware>& middleware, H HookSet::*member) {
+std::vector<H> collect(const std::vector<Middleware>& middleware, H HookSet::* member) {
     std::vector<H> found;
     for (const Middleware& one : middleware) {
         if (const H& hook = one.hooks().*member) found.push_back(hook);
@@ -22,14 +22,14 @@ std::vector<H> collect(const std::vector<Middleware>& middleware, H HookSet::*me
     return found;
 }
 
-Task<MessageList> chain_context(const std::vector<TransformContextHook>& hooks, MessageList messages,
-                                HookContext& ctx) {
+Task<MessageList> chain_context(const std::vector<TransformContextHook>& hooks,
+                                MessageList messages, HookContext& ctx) {
     for (const auto& hook : hooks) messages = co_await hook(std::move(messages), ctx);
     co_return messages;
 }
 
-Task<std::string> chain_prompt(const std::vector<TransformSystemPromptHook>& hooks, std::string prompt,
-                               HookContext& ctx) {
+Task<std::string> chain_prompt(const std::vector<TransformSystemPromptHook>& hooks,
+                               std::string prompt, HookContext& ctx) {
     for (const auto& hook : hooks) prompt = co_await hook(std::move(prompt), ctx);
     co_return prompt;
 }
@@ -51,7 +51,8 @@ void add_trace(Json& trace, Json newer) {
     if (!trace.is_null() && newer.is_object()) {
         JsonArray chain;
         if (trace.is_object()) {
-            if (const Json* old = trace.get_object().if_contains("_chain"); old && old->is_array()) {
+            if (const Json* old = trace.get_object().if_contains("_chain");
+                old && old->is_array()) {
                 chain = old->get_array();
                 trace.get_object().erase("_chain");
             }
@@ -133,7 +134,8 @@ Task<std::optional<TurnAction>> response_chain(const std::vector<AfterModelRespo
     co_return outcome;
 }
 
-Task<bool> any_stop(const std::vector<ShouldStopAfterTurnHook>& hooks, ShouldStopAfterTurnContext& ctx) {
+Task<bool> any_stop(const std::vector<ShouldStopAfterTurnHook>& hooks,
+                    ShouldStopAfterTurnContext& ctx) {
     for (const auto& hook : hooks) {
         const bool stop = co_await hook(ctx);
         if (stop) co_return true;
@@ -170,7 +172,8 @@ HookSet compose_middleware(const std::vector<Middleware>& middleware, HookSet ex
             return chain_context(hooks, std::move(messages), ctx);
         };
     }
-    if (auto hooks = collect(middleware, &HookSet::convert_to_llm); !set.convert_to_llm && !hooks.empty()) {
+    if (auto hooks = collect(middleware, &HookSet::convert_to_llm);
+        !set.convert_to_llm && !hooks.empty()) {
         set.convert_to_llm = hooks.back();
     }
     if (auto hooks = collect(middleware, &HookSet::transform_system_prompt);
@@ -188,10 +191,15 @@ HookSet compose_middleware(const std::vector<Middleware>& middleware, HookSet ex
     }
     if (auto hooks = collect(middleware, &HookSet::before_tool_call);
         !set.before_tool_call && !hooks.empty()) {
-        set.before_tool_call = [hooks](BeforeToolCallContext& ctx) { return before_chain(hooks, ctx); };
+        set.before_tool_call = [hooks](BeforeToolCallContext& ctx) {
+            return before_chain(hooks, ctx);
+        };
     }
-    if (auto hooks = collect(middleware, &HookSet::after_tool_call); !set.after_tool_call && !hooks.empty()) {
-        set.after_tool_call = [hooks](AfterToolCallContext& ctx) { return after_chain(hooks, ctx); };
+    if (auto hooks = collect(middleware, &HookSet::after_tool_call);
+        !set.after_tool_call && !hooks.empty()) {
+        set.after_tool_call = [hooks](AfterToolCallContext& ctx) {
+            return after_chain(hooks, ctx);
+        };
     }
     if (auto hooks = collect(middleware, &HookSet::after_model_response);
         !set.after_model_response && !hooks.empty()) {

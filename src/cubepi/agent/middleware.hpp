@@ -38,26 +38,27 @@ struct BeforeToolCallContext {
     const AssistantMessage& assistant_message;
     const ToolCall& tool_call;
     const AgentTool& tool;
-    JsonObject args;               ///< validated, defaults filled in, edits of earlier middleware applied
+    JsonObject args;  ///< validated, defaults filled in, edits of earlier middleware applied
     const HookContext& context;
 };
 
 struct BeforeToolCallResult {
-    bool block = false;                              ///< the tool does not run; the model gets an error result
-    std::string reason = {};                         ///< for the model, and the event's block_reason
-    std::string deny_reason = {};                    ///< takes precedence over `reason` in the event
-    std::optional<JsonObject> edited_args = {};      ///< replace the arguments; validated again
-    std::optional<AgentToolResult> result = {};      ///< stands for the execution; after_tool_call still fires (D44)
-    Json hitl_trace = {};                            ///< kept in the result's details.hitl
+    bool block = false;            ///< the tool does not run; the model gets an error result
+    std::string reason = {};       ///< for the model, and the event's block_reason
+    std::string deny_reason = {};  ///< takes precedence over `reason` in the event
+    std::optional<JsonObject> edited_args = {};  ///< replace the arguments; validated again
+    std::optional<AgentToolResult> result =
+        {};                ///< stands for the execution; after_tool_call still fires (D44)
+    Json hitl_trace = {};  ///< kept in the result's details.hitl
 };
 
 struct AfterToolCallContext {
     const AssistantMessage& assistant_message;
     const ToolCall& tool_call;
     const JsonObject& args;
-    AgentToolResult result;        ///< merged so far (D11)
+    AgentToolResult result;  ///< merged so far (D11)
     bool is_error;
-    bool blocked;                  ///< before_tool_call blocked the call (D29)
+    bool blocked;  ///< before_tool_call blocked the call (D29)
     const HookContext& context;
 };
 
@@ -76,15 +77,15 @@ enum class TurnDecision : std::uint8_t {
 };
 
 struct TurnAction {
-    std::optional<AssistantMessage> response = {};   ///< replaces the response
-    MessageList inject_messages = {};                ///< put into the history before the next turn
-    std::optional<TurnDecision> decision = {};       ///< absent: no opinion
+    std::optional<AssistantMessage> response = {};  ///< replaces the response
+    MessageList inject_messages = {};               ///< put into the history before the next turn
+    std::optional<TurnDecision> decision = {};      ///< absent: no opinion
 };
 
 struct ShouldStopAfterTurnContext {
-    const Message& message;              ///< the assistant's
+    const Message& message;  ///< the assistant's
     const MessageList& tool_results;
-    const MessageList& new_messages;     ///< of this run
+    const MessageList& new_messages;  ///< of this run
     const HookContext& context;
 };
 
@@ -121,18 +122,18 @@ struct HookSet {
 namespace detail {
 
 // A member of any kind named X makes `&Probe::X` ambiguous, so overloads and templates are seen too.
-#define CUBEPI_DETAIL_HOOK(name)                                                                   \
-    struct NameOf_##name {                                                                         \
-        int name;                                                                                  \
-    };                                                                                             \
-    template <class M>                                                                             \
-    concept Has_##name = [] {                                                                      \
-        if constexpr (std::is_final_v<M>) {                                                        \
-            return requires { &M::name; };                                                         \
-        } else {                                                                                   \
-            struct Probe : M, NameOf_##name {};                                                    \
-            return !requires { &Probe::name; };                                                    \
-        }                                                                                          \
+#define CUBEPI_DETAIL_HOOK(name)                \
+    struct NameOf_##name {                      \
+        int name;                               \
+    };                                          \
+    template <class M>                          \
+    concept Has_##name = [] {                   \
+        if constexpr (std::is_final_v<M>) {     \
+            return requires { &M::name; };      \
+        } else {                                \
+            struct Probe : M, NameOf_##name {}; \
+            return !requires { &Probe::name; }; \
+        }                                       \
     }();
 
 CUBEPI_DETAIL_HOOK(transform_context)
@@ -189,49 +190,50 @@ private:
 /// callable replaces the composed hook.
 HookSet compose_middleware(const std::vector<Middleware>& middleware, HookSet explicit_hooks = {});
 
-#define CUBEPI_DETAIL_BIND(name, signature)                                              \
-    if constexpr (detail::Has_##name<M>) {                                                         \
-        auto call = [self](auto&&... args) -> decltype(self->name(                                 \
-                                               std::forward<decltype(args)>(args)...)) {           \
-            return self->name(std::forward<decltype(args)>(args)...);                              \
-        };                                                                                         \
-        constexpr bool fits = std::is_constructible_v<decltype(hooks_.name), decltype(call)>;      \
-        static_assert(fits, "middleware hook " #name " must be callable as " signature             \
-                            "; it may return a Task and leave out a trailing context");            \
-        if constexpr (fits) hooks_.name = decltype(hooks_.name)(std::move(call));                  \
+#define CUBEPI_DETAIL_BIND(name, signature)                                                   \
+    if constexpr (detail::Has_##name<M>) {                                                    \
+        auto call = [self](auto&&... args) -> decltype(self->name(                            \
+                                               std::forward<decltype(args)>(args)...)) {      \
+            return self->name(std::forward<decltype(args)>(args)...);                         \
+        };                                                                                    \
+        constexpr bool fits = std::is_constructible_v<decltype(hooks_.name), decltype(call)>; \
+        static_assert(fits, "middleware hook " #name " must be callable as " signature        \
+                            "; it may return a Task and leave out a trailing context");       \
+        if constexpr (fits) hooks_.name = decltype(hooks_.name)(std::move(call));             \
     }
 
 template <class M>
 void Middleware::bind(const std::shared_ptr<M>& self) {
     CUBEPI_DETAIL_BIND(transform_context,
-                           "MessageList transform_context(MessageList, HookContext&)")
-    CUBEPI_DETAIL_BIND(convert_to_llm,
-                           "MessageList convert_to_llm(MessageList, HookContext&)")
+                       "MessageList transform_context(MessageList, HookContext&)")
+    CUBEPI_DETAIL_BIND(convert_to_llm, "MessageList convert_to_llm(MessageList, HookContext&)")
     CUBEPI_DETAIL_BIND(transform_system_prompt,
-                           "std::string transform_system_prompt(std::string, HookContext&)")
+                       "std::string transform_system_prompt(std::string, HookContext&)")
     CUBEPI_DETAIL_BIND(resolve_tool_call,
-                           "std::optional<ToolCall> resolve_tool_call(ToolCall, HookContext&)")
-    CUBEPI_DETAIL_BIND(before_tool_call,
-                           "std::optional<BeforeToolCallResult> before_tool_call(BeforeToolCallContext&)")
+                       "std::optional<ToolCall> resolve_tool_call(ToolCall, HookContext&)")
+    CUBEPI_DETAIL_BIND(
+        before_tool_call,
+        "std::optional<BeforeToolCallResult> before_tool_call(BeforeToolCallContext&)")
     CUBEPI_DETAIL_BIND(after_tool_call,
-                           "std::optional<AfterToolCallResult> after_tool_call(AfterToolCallContext&)")
+                       "std::optional<AfterToolCallResult> after_tool_call(AfterToolCallContext&)")
     CUBEPI_DETAIL_BIND(
         after_model_response,
         "std::optional<TurnAction> after_model_response(AssistantMessage, HookContext&)")
     CUBEPI_DETAIL_BIND(should_stop_after_turn,
-                           "bool should_stop_after_turn(ShouldStopAfterTurnContext&)")
+                       "bool should_stop_after_turn(ShouldStopAfterTurnContext&)")
     CUBEPI_DETAIL_BIND(on_run_end, "MessageList on_run_end(HookContext&)")
     CUBEPI_DETAIL_BIND(around_model_call,
-                           "MessageStream around_model_call(ModelRequest, ModelCallNext)")
-    static_assert(detail::Has_transform_context<M> || detail::Has_convert_to_llm<M> ||
-                      detail::Has_transform_system_prompt<M> || detail::Has_resolve_tool_call<M> ||
-                      detail::Has_before_tool_call<M> || detail::Has_after_tool_call<M> ||
-                      detail::Has_after_model_response<M> || detail::Has_should_stop_after_turn<M> ||
-                      detail::Has_on_run_end<M> || detail::Has_around_model_call<M> ||
-                      requires { std::vector<AgentTool>(self->tools); },
-                  "a middleware has at least one hook: transform_context, convert_to_llm, "
-                  "transform_system_prompt, resolve_tool_call, before_tool_call, after_tool_call, "
-                  "after_model_response, should_stop_after_turn, on_run_end, around_model_call; or tools");
+                       "MessageStream around_model_call(ModelRequest, ModelCallNext)")
+    static_assert(
+        detail::Has_transform_context<M> || detail::Has_convert_to_llm<M> ||
+            detail::Has_transform_system_prompt<M> || detail::Has_resolve_tool_call<M> ||
+            detail::Has_before_tool_call<M> || detail::Has_after_tool_call<M> ||
+            detail::Has_after_model_response<M> || detail::Has_should_stop_after_turn<M> ||
+            detail::Has_on_run_end<M> || detail::Has_around_model_call<M> ||
+            requires { std::vector<AgentTool>(self->tools); },
+        "a middleware has at least one hook: transform_context, convert_to_llm, "
+        "transform_system_prompt, resolve_tool_call, before_tool_call, after_tool_call, "
+        "after_model_response, should_stop_after_turn, on_run_end, around_model_call; or tools");
 }
 #undef CUBEPI_DETAIL_BIND
 

@@ -20,7 +20,8 @@ const Error& RunResult::error() const {
 
 std::string RunResult::text() const {
     for (std::size_t i = new_messages.size(); i > 0; --i) {
-        if (const AssistantMessage* message = new_messages[i - 1].assistant()) return message->text();
+        if (const AssistantMessage* message = new_messages[i - 1].assistant())
+            return message->text();
     }
     return {};
 }

@@ -19,8 +19,8 @@ enum class RunOutcome : std::uint8_t {
     completed,
     suspended,  ///< waits for a person; respond() goes on
     aborted,
-    failed,     ///< the model, the network or a hook failed
-    limited,    ///< a configured limit was reached
+    failed,   ///< the model, the network or a hook failed
+    limited,  ///< a configured limit was reached
 };
 std::string_view to_string(RunOutcome outcome) noexcept;
 
@@ -28,10 +28,11 @@ std::string_view to_string(RunOutcome outcome) noexcept;
 /// is an outcome here; misuse and storage failures throw.
 struct RunResult {
     std::string run_id = {};
-    std::string attempt_id = {};     ///< new for each prompt, resume and respond; a resumed run keeps its run id
+    std::string attempt_id =
+        {};  ///< new for each prompt, resume and respond; a resumed run keeps its run id
     RunOutcome outcome = RunOutcome::completed;
     MessageList new_messages = {};
-    Usage usage = {};                ///< of this attempt's model calls, added up
+    Usage usage = {};  ///< of this attempt's model calls, added up
     std::vector<HitlRequest> pending_requests = {};
     std::shared_ptr<const Error> failure = {};
 

@@ -15,7 +15,8 @@ std::string_view to_string(ToolRisk risk) noexcept {
 }
 
 JsonSchema AgentTool::no_parameters() {
-    static const JsonSchema schema(Json(JsonObject{{"type", "object"}, {"properties", JsonObject()}}));
+    static const JsonSchema schema(
+        Json(JsonObject{{"type", "object"}, {"properties", JsonObject()}}));
     return schema;
 }
 

@@ -101,7 +101,8 @@ AgentToolResult to_tool_result(T&& value) {
         return AgentToolResult(boost::json::serialize(Json(std::forward<T>(value))));
     } else {
         static_assert(std::is_class_v<U>,
-                      "a tool returns std::string, AgentToolResult, Json, a struct, or a Task of one of these");
+                      "a tool returns std::string, AgentToolResult, Json, a struct, or a Task of "
+                      "one of these");
         return AgentToolResult(boost::json::serialize(Json(to_json(value))));
     }
 }
@@ -125,7 +126,8 @@ struct AgentTool {
     using Execute = std::function<detail::ToolOutcome(JsonObject arguments, ToolContext& ctx)>;
 
     AgentTool() = default;
-    AgentTool(std::string tool_name, std::string tool_description, JsonSchema schema, Execute callback)
+    AgentTool(std::string tool_name, std::string tool_description, JsonSchema schema,
+              Execute callback)
         : name(std::move(tool_name)),
           description(std::move(tool_description)),
           parameters(std::move(schema)),
@@ -135,12 +137,12 @@ struct AgentTool {
     SharedString description = {};
     JsonSchema parameters = no_parameters();
     Execute execute = {};
-    std::string label = {};                                    ///< for people; empty: the name
+    std::string label = {};  ///< for people; empty: the name
     std::optional<ExecutionMode> execution_mode = {};
     ToolRisk risk_level = ToolRisk::writes;                    ///< unknown tools may write
     std::optional<std::chrono::milliseconds> time_limit = {};  ///< absent: the agent's; zero: none
     bool runs_blocking = false;                                ///< on the worker pool
-    bool expose_to_model = true;                               ///< false: executable, not advertised
+    bool expose_to_model = true;  ///< false: executable, not advertised
 
     // Chained settings, each returning the tool.
     /// Describes one argument; nested ones by their path ("where.city"). Throws Error(invalid_argument) that

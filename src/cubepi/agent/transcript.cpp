@@ -10,7 +10,6 @@ namespace {
 constexpr std::string_view interrupted_text =
     "This call was interrupted; whether it took effect is unknown.";
 
-
 /// Takes one call of that id off the list; false when there is none.
 bool answer(std::vector<const ToolCall*>& open, std::string_view id) {
     const auto found = std::find_if(open.begin(), open.end(),
@@ -51,7 +50,8 @@ std::vector<ToolCall> open_tool_calls(const MessageList& messages) {
     return calls;
 }
 
-ToolResultMessage interrupted_tool_result(const ToolCall& call, SharedString run_id, double timestamp) {
+ToolResultMessage interrupted_tool_result(const ToolCall& call, SharedString run_id,
+                                          double timestamp) {
     ToolResultMessage result;
     result.tool_call_id = call.id;
     result.tool_name = call.name;

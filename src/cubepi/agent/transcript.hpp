@@ -17,12 +17,13 @@ bool is_legal_transcript(const MessageList& messages, std::size_t from = 0) noex
 std::vector<ToolCall> open_tool_calls(const MessageList& messages);
 
 /// The result that stands for one that never came. `run_id` is that of the message that called.
-ToolResultMessage interrupted_tool_result(const ToolCall& call, SharedString run_id, double timestamp);
+ToolResultMessage interrupted_tool_result(const ToolCall& call, SharedString run_id,
+                                          double timestamp);
 
 struct RepairedTranscript {
     MessageList messages = {};
-    std::size_t added_results = 0;   ///< made up for calls without one
-    std::size_t left_out = 0;        ///< results without their call
+    std::size_t added_results = 0;  ///< made up for calls without one
+    std::size_t left_out = 0;       ///< results without their call
     bool changed() const noexcept { return added_results != 0 || left_out != 0; }
 };
 

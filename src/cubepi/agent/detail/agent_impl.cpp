@@ -30,7 +30,8 @@ HookSet take_hooks(AgentOptions& options) {
 AgentState first_state(AgentOptions& options) {
     if (!options.messages.empty() && options.checkpointer && !options.thread_id.empty()) {
         throw Error(ErrorCode::invalid_argument,
-                    "AgentOptions: messages and a checkpointer with thread_id exclude each other: the history comes "
+                    "AgentOptions: messages and a checkpointer with thread_id exclude each other: "
+                    "the history comes "
                     "from the store");
     }
     AgentState state;
@@ -52,7 +53,8 @@ BoundModel bound_model(const AgentOptions& options) {
         return BoundModel(options.provider.get(), std::move(model));
     }
     throw Error(ErrorCode::invalid_argument,
-                "AgentOptions: no provider: use .model = provider.model(\"id\"), or .provider together with "
+                "AgentOptions: no provider: use .model = provider.model(\"id\"), or .provider "
+                "together with "
                 ".model = Model{...}");
 }
 
@@ -89,7 +91,8 @@ public:
     ActiveRun(Agent::Impl& impl, const std::string& run_id) : impl_(impl) {
         if (impl_.state.is_streaming) {
             throw Error(ErrorCode::busy,
-                        "the agent is already processing a prompt: steer() or follow_up() it, or await its end");
+                        "the agent is already processing a prompt: steer() or follow_up() it, or "
+                        "await its end");
         }
         token_ = impl_.inbox.begin_run(run_id);
         impl_.state.is_streaming = true;
@@ -147,11 +150,14 @@ public:
 private:
     Task<void> finish(RunOutcome outcome);
     Task<void> announce_circumstances();
+    std::unique_ptr<ClockTimer> wall_clock(const Executor& executor);
+    RunOutcome counting_limits(RunOutcome outcome) const noexcept;
 
     Agent::Impl& impl_;
     RunCore core_;
     std::optional<ClaimKeeper> claim_;
     ClaimResult taken_over_;
+    bool out_of_time_ = false;
 };
 
 Task<void> AgentAttempt::claim(ClaimKind kind) {
@@ -181,6 +187,7 @@ Task<void> AgentAttempt::release() {
 
 /// Stores what is to be stored when the outcome is known (D19). A completed run is marked before agent_end.
 Task<void> AgentAttempt::finish(RunOutcome outcome) {
+    outcome = counting_limits(outcome);
     co_await impl_.log.save_extra();
     const bool complete = outcome == RunOutcome::completed || outcome == RunOutcome::limited;
     if (complete && claim_) {
@@ -196,7 +203,8 @@ Task<void> AgentAttempt::announce_circumstances() {
         impl_.lost_persistence = false;
         Notice notice;
         notice.code = "no_persistence";
-        notice.text = "Nothing is stored: a checkpointer needs a thread_id, and a thread_id a checkpointer.";
+        notice.text =
+            "Nothing is stored: a checkpointer needs a thread_id, and a thread_id a checkpointer.";
         co_await core_.notice(std::move(notice));
     }
     if (taken_over_.taken_over) {
@@ -210,7 +218,25 @@ Task<void> AgentAttempt::announce_circumstances() {
     }
 }
 
+/// Time's up is an abort of our own.
+std::unique_ptr<ClockTimer> AgentAttempt::wall_clock(const Executor& executor) {
+    const std::chrono::milliseconds limit = impl_.parts.limits.wall_clock;
+    if (limit.count() <= 0) return nullptr;
+    auto timer = impl_.parts.runtime->clock->timer(executor);
+    timer->expires_after(limit, [this] {
+        out_of_time_ = true;
+        impl_.inbox.abort();
+    });
+    return timer;
+}
+
+RunOutcome AgentAttempt::counting_limits(RunOutcome outcome) const noexcept {
+    return out_of_time_ && outcome == RunOutcome::aborted ? RunOutcome::limited : outcome;
+}
+
 Task<RunResult> AgentAttempt::run(std::vector<Input> prompts) {
+    const Executor executor = co_await this_executor;
+    const std::unique_ptr<ClockTimer> timer = wall_clock(executor);
     const std::function<Task<void>(RunOutcome)> finish_run = [this](RunOutcome outcome) {
         return finish(outcome);
     };
@@ -224,6 +250,12 @@ Task<RunResult> AgentAttempt::run(std::vector<Input> prompts) {
     }
     co_await release();
     if (failure) std::rethrow_exception(failure);
+    result.outcome = counting_limits(result.outcome);
+    if (out_of_time_ && result.outcome == RunOutcome::limited) {
+        result.failure = std::make_shared<const Error>(
+            ErrorCode::limit, "the run reached its limit wall_clock (" +
+                                  std::to_string(impl_.parts.limits.wall_clock.count()) + " ms)");
+    }
     co_return result;
 }
 
@@ -246,9 +278,10 @@ std::vector<Input> prompt_inputs(const Agent::Impl& impl, const PromptInput& inp
     std::vector<Input> inputs;
     for (const Message& given : input.messages()) {
         if (!given.run_id().empty() && given.run_id() != run_id) {
-            throw Error(ErrorCode::invalid_argument,
-                        "a message of the prompt belongs to run " + given.run_id().str() +
-                            ", not to this one: clear its run_id or pass PromptOptions().run_id(...)");
+            throw Error(
+                ErrorCode::invalid_argument,
+                "a message of the prompt belongs to run " + given.run_id().str() +
+                    ", not to this one: clear its run_id or pass PromptOptions().run_id(...)");
         }
         Input one;
         one.identified = !given.id().empty();
@@ -293,7 +326,8 @@ bool has_answer(const Agent::Impl& impl, const std::string& message_id) {
         if (message.id() == message_id) seen = true;
         const AssistantMessage* answer = message.assistant();
         if (!seen || !answer || answer->has_tool_calls()) continue;
-        if (answer->stop_reason != stop_reason::error && answer->stop_reason != stop_reason::aborted) {
+        if (answer->stop_reason != stop_reason::error &&
+            answer->stop_reason != stop_reason::aborted) {
             return true;
         }
     }
@@ -307,7 +341,8 @@ Task<void> load(Agent::Impl& impl, const std::stop_token& token) {
 
 }  // namespace
 
-Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, PromptOptions options) {
+Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
+                           PromptOptions options) {
     const Runtime& runtime = *impl->parts.runtime;
     const std::string run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
     ActiveRun active(*impl, run_id);
@@ -328,7 +363,7 @@ Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
         if (known) prompts.clear();
     }
     co_await attempt.claim(options.run_id().empty() || !prompts.empty() ? ClaimKind::new_run
-                                                                       : ClaimKind::continue_run);
+                                                                        : ClaimKind::continue_run);
     std::exception_ptr failure;
     try {
         co_await load(*impl, active.token());
@@ -349,13 +384,15 @@ Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions opti
     ActiveRun active(*impl, run_id);
     co_await load(*impl, active.token());
     if (impl->state.messages.empty()) {
-        throw Error(ErrorCode::no_messages, "No messages to continue from: prompt() starts a thread");
+        throw Error(ErrorCode::no_messages,
+                    "No messages to continue from: prompt() starts a thread");
     }
     std::vector<Input> inputs;
     const bool finished = is_finished(*impl);
     if (finished && !impl->inbox.has_steering() && !impl->inbox.has_follow_ups()) {
         throw Error(ErrorCode::cannot_continue,
-                    "Cannot continue: the thread ends with a finished answer and nothing is queued; prompt() goes on");
+                    "Cannot continue: the thread ends with a finished answer and nothing is "
+                    "queued; prompt() goes on");
     }
     AgentAttempt attempt(*impl, run_id, active.token());
     co_await attempt.claim(options.run_id().empty() ? ClaimKind::new_run : ClaimKind::continue_run);

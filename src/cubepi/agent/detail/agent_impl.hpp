@@ -27,7 +27,8 @@ struct Agent::Impl {
 
 namespace detail {
 
-Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, PromptOptions options);
+Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
+                           PromptOptions options);
 Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options);
 Task<void> wait_until_idle(std::shared_ptr<Agent::Impl> impl);
 

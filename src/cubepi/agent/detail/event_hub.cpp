@@ -20,7 +20,8 @@ std::optional<Task<void>> EventHub::deliver(const AgentEvent& event, const std::
 }
 
 std::optional<Task<void>> EventHub::call_from(std::size_t index, std::size_t end,
-                                              const AgentEvent& event, const std::stop_token& token) {
+                                              const AgentEvent& event,
+                                              const std::stop_token& token) {
     for (; index < end; ++index) {
         // Held here, as a listener may cancel itself or destroy the agent.
         const std::shared_ptr<ListenerEntry> entry = entries_[index];

@@ -60,7 +60,8 @@ void put_front(std::vector<Input>& queue, std::vector<Input> inputs) {
 
 void Inbox::count() {
     steering_count_.store(static_cast<std::uint32_t>(steering_.size()), std::memory_order_release);
-    follow_up_count_.store(static_cast<std::uint32_t>(follow_ups_.size()), std::memory_order_release);
+    follow_up_count_.store(static_cast<std::uint32_t>(follow_ups_.size()),
+                           std::memory_order_release);
 }
 
 Receipt Inbox::steer(Message message, std::string for_run, bool identified) {
@@ -83,7 +84,8 @@ Receipt Inbox::steer(Message message, std::string for_run, bool identified) {
 
 Receipt Inbox::follow_up(Message message, bool identified) {
     const std::lock_guard lock(mutex_);
-    if (auto known = identified ? queued(follow_ups_, message.id()) : nullptr) return Receipt(known);
+    if (auto known = identified ? queued(follow_ups_, message.id()) : nullptr)
+        return Receipt(known);
     auto receipt = std::make_shared<Receipt::Shared>(message.id());
     Input input;
     input.message = std::move(message);

@@ -60,8 +60,12 @@ public:
     /// The token of the run that begins; abort() fires it from now on.
     std::stop_token begin_run(std::string run_id);
     void end_run();
-    bool has_steering() const noexcept { return steering_count_.load(std::memory_order_acquire) != 0; }
-    bool has_follow_ups() const noexcept { return follow_up_count_.load(std::memory_order_acquire) != 0; }
+    bool has_steering() const noexcept {
+        return steering_count_.load(std::memory_order_acquire) != 0;
+    }
+    bool has_follow_ups() const noexcept {
+        return follow_up_count_.load(std::memory_order_acquire) != 0;
+    }
 
     std::vector<Input> take_steering() override;
     std::vector<Input> take_follow_ups() override;

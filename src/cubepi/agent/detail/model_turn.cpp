@@ -26,6 +26,11 @@ std::shared_ptr<const Error> error_of(const AssistantMessage& message) {
     }
 }
 
+Task<MessageStream> start_stream(std::shared_ptr<Provider> provider, ModelRequest request) {
+    MessageStream started = provider->stream(std::move(request));
+    co_return started;
+}
+
 }  // namespace
 
 Message failure_message(const RunCore& core, const std::string& text, bool aborted) {
@@ -78,8 +83,9 @@ Task<std::optional<ModelRequest>> ModelTurn::build_request() {
         request.messages = std::move(repaired.messages);
         Notice notice;
         notice.code = "repair";
-        notice.text = "The request was made legal: results were made up for calls without one, results "
-                      "without their call were left out. The stored history is unchanged.";
+        notice.text =
+            "The request was made legal: results were made up for calls without one, results "
+            "without their call were left out. The stored history is unchanged.";
         notice.details["added_results"] = repaired.added_results;
         notice.details["left_out"] = repaired.left_out;
         co_await core_.notice(std::move(notice));
@@ -111,9 +117,8 @@ Task<void> ModelTurn::stream(ModelRequest request) {
     std::optional<MessageStream> stream;
     try {
         if (core_.parts().hooks->around_model_call) {
-            ModelCallNext next = [provider](ModelRequest inner) -> Task<MessageStream> {
-                MessageStream started = provider->stream(std::move(inner));
-                co_return started;
+            ModelCallNext next = [provider](ModelRequest inner) {
+                return start_stream(provider, std::move(inner));
             };
             auto hook = core_.parts().hooks->around_model_call(std::move(request), std::move(next));
             stream.emplace(co_await core_.call_hook(std::move(hook)));
@@ -178,7 +183,8 @@ Task<std::optional<StreamEvent>> ModelTurn::wait_event(MessageStream& stream) {
     }
     if (failure && !(core_.stopped() && is_cancellation(failure))) std::rethrow_exception(failure);
     if (failure) event = stream.ready();
-    if (!failure && !event) throw Error(ErrorCode::protocol, "the provider's stream ended without done or error");
+    if (!failure && !event)
+        throw Error(ErrorCode::protocol, "the provider's stream ended without done or error");
     co_return event;
 }
 

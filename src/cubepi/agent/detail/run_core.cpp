@@ -136,8 +136,9 @@ Task<void> RunCore::take_in(std::vector<Input> inputs, bool steering) {
         failure = std::current_exception();
     }
     if (!failure) co_return;
-    std::vector<Input> rest(std::make_move_iterator(inputs.begin() + static_cast<std::ptrdiff_t>(next)),
-                            std::make_move_iterator(inputs.end()));
+    std::vector<Input> rest(
+        std::make_move_iterator(inputs.begin() + static_cast<std::ptrdiff_t>(next)),
+        std::make_move_iterator(inputs.end()));
     if (steering) {
         parts_.inputs->put_back_steering(std::move(rest));
     } else {
@@ -153,8 +154,8 @@ Task<void> RunCore::notice(Notice notice) {
 }
 
 HookContext RunCore::hook_context() {
-    return HookContext{state().system_prompt, state().messages,  state().extra, event_.run->run_id,
-                       event_.run->thread_id, event_.turn,       stop_,         parts_.runtime};
+    return HookContext{state().system_prompt, state().messages, state().extra, event_.run->run_id,
+                       event_.run->thread_id, event_.turn,      stop_,         parts_.runtime};
 }
 
 }  // namespace cubepi::detail

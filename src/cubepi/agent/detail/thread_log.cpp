@@ -25,9 +25,10 @@ Task<void> ThreadLog::load() {
     if (state_.messages.empty()) state_.messages = std::move(data->messages);
     open_calls_ = open_tool_calls(state_.messages);
     if (!open_calls_.empty()) {
-        const auto caller = std::find_if(std::make_reverse_iterator(state_.messages.end()),
-                                         std::make_reverse_iterator(state_.messages.begin()),
-                                         [](const Message& m) { return m.role() == Role::assistant; });
+        const auto caller =
+            std::find_if(std::make_reverse_iterator(state_.messages.end()),
+                         std::make_reverse_iterator(state_.messages.begin()),
+                         [](const Message& m) { return m.role() == Role::assistant; });
         open_calls_run_id_ = caller->run_id();
     }
     state_.extra = std::move(data->extra);
@@ -40,9 +41,9 @@ void ThreadLog::note(const Message& message) {
         for (const ToolCall* call : assistant->tool_calls()) open_calls_.push_back(*call);
         if (!open_calls_.empty()) open_calls_run_id_ = assistant->run_id;
     } else if (const ToolResultMessage* result = message.tool_result()) {
-        const auto found = std::find_if(
-            open_calls_.begin(), open_calls_.end(),
-            [&](const ToolCall& call) { return call.id == result->tool_call_id; });
+        const auto found =
+            std::find_if(open_calls_.begin(), open_calls_.end(),
+                         [&](const ToolCall& call) { return call.id == result->tool_call_id; });
         if (found != open_calls_.end()) open_calls_.erase(found);
     }
 }

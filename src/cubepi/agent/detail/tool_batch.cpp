@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::string_view aborted_text = "The run was aborted before this call was made.";
 constexpr std::string_view cut_off_text =
-    "The answer was cut off at its token limit, so the arguments of this call may be incomplete. It was "
+    "The answer was cut off at its token limit, so the arguments of this call may be incomplete. "
+    "It was "
     "not executed. Make the call again, with shorter arguments.";
 
 std::string text_of(const std::exception_ptr& failure) {
@@ -216,9 +217,9 @@ Task<void> ToolBatch::ask_before(Call& call) {
         call.blocked = true;
         call.block_reason = answer->deny_reason.empty() ? answer->reason : answer->deny_reason;
         const std::string text =
-            answer->reason.empty() ? (call.block_reason.empty() ? "Tool execution was blocked"
-                                                                 : call.block_reason)
-                                   : answer->reason;
+            answer->reason.empty()
+                ? (call.block_reason.empty() ? "Tool execution was blocked" : call.block_reason)
+                : answer->reason;
         call.immediate = AgentToolResult::error(text);
     } else if (answer->result) {
         call.immediate = std::move(*answer->result);
@@ -281,7 +282,8 @@ std::unique_ptr<ClockTimer> ToolBatch::time_limit(Call& call) {
                                                    : boost::json::serialize(shown)) +
                         " s; whether it took effect is unknown.";
         call.stop.request_stop();
-        self->expires_after(core_.parts().limits.abort_grace, [&call] { call.kill.request_stop(); });
+        self->expires_after(core_.parts().limits.abort_grace,
+                            [&call] { call.kill.request_stop(); });
     });
     return timer;
 }
@@ -304,8 +306,9 @@ Task<void> ToolBatch::await_outcome(Call& call, Task<AgentToolResult> task) {
         result = AgentToolResult::error(std::move(text));
     } else if (failure && is_cancellation(failure)) {
         result = AgentToolResult::error(
-            core_.stopped() ? "The call was interrupted by an abort; whether it took effect is unknown."
-                            : "The tool cancelled its own execution.");
+            core_.stopped()
+                ? "The call was interrupted by an abort; whether it took effect is unknown."
+                : "The tool cancelled its own execution.");
     } else if (failure) {
         result = AgentToolResult::error(text_of(failure));
     }
@@ -407,7 +410,8 @@ Task<void> ToolBatch::commit(Call& call) {
 }
 
 void ToolBatch::on_stop() {
-    const bool any = std::any_of(calls_.begin(), calls_.end(), [](const Call& c) { return c.running; });
+    const bool any =
+        std::any_of(calls_.begin(), calls_.end(), [](const Call& c) { return c.running; });
     if (!any) return;
     if (core_.parts().limits.abort_grace.count() <= 0) return kill_running();
     grace_ = core_.runtime().clock->timer(executor_);

@@ -37,19 +37,19 @@ public:
 private:
     struct Call {
         explicit Call(ToolCall c) : call(std::move(c)) {}
-        ToolCall call;                                // as resolved
+        ToolCall call;  // as resolved
         const AgentTool* tool = nullptr;
-        JsonObject args = {};                         // validated
-        bool resolved = false;                        // a hook rewrote the call
+        JsonObject args = {};                           // validated
+        bool resolved = false;                          // a hook rewrote the call
         std::optional<AgentToolResult> immediate = {};  // decided without running the tool
-        bool after_hook = true;                       // after_tool_call is asked
+        bool after_hook = true;                         // after_tool_call is asked
         bool blocked = false;
         std::string block_reason = {};
         Json hitl_trace = {};
         std::unique_ptr<ToolContext> context = {};
-        std::stop_source stop = {};                   // the tool's own token
-        std::stop_source kill{std::nostopstate};      // cancels its coroutine
-        std::string time_out = {};                    // set when its time was up
+        std::stop_source stop = {};               // the tool's own token
+        std::stop_source kill{std::nostopstate};  // cancels its coroutine
+        std::string time_out = {};                // set when its time was up
         bool running = false;
         bool finished = false;
         AgentToolResult result = {};

@@ -8,7 +8,9 @@ namespace cubepi::detail {
 
 namespace {
 
-bool is_continuation(char byte) noexcept { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+bool is_continuation(char byte) noexcept {
+    return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
 
 std::size_t code_points(std::string_view text) noexcept {
     std::size_t count = 0;

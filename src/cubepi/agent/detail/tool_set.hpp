@@ -28,7 +28,9 @@ public:
     }
     const std::vector<AgentTool>& tools() const noexcept { return tools_; }
     /// Null when no tool is advertised.
-    const std::shared_ptr<const ToolDefinitions>& definitions() const noexcept { return definitions_; }
+    const std::shared_ptr<const ToolDefinitions>& definitions() const noexcept {
+        return definitions_;
+    }
 
 private:
     std::vector<AgentTool> tools_;

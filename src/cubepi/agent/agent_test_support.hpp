@@ -1,0 +1,149 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/agent/transcript.hpp>
+#include <cubepi/checkpoint/memory_checkpointer.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/provider/faux.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+
+namespace cubepi::agent_test {
+
+struct EchoArgs {
+    std::string value;
+};
+
+inline AgentTool echo_tool() {
+    return tool<EchoArgs>("echo", "Says it again.",
+                          [](EchoArgs args) { return "echo: " + args.value; });
+}
+
+inline ToolCall echo_call(std::string value, std::string id = "c1") {
+    return faux_tool_call("echo", {{"value", std::move(value)}}, std::move(id));
+}
+
+/// An answer that calls tools.
+inline AssistantMessage calling(std::vector<ToolCall> calls,
+                                std::string_view reason = stop_reason::tool_use) {
+    std::vector<AssistantContent> blocks;
+    for (ToolCall& call : calls) blocks.emplace_back(std::move(call));
+    return faux_assistant_message(std::move(blocks), reason);
+}
+
+/// A failed storage operation at the n-th append.
+class FailingStore final : public Checkpointer {
+public:
+    FailingStore(std::shared_ptr<Checkpointer> inner, int fail_at)
+        : inner_(std::move(inner)), fail_at_(fail_at) {}
+    Task<std::optional<CheckpointData>> load(std::string thread_id) override {
+        return inner_->load(std::move(thread_id));
+    }
+    Task<std::int64_t> append(std::string thread_id, MessageList messages,
+                              AppendOptions options) override {
+        if (++appends_ == fail_at_) {
+            throw CheckpointerError(ErrorCode::storage_full, "no space left on device");
+        }
+        return inner_->append(std::move(thread_id), std::move(messages), std::move(options));
+    }
+    Task<void> save_extra(std::string thread_id, JsonObject extra) override {
+        return inner_->save_extra(std::move(thread_id), std::move(extra));
+    }
+
+private:
+    std::shared_ptr<Checkpointer> inner_;
+    int fail_at_;
+    int appends_ = 0;
+};
+
+/// Keeps the events of an agent and speaks of them in one word each.
+class Recorder {
+public:
+    explicit Recorder(Agent& agent) {
+        agent.subscribe([this](const AgentEvent& event) { events.push_back(event); });
+    }
+    /// "turn_start", "message_end:assistant", "tool_execution_end:c1", ...
+    std::vector<std::string> words() const {
+        std::vector<std::string> all;
+        for (const AgentEvent& event : events) all.push_back(word(event));
+        return all;
+    }
+    std::size_t count(AgentEventType type) const {
+        std::size_t n = 0;
+        for (const AgentEvent& event : events) n += event.type() == type ? 1 : 0;
+        return n;
+    }
+    /// The notices' codes.
+    std::vector<std::string> notices() const {
+        std::vector<std::string> codes;
+        for (const AgentEvent& event : events) {
+            if (const auto* notice = event.get_if<NoticeEvent>())
+                codes.push_back(notice->notice.code);
+        }
+        return codes;
+    }
+    static std::string word(const AgentEvent& event) {
+        std::string text(to_string(event.type()));
+        if (const auto* start = event.get_if<MessageStartEvent>()) {
+            text += ":" + std::string(to_string(start->message.role()));
+        } else if (const auto* end = event.get_if<MessageEndEvent>()) {
+            text += ":" + std::string(to_string(end->message.role()));
+        } else if (const StreamEvent* stream = event.stream_event()) {
+            text += ":" + std::string(to_string(stream->type));
+        } else if (const auto* tool_start = event.get_if<ToolExecutionStartEvent>()) {
+            text += ":" + tool_start->tool_call_id;
+        } else if (const auto* tool_end = event.get_if<ToolExecutionEndEvent>()) {
+            text += ":" + tool_end->tool_call_id;
+        }
+        return text;
+    }
+
+    std::vector<AgentEvent> events;
+};
+
+/// What the model was asked, request by request.
+class Requests {
+public:
+    /// A script step that notes the request and answers.
+    FauxStep answer(AssistantMessage message) {
+        return FauxStep([this, message](const ModelRequest& request) {
+            seen.push_back(request);
+            return message;
+        });
+    }
+    FauxStep answer(const char* text) { return answer(faux_assistant_message(text)); }
+    std::vector<ModelRequest> seen;
+};
+
+inline std::vector<std::string> texts(const MessageList& messages) {
+    std::vector<std::string> all;
+    for (const Message& message : messages) all.push_back(message.text());
+    return all;
+}
+
+inline std::vector<Role> roles(const MessageList& messages) {
+    std::vector<Role> all;
+    for (const Message& message : messages) all.push_back(message.role());
+    return all;
+}
+
+inline MessageList stored(Checkpointer& store, std::string thread_id) {
+    const std::optional<CheckpointData> data = run(store.load(std::move(thread_id)));
+    return data ? data->messages : MessageList();
+}
+
+/// Stores messages as an earlier process would have.
+inline void preload(Checkpointer& store, std::string thread_id, MessageList messages) {
+    run(store.append(std::move(thread_id), std::move(messages), AppendOptions()));
+}
+
+}  // namespace cubepi::agent_test

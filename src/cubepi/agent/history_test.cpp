@@ -1,0 +1,372 @@
+// What is in the history, in memory and in the store: D1, D2, D3, D5, D19, D20, D34, D35, D37, D41, D42, D46, D49, D50.
+
+#include <cubepi/agent/agent_test_support.hpp>
+
+namespace cubepi {
+namespace {
+
+using namespace agent_test;
+using ::testing::Test;
+
+MessageList crashed_thread() {
+    AssistantMessage caller = calling({echo_call("a")});
+    caller.run_id = "old";
+    MessageList thread;
+    UserMessage start;
+    start.content.emplace_back(TextContent{"start"});
+    start.run_id = "old";
+    thread.push_back(std::move(start));
+    thread.push_back(std::move(caller));
+    return thread;
+}
+
+TEST(History, D1_AThreadCutOffInAToolIsAnsweredStoredAndAnnounced) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    preload(*store, "t", crashed_thread());
+    FauxProvider faux;
+    Requests requests;
+    faux.set_responses({requests.answer("fine")});
+    Agent agent(
+        {.model = faux.model(), .tools = {echo_tool()}, .checkpointer = store, .thread_id = "t"});
+    Recorder recorder(agent);
+
+    const RunResult result = run(agent.prompt("go on"));
+
+    EXPECT_TRUE(result);
+    const MessageList thread = stored(*store, "t");
+    ASSERT_EQ(thread.size(), 5u);
+    const ToolResultMessage* made_up = thread[2].tool_result();
+    ASSERT_TRUE(made_up);
+    EXPECT_TRUE(made_up->is_error);
+    EXPECT_NE(thread[2].text().find("unknown"), std::string::npos);
+    EXPECT_TRUE(is_legal_transcript(requests.seen.at(0).messages));
+    EXPECT_TRUE(agent.state().messages == thread);
+}
+
+TEST(History, D37_AMadeUpResultHasTheCallersRunIdAndNoToolEvents) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    preload(*store, "t", crashed_thread());
+    FauxProvider faux;
+    faux.set_responses({"fine"});
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    Recorder recorder(agent);
+
+    run(agent.prompt("go on"));
+
+    EXPECT_EQ(stored(*store, "t")[2].run_id(), "old");
+    EXPECT_EQ(recorder.count(AgentEventType::tool_execution_start), 0u);
+    const std::vector<std::string> words = recorder.words();
+    ASSERT_GE(words.size(), 5u);
+    EXPECT_EQ(words[2], "message_start:tool_result");
+    EXPECT_EQ(words[3], "message_end:tool_result");
+    EXPECT_EQ(words[4], "message_start:user");
+}
+
+TEST(History, D1_ADefectDeepInAThreadIsMendedInTheRequestOnlyAndReported) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    MessageList thread = crashed_thread();
+    thread.push_back(user_message("later"));
+    thread.push_back(faux_assistant_message("answer"));
+    preload(*store, "t", thread);
+    FauxProvider faux;
+    Requests requests;
+    faux.set_responses({requests.answer("fine")});
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    Recorder recorder(agent);
+
+    run(agent.prompt("go on"));
+
+    EXPECT_TRUE(is_legal_transcript(requests.seen.at(0).messages));
+    EXPECT_EQ(stored(*store, "t").size(), thread.size() + 2);
+    EXPECT_EQ(recorder.notices(), std::vector<std::string>{"repair"});
+}
+
+TEST(History, D2_ResumeLoadsTheThreadRepairsItAndRuns) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    preload(*store, "t", crashed_thread());
+    FauxProvider faux;
+    Requests requests;
+    faux.set_responses({requests.answer("fine")});
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+
+    const RunResult result = run(agent.resume());
+
+    EXPECT_EQ(result.text(), "fine");
+    EXPECT_TRUE(is_legal_transcript(requests.seen.at(0).messages));
+}
+
+TEST(History, D2_ResumeOfAnEmptyOrFinishedThreadIsAnError) {
+    FauxProvider faux;
+    Agent empty({.model = faux.model()});
+    EXPECT_THROW(run(empty.resume()), Error);
+    Agent finished(
+        {.model = faux.model(), .messages = {user_message("hi"), faux_assistant_message("ok")}});
+    try {
+        run(finished.resume());
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::cannot_continue);
+    }
+    finished.steer("more");
+    faux.set_responses({"yes"});
+    EXPECT_EQ(run(finished.resume()).text(), "yes");
+}
+
+TEST(History, D3_CallsOfATruncatedAnswerAreNotExecuted) {
+    FauxProvider faux;
+    int ran = 0;
+    auto counting = tool<EchoArgs>("echo", "Counts.", [&](EchoArgs) {
+        ++ran;
+        return std::string("ran");
+    });
+    faux.set_responses({calling({echo_call("a")}, stop_reason::length), "done"});
+    Agent agent({.model = faux.model(), .tools = {counting}});
+
+    const RunResult result = run(agent.prompt("hi"));
+
+    EXPECT_EQ(ran, 0);
+    ASSERT_EQ(result.new_messages.size(), 4u);
+    EXPECT_TRUE(result.new_messages[2].tool_result()->is_error);
+    EXPECT_NE(result.new_messages[2].text().find("cut off"), std::string::npos);
+}
+
+TEST(History, D5_TerminateLeavesQueuedMessagesToTheNextRun) {
+    FauxProvider faux;
+    Requests requests;
+    auto last = tool<EchoArgs>("echo", "Ends.", [](EchoArgs) {
+        AgentToolResult result("bye");
+        result.terminate = true;
+        return result;
+    });
+    faux.set_responses({requests.answer(calling({echo_call("a")})), requests.answer("second")});
+    Agent agent({.model = faux.model(), .tools = {last}});
+    agent.follow_up("later");
+
+    EXPECT_TRUE(run(agent.prompt("hi")));
+    EXPECT_EQ(requests.seen.size(), 1u);
+    faux.append_responses({requests.answer("third")});
+    run(agent.prompt("next"));
+
+    EXPECT_EQ(requests.seen.size(), 3u);
+    EXPECT_EQ(requests.seen.back().messages.back().text(), "later");
+}
+
+TEST(History, D19_ExtraIsSavedWhenARunFailsAndNullRemovesItsKey) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({faux_failure("down")});
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    agent.state().extra["kept"] = 1;
+    agent.state().extra["gone"] = 2;
+    EXPECT_FALSE(run(agent.prompt("hi")));
+    EXPECT_EQ(run(store->load("t"))->extra, (JsonObject{{"kept", 1}, {"gone", 2}}));
+
+    agent.state().extra["gone"] = nullptr;
+    faux.set_responses({"ok"});
+    run(agent.prompt("again"));
+
+    EXPECT_EQ(run(store->load("t"))->extra, (JsonObject{{"kept", 1}}));
+    EXPECT_EQ(agent.state().extra, (JsonObject{{"kept", 1}}));
+}
+
+TEST(History, D49_ExtraGoesWithAnAppendOfTheTurn) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({"ok"});
+    Agent agent({.model = faux.model(),
+                 .transform_context =
+                     [](MessageList messages, HookContext& ctx) {
+                         ctx.extra["turns"] = ctx.turn;
+                         return messages;
+                     },
+                 .checkpointer = store,
+                 .thread_id = "t"});
+    JsonObject at_message_end;
+    agent.subscribe([&](const AgentEvent& event) -> Task<void> {
+        if (event.type() != AgentEventType::turn_end) co_return;
+        const std::optional<CheckpointData> data = co_await store->load("t");
+        at_message_end = data->extra;
+    });
+    run(agent.prompt("hi"));
+    EXPECT_EQ(at_message_end, (JsonObject{{"turns", 1}}));
+}
+
+TEST(History, D35_AFailedAppendFailsTheRunAndMemoryEqualsTheStore) {
+    for (int fail_at = 1; fail_at <= 4; ++fail_at) {
+        auto inner = std::make_shared<MemoryCheckpointer>();
+        FauxProvider faux;
+        faux.set_responses({calling({echo_call("a")}), "done"});
+        Agent agent({.model = faux.model(),
+                     .tools = {echo_tool()},
+                     .checkpointer = std::make_shared<FailingStore>(inner, fail_at),
+                     .thread_id = "t"});
+        Recorder recorder(agent);
+        EXPECT_THROW(run(agent.prompt("hi")), CheckpointerError) << fail_at;
+        EXPECT_TRUE(agent.state().messages == stored(*inner, "t")) << fail_at;
+        EXPECT_TRUE(is_legal_transcript(agent.state().messages)) << fail_at;
+        EXPECT_EQ(recorder.count(AgentEventType::agent_end), 1u) << fail_at;
+        EXPECT_EQ(agent.state().last_outcome, LastOutcome::abandoned);
+        faux.set_responses({"fine"});
+        EXPECT_TRUE(run(agent.prompt("again"))) << fail_at;
+    }
+}
+
+TEST(History, D20_AStaleWriterIsRefusedAndForksNothing) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({"one", "two", "three"});
+    Agent first({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    run(first.prompt("a"));
+    Agent second({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    run(second.prompt("b"));
+    const MessageList before = stored(*store, "t");
+
+    EXPECT_THROW(run(first.prompt("c")), StaleAppendError);
+
+    EXPECT_TRUE(stored(*store, "t") == before);
+}
+
+TEST(History, D41_AMessageHasOneIdInEveryEventAndRequestAndInTheStore) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    Requests requests;
+    faux.set_responses({requests.answer(calling({echo_call("a")})), requests.answer("done")});
+    Agent agent(
+        {.model = faux.model(), .tools = {echo_tool()}, .checkpointer = store, .thread_id = "t"});
+    Recorder recorder(agent);
+    run(agent.prompt("hi"));
+
+    const MessageList thread = stored(*store, "t");
+    std::vector<std::string> started;
+    std::vector<std::string> ended;
+    for (const AgentEvent& event : recorder.events) {
+        if (const auto* start = event.get_if<MessageStartEvent>())
+            started.push_back(start->message.id());
+        if (const auto* end = event.get_if<MessageEndEvent>()) ended.push_back(end->message.id());
+        if (const StreamEvent* stream = event.stream_event()) {
+            EXPECT_EQ(stream->partial.get().id, started.back());
+        }
+    }
+    ASSERT_EQ(thread.size(), 4u);
+    for (std::size_t i = 0; i < thread.size(); ++i) {
+        EXPECT_FALSE(thread[i].id().empty());
+        EXPECT_EQ(thread[i].id(), started.at(i));
+        EXPECT_EQ(thread[i].id(), ended.at(i));
+    }
+    EXPECT_EQ(requests.seen.at(1).messages[1].id(), thread[1].id());
+}
+
+TEST(History, D42_APromptWhoseIdIsAnsweredGivesThatRunsResult) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({"only once"});
+    {
+        Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+        EXPECT_EQ(run(agent.prompt(user_message("hi", "input-1"))).text(), "only once");
+    }
+    Agent again({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    const RunResult result = run(again.prompt(user_message("hi", "input-1")));
+
+    EXPECT_TRUE(result);
+    EXPECT_EQ(result.text(), "only once");
+    EXPECT_EQ(stored(*store, "t").size(), 2u);
+    EXPECT_EQ(faux.call_count(), 1u);
+}
+
+TEST(History, D42_APromptWhoseIdIsInTheLogUnansweredContinues) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    preload(*store, "t", {user_message("hi", "input-1")});
+    FauxProvider faux;
+    faux.set_responses({"now"});
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+
+    const RunResult result = run(agent.prompt(user_message("hi", "input-1")));
+
+    EXPECT_EQ(result.text(), "now");
+    EXPECT_EQ(stored(*store, "t").size(), 2u);
+}
+
+TEST(History, D42_ReceiptsTellWhatBecameOfAnInput) {
+    FauxProvider faux;
+    faux.set_responses({"one", "two"});
+    Agent agent({.model = faux.model()});
+    const Receipt taken = agent.steer(user_message("a", "steer-1"));
+    const Receipt twice = agent.steer(user_message("a", "steer-1"));
+    const Receipt cancelled = agent.steer("b");
+    EXPECT_EQ(taken.state(), ReceiptState::queued);
+    EXPECT_TRUE(agent.cancel_steer(cancelled.message_id()));
+    EXPECT_FALSE(agent.cancel_steer("no such id"));
+    EXPECT_EQ(cancelled.state(), ReceiptState::cancelled);
+    const Receipt other_run = agent.steer("c", "another run");
+
+    run(agent.prompt("hi"));
+
+    EXPECT_EQ(taken.state(), ReceiptState::committed);
+    EXPECT_EQ(twice.state(), ReceiptState::committed);
+    EXPECT_EQ(other_run.state(), ReceiptState::refused);
+    EXPECT_EQ(agent.state().messages.size(), 3u);
+}
+
+TEST(History, D46_AStoreWithoutThreadIdPersistsNothingAndSaysSoOnce) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({"one", "two"});
+    Agent agent({.model = faux.model(), .checkpointer = store});
+    Recorder recorder(agent);
+    run(agent.prompt("hi"));
+    run(agent.prompt("again"));
+    EXPECT_EQ(recorder.notices(), std::vector<std::string>{"no_persistence"});
+    EXPECT_TRUE(run(store->list_threads()).empty());
+}
+
+TEST(History, D50_AThreadThatALiveOwnerRunsRefusesAnotherOwnersPrompt) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "done", "other"});
+    Agent other({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    std::string refused;
+    auto intrude =
+        tool<EchoArgs>("echo", "Prompts the same thread.", [&](EchoArgs) -> Task<std::string> {
+            try {
+                co_await other.prompt("me too");
+            } catch (const RunAlreadyClaimedError& error) {
+                refused = error.what();
+            }
+            co_return std::string("tried");
+        });
+    Agent agent(
+        {.model = faux.model(), .tools = {intrude}, .checkpointer = store, .thread_id = "t"});
+
+    EXPECT_TRUE(run(agent.prompt("hi")));
+
+    EXPECT_NE(refused.find("pid"), std::string::npos) << refused;
+    EXPECT_EQ(stored(*store, "t").size(), 4u);
+}
+
+TEST(History, ARunIsMarkedCompleteOnlyWhenItCompleted) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({"ok", faux_failure("down")});
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    const RunResult good = run(agent.prompt("hi"));
+    const RunResult bad = run(agent.prompt("again"));
+    EXPECT_TRUE(run(store->is_run_complete("t", good.run_id)));
+    EXPECT_FALSE(run(store->is_run_complete("t", bad.run_id)));
+}
+
+TEST(History, TheThreadIsLoadedOnce) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({"one", "two"});
+    {
+        Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+        run(agent.prompt("hi"));
+    }
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    const RunResult result = run(agent.prompt("again"));
+    EXPECT_EQ(agent.state().messages.size(), 4u);
+    EXPECT_EQ(result.new_messages.size(), 2u);
+}
+
+}  // namespace
+}  // namespace cubepi

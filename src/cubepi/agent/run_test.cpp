@@ -1,0 +1,439 @@
+// Runs from outside: events, listeners, outcomes, aborts. D6, D8, D9, D10, D24, D30, D31, D38, D39, D40, D45, D51.
+
+#include <thread>
+
+#include <cubepi/agent/agent_test_support.hpp>
+#include <cubepi/agent/loop.hpp>
+
+namespace cubepi {
+namespace {
+
+using namespace agent_test;
+
+TEST(Run, D6_AThrowingListenerKeepsNothingFromTheOthersAndClosesTheRun) {
+    // At every event of a tool turn in turn.
+    for (int at = 1;; ++at) {
+        FauxProvider faux;
+        faux.set_responses({calling({echo_call("a")}), "done", "after"});
+        Agent agent({.model = faux.model(), .tools = {echo_tool()}});
+        int seen = 0;
+        bool threw = false;
+        agent.subscribe([&](const AgentEvent&) {
+            if (++seen == at) {
+                threw = true;
+                throw std::runtime_error("boom");
+            }
+        });
+        Recorder recorder(agent);
+        if (at > 100) FAIL() << "a run has no end of events";
+        try {
+            run(agent.prompt("hi"));
+            EXPECT_FALSE(threw) << at;
+        } catch (const std::runtime_error& error) {
+            EXPECT_STREQ(error.what(), "boom");
+            // A run whose end was announced had its outcome.
+            const bool at_end = recorder.events.back().type() == AgentEventType::agent_end &&
+                                static_cast<int>(recorder.events.size()) == at;
+            const LastOutcome outcome = at_end ? LastOutcome::complete : LastOutcome::abandoned;
+            EXPECT_EQ(agent.state().last_outcome, outcome) << at;
+        }
+        EXPECT_EQ(recorder.count(AgentEventType::agent_end), 1u) << at;
+        EXPECT_EQ(static_cast<int>(recorder.events.size()), seen) << at;
+        EXPECT_EQ(recorder.count(AgentEventType::turn_start),
+                  recorder.count(AgentEventType::turn_end))
+            << at;
+        EXPECT_TRUE(is_legal_transcript(agent.state().messages)) << at;
+        if (!threw) break;
+        faux.set_responses({"fine"});
+        EXPECT_TRUE(run(agent.prompt("again"))) << at;
+    }
+}
+
+TEST(Run, D8_EventsCarryRunThreadTurnAndSeqWithoutGaps) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "done"});
+    Agent agent(
+        {.model = faux.model(), .tools = {echo_tool()}, .checkpointer = store, .thread_id = "t"});
+    Recorder recorder(agent);
+    const RunResult result = run(agent.prompt("hi"));
+    std::uint64_t seq = 0;
+    auto time = recorder.events.front().timestamp;
+    for (const AgentEvent& event : recorder.events) {
+        EXPECT_EQ(event.seq, ++seq);
+        EXPECT_EQ(event.run_id(), result.run_id);
+        EXPECT_EQ(event.thread_id(), "t");
+        EXPECT_GE(event.timestamp, time);
+        time = event.timestamp;
+    }
+    EXPECT_EQ(recorder.events.back().turn, 2u);
+}
+
+TEST(Run, D9_AFailedAnswerKeepsWhatWasStreamedAndItsTypedError) {
+    FauxProvider faux;
+    AssistantMessage failed =
+        faux_assistant_message("half an ans", stop_reason::error, "slow down");
+    ErrorInfo info;
+    info.code = ErrorCode::rate_limited;
+    info.type = "RateLimited";
+    info.status_code = 429;
+    info.retry_after = 2.5;
+    failed.error = std::make_shared<const ErrorInfo>(info);
+    faux.set_responses({failed});
+    Agent agent({.model = faux.model()});
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::failed);
+    EXPECT_EQ(result.text(), "half an ans");
+    EXPECT_EQ(result.error().code(), ErrorCode::rate_limited);
+    const auto* typed = dynamic_cast<const ProviderError*>(&result.error());
+    ASSERT_TRUE(typed);
+    EXPECT_EQ(typed->info().retry_after, 2.5);
+    EXPECT_EQ(agent.state().error_message, "slow down");
+}
+
+TEST(Run, D10_APartialNeverChangesAfterItsEvent) {
+    FauxOptions small;
+    small.token_size_min = small.token_size_max = 1;
+    FauxProvider faux(small);
+    faux.set_responses({faux_assistant_message("one two three four five six")});
+    Agent agent({.model = faux.model()});
+    std::vector<PartialMessage> kept;
+    std::vector<std::string> as_seen;
+    agent.subscribe([&](const AgentEvent& event) {
+        if (const StreamEvent* stream = event.stream_event()) {
+            kept.push_back(stream->partial);
+            as_seen.push_back(stream->partial.text());
+        }
+    });
+    run(agent.prompt("hi"));
+    ASSERT_GT(kept.size(), 4u);
+    for (std::size_t i = 0; i < kept.size(); ++i) EXPECT_EQ(kept[i].text(), as_seen[i]);
+    EXPECT_EQ(as_seen.back(), "one two three four five six");
+}
+
+TEST(Run, D45_UpdatesWrapBlockEventsAndTheFinalMessageEndsIt) {
+    FauxProvider faux;
+    faux.set_responses({faux_assistant_message("hello")});
+    Agent agent({.model = faux.model()});
+    Recorder recorder(agent);
+    run(agent.prompt("hi"));
+    EXPECT_EQ(
+        recorder.words(),
+        (std::vector<std::string>{
+            "agent_start", "turn_start", "message_start:user", "message_end:user",
+            "message_start:assistant", "message_update:text_start", "message_update:text_delta",
+            "message_update:text_end", "message_end:assistant", "turn_end", "agent_end"}));
+}
+
+TEST(Run, D30_AgentEndListsAllNewMessagesAlsoOfAFailedRun) {
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")})});
+    Agent agent({.model = faux.model(), .tools = {echo_tool()}});
+    Recorder recorder(agent);
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_FALSE(result);
+    const auto* end = recorder.events.back().get_if<AgentEndEvent>();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->messages.size(), 4u);
+    EXPECT_TRUE(end->messages == result.new_messages);
+}
+
+TEST(Run, D31_AFailureBetweenTurnsIsAnnouncedWithoutATurn) {
+    FauxProvider faux;
+    faux.set_responses({"ok"});
+    Agent agent({.model = faux.model(), .on_run_end = [](HookContext&) -> MessageList {
+                     throw std::runtime_error("boom");
+                 }});
+    Recorder recorder(agent);
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::failed);
+    EXPECT_EQ(recorder.count(AgentEventType::turn_start), 1u);
+    EXPECT_EQ(recorder.count(AgentEventType::turn_end), 1u);
+    EXPECT_EQ(recorder.words().back(), "agent_end");
+    EXPECT_STREQ(result.error().what(), "boom");
+}
+
+TEST(Run, D38_CancellingTheAwaitingCoroutineClosesTheRun) {
+    auto clock = std::make_shared<testing::ManualClock>();
+    FauxOptions slow;
+    slow.tokens_per_second = 1.0;
+    FauxProvider faux(slow);
+    faux.set_responses({faux_assistant_message("a long answer that takes its time to come")});
+    auto runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
+    Agent agent({.model = faux.model(), .runtime = runtime});
+    Recorder recorder(agent);
+    bool cancelled = false;
+    const auto parent = [&]() -> Task<void> {
+        TaskScope scope(co_await this_executor, ScopePolicy::collect);
+        agent.subscribe([&](const AgentEvent& event) {
+            if (event.text_delta()) scope.cancel();
+        });
+        const auto prompting = [&]() -> Task<void> {
+            try {
+                co_await agent.prompt("hi");
+            } catch (...) {
+                cancelled = is_cancellation(std::current_exception());
+                throw;
+            }
+        };
+        scope.spawn(prompting());
+        co_await scope.join();
+    };
+    testing::run_advancing(*clock, parent());
+    EXPECT_TRUE(cancelled);
+    EXPECT_EQ(recorder.words().back(), "agent_end");
+    EXPECT_EQ(agent.state().messages.back().assistant()->stop_reason, "aborted");
+    EXPECT_FALSE(agent.state().is_streaming);
+}
+
+TEST(Run, D40_TheResultTellsHowItEnded) {
+    FauxProvider faux;
+    faux.set_responses({"ok", faux_failure("down")});
+    Agent agent({.model = faux.model()});
+    const RunResult good = run(agent.prompt("hi", PromptOptions().run_id("mine")));
+    EXPECT_TRUE(good);
+    EXPECT_EQ(good.run_id, "mine");
+    EXPECT_FALSE(good.attempt_id.empty());
+    EXPECT_THROW(good.error(), Error);
+    EXPECT_TRUE(good.usage.output_tokens.has_value());
+    const RunResult bad = run(agent.prompt("again"));
+    EXPECT_FALSE(bad);
+    EXPECT_EQ(bad.outcome, RunOutcome::failed);
+    EXPECT_NE(bad.run_id, good.run_id);
+    EXPECT_EQ(agent.state().last_outcome, LastOutcome::abandoned);
+}
+
+TEST(Run, D24_ReachingTheTurnLimitIsAnOutcomeWithItsName) {
+    FauxProvider faux;
+    std::vector<FauxStep> steps;
+    for (int i = 0; i < 5; ++i)
+        steps.emplace_back(calling({echo_call("a", "c" + std::to_string(i))}));
+    faux.set_responses(std::move(steps));
+    AgentLimits limits;
+    limits.max_turns = 3;
+    Agent agent({.model = faux.model(), .tools = {echo_tool()}, .limits = limits});
+    Recorder recorder(agent);
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::limited);
+    EXPECT_NE(std::string(result.error().what()).find("max_turns"), std::string::npos);
+    EXPECT_EQ(faux.call_count(), 3u);
+    EXPECT_TRUE(is_legal_transcript(agent.state().messages));
+    EXPECT_EQ(agent.state().last_outcome, LastOutcome::complete);
+    EXPECT_EQ(recorder.count(AgentEventType::turn_end), 3u);
+}
+
+TEST(Run, D24_ReachingTheWallClockIsAnOutcomeWithItsName) {
+    auto clock = std::make_shared<testing::ManualClock>();
+    FauxOptions slow;
+    slow.tokens_per_second = 1.0;
+    FauxProvider faux(slow);
+    faux.set_responses({faux_assistant_message(std::string(4000, 'x'))});
+    AgentLimits limits;
+    limits.wall_clock = std::chrono::seconds(30);
+    auto runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
+    Agent agent({.model = faux.model(), .limits = limits, .runtime = runtime});
+    const RunResult result = testing::run_advancing(*clock, agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::limited);
+    EXPECT_NE(std::string(result.error().what()).find("wall_clock"), std::string::npos);
+    EXPECT_FALSE(result.text().empty());
+}
+
+TEST(Run, D51_AnAbortThatComesAfterTheEndIsNoAbort) {
+    FauxProvider faux;
+    faux.set_responses({"ok", "next"});
+    Agent agent({.model = faux.model()});
+    agent.subscribe([&](const AgentEvent& event) {
+        if (event.type() == AgentEventType::agent_end) agent.abort();
+    });
+    EXPECT_TRUE(run(agent.prompt("hi")));
+    agent.abort();
+    EXPECT_TRUE(run(agent.prompt("again")));
+}
+
+TEST(Run, D51_WaitForIdleIncludesTheLastListener) {
+    FauxProvider faux;
+    faux.set_responses({"ok"});
+    Agent agent({.model = faux.model()});
+    bool listener_done = false;
+    bool done_when_idle = false;
+    agent.subscribe([&](const AgentEvent& event) -> Task<void> {
+        if (event.type() != AgentEventType::agent_end) co_return;
+        co_await yield_now();
+        co_await yield_now();
+        listener_done = true;
+    });
+    const auto parent = [&]() -> Task<void> {
+        TaskScope scope(co_await this_executor);
+        scope.spawn(agent.prompt("hi"));
+        const auto waiter = [&]() -> Task<void> {
+            co_await agent.wait_for_idle();
+            done_when_idle = listener_done;
+        };
+        scope.spawn(waiter());
+        co_await scope.join();
+    };
+    run(parent());
+    EXPECT_TRUE(done_when_idle);
+}
+
+TEST(Run, AnAbortFromAnotherThreadEndsAStalledModel) {
+    FauxProvider faux;
+    AsyncEvent never;
+    faux.set_responses({FauxStep([&](ModelRequest) -> Task<AssistantMessage> {
+        co_await never.wait();
+        co_return faux_assistant_message("never");
+    })});
+    Agent agent({.model = faux.model()});
+    std::thread aborter;
+    agent.subscribe([&](const AgentEvent& event) {
+        const auto* end = event.get_if<MessageEndEvent>();
+        if (end && end->message.role() == Role::user) {
+            aborter = std::thread([&] { agent.abort(); });
+        }
+    });
+    const RunResult result = run(agent.prompt("hi"));
+    aborter.join();
+    EXPECT_EQ(result.outcome, RunOutcome::aborted);
+    EXPECT_EQ(agent.state().messages.back().assistant()->error_message, "Request was aborted");
+}
+
+TEST(Run, AnAbortEndsAHookThatWaits) {
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "never"});
+    AsyncEvent never;
+    Agent* self = nullptr;
+    Agent agent({.model = faux.model(),
+                 .tools = {echo_tool()},
+                 .before_tool_call =
+                     [&](BeforeToolCallContext&) -> Task<std::optional<BeforeToolCallResult>> {
+                     self->abort();
+                     co_await never.wait();
+                     co_return std::nullopt;
+                 }});
+    self = &agent;
+    Recorder recorder(agent);
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::aborted);
+    EXPECT_EQ(recorder.count(AgentEventType::agent_end), 1u);
+    EXPECT_TRUE(is_legal_transcript(agent.state().messages));
+}
+
+TEST(Run, DestroyingAnAgentDuringItsRunAbortsIt) {
+    FauxOptions yielding;
+    yielding.yield_every_chunk = true;
+    FauxProvider faux(yielding);
+    faux.set_responses(
+        {faux_assistant_message("a long answer that comes in several pieces, one by one")});
+    auto agent = std::make_unique<Agent>(AgentOptions{.model = faux.model()});
+    int events_after = 0;
+    bool destroyed = false;
+    agent->subscribe([&](const AgentEvent&) { events_after += destroyed ? 1 : 0; });
+    RunResult result;
+    const auto parent = [&]() -> Task<void> {
+        TaskScope scope(co_await this_executor);
+        const auto prompting = [&]() -> Task<void> { result = co_await agent->prompt("hi"); };
+        scope.spawn(prompting());
+        co_await yield_now();
+        co_await yield_now();
+        agent.reset();
+        destroyed = true;
+        co_await scope.join();
+    };
+    run(parent());
+    EXPECT_EQ(result.outcome, RunOutcome::aborted);
+    EXPECT_EQ(events_after, 0);
+}
+
+TEST(Run, AListenerMayDestroyTheAgentSubscribeAndCancelItself) {
+    FauxProvider faux;
+    faux.set_responses({"ok"});
+    auto agent = std::make_unique<Agent>(AgentOptions{.model = faux.model()});
+    int own = 0;
+    int added = 0;
+    Subscription self;
+    self = agent->subscribe([&](const AgentEvent&) {
+        ++own;
+        agent->subscribe([&](const AgentEvent&) { ++added; });
+        self.cancel();
+    });
+    agent->subscribe([&](const AgentEvent& event) {
+        if (event.type() == AgentEventType::message_start) agent.reset();
+    });
+    const RunResult result = run(agent->prompt("hi"));
+    EXPECT_EQ(own, 1);
+    EXPECT_EQ(added, 1);
+    EXPECT_EQ(result.outcome, RunOutcome::aborted);
+}
+
+TEST(Run, AListenerThatPromptsItsOwnAgentGetsBusy) {
+    FauxProvider faux;
+    faux.set_responses({"ok"});
+    Agent agent({.model = faux.model()});
+    ErrorCode code = ErrorCode::unknown;
+    agent.subscribe([&](const AgentEvent& event) -> Task<void> {
+        if (event.type() != AgentEventType::turn_start) co_return;
+        try {
+            co_await agent.prompt("again");
+        } catch (const Error& error) {
+            code = error.code();
+        }
+    });
+    EXPECT_TRUE(run(agent.prompt("hi")));
+    EXPECT_EQ(code, ErrorCode::busy);
+}
+
+TEST(Run, DroppingASubscriptionKeepsItAScopedOneEndsIt) {
+    FauxProvider faux;
+    faux.set_responses({"ok", "ok"});
+    Agent agent({.model = faux.model()});
+    int kept = 0;
+    int scoped = 0;
+    {
+        agent.subscribe([&](const AgentEvent&) { ++kept; });
+        const ScopedSubscription held = agent.subscribe([&](const AgentEvent&) { ++scoped; });
+        run(agent.prompt("hi"));
+    }
+    const int before = scoped;
+    run(agent.prompt("hi"));
+    EXPECT_EQ(scoped, before);
+    EXPECT_EQ(kept, 2 * before);
+}
+
+TEST(Run, DroppingAPulledRunAbortsIt) {
+    FauxProvider faux;
+    faux.set_responses({faux_assistant_message("hello"), "next"});
+    Agent agent({.model = faux.model()});
+    const auto parent = [&]() -> Task<void> {
+        {
+            AgentRun pulled = agent.start("hi");
+            (void)co_await pulled.next();
+        }
+        co_await agent.wait_for_idle();
+        (void)co_await agent.prompt("again");
+    };
+    run(parent());
+    EXPECT_EQ(agent.state().last_outcome, LastOutcome::complete);
+    EXPECT_TRUE(is_legal_transcript(agent.state().messages));
+}
+
+TEST(Run, TheLoopRunsWithoutAnAgent) {
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "done", "more"});
+    AgentContext context;
+    context.tools = {echo_tool()};
+    LoopOptions options;
+    options.model = faux.model();
+    int events = 0;
+    const Listener count = [&](const AgentEvent&) { ++events; };
+    const RunResult result = run(run_agent_loop({user_message("hi")}, context, options, count));
+    EXPECT_EQ(result.text(), "done");
+    EXPECT_EQ(context.messages.size(), 4u);
+    EXPECT_GT(events, 10);
+    context.messages.push_back(user_message("go on"));
+    EXPECT_EQ(run(run_agent_loop_continue(context, options, count)).text(), "more");
+    AgentContext empty;
+    EXPECT_THROW(run(run_agent_loop_continue(empty, options, count)), Error);
+}
+
+}  // namespace
+}  // namespace cubepi

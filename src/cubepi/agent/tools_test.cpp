@@ -1,0 +1,330 @@
+// Tool execution: D4, D24, D27, D32, D43, D52, aborts of tools (D7).
+
+#include <algorithm>
+#include <atomic>
+
+#include <cubepi/agent/agent_test_support.hpp>
+#include <cubepi/core/timeout.hpp>
+
+namespace cubepi {
+namespace {
+
+using namespace agent_test;
+
+struct Where {
+    std::string city;
+    int days = 3;
+};
+
+TEST(Tools, PlainStructsBecomeSchemaAndArguments) {
+    AgentTool made = tool<Where>("forecast", "Says the weather.", [](Where args) {
+                         return args.city + " " + std::to_string(args.days);
+                     }).describe("city", "City name");
+    const Json& schema = made.parameters.source();
+    EXPECT_EQ(schema.at("required"), (JsonArray{"city"}));
+    EXPECT_EQ(schema.at("properties").at("city").at("description"), Json("City name"));
+    FauxProvider faux;
+    faux.set_responses({calling({faux_tool_call("forecast", {{"city", "Oslo"}}, "c1")}), "done"});
+    Agent agent({.model = faux.model(), .tools = {made}});
+    EXPECT_EQ(run(agent.prompt("hi")).new_messages[2].text(), "Oslo 3");
+}
+
+TEST(Tools, D27_TheSchemaReachesTheModelAsGiven) {
+    const Json schema = boost::json::parse(
+        R"({"type":"object","properties":{"x":{"type":"string","title":"X"}},"$defs":{"unused":{}}})");
+    AgentTool raw("raw", "Any.", JsonSchema(schema), [](JsonObject, ToolContext&) {
+        return detail::ToolOutcome(AgentToolResult("ok"));
+    });
+    FauxProvider faux;
+    Requests requests;
+    faux.set_responses({requests.answer("ok")});
+    Agent agent({.model = faux.model(), .tools = {raw}});
+    run(agent.prompt("hi"));
+    EXPECT_EQ(*requests.seen.at(0).tools->at(0).parameters, schema);
+}
+
+TEST(Tools, D4_ArgumentsThatDidNotParseNeverRunATool) {
+    int ran = 0;
+    auto optional_only = tool<Where>("forecast", "Runs.", [&](Where) {
+        ++ran;
+        return std::string("ran");
+    });
+    ToolCall broken = faux_tool_call("forecast", {}, "c1");
+    broken.extra["raw_arguments"] = "{\"city\": \"Os";
+    FauxProvider faux;
+    Requests requests;
+    faux.set_responses({calling({broken}), requests.answer("done")});
+    Agent agent({.model = faux.model(), .tools = {optional_only}});
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(ran, 0);
+    EXPECT_NE(result.new_messages[2].text().find("<root>"), std::string::npos);
+    const ToolCall* replayed = requests.seen.at(0).messages[1].assistant()->tool_calls().front();
+    EXPECT_TRUE(replayed->arguments.empty());
+}
+
+TEST(Tools, D4_InvalidArgumentsNameThePathAndWhatWasExpected) {
+    FauxProvider faux;
+    faux.set_responses(
+        {calling({faux_tool_call("forecast", {{"city", "Oslo"}, {"days", "soon"}}, "c1")}),
+         "done"});
+    Agent agent(
+        {.model = faux.model(), .tools = {tool<Where>("forecast", "", [](Where) { return "x"; })}});
+    const RunResult result = run(agent.prompt("hi"));
+    const std::string text = result.new_messages[2].text();
+    EXPECT_NE(text.find("days"), std::string::npos) << text;
+    EXPECT_NE(text.find("integer"), std::string::npos) << text;
+}
+
+/// A tool that waits for its turn: `order` says which call may end next.
+struct Turns {
+    std::vector<std::string> ended;
+    AsyncEvent changed;
+    Task<std::string> wait(std::string name, std::string after) {
+        while (!after.empty() && std::find(ended.begin(), ended.end(), after) == ended.end()) {
+            changed.reset();
+            co_await changed.wait();
+        }
+        ended.push_back(name);
+        changed.set();
+        co_return name;
+    }
+};
+
+struct TurnArgs {
+    std::string name;
+    std::optional<std::string> after;
+};
+
+TEST(Tools, D32_StartsComeInTheModelsOrderEndsAsTheyHappenResultsInCallOrder) {
+    Turns turns;
+    auto waiting = tool<TurnArgs>("wait", "Waits.", [&](TurnArgs args) {
+        return turns.wait(args.name, args.after.value_or(""));
+    });
+    FauxProvider faux;
+    faux.set_responses(
+        {calling({faux_tool_call("wait", {{"name", "a"}, {"after", "b"}}, "a"),
+                  faux_tool_call("nope", {}, "x"), faux_tool_call("wait", {{"name", "b"}}, "b")}),
+         "done"});
+    Agent agent({.model = faux.model(), .tools = {waiting}});
+    Recorder recorder(agent);
+    const RunResult result = run(agent.prompt("hi"));
+    std::vector<std::string> tools;
+    for (const std::string& word : recorder.words()) {
+        if (word.starts_with("tool_execution")) tools.push_back(word);
+    }
+    EXPECT_EQ(tools, (std::vector<std::string>{"tool_execution_start:a", "tool_execution_start:x",
+                                               "tool_execution_end:x", "tool_execution_start:b",
+                                               "tool_execution_end:b", "tool_execution_end:a"}));
+    EXPECT_EQ(texts(result.new_messages),
+              (std::vector<std::string>{"hi", "", "a", "Tool nope not found", "b", "done"}));
+}
+
+TEST(Tools, D24_NoMoreToolsRunAtOnceThanAllowed) {
+    int running = 0;
+    int most = 0;
+    auto counting = tool<EchoArgs>("echo", "Counts.", [&](EchoArgs) -> Task<std::string> {
+        most = std::max(most, ++running);
+        co_await yield_now();
+        co_await yield_now();
+        --running;
+        co_return std::string("ok");
+    });
+    FauxProvider faux;
+    std::vector<ToolCall> calls;
+    for (int i = 0; i < 40; ++i) calls.push_back(echo_call("v", "c" + std::to_string(i)));
+    faux.set_responses({calling(calls), "done"});
+    Agent agent({.model = faux.model(), .tools = {counting}});
+    EXPECT_EQ(run(agent.prompt("hi")).new_messages.size(), 43u);
+    EXPECT_EQ(most, 16);
+}
+
+std::shared_ptr<const Runtime> runtime_with(const std::shared_ptr<testing::ManualClock>& clock) {
+    return std::make_shared<const Runtime>(Runtime().with_clock(clock));
+}
+
+TEST(Tools, D24_AToolThatTakesTooLongIsStoppedAndTheModelTold) {
+    auto clock = std::make_shared<testing::ManualClock>();
+    auto stuck = tool<EchoArgs>("echo", "Hangs.", [&](EchoArgs) -> Task<std::string> {
+        co_await clock->sleep_for(std::chrono::hours(24));
+        co_return std::string("late");
+    });
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "done"});
+    Agent agent({.model = faux.model(), .tools = {stuck}, .runtime = runtime_with(clock)});
+    const RunResult result = testing::run_advancing(*clock, agent.prompt("hi"));
+    EXPECT_TRUE(result);
+    EXPECT_TRUE(result.new_messages[2].tool_result()->is_error);
+    EXPECT_NE(result.new_messages[2].text().find("600 s"), std::string::npos);
+}
+
+TEST(Tools, D7_AToolThatDoesNotHeedAnAbortIsCancelledAfterTheGrace) {
+    auto clock = std::make_shared<testing::ManualClock>();
+    const auto begin = clock->now();
+    auto stuck = tool<EchoArgs>("echo", "Hangs.", [&](EchoArgs) -> Task<std::string> {
+        co_await clock->sleep_for(std::chrono::hours(24));
+        co_return std::string("late");
+    });
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "never"});
+    Agent agent({.model = faux.model(), .tools = {stuck}, .runtime = runtime_with(clock)});
+    agent.subscribe([&](const AgentEvent& event) {
+        if (event.type() == AgentEventType::tool_execution_start) agent.abort();
+    });
+    // The abort comes at the start of the call, so the call is not made; the next one is in the tool.
+    const RunResult early = testing::run_advancing(*clock, agent.prompt("hi"));
+    EXPECT_EQ(early.outcome, RunOutcome::aborted);
+    EXPECT_EQ(clock->now(), begin);
+
+    faux.set_responses({calling({echo_call("a")}), "never"});
+    auto aborting = tool<EchoArgs>("echo", "Hangs.", [&](EchoArgs) -> Task<std::string> {
+        agent.abort();
+        co_await clock->sleep_for(std::chrono::hours(24));
+        co_return std::string("late");
+    });
+    agent.state().tools = {aborting};
+    Agent second({.model = faux.model(), .tools = {aborting}, .runtime = runtime_with(clock)});
+    auto abort_second = tool<EchoArgs>("echo", "Hangs.", [&](EchoArgs) -> Task<std::string> {
+        second.abort();
+        co_await clock->sleep_for(std::chrono::hours(24));
+        co_return std::string("late");
+    });
+    second.state().tools = {abort_second};
+    const RunResult result = testing::run_advancing(*clock, second.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::aborted);
+    EXPECT_EQ(clock->now() - begin, std::chrono::seconds(2));
+    EXPECT_TRUE(is_legal_transcript(second.state().messages));
+    EXPECT_NE(second.state().messages[2].text().find("unknown"), std::string::npos);
+}
+
+class KeepingSink final : public SpillSink {
+public:
+    std::string spill(std::string_view, std::string_view tool_call_id,
+                      std::string_view text) override {
+        kept = std::string(text);
+        return "Read " + std::string(tool_call_id) + ".txt for all of it.";
+    }
+    std::string kept;
+};
+
+TEST(Tools, D24_LongResultsAreCutAndTheRestSpills) {
+    std::string long_text;
+    for (int i = 0; i < 60'000; ++i) long_text += "\xC3\xA4";
+    auto talkative = tool<EchoArgs>("echo", "Talks.", [&](EchoArgs) { return long_text; });
+    FauxProvider faux;
+    faux.set_responses(
+        {calling({echo_call("a")}), "done", calling({echo_call("a", "c2")}), "done"});
+    Agent without({.model = faux.model(), .tools = {talkative}});
+    const std::string cut = run(without.prompt("hi")).new_messages[2].text();
+    EXPECT_LT(cut.size(), 100'500u);
+    EXPECT_NE(cut.find("the first 50000 of 60000 characters"), std::string::npos);
+
+    auto sink = std::make_shared<KeepingSink>();
+    Agent with({.model = faux.model(), .tools = {talkative}, .spill = sink});
+    const std::string spilled = run(with.prompt("hi")).new_messages[2].text();
+    EXPECT_NE(spilled.find("Read c2.txt"), std::string::npos);
+    EXPECT_EQ(sink->kept, long_text);
+}
+
+TEST(Tools, D43_ACallRunsTheDefinitionThatItsRequestAdvertised) {
+    FauxProvider faux;
+    Agent* self = nullptr;
+    auto replaced = tool<EchoArgs>("echo", "New.", [](EchoArgs) { return "new"; });
+    faux.set_responses({FauxStep([&](const ModelRequest&) {
+                            self->state().tools = {replaced};
+                            return calling({echo_call("a")});
+                        }),
+                        calling({echo_call("a", "c2")}), "done"});
+    Agent agent({.model = faux.model(), .tools = {echo_tool()}});
+    self = &agent;
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.new_messages[2].text(), "echo: a");
+    EXPECT_EQ(result.new_messages[4].text(), "new");
+}
+
+TEST(Tools, D52_AToolSaysWhatItMayDo) {
+    EXPECT_EQ(echo_tool().risk_level, ToolRisk::writes);
+    EXPECT_EQ(echo_tool().risk(ToolRisk::read_only).risk_level, ToolRisk::read_only);
+}
+
+TEST(Tools, D28_BlockingToolsRunOnTheWorkerPool) {
+    const std::thread::id loop = std::this_thread::get_id();
+    std::atomic<bool> elsewhere = false;
+    auto blocking = blocking_tool<EchoArgs>("echo", "Blocks.", [&](EchoArgs args) {
+        elsewhere = std::this_thread::get_id() != loop;
+        return args.value;
+    });
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "done"});
+    Agent agent({.model = faux.model(), .tools = {blocking}});
+    EXPECT_EQ(run(agent.prompt("hi")).new_messages[2].text(), "a");
+    EXPECT_TRUE(elsewhere);
+}
+
+TEST(Tools, OneCallsFailureIsItsOwnResult) {
+    auto failing = tool<EchoArgs>(
+        "fail", "Fails.", [](EchoArgs) -> std::string { throw std::runtime_error("boom"); });
+    auto failing_later = tool<EchoArgs>("later", "Fails.", [](EchoArgs) -> Task<std::string> {
+        co_await yield_now();
+        throw std::runtime_error("later boom");
+    });
+    FauxProvider faux;
+    faux.set_responses(
+        {calling({faux_tool_call("fail", {{"value", "a"}}, "c1"), echo_call("b", "c2"),
+                  faux_tool_call("later", {{"value", "c"}}, "c3")}),
+         "done"});
+    Agent agent({.model = faux.model(), .tools = {failing, failing_later, echo_tool()}});
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(texts(result.new_messages),
+              (std::vector<std::string>{"hi", "", "boom", "echo: b", "later boom", "done"}));
+}
+
+TEST(Tools, ProgressIsDeliveredBeforeUpdateReturnsAndNotAfterTheEnd) {
+    std::vector<std::string> seen;
+    Agent* self = nullptr;
+    std::shared_ptr<ToolContext> kept;
+    auto reporting =
+        tool<EchoArgs>("echo", "Reports.", [&](EchoArgs, ToolContext& ctx) -> Task<std::string> {
+            kept = std::make_shared<ToolContext>(ctx);
+            co_await ctx.update("half");
+            seen.push_back("after update");
+            co_return std::string("ok");
+        });
+    FauxProvider faux;
+    faux.set_responses(
+        {calling({echo_call("a")}), FauxStep([&](ModelRequest) -> Task<AssistantMessage> {
+             co_return faux_assistant_message("done");
+         })});
+    Agent agent({.model = faux.model(), .tools = {reporting}});
+    self = &agent;
+    self->subscribe([&](const AgentEvent& event) {
+        if (event.get_if<ToolExecutionUpdateEvent>()) seen.push_back("event");
+    });
+    run(agent.prompt("hi"));
+    EXPECT_EQ(seen, (std::vector<std::string>{"event", "after update"}));
+}
+
+TEST(Tools, ASequentialToolMakesTheBatchSequential) {
+    Turns turns;
+    auto waiting = tool<TurnArgs>("wait", "Waits.", [&](TurnArgs args) -> Task<std::string> {
+        co_await yield_now();
+        turns.ended.push_back(args.name);
+        co_return args.name;
+    });
+    FauxProvider faux;
+    faux.set_responses(
+        {calling({faux_tool_call("wait", {{"name", "a"}}, "a"), echo_call("b", "b")}), "done"});
+    Agent agent({.model = faux.model(), .tools = {waiting, echo_tool().sequential()}});
+    Recorder recorder(agent);
+    run(agent.prompt("hi"));
+    std::vector<std::string> words;
+    for (const std::string& word : recorder.words()) {
+        if (word.starts_with("tool_execution") || word == "message_end:tool_result")
+            words.push_back(word);
+    }
+    EXPECT_EQ(words, (std::vector<std::string>{"tool_execution_start:a", "tool_execution_end:a",
+                                               "message_end:tool_result", "tool_execution_start:b",
+                                               "tool_execution_end:b", "message_end:tool_result"}));
+}
+
+}  // namespace
+}  // namespace cubepi
