@@ -18,7 +18,8 @@ std::string with_lines(std::string text, const std::vector<SchemaIssue>& issues)
 }  // namespace
 
 ValidationError::ValidationError(std::string_view about, std::vector<SchemaIssue> issues)
-    : Error(ErrorCode::validation, with_lines(std::string(about), issues)), issues_(std::move(issues)) {}
+    : Error(ErrorCode::validation, with_lines(std::string(about), issues)),
+      issues_(std::move(issues)) {}
 
 std::string format_issues(std::string_view tool_name, const std::vector<SchemaIssue>& issues) {
     std::string header = "Invalid arguments for tool '";

@@ -10,10 +10,12 @@ namespace cubepi {
 
 /// One thing that is wrong with a JSON value.
 struct SchemaIssue {
-    std::string path;      ///< where: "city", "where.city", "items[2].name"; "<root>" for the whole value
+    std::string
+        path;  ///< where: "city", "where.city", "items[2].name"; "<root>" for the whole value
     std::string expected;  ///< "integer", "one of \"a\", \"b\"", "at least 1", ...
     std::string found;     ///< "string \"abc\"", "null", "nothing", ...
-    std::string message;   ///< both in one phrase: "field required", "expected integer, found string \"abc\""
+    std::string
+        message;  ///< both in one phrase: "field required", "expected integer, found string \"abc\""
 
     friend bool operator==(const SchemaIssue&, const SchemaIssue&) = default;
 };

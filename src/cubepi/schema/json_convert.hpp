@@ -90,7 +90,8 @@ JsonFor<T> to_json(const T& value) {
     } else if constexpr (detail::is_optional<T>) {
         return value ? Json(to_json(*value)) : Json(nullptr);
     } else if constexpr (detail::is_variant<T>) {
-        return std::visit([](const auto& alternative) { return Json(to_json(alternative)); }, value);
+        return std::visit([](const auto& alternative) { return Json(to_json(alternative)); },
+                          value);
     } else if constexpr (detail::is_vector<T> || detail::is_array<T>) {
         JsonArray array;
         array.reserve(value.size());
@@ -111,7 +112,8 @@ JsonFor<T> to_json(const T& value) {
                 if (!field) return;
             }
             const std::string_view name = detail::field_names<T>[index];
-            object.insert_or_assign(boost::json::string_view(name.data(), name.size()), to_json(field));
+            object.insert_or_assign(boost::json::string_view(name.data(), name.size()),
+                                    to_json(field));
         });
         return object;
     }

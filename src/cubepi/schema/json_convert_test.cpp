@@ -52,8 +52,9 @@ struct Everything {
 };
 
 struct Many {
-    int a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, c0, c1, c2, c3, c4,
-        c5, c6, c7, c8, c9, d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, e0, e1, e2, e3, e4, e5, e6, e7;
+    int a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, c0, c1, c2,
+        c3, c4, c5, c6, c7, c8, c9, d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, e0, e1, e2, e3, e4, e5,
+        e6, e7;
 };
 
 struct Empty {};
@@ -132,7 +133,8 @@ TEST(JsonConvert, RoundTripsEveryKindOfField) {
     value.list = json("[true]").as_array();
 
     const JsonObject written = to_json(value);
-    EXPECT_EQ(Json(written), json(R"({"text":"hé","number":-7,"big":18446744073709551615,"ratio":0.5,
+    EXPECT_EQ(Json(written),
+              json(R"({"text":"hé","number":-7,"big":18446744073709551615,"ratio":0.5,
         "flag":false,"unit":"fahrenheit","level":"high","maybe":4,
         "items":[{"name":"x","count":2},{"name":"y","count":1}],"bits":[true,false],"scores":{"a":1.5},
         "table":{"k":[1,2]},"pair":[8,9],"choice":{"city":"Bonn"},"where":{"city":"Oslo","country":"NO"},
@@ -193,14 +195,15 @@ TEST(JsonConvert, D4_ConvertsOnlyIntegralNumbersAndExactTexts) {
     EXPECT_EQ(from_json<double>(json("\"1e3\"")), 1000.0);
     EXPECT_EQ(from_json<double>(json("7")), 7.0);
     EXPECT_TRUE(from_json<bool>(json("\"true\"")));
-    for (const auto* text : {"3.5", "\" 3\"", "\"3 \"", "\"+3\"", "\"0x3\"", "\"\"", "true", "null", "[3]",
-                             "\"NaN\"", "\"1_000\"", "\"3.5\"", "1e30"}) {
+    for (const auto* text : {"3.5", "\" 3\"", "\"3 \"", "\"+3\"", "\"0x3\"", "\"\"", "true", "null",
+                             "[3]", "\"NaN\"", "\"1_000\"", "\"3.5\"", "1e30"}) {
         EXPECT_EQ(issues_of<int>(text).size(), 1U) << text;
     }
     for (const auto* text : {"1", "0", "\"True\"", "\"yes\"", "\"1\"", "null"}) {
         EXPECT_EQ(issues_of<bool>(text).size(), 1U) << text;
     }
-    for (const auto* text : {"1", "true", "null"}) EXPECT_EQ(issues_of<std::string>(text).size(), 1U) << text;
+    for (const auto* text : {"1", "true", "null"})
+        EXPECT_EQ(issues_of<std::string>(text).size(), 1U) << text;
     EXPECT_EQ(issues_of<std::vector<int>>("3").size(), 1U);
 }
 
@@ -227,13 +230,16 @@ TEST(JsonConvert, VariantsTakeTheAlternativeThatFitsBest) {
     EXPECT_EQ(lines(issues_of<Number>("null")),
               "<root>: expected integer or number or string, found null\n");
     using OneStruct = std::variant<std::string, Place>;
-    EXPECT_EQ(lines(issues_of<OneStruct>(R"({"city":1})")), "city: expected string, found integer 1\n");
+    EXPECT_EQ(lines(issues_of<OneStruct>(R"({"city":1})")),
+              "city: expected string, found integer 1\n");
 }
 
 TEST(JsonConvert, StructsMayContainThemselves) {
-    const auto tree = from_json<Tree>(json(R"({"name":"a","children":[{"name":"b","children":[]}]})"));
+    const auto tree =
+        from_json<Tree>(json(R"({"name":"a","children":[{"name":"b","children":[]}]})"));
     EXPECT_EQ(tree.children.at(0).name, "b");
-    EXPECT_EQ(issues_of<Tree>(R"({"name":"a","children":[{"children":[]}]})").at(0).path, "children[0].name");
+    EXPECT_EQ(issues_of<Tree>(R"({"name":"a","children":[{"children":[]}]})").at(0).path,
+              "children[0].name");
 }
 
 TEST(JsonConvert, NumbersThatJsonDoesNotHaveBecomeNull) {

@@ -15,7 +15,8 @@ std::string short_type_name(std::string_view spelled) {
     if (colon != std::string_view::npos) name.remove_prefix(colon + 1);
     std::string result;
     for (const char c : name) {
-        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        const bool plain =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
         result += plain ? c : '_';
     }
     return result;
@@ -38,7 +39,8 @@ void SchemaScope::enter(const void* type, std::string_view spelled_name) {
     auto name = short_type_name(spelled_name);
     const auto taken = [&] {
         return definitions.contains(name) ||
-               std::any_of(open.begin(), open.end(), [&](const Entry& entry) { return entry.name == name; });
+               std::any_of(open.begin(), open.end(),
+                           [&](const Entry& entry) { return entry.name == name; });
     };
     while (taken()) name += '_';
     open.push_back(Entry{type, std::move(name), false});
@@ -90,8 +92,8 @@ JsonObject array_schema(JsonObject items) {
     return schema;
 }
 
-void add_property(JsonObject& properties, JsonArray& required, std::string_view name, JsonObject schema,
-                  bool is_required, const Json* default_value) {
+void add_property(JsonObject& properties, JsonArray& required, std::string_view name,
+                  JsonObject schema, bool is_required, const Json* default_value) {
     const boost::json::string_view key(name.data(), name.size());
     if (default_value) schema["default"] = *default_value;
     properties.insert_or_assign(key, std::move(schema));
@@ -106,12 +108,14 @@ JsonObject finish_schema(JsonObject schema, SchemaScope scope) {
 namespace {
 
 struct Place {
-    JsonObject* owner = nullptr;  // the object schema that has the field; null for the root or items
+    JsonObject* owner =
+        nullptr;  // the object schema that has the field; null for the root or items
     JsonObject* field = nullptr;
     std::string name;
 };
 
-[[noreturn]] void throw_unknown(std::string_view path, const std::string& name, const JsonObject* properties) {
+[[noreturn]] void throw_unknown(std::string_view path, const std::string& name,
+                                const JsonObject* properties) {
     std::string message = "the schema has no field \"" + std::string(path) + '"';
     if (name != path) message += " (\"" + name + "\" does not exist)";
     if (properties && !properties->empty()) {
@@ -136,13 +140,15 @@ JsonObject* resolve(JsonObject& root, JsonObject* schema) {
     for (int hops = 0; schema && hops < 16; ++hops) {
         const auto* reference = schema->if_contains("$ref");
         if (!reference || !reference->is_string()) return schema;
-        const std::string_view target(reference->get_string().data(), reference->get_string().size());
+        const std::string_view target(reference->get_string().data(),
+                                      reference->get_string().size());
         constexpr std::string_view prefix = "#/$defs/";
         if (target == "#") {
             schema = &root;
         } else if (target.substr(0, prefix.size()) == prefix) {
             auto* definitions = child_object(root, "$defs");
-            schema = definitions ? child_object(*definitions, target.substr(prefix.size())) : nullptr;
+            schema =
+                definitions ? child_object(*definitions, target.substr(prefix.size())) : nullptr;
         } else {
             return nullptr;
         }
@@ -156,10 +162,12 @@ JsonObject* part_with(JsonObject& root, JsonObject* schema, std::string_view key
     if (!schema) return nullptr;
     if (child_object(*schema, keyword)) return schema;
     for (const std::string_view group : {"anyOf", "oneOf", "allOf"}) {
-        auto* alternatives = schema->if_contains(boost::json::string_view(group.data(), group.size()));
+        auto* alternatives =
+            schema->if_contains(boost::json::string_view(group.data(), group.size()));
         if (!alternatives || !alternatives->is_array()) continue;
         for (auto& alternative : alternatives->get_array()) {
-            auto* found = alternative.is_object() ? resolve(root, &alternative.get_object()) : nullptr;
+            auto* found =
+                alternative.is_object() ? resolve(root, &alternative.get_object()) : nullptr;
             if (found && child_object(*found, keyword)) return found;
         }
     }
@@ -168,7 +176,9 @@ JsonObject* part_with(JsonObject& root, JsonObject* schema, std::string_view key
 
 Place find_place(Json& schema, std::string_view path) {
     auto* root = schema.if_object();
-    if (!root) throw Error(ErrorCode::invalid_argument, "a schema must be a JSON object to describe its fields");
+    if (!root)
+        throw Error(ErrorCode::invalid_argument,
+                    "a schema must be a JSON object to describe its fields");
     Place place{nullptr, root, {}};
     std::string_view rest = path;
     while (!rest.empty()) {
@@ -204,8 +214,9 @@ void drop_required(JsonObject& owner, const std::string& name) {
 Place find_field(Json& schema, std::string_view path) {
     auto place = find_place(schema, path);
     if (!place.owner) {
-        throw Error(ErrorCode::invalid_argument,
-                    "\"" + std::string(path) + "\" is not a field, so it cannot be required or optional");
+        throw Error(
+            ErrorCode::invalid_argument,
+            "\"" + std::string(path) + "\" is not a field, so it cannot be required or optional");
     }
     return place;
 }

@@ -34,8 +34,8 @@ JsonObject nullable_schema(JsonObject schema);
 JsonObject any_of_schema(JsonArray alternatives);
 JsonObject enum_schema(const std::vector<EnumEntry>& entries);
 JsonObject array_schema(JsonObject items);
-void add_property(JsonObject& properties, JsonArray& required, std::string_view name, JsonObject schema,
-                  bool is_required, const Json* default_value);
+void add_property(JsonObject& properties, JsonArray& required, std::string_view name,
+                  JsonObject schema, bool is_required, const Json* default_value);
 
 template <class T>
 inline constexpr char type_tag = 0;
@@ -64,11 +64,12 @@ JsonObject struct_schema(SchemaScope& scope) {
         bool has_default = !needed[index];
         if (has_default) {
             if constexpr (is_optional<Field>) has_default = field.has_value();
-            if constexpr (is_json_struct<Field>) has_default = false;  // its own fields have their defaults
+            if constexpr (is_json_struct<Field>)
+                has_default = false;  // its own fields have their defaults
             if (has_default) value = to_json(field);
         }
-        add_property(properties, required, field_names<T>[index], schema_for<Field>(scope), needed[index],
-                     has_default ? &value : nullptr);
+        add_property(properties, required, field_names<T>[index], schema_for<Field>(scope),
+                     needed[index], has_default ? &value : nullptr);
     });
     JsonObject schema = typed_schema("object");
     schema.insert_or_assign("properties", std::move(properties));

@@ -144,7 +144,8 @@ TEST(JsonSchemaOf, ReadingAgreesWithTheSchemaOnWhatIsRequired) {
 }
 
 TEST(JsonSchemaOf, StructsThatContainThemselvesAreReferences) {
-    EXPECT_EQ(json_schema_of<Tree>(), json(R"({"type":"object","properties":{"name":{"type":"string"},
+    EXPECT_EQ(json_schema_of<Tree>(),
+              json(R"({"type":"object","properties":{"name":{"type":"string"},
         "children":{"type":"array","items":{"$ref":"#"}}},"required":["name","children"]})"));
     const Json forest = json_schema_of<Forest>();
     EXPECT_EQ(forest.at("properties").at("trees").at("items"), json(R"({"$ref":"#/$defs/Tree"})"));
@@ -177,7 +178,8 @@ TEST(Describe, SetsDescriptionsByPath) {
     EXPECT_EQ(schema.at("description"), json("\"whole\""));
     const auto& fields = schema.at("properties");
     EXPECT_EQ(fields.at("where").at("properties").at("city").at("description"), json("\"a\""));
-    EXPECT_EQ(fields.at("stops").at("items").at("properties").at("city").at("description"), json("\"b\""));
+    EXPECT_EQ(fields.at("stops").at("items").at("properties").at("city").at("description"),
+              json("\"b\""));
     EXPECT_EQ(fields.at("home").at("anyOf").at(0).at("properties").at("city").at("description"),
               json("\"c\""));
     EXPECT_EQ(fields.at("home").at("description"), json("\"d\""));
@@ -197,7 +199,8 @@ TEST(Required, CanBeOverridden) {
     Json schema = json_schema_of<WeatherArgs>();
     make_required(schema, "days");
     make_optional(schema, "city", "Tokyo");
-    EXPECT_EQ(schema, json(R"({"type":"object","properties":{"city":{"type":"string","default":"Tokyo"},
+    EXPECT_EQ(schema,
+              json(R"({"type":"object","properties":{"city":{"type":"string","default":"Tokyo"},
         "days":{"type":"integer"}},"required":["days"]})"));
     EXPECT_NE(problem_of([&] { make_optional(schema, ""); }), "nothing thrown");
 }

@@ -68,7 +68,8 @@ public:
     bool on_double(double value, string_view text, ParseError& error) {
         if (!number_start_.empty()) {
             number_start_.append(text.data(), text.size());
-            std::from_chars(number_start_.data(), number_start_.data() + number_start_.size(), value);
+            std::from_chars(number_start_.data(), number_start_.data() + number_start_.size(),
+                            value);
             number_start_.clear();
         } else {
             std::from_chars(text.data(), text.data() + text.size(), value);

@@ -34,8 +34,9 @@ TEST(ParseJson, LastOfDuplicateKeysWins) {
 }
 
 TEST(ParseJson, RefusesWhatIsNotJson) {
-    for (const auto* text : {"", " ", "{", "[1,]", "{a:1}", "NaN", "1e999", "-", "01", "\"\\ud800\"", "1 2",
-                             "\"\xff\"", "\"\n\"", "[1]x", "tru", "+1", ".5", "1."}) {
+    for (const auto* text :
+         {"", " ", "{", "[1,]", "{a:1}", "NaN", "1e999", "-", "01", "\"\\ud800\"", "1 2",
+          "\"\xff\"", "\"\n\"", "[1]x", "tru", "+1", ".5", "1."}) {
         JsonTextError error;
         EXPECT_TRUE(parse_json(text, error).is_null()) << text;
         EXPECT_TRUE(error) << text;
@@ -44,7 +45,9 @@ TEST(ParseJson, RefusesWhatIsNotJson) {
 }
 
 TEST(ParseJson, LimitsNesting) {
-    const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+    const auto nested = [](std::size_t depth) {
+        return std::string(depth, '[') + std::string(depth, ']');
+    };
     JsonTextError error;
     parse_json(nested(max_json_depth), error);
     EXPECT_FALSE(error);
@@ -58,6 +61,7 @@ TEST(ParseJson, NamesThePlace) {
         FAIL();
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::parse);
-        EXPECT_NE(std::string(error.what()).find("at byte 4 of 6"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("at byte 4 of 6"), std::string::npos)
+            << error.what();
     }
 }

@@ -14,8 +14,8 @@ constexpr std::string_view blanks = " \t\r\n";
 constexpr char hex_digits[] = "0123456789abcdef";
 
 bool is_delimiter(char c) {
-    return blanks.find(c) != std::string_view::npos || c == ',' || c == ':' || c == '}' || c == ']' ||
-           c == '{' || c == '[' || c == '"';
+    return blanks.find(c) != std::string_view::npos || c == ',' || c == ':' || c == '}' ||
+           c == ']' || c == '{' || c == '[' || c == '"';
 }
 
 void append_control(std::string& out, char c) {
@@ -79,7 +79,8 @@ std::string repair(std::string_view text, bool replace_bad_bytes) {
             append_control(out, c);
         } else if (in_string && replace_bad_bytes && static_cast<unsigned char>(c) >= 0x80U) {
             const auto character = detail::utf8_char(text, at);
-            out += character.valid ? text.substr(at, character.length) : std::string_view("\xEF\xBF\xBD");
+            out += character.valid ? text.substr(at, character.length)
+                                   : std::string_view("\xEF\xBF\xBD");
             at += character.length;
             continue;
         } else {
@@ -246,10 +247,13 @@ private:
         if (code < 0) return rest.size() < 6 && all_hex(rest.substr(2)) ? 0 : 2;
         if (!detail::is_high_surrogate(code)) return 6;
         const auto second = rest.substr(6);
-        const bool may_follow = second.empty() || second == "\\" ||
-                                (second.substr(0, 2) == "\\u" && second.size() < 6 && all_hex(second.substr(2)));
+        const bool may_follow =
+            second.empty() || second == "\\" ||
+            (second.substr(0, 2) == "\\u" && second.size() < 6 && all_hex(second.substr(2)));
         if (may_follow) return 0;
-        return second.substr(0, 2) == "\\u" && detail::is_low_surrogate(detail::hex4(second, 2)) ? 12 : 6;
+        return second.substr(0, 2) == "\\u" && detail::is_low_surrogate(detail::hex4(second, 2))
+                   ? 12
+                   : 6;
     }
 
     static bool all_hex(std::string_view text) {
@@ -312,8 +316,6 @@ ParsedArguments parse_arguments(std::string_view text) {
     return ParsedArguments{{}, ArgumentsState::invalid, describe_problem(error, text.size())};
 }
 
-std::string repair_json(std::string_view text) {
-    return repair(text, false);
-}
+std::string repair_json(std::string_view text) { return repair(text, false); }
 
 }  // namespace cubepi

@@ -48,7 +48,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{R"({"p": "C:\xyz"})", R"({"p":"C:\\xyz"})", repaired},
                     Case{R"({"p": "\u12"})", R"({"p":"\\u12"})", repaired},
                     Case{R"({"p": "a\ud83d!"})", "{\"p\":\"a\xEF\xBF\xBD!\"}", repaired},
-                    Case{R"({"a": 123456789012345678901234567890})", R"({"a":1.2345678901234568E29})", exact}));
+                    Case{R"({"a": 123456789012345678901234567890})",
+                         R"({"a":1.2345678901234568E29})", exact}));
 
 INSTANTIATE_TEST_SUITE_P(
     CutOff, Table,
@@ -57,28 +58,38 @@ INSTANTIATE_TEST_SUITE_P(
         Case{R"({"a)", "{}", closed}, Case{R"({"a":)", "{}", closed}, Case{R"({"a")", "{}", closed},
         Case{R"({"a": tru)", "{}", closed}, Case{R"({"a": true)", R"({"a":true})", closed},
         Case{R"({"a": 1e)", "{}", closed}, Case{R"({"a":-)", "{}", closed},
-        Case{R"({"a": 1, "b": tru)", R"({"a":1})", closed}, Case{R"({"a": 1, "b)", R"({"a":1})", closed},
+        Case{R"({"a": 1, "b": tru)", R"({"a":1})", closed},
+        Case{R"({"a": 1, "b)", R"({"a":1})", closed},
         Case{R"({"a": "hel)", R"({"a":"hel"})", closed},
         Case{R"({"a": [1, {"b": "c)", R"({"a":[1,{"b":"c"}]})", closed},
-        Case{R"({"a": [1, 2,)", R"({"a":[1,2]})", closed}, Case{R"({"a": [1], "b": {)", R"({"a":[1],"b":{}})", closed},
-        Case{"{", "{}", closed}, Case{" {", "{}", closed},
-        Case{R"({"a": "x\)", R"({"a":"x"})", closed}, Case{R"({"a": "x\u00)", R"({"a":"x"})", closed},
-        Case{R"({"a": "x\ud83d)", R"({"a":"x"})", closed}, Case{R"({"a": "x\ud83d\u)", R"({"a":"x"})", closed},
+        Case{R"({"a": [1, 2,)", R"({"a":[1,2]})", closed},
+        Case{R"({"a": [1], "b": {)", R"({"a":[1],"b":{}})", closed}, Case{"{", "{}", closed},
+        Case{" {", "{}", closed}, Case{R"({"a": "x\)", R"({"a":"x"})", closed},
+        Case{R"({"a": "x\u00)", R"({"a":"x"})", closed},
+        Case{R"({"a": "x\ud83d)", R"({"a":"x"})", closed},
+        Case{R"({"a": "x\ud83d\u)", R"({"a":"x"})", closed},
         Case{R"({"a": "x\ud83d\ude00)", "{\"a\":\"x\xF0\x9F\x98\x80\"}", closed},
         Case{"{\"a\": \"x\xF0\x9F\x98", R"({"a":"x"})", closed},
-        Case{"{\"a\": \"x\ny", R"({"a":"x\ny"})", closed}, Case{R"({"a": "C:\q)", R"({"a":"C:\\q"})", closed},
+        Case{"{\"a\": \"x\ny", R"({"a":"x\ny"})", closed},
+        Case{R"({"a": "C:\q)", R"({"a":"C:\\q"})", closed},
         Case{"{\"a\": \"x\xFFy\"}", "{\"a\":\"x\xEF\xBF\xBDy\"}", closed}));
 
 INSTANTIATE_TEST_SUITE_P(
     NoObject, Table,
-    testing::Values(Case{"[1,2]", "{}", invalid}, Case{"42", "{}", invalid}, Case{"\"x\"", "{}", invalid},
-                    Case{"null", "{}", invalid}, Case{R"({"a":1}{"b":2})", "{}", invalid},
+    testing::Values(Case{"[1,2]", "{}", invalid}, Case{"42", "{}", invalid},
+                    Case{"\"x\"", "{}", invalid}, Case{"null", "{}", invalid},
+                    Case{R"({"a":1}{"b":2})", "{}", invalid},
                     Case{"```json\n{}\n```", "{}", invalid}, Case{"{'a': 1}", "{}", invalid},
-                    Case{R"({"a": NaN})", "{}", invalid}, Case{R"({"a": -Infinity})", "{}", invalid},
+                    Case{R"({"a": NaN})", "{}", invalid},
+                    Case{R"({"a": -Infinity})", "{}", invalid},
                     Case{R"({"a": 1e999})", "{}", invalid}, Case{R"({"a": 1]})", "{}", invalid},
                     Case{R"({"a": 1x, "b": 2)", "{}", invalid}, Case{R"({"a" 1)", "{}", invalid},
-                    Case{R"({,)", "{}", invalid}, Case{R"({"a": [1,2)" "})", "{}", invalid}, Case{"[1, 2", "{}", invalid},
-                    Case{"}", "{}", invalid}, Case{R"({"a": xyz)", "{}", invalid}));
+                    Case{R"({,)", "{}", invalid},
+                    Case{R"({"a": [1,2)"
+                         "})",
+                         "{}", invalid},
+                    Case{"[1, 2", "{}", invalid}, Case{"}", "{}", invalid},
+                    Case{R"({"a": xyz)", "{}", invalid}));
 
 TEST(PartialJson, D4_TextThatHadToBeClosedNeverRuns) {
     const std::string whole = R"({"path": "/tmp/x", "list": [1, {"k": "v\n"}], "ok": true})";
@@ -91,7 +102,8 @@ TEST(PartialJson, D4_TextThatHadToBeClosedNeverRuns) {
 }
 
 TEST(PartialJson, EachPrefixExtendsTheOneBefore) {
-    const std::string whole = R"({"a": "one two", "b": [true, null, "x"], "c": {"d": 1.5, "e": -2}})";
+    const std::string whole =
+        R"({"a": "one two", "b": [true, null, "x"], "c": {"d": 1.5, "e": -2}})";
     std::size_t longest = 0;
     for (std::size_t length = 1; length <= whole.size(); ++length) {
         const auto parsed = parse_arguments(std::string_view(whole).substr(0, length));
@@ -103,8 +115,9 @@ TEST(PartialJson, EachPrefixExtendsTheOneBefore) {
 
 TEST(PartialJson, TakesAnyBytes) {
     std::mt19937 random(11);
-    const std::string_view pieces[] = {"{",  "}",  "[", "]", "\"", "\\", ",",      ":",    "1",    "-", "e", "tru",
-                                       "\\u", "d8", "x", " ", "\n", "\0", "\xF0\x9F", "\xC3\xA9", "null", "a"};
+    const std::string_view pieces[] = {"{",  "}",  "[",        "]",        "\"",   "\\", ",", ":",
+                                       "1",  "-",  "e",        "tru",      "\\u",  "d8", "x", " ",
+                                       "\n", "\0", "\xF0\x9F", "\xC3\xA9", "null", "a"};
     for (int round = 0; round < 20000; ++round) {
         std::string text = round % 2 == 0 ? "{\"" : "";
         const auto count = random() % 12;

@@ -24,8 +24,12 @@ constexpr auto plain_characters = [] {
 }();
 
 void append_unit(std::string& out, std::uint32_t unit) {
-    const char text[6] = {'\\', 'u', hex_digits[(unit >> 12U) & 15U], hex_digits[(unit >> 8U) & 15U],
-                          hex_digits[(unit >> 4U) & 15U], hex_digits[unit & 15U]};
+    const char text[6] = {'\\',
+                          'u',
+                          hex_digits[(unit >> 12U) & 15U],
+                          hex_digits[(unit >> 8U) & 15U],
+                          hex_digits[(unit >> 4U) & 15U],
+                          hex_digits[unit & 15U]};
     out.append(text, sizeof text);
 }
 
@@ -165,7 +169,8 @@ void append_python_number(std::string& out, double number) {
     }
     // The shortest digits that read back as the same number; Python chooses the notation by the exponent.
     char buffer[40];
-    const auto end = std::to_chars(buffer, buffer + sizeof buffer, number, std::chars_format::scientific).ptr;
+    const auto end =
+        std::to_chars(buffer, buffer + sizeof buffer, number, std::chars_format::scientific).ptr;
     const std::string_view scientific(buffer, static_cast<std::size_t>(end - buffer));
     const auto e = scientific.find('e');
     const int exponent = std::atoi(std::string(scientific.substr(e + 1)).c_str());
@@ -189,7 +194,8 @@ void append_python_json(std::string& out, const Json& value) {
         case boost::json::kind::uint64: append_integer(out, value.get_uint64()); return;
         case boost::json::kind::double_: append_python_number(out, value.get_double()); return;
         case boost::json::kind::string:
-            append_python_string(out, std::string_view(value.get_string().data(), value.get_string().size()));
+            append_python_string(
+                out, std::string_view(value.get_string().data(), value.get_string().size()));
             return;
         case boost::json::kind::array: append_python_json(out, value.get_array()); return;
         case boost::json::kind::object: append_python_json(out, value.get_object()); return;
@@ -240,8 +246,9 @@ Json parse_lenient(std::string_view text) {
     JsonTextError second_error;
     value = parse_json(LenientRewriter(text).rewrite(), second_error);
     if (!second_error) return value;
-    throw Error(ErrorCode::parse, "not JSON: " + error.reason + " at byte " + std::to_string(error.offset) +
-                                      " of " + std::to_string(text.size()));
+    throw Error(ErrorCode::parse, "not JSON: " + error.reason + " at byte " +
+                                      std::to_string(error.offset) + " of " +
+                                      std::to_string(text.size()));
 }
 
 }  // namespace cubepi

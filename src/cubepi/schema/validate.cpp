@@ -30,6 +30,7 @@
 #include <cubepi/schema/detail/schema_fill.hpp>
 #include <cubepi/schema/detail/schema_lowering.hpp>
 #include <cubepi/schema/detail/schema_pattern.hpp>
+#include <cubepi/schema/detail/simple_schema.hpp>
 #include <cubepi/schema/detail/value_path.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
@@ -43,7 +44,8 @@ class PatternConstraint : public valijson::constraints::PolyConstraint {
 public:
     explicit PatternConstraint(detail::SchemaPattern pattern) : pattern_(std::move(pattern)) {}
 
-    bool validate(const valijson::adapters::Adapter& target, const std::vector<std::string>& context,
+    bool validate(const valijson::adapters::Adapter& target,
+                  const std::vector<std::string>& context,
                   valijson::ValidationResults* results) const override {
         if (!target.isString() || pattern_.found_in(target.asString())) return true;
         if (results) results->pushError(context, "does not match the pattern");
@@ -61,7 +63,8 @@ private:
 
 class PatternBuilder : public valijson::ConstraintBuilder {
 public:
-    valijson::constraints::Constraint* make(const valijson::adapters::Adapter& value) const override {
+    valijson::constraints::Constraint* make(
+        const valijson::adapters::Adapter& value) const override {
         return new PatternConstraint(detail::SchemaPattern(value.asString()));
     }
 };
@@ -71,19 +74,21 @@ struct Compiled {
     bool has_pattern_properties = false;
 };
 
-std::unique_ptr<const Compiled> compile_schema(const Json& source) {
-    auto lowered = detail::lower_schema(source);
+std::unique_ptr<const Compiled> compile_lowered(const detail::LoweredSchema& lowered) {
     auto compiled = std::make_unique<Compiled>();
     compiled->has_pattern_properties = !lowered.pattern_properties.empty();
     try {
-        for (const auto& expression : lowered.pattern_properties) const std::regex checked(expression);
+        for (const auto& expression : lowered.pattern_properties)
+            const std::regex checked(expression);
         valijson::SchemaParser parser(valijson::SchemaParser::kDraft7);
         parser.addConstraintBuilder(detail::pattern_keyword, new PatternBuilder);
-        parser.populateSchema(valijson::adapters::BoostJsonAdapter(lowered.schema), compiled->schema);
+        parser.populateSchema(valijson::adapters::BoostJsonAdapter(lowered.schema),
+                              compiled->schema);
     } catch (const Error&) {
         throw;
     } catch (const std::exception& error) {
-        throw Error(ErrorCode::invalid_argument, std::string("the JSON Schema is not valid: ") + error.what());
+        throw Error(ErrorCode::invalid_argument,
+                    std::string("the JSON Schema is not valid: ") + error.what());
     }
     return compiled;
 }
@@ -95,7 +100,8 @@ struct Oddities {
     bool long_key = false;
 };
 
-constexpr auto highest_signed = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+constexpr auto highest_signed =
+    static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
 void look_over(Json& value, std::size_t depth, Oddities& found) {
     if (depth > max_json_depth) {
@@ -140,7 +146,8 @@ SchemaIssue root_issue(std::string message) {
     return SchemaIssue{"<root>", "a value that fits the schema", "another", std::move(message)};
 }
 
-bool fits(const Compiled& compiled, const Json& value, const Oddities& oddities, std::string& problem) {
+bool fits(const Compiled& compiled, const Json& value, const Oddities& oddities,
+          std::string& problem) {
     try {
         valijson::Validator validator;
         if (!oddities.needs_copy) {
@@ -156,29 +163,47 @@ bool fits(const Compiled& compiled, const Json& value, const Oddities& oddities,
     }
 }
 
-std::vector<SchemaIssue> explain(const Json& schema, const Json& value, const std::string& problem) {
+std::vector<SchemaIssue> explain(const Json& schema, const Json& value,
+                                 const std::string& problem) {
     std::vector<SchemaIssue> issues;
     detail::SchemaChecker(schema).check(schema, value, detail::ValuePath{}, issues);
     std::vector<SchemaIssue> unique;
     for (auto& issue : issues) {
-        if (std::find(unique.begin(), unique.end(), issue) == unique.end()) unique.push_back(std::move(issue));
+        if (std::find(unique.begin(), unique.end(), issue) == unique.end())
+            unique.push_back(std::move(issue));
     }
     if (unique.empty()) {
-        unique.push_back(root_issue(problem.empty() ? "does not fit the schema" : "cannot be checked: " + problem));
+        unique.push_back(root_issue(problem.empty() ? "does not fit the schema"
+                                                    : "cannot be checked: " + problem));
     }
     return unique;
 }
 
 }  // namespace
 
+// The rewritten schema and the fast check are made at first use; valijson's form only when a value needs it.
 struct JsonSchema::State {
     explicit State(Json given) : source(std::move(given)) {}
 
-    const Compiled& get() {
+    const detail::SimpleSchema* check() {
+        if (!checked.load(std::memory_order_acquire)) {
+            const std::lock_guard lock(mutex);
+            if (!checked.load(std::memory_order_relaxed)) {
+                lowered = detail::lower_schema(source);
+                simple = detail::SimpleSchema::compile(source);
+                checked.store(true, std::memory_order_release);
+            }
+        }
+        return simple.get();
+    }
+
+    const Compiled& full() {
         if (const auto* ready = compiled.load(std::memory_order_acquire)) return *ready;
+        check();
         const std::lock_guard lock(mutex);
         if (!owner) {
-            owner = compile_schema(source);
+            owner = compile_lowered(lowered);
+            lowered = {};
             compiled.store(owner.get(), std::memory_order_release);
         }
         return *owner;
@@ -186,30 +211,37 @@ struct JsonSchema::State {
 
     const Json source;
     std::mutex mutex;
+    detail::LoweredSchema lowered;
+    std::unique_ptr<const detail::SimpleSchema> simple;
     std::unique_ptr<const Compiled> owner;
+    std::atomic<bool> checked{false};
     std::atomic<const Compiled*> compiled{nullptr};
 };
 
 JsonSchema::JsonSchema(Json schema) : state_(std::make_shared<State>(std::move(schema))) {}
 JsonSchema::~JsonSchema() = default;
 
-const Json& JsonSchema::source() const noexcept {
-    return state_->source;
-}
+const Json& JsonSchema::source() const noexcept { return state_->source; }
 
-void JsonSchema::compile() const {
-    state_->get();
-}
+void JsonSchema::compile() const { state_->full(); }
 
 std::vector<SchemaIssue> JsonSchema::validate(Json& value) const {
-    const auto& compiled = state_->get();
+    if (const auto* simple = state_->check()) {
+        bool lacks_default = false;
+        if (simple->accepts(value, lacks_default)) {
+            if (lacks_default) detail::fill_value(state_->source, value);
+            return {};
+        }
+    }
+    const auto& compiled = state_->full();
     Oddities oddities;
     look_over(value, 0, oddities);
     if (oddities.too_deep) {
         return {root_issue("nested deeper than " + std::to_string(max_json_depth) + " levels")};
     }
     if (oddities.long_key && compiled.has_pattern_properties) {
-        return {root_issue("has a field name longer than " + std::to_string(longest_matched_key) + " bytes")};
+        return {root_issue("has a field name longer than " + std::to_string(longest_matched_key) +
+                           " bytes")};
     }
     detail::fill_value(state_->source, value);
     std::string problem;

@@ -49,15 +49,21 @@ constexpr std::string_view weather = R"({"type":"object","properties":{
 
 TEST(Validate, FillsDefaultsAlsoNestedOnes) {
     EXPECT_EQ(result(weather, R"({"city":"x"})"), R"({"city":"x","days":3})");
-    EXPECT_EQ(result(weather, R"({"city":"x","where":{}})"), R"({"city":"x","where":{"zoom":1.5E0},"days":3})");
-    EXPECT_EQ(result(R"({"properties":{"a":{"$ref":"#/$defs/A"}},"$defs":{"A":{"type":"string","default":"d"}}})", "{}"),
-              R"({"a":"d"})");
-    EXPECT_EQ(result(R"({"type":"array","items":{"properties":{"n":{"default":0}}}})", "[{},{\"n\":1}]"),
-              R"([{"n":0},{"n":1}])");
+    EXPECT_EQ(result(weather, R"({"city":"x","where":{}})"),
+              R"({"city":"x","where":{"zoom":1.5E0},"days":3})");
+    EXPECT_EQ(
+        result(
+            R"({"properties":{"a":{"$ref":"#/$defs/A"}},"$defs":{"A":{"type":"string","default":"d"}}})",
+            "{}"),
+        R"({"a":"d"})");
+    EXPECT_EQ(
+        result(R"({"type":"array","items":{"properties":{"n":{"default":0}}}})", "[{},{\"n\":1}]"),
+        R"([{"n":0},{"n":1}])");
 }
 
 TEST(Validate, SaysWhatIsWrongAndWhere) {
-    EXPECT_EQ(result(weather, R"({"days":"abc","unit":"k","where":{"zoom":[]},"tags":["a",2],"foo":null})"),
+    EXPECT_EQ(result(weather,
+                     R"({"days":"abc","unit":"k","where":{"zoom":[]},"tags":["a",2],"foo":null})"),
               "city: field required\n"
               "days: expected integer, found string \"abc\"\n"
               "unit: must be one of \"c\", \"f\"; found string \"k\"\n"
@@ -65,7 +71,56 @@ TEST(Validate, SaysWhatIsWrongAndWhere) {
               "tags[1]: expected string, found integer 2\n"
               "foo: unexpected field\n");
     EXPECT_EQ(result(weather, "[]"), "<root>: expected object, found array of 0 items\n");
-    EXPECT_EQ(result(weather, R"({"city":"x","days":0})"), "days: expected at least 1, found integer 0\n");
+    EXPECT_EQ(result(weather, R"({"city":"x","days":0})"),
+              "days: expected at least 1, found integer 0\n");
+}
+
+// The fast check and valijson must agree; "allOf" with nothing in it turns the fast check off.
+TEST(Validate, TheFastCheckAgreesWithTheFullOne) {
+    const std::string_view schemas[] = {
+        weather,
+        R"({"type":"integer"})",
+        R"({"type":"number","maximum":3})",
+        R"({"enum":[1,"a",null]})",
+        R"({"anyOf":[{"type":"integer"},{"type":"null"}]})",
+        R"({"anyOf":[{"type":"number"},{"type":"integer"}]})",
+        R"({"type":"array","items":{"type":"integer","minimum":0}})",
+        R"({"type":["string","integer"]})",
+        R"({"properties":{"a":{"default":"x","type":"integer"}}})",
+        R"({"properties":{"a":{"type":"object","default":{},"properties":{"b":{"type":"integer","default":1}}}}})",
+        R"({"type":"object","required":["zz"]})"};
+    const std::string_view values[] = {
+        "1",
+        "3.0",
+        "3.5",
+        "\"3\"",
+        "\"a\"",
+        "null",
+        "true",
+        "[]",
+        "[1,2.0]",
+        "[-1]",
+        "{}",
+        R"({"a":1})",
+        R"({"a":{}})",
+        R"({"city":"x","days":2,"unit":"c","where":{"zoom":2},"tags":["q"]})",
+        R"({"city":"x","tags":"q"})",
+        R"({"city":"x","more":1})",
+        R"({"zz":1})",
+        "18446744073709551615",
+        "-1",
+        "1e300"};
+    for (const auto schema : schemas) {
+        Json full = json(schema);
+        full.as_object()["allOf"] = JsonArray(1, Json(true));
+        for (const auto value : values) {
+            Json checked = json(value);
+            const auto issues = JsonSchema(full).validate(checked);
+            EXPECT_EQ(result(schema, value),
+                      issues.empty() ? boost::json::serialize(checked) : lines(issues))
+                << schema << " " << value;
+        }
+    }
 }
 
 TEST(Validate, D4_ConvertsOnlyWhereTheSchemaWantsIt) {
@@ -78,8 +133,10 @@ TEST(Validate, D4_ConvertsOnlyWhereTheSchemaWantsIt) {
     EXPECT_EQ(result(R"({"type":"string"})", "4"), "<root>: expected string, found integer 4\n");
     EXPECT_EQ(result(R"({"type":"array","items":{"type":"integer"}})", "4"),
               "<root>: expected array, found integer 4\n");
-    EXPECT_EQ(result(R"({"additionalProperties":{"type":"integer"}})", R"({"a":"1"})"), R"({"a":1})");
-    EXPECT_EQ(result(R"({"type":"integer"})", "\"4.5\""), "<root>: expected integer, found string \"4.5\"\n");
+    EXPECT_EQ(result(R"({"additionalProperties":{"type":"integer"}})", R"({"a":"1"})"),
+              R"({"a":1})");
+    EXPECT_EQ(result(R"({"type":"integer"})", "\"4.5\""),
+              "<root>: expected integer, found string \"4.5\"\n");
 }
 
 TEST(Validate, AlternativesAreConvertedOnlyWhenNoneFits) {
@@ -88,8 +145,11 @@ TEST(Validate, AlternativesAreConvertedOnlyWhenNoneFits) {
     EXPECT_EQ(result(optional, "\"7\""), "7");
     EXPECT_EQ(result(optional, "\"x\""), "<root>: expected integer or null, found string \"x\"\n");
     EXPECT_EQ(result(R"({"anyOf":[{"type":"integer"},{"type":"string"}]})", "\"7\""), "\"7\"");
-    EXPECT_EQ(result(R"({"anyOf":[{"type":"object","properties":{"a":{"type":"integer","default":1}},
-        "required":["b"]},{"type":"null"}]})", R"({"b":0})"), R"({"b":0,"a":1})");
+    EXPECT_EQ(
+        result(R"({"anyOf":[{"type":"object","properties":{"a":{"type":"integer","default":1}},
+        "required":["b"]},{"type":"null"}]})",
+               R"({"b":0})"),
+        R"({"b":0,"a":1})");
     EXPECT_EQ(result(R"({"anyOf":[{"type":"object","required":["b"]},{"type":"null"}]})", "{}"),
               "b: field required\n");
 }
@@ -100,7 +160,8 @@ TEST(Validate, TaggedUnionsBlameTheAlternativeThatWasMeant) {
         {"type":"object","properties":{"kind":{"const":"dog"},"name":{"type":"string"}},"required":["kind","name"]}]})";
     EXPECT_EQ(result(pets, R"({"kind":"dog","name":"x"})"), R"({"kind":"dog","name":"x"})");
     EXPECT_EQ(result(pets, R"({"kind":"dog"})"), "name: field required\n");
-    EXPECT_EQ(result(pets, R"({"kind":"cow"})"), "kind: must be one of \"cat\", \"dog\"; found string \"cow\"\n");
+    EXPECT_EQ(result(pets, R"({"kind":"cow"})"),
+              "kind: must be one of \"cat\", \"dog\"; found string \"cow\"\n");
     EXPECT_EQ(result(pets, "{}"), "kind: field required, one of \"cat\", \"dog\"\n");
 }
 
@@ -116,8 +177,10 @@ TEST(Validate, KnowsTheKeywordsOfDraft7AndTheCommonNewerOnes) {
     EXPECT_TRUE(fits(R"({"minimum":1,"exclusiveMinimum":true})", "2"));
     EXPECT_TRUE(fits(R"({"multipleOf":0.1})", "0.3"));
     EXPECT_FALSE(fits(R"({"multipleOf":2})", "4.5"));
-    EXPECT_TRUE(fits(R"({"prefixItems":[{"type":"integer"}],"items":{"type":"string"}})", "[1,\"a\"]"));
-    EXPECT_FALSE(fits(R"({"prefixItems":[{"type":"integer"}],"items":{"type":"string"}})", "[1,2]"));
+    EXPECT_TRUE(
+        fits(R"({"prefixItems":[{"type":"integer"}],"items":{"type":"string"}})", "[1,\"a\"]"));
+    EXPECT_FALSE(
+        fits(R"({"prefixItems":[{"type":"integer"}],"items":{"type":"string"}})", "[1,2]"));
     EXPECT_FALSE(fits(R"({"prefixItems":[{"type":"integer"}],"items":false})", "[1,2]"));
     EXPECT_FALSE(fits(R"({"dependentRequired":{"a":["b"]}})", R"({"a":1})"));
     EXPECT_FALSE(fits(R"({"if":{"required":["a"]},"then":{"required":["b"]}})", R"({"a":1})"));
@@ -137,26 +200,34 @@ TEST(Validate, KnowsTheKeywordsOfDraft7AndTheCommonNewerOnes) {
 }
 
 TEST(Validate, SaysSoForEachKeyword) {
-    EXPECT_EQ(result(R"({"minLength":2})", "\"a\""), "<root>: expected at least 2 characters, found string \"a\"\n");
+    EXPECT_EQ(result(R"({"minLength":2})", "\"a\""),
+              "<root>: expected at least 2 characters, found string \"a\"\n");
     EXPECT_EQ(result(R"({"pattern":"^[a-z]+$"})", "\"A\""),
               "<root>: expected text that matches ^[a-z]+$, found string \"A\"\n");
-    EXPECT_EQ(result(R"({"maxItems":1})", "[1,2]"), "<root>: expected at most 1 items, found array of 2 items\n");
+    EXPECT_EQ(result(R"({"maxItems":1})", "[1,2]"),
+              "<root>: expected at most 1 items, found array of 2 items\n");
     EXPECT_EQ(result(R"({"maximum":1})", "2.5"), "<root>: expected at most 1, found number 2.5\n");
-    EXPECT_EQ(result(R"({"multipleOf":5})", "7"), "<root>: expected a multiple of 5, found integer 7\n");
+    EXPECT_EQ(result(R"({"multipleOf":5})", "7"),
+              "<root>: expected a multiple of 5, found integer 7\n");
     EXPECT_EQ(result(R"({"const":"a"})", "\"b\""), "<root>: expected \"a\", found string \"b\"\n");
-    EXPECT_EQ(result(R"({"uniqueItems":true})", "[1,2,1]"), "[2]: expected no duplicate item, found integer 1\n");
-    EXPECT_EQ(result(R"({"allOf":[{"required":["a"]},{"required":["a"]}]})", "{}"), "a: field required\n");
+    EXPECT_EQ(result(R"({"uniqueItems":true})", "[1,2,1]"),
+              "[2]: expected no duplicate item, found integer 1\n");
+    EXPECT_EQ(result(R"({"allOf":[{"required":["a"]},{"required":["a"]}]})", "{}"),
+              "a: field required\n");
 }
 
 TEST(Validate, RecursiveSchemasWork) {
     constexpr std::string_view tree = R"({"type":"object","properties":{"name":{"type":"string"},
         "child":{"$ref":"#"}},"required":["name"]})";
-    EXPECT_EQ(result(tree, R"({"name":"a","child":{"name":"b","child":{}}})"), "child.child.name: field required\n");
-    EXPECT_EQ(result(tree, R"({"name":"a","child":{"name":"b"}})"), R"({"name":"a","child":{"name":"b"}})");
+    EXPECT_EQ(result(tree, R"({"name":"a","child":{"name":"b","child":{}}})"),
+              "child.child.name: field required\n");
+    EXPECT_EQ(result(tree, R"({"name":"a","child":{"name":"b"}})"),
+              R"({"name":"a","child":{"name":"b"}})");
 }
 
 TEST(Validate, NumbersAndTextsThatTheAdapterDoesNotKnow) {
-    EXPECT_EQ(result(R"({"type":"integer","minimum":0})", "18446744073709551615"), "18446744073709551615");
+    EXPECT_EQ(result(R"({"type":"integer","minimum":0})", "18446744073709551615"),
+              "18446744073709551615");
     Json small(std::uint64_t{7});
     EXPECT_TRUE(JsonSchema(json(R"({"type":"integer"})")).validate(small).empty());
     EXPECT_EQ(result(R"({"type":"string","minLength":3})", "\"a\\u0000b\""), "\"a\\u0000b\"");
@@ -176,27 +247,35 @@ TEST(Validate, HostileValuesDoNotHurt) {
         outer.push_back(std::move(deep));
         deep = std::move(outer);
     }
-    EXPECT_EQ(JsonSchema(json("{}")).validate(deep).at(0).path, "<root>");
+    EXPECT_EQ(JsonSchema(json(R"({"items":{"$ref":"#"}})")).validate(deep).at(0).path, "<root>");
     Json key(JsonObject{});
     key.as_object()[std::string(100000, 'a')] = 1;
-    EXPECT_FALSE(JsonSchema(json(R"({"patternProperties":{"^(a|b)*$":{}}})")).validate(key).empty());
+    EXPECT_FALSE(
+        JsonSchema(json(R"({"patternProperties":{"^(a|b)*$":{}}})")).validate(key).empty());
 }
 
 TEST(CompileSchema, NamesThePlaceOfWhatIsWrong) {
     EXPECT_EQ(compile_problem(R"({"properties":{"a/b":{"type":"strng"}}})"),
               "the JSON Schema is not valid at /properties/a~1b/type: \"strng\" is not a type");
-    EXPECT_EQ(compile_problem("3"), "the JSON Schema is not valid at its root: expected an object or a boolean, found integer 3");
-    EXPECT_EQ(compile_problem(R"({"required":true})"),
-              "the JSON Schema is not valid at /required: expected a list of names, found boolean true");
-    EXPECT_EQ(compile_problem(R"({"items":{"pattern":"("}})").find("the JSON Schema is not valid at /items/pattern: not a "
-                                                                   "regular expression"), 0U);
+    EXPECT_EQ(compile_problem("3"),
+              "the JSON Schema is not valid at its root: expected an object or a boolean, found "
+              "integer 3");
+    EXPECT_EQ(
+        compile_problem(R"({"required":true})"),
+        "the JSON Schema is not valid at /required: expected a list of names, found boolean true");
+    EXPECT_EQ(compile_problem(R"({"items":{"pattern":"("}})")
+                  .find("the JSON Schema is not valid at /items/pattern: not a "
+                        "regular expression"),
+              0U);
     EXPECT_EQ(compile_problem(R"({"properties":{"a":{"$ref":"#/$defs/Nope"}}})"),
-              "the JSON Schema is not valid at /properties/a/$ref: there is no \"#/$defs/Nope\" in this schema "
+              "the JSON Schema is not valid at /properties/a/$ref: there is no \"#/$defs/Nope\" in "
+              "this schema "
               "(references to other documents are not followed)");
-    for (const auto* schema : {R"({"multipleOf":0})", R"({"minLength":-1})", R"({"enum":3})", R"({"anyOf":[]})",
-                               R"({"allOf":[{"$ref":"#"}]})", R"({"$ref":"#"})", R"({"properties":[]})",
-                               R"({"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"})",
-                               R"({"minimum":"1"})", R"({"additionalProperties":3})", R"({"$ref":"http://x/y"})"}) {
+    for (const auto* schema :
+         {R"({"multipleOf":0})", R"({"minLength":-1})", R"({"enum":3})", R"({"anyOf":[]})",
+          R"({"allOf":[{"$ref":"#"}]})", R"({"$ref":"#"})", R"({"properties":[]})",
+          R"({"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"})",
+          R"({"minimum":"1"})", R"({"additionalProperties":3})", R"({"$ref":"http://x/y"})"}) {
         EXPECT_NE(compile_problem(schema), "compiles") << schema;
     }
     EXPECT_EQ(compile_problem(R"({"required":[],"type":"object"})"), "compiles");
@@ -210,7 +289,8 @@ TEST(CompileSchema, HappensAtFirstUseAndFailsEachTime) {
 }
 
 TEST(CompileSchema, SourceStaysAsGiven) {
-    const auto given = json(R"({"title":"T","type":"object","format":"x","properties":{"a":{"multipleOf":2}}})");
+    const auto given =
+        json(R"({"title":"T","type":"object","format":"x","properties":{"a":{"multipleOf":2}}})");
     const JsonSchema schema(given);
     schema.compile();
     EXPECT_EQ(schema.source(), given);

@@ -35,10 +35,12 @@ constexpr std::string_view spelled_enum() {
 /// value the first counts.
 template <class E>
 const std::vector<EnumEntry>& enum_entries() {
-    static_assert(FixedEnum<E>,
-                  "cubepi: an enum for JSON must be an `enum class` or have a fixed underlying type");
+    static_assert(
+        FixedEnum<E>,
+        "cubepi: an enum for JSON must be an `enum class` or have a fixed underlying type");
     using Under = std::underlying_type_t<E>;
-    constexpr int low = std::is_same_v<Under, bool> || std::is_unsigned_v<Under> ? 0 : lowest_enum_value;
+    constexpr int low =
+        std::is_same_v<Under, bool> || std::is_unsigned_v<Under> ? 0 : lowest_enum_value;
     constexpr int high = std::is_same_v<Under, bool> ? 1
                          : sizeof(Under) == 1 && std::is_signed_v<Under>
                              ? static_cast<int>(std::numeric_limits<signed char>::max())

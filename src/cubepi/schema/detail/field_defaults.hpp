@@ -21,9 +21,7 @@
 
 namespace cubepi::detail {
 
-inline void hide_from_optimizer(void* memory) {
-    asm volatile("" : : "r"(memory) : "memory");
-}
+inline void hide_from_optimizer(void* memory) { asm volatile("" : : "r"(memory) : "memory"); }
 
 template <class T>
 class PatternedObject {
@@ -65,12 +63,14 @@ bool is_blank(const M& value) {
     } else if constexpr (std::is_same_v<M, std::monostate> || is_optional<M>) {
         return false;
     } else if constexpr (is_array<M>) {
-        return std::any_of(value.begin(), value.end(), [](const auto& item) { return is_blank(item); });
+        return std::any_of(value.begin(), value.end(),
+                           [](const auto& item) { return is_blank(item); });
     } else if constexpr (is_variant<M>) {
         return value.index() == 0 && is_blank(std::get<0>(value));
     } else if constexpr (is_json_struct<M>) {
         bool blank = false;
-        for_each_field(value, [&](std::size_t, const auto& field) { blank = blank || is_blank(field); });
+        for_each_field(value,
+                       [&](std::size_t, const auto& field) { blank = blank || is_blank(field); });
         return blank;
     } else if constexpr (requires { value.empty(); }) {
         return value.empty();
@@ -93,7 +93,8 @@ bool lacks_default(const M& first, const M& second) {
         return false;
     } else if constexpr (is_json_struct<M>) {
         return with_fields(first, [&](const auto&... a) {
-            return with_fields(second, [&](const auto&... b) { return (lacks_default(a, b) || ...); });
+            return with_fields(second,
+                               [&](const auto&... b) { return (lacks_default(a, b) || ...); });
         });
     } else {
         return is_blank(first);

@@ -44,16 +44,16 @@ template <class T, class H, class E, class A>
 inline constexpr bool is_string_map<std::unordered_map<std::string, T, H, E, A>> = true;
 
 template <class T>
-inline constexpr bool is_json = std::is_same_v<T, Json> || std::is_same_v<T, JsonObject> ||
-                                std::is_same_v<T, JsonArray>;
+inline constexpr bool is_json =
+    std::is_same_v<T, Json> || std::is_same_v<T, JsonObject> || std::is_same_v<T, JsonArray>;
 
 // Character types are left out: whether `char` is a letter or a number cannot be told.
 template <class T>
 inline constexpr bool is_integer =
-    std::is_same_v<T, signed char> || std::is_same_v<T, unsigned char> || std::is_same_v<T, short> ||
-    std::is_same_v<T, unsigned short> || std::is_same_v<T, int> || std::is_same_v<T, unsigned> ||
-    std::is_same_v<T, long> || std::is_same_v<T, unsigned long> || std::is_same_v<T, long long> ||
-    std::is_same_v<T, unsigned long long>;
+    std::is_same_v<T, signed char> || std::is_same_v<T, unsigned char> ||
+    std::is_same_v<T, short> || std::is_same_v<T, unsigned short> || std::is_same_v<T, int> ||
+    std::is_same_v<T, unsigned> || std::is_same_v<T, long> || std::is_same_v<T, unsigned long> ||
+    std::is_same_v<T, long long> || std::is_same_v<T, unsigned long long>;
 
 template <class T>
 inline constexpr bool is_float = std::is_same_v<T, float> || std::is_same_v<T, double>;
@@ -70,11 +70,13 @@ inline constexpr bool is_supported =
 
 template <class T>
 consteval void check_supported() {
-    static_assert(
-        is_supported<T>,
-        "cubepi: this type cannot be turned into JSON; use bool, an integer (not char), float, double, "
-        "std::string, an enum class, std::optional, std::vector, std::array, std::map<std::string, T>, "
-        "std::variant, cubepi::Json, or a plain struct of these (no constructors, private fields or bases)");
+    static_assert(is_supported<T>,
+                  "cubepi: this type cannot be turned into JSON; use bool, an integer (not char), "
+                  "float, double, "
+                  "std::string, an enum class, std::optional, std::vector, std::array, "
+                  "std::map<std::string, T>, "
+                  "std::variant, cubepi::Json, or a plain struct of these (no constructors, "
+                  "private fields or bases)");
 }
 
 }  // namespace cubepi::detail

@@ -45,8 +45,8 @@ bool read_signed(const Json& json, std::int64_t low, std::int64_t high, std::int
     return true;
 }
 
-bool read_unsigned(const Json& json, std::uint64_t high, std::uint64_t& value, const ValuePath& path,
-                   ReadContext& context) {
+bool read_unsigned(const Json& json, std::uint64_t high, std::uint64_t& value,
+                   const ValuePath& path, ReadContext& context) {
     const Json number = as_integer(json, context.coerce);
     if (number.is_null()) return context.fail(wrong_type_issue(path, "integer", json));
     boost::system::error_code error;
@@ -73,7 +73,8 @@ bool read_double(const Json& json, double limit, double& value, const ValuePath&
     return true;
 }
 
-bool read_string(const Json& json, std::string& value, const ValuePath& path, ReadContext& context) {
+bool read_string(const Json& json, std::string& value, const ValuePath& path,
+                 ReadContext& context) {
     const auto* text = json.if_string();
     if (!text) return context.fail(wrong_type_issue(path, "string", json));
     value.assign(text->data(), text->size());

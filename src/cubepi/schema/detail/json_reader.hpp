@@ -18,9 +18,9 @@ namespace cubepi::detail {
 
 struct ReadContext {
     std::vector<SchemaIssue> issues;
-    bool require = true;            ///< a missing field without default is an issue
-    bool coerce = true;             ///< "3" and 3.0 are integers, "true" is a boolean
-    bool refuse_unknown = false;    ///< an unknown key is an issue (choosing a variant's alternative)
+    bool require = true;          ///< a missing field without default is an issue
+    bool coerce = true;           ///< "3" and 3.0 are integers, "true" is a boolean
+    bool refuse_unknown = false;  ///< an unknown key is an issue (choosing a variant's alternative)
 
     bool fail(SchemaIssue issue) {
         issues.push_back(std::move(issue));
@@ -31,8 +31,8 @@ struct ReadContext {
 bool read_boolean(const Json& json, bool& value, const ValuePath& path, ReadContext& context);
 bool read_signed(const Json& json, std::int64_t low, std::int64_t high, std::int64_t& value,
                  const ValuePath& path, ReadContext& context);
-bool read_unsigned(const Json& json, std::uint64_t high, std::uint64_t& value, const ValuePath& path,
-                   ReadContext& context);
+bool read_unsigned(const Json& json, std::uint64_t high, std::uint64_t& value,
+                   const ValuePath& path, ReadContext& context);
 bool read_double(const Json& json, double limit, double& value, const ValuePath& path,
                  ReadContext& context);
 bool read_string(const Json& json, std::string& value, const ValuePath& path, ReadContext& context);
@@ -82,7 +82,8 @@ bool read_struct(const JsonObject& object, T& value, const ValuePath& path, Read
     for_each_field(value, [&](std::size_t index, auto& field) {
         const std::string_view name = field_names<T>[index];
         const ValuePath here = path.child(name);
-        if (const Json* found = object.if_contains(boost::json::string_view(name.data(), name.size()))) {
+        if (const Json* found =
+                object.if_contains(boost::json::string_view(name.data(), name.size()))) {
             good = read_value(*found, field, here, context) && good;
         } else if (context.require && required[index]) {
             using Field = std::remove_reference_t<decltype(field)>;
@@ -132,7 +133,8 @@ bool read_variant(const Json& json, std::variant<A...>& value, const ValuePath& 
     bool several_close = false;
     const auto attempt = [&]<class Alternative>(std::type_identity<Alternative>, bool coerce,
                                                 bool refuse_unknown) {
-        ReadContext inner{.issues = {}, .require = true, .coerce = coerce, .refuse_unknown = refuse_unknown};
+        ReadContext inner{
+            .issues = {}, .require = true, .coerce = coerce, .refuse_unknown = refuse_unknown};
         Alternative result{};
         if (read_value(json, result, path, inner)) {
             value = std::move(result);
@@ -147,7 +149,8 @@ bool read_variant(const Json& json, std::variant<A...>& value, const ValuePath& 
     };
     if ((attempt(std::type_identity<A>{}, false, true) || ...)) return true;
     if ((attempt(std::type_identity<A>{}, false, context.refuse_unknown) || ...)) return true;
-    if (context.coerce && (attempt(std::type_identity<A>{}, true, context.refuse_unknown) || ...)) return true;
+    if (context.coerce && (attempt(std::type_identity<A>{}, true, context.refuse_unknown) || ...))
+        return true;
     if (!closest.empty() && !several_close) {
         for (auto& issue : closest) context.issues.push_back(std::move(issue));
         return false;
@@ -165,20 +168,22 @@ bool read_value(const Json& json, T& value, const ValuePath& path, ReadContext& 
         return read_boolean(json, value, path, context);
     } else if constexpr (is_integer<T> && std::is_signed_v<T>) {
         std::int64_t number = 0;
-        if (!read_signed(json, std::numeric_limits<T>::min(), std::numeric_limits<T>::max(), number, path,
-                         context)) {
+        if (!read_signed(json, std::numeric_limits<T>::min(), std::numeric_limits<T>::max(), number,
+                         path, context)) {
             return false;
         }
         value = static_cast<T>(number);
         return true;
     } else if constexpr (is_integer<T>) {
         std::uint64_t number = 0;
-        if (!read_unsigned(json, std::numeric_limits<T>::max(), number, path, context)) return false;
+        if (!read_unsigned(json, std::numeric_limits<T>::max(), number, path, context))
+            return false;
         value = static_cast<T>(number);
         return true;
     } else if constexpr (is_float<T>) {
         double number = 0;
-        if (!read_double(json, static_cast<double>(std::numeric_limits<T>::max()), number, path, context)) {
+        if (!read_double(json, static_cast<double>(std::numeric_limits<T>::max()), number, path,
+                         context)) {
             return false;
         }
         value = static_cast<T>(number);

@@ -54,10 +54,12 @@ inline constexpr std::size_t field_count = count_fields<std::remove_cv_t<T>>();
 
 template <class T>
 consteval void check_struct() {
-    static_assert(!HasBaseClass<T>,
-                  "cubepi: a struct for JSON must not have base classes; list all its fields in one struct");
-    static_assert(field_count<T> <= max_fields,
-                  "cubepi: a struct for JSON has at most 48 fields; group some of them in a nested struct");
+    static_assert(
+        !HasBaseClass<T>,
+        "cubepi: a struct for JSON must not have base classes; list all its fields in one struct");
+    static_assert(
+        field_count<T> <= max_fields,
+        "cubepi: a struct for JSON has at most 48 fields; group some of them in a nested struct");
 }
 
 /// Calls `visit(field1, field2, ...)` with references to all fields. A C array among the fields shows as
@@ -120,187 +122,190 @@ constexpr decltype(auto) with_fields(T& value, Visit&& visit) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17);
     } else if constexpr (count == 18) {
-        auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18] = value;
+        auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18] =
+            value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18);
+                     f18);
     } else if constexpr (count == 19) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18,
-            f19] = value;
+               f19] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19);
+                     f18, f19);
     } else if constexpr (count == 20) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20] = value;
+               f20] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20);
+                     f18, f19, f20);
     } else if constexpr (count == 21) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21] = value;
+               f20, f21] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21);
+                     f18, f19, f20, f21);
     } else if constexpr (count == 22) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22] = value;
+               f20, f21, f22] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22);
+                     f18, f19, f20, f21, f22);
     } else if constexpr (count == 23) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23] = value;
+               f20, f21, f22, f23] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23);
+                     f18, f19, f20, f21, f22, f23);
     } else if constexpr (count == 24) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24] = value;
+               f20, f21, f22, f23, f24] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24);
+                     f18, f19, f20, f21, f22, f23, f24);
     } else if constexpr (count == 25) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25] = value;
+               f20, f21, f22, f23, f24, f25] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25);
+                     f18, f19, f20, f21, f22, f23, f24, f25);
     } else if constexpr (count == 26) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26] = value;
+               f20, f21, f22, f23, f24, f25, f26] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26);
     } else if constexpr (count == 27) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27);
     } else if constexpr (count == 28) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28);
     } else if constexpr (count == 29) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29);
     } else if constexpr (count == 30) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30);
     } else if constexpr (count == 31) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31);
     } else if constexpr (count == 32) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32);
     } else if constexpr (count == 33) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32,
+                     f33);
     } else if constexpr (count == 34) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33,
+                     f34);
     } else if constexpr (count == 35) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35] =
+            value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34,
-            f35);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33,
+                     f34, f35);
     } else if constexpr (count == 36) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35,
-            f36] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35,
+               f36] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34,
-            f35, f36);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33,
+                     f34, f35, f36);
     } else if constexpr (count == 37) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
-            f37] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
+               f37] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34,
-            f35, f36, f37);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33,
+                     f34, f35, f36, f37);
     } else if constexpr (count == 38) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
-            f37, f38] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
+               f37, f38] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34,
-            f35, f36, f37, f38);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33,
+                     f34, f35, f36, f37, f38);
     } else if constexpr (count == 39) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
-            f37, f38, f39] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
+               f37, f38, f39] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34,
-            f35, f36, f37, f38, f39);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33,
+                     f34, f35, f36, f37, f38, f39);
     } else if constexpr (count == 40) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
-            f37, f38, f39, f40] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
+               f37, f38, f39, f40] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34,
-            f35, f36, f37, f38, f39, f40);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33,
+                     f34, f35, f36, f37, f38, f39, f40);
     } else if constexpr (count == 41) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
-            f37, f38, f39, f40, f41] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
+               f37, f38, f39, f40, f41] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34,
-            f35, f36, f37, f38, f39, f40, f41);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33,
+                     f34, f35, f36, f37, f38, f39, f40, f41);
     } else if constexpr (count == 42) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
-            f37, f38, f39, f40, f41, f42] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
+               f37, f38, f39, f40, f41, f42] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34,
-            f35, f36, f37, f38, f39, f40, f41, f42);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33,
+                     f34, f35, f36, f37, f38, f39, f40, f41, f42);
     } else if constexpr (count == 43) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
-            f37, f38, f39, f40, f41, f42, f43] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
+               f37, f38, f39, f40, f41, f42, f43] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34,
-            f35, f36, f37, f38, f39, f40, f41, f42, f43);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33,
+                     f34, f35, f36, f37, f38, f39, f40, f41, f42, f43);
     } else if constexpr (count == 44) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
-            f37, f38, f39, f40, f41, f42, f43, f44] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
+               f37, f38, f39, f40, f41, f42, f43, f44] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34,
-            f35, f36, f37, f38, f39, f40, f41, f42, f43, f44);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33,
+                     f34, f35, f36, f37, f38, f39, f40, f41, f42, f43, f44);
     } else if constexpr (count == 45) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
-            f37, f38, f39, f40, f41, f42, f43, f44, f45] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
+               f37, f38, f39, f40, f41, f42, f43, f44, f45] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34,
-            f35, f36, f37, f38, f39, f40, f41, f42, f43, f44, f45);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33,
+                     f34, f35, f36, f37, f38, f39, f40, f41, f42, f43, f44, f45);
     } else if constexpr (count == 46) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
-            f37, f38, f39, f40, f41, f42, f43, f44, f45, f46] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
+               f37, f38, f39, f40, f41, f42, f43, f44, f45, f46] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34,
-            f35, f36, f37, f38, f39, f40, f41, f42, f43, f44, f45, f46);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33,
+                     f34, f35, f36, f37, f38, f39, f40, f41, f42, f43, f44, f45, f46);
     } else if constexpr (count == 47) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
-            f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
+               f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34,
-            f35, f36, f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33,
+                     f34, f35, f36, f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47);
     } else if constexpr (count == 48) {
         auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-            f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
-            f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47, f48] = value;
+               f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
+               f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47, f48] = value;
         return visit(f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
-            f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34,
-            f35, f36, f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47, f48);
+                     f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33,
+                     f34, f35, f36, f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47, f48);
     }
 }
 

@@ -35,16 +35,15 @@ std::string list_values(const JsonArray& values) {
 
 bool contains_value(const JsonArray& values, const Json& value) {
     return std::any_of(values.begin(), values.end(), [&](const Json& item) {
-        return item == value ||
-               (item.is_number() && value.is_number() && item.to_number<double>() == value.to_number<double>());
+        return item == value || (item.is_number() && value.is_number() &&
+                                 item.to_number<double>() == value.to_number<double>());
     });
 }
 
 bool matches_any_pattern(const JsonObject* patterns, std::string_view name) {
     if (!patterns) return false;
-    return std::any_of(patterns->begin(), patterns->end(), [&](const auto& entry) {
-        return pattern_found(view(entry.key()), name);
-    });
+    return std::any_of(patterns->begin(), patterns->end(),
+                       [&](const auto& entry) { return pattern_found(view(entry.key()), name); });
 }
 
 // The tags that one alternative of a union allows for its property `name`.
@@ -71,7 +70,8 @@ bool SchemaChecker::fits(const Json& schema, const Json& value) {
     return issues.empty();
 }
 
-void SchemaChecker::check(const Json& schema, const Json& value, const ValuePath& path, Issues& issues) {
+void SchemaChecker::check(const Json& schema, const Json& value, const ValuePath& path,
+                          Issues& issues) {
     if (steps_ <= 0 || --steps_ == 0) return;
     if (const auto* allowed = schema.if_bool()) {
         if (!*allowed) issues.push_back(plain_issue(path, "no value", value));
@@ -80,7 +80,8 @@ void SchemaChecker::check(const Json& schema, const Json& value, const ValuePath
     const auto* object = schema.if_object();
     if (!object) return;
     if (member(*object, "$ref")) {
-        if (const Json* target = follow_references(root_, schema)) check(*target, value, path, issues);
+        if (const Json* target = follow_references(root_, schema))
+            check(*target, value, path, issues);
     }
     if (!check_type(*object, value, path, issues)) return;
     if (!check_choices(*object, value, path, issues)) return;
@@ -105,8 +106,8 @@ bool SchemaChecker::check_type(const JsonObject& schema, const Json& value, cons
     return false;
 }
 
-bool SchemaChecker::check_choices(const JsonObject& schema, const Json& value, const ValuePath& path,
-                                  Issues& issues) {
+bool SchemaChecker::check_choices(const JsonObject& schema, const Json& value,
+                                  const ValuePath& path, Issues& issues) {
     const auto* choices = array_member(schema, "enum");
     if (choices && !contains_value(*choices, value)) {
         issues.push_back(not_one_of_issue(path, list_values(*choices), value));
@@ -148,18 +149,20 @@ void SchemaChecker::check_number(const JsonObject& schema, const Json& value, co
     });
 }
 
-void SchemaChecker::check_string(const JsonObject& schema, std::string_view text, const ValuePath& path,
-                                 Issues& issues) {
+void SchemaChecker::check_string(const JsonObject& schema, std::string_view text,
+                                 const ValuePath& path, Issues& issues) {
     const auto* shortest = member(schema, "minLength");
     const auto* longest = member(schema, "maxLength");
     if (shortest || longest) {
         const auto length = static_cast<double>(count_characters(text));
         const Json found(boost::json::string_view(text.data(), text.size()));
         if (shortest && shortest->is_number() && length < shortest->to_number<double>()) {
-            issues.push_back(plain_issue(path, "at least " + quote_value(*shortest) + " characters", found));
+            issues.push_back(
+                plain_issue(path, "at least " + quote_value(*shortest) + " characters", found));
         }
         if (longest && longest->is_number() && length > longest->to_number<double>()) {
-            issues.push_back(plain_issue(path, "at most " + quote_value(*longest) + " characters", found));
+            issues.push_back(
+                plain_issue(path, "at most " + quote_value(*longest) + " characters", found));
         }
     }
     if (const auto pattern = string_member(schema, "pattern"); !pattern.empty()) {
@@ -170,21 +173,24 @@ void SchemaChecker::check_string(const JsonObject& schema, std::string_view text
     }
 }
 
-void SchemaChecker::check_array(const JsonObject& schema, const JsonArray& array, const ValuePath& path,
-                                Issues& issues) {
+void SchemaChecker::check_array(const JsonObject& schema, const JsonArray& array,
+                                const ValuePath& path, Issues& issues) {
     const auto size = static_cast<double>(array.size());
     const auto found = [&] { return Json(array); };
     if (const auto* least = member(schema, "minItems"); least && least->is_number()) {
         if (size < least->to_number<double>()) {
-            issues.push_back(plain_issue(path, "at least " + quote_value(*least) + " items", found()));
+            issues.push_back(
+                plain_issue(path, "at least " + quote_value(*least) + " items", found()));
         }
     }
     if (const auto* most = member(schema, "maxItems"); most && most->is_number()) {
         if (size > most->to_number<double>()) {
-            issues.push_back(plain_issue(path, "at most " + quote_value(*most) + " items", found()));
+            issues.push_back(
+                plain_issue(path, "at most " + quote_value(*most) + " items", found()));
         }
     }
-    if (const auto* unique = member(schema, "uniqueItems"); unique && unique->is_bool() && unique->get_bool()) {
+    if (const auto* unique = member(schema, "uniqueItems");
+        unique && unique->is_bool() && unique->get_bool()) {
         for (std::size_t i = 1; i < array.size() && steps_ > 0; ++i) {
             steps_ -= static_cast<int>(std::min<std::size_t>(i / 16, 1000));
             const auto here = array.begin() + static_cast<std::ptrdiff_t>(i);
@@ -194,15 +200,16 @@ void SchemaChecker::check_array(const JsonObject& schema, const JsonArray& array
         }
     }
     if (const auto* wanted = member(schema, "contains")) {
-        if (std::none_of(array.begin(), array.end(), [&](const Json& item) { return fits(*wanted, item); })) {
+        if (std::none_of(array.begin(), array.end(),
+                         [&](const Json& item) { return fits(*wanted, item); })) {
             issues.push_back(plain_issue(path, "an item that fits \"contains\"", found()));
         }
     }
     check_items(schema, array, path, issues);
 }
 
-void SchemaChecker::check_items(const JsonObject& schema, const JsonArray& array, const ValuePath& path,
-                                Issues& issues) {
+void SchemaChecker::check_items(const JsonObject& schema, const JsonArray& array,
+                                const ValuePath& path, Issues& issues) {
     const auto* items = member(schema, "items");
     const auto* first = array_member(schema, "prefixItems");
     const Json* rest = items;
@@ -215,41 +222,47 @@ void SchemaChecker::check_items(const JsonObject& schema, const JsonArray& array
         const Json* item_schema = i < first_count ? &(*first)[i] : rest;
         if (!item_schema || item_schema->is_array()) continue;
         if (i >= first_count && item_schema->is_bool() && !item_schema->get_bool()) {
-            issues.push_back(plain_issue(path, "at most " + std::to_string(first_count) + " items", Json(array)));
+            issues.push_back(plain_issue(path, "at most " + std::to_string(first_count) + " items",
+                                         Json(array)));
             return;
         }
         check(*item_schema, array[i], path.item(i), issues);
     }
 }
 
-void SchemaChecker::check_object(const JsonObject& schema, const JsonObject& object, const ValuePath& path,
-                                 Issues& issues) {
+void SchemaChecker::check_object(const JsonObject& schema, const JsonObject& object,
+                                 const ValuePath& path, Issues& issues) {
     const auto* properties = object_member(schema, "properties");
     if (const auto* required = array_member(schema, "required")) {
         for (const auto& name : *required) {
             if (!name.is_string() || object.contains(name.get_string())) continue;
-            const auto* property = properties ? member(*properties, view(name.get_string())) : nullptr;
-            issues.push_back(missing_issue(path.child(view(name.get_string())),
-                                           property ? type_words(*property) : std::string("any value")));
+            const auto* property =
+                properties ? member(*properties, view(name.get_string())) : nullptr;
+            issues.push_back(
+                missing_issue(path.child(view(name.get_string())),
+                              property ? type_words(*property) : std::string("any value")));
         }
     }
     check_properties(schema, object, path, issues);
     const auto size = static_cast<double>(object.size());
     if (const auto* least = member(schema, "minProperties"); least && least->is_number()) {
         if (size < least->to_number<double>()) {
-            issues.push_back(plain_issue(path, "at least " + quote_value(*least) + " fields", Json(object)));
+            issues.push_back(
+                plain_issue(path, "at least " + quote_value(*least) + " fields", Json(object)));
         }
     }
     if (const auto* most = member(schema, "maxProperties"); most && most->is_number()) {
         if (size > most->to_number<double>()) {
-            issues.push_back(plain_issue(path, "at most " + quote_value(*most) + " fields", Json(object)));
+            issues.push_back(
+                plain_issue(path, "at most " + quote_value(*most) + " fields", Json(object)));
         }
     }
     if (const auto* names = member(schema, "propertyNames")) {
         for (const auto& entry : object) {
             const Json name(entry.key());
             if (!fits(*names, name)) {
-                issues.push_back(plain_issue(path.child(view(entry.key())), "another field name", name));
+                issues.push_back(
+                    plain_issue(path.child(view(entry.key())), "another field name", name));
             }
         }
     }
@@ -267,7 +280,8 @@ void SchemaChecker::check_properties(const JsonObject& schema, const JsonObject&
         if (property) check(*property, entry.value(), here, issues);
         if (patterns) {
             for (const auto& pattern : *patterns) {
-                if (pattern_found(view(pattern.key()), name)) check(pattern.value(), entry.value(), here, issues);
+                if (pattern_found(view(pattern.key()), name))
+                    check(pattern.value(), entry.value(), here, issues);
             }
         }
         if (!additional || property || matches_any_pattern(patterns, name)) continue;
@@ -279,10 +293,11 @@ void SchemaChecker::check_properties(const JsonObject& schema, const JsonObject&
     }
 }
 
-void SchemaChecker::check_dependencies(const JsonObject& schema, const Json& value, const ValuePath& path,
-                                       Issues& issues) {
+void SchemaChecker::check_dependencies(const JsonObject& schema, const Json& value,
+                                       const ValuePath& path, Issues& issues) {
     const auto& object = value.get_object();
-    for (const std::string_view keyword : {"dependencies", "dependentRequired", "dependentSchemas"}) {
+    for (const std::string_view keyword :
+         {"dependencies", "dependentRequired", "dependentSchemas"}) {
         const auto* dependencies = object_member(schema, keyword);
         if (!dependencies) continue;
         for (const auto& entry : *dependencies) {
@@ -290,7 +305,8 @@ void SchemaChecker::check_dependencies(const JsonObject& schema, const Json& val
             if (const auto* names = entry.value().if_array()) {
                 for (const auto& name : *names) {
                     if (name.is_string() && !object.contains(name.get_string())) {
-                        issues.push_back(missing_issue(path.child(view(name.get_string())), "any value"));
+                        issues.push_back(
+                            missing_issue(path.child(view(name.get_string())), "any value"));
                     }
                 }
             } else {
@@ -300,13 +316,15 @@ void SchemaChecker::check_dependencies(const JsonObject& schema, const Json& val
     }
 }
 
-void SchemaChecker::check_combined(const JsonObject& schema, const Json& value, const ValuePath& path,
-                                   Issues& issues) {
+void SchemaChecker::check_combined(const JsonObject& schema, const Json& value,
+                                   const ValuePath& path, Issues& issues) {
     if (const auto* all = array_member(schema, "allOf")) {
         for (const auto& part : *all) check(part, value, path, issues);
     }
-    if (const auto* any = array_member(schema, "anyOf")) check_alternatives(*any, false, value, path, issues);
-    if (const auto* one = array_member(schema, "oneOf")) check_alternatives(*one, true, value, path, issues);
+    if (const auto* any = array_member(schema, "anyOf"))
+        check_alternatives(*any, false, value, path, issues);
+    if (const auto* one = array_member(schema, "oneOf"))
+        check_alternatives(*one, true, value, path, issues);
     if (const auto* unwanted = member(schema, "not"); unwanted && fits(*unwanted, value)) {
         issues.push_back(plain_issue(path, "a value that does not fit \"not\"", value));
     }
@@ -316,8 +334,8 @@ void SchemaChecker::check_combined(const JsonObject& schema, const Json& value, 
     }
 }
 
-void SchemaChecker::check_alternatives(const JsonArray& schemas, bool exactly_one, const Json& value,
-                                       const ValuePath& path, Issues& issues) {
+void SchemaChecker::check_alternatives(const JsonArray& schemas, bool exactly_one,
+                                       const Json& value, const ValuePath& path, Issues& issues) {
     std::size_t fitting = 0;
     std::vector<Issues> of_right_kind;
     const auto here = path.to_string();
@@ -332,8 +350,10 @@ void SchemaChecker::check_alternatives(const JsonArray& schemas, bool exactly_on
     }
     if (fitting == 1 || (fitting > 1 && !exactly_one)) return;
     if (fitting > 1) {
-        issues.push_back(plain_issue(path, "exactly one of " + std::to_string(schemas.size()) + " forms (" +
-                                               std::to_string(fitting) + " fit)", value));
+        issues.push_back(plain_issue(path,
+                                     "exactly one of " + std::to_string(schemas.size()) +
+                                         " forms (" + std::to_string(fitting) + " fit)",
+                                     value));
         return;
     }
     if (check_tagged(schemas, value, path, issues)) return;
@@ -394,7 +414,8 @@ std::string SchemaChecker::type_words(const Json& schema) const {
     if (!object) return "any value";
     const auto types = allowed_types(*object);
     if (!types.empty()) return join(types, " or ");
-    if (const auto* choices = array_member(*object, "enum")) return "one of " + list_values(*choices);
+    if (const auto* choices = array_member(*object, "enum"))
+        return "one of " + list_values(*choices);
     if (const auto* constant = member(*object, "const")) return quote_value(*constant);
     std::string words;
     for (const std::string_view group : {"anyOf", "oneOf"}) {
@@ -402,7 +423,8 @@ std::string SchemaChecker::type_words(const Json& schema) const {
         if (!alternatives) continue;
         for (const auto& alternative : *alternatives) {
             const auto* inner = resolved(alternative);
-            const auto inner_types = inner ? allowed_types(*inner) : std::vector<std::string_view>();
+            const auto inner_types =
+                inner ? allowed_types(*inner) : std::vector<std::string_view>();
             if (inner_types.empty()) return "any of the allowed forms";
             words += (words.empty() ? "" : " or ") + join(inner_types, " or ");
         }

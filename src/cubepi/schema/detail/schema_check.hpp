@@ -25,22 +25,30 @@ public:
 private:
     using Issues = std::vector<SchemaIssue>;
 
-    bool check_type(const JsonObject& schema, const Json& value, const ValuePath& path, Issues& issues);
-    bool check_choices(const JsonObject& schema, const Json& value, const ValuePath& path, Issues& issues);
-    void check_number(const JsonObject& schema, const Json& value, const ValuePath& path, Issues& issues);
-    void check_string(const JsonObject& schema, std::string_view text, const ValuePath& path, Issues& issues);
-    void check_array(const JsonObject& schema, const JsonArray& array, const ValuePath& path, Issues& issues);
-    void check_items(const JsonObject& schema, const JsonArray& array, const ValuePath& path, Issues& issues);
+    bool check_type(const JsonObject& schema, const Json& value, const ValuePath& path,
+                    Issues& issues);
+    bool check_choices(const JsonObject& schema, const Json& value, const ValuePath& path,
+                       Issues& issues);
+    void check_number(const JsonObject& schema, const Json& value, const ValuePath& path,
+                      Issues& issues);
+    void check_string(const JsonObject& schema, std::string_view text, const ValuePath& path,
+                      Issues& issues);
+    void check_array(const JsonObject& schema, const JsonArray& array, const ValuePath& path,
+                     Issues& issues);
+    void check_items(const JsonObject& schema, const JsonArray& array, const ValuePath& path,
+                     Issues& issues);
     void check_object(const JsonObject& schema, const JsonObject& object, const ValuePath& path,
                       Issues& issues);
     void check_properties(const JsonObject& schema, const JsonObject& object, const ValuePath& path,
                           Issues& issues);
     void check_dependencies(const JsonObject& schema, const Json& value, const ValuePath& path,
                             Issues& issues);
-    void check_combined(const JsonObject& schema, const Json& value, const ValuePath& path, Issues& issues);
+    void check_combined(const JsonObject& schema, const Json& value, const ValuePath& path,
+                        Issues& issues);
     void check_alternatives(const JsonArray& schemas, bool exactly_one, const Json& value,
                             const ValuePath& path, Issues& issues);
-    bool check_tagged(const JsonArray& schemas, const Json& value, const ValuePath& path, Issues& issues);
+    bool check_tagged(const JsonArray& schemas, const Json& value, const ValuePath& path,
+                      Issues& issues);
     const JsonObject* resolved(const Json& schema) const;
     std::string type_words(const Json& schema) const;
 

@@ -131,8 +131,6 @@ private:
 
 }  // namespace
 
-void fill_value(const Json& root, Json& value) {
-    Filler(root).fill(root, value, true);
-}
+void fill_value(const Json& root, Json& value) { Filler(root).fill(root, value, true); }
 
 }  // namespace cubepi::detail

@@ -21,9 +21,9 @@ namespace {
 constexpr int deepest_schema = 200;
 
 [[noreturn]] void refuse(const std::string& pointer, const std::string& reason) {
-    throw Error(ErrorCode::invalid_argument, "the JSON Schema is not valid at " +
-                                                 (pointer.empty() ? std::string("its root") : pointer) + ": " +
-                                                 reason);
+    throw Error(ErrorCode::invalid_argument,
+                "the JSON Schema is not valid at " +
+                    (pointer.empty() ? std::string("its root") : pointer) + ": " + reason);
 }
 
 std::string below(const std::string& pointer, std::string_view key) {
@@ -52,7 +52,8 @@ void put(JsonObject& object, std::string_view key, Json value) {
 Json without_unsigned(Json value) {
     if (value.is_uint64()) {
         const auto number = value.get_uint64();
-        constexpr auto highest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+        constexpr auto highest =
+            static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
         value = static_cast<std::int64_t>(std::min(number, highest));
     } else if (auto* array = value.if_array()) {
         for (auto& item : *array) item = without_unsigned(std::move(item));
@@ -73,7 +74,8 @@ public:
         if (!open_.insert(object).second) refuse(pointer, "the schema contains itself without end");
         const auto reference = string_member(*object, "$ref");
         if (!reference.empty()) {
-            if (const Json* target = find_reference(root_, reference)) visit(*target, below(pointer, "$ref"));
+            if (const Json* target = find_reference(root_, reference))
+                visit(*target, below(pointer, "$ref"));
         }
         for (const std::string_view key : {"allOf", "anyOf", "oneOf"}) {
             if (const auto* parts = array_member(*object, key)) {
@@ -114,7 +116,8 @@ private:
         if (depth > deepest_schema) refuse(pointer, "nested too deeply");
         if (schema.is_bool()) return schema;
         const auto* object = schema.if_object();
-        if (!object) refuse(pointer, "expected an object or a boolean, found " + describe_value(schema));
+        if (!object)
+            refuse(pointer, "expected an object or a boolean, found " + describe_value(schema));
         circles_.visit(schema, pointer);
 
         JsonObject result;
@@ -126,13 +129,14 @@ private:
         return Json(std::move(result));
     }
 
-    void lower_keyword(std::string_view key, const Json& value, const std::string& pointer, int depth,
-                       const JsonObject& schema, JsonObject& result) {
+    void lower_keyword(std::string_view key, const Json& value, const std::string& pointer,
+                       int depth, const JsonObject& schema, JsonObject& result) {
         if (key == "type") {
             check_type(value, pointer);
             put(result, key, value);
         } else if (key == "enum") {
-            if (!value.is_array()) refuse(pointer, "expected a list, found " + describe_value(value));
+            if (!value.is_array())
+                refuse(pointer, "expected a list, found " + describe_value(value));
             put(result, key, without_unsigned(value));
         } else if (key == "const") {
             put(result, key, without_unsigned(value));
@@ -142,10 +146,11 @@ private:
         } else if (one_of(key, {"properties", "patternProperties", "$defs", "definitions"})) {
             put(result, key, lower_members(key, value, pointer, depth));
         } else if (one_of(key, {"allOf", "anyOf", "oneOf"})) {
-            if (!value.is_array() || value.get_array().empty()) refuse(pointer, "expected a list of schemas");
+            if (!value.is_array() || value.get_array().empty())
+                refuse(pointer, "expected a list of schemas");
             put(result, key, lower_list(value.get_array(), pointer, depth));
-        } else if (one_of(key, {"additionalProperties", "contains", "propertyNames", "not", "if", "then",
-                                "else"})) {
+        } else if (one_of(key, {"additionalProperties", "contains", "propertyNames", "not", "if",
+                                "then", "else"})) {
             put(result, key, lower(value, pointer, depth + 1));
         } else if (one_of(key, {"items", "prefixItems", "additionalItems"})) {
             lower_items(key, value, pointer, depth, schema, result);
@@ -158,8 +163,9 @@ private:
 
     static void check_type(const Json& value, const std::string& pointer) {
         const auto known = [&](const Json& item) {
-            if (!item.is_string() || !one_of(view(item.get_string()), {"string", "integer", "number", "boolean",
-                                                                      "array", "object", "null"})) {
+            if (!item.is_string() ||
+                !one_of(view(item.get_string()),
+                        {"string", "integer", "number", "boolean", "array", "object", "null"})) {
                 refuse(pointer, quote_value(item) + " is not a type");
             }
         };
@@ -174,11 +180,13 @@ private:
         const auto* list = value.if_array();
         if (!list) refuse(pointer, "expected a list of names, found " + describe_value(value));
         for (const auto& item : *list) {
-            if (!item.is_string()) refuse(pointer, "expected a list of names, found " + describe_value(item));
+            if (!item.is_string())
+                refuse(pointer, "expected a list of names, found " + describe_value(item));
         }
     }
 
-    Json lower_members(std::string_view key, const Json& value, const std::string& pointer, int depth) {
+    Json lower_members(std::string_view key, const Json& value, const std::string& pointer,
+                       int depth) {
         const auto* members = value.if_object();
         if (!members) refuse(pointer, "expected an object, found " + describe_value(value));
         JsonObject result;
@@ -218,7 +226,8 @@ private:
         }
     }
 
-    void lower_dependencies(const Json& value, const std::string& pointer, int depth, JsonObject& result) {
+    void lower_dependencies(const Json& value, const std::string& pointer, int depth,
+                            JsonObject& result) {
         const auto* members = value.if_object();
         if (!members) refuse(pointer, "expected an object, found " + describe_value(value));
         auto& merged = result["dependencies"];
@@ -237,11 +246,13 @@ private:
 
     void lower_limit(std::string_view key, const Json& value, const std::string& pointer,
                      const JsonObject& schema, JsonObject& result) {
-        if (one_of(key, {"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})) {
+        if (one_of(key, {"minLength", "maxLength", "minItems", "maxItems", "minProperties",
+                         "maxProperties"})) {
             const Json whole = integer_from_number(value);
             boost::system::error_code error;
             const auto count = whole.is_null() ? -1 : whole.to_number<std::int64_t>(error);
-            if (error || count < 0) refuse(pointer, "expected a number of 0 or more, found " + describe_value(value));
+            if (error || count < 0)
+                refuse(pointer, "expected a number of 0 or more, found " + describe_value(value));
             put(result, key, count);
         } else if (one_of(key, {"minimum", "maximum"})) {
             check_number(value, pointer);
@@ -258,17 +269,20 @@ private:
             if (!(value.to_number<double>() > 0)) refuse(pointer, "must be more than 0");
             put(result, key, value.to_number<double>());
         } else if (key == "uniqueItems") {
-            if (!value.is_bool()) refuse(pointer, "expected a boolean, found " + describe_value(value));
+            if (!value.is_bool())
+                refuse(pointer, "expected a boolean, found " + describe_value(value));
             put(result, key, value);
         } else if (key == "pattern") {
-            if (!value.is_string()) refuse(pointer, "expected a string, found " + describe_value(value));
+            if (!value.is_string())
+                refuse(pointer, "expected a string, found " + describe_value(value));
             check_pattern(view(value.get_string()), pointer);
             put(result, pattern_keyword, value);
         }
     }
 
     static void check_number(const Json& value, const std::string& pointer) {
-        if (!value.is_number()) refuse(pointer, "expected a number, found " + describe_value(value));
+        if (!value.is_number())
+            refuse(pointer, "expected a number, found " + describe_value(value));
     }
 
     static void check_pattern(std::string_view pattern, const std::string& pointer) {
@@ -281,11 +295,13 @@ private:
 
     // Draft 7 ignores what stands beside "$ref"; newer drafts, and everybody who writes a "default" or a limit
     // there, do not.
-    void move_reference(const JsonObject& schema, JsonObject& result, const std::string& pointer) const {
+    void move_reference(const JsonObject& schema, JsonObject& result,
+                        const std::string& pointer) const {
         const auto* reference = member(schema, "$ref");
         if (!reference) return;
         const auto here = below(pointer, "$ref");
-        if (!reference->is_string()) refuse(here, "expected a string, found " + describe_value(*reference));
+        if (!reference->is_string())
+            refuse(here, "expected a string, found " + describe_value(*reference));
         if (!find_reference(root_, view(reference->get_string()))) {
             refuse(here, "there is no " + quote_value(*reference) +
                              " in this schema (references to other documents are not followed)");
@@ -307,8 +323,6 @@ private:
 
 }  // namespace
 
-LoweredSchema lower_schema(const Json& root) {
-    return Lowering(root).run();
-}
+LoweredSchema lower_schema(const Json& root) { return Lowering(root).run(); }
 
 }  // namespace cubepi::detail

@@ -12,7 +12,8 @@ inline constexpr char pattern_keyword[] = "x-cubepi-pattern";
 
 struct LoweredSchema {
     Json schema;
-    std::vector<std::string> pattern_properties;  ///< the expressions, which valijson gives to std::regex
+    std::vector<std::string>
+        pattern_properties;  ///< the expressions, which valijson gives to std::regex
 };
 
 /// Checks that `root` is a schema and rewrites it into what valijson 1.0 judges rightly (draft 7 without

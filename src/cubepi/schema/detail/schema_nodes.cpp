@@ -34,7 +34,8 @@ const Json* find_reference(const Json& root, std::string_view reference) {
     const auto pointer = reference.substr(1);
     if (!pointer.empty() && pointer.front() != '/') return nullptr;
     boost::json::error_code error;
-    const Json* found = root.find_pointer(boost::json::string_view(pointer.data(), pointer.size()), error);
+    const Json* found =
+        root.find_pointer(boost::json::string_view(pointer.data(), pointer.size()), error);
     return error ? nullptr : found;
 }
 
@@ -44,7 +45,8 @@ const Json* follow_references(const Json& root, const Json& node) {
         const auto* object = current->if_object();
         const auto* reference = object ? member(*object, "$ref") : nullptr;
         if (!reference) return current;
-        current = reference->is_string() ? find_reference(root, view(reference->get_string())) : nullptr;
+        current =
+            reference->is_string() ? find_reference(root, view(reference->get_string())) : nullptr;
     }
     return nullptr;
 }

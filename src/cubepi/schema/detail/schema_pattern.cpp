@@ -47,7 +47,8 @@ struct SchemaPattern::Compiled {
 };
 
 SchemaPattern::SchemaPattern(std::string_view pattern)
-    : compiled_(std::make_shared<const Compiled>(Compiled{boost::wregex(to_wide(translate(pattern)))})) {}
+    : compiled_(
+          std::make_shared<const Compiled>(Compiled{boost::wregex(to_wide(translate(pattern)))})) {}
 
 bool SchemaPattern::found_in(std::string_view text) const {
     try {

@@ -8,8 +8,8 @@
 namespace cubepi::detail {
 
 struct Utf8Char {
-    std::uint32_t code;   ///< U+FFFD when `valid` is false
-    std::size_t length;   ///< bytes it takes, at least 1
+    std::uint32_t code;  ///< U+FFFD when `valid` is false
+    std::size_t length;  ///< bytes it takes, at least 1
     bool valid;
 };
 

@@ -77,7 +77,8 @@ SchemaIssue missing_issue(const ValuePath& path, std::string expected) {
 }
 
 SchemaIssue unexpected_issue(const ValuePath& path, const Json& found) {
-    return SchemaIssue{path.to_string(), "no such field", describe_value(found), "unexpected field"};
+    return SchemaIssue{path.to_string(), "no such field", describe_value(found),
+                       "unexpected field"};
 }
 
 SchemaIssue not_one_of_issue(const ValuePath& path, const std::string& choices, const Json& found) {
