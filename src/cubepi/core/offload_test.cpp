@@ -174,7 +174,8 @@ TEST(Offload, ManyFromManyStrandsWithCancellations) {
     std::vector<std::unique_ptr<BackgroundScope>> scopes;
     auto round_trip = [](WorkerPool& w, std::atomic<int>& count) -> Task<> {
         for (int i = 0; i < rounds; ++i) {
-            const int got = co_await offload(w, [i] { return i; });
+            auto echo = [i] { return i; };
+            const int got = co_await offload(w, std::move(echo));
             EXPECT_EQ(got, i);
             TaskScope scope(co_await this_executor);
             auto job = [&count] { ++count; };

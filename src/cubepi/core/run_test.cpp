@@ -68,7 +68,8 @@ TEST(Run, KeepsItsLoopOnAThread) {
 TEST(Run, DrainsWhatIsReadyBeforeItReturns) {
     bool ran = false;
     run([](bool& flag) -> Task<> {
-        boost::asio::post(co_await this_executor, [&flag] { flag = true; });
+        auto set = [&flag] { flag = true; };
+        boost::asio::post(co_await this_executor, std::move(set));
     }(ran));
     EXPECT_TRUE(ran);
 }
