@@ -17,10 +17,11 @@
 
 // The only way to start a coroutine beside the current one. Which one to take:
 //
-//   when_all(tasks)           all results in source order; the first failure cancels the others and
-//   is thrown collect_all(tasks)        all outcomes in source order; a failure leaves the others
-//   alone with_task_scope(body)     body(TaskScope&) starts children as it goes; they are over when
-//   it returns BackgroundScope           children of an object that is no coroutine
+//   when_all(tasks)        all results in source order; the first failure cancels the others and is
+//                          thrown
+//   collect_all(tasks)     all outcomes in source order; a failure leaves the others alone
+//   with_task_scope(body)  body(TaskScope&) starts children as it goes; they are over when it returns
+//   BackgroundScope        children of an object that is no coroutine
 
 namespace cubepi {
 
