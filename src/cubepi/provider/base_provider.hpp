@@ -17,9 +17,13 @@ public:
 
     /// `observer(const JsonObject& payload, const Model&)`: right before a request is sent, after all changes.
     /// Observers may return nothing or a Task<void>, which is awaited. They see the calls that begin from now on.
-    ObserverHandle subscribe_request(RequestObserver observer) { return handle(observers_->add(std::move(observer))); }
+    ObserverHandle subscribe_request(RequestObserver observer) {
+        return handle(observers_->add(std::move(observer)));
+    }
     /// `observer(const StreamEvent&, const Model&)`: each event, before the consumer sees it.
-    ObserverHandle subscribe_chunk(ChunkObserver observer) { return handle(observers_->add(std::move(observer))); }
+    ObserverHandle subscribe_chunk(ChunkObserver observer) {
+        return handle(observers_->add(std::move(observer)));
+    }
     /// `observer(const ProviderOutcome&, const Model&)`: once per call, at its end. For a stream that is dropped
     /// before its end only those that return nothing are told.
     ObserverHandle subscribe_response(ResponseObserver observer) {
@@ -36,7 +40,8 @@ protected:
     MessageStream observed(std::unique_ptr<StreamSource> source, const Model& model,
                            detail::BodyBuilder body = {}) const {
         if (observers_->empty()) return MessageStream(std::move(source));
-        return MessageStream(detail::observe_stream(observers_, std::move(source), model, std::move(body)));
+        return MessageStream(
+            detail::observe_stream(observers_, std::move(source), model, std::move(body)));
     }
 
 private:

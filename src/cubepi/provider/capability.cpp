@@ -54,22 +54,26 @@ std::vector<Notice> apply_reasoning(JsonObject& payload, const ReasoningCapabili
     std::vector<Notice> notices;
     if (control.mode == ReasoningMode::off && !reasons) return notices;
     const auto mode = capability.mode_payloads.find(control.mode);
-    const bool has_effort = capability.effort_path &&
-                            (control.mode != ReasoningMode::off || capability.apply_effort_when_off);
+    const bool has_effort = capability.effort_path && (control.mode != ReasoningMode::off ||
+                                                       capability.apply_effort_when_off);
     if (mode != capability.mode_payloads.end()) {
         deep_merge(payload, mode->second);
     } else if (!has_effort && capability.unsupported_mode_policy != UnsupportedModePolicy::skip) {
-        std::string text = "Reasoning mode '" + std::string(to_string(control.mode)) + "' cannot be asked of this endpoint";
-        if (capability.unsupported_mode_policy == UnsupportedModePolicy::error) throw Error(ErrorCode::unsupported, text);
+        std::string text = "Reasoning mode '" + std::string(to_string(control.mode)) +
+                           "' cannot be asked of this endpoint";
+        if (capability.unsupported_mode_policy == UnsupportedModePolicy::error)
+            throw Error(ErrorCode::unsupported, text);
         notices.push_back(request_changed(std::move(text) + ": left out", "reasoning"));
     }
     if (has_effort) {
         const auto effort = capability.effort_values.find(control.effort);
-        if (effort != capability.effort_values.end()) write_at_path(payload, *capability.effort_path, effort->second);
+        if (effort != capability.effort_values.end())
+            write_at_path(payload, *capability.effort_path, effort->second);
     }
     if (capability.summary_path && control.mode != ReasoningMode::off) {
         const auto summary = capability.summary_values.find(control.summary);
-        if (summary != capability.summary_values.end()) write_at_path(payload, *capability.summary_path, summary->second);
+        if (summary != capability.summary_values.end())
+            write_at_path(payload, *capability.summary_path, summary->second);
     }
     include(payload, capability, "always");
     include(payload, capability, "mode:" + std::string(to_string(control.mode)));
@@ -86,23 +90,26 @@ std::vector<Notice> apply_temperature(JsonObject& payload, const TemperatureSpec
     if (spec.mode == TemperatureSpec::Mode::fixed && spec.fixed_value) {
         payload["temperature"] = *spec.fixed_value;
         if (temperature && *temperature != *spec.fixed_value) {
-            notices.push_back(request_changed("The temperature is fixed at " + number_text(*spec.fixed_value) +
-                                                  " for this model; " + number_text(*temperature) + " was asked for",
-                                              "temperature"));
+            notices.push_back(request_changed(
+                "The temperature is fixed at " + number_text(*spec.fixed_value) +
+                    " for this model; " + number_text(*temperature) + " was asked for",
+                "temperature"));
         }
         return notices;
     }
     if (!temperature) return notices;
     if (spec.mode == TemperatureSpec::Mode::ignored) {
-        notices.push_back(request_changed("This model takes no temperature: " + number_text(*temperature) + " was left out",
-                                          "temperature"));
+        notices.push_back(request_changed(
+            "This model takes no temperature: " + number_text(*temperature) + " was left out",
+            "temperature"));
         return notices;
     }
     const double allowed = std::clamp(*temperature, spec.min, spec.max);
     payload["temperature"] = allowed;
     if (allowed != *temperature) {
-        notices.push_back(request_changed("The temperature " + number_text(*temperature) + " was changed to " +
-                                              number_text(allowed) + ", the limit of this endpoint",
+        notices.push_back(request_changed("The temperature " + number_text(*temperature) +
+                                              " was changed to " + number_text(allowed) +
+                                              ", the limit of this endpoint",
                                           "temperature"));
     }
     return notices;

@@ -21,11 +21,15 @@ std::string lower(std::string_view text) {
     return result;
 }
 
-bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+bool has(std::string_view text, std::string_view part) {
+    return text.find(part) != std::string_view::npos;
+}
 
 /// `second` begins at most `gap` characters after the end of some `first`.
-bool has_near(std::string_view text, std::string_view first, std::size_t gap, std::string_view second) {
-    for (std::size_t at = text.find(first); at != std::string_view::npos; at = text.find(first, at + 1)) {
+bool has_near(std::string_view text, std::string_view first, std::size_t gap,
+              std::string_view second) {
+    for (std::size_t at = text.find(first); at != std::string_view::npos;
+         at = text.find(first, at + 1)) {
         const std::size_t after = at + first.size();
         const std::size_t next = text.find(second, after);
         if (next != std::string_view::npos && next - after <= gap) return true;
@@ -34,9 +38,12 @@ bool has_near(std::string_view text, std::string_view first, std::size_t gap, st
 }
 
 bool says_context_length(std::string_view text) {
-    if (has(text, "maximum context length") || has(text, "too many tokens") || has(text, "prompt is too long")) return true;
+    if (has(text, "maximum context length") || has(text, "too many tokens") ||
+        has(text, "prompt is too long"))
+        return true;
     if (has_near(text, "reduce", 10, "messages")) return true;
-    for (std::size_t at = text.find("context"); at != std::string_view::npos; at = text.find("context", at + 1)) {
+    for (std::size_t at = text.find("context"); at != std::string_view::npos;
+         at = text.find("context", at + 1)) {
         const std::string_view rest = text.substr(at, 60);
         const std::size_t length = rest.find("length");
         if (length == std::string_view::npos || length > 17) continue;
@@ -47,7 +54,8 @@ bool says_context_length(std::string_view text) {
 }
 
 bool says_rate_limit(std::string_view text) {
-    if (has(text, "rate limit") || has(text, "ratelimit") || has(text, "too many requests")) return true;
+    if (has(text, "rate limit") || has(text, "ratelimit") || has(text, "too many requests"))
+        return true;
     for (const std::string_view word : {"exceed", "exhaust", "limit", "reach"}) {
         if (has_near(text, "quota", 1, word)) return true;
     }
@@ -55,14 +63,16 @@ bool says_rate_limit(std::string_view text) {
 }
 
 bool says_content_filter(std::string_view text) {
-    return has(text, "content_filter") || has(text, "content filter") || has(text, "content management policy") ||
-           has(text, "content_policy_violation") || has(text, "safety system");
+    return has(text, "content_filter") || has(text, "content filter") ||
+           has(text, "content management policy") || has(text, "content_policy_violation") ||
+           has(text, "safety system");
 }
 
 bool says_unknown_model(std::string_view text) {
     if (!has(text, "model")) return false;
-    for (const std::string_view word : {"not found", "does not exist", "not exist", "not a valid model", "unknown model",
-                                        "no such model", "is not available", "invalid model"}) {
+    for (const std::string_view word :
+         {"not found", "does not exist", "not exist", "not a valid model", "unknown model",
+          "no such model", "is not available", "invalid model"}) {
         if (has(text, word)) return true;
     }
     return false;
@@ -120,14 +130,16 @@ std::optional<double> read_seconds(const HttpHeaders& headers, std::string_view 
     if (!value) return std::nullopt;
     double number = 0;
     const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
-    if (error != std::errc() || end != value->data() + value->size() || number < 0) return std::nullopt;
+    if (error != std::errc() || end != value->data() + value->size() || number < 0)
+        return std::nullopt;
     return number * unit;
 }
 
 std::optional<int> status_of_code(const std::string& code) {
     int status = 0;
     const auto [end, error] = std::from_chars(code.data(), code.data() + code.size(), status);
-    if (error != std::errc() || end != code.data() + code.size() || status < 400 || status > 599) return std::nullopt;
+    if (error != std::errc() || end != code.data() + code.size() || status < 400 || status > 599)
+        return std::nullopt;
     return status;
 }
 
@@ -140,13 +152,15 @@ ErrorCode code_of_status(int status) {
 /// For errors that have no status: the kinds that endpoints use inside streams.
 ErrorCode code_of_kind(std::string_view kind) {
     if (has(kind, "rate_limit") || has(kind, "insufficient_quota")) return ErrorCode::rate_limited;
-    if (has(kind, "authentication") || has(kind, "permission") || has(kind, "invalid_api_key")) return ErrorCode::auth;
-    if (has(kind, "overloaded") || has(kind, "server_error") || has(kind, "unavailable") || has(kind, "api_error") ||
-        has(kind, "timeout") || has(kind, "internal")) {
+    if (has(kind, "authentication") || has(kind, "permission") || has(kind, "invalid_api_key"))
+        return ErrorCode::auth;
+    if (has(kind, "overloaded") || has(kind, "server_error") || has(kind, "unavailable") ||
+        has(kind, "api_error") || has(kind, "timeout") || has(kind, "internal")) {
         return ErrorCode::unavailable;
     }
     if (has(kind, "model_not_found")) return ErrorCode::model_not_found;
-    if (has(kind, "invalid_request") || has(kind, "bad_request") || has(kind, "badrequest")) return ErrorCode::bad_request;
+    if (has(kind, "invalid_request") || has(kind, "bad_request") || has(kind, "badrequest"))
+        return ErrorCode::bad_request;
     return ErrorCode::provider;
 }
 
@@ -167,7 +181,8 @@ std::optional<std::int64_t> window_in(std::string_view text) {
 
 }  // namespace
 
-EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers, std::string_view body) {
+EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers,
+                                      std::string_view body) {
     EndpointFailure failure;
     failure.status = status;
     failure.retry_after = read_seconds(headers, "retry-after", 1);
@@ -176,7 +191,8 @@ EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers, st
     const Json value = parse_json(body, error);
     if (!error) {
         read_failure_value(value, failure);
-    } else if (has(lower(body.substr(0, 200)), "<html") || has(lower(body.substr(0, 200)), "<!doctype")) {
+    } else if (has(lower(body.substr(0, 200)), "<html") ||
+               has(lower(body.substr(0, 200)), "<!doctype")) {
         failure.message = "the answer is a web page, not an API's: is the base URL right?";
     } else {
         failure.message = replace_broken_utf8(body);
@@ -224,7 +240,8 @@ bool is_transient(ErrorCode code) noexcept {
     return code == ErrorCode::rate_limited || code == ErrorCode::unavailable;
 }
 
-ErrorInfo classify_failure(const EndpointFailure& failure, std::optional<std::int64_t> context_window,
+ErrorInfo classify_failure(const EndpointFailure& failure,
+                           std::optional<std::int64_t> context_window,
                            std::optional<std::int64_t> prompt_tokens) {
     const std::string text = lower(failure.message);
     const std::string kind = lower(failure.code + " " + failure.type);
@@ -242,7 +259,8 @@ ErrorInfo classify_failure(const EndpointFailure& failure, std::optional<std::in
     } else if (status == 429 || says_rate_limit(text)) {
         info.code = ErrorCode::rate_limited;
         info.retry_after = failure.retry_after;
-    } else if (has(kind, "content_filter") || has(kind, "content_policy") || says_content_filter(text)) {
+    } else if (has(kind, "content_filter") || has(kind, "content_policy") ||
+               says_content_filter(text)) {
         info.code = ErrorCode::content_filtered;
     } else if (has(kind, "model_not_found") ||
                ((status == 404 || status == 400 || status == 0) && says_unknown_model(text))) {

@@ -18,22 +18,24 @@ namespace cubepi {
 
 /// A failure as the endpoint told it, before it is classified.
 struct EndpointFailure {
-    std::optional<int> status = {};       ///< HTTP status; absent for an error inside a stream
-    std::string message = {};             ///< the endpoint's own words
-    std::string code = {};                ///< its code, e.g. "insufficient_quota"
-    std::string type = {};                ///< its kind, e.g. "invalid_request_error"
+    std::optional<int> status = {};          ///< HTTP status; absent for an error inside a stream
+    std::string message = {};                ///< the endpoint's own words
+    std::string code = {};                   ///< its code, e.g. "insufficient_quota"
+    std::string type = {};                   ///< its kind, e.g. "invalid_request_error"
     std::optional<double> retry_after = {};  ///< seconds
 };
 
 /// Reads the body of a failed answer: `{"error": {...}}`, `{"error": "..."}`, `{"message": ...}`,
 /// `{"detail": ...}`, HTML, plain text. Long texts are cut.
-EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers, std::string_view body);
+EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers,
+                                      std::string_view body);
 /// Reads an error object that came inside a stream.
 EndpointFailure read_stream_failure(const Json& error);
 
 /// `prompt_tokens`: an estimate of the prompt; needed to recognise a prompt that is too long when the endpoint
 /// only says "bad request".
-ErrorInfo classify_failure(const EndpointFailure& failure, std::optional<std::int64_t> context_window,
+ErrorInfo classify_failure(const EndpointFailure& failure,
+                           std::optional<std::int64_t> context_window,
                            std::optional<std::int64_t> prompt_tokens);
 
 /// What the network did. `code()` of the error is kept: dns, connect, tls, proxy, timeout, disconnected, protocol;

@@ -30,7 +30,8 @@ ToolCall faux_tool_call(std::string_view name, JsonObject arguments, std::string
     return call;
 }
 
-AssistantMessage faux_assistant_message(std::vector<AssistantContent> blocks, std::string_view stop_reason,
+AssistantMessage faux_assistant_message(std::vector<AssistantContent> blocks,
+                                        std::string_view stop_reason,
                                         std::string_view error_message) {
     AssistantMessage message;
     message.content = std::move(blocks);
@@ -48,7 +49,8 @@ AssistantMessage faux_assistant_message(AssistantContent block, std::string_view
 
 AssistantMessage faux_assistant_message(std::string text, std::string_view stop_reason,
                                         std::string_view error_message) {
-    return faux_assistant_message(AssistantContent(faux_text(std::move(text))), stop_reason, error_message);
+    return faux_assistant_message(AssistantContent(faux_text(std::move(text))), stop_reason,
+                                  error_message);
 }
 
 AssistantMessage faux_assistant_message(const char* text, std::string_view stop_reason,
@@ -93,7 +95,8 @@ struct FauxPrompt {
 
 /// What all handles share.
 struct FauxProvider::State {
-    explicit State(FauxOptions given) : options(normalised(std::move(given))), random(options.seed) {}
+    explicit State(FauxOptions given)
+        : options(normalised(std::move(given))), random(options.seed) {}
 
     Usage count_prompt(const ModelRequest& request);
 
@@ -207,7 +210,8 @@ MessageStream FauxProvider::stream(ModelRequest request) {
     call.yield_every_chunk = state_->options.yield_every_chunk;
     if (!observers()->empty()) call.observers = observers();
     const std::shared_ptr<ObserverRegistry> watched = call.observers;
-    if (!watched) return MessageStream(std::make_unique<FauxSource>(std::move(request), std::move(call)));
+    if (!watched)
+        return MessageStream(std::make_unique<FauxSource>(std::move(request), std::move(call)));
     Model model = request.model;
     auto source = std::make_unique<FauxSource>(std::move(request), std::move(call));
     return observed(std::move(source), model, detail::faux_body);

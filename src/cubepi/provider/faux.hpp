@@ -22,9 +22,11 @@ ThinkingContent faux_thinking(std::string thinking);
 ToolCall faux_tool_call(std::string_view name, JsonObject arguments = {}, std::string id = {});
 /// An answer of one text block, or of the blocks given. The stop reason is what you say it is: a message with tool
 /// calls is not given "tool_use" by itself.
-AssistantMessage faux_assistant_message(std::string text, std::string_view stop_reason = stop_reason::stop,
+AssistantMessage faux_assistant_message(std::string text,
+                                        std::string_view stop_reason = stop_reason::stop,
                                         std::string_view error_message = {});
-AssistantMessage faux_assistant_message(const char* text, std::string_view stop_reason = stop_reason::stop,
+AssistantMessage faux_assistant_message(const char* text,
+                                        std::string_view stop_reason = stop_reason::stop,
                                         std::string_view error_message = {});
 AssistantMessage faux_assistant_message(AssistantContent block,
                                         std::string_view stop_reason = stop_reason::stop,
@@ -50,9 +52,11 @@ public:
     FauxStep(Failure failure) : answer_(std::move(failure)) {}
 
     template <class F>
-        requires(std::is_invocable_v<F&, const ModelRequest&> && !std::is_convertible_v<F, AssistantMessage>)
+        requires(std::is_invocable_v<F&, const ModelRequest&> &&
+                 !std::is_convertible_v<F, AssistantMessage>)
     FauxStep(F factory) {
-        if constexpr (std::is_convertible_v<std::invoke_result_t<F&, const ModelRequest&>, AssistantMessage>) {
+        if constexpr (std::is_convertible_v<std::invoke_result_t<F&, const ModelRequest&>,
+                                            AssistantMessage>) {
             answer_ = DirectFactory(std::move(factory));
         } else {
             answer_ = Factory([made = std::move(factory)](ModelRequest request) mutable {
@@ -65,9 +69,10 @@ public:
     FauxStep(F factory) {
         using R = std::invoke_result_t<F&, const MessageList&, const Model&>;
         if constexpr (std::is_convertible_v<R, AssistantMessage>) {
-            answer_ = DirectFactory([made = std::move(factory)](const ModelRequest& request) mutable {
-                return made(request.messages, request.model);
-            });
+            answer_ =
+                DirectFactory([made = std::move(factory)](const ModelRequest& request) mutable {
+                    return made(request.messages, request.model);
+                });
         } else {
             answer_ = Factory([made = std::move(factory)](ModelRequest request) mutable {
                 return call(made, std::move(request));

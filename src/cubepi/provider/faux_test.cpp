@@ -22,12 +22,15 @@ TEST(Faux, StreamsEachBlockInPieces) {
     FauxOptions options;
     options.token_size_min = options.token_size_max = 1;
     FauxProvider faux(options);
-    faux.set_responses({faux_assistant_message({faux_thinking("hm"), faux_text("0123456789"), faux_tool_call("add", {{"a", 1}}, "c1")},
-                                               "tool_use")});
+    faux.set_responses({faux_assistant_message(
+        {faux_thinking("hm"), faux_text("0123456789"), faux_tool_call("add", {{"a", 1}}, "c1")},
+        "tool_use")});
     const std::vector<StreamEvent> events = all_events(faux.model("m").stream(hello()));
     EXPECT_EQ(spelled(events),
-              "start thinking_start thinking_delta(hm) thinking_end text_start text_delta(0123) text_delta(4567) "
-              "text_delta(89) text_end toolcall_start toolcall_delta({\"a\") toolcall_delta(: 1}) toolcall_end done");
+              "start thinking_start thinking_delta(hm) thinking_end text_start text_delta(0123) "
+              "text_delta(4567) "
+              "text_delta(89) text_end toolcall_start toolcall_delta({\"a\") toolcall_delta(: 1}) "
+              "toolcall_end done");
     const AssistantMessage message = events.back().partial.get();
     EXPECT_EQ(message.text(), "0123456789");
     EXPECT_EQ(message.model_id, "m");
@@ -62,13 +65,15 @@ TEST(Faux, SameSeedSamePieces) {
     FauxProvider two;
     one.set_responses({text.c_str()});
     two.set_responses({text.c_str()});
-    EXPECT_EQ(spelled(all_events(one.model("m").stream(hello()))), spelled(all_events(two.model("m").stream(hello()))));
+    EXPECT_EQ(spelled(all_events(one.model("m").stream(hello()))),
+              spelled(all_events(two.model("m").stream(hello()))));
 }
 
 TEST(Faux, EmptyTextIsOneEmptyPiece) {
     FauxProvider faux;
     faux.set_responses({""});
-    EXPECT_EQ(spelled(all_events(faux.model("m").stream(hello()))), "start text_start text_delta text_end done");
+    EXPECT_EQ(spelled(all_events(faux.model("m").stream(hello()))),
+              "start text_start text_delta text_end done");
 }
 
 TEST(Faux, FailuresComeInBandBeforeTheStart) {
@@ -76,15 +81,18 @@ TEST(Faux, FailuresComeInBandBeforeTheStart) {
     ErrorInfo info;
     info.code = ErrorCode::rate_limited;
     info.type = "RateLimited";
-    faux.set_responses({faux_failure("boom", info),
-                        FauxStep([](const ModelRequest&) -> AssistantMessage { throw std::runtime_error("thrown"); })});
+    faux.set_responses(
+        {faux_failure("boom", info), FauxStep([](const ModelRequest&) -> AssistantMessage {
+             throw std::runtime_error("thrown");
+         })});
     const BoundModel model = faux.model("m");
     std::vector<StreamEvent> events = all_events(model.stream(hello()));
     EXPECT_EQ(spelled(events), "error");
     EXPECT_EQ(events[0].error_message(), "boom");
     EXPECT_EQ(events[0].partial.get().error->code, ErrorCode::rate_limited);
     EXPECT_EQ(all_events(model.stream(hello()))[0].error_message(), "thrown");
-    EXPECT_EQ(all_events(model.stream(hello()))[0].error_message(), "No more faux responses queued");
+    EXPECT_EQ(all_events(model.stream(hello()))[0].error_message(),
+              "No more faux responses queued");
     EXPECT_EQ(faux.call_count(), 3u);
 }
 
@@ -151,7 +159,8 @@ TEST(Faux, D7_AnAbortIsNoticedBeforeTheNextPiece) {
         FauxProvider faux(options);
         faux.set_responses({faux_assistant_message({faux_text("01234"), faux_text("x")}), "next"});
         std::stop_source stop;
-        MessageStream stream = faux.model("m").stream(hello(), {}, {}, StreamOptions().stop_token(stop.get_token()));
+        MessageStream stream =
+            faux.model("m").stream(hello(), {}, {}, StreamOptions().stop_token(stop.get_token()));
         std::vector<StreamEvent> events;
         for (int i = 0; i < at; ++i) events.push_back(*stream.ready());
         stop.request_stop();
@@ -169,8 +178,8 @@ TEST(Faux, D7_AnAbortBeforeTheCallTakesNothing) {
     faux.set_responses({"never"});
     std::stop_source stop;
     stop.request_stop();
-    const auto events =
-        all_events(faux.model("m").stream(hello(), {}, {}, StreamOptions().stop_token(stop.get_token())));
+    const auto events = all_events(
+        faux.model("m").stream(hello(), {}, {}, StreamOptions().stop_token(stop.get_token())));
     EXPECT_EQ(spelled(events), "error");
     EXPECT_TRUE(events[0].partial.get().content.empty());
     EXPECT_EQ(faux.call_count(), 0u);
@@ -181,9 +190,11 @@ TEST(Faux, D34_AnAbortDropsTheCallThatStreams) {
     FauxOptions options;
     options.token_size_min = options.token_size_max = 1;
     FauxProvider faux(options);
-    faux.set_responses({faux_assistant_message({faux_text("ok"), faux_tool_call("add", {{"a", 12345}})}, "tool_use")});
+    faux.set_responses({faux_assistant_message(
+        {faux_text("ok"), faux_tool_call("add", {{"a", 12345}})}, "tool_use")});
     std::stop_source stop;
-    MessageStream stream = faux.model("m").stream(hello(), {}, {}, StreamOptions().stop_token(stop.get_token()));
+    MessageStream stream =
+        faux.model("m").stream(hello(), {}, {}, StreamOptions().stop_token(stop.get_token()));
     while (auto event = stream.ready()) {
         if (event->type == StreamEventType::toolcall_delta) stop.request_stop();
     }
@@ -200,7 +211,8 @@ TEST(Faux, WaitsOnTheClockOfTheRuntime) {
     options.tokens_per_second = 2;
     FauxProvider faux(options);
     faux.set_responses({"01234567"});
-    MessageStream stream = faux.model("m").stream(hello(), {}, {}, StreamOptions().runtime(runtime));
+    MessageStream stream =
+        faux.model("m").stream(hello(), {}, {}, StreamOptions().runtime(runtime));
     const auto began = clock->now();
     const AssistantMessage message = testing::run_advancing(*clock, stream.result());
     EXPECT_EQ(message.text(), "01234567");
@@ -215,20 +227,21 @@ TEST(Faux, D7_AnAbortEndsAWait) {
     FauxProvider faux(options);
     faux.set_responses({"never seen"});
     std::stop_source stop;
-    MessageStream stream =
-        faux.model("m").stream(hello(), {}, {}, StreamOptions().runtime(runtime).stop_token(stop.get_token()));
-    const AssistantMessage message = run([](MessageStream& from, std::stop_source& source) -> Task<AssistantMessage> {
-        (void)co_await from.next();
-        (void)co_await from.next();
-        TaskScope scope(co_await this_executor);
-        scope.spawn([](std::stop_source& s) -> Task<> {
-            co_await yield_now();
-            s.request_stop();
-        }(source));
-        AssistantMessage result = co_await from.result();
-        co_await scope.join();
-        co_return result;
-    }(stream, stop));
+    MessageStream stream = faux.model("m").stream(
+        hello(), {}, {}, StreamOptions().runtime(runtime).stop_token(stop.get_token()));
+    const AssistantMessage message =
+        run([](MessageStream& from, std::stop_source& source) -> Task<AssistantMessage> {
+            (void)co_await from.next();
+            (void)co_await from.next();
+            TaskScope scope(co_await this_executor);
+            scope.spawn([](std::stop_source& s) -> Task<> {
+                co_await yield_now();
+                s.request_stop();
+            }(source));
+            AssistantMessage result = co_await from.result();
+            co_await scope.join();
+            co_return result;
+        }(stream, stop));
     EXPECT_EQ(message.stop_reason, "aborted");
     EXPECT_EQ(clock->pending_sleepers(), 0u);
 }

@@ -44,7 +44,8 @@ detail::MessageLog& MessageAssembler::log() {
     return *log_;
 }
 
-StreamEvent MessageAssembler::event(StreamEventType type, std::int32_t index, std::string_view delta) {
+StreamEvent MessageAssembler::event(StreamEventType type, std::int32_t index,
+                                    std::string_view delta) {
     StreamEvent made;
     made.type = type;
     made.content_index = index;
@@ -99,7 +100,8 @@ StreamEvent MessageAssembler::thinking_end(std::int32_t index, LazyObject extra)
     return end_block(StreamEventType::thinking_end, index, std::move(extra));
 }
 
-StreamEvent MessageAssembler::end_block(StreamEventType type, std::int32_t index, LazyObject extra) {
+StreamEvent MessageAssembler::end_block(StreamEventType type, std::int32_t index,
+                                        LazyObject extra) {
     const std::uint32_t block = block_number(index);
     if (extra.empty()) {
         log().end(block);

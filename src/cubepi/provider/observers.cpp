@@ -19,7 +19,8 @@ void ObserverRegistry::change(F&& f) {
     auto fresh = std::make_shared<Lists>(*lists_);
     f(*fresh);
     const auto any_async = [](const auto& entries) {
-        return std::any_of(entries.begin(), entries.end(), [](const auto& e) { return e.observer.is_async(); });
+        return std::any_of(entries.begin(), entries.end(),
+                           [](const auto& e) { return e.observer.is_async(); });
     };
     fresh->has_async = any_async(fresh->chunk) || any_async(fresh->response);
     count_.store(fresh->request.size() + fresh->chunk.size() + fresh->response.size(),
@@ -168,7 +169,8 @@ private:
         // Nothing may follow the end of a stream.
         const bool last = event.is_terminal();
         if (!last) queue_.push_back(std::move(event));
-        for (Notice& notice : notices) queue_.push_back(MessageAssembler::notice(std::move(notice)));
+        for (Notice& notice : notices)
+            queue_.push_back(MessageAssembler::notice(std::move(notice)));
         if (last) queue_.push_back(std::move(event));
     }
 
@@ -188,8 +190,8 @@ private:
 
 }  // namespace
 
-Task<std::vector<Notice>> observe_request(std::shared_ptr<ObserverRegistry> registry, JsonObject payload,
-                                          Model model) {
+Task<std::vector<Notice>> observe_request(std::shared_ptr<ObserverRegistry> registry,
+                                          JsonObject payload, Model model) {
     std::vector<Notice> notices;
     const auto lists = registry->lists();
     co_await tell(lists->request, "request", payload, model, notices);
@@ -199,8 +201,8 @@ Task<std::vector<Notice>> observe_request(std::shared_ptr<ObserverRegistry> regi
 std::unique_ptr<StreamSource> observe_stream(std::shared_ptr<ObserverRegistry> registry,
                                              std::unique_ptr<StreamSource> source, Model model,
                                              BodyBuilder body) {
-    return std::make_unique<ObservedSource>(std::move(registry), std::move(source), std::move(model),
-                                            std::move(body));
+    return std::make_unique<ObservedSource>(std::move(registry), std::move(source),
+                                            std::move(model), std::move(body));
 }
 
 }  // namespace detail

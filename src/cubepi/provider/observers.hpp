@@ -118,8 +118,8 @@ namespace detail {
 using BodyBuilder = std::function<JsonObject(const AssistantMessage& message)>;
 
 /// Tells the request observers. What they throw comes back as notices.
-Task<std::vector<Notice>> observe_request(std::shared_ptr<ObserverRegistry> registry, JsonObject payload,
-                                          Model model);
+Task<std::vector<Notice>> observe_request(std::shared_ptr<ObserverRegistry> registry,
+                                          JsonObject payload, Model model);
 
 /// Puts the chunk and response observers between a source and its stream.
 std::unique_ptr<StreamSource> observe_stream(std::shared_ptr<ObserverRegistry> registry,

@@ -22,8 +22,12 @@ FauxProvider faux_with(const char* text) {
 TEST(Observers, SeeRequestEventsAndAnswer) {
     FauxProvider faux = faux_with("Hi");
     std::string log;
-    faux.subscribe_request([&](const JsonObject& payload, const Model&) { log += "request:" + std::string(payload.at("model").as_string()) + " "; });
-    faux.subscribe_chunk([&](const StreamEvent& event, const Model&) { log += std::string(to_string(event.type)) + " "; });
+    faux.subscribe_request([&](const JsonObject& payload, const Model&) {
+        log += "request:" + std::string(payload.at("model").as_string()) + " ";
+    });
+    faux.subscribe_chunk([&](const StreamEvent& event, const Model&) {
+        log += std::string(to_string(event.type)) + " ";
+    });
     faux.subscribe_response([&](const ProviderOutcome& told, const Model&) -> Task<> {
         co_await yield_now();
         log += "response:" + told.message.text() + (told.body.is_object() ? " body" : "");
@@ -34,11 +38,14 @@ TEST(Observers, SeeRequestEventsAndAnswer) {
 
 TEST(Observers, D39_WhatTheyThrowIsANotice) {
     FauxProvider faux = faux_with("Hi");
-    faux.subscribe_request([](const JsonObject&, const Model&) { throw std::runtime_error("one"); });
-    faux.subscribe_response([](const ProviderOutcome&, const Model&) { throw std::runtime_error("two"); });
+    faux.subscribe_request(
+        [](const JsonObject&, const Model&) { throw std::runtime_error("one"); });
+    faux.subscribe_response(
+        [](const ProviderOutcome&, const Model&) { throw std::runtime_error("two"); });
     const std::vector<StreamEvent> events = all_events(faux.model("m").stream(hello()));
     EXPECT_EQ(spelled(events),
-              "notice(observer_failed) start text_start text_delta(Hi) text_end notice(observer_failed) done");
+              "notice(observer_failed) start text_start text_delta(Hi) text_end "
+              "notice(observer_failed) done");
     EXPECT_NE(events[0].notice->text.find("one"), std::string::npos);
 }
 

@@ -29,9 +29,9 @@ std::string host_of(std::string_view url) {
 
 /// A server on this machine or in the private network, which often wants no key.
 bool is_near(std::string_view host) {
-    return host == "localhost" || host.ends_with(".localhost") || host.ends_with(".local") || host == "[::1]" ||
-           host.starts_with("127.") || host.starts_with("10.") || host.starts_with("192.168.") ||
-           host.find('.') == std::string_view::npos;
+    return host == "localhost" || host.ends_with(".localhost") || host.ends_with(".local") ||
+           host == "[::1]" || host.starts_with("127.") || host.starts_with("10.") ||
+           host.starts_with("192.168.") || host.find('.') == std::string_view::npos;
 }
 
 /// `base_url` with a path behind it and in front of its query (Azure's api-version).
@@ -46,7 +46,8 @@ std::string url_below(std::string_view base_url, std::string_view path) {
 
 bool carries_key(std::string_view header) {
     const std::string name = lower(header);
-    return name == "authorization" || name == "api-key" || name == "x-api-key" || name.find("token") != std::string::npos;
+    return name == "authorization" || name == "api-key" || name == "x-api-key" ||
+           name.find("token") != std::string::npos;
 }
 
 }  // namespace
@@ -54,7 +55,9 @@ bool carries_key(std::string_view header) {
 class OpenAIProvider::Protocol final : public detail::WireProtocol {
 public:
     explicit Protocol(OpenAIOptions options)
-        : options_(std::move(options)), host_(host_of(options_.base_url)), shown_url_(public_url(options_.base_url)) {
+        : options_(std::move(options)),
+          host_(host_of(options_.base_url)),
+          shown_url_(public_url(options_.base_url)) {
         clocks_.http.connect = options_.connect_timeout;
         clocks_.http.first_byte = options_.first_byte_timeout;
         clocks_.http.total = options_.total_timeout;
@@ -64,8 +67,10 @@ public:
     Built build(const ModelRequest& request) const override {
         detail::OpenAIChatSettings settings;
         const auto own = options_.model_capability_overrides.find(request.model.id);
-        settings.capability = own == options_.model_capability_overrides.end() ? options_.capability : own->second;
-        settings.openai_endpoint = host_ == "api.openai.com" || host_.ends_with(".openai.azure.com");
+        settings.capability =
+            own == options_.model_capability_overrides.end() ? options_.capability : own->second;
+        settings.openai_endpoint =
+            host_ == "api.openai.com" || host_.ends_with(".openai.azure.com");
         settings.extra_body = options_.extra_body;
         return detail::build_openai_chat(request, settings);
     }
@@ -94,15 +99,19 @@ public:
             ErrorInfo info;
             info.code = ErrorCode::auth;
             info.type = error_type_of(info.code);
-            throw_provider_error(std::move(info), "there is no API key for " + host_ +
-                                                      ": set OPENAI_API_KEY in the environment, or give the provider "
-                                                      "an api_key (OpenAIOptions::api_key)");
+            throw_provider_error(
+                std::move(info),
+                "there is no API key for " + host_ +
+                    ": set OPENAI_API_KEY in the environment, or give the provider "
+                    "an api_key (OpenAIOptions::api_key)");
         }
         return http;
     }
 
-    std::unique_ptr<detail::WireDecoder> decoder(MessageAssembler& assembler, IdSource& ids) const override {
-        return std::make_unique<detail::OpenAIChatDecoder>(assembler, ids, options_.accept_missing_finish);
+    std::unique_ptr<detail::WireDecoder> decoder(MessageAssembler& assembler,
+                                                 IdSource& ids) const override {
+        return std::make_unique<detail::OpenAIChatDecoder>(assembler, ids,
+                                                           options_.accept_missing_finish);
     }
 
     JsonObject answer_body(const AssistantMessage& message) const override {
@@ -129,10 +138,12 @@ private:
 };
 
 OpenAIProvider::OpenAIProvider(OpenAIOptions options) : BaseProvider(options.provider_id) {
-    const bool http = options.base_url.starts_with("http://") || options.base_url.starts_with("https://");
+    const bool http =
+        options.base_url.starts_with("http://") || options.base_url.starts_with("https://");
     if (!http) {
-        throw Error(ErrorCode::invalid_argument, "OpenAIProvider: the base URL must begin with http:// or https://, not '" +
-                                                     public_url(options.base_url) + "'");
+        throw Error(ErrorCode::invalid_argument,
+                    "OpenAIProvider: the base URL must begin with http:// or https://, not '" +
+                        public_url(options.base_url) + "'");
     }
     protocol_ = std::make_shared<const Protocol>(std::move(options));
 }
@@ -149,12 +160,16 @@ BoundModel OpenAIProvider::model(Model model) const {
 
 MessageStream OpenAIProvider::stream(ModelRequest request) {
     if (observers()->empty()) {
-        return MessageStream(std::make_unique<detail::HttpStreamSource>(std::move(request), protocol_, nullptr));
+        return MessageStream(
+            std::make_unique<detail::HttpStreamSource>(std::move(request), protocol_, nullptr));
     }
     Model model = request.model;
-    auto source = std::make_unique<detail::HttpStreamSource>(std::move(request), protocol_, observers());
+    auto source =
+        std::make_unique<detail::HttpStreamSource>(std::move(request), protocol_, observers());
     return observed(std::move(source), model,
-                    [protocol = protocol_](const AssistantMessage& message) { return protocol->answer_body(message); });
+                    [protocol = protocol_](const AssistantMessage& message) {
+                        return protocol->answer_body(message);
+                    });
 }
 
 }  // namespace cubepi

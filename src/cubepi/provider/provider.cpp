@@ -17,7 +17,8 @@ const std::string& Provider::provider_id() const noexcept {
 
 BoundModel::BoundModel(Model model) : model_(std::make_shared<const Model>(std::move(model))) {}
 
-BoundModel::BoundModel(std::shared_ptr<Provider> provider, Model model) : provider_(std::move(provider)) {
+BoundModel::BoundModel(std::shared_ptr<Provider> provider, Model model)
+    : provider_(std::move(provider)) {
     if (model.provider_id.empty() && provider_) model.provider_id = provider_->provider_id();
     model_ = std::make_shared<const Model>(std::move(model));
 }
@@ -32,8 +33,9 @@ MessageStream BoundModel::stream(MessageList messages, SharedString system_promp
                                  StreamOptions options) const {
     if (!provider_) {
         throw Error(ErrorCode::invalid_argument,
-                    "Model '" + spec().id + "' has no provider: take it from one (provider.model(\"" +
-                        spec().id + "\")) or give Agent a .provider");
+                    "Model '" + spec().id +
+                        "' has no provider: take it from one (provider.model(\"" + spec().id +
+                        "\")) or give Agent a .provider");
     }
     ModelRequest request;
     request.model = spec();
@@ -47,8 +49,8 @@ MessageStream BoundModel::stream(MessageList messages, SharedString system_promp
 Task<AssistantMessage> BoundModel::generate(MessageList messages, SharedString system_prompt,
                                             std::shared_ptr<const ToolDefinitions> tools,
                                             StreamOptions options) const {
-    MessageStream stream = this->stream(std::move(messages), std::move(system_prompt), std::move(tools),
-                                        std::move(options));
+    MessageStream stream = this->stream(std::move(messages), std::move(system_prompt),
+                                        std::move(tools), std::move(options));
     co_return co_await stream.result();
 }
 

@@ -34,7 +34,10 @@ struct StreamWriter::State {
     enum class Open { none, text, thinking, call };
 
     State(ModelRequest call, std::function<Task<>(StreamWriter&)> written_by)
-        : request(std::move(call)), producer(std::move(written_by)), assembler(head_of(request)), writer(*this) {}
+        : request(std::move(call)),
+          producer(std::move(written_by)),
+          assembler(head_of(request)),
+          writer(*this) {}
 
     Task<> push(StreamEvent event) {
         const bool taken = co_await events.push(std::move(event));
@@ -57,7 +60,8 @@ struct StreamWriter::State {
     Task<> open_block(Open kind) {
         if (open == kind && kind != Open::call) co_return;
         co_await close_block();
-        StreamEvent event = kind == Open::text ? assembler.text_start() : assembler.thinking_start();
+        StreamEvent event =
+            kind == Open::text ? assembler.text_start() : assembler.thinking_start();
         index = event.content_index;
         open = kind;
         co_await push(std::move(event));
@@ -113,13 +117,16 @@ Task<> StreamWriter::begin_tool_call(std::string name, std::string id) {
 
 Task<> StreamWriter::tool_call_arguments(std::string json) {
     if (state_->open != State::Open::call) {
-        throw Error(ErrorCode::invalid_state, "tool_call_arguments: no tool call is open; begin_tool_call comes first");
+        throw Error(ErrorCode::invalid_state,
+                    "tool_call_arguments: no tool call is open; begin_tool_call comes first");
     }
     StreamEvent event = state_->assembler.toolcall_delta(state_->index, json);
     co_await state_->push(std::move(event));
 }
 
-void StreamWriter::block_extra(std::string_view key, Json value) { state_->extra[key] = std::move(value); }
+void StreamWriter::block_extra(std::string_view key, Json value) {
+    state_->extra[key] = std::move(value);
+}
 
 Task<> StreamWriter::notice(Notice notice) {
     StreamEvent event = MessageAssembler::notice(std::move(notice));
@@ -127,7 +134,9 @@ Task<> StreamWriter::notice(Notice notice) {
 }
 
 void StreamWriter::usage(Usage usage) { state_->assembler.head().usage = usage; }
-void StreamWriter::response_id(std::string id) { state_->assembler.head().response_id = SharedString(std::move(id)); }
+void StreamWriter::response_id(std::string id) {
+    state_->assembler.head().response_id = SharedString(std::move(id));
+}
 void StreamWriter::stop_reason(std::string_view reason) { state_->stop_reason = reason; }
 
 namespace {
@@ -208,7 +217,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<StreamSource> source_from(ModelRequest request, std::function<Task<>(StreamWriter& out)> producer) {
+std::unique_ptr<StreamSource> source_from(ModelRequest request,
+                                          std::function<Task<>(StreamWriter& out)> producer) {
     auto state = std::make_shared<WriterState>(std::move(request), std::move(producer));
     return std::make_unique<WriterSource>(std::move(state));
 }

@@ -56,6 +56,7 @@ private:
 MessageStream stream_from(ModelRequest request, std::function<Task<>(StreamWriter& out)> producer);
 
 /// The same as a source, for BaseProvider::observed().
-std::unique_ptr<StreamSource> source_from(ModelRequest request, std::function<Task<>(StreamWriter& out)> producer);
+std::unique_ptr<StreamSource> source_from(ModelRequest request,
+                                          std::function<Task<>(StreamWriter& out)> producer);
 
 }  // namespace cubepi

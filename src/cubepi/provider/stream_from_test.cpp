@@ -33,7 +33,8 @@ ModelRequest request_of(std::string text) {
 TEST(StreamFrom, MakesAProviderOfACoroutine) {
     Parrot parrot;
     EXPECT_EQ(spelled(all_events(parrot.stream(request_of("hello")))),
-              "start thinking_start thinking_delta(What did they say?) thinking_end text_start text_delta(You said ) "
+              "start thinking_start thinking_delta(What did they say?) thinking_end text_start "
+              "text_delta(You said ) "
               "text_delta(hello) text_end done");
 }
 
@@ -49,8 +50,9 @@ TEST(StreamFrom, WritesToolCalls) {
         usage.output_tokens = 3;
         out.usage(usage);
     }));
-    EXPECT_EQ(spelled(events), "start toolcall_start toolcall_delta({\"a\": 1}) toolcall_end toolcall_start "
-                               "toolcall_delta({\"a\") toolcall_delta(: 2}) toolcall_end done");
+    EXPECT_EQ(spelled(events),
+              "start toolcall_start toolcall_delta({\"a\": 1}) toolcall_end toolcall_start "
+              "toolcall_delta({\"a\") toolcall_delta(: 2}) toolcall_end done");
     const AssistantMessage message = events.back().partial.get();
     EXPECT_EQ(message.stop_reason, "tool_use");
     EXPECT_EQ(message.tool_calls()[1]->arguments, JsonObject({{"a", 2}}));
@@ -100,11 +102,12 @@ TEST(StreamFrom, D7_AnAbortEndsTheProducer) {
         co_await out.text("a");
         co_await never(ended);
     });
-    const AssistantMessage message = run([](MessageStream& from, std::stop_source& source) -> Task<AssistantMessage> {
-        for (int i = 0; i < 3; ++i) (void)co_await from.next();
-        source.request_stop();
-        co_return co_await from.result();
-    }(stream, stop));
+    const AssistantMessage message =
+        run([](MessageStream& from, std::stop_source& source) -> Task<AssistantMessage> {
+            for (int i = 0; i < 3; ++i) (void)co_await from.next();
+            source.request_stop();
+            co_return co_await from.result();
+        }(stream, stop));
     EXPECT_EQ(message.stop_reason, "aborted");
     EXPECT_EQ(message.text(), "a");
     EXPECT_TRUE(*ended);
@@ -114,10 +117,11 @@ TEST(StreamFrom, D7_DroppingTheStreamEndsTheProducer) {
     auto ended = std::make_shared<bool>(false);
     run([](std::shared_ptr<bool> flag) -> Task<> {
         {
-            MessageStream stream = stream_from(request_of("x"), [flag](StreamWriter& out) -> Task<> {
-                co_await out.text("a");
-                co_await never(flag);
-            });
+            MessageStream stream =
+                stream_from(request_of("x"), [flag](StreamWriter& out) -> Task<> {
+                    co_await out.text("a");
+                    co_await never(flag);
+                });
             for (int i = 0; i < 3; ++i) (void)co_await stream.next();
         }
         for (int i = 0; i < 5; ++i) co_await yield_now();

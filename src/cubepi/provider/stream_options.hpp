@@ -32,7 +32,10 @@ class StreamOptions {
 public:
     StreamOptions() {}
 
-    StreamOptions&& reasoning(ReasoningControl value) && { reasoning_ = value; return std::move(*this); }
+    StreamOptions&& reasoning(ReasoningControl value) && {
+        reasoning_ = value;
+        return std::move(*this);
+    }
     StreamOptions&& tool_choice(ToolChoice value) && {
         tool_choice_ = std::move(value);
         return std::move(*this);

@@ -21,7 +21,9 @@ inline Task<std::vector<StreamEvent>> read_all(MessageStream stream) {
     co_return events;
 }
 
-inline std::vector<StreamEvent> all_events(MessageStream stream) { return run(read_all(std::move(stream))); }
+inline std::vector<StreamEvent> all_events(MessageStream stream) {
+    return run(read_all(std::move(stream)));
+}
 
 /// "start text_start text_delta(Hi) text_end done"
 inline std::string spelled(const std::vector<StreamEvent>& events) {

@@ -10,8 +10,9 @@ namespace cubepi {
 namespace {
 
 bool holds_schema(std::string_view key) {
-    for (const std::string_view one : {"items", "additionalProperties", "not", "if", "then", "else", "contains",
-                                       "propertyNames", "unevaluatedProperties", "unevaluatedItems"}) {
+    for (const std::string_view one :
+         {"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
+          "unevaluatedProperties", "unevaluatedItems"}) {
         if (key == one) return true;
     }
     return false;
@@ -22,8 +23,8 @@ bool holds_schema_list(std::string_view key) {
 }
 
 bool holds_schema_map(std::string_view key) {
-    return key == "properties" || key == "patternProperties" || key == "dependentSchemas" || key == "$defs" ||
-           key == "definitions";
+    return key == "properties" || key == "patternProperties" || key == "dependentSchemas" ||
+           key == "$defs" || key == "definitions";
 }
 
 /// Replaces references by what they name. A definition that refers to itself stays a reference, and then the
@@ -57,7 +58,8 @@ private:
         if (!schema.is_object()) return schema;
         const JsonObject& object = schema.get_object();
         const Json* reference = object.if_contains("$ref");
-        if (reference && reference->is_string()) return follow(object, std::string(reference->get_string()));
+        if (reference && reference->is_string())
+            return follow(object, std::string(reference->get_string()));
         JsonObject result;
         for (const auto& [key, value] : object) result[key] = lower_member(key, value);
         return result;
@@ -73,7 +75,8 @@ private:
         if (holds_schema_map(key) && value.is_object()) {
             const bool definitions = key == "$defs" || key == "definitions";
             JsonObject map;
-            for (const auto& [name, item] : value.get_object()) map[name] = definitions ? item : lower(item);
+            for (const auto& [name, item] : value.get_object())
+                map[name] = definitions ? item : lower(item);
             return map;
         }
         return value;
@@ -91,7 +94,8 @@ private:
         open_.pop_back();
         if (!result.is_object()) return result;
         for (const auto& [key, value] : object) {
-            if (key != "$ref" && !result.get_object().contains(key)) result.get_object()[key] = lower_member(key, value);
+            if (key != "$ref" && !result.get_object().contains(key))
+                result.get_object()[key] = lower_member(key, value);
         }
         return result;
     }
@@ -110,10 +114,11 @@ Json lower_tool_schema(const Json& schema, SchemaDialect dialect) {
         none["properties"] = JsonObject();
         return none;
     }
-    Json result = dialect == SchemaDialect::inline_refs ? Inliner(schema.get_object()).run() : schema;
+    Json result =
+        dialect == SchemaDialect::inline_refs ? Inliner(schema.get_object()).run() : schema;
     JsonObject& object = result.get_object();
-    const bool composed = object.contains("anyOf") || object.contains("oneOf") || object.contains("allOf") ||
-                          object.contains("$ref");
+    const bool composed = object.contains("anyOf") || object.contains("oneOf") ||
+                          object.contains("allOf") || object.contains("$ref");
     if (!object.contains("type") && !composed) {
         object["type"] = "object";
         if (!object.contains("properties")) object["properties"] = JsonObject();

@@ -40,7 +40,9 @@ struct BlockSize {
     std::size_t operator()(const TextContent& block) const { return block.text.size(); }
     std::size_t operator()(const ThinkingContent& block) const { return block.thinking.size(); }
     std::size_t operator()(const ImageContent& block) const { return block.source.size(); }
-    std::size_t operator()(const ToolCall& call) const { return call.name.size() + size_of(call.arguments); }
+    std::size_t operator()(const ToolCall& call) const {
+        return call.name.size() + size_of(call.arguments);
+    }
 };
 
 template <class Blocks>
@@ -135,7 +137,8 @@ FauxSource::FauxSource(ModelRequest request, detail::FauxCall call)
 bool FauxSource::needs_waiting() const noexcept {
     if (call_.tokens_per_second || call_.yield_every_chunk) return true;
     if (phase_ != Phase::unprepared) return false;
-    const bool async_factory = call_.step && std::holds_alternative<FauxStep::Factory>(call_.step->answer_);
+    const bool async_factory =
+        call_.step && std::holds_alternative<FauxStep::Factory>(call_.step->answer_);
     return async_factory || request_.options.on_payload() || call_.observers;
 }
 
@@ -163,7 +166,8 @@ Task<StreamEvent> FauxSource::next() {
 
 Task<> FauxSource::prepare() {
     if (!stopped()) co_await announce();
-    const bool async_factory = call_.step && std::holds_alternative<FauxStep::Factory>(call_.step->answer_);
+    const bool async_factory =
+        call_.step && std::holds_alternative<FauxStep::Factory>(call_.step->answer_);
     if (!async_factory || stopped()) {
         prepare_now();
         co_return;
@@ -177,12 +181,14 @@ Task<> FauxSource::announce() {
     if (!request_.options.on_payload() && !call_.observers) co_return;
     JsonObject payload = detail::observed_payload(request_);
     if (request_.options.on_payload()) {
-        Task<std::optional<JsonObject>> hook = request_.options.on_payload()(payload, request_.model);
+        Task<std::optional<JsonObject>> hook =
+            request_.options.on_payload()(payload, request_.model);
         std::optional<JsonObject> changed = co_await std::move(hook);
         if (changed) payload = std::move(*changed);
     }
     if (!call_.observers) co_return;
-    Task<std::vector<Notice>> told = detail::observe_request(call_.observers, std::move(payload), request_.model);
+    Task<std::vector<Notice>> told =
+        detail::observe_request(call_.observers, std::move(payload), request_.model);
     std::vector<Notice> notices = co_await std::move(told);
     for (Notice& notice : notices) notices_.push_back(MessageAssembler::notice(std::move(notice)));
 }
@@ -192,7 +198,8 @@ Task<> FauxSource::make_message(FauxStep::Factory factory) {
     std::optional<AssistantMessage> message;
     try {
         Task<AssistantMessage> made = factory(request_);
-        Task<AssistantMessage> stoppable = cancel_on(request_.options.stop_token(), std::move(made));
+        Task<AssistantMessage> stoppable =
+            cancel_on(request_.options.stop_token(), std::move(made));
         message.emplace(co_await std::move(stoppable));
     } catch (...) {
         failure = std::current_exception();
@@ -310,7 +317,8 @@ StreamEvent FauxSource::begin() {
 }
 
 StreamEvent FauxSource::next_block() {
-    while (block_ < message_.content.size() && std::holds_alternative<ImageContent>(message_.content[block_])) {
+    while (block_ < message_.content.size() &&
+           std::holds_alternative<ImageContent>(message_.content[block_])) {
         assembler_->add_block(message_.content[block_++]);
     }
     if (block_ == message_.content.size()) return finish();
@@ -345,10 +353,12 @@ StreamEvent FauxSource::next_piece() {
     const std::string_view piece = next_chunk();
     rest_.remove_prefix(piece.size());
     streamed_ += piece.size();
-    chunk_size_ = rest_.empty() ? 0 : 4 * call_.random.between(call_.token_size_min, call_.token_size_max);
+    chunk_size_ =
+        rest_.empty() ? 0 : 4 * call_.random.between(call_.token_size_min, call_.token_size_max);
     const AssistantContent& block = message_.content[block_];
     if (std::holds_alternative<TextContent>(block)) return assembler_->text_delta(index_, piece);
-    if (std::holds_alternative<ThinkingContent>(block)) return assembler_->thinking_delta(index_, piece);
+    if (std::holds_alternative<ThinkingContent>(block))
+        return assembler_->thinking_delta(index_, piece);
     return assembler_->toolcall_delta(index_, piece);
 }
 
@@ -369,14 +379,17 @@ StreamEvent FauxSource::abort() {
 
 StreamEvent FauxSource::finish() {
     const AssistantMessage& head = assembler_->head();
-    call_.usage.output_tokens = static_cast<std::int64_t>((detail::estimated_size(message_) + 3) / 4);
+    call_.usage.output_tokens =
+        static_cast<std::int64_t>((detail::estimated_size(message_) + 3) / 4);
     message_.usage = call_.usage;
     message_.id = head.id;
     message_.provider_id = head.provider_id;
     message_.model_id = head.model_id;
     message_.timestamp = head.timestamp;
-    const bool failed = message_.stop_reason == stop_reason::error || message_.stop_reason == stop_reason::aborted;
-    return MessageAssembler::finish(failed ? StreamEventType::error : StreamEventType::done, std::move(message_));
+    const bool failed =
+        message_.stop_reason == stop_reason::error || message_.stop_reason == stop_reason::aborted;
+    return MessageAssembler::finish(failed ? StreamEventType::error : StreamEventType::done,
+                                    std::move(message_));
 }
 
 }  // namespace cubepi

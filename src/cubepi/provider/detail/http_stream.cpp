@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/timeout.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/network_error.hpp>
 
@@ -12,6 +13,10 @@ namespace cubepi::detail {
 namespace {
 
 constexpr std::size_t longest_error_body = 64 * 1024;
+
+/// How long an answer that is complete waits for the end of its body, without which its HTTP/1.1 connection could not
+/// be used again.
+constexpr std::chrono::milliseconds linger_limit(50);
 
 AssistantMessage head_of(const ModelRequest& request) {
     AssistantMessage head;
@@ -35,7 +40,8 @@ double chance(IdSource& ids) {
 }
 
 std::string seconds_text(std::chrono::nanoseconds time) {
-    std::string text = std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count() / 100);
+    std::string text =
+        std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count() / 100);
     text.insert(text.size() - 1, text.size() == 1 ? "0." : ".");
     return text + " s";
 }
@@ -53,7 +59,8 @@ std::string message_of(const std::exception_ptr& failure) {
 
 }  // namespace
 
-HttpStreamSource::HttpStreamSource(ModelRequest request, std::shared_ptr<const WireProtocol> protocol,
+HttpStreamSource::HttpStreamSource(ModelRequest request,
+                                   std::shared_ptr<const WireProtocol> protocol,
                                    std::shared_ptr<ObserverRegistry> observers)
     : request_(std::move(request)),
       protocol_(std::move(protocol)),
@@ -77,7 +84,11 @@ std::optional<StreamEvent> HttpStreamSource::ready() {
     while (queue_.empty()) {
         if (phase_ == Phase::over || failure_) return std::nullopt;
         if (stopped()) {
-            end_aborted();
+            // A complete answer beats a late abort.
+            if (phase_ == Phase::ending)
+                finish_answer();
+            else
+                end_aborted();
             break;
         }
         if (phase_ != Phase::streaming) return std::nullopt;
@@ -109,13 +120,33 @@ bool HttpStreamSource::decode_buffered() {
     while (queue_.empty()) {
         if (!sse_.next(event)) return false;
         decode(event.event, event.data);
-        if (decoder_->over()) {
-            decoder_->finish(queue_);
-            phase_ = Phase::over;
-            close();
+        if (!decoder_->over()) continue;
+        if (decoder_->complete()) {
+            phase_ = Phase::ending;
+        } else {
+            finish_answer();
         }
+        return true;
     }
     return true;
+}
+
+void HttpStreamSource::finish_answer() {
+    decoder_->finish(queue_);
+    phase_ = Phase::over;
+    close();
+}
+
+Task<> HttpStreamSource::linger() {
+    try {
+        std::string rest;
+        Task<bool> end = body_->read(rest);
+        co_await with_timeout(*runtime_->clock, linger_limit, std::move(end), "linger");
+    } catch (...) {
+        // Whether the body ends well does not matter any more.
+    }
+    const auto state = co_await this_cancellation;
+    if (state.cancelled() == boost::asio::cancellation_type::none) finish_answer();
 }
 
 void HttpStreamSource::decode(std::string_view event, std::string_view data) {
@@ -134,7 +165,7 @@ void HttpStreamSource::renew_stop() {
 
 /// One step, which an abort or the gap clock ends at once.
 Task<> HttpStreamSource::guarded_step() {
-    if (phase_ != Phase::streaming) renew_stop();
+    if (phase_ == Phase::idle || phase_ == Phase::waiting) renew_stop();
     std::exception_ptr failure;
     try {
         Task<> one = step();
@@ -153,7 +184,8 @@ Task<> HttpStreamSource::guarded_step() {
     if (stopped()) co_return;
     if (gap_fired_) {
         const std::string limit = seconds_text(protocol_->clocks().gap);
-        fail(std::make_exception_ptr(TimeoutError("gap", "nothing came for " + limit + " (the gap clock)")));
+        fail(std::make_exception_ptr(
+            TimeoutError("gap", "nothing came for " + limit + " (the gap clock)")));
         co_return;
     }
     cancelled_ = true;
@@ -168,6 +200,8 @@ Task<> HttpStreamSource::step() {
     if (phase_ == Phase::idle) {
         if (!prepared_) co_await prepare();
         co_await attempt();
+    } else if (phase_ == Phase::ending) {
+        co_await linger();
     } else {
         co_await read_more();
     }
@@ -204,7 +238,8 @@ Task<> HttpStreamSource::attempt() {
     if (request_.options.on_response()) {
         ProviderResponse seen;
         seen.status = response.status;
-        for (const HttpHeader& header : response.headers) seen.headers.emplace_back(header.name, header.value);
+        for (const HttpHeader& header : response.headers)
+            seen.headers.emplace_back(header.name, header.value);
         Task<> hook = request_.options.on_response()(std::move(seen), request_.model);
         co_await std::move(hook);
     }
@@ -213,7 +248,8 @@ Task<> HttpStreamSource::attempt() {
         co_return;
     }
     if (response.headers.get("content-type").starts_with("text/html")) {
-        throw Error(ErrorCode::protocol, "the answer is a web page, not an API's: is the base URL right?");
+        throw Error(ErrorCode::protocol,
+                    "the answer is a web page, not an API's: is the base URL right?");
     }
     event_stream_ = is_event_stream(response.headers);
     decoder_ = protocol_->decoder(assembler_, *runtime_->ids);
@@ -281,9 +317,7 @@ void HttpStreamSource::at_end_of_body() {
     } else {
         decode({}, whole_body_);
     }
-    decoder_->finish(queue_);
-    phase_ = Phase::over;
-    close();
+    finish_answer();
 }
 
 void HttpStreamSource::fail(std::exception_ptr exception) {
@@ -309,8 +343,7 @@ void HttpStreamSource::settle_failure() {
     failure_.reset();
     close();
     if (decoder_ && decoder_->complete()) {
-        decoder_->finish(queue_);
-        phase_ = Phase::over;
+        finish_answer();
         return;
     }
     ErrorInfo info = classify(failure);
@@ -330,7 +363,8 @@ RetryDecision HttpStreamSource::decide(const Failure& failure, const ErrorInfo& 
         const bool in_stream = failure.exception != nullptr;
         if (in_stream && !is_transient(info.code)) return RetryDecision();
         const int fallback = info.code == ErrorCode::rate_limited ? 429 : 503;
-        return decide_retry(policy, retries_done_, failure.endpoint->status.value_or(fallback), failure.hints, random);
+        return decide_retry(policy, retries_done_, failure.endpoint->status.value_or(fallback),
+                            failure.hints, random);
     }
     try {
         std::rethrow_exception(failure.exception);
@@ -339,7 +373,8 @@ RetryDecision HttpStreamSource::decide(const Failure& failure, const ErrorInfo& 
     } catch (const Error& error) {
         // An answer that ended without any content, as a proxy leaves it when its upstream broke.
         const NetworkError broken(ErrorCode::disconnected, {}, true, error.what());
-        if (error.code() == ErrorCode::disconnected) return decide_retry(policy, retries_done_, broken, random);
+        if (error.code() == ErrorCode::disconnected)
+            return decide_retry(policy, retries_done_, broken, random);
         return decide_retry(policy, retries_done_, error, random);
     } catch (...) {
         return RetryDecision();
@@ -353,8 +388,9 @@ void HttpStreamSource::retry(const RetryDecision& decision, const ErrorInfo& inf
     phase_ = Phase::waiting;
     Notice notice;
     notice.code = "retry";
-    notice.text = protocol_->without_secrets(decision.reason) + "; trying again in " + seconds_text(decision.delay) +
-                  " (" + std::to_string(retries_done_) + " of " + std::to_string(protocol_->retry().max_retries) + ")";
+    notice.text = protocol_->without_secrets(decision.reason) + "; trying again in " +
+                  seconds_text(decision.delay) + " (" + std::to_string(retries_done_) + " of " +
+                  std::to_string(protocol_->retry().max_retries) + ")";
     notice.details["attempt"] = retries_done_;
     notice.details["max_retries"] = protocol_->retry().max_retries;
     notice.details["delay_ms"] = decision.delay.count();
@@ -366,13 +402,15 @@ void HttpStreamSource::retry(const RetryDecision& decision, const ErrorInfo& inf
 void HttpStreamSource::give_up(const Failure& failure, ErrorInfo info) {
     std::string message;
     if (failure.endpoint) {
-        if (failure.endpoint->status) message = "HTTP " + std::to_string(*failure.endpoint->status) + ": ";
+        if (failure.endpoint->status)
+            message = "HTTP " + std::to_string(*failure.endpoint->status) + ": ";
         message += failure.endpoint->message;
     } else {
         message = message_of(failure.exception);
     }
     if (retries_done_ > 0) {
-        message += " (after " + std::to_string(retries_done_) + (retries_done_ == 1 ? " retry)" : " retries)");
+        message += " (after " + std::to_string(retries_done_) +
+                   (retries_done_ == 1 ? " retry)" : " retries)");
     }
     std::string text = failure_text(request_.model, protocol_->base_url(), info, message);
     phase_ = Phase::over;

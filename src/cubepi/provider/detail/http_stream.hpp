@@ -27,7 +27,7 @@ public:
     Task<StreamEvent> next() override;
 
 private:
-    enum class Phase : std::uint8_t { idle, waiting, streaming, over };
+    enum class Phase : std::uint8_t { idle, waiting, streaming, ending, over };
 
     /// A failed attempt.
     struct Failure {
@@ -45,6 +45,8 @@ private:
     Task<> refused(HttpResponse response);
     Task<> read_more();
     void at_end_of_body();
+    Task<> linger();
+    void finish_answer();
     void arm_gap();
     bool decode_buffered();
     void decode(std::string_view event, std::string_view data);

@@ -38,7 +38,9 @@ std::string_view string_in(const JsonObject& object, std::string_view key) {
 }  // namespace
 
 void append_utf8(std::string& out, unsigned code) {
-    const auto byte = [&out](unsigned value) { out.push_back(static_cast<char>(static_cast<unsigned char>(value))); };
+    const auto byte = [&out](unsigned value) {
+        out.push_back(static_cast<char>(static_cast<unsigned char>(value)));
+    };
     if (code < 0x80) {
         byte(code);
     } else if (code < 0x800) {

@@ -31,12 +31,13 @@ struct OpenAIChatDecoder::Chunk {
     std::string_view refusal;
     std::string_view thinking_details;  ///< raw JSON
     std::string_view finish_reason;
-    std::string_view error;             ///< raw JSON
+    std::string_view error;  ///< raw JSON
     std::vector<CallPiece> calls;
     std::optional<Usage> usage;
 
     void clear() {
-        id = thinking = thinking_field = text = refusal = thinking_details = finish_reason = error = {};
+        id = thinking = thinking_field = text = refusal = thinking_details = finish_reason =
+            error = {};
         calls.clear();
         usage.reset();
     }
@@ -63,7 +64,8 @@ struct OpenAIChatDecoder::Parser {
 namespace {
 
 bool is(const od::raw_json_string& key, std::string_view name) {
-    return std::char_traits<char>::compare(key.raw(), name.data(), name.size()) == 0 && key.raw()[name.size()] == '"';
+    return std::char_traits<char>::compare(key.raw(), name.data(), name.size()) == 0 &&
+           key.raw()[name.size()] == '"';
 }
 
 bool is_object(od::value& value) {
@@ -97,7 +99,8 @@ std::int64_t integer_of(od::value& value, std::int64_t otherwise) {
     std::int64_t number = 0;
     if (value.get_int64().get(number) == simdjson::SUCCESS) return number;
     double real = 0;
-    if (value.get_double().get(real) == simdjson::SUCCESS && real >= 0 && real < 9e15) return static_cast<std::int64_t>(real);
+    if (value.get_double().get(real) == simdjson::SUCCESS && real >= 0 && real < 9e15)
+        return static_cast<std::int64_t>(real);
     return otherwise;
 }
 
@@ -106,7 +109,8 @@ template <class F>
 void each(od::object& object, F&& f) {
     for (auto member : object) {
         od::field field;
-        if (std::move(member).get(field) != simdjson::SUCCESS) throw simdjson::simdjson_error(simdjson::TAPE_ERROR);
+        if (std::move(member).get(field) != simdjson::SUCCESS)
+            throw simdjson::simdjson_error(simdjson::TAPE_ERROR);
         f(field.key(), field.value());
     }
 }
@@ -115,7 +119,8 @@ template <class F>
 void each(od::array& array, F&& f) {
     for (auto item : array) {
         od::value value;
-        if (std::move(item).get(value) != simdjson::SUCCESS) throw simdjson::simdjson_error(simdjson::TAPE_ERROR);
+        if (std::move(item).get(value) != simdjson::SUCCESS)
+            throw simdjson::simdjson_error(simdjson::TAPE_ERROR);
         f(value);
     }
 }
@@ -145,7 +150,8 @@ void OpenAIChatDecoder::Parser::read_root(od::object& root) {
             bool first = true;
             od::array choices = value.get_array();
             each(choices, [&](od::value& choice) {
-                if (std::exchange(first, false) && is_object(choice)) read_choice(choice.get_object());
+                if (std::exchange(first, false) && is_object(choice))
+                    read_choice(choice.get_object());
             });
         } else if (is(key, "id")) {
             if (is_string(value)) chunk.id = value.get_string();
@@ -269,19 +275,25 @@ void OpenAIChatDecoder::Parser::read_usage(od::object object) {
         }
     });
     Usage usage;
-    if (prompt >= 0) usage.input_tokens = std::max<std::int64_t>(0, prompt - std::max<std::int64_t>(0, cached));
+    if (prompt >= 0)
+        usage.input_tokens = std::max<std::int64_t>(0, prompt - std::max<std::int64_t>(0, cached));
     if (output >= 0) usage.output_tokens = output;
     if (cached >= 0) usage.cache_read_tokens = cached;
     if (reasoning >= 0) usage.reasoning_tokens = reasoning;
     if (!(usage == Usage())) chunk.usage = usage;
 }
 
-OpenAIChatDecoder::OpenAIChatDecoder(MessageAssembler& assembler, IdSource& ids, bool accept_missing_finish)
-    : assembler_(assembler), ids_(ids), parser_(std::make_unique<Parser>()), accept_missing_finish_(accept_missing_finish) {}
+OpenAIChatDecoder::OpenAIChatDecoder(MessageAssembler& assembler, IdSource& ids,
+                                     bool accept_missing_finish)
+    : assembler_(assembler),
+      ids_(ids),
+      parser_(std::make_unique<Parser>()),
+      accept_missing_finish_(accept_missing_finish) {}
 OpenAIChatDecoder::~OpenAIChatDecoder() = default;
 
 void OpenAIChatDecoder::decode(std::string_view event, std::string_view data, EventQueue& out) {
-    while (!data.empty() && (data.back() == ' ' || data.back() == '\r' || data.back() == '\n')) data.remove_suffix(1);
+    while (!data.empty() && (data.back() == ' ' || data.back() == '\r' || data.back() == '\n'))
+        data.remove_suffix(1);
     while (!data.empty() && (data.front() == ' ' || data.front() == '\n')) data.remove_prefix(1);
     if (data.empty()) return;
     if (data == "[DONE]") {
@@ -291,8 +303,10 @@ void OpenAIChatDecoder::decode(std::string_view event, std::string_view data, Ev
     if (!parse(data)) {
         const std::string mended = replace_broken_utf8(data);
         if (!parse(mended)) {
-            throw Error(ErrorCode::protocol, "the endpoint sent something that is not JSON: " +
-                                                 mended.substr(0, complete_utf8_prefix(std::string_view(mended).substr(0, 100))));
+            throw Error(ErrorCode::protocol,
+                        "the endpoint sent something that is not JSON: " +
+                            mended.substr(
+                                0, complete_utf8_prefix(std::string_view(mended).substr(0, 100))));
         }
     }
     const Chunk& chunk = parser_->chunk;
@@ -421,7 +435,8 @@ OpenAIChatDecoder::Call* OpenAIChatDecoder::find_call(const CallPiece& piece) {
 }
 
 std::string OpenAIChatDecoder::usable_id(std::string_view wire_id) {
-    const bool taken = std::any_of(calls_.begin(), calls_.end(), [&](const Call& call) { return call.wire_id == wire_id; });
+    const bool taken = std::any_of(calls_.begin(), calls_.end(),
+                                   [&](const Call& call) { return call.wire_id == wire_id; });
     if (!wire_id.empty() && !taken) return std::string(wire_id);
     return "call_" + ids_.next();
 }
@@ -472,9 +487,11 @@ void OpenAIChatDecoder::end_text(EventQueue& out) {
 
 void OpenAIChatDecoder::end_thinking(EventQueue& out) {
     if (thinking_ < 0) return;
-    if (parser_->thinking.holds_back()) out.push(assembler_.thinking_delta(thinking_, parser_->thinking.give_up()));
+    if (parser_->thinking.holds_back())
+        out.push(assembler_.thinking_delta(thinking_, parser_->thinking.give_up()));
     LazyObject extra;
-    if (!thinking_details_.empty()) extra["reasoning_details"] = std::exchange(thinking_details_, JsonArray());
+    if (!thinking_details_.empty())
+        extra["reasoning_details"] = std::exchange(thinking_details_, JsonArray());
     out.push(assembler_.thinking_end(thinking_, std::move(extra)));
     thinking_ = -1;
 }
@@ -498,8 +515,9 @@ void OpenAIChatDecoder::finish(EventQueue& out) {
         finished_ = true;
     }
     if (!finished_) {
-        throw Error(ErrorCode::disconnected, announced_ ? "the answer ended without a finish_reason: it may be cut off"
-                                                        : "the answer ended before it began");
+        throw Error(ErrorCode::disconnected,
+                    announced_ ? "the answer ended without a finish_reason: it may be cut off"
+                               : "the answer ended before it began");
     }
     out.push(assembler_.done(reason_));
 }

@@ -18,7 +18,8 @@ namespace cubepi::detail {
 class OpenAIChatDecoder final : public WireDecoder {
 public:
     /// `accept_missing_finish`: for servers that never send a finish_reason.
-    OpenAIChatDecoder(MessageAssembler& assembler, IdSource& ids, bool accept_missing_finish = false);
+    OpenAIChatDecoder(MessageAssembler& assembler, IdSource& ids,
+                      bool accept_missing_finish = false);
     ~OpenAIChatDecoder() override;
 
     void decode(std::string_view event, std::string_view data, EventQueue& out) override;

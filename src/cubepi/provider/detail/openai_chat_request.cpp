@@ -42,8 +42,10 @@ JsonObject user_to_wire(const UserMessage& message) {
     }
     JsonArray parts;
     for (const Content& block : content) {
-        if (const auto* text = std::get_if<TextContent>(&block)) parts.push_back(text_part(text->text));
-        if (const auto* image = std::get_if<ImageContent>(&block)) parts.push_back(image_part(*image));
+        if (const auto* text = std::get_if<TextContent>(&block))
+            parts.push_back(text_part(text->text));
+        if (const auto* image = std::get_if<ImageContent>(&block))
+            parts.push_back(image_part(*image));
     }
     wire["content"] = std::move(parts);
     return wire;
@@ -63,7 +65,8 @@ JsonObject call_to_wire(const ToolCall& call) {
 /// Turns the messages into the wire's, which want a result for each call, right after it, and text in results.
 class MessageWriter {
 public:
-    MessageWriter(const ModelRequest& request, const CapabilityDescriptor& capability, std::vector<Notice>& notices)
+    MessageWriter(const ModelRequest& request, const CapabilityDescriptor& capability,
+                  std::vector<Notice>& notices)
         : request_(request), capability_(capability), notices_(notices) {}
 
     JsonArray run() {
@@ -122,7 +125,8 @@ private:
         }
         const bool ours = message.provider_id == request_.model.provider_id;
         if (ours && !details.empty()) wire["reasoning_details"] = std::move(details);
-        if (capability_.thinking_field && !thinking.empty()) wire[*capability_.thinking_field] = thinking;
+        if (capability_.thinking_field && !thinking.empty())
+            wire[*capability_.thinking_field] = thinking;
     }
 
     void add(const ToolResultMessage& message) {
@@ -133,7 +137,9 @@ private:
         for (const Content& block : message.content) {
             const auto* image = std::get_if<ImageContent>(&block);
             if (!image) continue;
-            if (images++ == 0) images_.push_back(text_part("Images in the result of " + message.tool_name.str() + ":"));
+            if (images++ == 0)
+                images_.push_back(
+                    text_part("Images in the result of " + message.tool_name.str() + ":"));
             images_.push_back(image_part(*image));
         }
         if (images > 0) {
@@ -156,7 +162,8 @@ private:
             wire_.push_back(std::move(wire));
             Notice notice;
             notice.code = "repair";
-            notice.text = "Tool call " + id + " had no result in the history; the request says that it was interrupted";
+            notice.text = "Tool call " + id +
+                          " had no result in the history; the request says that it was interrupted";
             notice.details["tool_call_id"] = id;
             notices_.push_back(std::move(notice));
         }
@@ -181,7 +188,8 @@ JsonArray tools_to_wire(const ToolDefinitions& tools, SchemaDialect dialect) {
         JsonObject function;
         function["name"] = tool.name.str();
         function["description"] = tool.description.str();
-        function["parameters"] = lower_tool_schema(tool.parameters ? *tool.parameters : Json(), dialect);
+        function["parameters"] =
+            lower_tool_schema(tool.parameters ? *tool.parameters : Json(), dialect);
         JsonObject item;
         item["type"] = "function";
         item["function"] = std::move(function);
@@ -217,25 +225,30 @@ void append(std::vector<Notice>& to, std::vector<Notice> from) {
     for (Notice& notice : from) to.push_back(std::move(notice));
 }
 
-void add_sampling(WireProtocol::Built& built, const ModelRequest& request, const OpenAIChatSettings& settings) {
+void add_sampling(WireProtocol::Built& built, const ModelRequest& request,
+                  const OpenAIChatSettings& settings) {
     const Model& model = request.model;
     const CapabilityDescriptor& capability = settings.capability;
     const OpenAIModelTraits traits = openai_model_traits(model.id);
     if (request.options.reasoning()) {
-        const ReasoningCapability& reasoning = capability.reasoning ? *capability.reasoning : openai_chat_reasoning();
+        const ReasoningCapability& reasoning =
+            capability.reasoning ? *capability.reasoning : openai_chat_reasoning();
         const bool reasons = model.reasoning || traits.reasons;
-        append(built.notices, apply_reasoning(built.body, reasoning, *request.options.reasoning(), reasons));
+        append(built.notices,
+               apply_reasoning(built.body, reasoning, *request.options.reasoning(), reasons));
     }
     if (model.max_tokens) {
         const bool new_name = settings.openai_endpoint || traits.reasons;
-        const std::string field = capability.max_tokens_field.value_or(new_name ? "max_completion_tokens" : "max_tokens");
+        const std::string field =
+            capability.max_tokens_field.value_or(new_name ? "max_completion_tokens" : "max_tokens");
         built.body[field] = *model.max_tokens;
     }
     TemperatureSpec temperature = capability.temperature;
     if (temperature.mode == TemperatureSpec::Mode::free) {
         const Json* effort = built.body.if_contains("reasoning_effort");
         const bool thinks = effort && *effort != Json("none");
-        const bool refused = traits.refuses_temperature || (traits.temperature_without_effort && thinks);
+        const bool refused =
+            traits.refuses_temperature || (traits.temperature_without_effort && thinks);
         if (refused) temperature.mode = TemperatureSpec::Mode::ignored;
     }
     append(built.notices, apply_temperature(built.body, temperature, model.temperature));
@@ -245,9 +258,11 @@ void add_sampling(WireProtocol::Built& built, const ModelRequest& request, const
 
 OpenAIModelTraits openai_model_traits(std::string_view id) {
     // Routers put the vendor in front: "openai/gpt-5".
-    if (const std::size_t slash = id.rfind('/'); slash != std::string_view::npos) id.remove_prefix(slash + 1);
+    if (const std::size_t slash = id.rfind('/'); slash != std::string_view::npos)
+        id.remove_prefix(slash + 1);
     OpenAIModelTraits traits;
-    const bool o_series = id.size() >= 2 && id[0] == 'o' && id[1] >= '1' && id[1] <= '9' && (id.size() == 2 || id[2] == '-');
+    const bool o_series = id.size() >= 2 && id[0] == 'o' && id[1] >= '1' && id[1] <= '9' &&
+                          (id.size() == 2 || id[2] == '-');
     const bool gpt5 = id.starts_with("gpt-5") && id.find("chat") == std::string_view::npos;
     traits.reasons = o_series || gpt5;
     // GPT-5 always thinks; 5.1 and later think only when they are asked to.
@@ -262,7 +277,8 @@ JsonArray openai_chat_messages(const ModelRequest& request, const CapabilityDesc
     return MessageWriter(request, capability, notices).run();
 }
 
-WireProtocol::Built build_openai_chat(const ModelRequest& request, const OpenAIChatSettings& settings) {
+WireProtocol::Built build_openai_chat(const ModelRequest& request,
+                                      const OpenAIChatSettings& settings) {
     WireProtocol::Built built;
     built.body["model"] = request.model.id;
     built.body["messages"] = openai_chat_messages(request, settings.capability, built.notices);
@@ -273,12 +289,14 @@ WireProtocol::Built build_openai_chat(const ModelRequest& request, const OpenAIC
         built.body["stream_options"] = std::move(options);
     }
     const bool has_tools = request.tools && !request.tools->empty();
-    if (has_tools) built.body["tools"] = tools_to_wire(*request.tools, settings.capability.schema_dialect);
+    if (has_tools)
+        built.body["tools"] = tools_to_wire(*request.tools, settings.capability.schema_dialect);
     if (request.options.tool_choice()) {
         if (has_tools) {
             built.body["tool_choice"] = tool_choice_to_wire(*request.options.tool_choice());
         } else {
-            built.notices.push_back(left_out("The tool choice was left out: the request has no tools", "tool_choice"));
+            built.notices.push_back(
+                left_out("The tool choice was left out: the request has no tools", "tool_choice"));
         }
     }
     add_sampling(built, request, settings);
@@ -296,7 +314,8 @@ JsonObject openai_chat_completion(const AssistantMessage& message) {
     JsonObject choice;
     choice["index"] = 0;
     choice["message"] = std::move(inner);
-    choice["finish_reason"] = message.stop_reason == stop_reason::tool_use ? "tool_calls" : message.stop_reason.str();
+    choice["finish_reason"] =
+        message.stop_reason == stop_reason::tool_use ? "tool_calls" : message.stop_reason.str();
     choice["logprobs"] = nullptr;
     JsonArray choices;
     choices.push_back(std::move(choice));

@@ -12,8 +12,8 @@ namespace cubepi::detail {
 
 /// What an OpenAI model of a known family wants, by its id (as of 2026-11).
 struct OpenAIModelTraits {
-    bool reasons = false;                  ///< an o-series or GPT-5 model
-    bool refuses_temperature = false;      ///< whatever its effort
+    bool reasons = false;                     ///< an o-series or GPT-5 model
+    bool refuses_temperature = false;         ///< whatever its effort
     bool temperature_without_effort = false;  ///< takes one only when its effort is "none"
 };
 OpenAIModelTraits openai_model_traits(std::string_view model_id);
@@ -26,7 +26,8 @@ struct OpenAIChatSettings {
 };
 
 /// The body of POST /chat/completions, and what had to be changed in it.
-WireProtocol::Built build_openai_chat(const ModelRequest& request, const OpenAIChatSettings& settings);
+WireProtocol::Built build_openai_chat(const ModelRequest& request,
+                                      const OpenAIChatSettings& settings);
 
 /// The messages alone. `own_provider`: whose thinking may be sent back.
 JsonArray openai_chat_messages(const ModelRequest& request, const CapabilityDescriptor& capability,

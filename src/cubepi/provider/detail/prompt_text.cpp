@@ -23,8 +23,9 @@ std::vector<Content> with_sender(const UserMessage& message) {
 }
 
 bool has_images(const std::vector<Content>& content) noexcept {
-    return std::any_of(content.begin(), content.end(),
-                       [](const Content& block) { return std::holds_alternative<ImageContent>(block); });
+    return std::any_of(content.begin(), content.end(), [](const Content& block) {
+        return std::holds_alternative<ImageContent>(block);
+    });
 }
 
 std::string joined_text(const std::vector<Content>& content, std::string_view separator) {
@@ -41,16 +42,18 @@ std::string joined_text(const std::vector<Content>& content, std::string_view se
 }
 
 std::string image_url(const ImageContent& image) {
-    if (image.source.starts_with("http://") || image.source.starts_with("https://")) return image.source;
+    if (image.source.starts_with("http://") || image.source.starts_with("https://"))
+        return image.source;
     return "data:" + image.media_type.str() + ";base64," + image.source;
 }
 
 std::string marked_error(std::string text) {
     constexpr std::string_view word = "error";
-    const bool says_so = text.size() >= word.size() &&
-                         std::equal(word.begin(), word.end(), text.begin(), [](char a, char b) {
-                             return a == static_cast<char>(std::tolower(static_cast<unsigned char>(b)));
-                         });
+    const bool says_so =
+        text.size() >= word.size() &&
+        std::equal(word.begin(), word.end(), text.begin(), [](char a, char b) {
+            return a == static_cast<char>(std::tolower(static_cast<unsigned char>(b)));
+        });
     return says_so ? text : "Error: " + text;
 }
 

@@ -87,7 +87,8 @@ public:
     virtual void finish_body(JsonObject&) const {}
     /// Method, URL, headers; body and clocks are the caller's. Throws ProviderError when there is no key.
     virtual HttpRequest http_request() const = 0;
-    virtual std::unique_ptr<WireDecoder> decoder(MessageAssembler& assembler, IdSource& ids) const = 0;
+    virtual std::unique_ptr<WireDecoder> decoder(MessageAssembler& assembler,
+                                                 IdSource& ids) const = 0;
     /// The unstreamed form of an answer, for observers.
     virtual JsonObject answer_body(const AssistantMessage& message) const = 0;
     virtual const std::string& base_url() const noexcept = 0;

@@ -1,0 +1,405 @@
+#include <cubepi/provider/openai.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/net/network_error.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+#include <cubepi/testing/memory_transport.hpp>
+
+#include "test_streams.hpp"
+
+namespace cubepi {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ManualClock;
+using testing::MemoryResponse;
+using testing::MemoryTransport;
+
+std::string text_chunk(const std::string& text) {
+    return R"({"id":"r1","choices":[{"index":0,"delta":{"content":")" + text + R"("}}]})";
+}
+const std::string finish_chunk =
+    R"({"id":"r1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})";
+
+MemoryResponse answer(const std::string& text) {
+    return MemoryResponse(200)
+        .with_event(text_chunk(text))
+        .with_event(finish_chunk)
+        .with_event("[DONE]");
+}
+MemoryResponse refusal(int status,
+                       const std::string& body = R"({"error":{"message":"try again"}})") {
+    return MemoryResponse(status, body).with_header("content-type", "application/json");
+}
+
+/// A provider at a server in memory, on a clock that only tests move.
+struct Fixture {
+    explicit Fixture(std::vector<MemoryResponse> answers, OpenAIOptions options = {})
+        : clock(std::make_shared<ManualClock>()) {
+        transport = std::make_shared<MemoryTransport>(std::move(answers), clock);
+        runtime = std::make_shared<const Runtime>(
+            Runtime().with_clock(clock).with_transport(transport).with_ids(
+                std::make_shared<testing::SequentialIds>()));
+        if (options.api_key.empty()) options.api_key = "sk-secret-key";
+        provider = std::make_shared<OpenAIProvider>(std::move(options));
+    }
+
+    MessageStream stream(StreamOptions options = StreamOptions()) const {
+        MessageList messages{user_message("x")};
+        return provider->model("gpt-4.1").stream(std::move(messages), {}, {},
+                                                 std::move(options).runtime(runtime));
+    }
+    std::vector<StreamEvent> events(StreamOptions options = StreamOptions()) const {
+        return testing::run_advancing(*clock, read_all(stream(std::move(options))));
+    }
+
+    std::shared_ptr<ManualClock> clock;
+    std::shared_ptr<MemoryTransport> transport;
+    std::shared_ptr<const Runtime> runtime;
+    std::shared_ptr<OpenAIProvider> provider;
+};
+
+TEST(OpenAIProvider, SendsOneRequestAndStreamsTheAnswer) {
+    Fixture it({answer("Hi")});
+    const auto events = it.events();
+    EXPECT_EQ(spelled(events), "start text_start text_delta(Hi) text_end done");
+    const AssistantMessage message = events.back().partial.get();
+    EXPECT_EQ(message.provider_id, "openai");
+    EXPECT_EQ(message.model_id, "gpt-4.1");
+    EXPECT_EQ(message.response_id, "r1");
+    EXPECT_TRUE(message.timestamp);
+    ASSERT_EQ(it.transport->requests().size(), 1u);
+    const HttpRequest request = it.transport->requests()[0];
+    EXPECT_EQ(request.url, "https://api.openai.com/v1/chat/completions");
+    EXPECT_EQ(request.headers.get("authorization"), "Bearer sk-secret-key");
+    EXPECT_EQ(it.transport->open_exchanges(), 0u);
+}
+
+TEST(OpenAIProvider, SendsNothingBeforeTheFirstPull) {
+    Fixture it({answer("Hi")});
+    const MessageStream stream = it.stream();
+    EXPECT_TRUE(it.transport->requests().empty());
+}
+
+TEST(OpenAIProvider, D15_RetriesBeforeContentAndSaysSo) {
+    Fixture it({refusal(503), refusal(429).with_header("retry-after-ms", "40"), answer("Hi")});
+    const auto began = it.clock->now();
+    const auto events = it.events();
+    EXPECT_EQ(spelled(events),
+              "notice(retry) notice(retry) start text_start text_delta(Hi) text_end done");
+    EXPECT_EQ(it.transport->requests().size(), 3u);
+    EXPECT_EQ(events[1].notice->details.at("delay_ms"), Json(40));
+    EXPECT_EQ(events[0].notice->details.at("status_code"), Json(503));
+    EXPECT_GE(it.clock->now() - began, 375ms);
+}
+
+TEST(OpenAIProvider, D15_GivesUpAfterTheRetries) {
+    Fixture it({refusal(500), refusal(500), refusal(500)});
+    const auto events = it.events();
+    EXPECT_EQ(spelled(events), "notice(retry) notice(retry) error");
+    const AssistantMessage message = events.back().partial.get();
+    ASSERT_TRUE(message.error);
+    EXPECT_EQ(message.error->code, ErrorCode::unavailable);
+    EXPECT_EQ(message.error_message,
+              "[openai/gpt-4.1 @ https://api.openai.com/v1] ProviderUnavailable: HTTP 500: try "
+              "again (after 2 retries)");
+}
+
+TEST(OpenAIProvider, D15_WhatFailsForGoodIsNotRetried) {
+    Fixture it({refusal(401)});
+    EXPECT_EQ(spelled(it.events()), "error");
+    Fixture told(
+        {refusal(429).with_header("x-should-retry", "false").with_header("retry-after", "3600")});
+    const auto events = told.events();
+    EXPECT_EQ(spelled(events), "error");
+    EXPECT_EQ(events[0].partial.get().error->retry_after, 3600);
+}
+
+TEST(OpenAIProvider, D15_ConnectFailuresAndEmptyAnswersAreRetried) {
+    Fixture it({MemoryResponse::failing(
+                    NetworkError(ErrorCode::connect, "h:443", true, "h:443: connection refused")),
+                MemoryResponse(200),
+                MemoryResponse(200).with_failure(
+                    NetworkError(ErrorCode::disconnected, "h:443", true, "reset"))},
+               {.retry = {.max_retries = 2}});
+    const auto events = it.events();
+    EXPECT_EQ(spelled(events), "notice(retry) notice(retry) error");
+    EXPECT_EQ(events.back().partial.get().error->code, ErrorCode::disconnected);
+}
+
+TEST(OpenAIProvider, D15_NeverAfterContent) {
+    Fixture it({MemoryResponse(200)
+                    .with_event(text_chunk("Hal"))
+                    .with_failure(NetworkError(ErrorCode::disconnected, "h", true, "reset"))});
+    const auto events = it.events();
+    EXPECT_EQ(spelled(events), "start text_start text_delta(Hal) error");
+    const AssistantMessage message = events.back().partial.get();
+    EXPECT_EQ(message.text(), "Hal");
+    EXPECT_EQ(message.error->type, "ProviderUnavailable");
+}
+
+TEST(OpenAIProvider, D15_AnErrorInTheStreamBeforeContentIsRetried) {
+    Fixture it({MemoryResponse(200).with_event(R"({"error":{"message":"overloaded","code":503}})"),
+                answer("Hi")});
+    EXPECT_EQ(spelled(it.events()), "notice(retry) start text_start text_delta(Hi) text_end done");
+    Fixture after_start(
+        {MemoryResponse(200)
+             .with_event(R"({"id":"old","choices":[]})")
+             .with_failure(NetworkError(ErrorCode::disconnected, "h", true, "reset")),
+         answer("Hi")});
+    const auto events = after_start.events();
+    EXPECT_EQ(spelled(events), "start notice(retry) text_start text_delta(Hi) text_end done");
+    EXPECT_EQ(events.back().partial.get().response_id, "r1");
+}
+
+TEST(OpenAIProvider, WhatBreaksAfterTheFinishReasonDoesNotMatter) {
+    Fixture it({MemoryResponse(200)
+                    .with_event(text_chunk("Hi"))
+                    .with_event(finish_chunk)
+                    .with_failure(NetworkError(ErrorCode::disconnected, "h", true, "reset"))});
+    EXPECT_EQ(spelled(it.events()), "start text_start text_delta(Hi) text_end done");
+    Fixture silent(
+        {MemoryResponse(200).with_event(text_chunk("Hi")).with_event(finish_chunk).with_stall()});
+    EXPECT_EQ(spelled(silent.events()), "start text_start text_delta(Hi) text_end done");
+}
+
+TEST(OpenAIProvider, D16_KeepAlivesDoNotCountForTheGapClock) {
+    Fixture it({MemoryResponse(200)
+                    .with_event(text_chunk("a"))
+                    .with_delay(100s)
+                    .with_piece(": ping\n\n")
+                    .with_delay(100s)
+                    .with_piece(": ping\n\n")
+                    .with_delay(1h)});
+    const auto began = it.clock->now();
+    const auto events = it.events();
+    EXPECT_EQ(spelled(events), "start text_start text_delta(a) error");
+    EXPECT_EQ(it.clock->now() - began, 120s);
+    const AssistantMessage message = events.back().partial.get();
+    EXPECT_EQ(message.error->code, ErrorCode::timeout);
+    EXPECT_NE(message.error_message.str().find("gap"), std::string::npos);
+    EXPECT_EQ(it.transport->open_exchanges(), 0u);
+}
+
+TEST(OpenAIProvider, D16_ContentKeepsTheGapClockAtBay) {
+    Fixture it({MemoryResponse(200)
+                    .with_event(text_chunk("a"))
+                    .with_delay(100s)
+                    .with_event(text_chunk("b"))
+                    .with_delay(100s)
+                    .with_event(text_chunk("c"))
+                    .with_delay(100s)
+                    .with_event(finish_chunk)});
+    EXPECT_EQ(it.events().back().partial.get().text(), "abc");
+}
+
+TEST(OpenAIProvider, D16_TheClocksOfTheTransportAreNamed) {
+    Fixture it({MemoryResponse::never(), MemoryResponse::never(), MemoryResponse::never()});
+    const auto events = it.events();
+    EXPECT_EQ(events.back().partial.get().error->code, ErrorCode::timeout);
+    EXPECT_EQ(it.transport->requests()[0].clocks.first_byte, 120s);
+    EXPECT_EQ(it.transport->requests()[0].clocks.connect, 10s);
+}
+
+/// Pulls until nothing comes any more, then aborts, from beside.
+Task<std::vector<StreamEvent>> pull_and_abort(MessageStream stream, std::stop_source stop,
+                                              ManualClock& clock, int advances) {
+    std::vector<StreamEvent> events;
+    TaskGroup<std::vector<StreamEvent>> group(co_await this_executor);
+    group.spawn(read_all(std::move(stream)));
+    for (int i = 0; i < 20; ++i) co_await yield_now();
+    for (int i = 0; i < advances; ++i) {
+        clock.advance_to_next();
+        for (int j = 0; j < 20; ++j) co_await yield_now();
+    }
+    stop.request_stop();
+    const std::exception_ptr failure = co_await group.settle();
+    if (failure) std::rethrow_exception(failure);
+    std::vector<Outcome<std::vector<StreamEvent>>> outcomes = group.take();
+    co_return std::move(outcomes[0].value());
+}
+
+std::vector<StreamEvent> aborted_events(const Fixture& it) {
+    std::stop_source stop;
+    MessageStream stream = it.stream(StreamOptions().stop_token(stop.get_token()));
+    return run(pull_and_abort(std::move(stream), stop, *it.clock, 0));
+}
+
+TEST(OpenAIProvider, D7_AbortsInEveryPhase) {
+    const auto expect_aborted = [](const Fixture& it, const std::string& before) {
+        const auto events = aborted_events(it);
+        EXPECT_EQ(spelled(events), before + "error");
+        const AssistantMessage message = events.back().partial.get();
+        EXPECT_EQ(message.stop_reason, "aborted");
+        EXPECT_EQ(message.error_message, "Request was aborted");
+        EXPECT_EQ(it.transport->open_exchanges(), 0u);
+        EXPECT_EQ(it.clock->pending_sleepers(), 0u);
+    };
+    expect_aborted(Fixture({MemoryResponse::never()}), "");
+    expect_aborted(Fixture({MemoryResponse(200).with_stall()}), "");
+    expect_aborted(Fixture({MemoryResponse(200).with_event(text_chunk("a")).with_stall()}),
+                   "start text_start text_delta(a) ");
+    expect_aborted(Fixture({refusal(503)}), "notice(retry) ");
+    expect_aborted(Fixture({MemoryResponse(500).with_stall()}), "");
+}
+
+TEST(OpenAIProvider, D7_AnAbortBeforeTheFirstPullSendsNothing) {
+    Fixture it({answer("Hi")});
+    std::stop_source stop;
+    stop.request_stop();
+    EXPECT_EQ(spelled(it.events(StreamOptions().stop_token(stop.get_token()))), "error");
+    EXPECT_TRUE(it.transport->requests().empty());
+}
+
+TEST(OpenAIProvider, D7_AnAbortAtEachEventKeepsTheTextSoFar) {
+    for (std::size_t at = 1; at <= 5; ++at) {
+        Fixture it({MemoryResponse(200)
+                        .with_event(text_chunk("a"))
+                        .with_event(text_chunk("b"))
+                        .with_event(text_chunk("c"))
+                        .with_event(finish_chunk)
+                        .with_event("[DONE]")});
+        std::stop_source stop;
+        MessageStream stream = it.stream(StreamOptions().stop_token(stop.get_token()));
+        std::string seen;
+        for (std::size_t i = 0; i < at; ++i) seen += run(stream.next())->delta;
+        stop.request_stop();
+        const AssistantMessage message = run(stream.result());
+        EXPECT_EQ(message.stop_reason, "aborted") << at;
+        EXPECT_TRUE(message.text().starts_with(seen)) << at;
+        EXPECT_EQ(it.transport->open_exchanges(), 0u) << at;
+    }
+}
+
+TEST(OpenAIProvider, D34_AnAbortDropsTheCallThatStreams) {
+    Fixture it(
+        {MemoryResponse(200)
+             .with_event(
+                 R"({"choices":[{"delta":{"content":"ok","tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x"}}]}}]})")
+             .with_stall()});
+    const AssistantMessage message = aborted_events(it).back().partial.get();
+    EXPECT_EQ(message.text(), "ok");
+    EXPECT_FALSE(message.has_tool_calls());
+}
+
+TEST(OpenAIProvider, D7_CancellingTheConsumerClosesTheExchange) {
+    Fixture it({MemoryResponse(200).with_event(text_chunk("a")).with_stall()});
+    run([](const Fixture& on) -> Task<> {
+        TaskScope scope(co_await this_executor, ScopePolicy::collect);
+        scope.spawn(read_all(on.stream()));
+        for (int i = 0; i < 20; ++i) co_await yield_now();
+        EXPECT_EQ(on.transport->open_exchanges(), 1u);
+        scope.cancel();
+        co_await scope.settle();
+    }(it));
+    EXPECT_EQ(it.transport->open_exchanges(), 0u);
+    EXPECT_EQ(it.clock->pending_sleepers(), 0u);
+}
+
+TEST(OpenAIProvider, D7_DroppingTheStreamClosesTheExchange) {
+    Fixture it({MemoryResponse(200).with_event(text_chunk("a")).with_stall()});
+    {
+        MessageStream stream = it.stream();
+        run(stream.next());
+        EXPECT_EQ(it.transport->open_exchanges(), 1u);
+    }
+    EXPECT_EQ(it.transport->open_exchanges(), 0u);
+}
+
+TEST(OpenAIProvider, HooksSeeAndChangeTheRequestAndSeeTheAnswer) {
+    Fixture it({refusal(503), answer("Hi")});
+    std::string log;
+    auto payload = [&log](JsonObject body, Model) -> Task<std::optional<JsonObject>> {
+        log += "payload ";
+        body["seed"] = 7;
+        JsonObject extra;
+        extra["top_k"] = 3;
+        body["extra_body"] = std::move(extra);
+        std::optional<JsonObject> changed(std::move(body));
+        co_return changed;
+    };
+    auto response = [&log](ProviderResponse seen, Model) -> Task<> {
+        log += std::to_string(seen.status) + " ";
+        co_return;
+    };
+    it.provider->subscribe_request([&log](const JsonObject& body, const Model&) {
+        log += body.contains("seed") ? "request " : "unchanged ";
+    });
+    it.events(StreamOptions().on_payload(payload).on_response(response));
+    EXPECT_EQ(log, "payload request 503 200 ");
+    const Json sent = boost::json::parse(it.transport->requests()[1].body);
+    EXPECT_EQ(sent.at("seed"), Json(7));
+    EXPECT_EQ(sent.at("top_k"), Json(3));
+    EXPECT_FALSE(sent.get_object().contains("extra_body"));
+}
+
+TEST(OpenAIProvider, ObserversSeeTheAnswerAsACompletion) {
+    Fixture it({answer("Hi")});
+    Json body;
+    it.provider->subscribe_response(
+        [&](const ProviderOutcome& told, const Model&) { body = told.body; });
+    it.events();
+    EXPECT_EQ(body.at("object"), Json("chat.completion"));
+    EXPECT_EQ(body.at_pointer("/choices/0/message/content"), Json("Hi"));
+}
+
+TEST(OpenAIProvider, AThrowingHookFailsTheCall) {
+    Fixture it({answer("Hi")});
+    auto hook = [](JsonObject, Model) -> Task<std::optional<JsonObject>> {
+        throw std::runtime_error("no");
+    };
+    const auto events = it.events(StreamOptions().on_payload(hook));
+    EXPECT_EQ(spelled(events), "error");
+    EXPECT_TRUE(it.transport->requests().empty());
+}
+
+TEST(OpenAIProvider, AMissingKeyIsAnErrorThatNamesTheVariable) {
+    Fixture it({answer("Hi")});
+    OpenAIProvider keyless{OpenAIOptions()};
+    MessageList messages{user_message("x")};
+    const AssistantMessage message = run(
+        keyless.model("gpt-4.1").generate(messages, {}, {}, StreamOptions().runtime(it.runtime)));
+    EXPECT_EQ(message.error->code, ErrorCode::auth);
+    EXPECT_NE(message.error_message.str().find("OPENAI_API_KEY"), std::string::npos);
+    OpenAIProvider local{OpenAIOptions{.base_url = "http://localhost:11434/v1/"}};
+    EXPECT_EQ(
+        run(local.model("llama3").generate(messages, {}, {}, StreamOptions().runtime(it.runtime)))
+            .text(),
+        "Hi");
+    EXPECT_EQ(it.transport->requests()[0].url, "http://localhost:11434/v1/chat/completions");
+    EXPECT_EQ(it.transport->requests()[0].headers.find("authorization"), nullptr);
+}
+
+TEST(OpenAIProvider, D58_TheKeyIsInNoErrorText) {
+    Fixture it(
+        {refusal(401, R"({"error":{"message":"Incorrect API key provided: sk-secret-key."}})")});
+    const std::string text = it.events().back().error_message();
+    EXPECT_EQ(text.find("sk-secret-key"), std::string::npos);
+    EXPECT_NE(text.find("***"), std::string::npos);
+}
+
+TEST(OpenAIProvider, AnAnswerThatIsNoStreamIsReadAllTheSame) {
+    Fixture it(
+        {MemoryResponse(
+             200, R"({"id":"r","choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]})")
+             .with_header("content-type", "application/json")});
+    EXPECT_EQ(spelled(it.events()), "start text_start text_delta(Hi) text_end done");
+    Fixture page({MemoryResponse(200, "<html>").with_header("content-type", "text/html")});
+    const auto events = page.events();
+    EXPECT_EQ(events.back().partial.get().error->code, ErrorCode::protocol);
+    EXPECT_NE(events.back().error_message().find("base URL"), std::string::npos);
+}
+
+TEST(OpenAIProvider, ABaseUrlMayHaveAQuery) {
+    Fixture it({answer("Hi")},
+               {.base_url = "https://me.openai.azure.com/openai/v1?api-version=preview"});
+    it.events();
+    EXPECT_EQ(it.transport->requests()[0].url,
+              "https://me.openai.azure.com/openai/v1/chat/completions?api-version=preview");
+    EXPECT_THROW(OpenAIProvider{OpenAIOptions{.base_url = "api.openai.com"}}, Error);
+}
+
+}  // namespace
+}  // namespace cubepi

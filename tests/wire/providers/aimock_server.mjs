@@ -1,0 +1,39 @@
+// @copilotkit/aimock on an ephemeral port of 127.0.0.1, with the answers that aimock_test.cpp asks for.
+//   node aimock_server.mjs FOLDER_WITH_NODE_MODULES
+// prints {"url": ...}. It ends with its standard input.
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+const entry = path.join(process.argv[2], 'node_modules/@copilotkit/aimock/dist/index.js');
+const { LLMock } = await import(pathToFileURL(entry).href);
+
+const mock = new LLMock({ port: 0, host: '127.0.0.1' });
+mock.addFixtures([
+    { match: { userMessage: 'hello' }, response: { content: 'Hello from the mock, nice to meet you.' } },
+    { match: { userMessage: 'think' }, response: { content: 'Yes.', reasoning: 'Let me see.' } },
+    {
+        match: { userMessage: 'weather', hasToolResult: false },
+        response: { toolCalls: [{ name: 'weather', arguments: '{"city":"Paris"}', id: 'call_w' }] },
+    },
+    { match: { userMessage: 'weather', hasToolResult: true }, response: { content: 'It is 21.5 degrees.' } },
+    {
+        match: { userMessage: 'both' },
+        response: {
+            content: 'Doing both.',
+            toolCalls: [
+                { name: 'weather', arguments: '{"city":"Paris"}', id: 'call_1' },
+                { name: 'weather', arguments: '{"city":"Oslo"}', id: 'call_2' },
+            ],
+        },
+    },
+    {
+        match: { userMessage: 'limited' },
+        response: { error: { message: 'Slow down', type: 'rate_limit_error', code: 'rate_limit_exceeded' }, status: 429, retryAfter: 7 },
+    },
+    { match: { userMessage: 'broken' }, response: { error: { message: 'It broke', type: 'server_error' }, status: 500 } },
+    { match: { userMessage: 'cut' }, response: { content: 'a'.repeat(400) }, chunkSize: 10, latency: 5, truncateAfterChunks: 5 },
+]);
+await mock.start();
+process.stdout.write(JSON.stringify({ url: mock.url }) + '\n');
+process.stdin.resume();
+process.stdin.on('end', () => process.exit(0));
