@@ -1,5 +1,6 @@
 #include <cubepi/schema/json_convert.hpp>
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -111,6 +112,24 @@ TEST(Reflection, NamesEnumerators) {
     EXPECT_EQ(detail::enum_entries<Unit>().size(), 2U);
     EXPECT_EQ(detail::enum_entries<Level>().size(), 2U);
     EXPECT_THROW(enum_name(static_cast<Unit>(9)), Error);
+}
+
+// A program built with one compiler may use a library built with the other.
+TEST(Reflection, ReadsTheSpellingsOfBothCompilers) {
+    const std::string_view spellings[] = {
+        "constexpr std::string_view f() [with E = a::B; E ...Values = {(a::B)-1, a::B::x, "
+        "(<unnamed>::B)1, "
+        "f()::B::y}; std::string_view = std::basic_string_view<char>]",
+        "std::string_view f() [E = a::B, Values = <(a::B)-1, a::B::x, ((anonymous namespace)::B)1, "
+        "(anonymous namespace)::B::y>]"};
+    for (const auto spelling : spellings) {
+        const auto entries = detail::parse_enum_spelling(spelling, -1);
+        ASSERT_EQ(entries.size(), 2U) << spelling;
+        EXPECT_EQ(entries[0].name, "x");
+        EXPECT_EQ(entries[0].value, 0);
+        EXPECT_EQ(entries[1].name, "y");
+        EXPECT_EQ(entries[1].value, 2);
+    }
 }
 
 TEST(JsonConvert, RoundTripsEveryKindOfField) {

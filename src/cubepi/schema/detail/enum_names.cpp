@@ -7,16 +7,14 @@ namespace cubepi::detail {
 // namespace)", "f()::Local", template arguments), so the list is split at ", " outside brackets.
 std::vector<EnumEntry> parse_enum_spelling(std::string_view spelling, long long first) {
     std::vector<EnumEntry> entries;
-#if defined(__clang__)
-    constexpr std::string_view opening = "Values = <";
-    const auto end = spelling.rfind(">]");
-#else
-    constexpr std::string_view opening = "Values = {";
-    const auto end = spelling.rfind("};");
-#endif
-    const auto start = spelling.find(opening);
-    if (start == std::string_view::npos || end == std::string_view::npos) return entries;
-    const auto list = spelling.substr(start + opening.size(), end - start - opening.size());
+    // By what is there, not by the compiler of this file: users may have the other one.
+    constexpr std::string_view assignment = "Values = ";
+    auto start = spelling.find(assignment);
+    if (start == std::string_view::npos) return entries;
+    start += assignment.size();
+    const auto end = spelling.substr(start, 1) == "<" ? spelling.rfind(">]") : spelling.rfind("};");
+    if (end == std::string_view::npos || end <= start) return entries;
+    const auto list = spelling.substr(start + 1, end - start - 1);
 
     long long value = first;
     int depth = 0;
