@@ -1,5 +1,6 @@
 #include <cubepi/core/detail/wait_list.hpp>
 
+#include <atomic>
 #include <utility>
 
 #include <boost/asio/associated_cancellation_slot.hpp>
@@ -38,8 +39,27 @@ struct Resume {
 
 asio::execution_context::id WaitService::id;
 
+namespace {
+
+/// Counts the contexts that have ended: what was remembered before may be one of them.
+std::atomic<unsigned> contexts_ended{0};
+
+struct RememberedService {
+    asio::execution_context* context = nullptr;
+    WaitService* service = nullptr;
+    unsigned ended = 0;
+};
+
+}  // namespace
+
 WaitService& WaitService::of(const Executor& executor) {
-    return asio::use_service<WaitService>(asio::query(executor, asio::execution::context));
+    thread_local RememberedService last;
+    asio::execution_context& context = asio::query(executor, asio::execution::context);
+    const unsigned ended = contexts_ended.load(std::memory_order_acquire);
+    if (last.context != &context || last.ended != ended) {
+        last = RememberedService{&context, &asio::use_service<WaitService>(context), ended};
+    }
+    return *last.service;
 }
 
 void WaitService::add(WaitNode& node) noexcept {
@@ -60,6 +80,7 @@ void WaitService::remove(WaitNode& node) noexcept {
 
 void WaitService::shutdown() noexcept {
     shut_down_ = true;
+    contexts_ended.fetch_add(1, std::memory_order_release);
     while (first_) {
         WaitNode& node = *first_;
         const std::optional<WaitHandler> dropped = std::exchange(node.handler, std::nullopt);
