@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <cubepi/agent/middleware.hpp>
+#include <cubepi/workspace/approval_policy.hpp>
+
+#include "terminal/line_editor.hpp"
+#include "terminal/style.hpp"
+
+namespace cubepi::app {
+
+/// Asks a person before a tool writes, runs a command or uses the network; a middleware.
+///
+/// y runs this call, n refuses it, a adds a rule (shown first, for this session unless saved), e edits the arguments.
+/// Without a terminal every such call is refused, unless all are allowed (--yes).
+class Approval {
+public:
+    struct Options {
+        bool allow_all = false;
+        std::function<void()> before_question = {};                   ///< e.g. stops the spinner
+        std::function<void(const std::string& rule)> save_rule = {};  ///< keeps a rule for good
+    };
+    /// `editor` null: nobody can be asked.
+    Approval(ApprovalPolicy policy, std::shared_ptr<LineEditor> editor, Style style,
+             Options options);
+
+    Task<std::optional<BeforeToolCallResult>> before_tool_call(BeforeToolCallContext& context);
+
+private:
+    Task<std::optional<BeforeToolCallResult>> ask(const BeforeToolCallContext& context,
+                                                  ApprovalDecision decision);
+    Task<std::optional<BeforeToolCallResult>> edit(const BeforeToolCallContext& context);
+    Task<void> add_rule(ApprovalRule rule);
+    void show(const BeforeToolCallContext& context, const ApprovalDecision& decision) const;
+
+    ApprovalPolicy policy_;
+    std::shared_ptr<LineEditor> editor_;
+    Style style_;
+    Options options_;
+};
+
+}  // namespace cubepi::app

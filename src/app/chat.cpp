@@ -1,0 +1,102 @@
+#include <iostream>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <unistd.h>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/net/utf8.hpp>
+
+#include "commands.hpp"
+#include "config/paths.hpp"
+#include "conversation.hpp"
+#include "exit_code.hpp"
+#include "session.hpp"
+#include "terminal/screen.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+void greet(const Session& session, const Style& style) {
+    std::cout << style.bold() << "cubepi" << style.off() << " talks to " << session.model.where
+              << ".";
+    if (!session.name.empty()) std::cout << " Session: " << printable(session.name) << ".";
+    std::cout << '\n'
+              << style.dim() << "Ctrl-C stops an answer, Ctrl-D or /quit leaves, /help says more."
+              << style.off() << "\n\n";
+}
+
+void help() {
+    std::cout << "  /quit     leave (also Ctrl-D)\n"
+                 "  /help     this\n"
+                 "  Ctrl-C    stop the answer; at the prompt, twice: leave\n"
+                 "  A pasted block of lines is one input. Tools that write, run commands or use "
+                 "the network ask first.\n";
+}
+
+/// The next thing that the person says; empty at the end.
+Task<std::optional<std::string>> next_input(LineEditor& editor, const Style& style) {
+    bool asked_to_leave = false;
+    std::optional<std::string> input;
+    std::stop_source leave;
+    {
+        const InterruptWatch watch(co_await this_executor, [&] {
+            const bool typed = editor.clear_line();
+            if (typed) {
+                asked_to_leave = false;
+            } else if (std::exchange(asked_to_leave, true)) {
+                leave.request_stop();
+            } else {
+                std::cout << style.dim() << "(Ctrl-C again leaves)" << style.off() << ' '
+                          << std::flush;
+            }
+        });
+        try {
+            input = co_await cancel_on(leave.get_token(), editor.read("> "));
+        } catch (...) {
+            if (!leave.stop_requested()) throw;
+        }
+    }
+    if (input && !is_utf8(*input)) input = replace_broken_utf8(*input);
+    co_return input;
+}
+
+Task<int> talk(CommandLine line) {
+    const Executor executor = co_await this_executor;
+    Screen screen(*Runtime::standard()->clock, executor);
+    const bool terminal = isatty(STDIN_FILENO) == 1;
+    auto editor =
+        std::make_shared<LineEditor>(executor, terminal ? history_path() : std::filesystem::path());
+    if (terminal) make_private_folder(history_path());
+    SessionParts parts;
+    parts.style = screen.style();
+    if (terminal) parts.editor = editor;
+    parts.before_question = [&screen] { screen.pause(); };
+    Session session = co_await open_session(line.conversation, std::move(parts));
+    greet(session, screen.style());
+    int status = exit_ok;
+    for (;;) {
+        std::optional<std::string> input = co_await next_input(*editor, screen.style());
+        if (!input || *input == "/quit" || *input == "/exit") break;
+        if (input->find_first_not_of(" \t\r\n") == std::string::npos) continue;
+        editor->remember(*input);
+        if (*input == "/help") {
+            help();
+            continue;
+        }
+        status = co_await converse(session, screen, std::move(*input));
+        std::cout << '\n';
+    }
+    std::cout << '\n';
+    // At a terminal the failures were seen and answered; a script wants to know.
+    co_return terminal ? exit_ok : status;
+}
+
+}  // namespace
+
+int chat_command(const CommandLine& line) { return run(talk(line)); }
+
+}  // namespace cubepi::app

@@ -1,0 +1,125 @@
+#include "command_line.hpp"
+
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "exit_code.hpp"
+#include "version.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr const char* examples = R"(Examples:
+  cubepi demo                                 a guided tour, offline, no key needed
+  cubepi chat                                 talk about the files of this folder
+  cubepi run "what does this project do?"     one answer, then exit
+  cat build.log | cubepi run "what failed?"   standard input goes with the prompt
+  cubepi run --json "hi" | jq .type           the events, one JSON object a line
+  cubepi chat --session plan                  a conversation that is kept
+  cubepi chat --continue                      the last one, again
+  cubepi doctor                               what is configured, what is reachable
+
+Models: --model and --base-url, or OPENAI_API_KEY (and OPENAI_BASE_URL), or ~/.config/cubepi/config.yaml, or a server on
+this machine (Ollama, llama.cpp, vLLM, LM Studio). --offline is a scripted model that needs none of them.
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 no model, 4 sessions unreadable, 5 limit reached, 130 aborted.)";
+
+void add_model_flags(CLI::App& command, ModelFlags& flags) {
+    command.add_option("-m,--model", flags.model, "Model id, e.g. gpt-5.1");
+    command.add_option("--base-url", flags.base_url,
+                       "OpenAI-compatible server, e.g. http://localhost:11434/v1");
+    command.add_option("--provider", flags.provider, "Provider: openai");
+    command.add_flag("--offline", flags.offline, "Use the scripted model: no network, no key");
+    command.add_option("--script", flags.script,
+                       "Answers of the offline model, a JSON file (docs/cli.md)");
+}
+
+void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
+    add_model_flags(command, flags.model);
+    command.add_option("-s,--session", flags.session, "Keep the conversation under this name");
+    command.add_flag("-c,--continue", flags.continue_last, "Go on with the last session");
+    command.add_flag("-y,--yes", flags.yes,
+                     "Let tools write, run commands and use the network without asking");
+    command.add_flag("--no-tools", flags.no_tools, "Give the model no tools");
+    command.add_option("--system", flags.system_prompt, "Replace the system prompt");
+    command.add_option("--max-turns", flags.max_turns, "Model calls of one prompt at most")
+        ->check(CLI::PositiveNumber);
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, char** argv) {
+    CommandLine line;
+    CLI::App app("An agent at your terminal, and the runtime behind it.", "cubepi");
+    app.set_version_flag("--version", version_text());
+    app.footer(examples);
+    app.require_subcommand(0, 1);
+
+    CLI::App* run = app.add_subcommand("run", "Answer one prompt and exit");
+    add_conversation_flags(*run, line.conversation);
+    run->add_flag("--json", line.conversation.json, "Print the events, one JSON object a line");
+    run->add_option("prompt", line.words, "The prompt; standard input is added when it is a pipe");
+
+    CLI::App* chat =
+        app.add_subcommand("chat", "Talk with an agent that has the tools of this folder");
+    add_conversation_flags(*chat, line.conversation);
+
+    CLI::App* demo = app.add_subcommand("demo", "A guided tour of about a minute, offline");
+    demo->add_flag("--fast", line.fast, "Without the pauses");
+
+    app.add_subcommand("doctor",
+                       "Say what is configured and reachable, and what to do about what is not");
+
+    CLI::App* sessions = app.add_subcommand("sessions", "List or delete kept conversations");
+    sessions->require_subcommand(1);
+    CLI::App* list = sessions->add_subcommand("list", "List them, newest first");
+    CLI::App* remove = sessions->add_subcommand("delete", "Delete one for good");
+    remove->add_option("name", line.words, "The session's name")->required();
+
+    CLI::App* completion =
+        app.add_subcommand("completion", "Print a completion script: bash, zsh or fish");
+    completion->add_option("shell", line.words, "bash, zsh or fish")->required();
+
+    CLI::App* step = app.add_subcommand("demo-step", "")->group("");
+    step->add_option("--database", line.demo_database);
+    step->add_option("--folder", line.demo_folder);
+    step->add_option("step", line.words);
+
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) {
+            line.exit_code = app.exit(error);
+        } else {
+            std::cerr << "cubepi: " << error.what()
+                      << "\nRun 'cubepi --help' for the flags and some examples.\n";
+            line.exit_code = exit_usage;
+        }
+        return line;
+    }
+    if (run->parsed()) {
+        line.verb = Verb::run;
+    } else if (chat->parsed()) {
+        line.verb = Verb::chat;
+    } else if (demo->parsed()) {
+        line.verb = Verb::demo;
+    } else if (app.got_subcommand("doctor")) {
+        line.verb = Verb::doctor;
+    } else if (list->parsed()) {
+        line.verb = Verb::sessions_list;
+    } else if (remove->parsed()) {
+        line.verb = Verb::sessions_delete;
+    } else if (completion->parsed()) {
+        line.verb = Verb::completion;
+    } else if (step->parsed()) {
+        line.verb = Verb::demo_step;
+    } else {
+        std::cout << app.help();
+        line.exit_code = exit_ok;
+    }
+    return line;
+}
+
+}  // namespace cubepi::app

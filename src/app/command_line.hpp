@@ -1,0 +1,57 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cubepi::app {
+
+/// Which model to ask, as far as flags say.
+struct ModelFlags {
+    std::string provider = {};
+    std::string model = {};
+    std::string base_url = {};
+    bool offline = false;
+    std::string script = {};  ///< answers of the offline model, a JSON file
+};
+
+/// How a conversation is run.
+struct ConversationFlags {
+    ModelFlags model = {};
+    std::string session = {};
+    bool continue_last = false;
+    bool yes = false;
+    bool json = false;
+    bool no_tools = false;
+    std::string system_prompt = {};
+    int max_turns = 0;  ///< 0: the library's own limit
+};
+
+enum class Verb {
+    none,
+    run,
+    chat,
+    demo,
+    doctor,
+    sessions_list,
+    sessions_delete,
+    completion,
+    demo_step
+};
+
+/// What the command line asks for.
+struct CommandLine {
+    Verb verb = Verb::none;
+    ConversationFlags conversation = {};
+    std::vector<std::string> words = {};  ///< the prompt's words, a session's name, a shell's name
+    bool fast = false;                    ///< demo: without waiting
+    std::string demo_database = {};
+    std::string demo_folder = {};
+    std::optional<int> exit_code =
+        {};  ///< set when there is nothing to run: help was shown, or a flag is wrong
+};
+
+/// Never throws for wrong flags: says what is wrong on stderr and sets exit_code.
+CommandLine parse_command_line(int argc, char** argv);
+
+}  // namespace cubepi::app

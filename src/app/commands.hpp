@@ -1,0 +1,17 @@
+#pragma once
+
+#include "command_line.hpp"
+
+namespace cubepi::app {
+
+// One function per command; each gives the exit status. They throw what the commands could not handle.
+
+int run_command(const CommandLine& line);
+int chat_command(const CommandLine& line);
+int demo_command(const CommandLine& line);
+int demo_step_command(const CommandLine& line);
+int doctor_command(const CommandLine& line);
+int sessions_command(const CommandLine& line);
+int completion_command(const CommandLine& line);
+
+}  // namespace cubepi::app

@@ -1,0 +1,46 @@
+#include "paths.hpp"
+
+#include <cstdlib>
+#include <string>
+#include <system_error>
+
+#include <cubepi/core/error.hpp>
+
+namespace cubepi::app {
+
+namespace {
+
+std::filesystem::path base(const char* variable, const char* below_home) {
+    if (const char* value = std::getenv(variable); value && *value == '/') return value;
+    const char* home = std::getenv("HOME");
+    return std::filesystem::path(home && *home ? home : "/tmp") / below_home;
+}
+
+}  // namespace
+
+std::filesystem::path config_path() {
+    return base("XDG_CONFIG_HOME", ".config") / "cubepi" / "config.yaml";
+}
+
+std::filesystem::path sessions_path() {
+    return base("XDG_DATA_HOME", ".local/share") / "cubepi" / "sessions.db";
+}
+
+std::filesystem::path history_path() {
+    return base("XDG_STATE_HOME", ".local/state") / "cubepi" / "history";
+}
+
+void make_private_folder(const std::filesystem::path& file) {
+    const std::filesystem::path folder = file.parent_path();
+    std::error_code failed;
+    if (std::filesystem::is_directory(folder, failed)) return;
+    std::filesystem::create_directories(folder, failed);
+    if (failed) {
+        throw Error(ErrorCode::io,
+                    "cannot make the folder " + folder.string() + ": " + failed.message() +
+                        "; make it yourself, or point XDG_DATA_HOME somewhere writable");
+    }
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, failed);
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <filesystem>
+
+namespace cubepi::app {
+
+// Where the program keeps its things, by the XDG base directory specification.
+
+/// $XDG_CONFIG_HOME/cubepi/config.yaml
+std::filesystem::path config_path();
+/// $XDG_DATA_HOME/cubepi/sessions.db
+std::filesystem::path sessions_path();
+/// $XDG_STATE_HOME/cubepi/history
+std::filesystem::path history_path();
+
+/// Makes the folder of `file` with mode 0700 when it is missing. Throws Error(io) that says what to do.
+void make_private_folder(const std::filesystem::path& file);
+
+}  // namespace cubepi::app

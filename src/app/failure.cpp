@@ -1,0 +1,101 @@
+#include "failure.hpp"
+
+#include <cubepi/core/cancellation.hpp>
+
+#include "config/paths.hpp"
+#include "exit_code.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+std::string place(const FailureContext& context) {
+    return context.where.empty() ? "the model" : context.where;
+}
+
+Failure say(int exit_code, const std::string& what, const std::string& advice = {}) {
+    Failure failure;
+    failure.text = advice.empty() ? what : what + "\n  " + advice;
+    failure.exit_code = exit_code;
+    return failure;
+}
+
+/// The failures of a first day, each with the command that comes next (docs/errors.md).
+Failure explain_model(const Error& error, const FailureContext& context) {
+    const std::string cause = error.what();
+    switch (error.code()) {
+        case ErrorCode::auth:
+            return say(
+                exit_failed, "the key was refused by " + place(context) + ".",
+                "Check it: echo $OPENAI_API_KEY (it begins with 'sk-'), then: cubepi doctor");
+        case ErrorCode::model_not_found:
+            return say(exit_failed, "there is no such model: " + place(context) + ".",
+                       "Name another with --model; 'cubepi doctor' lists what the server offers.");
+        case ErrorCode::rate_limited:
+            return say(exit_failed, "the server says that it is too much: " + cause,
+                       "Wait a little and repeat; for a used-up quota see your account.");
+        case ErrorCode::context_length:
+            return say(exit_failed, "the conversation is too long for this model.",
+                       "Begin a new one: cubepi chat --session NAME, or take a model with a larger "
+                       "window.");
+        case ErrorCode::connect:
+        case ErrorCode::unavailable:
+            return say(exit_failed, "cannot reach " + place(context) + ": " + cause,
+                       "Is the server running? Look with: cubepi doctor");
+        case ErrorCode::dns:
+            return say(exit_failed, "cannot reach " + place(context) + ": " + cause,
+                       "Check the address (--base-url, OPENAI_BASE_URL) and the network, then: "
+                       "cubepi doctor");
+        case ErrorCode::tls:
+            return say(
+                exit_failed, "no trusted connection to " + place(context) + ": " + cause,
+                "With a certificate authority of your own: export SSL_CERT_FILE=/path/to/ca.pem");
+        case ErrorCode::proxy:
+            return say(exit_failed, "the proxy failed: " + cause,
+                       "Check http_proxy, https_proxy and no_proxy (env | grep -i proxy), then: "
+                       "cubepi doctor");
+        default: break;
+    }
+    return say(exit_failed, cause);
+}
+
+}  // namespace
+
+Failure explain(const Error& error, const FailureContext& context) {
+    switch (error.code()) {
+        case ErrorCode::cancelled: return say(exit_aborted, "stopped.");
+        case ErrorCode::limit: return say(exit_limited, error.what());
+        case ErrorCode::storage_locked:
+            return say(
+                exit_storage,
+                "the sessions are locked: another process holds " + sessions_path().string() + ".",
+                "See who: fuser " + sessions_path().string() + "; then repeat.");
+        case ErrorCode::storage_corrupt:
+            return say(exit_storage, std::string("the sessions cannot be read: ") + error.what(),
+                       "Keep a copy, then look: sqlite3 " + sessions_path().string() +
+                           " 'PRAGMA integrity_check'");
+        case ErrorCode::storage_full:
+            return say(exit_storage,
+                       std::string("no room to store the conversation: ") + error.what(),
+                       "Free some: df -h " + sessions_path().parent_path().string());
+        case ErrorCode::storage:
+        case ErrorCode::stale_append:
+        case ErrorCode::run_already_claimed: return say(exit_storage, error.what());
+        default: return explain_model(error, context);
+    }
+}
+
+Failure explain(const std::exception_ptr& failure, const FailureContext& context) {
+    if (is_cancellation(failure)) return say(exit_aborted, "stopped.");
+    try {
+        std::rethrow_exception(failure);
+    } catch (const Error& error) {
+        return explain(error, context);
+    } catch (const std::exception& error) {
+        return say(exit_failed, error.what());
+    } catch (...) {
+        return say(exit_failed, "unknown exception");
+    }
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <cubepi/core/task.hpp>
+
+namespace cubepi::app {
+
+/// Reads what a person types, with editing and history (libedit). One per process, at a terminal or not. A block of
+/// lines that is pasted is one input.
+class LineEditor {
+public:
+    /// History is kept in `history`; empty: not at all.
+    LineEditor(Executor executor, std::filesystem::path history);
+    ~LineEditor();
+    LineEditor(const LineEditor&) = delete;
+    LineEditor& operator=(const LineEditor&) = delete;
+
+    /// The next input without its line end; empty when the input has ended. `prefill` can be edited. Cancelling it
+    /// gives the terminal back as it was.
+    Task<std::optional<std::string>> read(std::string prompt, std::string prefill = {});
+    /// Keeps a line in the history.
+    void remember(const std::string& line);
+    /// Drops what was typed so far and shows the prompt again; false when nothing was typed.
+    bool clear_line();
+
+    struct State;
+
+private:
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace cubepi::app

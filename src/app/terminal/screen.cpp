@@ -1,0 +1,132 @@
+#include "screen.hpp"
+
+#include <cstdio>
+#include <iomanip>
+#include <iostream>
+#include <sstream>
+#include <string_view>
+
+#include <unistd.h>
+
+namespace cubepi::app {
+
+namespace {
+
+std::string seconds(std::chrono::steady_clock::duration time) {
+    std::ostringstream text;
+    text << std::fixed << std::setprecision(1) << std::chrono::duration<double>(time).count()
+         << " s";
+    return text.str();
+}
+
+std::string arguments_text(const JsonObject& args) {
+    std::string text;
+    for (const auto& [key, value] : args) {
+        if (!text.empty()) text += ", ";
+        text +=
+            std::string(key) + ": " +
+            (value.is_string() ? std::string(value.get_string()) : boost::json::serialize(value));
+    }
+    return text;
+}
+
+std::size_t lines_of(std::string_view text) {
+    std::size_t lines = text.empty() ? 0 : 1;
+    for (const char c : text.substr(0, text.empty() ? 0 : text.size() - 1))
+        lines += c == '\n' ? 1 : 0;
+    return lines;
+}
+
+}  // namespace
+
+Screen::Screen(Clock& clock, Executor executor)
+    : style_(Style::of(STDOUT_FILENO)),
+      status_style_(Style::of(STDERR_FILENO)),
+      spinner_(status_style_, clock, std::move(executor)),
+      markdown_(style_, [](std::string_view text) { std::cout << text << std::flush; }) {}
+
+void Screen::pause() {
+    spinner_.stop();
+    end_thinking();
+    if (answering_) markdown_.finish();
+    answering_ = false;
+    std::cout << std::flush;
+}
+
+void Screen::end_thinking() {
+    if (thinking_ == 0) return;
+    std::cerr << status_style_.dim() << "… thought for " << thinking_ << " characters"
+              << status_style_.off() << '\n';
+    thinking_ = 0;
+}
+
+void Screen::on_event(const AgentEvent& event) {
+    if (const StreamEvent* stream = event.stream_event()) return on_stream(*stream);
+    if (const auto* start = event.get_if<ToolExecutionStartEvent>())
+        return on_tool_start(*start, event.timestamp);
+    if (const auto* end = event.get_if<ToolExecutionEndEvent>())
+        return on_tool_end(*end, event.timestamp);
+    if (const auto* notice = event.get_if<NoticeEvent>()) {
+        pause();
+        std::cerr << status_style_.yellow() << "! " << status_style_.off()
+                  << one_line(notice->notice.text, 300) << '\n';
+        if (notice->notice.code == "retry") spinner_.start("waiting to try again");
+        return;
+    }
+    if (event.type() == AgentEventType::turn_start) spinner_.start("waiting for the model");
+    if (event.type() == AgentEventType::message_end || event.type() == AgentEventType::agent_end)
+        pause();
+}
+
+void Screen::on_stream(const StreamEvent& event) {
+    switch (event.type) {
+        case StreamEventType::thinking_delta: thinking_ += event.delta.size(); return;
+        case StreamEventType::text_delta:
+            spinner_.stop();
+            end_thinking();
+            answering_ = true;
+            return markdown_.add(event.delta);
+        case StreamEventType::text_end: return pause();
+        default: return;
+    }
+}
+
+void Screen::on_tool_start(const ToolExecutionStartEvent& event,
+                           std::chrono::steady_clock::time_point now) {
+    pause();
+    started_[event.tool_call_id] = now;
+    const auto width = static_cast<std::size_t>(status_style_.columns);
+    std::cerr << status_style_.cyan() << "● " << status_style_.off() << status_style_.bold()
+              << event.tool_name << status_style_.off() << ' '
+              << one_line(arguments_text(event.args), width > 30 ? width - 20 : 60) << '\n';
+    spinner_.start("running " + event.tool_name.str());
+}
+
+void Screen::on_tool_end(const ToolExecutionEndEvent& event,
+                         std::chrono::steady_clock::time_point now) {
+    pause();
+    const auto begun = started_.find(event.tool_call_id);
+    const std::string text = event.result.text();
+    const std::size_t lines = lines_of(text);
+    std::cerr << (event.is_error ? status_style_.red() : status_style_.green())
+              << (event.is_error ? "  ✗ " : "  ✓ ") << status_style_.off() << status_style_.dim()
+              << event.tool_name << ": " << one_line(text, 100);
+    if (lines > 1) std::cerr << " (+" << lines - 1 << " lines)";
+    if (begun != started_.end()) std::cerr << "  " << seconds(now - begun->second);
+    std::cerr << status_style_.off() << '\n';
+    started_.erase(event.tool_call_id);
+}
+
+void Screen::summary(const RunResult& result, std::chrono::steady_clock::duration time) {
+    if (!status_style_.terminal) return;
+    std::cerr << status_style_.dim() << "— ";
+    const Usage& usage = result.usage;
+    const std::int64_t in = usage.input_tokens.value_or(0) + usage.cache_read_tokens.value_or(0) +
+                            usage.cache_write_tokens.value_or(0);
+    if (usage.input_tokens || usage.output_tokens) {
+        std::cerr << in << " tokens in, " << usage.output_tokens.value_or(0) << " out, ";
+    }
+    std::cerr << seconds(time) << status_style_.off() << '\n';
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <cubepi/agent/run_result.hpp>
+#include <cubepi/core/agent_event.hpp>
+#include <cubepi/core/clock.hpp>
+
+#include "markdown.hpp"
+#include "spinner.hpp"
+#include "style.hpp"
+
+namespace cubepi::app {
+
+/// Shows a run: the answer on standard output, everything else (tools, thinking, notices, times) on standard error, so
+/// that a pipe gets the answer alone. Used on one executor.
+class Screen {
+public:
+    Screen(Clock& clock, Executor executor);
+
+    /// The sign that something is waited for, until the next event shows something.
+    void wait(const std::string& what) { spinner_.start(what); }
+    void on_event(const AgentEvent& event);
+    /// Tokens and time, after the run.
+    void summary(const RunResult& result, std::chrono::steady_clock::duration time);
+    /// Ends what is shown in part, so that something else can be written.
+    void pause();
+
+    const Style& style() const noexcept { return style_; }
+
+private:
+    void on_stream(const StreamEvent& event);
+    void on_tool_start(const ToolExecutionStartEvent& event,
+                       std::chrono::steady_clock::time_point now);
+    void on_tool_end(const ToolExecutionEndEvent& event, std::chrono::steady_clock::time_point now);
+    void end_thinking();
+
+    Style style_;         // of standard output
+    Style status_style_;  // of standard error
+    Spinner spinner_;
+    MarkdownStream markdown_;
+    std::map<std::string, std::chrono::steady_clock::time_point> started_;
+    std::size_t thinking_ = 0;
+    bool answering_ = false;
+};
+
+}  // namespace cubepi::app
