@@ -94,7 +94,9 @@ bool destroys(std::string_view program, const Words& words) {
 
 bool segment_destroys(const Words& words) {
     std::size_t at = 0;
-    while (at < words.size() && is_assignment(words[at])) ++at;
+    static constexpr std::array<std::string_view, 7> before = {"if",    "then",  "else", "elif",
+                                                               "while", "until", "do"};
+    while (at < words.size() && (is_assignment(words[at]) || is_one_of(words[at], before))) ++at;
     if (at == words.size()) return false;
     if (destroys(base_name(words[at]), words)) return true;
     if (!is_one_of(base_name(words[at]), runners)) return false;

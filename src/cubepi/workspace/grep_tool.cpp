@@ -1,5 +1,7 @@
 #include <algorithm>
 
+// How many steps one match may take; a fraction of a second.
+#define BOOST_REGEX_MAX_STATE_COUNT 1000000
 #include <boost/regex.hpp>
 
 #include <cubepi/net/utf8.hpp>
@@ -25,8 +27,14 @@ struct GrepArgs {
 
 /// Longer lines are searched up to here.
 constexpr std::size_t max_line = 64 * 1024;
+/// Lines on which an expression may be given up before the search is.
+constexpr std::size_t max_too_complex = 5;
 /// Of a line that is shown.
 constexpr std::size_t max_shown = 400;
+
+/// A type of our own, so that the limit above stays within this file.
+struct Traits : boost::regex_traits<char> {};
+using Regex = boost::basic_regex<char, Traits>;
 
 /// A plain text or a regular expression. Boost.Regex gives up on an expression that would take forever.
 class Matcher {
@@ -38,8 +46,8 @@ public:
             text_ = args.pattern;
             return;
         }
-        boost::regex::flag_type flags = args.literal ? boost::regex::literal : boost::regex::perl;
-        if (args.ignore_case) flags |= boost::regex::icase;
+        Regex::flag_type flags = args.literal ? Regex::literal : Regex::perl;
+        if (args.ignore_case) flags |= Regex::icase;
         try {
             expression_.emplace(args.pattern, flags);
         } catch (const boost::regex_error& error) {
@@ -69,7 +77,7 @@ public:
 
 private:
     std::string text_;
-    std::optional<boost::regex> expression_;
+    std::optional<Regex> expression_;
 };
 
 class Search {
@@ -127,7 +135,11 @@ private:
     bool search_lines(const std::string& path) {
         std::size_t shown_until = 0;  // lines before this index are in the text
         for (std::size_t i = 0; i < lines_.size(); ++i) {
-            if (i % 1024 == 1023) detail::check_stop(stop_);
+            detail::check_stop(stop_);
+            if (matcher_.too_complex > max_too_complex) {
+                full_ = true;
+                return false;
+            }
             if (!matcher_.matches(lines_[i])) {
                 if (shown_until > 0 && i >= shown_until && i < last_match_ + 1 + context_) {
                     show(path, i, '-');

@@ -150,7 +150,8 @@ std::string FileSpillSink::spill(std::string_view tool_name, std::string_view,
         state_->files.pop_back();
         detail::throw_file_error("write", path, code);
     }
-    return "All of it is in " + file.path + "; the read tool reads it (start_line and line_count choose a part).";
+    return "All of it is in " + file.path +
+           "; the read tool reads it (start_line and line_count choose a part).";
 }
 
 std::shared_ptr<SpillFile> FileSpillSink::create(std::string_view tool_name) {

@@ -1,0 +1,260 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/workspace/local_workspace.hpp>
+#include <cubepi/workspace/standard_tools.hpp>
+#include <cubepi/workspace/workspace_test.hpp>
+
+namespace cubepi {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class FileToolsTest : public ::testing::Test {
+protected:
+    TemporaryFolder folder;
+    std::shared_ptr<Workspace> workspace = std::make_shared<LocalWorkspace>(folder.path());
+
+    std::string read(JsonObject arguments) {
+        return tool_text(read_tool(workspace), std::move(arguments));
+    }
+    std::string list(JsonObject arguments) {
+        return tool_text(list_tool(workspace), std::move(arguments));
+    }
+    std::string grep(JsonObject arguments) {
+        return tool_text(grep_tool(workspace), std::move(arguments));
+    }
+    std::string edit(JsonObject arguments) {
+        return tool_text(edit_tool(workspace), std::move(arguments));
+    }
+};
+
+TEST_F(FileToolsTest, D52_EachSaysItsRisk) {
+    std::vector<std::string> names;
+    for (const auto& tool : standard_tools(workspace)) {
+        names.push_back(tool.name.str() + "=" + std::string(to_string(tool.risk_level)));
+    }
+    EXPECT_THAT(names, ::testing::ElementsAre("read=read_only", "list=read_only", "grep=read_only",
+                                              "write=writes", "edit=writes", "shell=writes",
+                                              "shell_output=read_only", "shell_kill=writes",
+                                              "fetch=network"));
+}
+
+TEST_F(FileToolsTest, D28_WorkOnFilesRunsOnTheWorkerPool) {
+    for (const auto& tool : {read_tool(workspace), list_tool(workspace), grep_tool(workspace),
+                             write_tool(workspace), edit_tool(workspace)}) {
+        EXPECT_TRUE(tool.runs_blocking) << tool.name;
+    }
+}
+
+TEST_F(FileToolsTest, ReadNumbersLines) {
+    folder.put("f", "one\r\ntwo\n\nfour");
+    EXPECT_EQ(read({{"path", "f"}}), "     1\tone\n     2\ttwo\n     3\t\n     4\tfour\n");
+    EXPECT_EQ(read({{"path", "f"}, {"start_line", 2}, {"line_count", 1}}),
+              "     2\ttwo\n[lines 2 to 2 of 4; read on with start_line 3]\n");
+    EXPECT_EQ(read({{"path", "f"}, {"start_line", 9}}), "(f has only 4 lines)");
+    EXPECT_THAT(read({{"path", "f"}, {"start_line", 0}}), HasSubstr("count from 1"));
+    folder.put("empty", "");
+    EXPECT_EQ(read({{"path", "empty"}}), "(empty is empty)");
+    folder.put("bom", "\xEF\xBB\xBFx\n");
+    EXPECT_EQ(read({{"path", "bom"}}), "     1\tx\n");
+    EXPECT_THAT(read({{"path", "none"}}), StartsWith("error not_found: Cannot read none"));
+    EXPECT_THAT(read({{"path", "../x"}}), StartsWith("error permission_denied"));
+}
+
+TEST_F(FileToolsTest, ReadIsBoundedAndSaysHowToGoOn) {
+    std::string text;
+    for (int i = 0; i < 100; ++i) text += "0123456789\n";
+    folder.put("f", text);
+    FileToolOptions options;
+    options.max_output_bytes = 100;
+    const auto tool = read_tool(workspace, options);
+    std::string all;
+    int next = 1;
+    for (int parts = 0; next <= 100 && parts < 100; ++parts) {
+        const auto part = run_tool(tool, {{"path", "f"}, {"start_line", next}}).text();
+        EXPECT_LT(part.size(), 200u);
+        for (std::size_t at = part.find('\t'); at != std::string::npos;
+             at = part.find('\t', at + 1)) {
+            EXPECT_EQ(part.substr(at + 1, 11), "0123456789\n");
+            ++next;
+        }
+    }
+    EXPECT_EQ(next, 101);
+}
+
+TEST_F(FileToolsTest, ReadComesThroughOneEndlessLine) {
+    std::string text;
+    for (int i = 0; i < 200; ++i) text += "\xE2\x82\xAC" + std::to_string(i);
+    folder.put("f", text);
+    FileToolOptions options;
+    options.max_output_bytes = 100;
+    const auto tool = read_tool(workspace, options);
+    std::string all;
+    std::int64_t next = 1;
+    for (int parts = 0; parts < 100; ++parts) {
+        const auto part = run_tool(tool, {{"path", "f"}, {"start_byte", next}}).text();
+        const auto line = part.substr(7, part.find('\n') - 7);
+        all += line;
+        next += static_cast<std::int64_t>(line.size());
+        if (part.find("goes on") == std::string::npos) break;
+        EXPECT_THAT(part, HasSubstr("start_line 1 and start_byte " + std::to_string(next)));
+    }
+    EXPECT_EQ(all, text);
+}
+
+TEST_F(FileToolsTest, ReadMendsBrokenUtf8AndRefusesBinaries) {
+    folder.put("latin1", "caf\xE9\n");
+    EXPECT_EQ(read({{"path", "latin1"}}), "     1\tcaf\xEF\xBF\xBD\n");
+    folder.put("binary", std::string_view("ELF\0\1\2", 6));
+    EXPECT_THAT(read({{"path", "binary"}}), HasSubstr("binary file of 6 bytes"));
+}
+
+TEST_F(FileToolsTest, ReadShowsImages) {
+    folder.put("a.png", std::string_view("\x89PNG\r\n\x1a\n\0abc", 12));
+    const auto result = run_tool(read_tool(workspace), {{"path", "a.png"}});
+    ASSERT_EQ(result.content.size(), 1u);
+    const auto& image = std::get<ImageContent>(result.content[0]);
+    EXPECT_EQ(image.media_type, "image/png");
+    EXPECT_EQ(image.source, "iVBORw0KGgoAYWJj");
+    FileToolOptions options;
+    options.max_image_bytes = 5;
+    EXPECT_EQ(run_tool(read_tool(workspace, options), {{"path", "a.png"}}).is_error, true);
+}
+
+TEST_F(FileToolsTest, WriteSaysWhatItDid) {
+    EXPECT_EQ(tool_text(write_tool(workspace), {{"path", "a/b"}, {"content", "x\ny\n"}}),
+              "Created a/b (2 lines, 4 bytes).");
+    EXPECT_EQ(tool_text(write_tool(workspace), {{"path", "a/b"}, {"content", ""}}),
+              "Replaced a/b (0 lines, 0 bytes).");
+    EXPECT_EQ(folder.get("a/b"), "");
+}
+
+TEST_F(FileToolsTest, B12_EditReplacesOneMatchInTheFile) {
+    folder.put("f", "a\r\nb\r\nc\r\n");
+    EXPECT_EQ(edit({{"path", "f"}, {"old_text", "a\nb"}, {"new_text", "x\ny"}}),
+              "Edited f at line 1.");
+    EXPECT_EQ(folder.get("f"), "x\r\ny\r\nc\r\n");
+    EXPECT_THAT(edit({{"path", "f"}, {"old_text", "zz"}, {"new_text", "y"}}),
+                HasSubstr("0 matches"));
+    EXPECT_EQ(edit({{"path", "f"}, {"old_text", "\n"}, {"new_text", ""}, {"all", true}}),
+              "Edited f: 3 replacements, the first at line 1.");
+    EXPECT_EQ(folder.get("f"), "xyc");
+}
+
+TEST_F(FileToolsTest, ListShowsAFolder) {
+    folder.put("b.cpp", "");
+    folder.put("a/x.cpp", "");
+    folder.put(".hidden", "");
+    folder.put(".git/config", "");
+    EXPECT_EQ(list({}), "a/\nb.cpp\n");
+    EXPECT_EQ(list({{"depth", 2}}), "a/\na/x.cpp\nb.cpp\n");
+    EXPECT_EQ(list({{"hidden", true}}), ".hidden\na/\nb.cpp\n");
+    EXPECT_EQ(list({{"path", "a"}}), "a/x.cpp\n");
+    EXPECT_EQ(list({{"path", "./a/"}}), "a/x.cpp\n");
+    EXPECT_THAT(list({{"path", "none"}}), StartsWith("error not_found"));
+}
+
+TEST_F(FileToolsTest, ListFindsByPattern) {
+    folder.put(".gitignore", "build/\n*.o\n");
+    folder.put("src/a.cpp", "");
+    folder.put("src/deep/b.cpp", "");
+    folder.put("src/a.o", "");
+    folder.put("build/gen.cpp", "");
+    folder.put("src/build/.gitignore", "");
+    EXPECT_EQ(list({{"pattern", "*.cpp"}}), "src/a.cpp\nsrc/deep/b.cpp\n");
+    EXPECT_EQ(list({{"pattern", "src/*.cpp"}}), "src/a.cpp\n");
+    EXPECT_EQ(list({{"pattern", "**/b.cpp"}, {"path", "src"}}), "src/deep/b.cpp\n");
+    EXPECT_EQ(list({{"pattern", "*.cpp"}, {"ignored", true}}),
+              "build/gen.cpp\nsrc/a.cpp\nsrc/deep/b.cpp\n");
+    EXPECT_THAT(list({{"pattern", "*.o"}}), HasSubstr("nothing here matches *.o"));
+    EXPECT_THAT(list({{"pattern", "*.o"}, {"path", "src"}}), HasSubstr("nothing here matches"));
+}
+
+TEST_F(FileToolsTest, ListIsBounded) {
+    for (int i = 100; i < 120; ++i) folder.put(("f" + std::to_string(i)).c_str(), "");
+    FileToolOptions options;
+    options.max_entries = 3;
+    EXPECT_EQ(
+        tool_text(list_tool(workspace, options), {}),
+        "f100\nf101\nf102\n[cut off after 3 entries; use a narrower path, pattern or depth]\n");
+}
+
+TEST_F(FileToolsTest, ListDoesNotFollowLinks) {
+    folder.put("a/x", "");
+    std::filesystem::create_directory_symlink("..", folder / "a/up");
+    EXPECT_EQ(list({{"depth", 9}}), "a/\na/up@\na/x\n");
+}
+
+TEST_F(FileToolsTest, GrepFindsLines) {
+    folder.put("a.cpp", "int one;\nint two;\nlong three;\n");
+    folder.put("b.hpp", "INT four;\r\n");
+    EXPECT_EQ(grep({{"pattern", "int"}}), "a.cpp:1: int one;\na.cpp:2: int two;\n");
+    EXPECT_EQ(grep({{"pattern", "^int\\s+\\w+;$"}}), "a.cpp:1: int one;\na.cpp:2: int two;\n");
+    EXPECT_EQ(grep({{"pattern", "int"}, {"ignore_case", true}, {"glob", "*.hpp"}}),
+              "b.hpp:1: INT four;\n");
+    EXPECT_EQ(grep({{"pattern", "two|three"}, {"path", "a.cpp"}}),
+              "a.cpp:2: int two;\na.cpp:3: long three;\n");
+    EXPECT_EQ(grep({{"pattern", "e;$"}, {"path", "."}}),
+              "a.cpp:1: int one;\na.cpp:3: long three;\n");
+    EXPECT_EQ(grep({{"pattern", "zzz"}}), "(no matches)\n");
+    EXPECT_THAT(grep({{"pattern", "a("}}),
+                StartsWith("error invalid_argument: The pattern is not a regular expression"));
+    EXPECT_EQ(grep({{"pattern", "e;"}, {"literal", true}, {"path", "a.cpp"}}),
+              "a.cpp:1: int one;\na.cpp:3: long three;\n");
+    EXPECT_EQ(grep({{"pattern", "a("}, {"literal", true}}), "(no matches)\n");
+}
+
+TEST_F(FileToolsTest, GrepShowsContextOnce) {
+    folder.put("f", "1\n2\nx\n4\nx\n6\n7\n8\n9\nx\n");
+    EXPECT_EQ(grep({{"pattern", "x"}, {"context", 1}}),
+              "f-2- 2\nf:3: x\nf-4- 4\nf:5: x\nf-6- 6\n--\nf-9- 9\nf:10: x\n");
+}
+
+TEST_F(FileToolsTest, GrepIsBoundedAndSkipsBinaries) {
+    folder.put("bin", std::string_view("x\0x", 3));
+    std::string text;
+    for (int i = 0; i < 300; ++i) text += "x\n";
+    folder.put("f", text);
+    folder.put("long", std::string(5000, 'y') + "x\n");
+    folder.put("huge", std::string(3000, 'x'));
+    FileToolOptions options;
+    options.max_matches = 2;
+    options.max_search_bytes = 5500;
+    EXPECT_EQ(tool_text(grep_tool(workspace, options), {{"pattern", "x"}, {"path", "f"}}),
+              "f:1: x\nf:2: x\n[cut off after 2 matches; use a narrower pattern, path or glob]\n");
+    EXPECT_EQ(grep({{"pattern", "x"}, {"path", "bin"}}), "(no matches)\n");
+    EXPECT_EQ(grep({{"pattern", "x"}, {"path", "long"}}).substr(0, 10), "long:1: yy");
+    EXPECT_LT(grep({{"pattern", "x"}, {"path", "long"}}).size(), 500u);
+    options.max_search_bytes = 100;
+    EXPECT_THAT(tool_text(grep_tool(workspace, options), {{"pattern", "zzz"}}),
+                HasSubstr("files too large to search: 3"));
+}
+
+TEST_F(FileToolsTest, GrepGivesUpOnAnExpressionThatWouldTakeForever) {
+    std::string text;
+    for (int i = 0; i < 100; ++i) text += std::string(1000, 'a') + "\n";
+    folder.put("f", text);
+    EXPECT_THAT(grep({{"pattern", "^(a|aa)+c$"}}), HasSubstr("given up as too complex: 6"));
+}
+
+TEST_F(FileToolsTest, AStopEndsASearch) {
+    folder.put("f", "x\n");
+    std::stop_source stop;
+    stop.request_stop();
+    ToolCallSettings settings;
+    settings.stop = stop.get_token();
+    std::exception_ptr failure;
+    try {
+        run_tool(grep_tool(workspace), {{"pattern", "x"}}, settings);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    EXPECT_TRUE(failure && is_cancellation(failure));
+}
+
+}  // namespace
+}  // namespace cubepi

@@ -1,0 +1,166 @@
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/workspace/local_workspace.hpp>
+#include <cubepi/workspace/process_test.hpp>
+#include <cubepi/workspace/workspace_test.hpp>
+
+namespace cubepi {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Ran {
+    std::string output;
+    ExitStatus status;
+};
+
+Task<Ran> run_command(std::shared_ptr<Workspace> workspace, ProcessRequest request) {
+    auto process = co_await workspace->start(std::move(request));
+    Ran ran;
+    for (bool more = true; more;) more = co_await process->read(ran.output);
+    ran.status = co_await process->wait();
+    co_return ran;
+}
+
+class LocalProcessTest : public ::testing::Test {
+protected:
+    TemporaryFolder folder;
+    std::shared_ptr<Workspace> workspace = std::make_shared<LocalWorkspace>(folder.path());
+
+    Ran run(std::string command, std::string where = {}) {
+        return cubepi::run(
+            run_command(workspace, ProcessRequest(std::move(command), std::move(where))));
+    }
+    void TearDown() override { EXPECT_FALSE(has_children()); }
+};
+
+TEST_F(LocalProcessTest, GivesOutputInOrderAndTheExitCode) {
+    const auto ran = run("echo out; echo err >&2; echo out2; exit 3");
+    EXPECT_EQ(ran.output, "out\nerr\nout2\n");
+    EXPECT_EQ(ran.status.code, 3);
+    EXPECT_FALSE(ran.status.signal);
+}
+
+TEST_F(LocalProcessTest, TellsASignal) {
+    const auto ran = run("kill -9 $$");
+    EXPECT_EQ(ran.status.signal, SIGKILL);
+    EXPECT_FALSE(ran.status.code);
+    EXPECT_FALSE(ran.status.ok());
+}
+
+TEST_F(LocalProcessTest, RunsInTheFolderThatWasAskedFor) {
+    folder.put("a/x", "");
+    EXPECT_EQ(run("pwd").output, folder.path().string() + "\n");
+    EXPECT_EQ(run("pwd", "a").output, folder / "a\n");
+    EXPECT_THROW(run("pwd", ".."), Error);
+    EXPECT_THROW(run("pwd", "none"), Error);
+}
+
+TEST_F(LocalProcessTest, B12_StandardInputIsAtItsEnd) {
+    EXPECT_EQ(run("cat; echo done").output, "done\n");
+}
+
+TEST_F(LocalProcessTest, D58_TheEnvironmentHasNoSecrets) {
+    ::setenv("CUBEPI_TEST_API_KEY", "SECRET", 1);
+    ::setenv("CUBEPI_TEST_OTHER", "SECRET2", 1);
+    WorkspacePolicy policy;
+    policy.hidden_variables = {"CUBEPI_TEST_OTHER"};
+    policy.extra_environment = {"CUBEPI_TEST_GIVEN=yes", "TERM=vt100"};
+    workspace = std::make_shared<LocalWorkspace>(folder.path(), std::move(policy));
+    const auto ran = run("env");
+    EXPECT_THAT(ran.output, Not(HasSubstr("SECRET")));
+    EXPECT_THAT(ran.output, HasSubstr("CUBEPI_TEST_GIVEN=yes\n"));
+    EXPECT_THAT(ran.output, HasSubstr("TERM=vt100\n"));
+    EXPECT_THAT(ran.output, HasSubstr("PAGER=cat\n"));
+    EXPECT_THAT(ran.output, HasSubstr("PATH="));
+}
+
+TEST_F(LocalProcessTest, InheritsNoDescriptorsAndNoTerminal) {
+    constexpr int leaky = 77;
+    ASSERT_EQ(::dup2(0, leaky), leaky);
+    EXPECT_EQ(run("[ -e /proc/self/fd/77 ] || echo closed").output, "closed\n");
+    ::close(leaky);
+    EXPECT_EQ(run("(: < /dev/tty) 2>/dev/null; echo $?").output, "1\n");
+    EXPECT_EQ(run("[ $(ps -o pgid= -p $$ 2>/dev/null || echo $$) -eq $$ ] && echo leads").output,
+              "leads\n");
+}
+
+TEST_F(LocalProcessTest, SignalsAreAsForANewProgram) {
+    struct sigaction old{};
+    struct sigaction ignore{};
+    ignore.sa_handler = SIG_IGN;
+    ::sigaction(SIGTERM, &ignore, &old);
+    EXPECT_EQ(run("kill -TERM $$; echo survived").status.signal, SIGTERM);
+    ::sigaction(SIGTERM, &old, nullptr);
+}
+
+TEST_F(LocalProcessTest, SaysWhenItCannotStart) {
+    EXPECT_THROW(run(std::string("a\0b", 3)), Error);
+    EXPECT_THROW(run(std::string(200000, 'x')), Error);
+    WorkspacePolicy policy;
+    policy.shell = "/no/such/shell";
+    workspace = std::make_shared<LocalWorkspace>(folder.path(), std::move(policy));
+    EXPECT_THROW(run("true"), Error);
+}
+
+TEST_F(LocalProcessTest, LeaksNothing) {
+    run("true");
+    const auto before = open_files();
+    for (int i = 0; i < 20; ++i) run("echo x");
+    EXPECT_EQ(open_files(), before);
+}
+
+Task<pid_t> start_and_drop(std::shared_ptr<Workspace> workspace, std::string marker) {
+    ProcessRequest request("sleep 1000 & echo $!; touch started; wait");
+    auto process = co_await workspace->start(std::move(request));
+    co_await until(exists(std::move(marker)));
+    std::string output;
+    co_await process->read(output);
+    co_return static_cast<pid_t>(std::stol(output));
+}
+
+TEST_F(LocalProcessTest, D7_DroppingItKillsItsWholeGroup) {
+    const pid_t grandchild = cubepi::run(start_and_drop(workspace, folder / "started"));
+    expect_gone(grandchild);
+}
+
+Task<> read_forever(std::shared_ptr<Process> process) {
+    std::string output;
+    for (bool more = true; more;) more = co_await process->read(output);
+}
+
+Task<> wait_forever(std::shared_ptr<Process> process) { co_await process->wait(); }
+
+Task<> cancel_waits(std::shared_ptr<Workspace> workspace) {
+    ProcessRequest request("sleep 1000");
+    auto process = co_await workspace->start(std::move(request));
+    TaskScope scope(co_await this_executor);
+    scope.spawn(read_forever(process));
+    scope.spawn(wait_forever(process));
+    co_await yield_now();
+    scope.cancel();
+    co_await scope.join();
+    EXPECT_EQ(scope.live(), 0u);
+}
+
+TEST_F(LocalProcessTest, D7_WaitingIsCancelled) { cubepi::run(cancel_waits(workspace)); }
+
+Task<> close_while_reading(std::shared_ptr<Workspace> workspace) {
+    ProcessRequest request("sleep 1000");
+    auto process = co_await workspace->start(std::move(request));
+    TaskScope scope(co_await this_executor);
+    scope.spawn(read_forever(process));
+    co_await yield_now();
+    process->close_output();
+    co_await scope.join();
+}
+
+TEST_F(LocalProcessTest, ClosingTheOutputEndsARead) { cubepi::run(close_while_reading(workspace)); }
+
+}  // namespace
+}  // namespace cubepi

@@ -1,0 +1,339 @@
+#include <cubepi/workspace/local_workspace.hpp>
+
+#include <atomic>
+#include <thread>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/workspace/detail/beneath.hpp>
+#include <cubepi/workspace/workspace_test.hpp>
+
+namespace cubepi {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::size_t any_size = 1 << 20;
+
+template <class F>
+ErrorCode code_of(F call) {
+    try {
+        call();
+    } catch (const Error& error) {
+        return error.code();
+    }
+    return ErrorCode::unknown;
+}
+
+class LocalWorkspaceTest : public ::testing::Test {
+protected:
+    TemporaryFolder outside;
+    TemporaryFolder folder;
+    LocalWorkspace workspace{folder.path()};
+
+    std::string read(const std::string& path) { return workspace.read(path, any_size); }
+    void link(const std::string& target, const char* name) {
+        std::filesystem::create_symlink(target, folder / name);
+    }
+};
+
+TEST_F(LocalWorkspaceTest, ReadsAndWritesBelowItsRoot) {
+    EXPECT_TRUE(workspace.write("a/b/c.txt", "one"));
+    EXPECT_FALSE(workspace.write("a/b/c.txt", "two"));
+    EXPECT_EQ(folder.get("a/b/c.txt"), "two");
+    EXPECT_EQ(read("a/b/c.txt"), "two");
+    EXPECT_EQ(read("./a//b/../b/c.txt"), "two");
+    EXPECT_EQ(read(folder / "a/b/c.txt"), "two");
+    EXPECT_EQ(workspace.stat("a").kind, FileKind::directory);
+    EXPECT_EQ(workspace.stat("a/b/c.txt").size, 3u);
+    EXPECT_EQ(workspace.stat("").kind, FileKind::directory);
+}
+
+TEST_F(LocalWorkspaceTest, ListsSortedWithKinds) {
+    folder.put("b.txt", "x");
+    folder.put("a/x", "");
+    link("b.txt", "c");
+    const auto entries = workspace.list(".");
+    ASSERT_EQ(entries.size(), 3u);
+    EXPECT_EQ(entries[0].name, "a");
+    EXPECT_EQ(entries[0].info.kind, FileKind::directory);
+    EXPECT_EQ(entries[1].info.kind, FileKind::file);
+    EXPECT_EQ(entries[2].info.kind, FileKind::symlink);
+}
+
+TEST_F(LocalWorkspaceTest, RemovesFilesLinksAndEmptyFolders) {
+    folder.put("a/x", "");
+    link("a/x", "l");
+    EXPECT_EQ(code_of([&] { workspace.remove("a"); }), ErrorCode::invalid_argument);
+    workspace.remove("l");
+    workspace.remove("a/x");
+    workspace.remove("a");
+    EXPECT_TRUE(workspace.list("").empty());
+    EXPECT_EQ(code_of([&] { workspace.remove("a"); }), ErrorCode::not_found);
+}
+
+TEST_F(LocalWorkspaceTest, RefusesPathsThatLeaveIt) {
+    outside.put("secret", "s");
+    folder.put("a/x", "");
+    for (const std::string& path :
+         {std::string("../x"), std::string("a/../../x"), std::string("/etc/passwd"),
+          outside / "secret", std::string("/"), folder.path().string() + "x",
+          folder.path().string() + "/../x"}) {
+        EXPECT_EQ(code_of([&] { read(path); }), ErrorCode::permission_denied) << path;
+        EXPECT_EQ(code_of([&] { workspace.write(path, "x"); }), ErrorCode::permission_denied)
+            << path;
+        EXPECT_EQ(code_of([&] { workspace.list(path); }), ErrorCode::permission_denied) << path;
+        EXPECT_EQ(code_of([&] { workspace.stat(path); }), ErrorCode::permission_denied) << path;
+        EXPECT_EQ(code_of([&] { workspace.remove(path); }), ErrorCode::permission_denied) << path;
+    }
+    EXPECT_EQ(code_of([&] { read(std::string("a\0b", 3)); }), ErrorCode::invalid_argument);
+}
+
+TEST_F(LocalWorkspaceTest, FollowsLinksInsideAndRefusesThoseToTheOutside) {
+    outside.put("secret", "s");
+    folder.put("dir/in.txt", "in");
+    link("dir", "d");
+    link("in.txt", "dir/l.txt");
+    link(outside.path().string(), "out");
+    link("../" + outside.path().filename().string(), "relative_out");
+    link(outside / "secret", "file_out");
+    EXPECT_EQ(read("d/l.txt"), "in");
+    for (const char* path : {"out/secret", "relative_out/secret", "file_out", "d/../out/secret"}) {
+        EXPECT_EQ(code_of([&] { read(path); }), ErrorCode::permission_denied) << path;
+        EXPECT_EQ(code_of([&] { workspace.write(path, "x"); }), ErrorCode::permission_denied)
+            << path;
+    }
+    EXPECT_EQ(code_of([&] { workspace.write("out/new/file", "x"); }), ErrorCode::permission_denied);
+    EXPECT_EQ(code_of([&] { workspace.list("out"); }), ErrorCode::permission_denied);
+    EXPECT_EQ(code_of([&] { workspace.remove("out/secret"); }), ErrorCode::permission_denied);
+    EXPECT_EQ(outside.get("secret"), "s");
+    EXPECT_FALSE(std::filesystem::exists(outside / "new"));
+    workspace.remove("out");
+    EXPECT_EQ(outside.get("secret"), "s");
+}
+
+TEST_F(LocalWorkspaceTest, WritesThroughALinkThatStaysInside) {
+    folder.put("dir/real", "old");
+    link("dir/real", "l");
+    link("l", "l2");
+    EXPECT_FALSE(workspace.write("l2", "new"));
+    EXPECT_EQ(folder.get("dir/real"), "new");
+    EXPECT_TRUE(std::filesystem::is_symlink(folder / "l"));
+    link("loop", "loop");
+    EXPECT_EQ(code_of([&] { workspace.write("loop", "x"); }), ErrorCode::permission_denied);
+    EXPECT_EQ(code_of([&] { read("loop"); }), ErrorCode::permission_denied);
+}
+
+TEST_F(LocalWorkspaceTest, RefusesMagicLinks) {
+    EXPECT_EQ(code_of([&] { read("/proc/self/environ"); }), ErrorCode::permission_denied);
+    link("/proc/self/root", "r");
+    EXPECT_EQ(code_of([&] { read("r/etc/passwd"); }), ErrorCode::permission_denied);
+}
+
+TEST_F(LocalWorkspaceTest, SaysWhatIsWrong) {
+    folder.put("f", "x");
+    EXPECT_EQ(code_of([&] { read("nothing"); }), ErrorCode::not_found);
+    EXPECT_EQ(code_of([&] { read("f/x"); }), ErrorCode::not_found);
+    EXPECT_EQ(code_of([&] { read(""); }), ErrorCode::invalid_argument);
+    EXPECT_EQ(code_of([&] { workspace.list("f"); }), ErrorCode::not_found);
+    EXPECT_EQ(code_of([&] { workspace.write("", "x"); }), ErrorCode::invalid_argument);
+    EXPECT_EQ(code_of([&] { workspace.read("f", 0); }), ErrorCode::too_large);
+    try {
+        read("nothing");
+    } catch (const Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("List the folder above it"));
+    }
+    EXPECT_EQ(code_of([&] { LocalWorkspace("/nowhere/at/all"); }), ErrorCode::not_found);
+}
+
+TEST_F(LocalWorkspaceTest, DoesNotWaitForAPipe) {
+    ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+    EXPECT_EQ(code_of([&] { read("pipe"); }), ErrorCode::invalid_argument);
+    EXPECT_EQ(code_of([&] { workspace.write("pipe", "x"); }), ErrorCode::invalid_argument);
+}
+
+TEST_F(LocalWorkspaceTest, AWriteKeepsTheModeAndLeavesNothingBehind) {
+    folder.put("run.sh", "old");
+    ASSERT_EQ(::chmod((folder / "run.sh").c_str(), 0751), 0);
+    workspace.write("run.sh", "new");
+    struct stat info{};
+    ASSERT_EQ(::stat((folder / "run.sh").c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 07777, 0751u);
+    EXPECT_EQ(workspace.list("").size(), 1u);
+}
+
+TEST_F(LocalWorkspaceTest, AReaderSeesTheOldContentOrTheNew) {
+    const std::string old_text(300000, 'a');
+    const std::string new_text(300000, 'b');
+    workspace.write("f", old_text);
+    std::atomic<bool> done = false;
+    std::thread writer([&] {
+        for (int i = 0; i < 50; ++i) workspace.write("f", i % 2 == 0 ? new_text : old_text);
+        done = true;
+    });
+    bool torn = false;
+    do {
+        const auto seen = read("f");
+        torn = torn || (seen != old_text && seen != new_text);
+    } while (!done);
+    writer.join();
+    EXPECT_FALSE(torn);
+}
+
+TEST_F(LocalWorkspaceTest, UpdatesLoseNothing) {
+    workspace.write("count", "");
+    const auto add = [&] {
+        for (int i = 0; i < 50; ++i)
+            workspace.update("count", any_size, [](std::string text) { return text + "x"; });
+    };
+    std::thread other(add);
+    add();
+    other.join();
+    EXPECT_EQ(read("count").size(), 100u);
+}
+
+TEST_F(LocalWorkspaceTest, AFailedUpdateChangesNothing) {
+    workspace.write("f", "old");
+    EXPECT_THROW(
+        workspace.update("f", any_size,
+                         [](std::string) -> std::string { throw std::runtime_error("no"); }),
+        std::runtime_error);
+    EXPECT_EQ(folder.get("f"), "old");
+}
+
+TEST_F(LocalWorkspaceTest, ReadsItsReadOnlyRootsAndWritesNothingThere) {
+    outside.put("spilled.txt", "text");
+    LocalWorkspace both(folder.path(), WorkspacePolicy().also_read(outside.path()));
+    EXPECT_EQ(both.read(outside / "spilled.txt", any_size), "text");
+    EXPECT_EQ(both.list(outside.path().string()).size(), 1u);
+    EXPECT_EQ(code_of([&] { both.write(outside / "spilled.txt", "x"); }),
+              ErrorCode::permission_denied);
+    EXPECT_EQ(code_of([&] { both.remove(outside / "spilled.txt"); }), ErrorCode::permission_denied);
+    EXPECT_EQ(code_of([&] { both.read(outside.path().string() + "/../x", any_size); }),
+              ErrorCode::permission_denied);
+}
+
+TEST_F(LocalWorkspaceTest, AReadOnlyOneChangesNothingAndRunsNothing) {
+    folder.put("f", "x");
+    LocalWorkspace fixed(folder.path(), WorkspacePolicy().read_only());
+    EXPECT_EQ(fixed.read("f", any_size), "x");
+    EXPECT_EQ(code_of([&] { fixed.write("f", "y"); }), ErrorCode::permission_denied);
+    EXPECT_EQ(code_of([&] { fixed.update("f", any_size, [](std::string s) { return s; }); }),
+              ErrorCode::permission_denied);
+    EXPECT_EQ(code_of([&] { run(fixed.start(ProcessRequest("true"))); }),
+              ErrorCode::permission_denied);
+}
+
+TEST_F(LocalWorkspaceTest, IsReachedUnderTheRootsOtherName) {
+    std::filesystem::create_directory_symlink(folder.path(), outside / "alias");
+    folder.put("f", "x");
+    LocalWorkspace other(outside / "alias");
+    EXPECT_EQ(other.read(folder / "f", any_size), "x");
+    EXPECT_EQ(other.read(outside / "alias/f", any_size), "x");
+    EXPECT_EQ(other.root(), outside / "alias");
+}
+
+/// While one thread puts a link to the outside in the place of a folder and back, no access may ever get out.
+TEST_F(LocalWorkspaceTest, ASwappedLinkNeverLeadsOut) {
+    outside.put("f", "SECRET");
+    folder.put("dir/f", "fine");
+    link(outside.path().string(), "link");
+    std::atomic<bool> done = false;
+    std::thread swapper([&] {
+        const auto dir = folder / "dir";
+        const auto other = folder / "link";
+        while (!done) ::renameat2(AT_FDCWD, dir.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE);
+    });
+    int read_fine = 0;
+    int refused = 0;
+    for (int i = 0; i < 500 || (i < 300000 && (read_fine == 0 || refused == 0)); ++i) {
+        try {
+            const auto text = read("dir/f");
+            if (text == "SECRET") {
+                ADD_FAILURE() << "read the file outside";
+                break;
+            }
+            ++read_fine;
+        } catch (const Error&) {
+            ++refused;
+        }
+        try {
+            workspace.write("dir/w", "x");
+            workspace.write("dir/new/w", "x");
+        } catch (const Error&) {
+        }
+    }
+    done = true;
+    swapper.join();
+    EXPECT_GT(read_fine, 0);
+    EXPECT_GT(refused, 0);
+    EXPECT_EQ(outside.get("f"), "SECRET");
+    EXPECT_FALSE(std::filesystem::exists(outside / "w"));
+    EXPECT_FALSE(std::filesystem::exists(outside / "new"));
+}
+
+/// The way that is taken where the kernel has no openat2.
+class WalkTest : public LocalWorkspaceTest {
+protected:
+    detail::UniqueFd root{::open(folder.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
+
+    int failure(const std::string& path, int flags = O_RDONLY) {
+        const auto fd = detail::open_beneath_walk(root.get(), path, flags);
+        return fd ? 0 : errno;
+    }
+};
+
+TEST_F(WalkTest, OpensWhatOpenat2Opens) {
+    folder.put("a/b/f", "x");
+    link("a/b", "l");
+    link("../../a/b/f", "a/b/up");
+    outside.put("f", "s");
+    link(outside.path().string(), "out");
+    link("..", "parent");
+    link("loop", "loop");
+    for (const char* path : {"a/b/f", "./a/./b//f", "l/f", "a/../a/b/f", "a/b/up", "", ".",
+                             "a/b/f/..", "a/..", "l/.."}) {
+        const auto fast = detail::open_beneath(root.get(), path, O_RDONLY);
+        const int code = fast ? 0 : errno;
+        EXPECT_EQ(failure(path), code) << path;
+    }
+    for (const char* path : {"..", "a/../..", "/etc", "out/f", "parent", "parent/x", "loop",
+                             "nothing", "a/nothing", "a/b/f/x"}) {
+        const auto fast = detail::open_beneath(root.get(), path, O_RDONLY);
+        ASSERT_FALSE(fast) << path;
+        const int code = errno;
+        if (path[0] != '/') EXPECT_EQ(failure(path), code) << path;
+    }
+}
+
+TEST_F(WalkTest, ASwappedLinkNeverLeadsOut) {
+    outside.put("f", "SECRET");
+    folder.put("dir/f", "fine");
+    link(outside.path().string(), "link");
+    std::atomic<bool> done = false;
+    std::thread swapper([&] {
+        const auto dir = folder / "dir";
+        const auto other = folder / "link";
+        while (!done) ::renameat2(AT_FDCWD, dir.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE);
+    });
+    int opened = 0;
+    for (int i = 0; i < 1000 || (opened == 0 && i < 300000); ++i) {
+        const auto fd = detail::open_beneath_walk(root.get(), "dir/f", O_RDONLY);
+        char text[16] = {};
+        if (!fd || ::read(fd.get(), text, 15) <= 0) continue;
+        ++opened;
+        ASSERT_STREQ(text, "fine");
+    }
+    done = true;
+    swapper.join();
+    EXPECT_GT(opened, 0);
+}
+
+}  // namespace
+}  // namespace cubepi

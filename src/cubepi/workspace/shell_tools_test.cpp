@@ -1,0 +1,318 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+#include <cubepi/workspace/local_workspace.hpp>
+#include <cubepi/workspace/process_test.hpp>
+#include <cubepi/workspace/standard_tools.hpp>
+#include <cubepi/workspace/workspace_test.hpp>
+
+namespace cubepi {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// What a driver does beside a call: it waits for a file that the command makes, then does something.
+struct Driver {
+    std::string marker;
+    std::function<void()> act;
+    bool repeat = false;  ///< until the call has ended
+};
+
+Task<> keep_result(Task<AgentToolResult> call, AgentToolResult* result, bool* ended) {
+    try {
+        *result = co_await std::move(call);
+    } catch (...) {
+        *ended = true;
+        throw;
+    }
+    *ended = true;
+}
+
+Task<> drive(Driver driver, bool* ended) {
+    const std::string marker = driver.marker;
+    std::function<bool()> ready = [marker, ended] {
+        return *ended || std::filesystem::exists(marker);
+    };
+    co_await until(std::move(ready));
+    do {
+        driver.act();
+        co_await yield_now();
+    } while (driver.repeat && !*ended);
+}
+
+Task<AgentToolResult> call_beside(Task<AgentToolResult> call, Driver driver) {
+    AgentToolResult result;
+    bool ended = false;
+    std::vector<Task<>> both;
+    both.push_back(keep_result(std::move(call), &result, &ended));
+    both.push_back(drive(std::move(driver), &ended));
+    co_await when_all(std::move(both));
+    co_return result;
+}
+
+class ShellToolsTest : public ::testing::Test {
+protected:
+    TemporaryFolder folder;
+    std::shared_ptr<testing::ManualClock> clock = std::make_shared<testing::ManualClock>();
+    ToolCallSettings settings;
+    std::stop_source stop;
+    std::shared_ptr<LocalWorkspace> workspace = std::make_shared<LocalWorkspace>(folder.path());
+    std::shared_ptr<ShellSessions> sessions = ShellSessions::create(workspace);
+
+    void SetUp() override {
+        settings.runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
+        settings.stop = stop.get_token();
+    }
+
+    void use(ShellOptions options) {
+        sessions = ShellSessions::create(workspace, std::move(options));
+    }
+
+    AgentToolResult shell(JsonObject arguments) {
+        return run_tool(shell_tool(sessions), std::move(arguments), settings);
+    }
+    AgentToolResult shell(const char* command) { return shell(JsonObject{{"command", command}}); }
+    AgentToolResult shell_beside(JsonObject arguments, Driver driver) {
+        return run(call_beside(call_tool(shell_tool(sessions), std::move(arguments), settings),
+                               std::move(driver)));
+    }
+    std::string output(JsonObject arguments) {
+        return run_tool(shell_output_tool(sessions), std::move(arguments), settings).text();
+    }
+    std::string kill(const char* id) {
+        return run_tool(shell_kill_tool(sessions), JsonObject{{"id", id}}, settings).text();
+    }
+    /// Reads until the command has ended.
+    std::string all_output(const char* id) {
+        std::string text;
+        do {
+            text = output({{"id", id}, {"wait_seconds", 60}});
+        } while (text.find("running") != std::string::npos);
+        return output({{"id", id}, {"from_start", true}});
+    }
+    pid_t pid_in(const char* name) { return static_cast<pid_t>(std::stol(folder.get(name))); }
+    Driver advance(const char* marker, std::chrono::nanoseconds time) {
+        return Driver{folder / marker, [this, time] { clock->advance(time); }};
+    }
+    Driver abort(const char* marker) {
+        return Driver{folder / marker, [this] { stop.request_stop(); }};
+    }
+};
+
+TEST_F(ShellToolsTest, GivesOutputAndExitCode) {
+    const auto good = shell("echo hello");
+    EXPECT_EQ(good.text(), "hello\n");
+    EXPECT_FALSE(good.is_error);
+    EXPECT_EQ(good.details.at("exit_code"), 0);
+    const auto bad = shell("echo no >&2; exit 2");
+    EXPECT_EQ(bad.text(), "no\n[exit code 2]");
+    EXPECT_EQ(bad.is_error, true);
+    EXPECT_EQ(shell("true").text(), "(no output)");
+    EXPECT_EQ(shell("kill -9 $$").text(), "(no output)\n[ended by signal 9]");
+    EXPECT_FALSE(has_children());
+}
+
+TEST_F(ShellToolsTest, B12_DecodesUtf8AcrossReads) {
+    const auto result = shell_beside(
+        {{"command",
+          "printf 'a\\303'; touch half; until [ -e go ]; do :; done; printf '\\251 \\377 \\303'"}},
+        Driver{folder / "half", [this] { folder.put("go", ""); }});
+    EXPECT_EQ(result.text(), "a\xC3\xA9 \xEF\xBF\xBD \xEF\xBF\xBD");
+}
+
+TEST_F(ShellToolsTest, B12_BoundsAFloodAndSpillsIt) {
+    ShellOptions options;
+    options.spill = std::make_shared<FileSpillSink>();
+    options.head_bytes = 100;
+    options.tail_bytes = 200;
+    const auto spill = options.spill;
+    use(std::move(options));
+    const auto text = shell("head -c 3000000 /dev/zero | tr '\\0' x; echo END").text();
+    EXPECT_LT(text.size(), 600u);
+    EXPECT_THAT(text, StartsWith("xxxx"));
+    EXPECT_THAT(text, HasSubstr("[... 2999704 bytes left out; the whole output is in " +
+                                spill->directory().string()));
+    EXPECT_THAT(text, EndsWith("xEND\n"));
+    std::uintmax_t size = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(spill->directory()))
+        size += entry.file_size();
+    EXPECT_EQ(size, 3000004u);
+}
+
+TEST_F(ShellToolsTest, B12_AtItsTimeLimitACommandGoesOnInTheBackground) {
+    const auto result = shell_beside(
+        {{"command",
+          "echo before; touch started; until [ -e go ]; do sleep 0.01; done; echo after; exit 4"},
+         {"timeout_seconds", 5}},
+        advance("started", seconds(5)));
+    EXPECT_FALSE(result.is_error);
+    EXPECT_THAT(result.text(),
+                HasSubstr("still running after 5 s; it goes on in the background as sh1"));
+    EXPECT_EQ(result.details.at("id"), "sh1");
+    EXPECT_THAT(output({}), StartsWith("sh1: running: echo before"));
+    folder.put("go", "");
+    EXPECT_EQ(all_output("sh1"), "before\nafter\n[sh1: exit code 4]");
+    EXPECT_EQ(output({{"id", "sh1"}}), "(no new output)\n[sh1: exit code 4]");
+    EXPECT_EQ(output({{"id", "sh1"}, {"from_start", true}}), "before\nafter\n[sh1: exit code 4]");
+    EXPECT_THAT(output({}), StartsWith("sh1: exit code 4: echo before"));
+    EXPECT_FALSE(has_children());
+}
+
+TEST_F(ShellToolsTest, B12_BackgroundCommandsAreBoundedAndNamed) {
+    ShellOptions options;
+    options.max_background = 1;
+    use(std::move(options));
+    EXPECT_THAT(shell({{"command", "sleep 1000"}, {"background", true}}).text(),
+                StartsWith("Started in the background as sh1."));
+    const auto second = shell({{"command", "sleep 1000"}, {"background", true}});
+    EXPECT_EQ(second.is_error, true);
+    EXPECT_THAT(second.text(), HasSubstr("(sh1)"));
+    const auto third =
+        shell_beside({{"command", "touch started; sleep 1000"}}, advance("started", seconds(120)));
+    EXPECT_EQ(third.is_error, true);
+    EXPECT_THAT(third.text(), HasSubstr("killed after 120 s"));
+    EXPECT_THAT(kill("sh1"), HasSubstr("was ended (ended by signal 15)"));
+    EXPECT_FALSE(has_children());
+    EXPECT_THAT(shell({{"command", "echo x"}, {"background", true}}).text(), HasSubstr("sh2"));
+    EXPECT_EQ(all_output("sh2"), "x\n[sh2: exit code 0]");
+}
+
+TEST_F(ShellToolsTest, ForgetsTheOldestOfTheFinished) {
+    ShellOptions options;
+    options.max_finished = 2;
+    use(std::move(options));
+    for (const char* id : {"sh1", "sh2", "sh3"}) {
+        shell({{"command", "true"}, {"background", true}});
+        all_output(id);
+    }
+    shell({{"command", "true"}, {"background", true}});
+    EXPECT_THAT(output({{"id", "sh1"}}),
+                StartsWith("There is no background command sh1. There are:\nsh2:"));
+    all_output("sh4");
+}
+
+TEST_F(ShellToolsTest, D7_AnAbortKillsTheWholeGroup) {
+    const auto result =
+        shell_beside({{"command", "echo some; sleep 1000 & echo $! > child; touch started; wait"}},
+                     abort("started"));
+    EXPECT_EQ(result.is_error, true);
+    EXPECT_THAT(result.text(),
+                EndsWith("[aborted: the command was killed, with all that it had started]"));
+    expect_gone(pid_in("child"));
+    EXPECT_FALSE(has_children());
+    EXPECT_EQ(clock->pending_sleepers(), 0u);
+}
+
+TEST_F(ShellToolsTest, D7_WhatIgnoresTheRequestIsKilledAfterTheGrace) {
+    auto driver = abort("started");
+    driver.act = [this] {
+        stop.request_stop();
+        clock->advance(seconds(1));
+    };
+    driver.repeat = true;
+    const auto result = shell_beside({{"command",
+                                       "trap '' TERM; (trap '' TERM; while :; do sleep 1000; done) "
+                                       "& echo $! > child; touch started; while :; do wait; done"}},
+                                     std::move(driver));
+    EXPECT_EQ(result.details.at("signal"), SIGKILL);
+    expect_gone(pid_in("child"));
+    EXPECT_FALSE(has_children());
+}
+
+TEST_F(ShellToolsTest, AProcessThatHasLeftTheGroupHoldsNothingUp) {
+    const auto result = shell_beside(
+        {{"command",
+          "setsid sleep 1000 & echo $! > child; until [ -e /proc/$!/stat ]; do :; done; "
+          "until [ $(cut -d' ' -f5 /proc/$!/stat) = $! ]; do :; done; touch started; wait"}},
+        Driver{folder / "started",
+               [this] {
+                   stop.request_stop();
+                   clock->advance(seconds(1));
+               },
+               true});
+    EXPECT_EQ(result.is_error, true);
+    EXPECT_FALSE(has_children());
+    ::kill(pid_in("child"), SIGKILL);
+    expect_gone(pid_in("child"));
+}
+
+Task<> cancelled_call(Task<AgentToolResult> call, std::stop_token stop, bool* thrown) {
+    try {
+        co_await cancel_on(std::move(stop), std::move(call));
+    } catch (...) {
+        *thrown = is_cancellation(std::current_exception());
+    }
+}
+
+TEST_F(ShellToolsTest, D7_CancellingTheCallKillsTheCommandBeforeItThrows) {
+    std::stop_source cancel;
+    bool thrown = false;
+    bool ended = false;
+    std::vector<Task<>> both;
+    both.push_back(cancelled_call(
+        call_tool(
+            shell_tool(sessions),
+            JsonObject{{"command",
+                        "trap '' TERM; sleep 1000 & echo $! > child; touch started; wait; wait"}},
+            settings),
+        cancel.get_token(), &thrown));
+    both.push_back(drive(Driver{folder / "started", [&] { cancel.request_stop(); }}, &ended));
+    run(when_all(std::move(both)));
+    EXPECT_TRUE(thrown);
+    EXPECT_FALSE(has_children());
+    expect_gone(pid_in("child"));
+}
+
+TEST_F(ShellToolsTest, ReportsProcessesThatACommandHasLeft) {
+    const auto result = shell("sleep 1000 & echo $! > child; echo done");
+    EXPECT_FALSE(result.is_error);
+    EXPECT_THAT(result.text(), StartsWith("done\n[the command has ended, but processes that it "
+                                          "started still run: shell_output with id sh1"));
+    EXPECT_TRUE(is_running(pid_in("child")));
+    EXPECT_THAT(output({}), StartsWith("sh1: running"));
+    EXPECT_THAT(kill("sh1"), StartsWith("sh1 was ended (exit code 0)"));
+    expect_gone(pid_in("child"));
+    EXPECT_FALSE(has_children());
+}
+
+TEST_F(ShellToolsTest, DestroyingTheSessionKillsItsCommands) {
+    shell({{"command", "sleep 1000 & echo $! > child; touch started; wait"}, {"background", true}});
+    run(until(exists(folder / "started")));
+    const pid_t child = pid_in("child");
+    sessions.reset();
+    expect_gone(child);
+    run(until([] { return !has_children(); }));
+}
+
+TEST_F(ShellToolsTest, ReportsProgress) {
+    std::vector<Json> updates;
+    settings.updates = &updates;
+    const auto result =
+        shell_beside({{"command", "touch started; until [ -e go ]; do echo line; done; echo end"}},
+                     Driver{folder / "started",
+                            [&] {
+                                clock->advance(std::chrono::milliseconds(300));
+                                if (!updates.empty()) folder.put("go", "");
+                            },
+                            true});
+    ASSERT_FALSE(updates.empty());
+    EXPECT_THAT(std::string(updates.front().at("output").as_string()), HasSubstr("line\n"));
+}
+
+TEST_F(ShellToolsTest, AMissingFolderOrIdIsSaid) {
+    EXPECT_THAT(
+        tool_text(shell_tool(sessions), {{"command", "true"}, {"working_directory", "none"}}),
+        StartsWith("error not_found: Cannot start a command in none"));
+    EXPECT_EQ(kill("sh9"),
+              "There is no background command sh9. There are:\n(no background commands)");
+    EXPECT_EQ(output({}), "(no background commands)");
+}
+
+}  // namespace
+}  // namespace cubepi

@@ -1,0 +1,120 @@
+#include <cubepi/workspace/spill.hpp>
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cubepi/workspace/local_workspace.hpp>
+#include <cubepi/workspace/standard_tools.hpp>
+#include <cubepi/workspace/workspace_test.hpp>
+
+namespace cubepi {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string path_in(const FileSpillSink& sink, const std::string& hint) {
+    const auto begin = hint.find(sink.directory().string());
+    return hint.substr(begin, hint.find(';', begin) - begin);
+}
+
+std::size_t files_in(const FileSpillSink& sink) {
+    std::size_t count = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(sink.directory()))
+        ++count;
+    return count;
+}
+
+mode_t mode_of(const std::string& path) {
+    struct stat info{};
+    EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
+    return info.st_mode & 0777;
+}
+
+TEST(FileSpillSink, D24_KeepsATextThatTheReadToolCanRead) {
+    TemporaryFolder folder;
+    FileSpillSink sink;
+    const auto hint = sink.spill("my/tool", "call_1", "line one\nline two\n");
+    EXPECT_THAT(hint, HasSubstr("read tool"));
+    const auto path = path_in(sink, hint);
+    EXPECT_EQ(mode_of(sink.directory().string()), 0700u);
+    EXPECT_EQ(mode_of(path), 0600u);
+    auto workspace = std::make_shared<LocalWorkspace>(
+        folder.path(), WorkspacePolicy().also_read(sink.directory()));
+    JsonObject arguments;
+    arguments["path"] = path;
+    EXPECT_EQ(run_tool(read_tool(workspace), std::move(arguments)).text(),
+              "     1\tline one\n     2\tline two\n");
+}
+
+TEST(FileSpillSink, RemovesItsOwnFolder) {
+    std::filesystem::path folder;
+    {
+        FileSpillSink sink;
+        sink.spill("t", "c", "x");
+        folder = sink.directory();
+        EXPECT_TRUE(std::filesystem::exists(folder));
+    }
+    EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST(FileSpillSink, KeepsAFolderThatItWasGiven) {
+    TemporaryFolder folder;
+    {
+        FileSpillSink sink(FileSpillOptions().in(folder.path() / "a" / "spill"));
+        sink.spill("t", "c", "x");
+    }
+    EXPECT_EQ(mode_of(folder / "a/spill"), 0700u);
+    EXPECT_FALSE(std::filesystem::is_empty(folder.path() / "a/spill"));
+    std::filesystem::permissions(folder.path() / "a/spill", std::filesystem::perms::all);
+    EXPECT_THROW(FileSpillSink(FileSpillOptions().in(folder.path() / "a" / "spill")), Error);
+}
+
+TEST(FileSpillSink, ForgetsTheOldestWhenItIsFull) {
+    FileSpillOptions options;
+    options.max_total_bytes = 100;
+    FileSpillSink sink(std::move(options));
+    const auto first = path_in(sink, sink.spill("t", "c", std::string(60, 'a')));
+    const auto second = path_in(sink, sink.spill("t", "c", std::string(40, 'b')));
+    EXPECT_EQ(files_in(sink), 2u);
+    const auto third = path_in(sink, sink.spill("t", "c", std::string(50, 'c')));
+    EXPECT_FALSE(std::filesystem::exists(first));
+    EXPECT_TRUE(std::filesystem::exists(second));
+    EXPECT_TRUE(std::filesystem::exists(third));
+}
+
+TEST(FileSpillSink, BoundsAFileThatGrows) {
+    FileSpillOptions options;
+    options.max_file_bytes = 10;
+    FileSpillSink sink(std::move(options));
+    const auto file = sink.create("shell");
+    EXPECT_FALSE(std::filesystem::exists(file->path()));
+    for (int i = 0; i < 5; ++i) file->append("abcd");
+    std::ifstream content(file->path());
+    std::string line;
+    std::getline(content, line);
+    EXPECT_EQ(line, "abcdabcdab");
+    std::getline(content, line);
+    EXPECT_THAT(line, HasSubstr("the rest was dropped"));
+}
+
+TEST(FileSpillSink, AFileThatGrowsIsNotForgotten) {
+    FileSpillOptions options;
+    options.max_total_bytes = 100;
+    FileSpillSink sink(std::move(options));
+    auto growing = sink.create("shell");
+    growing->append(std::string(60, 'a'));
+    sink.spill("t", "c", std::string(40, 'b'));
+    sink.spill("t", "c", std::string(40, 'c'));
+    EXPECT_TRUE(std::filesystem::exists(growing->path()));
+    const auto path = growing->path();
+    growing.reset();
+    sink.spill("t", "c", std::string(100, 'd'));
+    EXPECT_FALSE(std::filesystem::exists(path));
+    EXPECT_EQ(files_in(sink), 1u);
+}
+
+}  // namespace
+}  // namespace cubepi
