@@ -1,0 +1,253 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/agent/transcript.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/provider/faux.hpp>
+
+#include "worker.hpp"
+
+// A process is killed at every step of a run; a second one goes on from what it left in the database.
+
+extern char** environ;
+
+namespace cubepi::crash_tests {
+
+namespace {
+
+struct Folder {
+    std::filesystem::path path;
+    Folder() {
+        std::string name =
+            (std::filesystem::temp_directory_path() / "cubepi-crash-XXXXXX").string();
+        path = mkdtemp(name.data());
+    }
+    ~Folder() { std::filesystem::remove_all(path); }
+};
+
+enum class Ended { killed, by_itself };
+
+Ended run_process(const Places& places, std::size_t kill_at) {
+    const std::string folder = places.folder.string();
+    const std::string step = std::to_string(kill_at);
+    std::vector<const char*> arguments = {"/proc/self/exe", "--worker", folder.c_str(),
+                                          step.c_str(), nullptr};
+    pid_t pid = 0;
+    const int error = posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr,
+                                  const_cast<char* const*>(arguments.data()), environ);
+    EXPECT_EQ(error, 0);
+    int status = 0;
+    EXPECT_EQ(waitpid(pid, &status, 0), pid);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return Ended::killed;
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+    return Ended::by_itself;
+}
+
+MessageList stored_messages(const Places& places) {
+    SQLiteCheckpointer store(places.database());
+    const std::optional<CheckpointData> data = run(store.load(thread_id));
+    return data ? data->messages : MessageList();
+}
+
+/// The calls of a thread that have no result.
+std::set<std::string> unanswered(const MessageList& messages) {
+    std::set<std::string> ids;
+    for (const Message& message : messages) {
+        if (const AssistantMessage* answer = message.assistant()) {
+            for (const ToolCall* call : answer->tool_calls()) ids.insert(call->id);
+        } else if (const ToolResultMessage* result = message.tool_result()) {
+            ids.erase(result->tool_call_id);
+        }
+    }
+    return ids;
+}
+
+bool is_finished(const MessageList& messages) {
+    return !messages.empty() && messages.back().assistant() && unanswered(messages).empty();
+}
+
+/// The process after the crash. It has the same tool, which must not be called again.
+class Successor {
+public:
+    explicit Successor(const std::filesystem::path& crashed) {
+        // The journal of a transaction that was cut off is part of what was left.
+        std::filesystem::copy(crashed, folder_.path,
+                              std::filesystem::copy_options::recursive |
+                                  std::filesystem::copy_options::overwrite_existing);
+        places_.folder = folder_.path;
+        before_ = stored_messages(places_);
+        effects_before_ = effects_of(places_);
+        AgentOptions options;
+        faux_.set_responses({FauxStep([this](const ModelRequest& request) {
+            requests_.push_back(request.messages);
+            return faux_assistant_message("I see");
+        })});
+        options.model = faux_.model("offline");
+        options.checkpointer = std::make_shared<SQLiteCheckpointer>(places_.database());
+        options.thread_id = thread_id;
+        options.tools.push_back(lasting_tool(places_, [] {}));
+        agent_ = std::make_unique<Agent>(std::move(options));
+        (void)agent_->subscribe([this](const AgentEvent& event) {
+            if (event.get_if<ToolExecutionStartEvent>()) ++executions_;
+            const auto* notice = event.get_if<NoticeEvent>();
+            if (notice && notice->notice.code == "claim_taken_over") taken_over_ = true;
+        });
+    }
+
+    Agent& agent() { return *agent_; }
+    const MessageList& before() const { return before_; }
+    bool taken_over() const { return taken_over_; }
+    std::size_t requests() const { return requests_.size(); }
+
+    void expect_went_on(const RunResult& result) const {
+        EXPECT_EQ(to_string(result.outcome), "completed");
+        EXPECT_EQ(result.text(), "I see");
+        ASSERT_EQ(requests_.size(), 1u);
+        EXPECT_TRUE(is_legal_transcript(requests_.front())) << "D1";
+        expect_unknown_outcomes(requests_.front());
+        expect_log();
+    }
+
+    /// No call was made again, and the log is what it was, and more.
+    void expect_log() const {
+        EXPECT_EQ(executions_, 0) << "a call was executed again";
+        EXPECT_EQ(effects_of(places_), effects_before_);
+        const MessageList after = stored_messages(places_);
+        EXPECT_TRUE(is_legal_transcript(after)) << "D1";
+        EXPECT_TRUE(after == agent_->state().messages) << "D20";
+        ASSERT_GE(after.size(), before_.size());
+        for (std::size_t i = 0; i < before_.size(); ++i) {
+            EXPECT_TRUE(after[i] == before_[i]) << "message " << i << " changed";
+        }
+    }
+
+private:
+    /// Whoever made a call and died left it open whether the call took effect: the result says so.
+    void expect_unknown_outcomes(const MessageList& request) const {
+        std::set<std::string> open = unanswered(before_);
+        for (const Message& message : request) {
+            const ToolResultMessage* result = message.tool_result();
+            if (!result || !open.contains(result->tool_call_id)) continue;
+            EXPECT_TRUE(result->is_error);
+            EXPECT_NE(message.text().find("unknown"), std::string::npos) << message.text();
+            open.erase(result->tool_call_id);
+        }
+        EXPECT_TRUE(open.empty()) << "a call without result";
+    }
+
+    Folder folder_;
+    Places places_;
+    MessageList before_;
+    std::vector<std::string> effects_before_;
+    FauxProvider faux_;
+    std::vector<MessageList> requests_;
+    int executions_ = 0;
+    bool taken_over_ = false;
+    std::unique_ptr<Agent> agent_;
+};
+
+void expect_each_effect_once(const Places& places) {
+    std::vector<std::string> effects = effects_of(places);
+    std::sort(effects.begin(), effects.end());
+    EXPECT_EQ(std::adjacent_find(effects.begin(), effects.end()), effects.end())
+        << "a call took effect twice";
+}
+
+/// Kills a process at each step and gives `check` what it left. The number of steps.
+std::size_t kill_everywhere(const std::function<void(const Places&)>& check) {
+    for (std::size_t step = 1;; ++step) {
+        SCOPED_TRACE("killed at step " + std::to_string(step));
+        const Folder folder;
+        Places places;
+        places.folder = folder.path;
+        const Ended ended = run_process(places, step);
+        if (::testing::Test::HasFailure()) return step;
+        expect_each_effect_once(places);
+        if (ended == Ended::by_itself) return step;
+        check(places);
+        if (::testing::Test::HasFailure()) return step;
+    }
+}
+
+}  // namespace
+
+TEST(Crash, D1_TheNextPromptWorks) {
+    bool took_over = false;
+    bool mended = false;
+    const std::size_t steps = kill_everywhere([&](const Places& places) {
+        Successor successor(places.folder);
+        mended = mended || !unanswered(successor.before()).empty();
+        successor.expect_went_on(run(successor.agent().prompt("What happened?")));
+        took_over = took_over || successor.taken_over();
+    });
+    EXPECT_GT(steps, 40u);
+    EXPECT_TRUE(mended) << "no step was in the middle of a call";
+    EXPECT_TRUE(took_over) << "D50: the claim of a dead process is taken over";
+}
+
+TEST(Crash, D2_ResumeGoesOnFromWhatIsStored) {
+    (void)kill_everywhere([](const Places& places) {
+        Successor successor(places.folder);
+        std::optional<ErrorCode> refused;
+        std::optional<RunResult> result;
+        try {
+            result.emplace(run(successor.agent().resume()));
+        } catch (const Error& error) {
+            refused = error.code();
+        }
+        if (successor.before().empty()) {
+            EXPECT_EQ(refused, ErrorCode::no_messages);
+        } else if (is_finished(successor.before())) {
+            EXPECT_EQ(refused, ErrorCode::cannot_continue);
+        } else {
+            ASSERT_TRUE(result) << "resume threw";
+            successor.expect_went_on(*result);
+        }
+    });
+}
+
+TEST(Crash, D42_TheSameInputAgainIsOneMessage) {
+    (void)kill_everywhere([](const Places& places) {
+        Successor successor(places.folder);
+        const bool finished = is_finished(successor.before());
+        Message input = user_message("Do three things.", input_id);
+        const RunResult result = run(successor.agent().prompt(std::move(input)));
+        if (finished) {
+            EXPECT_EQ(result.text(), "All done") << "the answer of then";
+            EXPECT_EQ(successor.requests(), 0u);
+            successor.expect_log();
+        } else {
+            successor.expect_went_on(result);
+        }
+        const MessageList& messages = successor.agent().state().messages;
+        const auto same = [](const Message& message) { return message.id() == input_id; };
+        EXPECT_EQ(std::count_if(messages.begin(), messages.end(), same), 1);
+    });
+}
+
+}  // namespace cubepi::crash_tests
+
+int main(int argc, char** argv) {
+    if (argc == 4 && std::string_view(argv[1]) == "--worker") {
+        cubepi::crash_tests::Places places;
+        places.folder = argv[2];
+        return cubepi::crash_tests::run_worker(places, std::stoul(argv[3]));
+    }
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

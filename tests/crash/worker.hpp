@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <cubepi/agent/tool.hpp>
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+
+namespace cubepi::crash_tests {
+
+inline constexpr const char* thread_id = "t";
+inline constexpr const char* input_id = "input-1";
+
+/// Called at each step of a run.
+using StepHook = std::function<void()>;
+
+/// Files of one run, in a folder of its own.
+struct Places {
+    std::filesystem::path folder;
+    /// Not synchronised: that guards against a power cut, and makes no difference to a killed process.
+    SQLiteOptions database() const {
+        SQLiteOptions options;
+        options.path = (folder / "t.db").string();
+        options.synchronous = SQLiteSynchronous::off;
+        return options;
+    }
+    std::filesystem::path effects() const { return folder / "effects"; }
+};
+
+/// The calls that took effect, in order.
+std::vector<std::string> effects_of(const Places& places);
+
+/// A tool whose every call leaves a line in the file of effects. A step before and one after.
+AgentTool lasting_tool(Places places, StepHook step);
+
+/// The process that is killed: runs a prompt with three calls in two turns on the database, and kills itself at step
+/// `kill_at` (with SIGKILL; nothing is cleaned up). Returns the exit status when there are fewer steps.
+int run_worker(const Places& places, std::size_t kill_at);
+
+}  // namespace cubepi::crash_tests
