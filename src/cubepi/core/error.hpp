@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cubepi/core/detail/needs_coroutines.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <optional>

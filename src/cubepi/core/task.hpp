@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cubepi/core/detail/needs_coroutines.hpp>
+
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/this_coro.hpp>
