@@ -359,7 +359,9 @@ TEST_P(WireCases, RequestMessageAndEvents) {
         SCOPED_TRACE("pieces of " + std::to_string(stride));
         const Played played = play(wire_case, stride);
         ASSERT_FALSE(played.requests.empty());
-        compare_request(wire_case, played.requests[0], is_request_case);
+        if (member(wire_case, "expect_request")) {
+            compare_request(wire_case, played.requests[0], is_request_case);
+        }
         const Json* made = member(wire_case, "requests_made");
         EXPECT_EQ(played.requests.size(), made ? made->to_number<std::size_t>() : 1u);
         ASSERT_FALSE(played.events.empty());

@@ -414,6 +414,8 @@ void HttpStreamSource::give_up(const Failure& failure, ErrorInfo info) {
     }
     std::string text = failure_text(request_.model, protocol_->base_url(), info, message);
     phase_ = Phase::over;
+    // A failed answer cannot be referred to later; CubePi's have no response id either.
+    assembler_.head().response_id = SharedString();
     queue_.push(assembler_.error(protocol_->without_secrets(std::move(text)), std::move(info)));
 }
 
