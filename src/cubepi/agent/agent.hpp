@@ -15,6 +15,7 @@
 #include <cubepi/agent/middleware.hpp>
 #include <cubepi/agent/run_result.hpp>
 #include <cubepi/agent/tool.hpp>
+#include <cubepi/agent/tool_list.hpp>
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -123,7 +124,7 @@ std::string_view to_string(LastOutcome outcome) noexcept;
 struct AgentState {
     SharedString system_prompt = {};
     std::shared_ptr<const Model> model = {};  ///< informational
-    std::vector<AgentTool> tools = {};
+    ToolList tools = {};
     std::optional<ReasoningControl> reasoning = {};
     MessageList messages = {};
     JsonObject extra = {};

@@ -36,10 +36,11 @@ AgentState first_state(AgentOptions& options) {
     }
     AgentState state;
     state.system_prompt = std::move(options.system_prompt);
-    state.tools = std::move(options.tools);
+    std::vector<AgentTool> tools = std::move(options.tools);
     for (const Middleware& one : options.middleware) {
-        state.tools.insert(state.tools.end(), one.tools().begin(), one.tools().end());
+        tools.insert(tools.end(), one.tools().begin(), one.tools().end());
     }
+    state.tools = std::move(tools);
     state.reasoning = options.reasoning;
     state.messages = std::move(options.messages);
     return state;

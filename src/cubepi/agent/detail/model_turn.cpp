@@ -46,7 +46,7 @@ Message failure_message(const RunCore& core, const std::string& text, bool abort
 
 Task<void> ModelTurn::run() {
     message_id_ = core_.runtime().ids->next();
-    tools_ = std::make_shared<const ToolSet>(core_.state().tools);
+    tools_ = core_.state().tools;
     if (core_.stopped()) co_return co_await conclude_aborted();
     std::optional<ModelRequest> request = co_await build_request();
     if (core_.stopped() || !request) co_return co_await conclude_aborted();
@@ -70,26 +70,29 @@ Task<MessageList> ModelTurn::request_messages() {
     co_return messages;
 }
 
+Task<void> ModelTurn::make_legal(ModelRequest& request) {
+    RepairedTranscript repaired = repair_request(request.messages);
+    if (!repaired.changed()) co_return;
+    request.messages = std::move(repaired.messages);
+    Notice notice;
+    notice.code = "repair";
+    notice.text =
+        "The request was made legal: results were made up for calls without one, results without "
+        "their call were "
+        "left out. The stored history is unchanged.";
+    notice.details["added_results"] = repaired.added_results;
+    notice.details["left_out"] = repaired.left_out;
+    co_await core_.notice(std::move(notice));
+}
+
 Task<std::optional<ModelRequest>> ModelTurn::build_request() {
     const RunParts& parts = core_.parts();
     std::optional<ModelRequest> made;
     ModelRequest& request = made.emplace();
     request.messages = core_.state().messages;
-    if (parts.hooks->transform_context || parts.hooks->convert_to_llm) {
-        request.messages = co_await request_messages();
-    }
-    RepairedTranscript repaired = repair_request(request.messages);
-    if (repaired.changed()) {
-        request.messages = std::move(repaired.messages);
-        Notice notice;
-        notice.code = "repair";
-        notice.text =
-            "The request was made legal: results were made up for calls without one, results "
-            "without their call were left out. The stored history is unchanged.";
-        notice.details["added_results"] = repaired.added_results;
-        notice.details["left_out"] = repaired.left_out;
-        co_await core_.notice(std::move(notice));
-    }
+    const bool transformed = parts.hooks->transform_context || parts.hooks->convert_to_llm;
+    if (transformed) request.messages = co_await request_messages();
+    if (transformed || !parts.log->is_legal()) co_await make_legal(request);
     request.system_prompt = core_.state().system_prompt;
     if (parts.hooks->transform_system_prompt) {
         HookContext context = core_.hook_context();
@@ -97,7 +100,7 @@ Task<std::optional<ModelRequest>> ModelTurn::build_request() {
         request.system_prompt = co_await core_.call_hook(std::move(hook));
     }
     request.model = parts.model.spec();
-    request.tools = tools_->definitions();
+    request.tools = tools_.definitions();
     StreamOptions options = StreamOptions()
                                 .stop_token(core_.stop_token())
                                 .on_payload(parts.on_payload)

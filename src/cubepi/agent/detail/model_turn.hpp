@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <cubepi/agent/detail/run_core.hpp>
-#include <cubepi/agent/detail/tool_set.hpp>
+#include <cubepi/agent/tool_list.hpp>
 
 namespace cubepi::detail {
 
@@ -21,13 +21,14 @@ public:
     /// The answer, with id and run id; message_start was delivered, message_end was not.
     Message take_message() noexcept { return std::move(message_); }
     /// The tools that the request advertised (D43).
-    const std::shared_ptr<const ToolSet>& tools() const noexcept { return tools_; }
+    const ToolList& tools() const noexcept { return tools_; }
     /// The typed error of a failed or aborted answer.
     std::shared_ptr<const Error> failure() const noexcept { return failure_; }
 
 private:
     Task<std::optional<ModelRequest>> build_request();
     Task<MessageList> request_messages();
+    Task<void> make_legal(ModelRequest& request);
     Task<void> stream(ModelRequest request);
     Task<void> pump(MessageStream stream);
     Task<std::optional<StreamEvent>> wait_event(MessageStream& stream);
@@ -38,7 +39,7 @@ private:
     AssistantMessage so_far() const;
 
     RunCore& core_;
-    std::shared_ptr<const ToolSet> tools_;
+    ToolList tools_;
     std::string message_id_;
     PartialMessage partial_;
     std::vector<std::int32_t> open_calls_;

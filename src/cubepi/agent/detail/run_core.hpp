@@ -13,7 +13,6 @@
 #include <cubepi/agent/detail/event_hub.hpp>
 #include <cubepi/agent/detail/inbox.hpp>
 #include <cubepi/agent/detail/thread_log.hpp>
-#include <cubepi/agent/detail/tool_set.hpp>
 #include <cubepi/core/cancellation.hpp>
 
 namespace cubepi::detail {

@@ -48,6 +48,13 @@ void ThreadLog::note(const Message& message) {
     }
 }
 
+bool ThreadLog::is_legal() {
+    if (legal_ > state_.messages.size()) legal_ = 0;
+    if (!is_legal_transcript(state_.messages, legal_)) return false;
+    legal_ = state_.messages.size();
+    return true;
+}
+
 void ThreadLog::append_now(Message message) {
     note(message);
     state_.messages.push_back(std::move(message));
@@ -109,6 +116,7 @@ void ThreadLog::set_claim(std::string run_id, std::string owner_id) {
 
 void ThreadLog::forget() {
     loaded_ = false;
+    legal_ = 0;
     position_ = 0;
     open_calls_.clear();
 }

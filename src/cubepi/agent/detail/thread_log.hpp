@@ -33,6 +33,8 @@ public:
     /// Whether a message of that id is in the thread: looked up in memory, then in the store's index.
     Task<std::optional<Message>> find(std::string message_id);
 
+    /// Whether the history is legal (D1). Looks only at what came since the last time.
+    bool is_legal();
     /// The calls at the end that have no result yet.
     const std::vector<ToolCall>& open_calls() const noexcept { return open_calls_; }
     const SharedString& open_calls_run_id() const noexcept { return open_calls_run_id_; }
@@ -53,6 +55,7 @@ private:
     std::string thread_id_;
     std::int64_t position_ = 0;
     bool loaded_ = false;
+    std::size_t legal_ = 0;  // so many messages were found to be legal
     JsonObject saved_extra_;
     std::vector<ToolCall> open_calls_;
     SharedString open_calls_run_id_;

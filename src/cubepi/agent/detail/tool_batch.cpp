@@ -44,7 +44,7 @@ struct StopRelay {
 
 }  // namespace
 
-ToolBatch::ToolBatch(RunCore& core, const Message& message, std::shared_ptr<const ToolSet> tools)
+ToolBatch::ToolBatch(RunCore& core, const Message& message, ToolList tools)
     : core_(core), message_(message), assistant_(*message_.assistant()), tools_(std::move(tools)) {
     for (const ToolCall* call : assistant_.tool_calls()) calls_.emplace_back(*call);
 }
@@ -69,7 +69,7 @@ Task<void> ToolBatch::run() {
     for (Call& call : calls_) relay.tools.push_back(call.stop);
     const std::stop_callback<StopRelay> on_abort(core_.stop_token(), relay);
 
-    for (Call& call : calls_) call.tool = tools_->find(call.call.name);
+    for (Call& call : calls_) call.tool = tools_.find(call.call.name);
     if (is_sequential()) {
         co_await run_sequential();
     } else {
@@ -135,7 +135,7 @@ Task<void> ToolBatch::prepare(Call& call) {
     }
     const bool go_on = co_await resolve(call);
     if (!go_on) co_return;
-    call.tool = tools_->find(call.call.name);
+    call.tool = tools_.find(call.call.name);
     if (!call.tool) {
         refuse(call, "Tool " + call.call.name.str() + " not found");
         co_return;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <cubepi/agent/detail/run_core.hpp>
-#include <cubepi/agent/detail/tool_set.hpp>
+#include <cubepi/agent/tool_list.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/task_scope.hpp>
 
@@ -24,7 +24,7 @@ namespace cubepi::detail {
 /// token, and cancellation when the grace is over (D7).
 class ToolBatch {
 public:
-    ToolBatch(RunCore& core, const Message& message, std::shared_ptr<const ToolSet> tools);
+    ToolBatch(RunCore& core, const Message& message, ToolList tools);
 
     /// Runs everything and commits the results. Throws ListenerFailed when a listener did, after all results are
     /// committed.
@@ -82,7 +82,7 @@ private:
     RunCore& core_;
     Message message_;
     const AssistantMessage& assistant_;
-    std::shared_ptr<const ToolSet> tools_;
+    ToolList tools_;
     std::deque<Call> calls_;
     MessageList results_;
     std::exception_ptr listener_failure_;

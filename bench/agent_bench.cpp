@@ -1,0 +1,188 @@
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/provider/faux.hpp>
+
+#include "allocation_count.hpp"
+
+// The "2+1" run: turn one streams text and one tool call, the tool runs, turn two streams ten short deltas; one listener
+// gets every event.
+
+namespace cubepi::bench {
+namespace {
+
+struct EchoArgs {
+    std::string value;
+};
+
+AgentTool echo_tool() {
+    return tool<EchoArgs>("echo", "Says it again.", [](EchoArgs args) { return args.value; });
+}
+
+FauxOptions ten_deltas() {
+    FauxOptions options;
+    options.token_size_min = options.token_size_max = 1;
+    options.prompt_cache = false;
+    return options;
+}
+
+std::vector<FauxStep> script() {
+    std::vector<AssistantContent> first;
+    first.emplace_back(faux_text("Look"));
+    first.emplace_back(faux_tool_call("echo", {{"value", "a"}}, "c1"));
+    return {faux_assistant_message(std::move(first), stop_reason::tool_use),
+            faux_assistant_message("ten short deltas, of four letters each!!")};
+}
+
+AgentOptions options_of(const FauxProvider& faux, const BoundModel& model, const AgentTool& tool) {
+    (void)faux;
+    AgentOptions options;
+    options.model = model;
+    options.tools = {tool};
+    return options;
+}
+
+void run_two_plus_one(benchmark::State& state) {
+    FauxProvider faux(ten_deltas());
+    const BoundModel model = faux.model("m");
+    const AgentTool echo = echo_tool();
+    const std::vector<FauxStep> steps = script();
+    std::size_t events = 0;
+    std::size_t runs = 0;
+    const auto loop = [&]() -> Task<void> {
+        for (auto _ : state) {
+            state.PauseTiming();
+            faux.set_responses(steps);
+            auto agent = std::make_unique<Agent>(options_of(faux, model, echo));
+            agent->subscribe([&](const AgentEvent&) { ++events; });
+            state.ResumeTiming();
+            RunResult result = co_await agent->prompt("hi");
+            benchmark::DoNotOptimize(result);
+            ++runs;
+            state.PauseTiming();
+            agent.reset();
+            state.ResumeTiming();
+        }
+    };
+    run(loop());
+    state.counters["events"] = static_cast<double>(events) / static_cast<double>(runs);
+}
+BENCHMARK(run_two_plus_one);
+
+void runs_without_pauses(benchmark::State& state) {
+    FauxProvider faux(ten_deltas());
+    const BoundModel model = faux.model("m");
+    const AgentTool echo = echo_tool();
+    const std::vector<FauxStep> steps = script();
+    std::size_t events = 0;
+    constexpr int batch = 100;
+    const auto loop = [&]() -> Task<void> {
+        std::vector<std::unique_ptr<Agent>> agents(batch);
+        for (auto _ : state) {
+            state.PauseTiming();
+            std::vector<FauxStep> all;
+            for (int i = 0; i < batch; ++i) all.insert(all.end(), steps.begin(), steps.end());
+            faux.set_responses(std::move(all));
+            for (auto& agent : agents) {
+                agent = std::make_unique<Agent>(options_of(faux, model, echo));
+                agent->subscribe([&](const AgentEvent&) { ++events; });
+            }
+            state.ResumeTiming();
+            for (auto& agent : agents) {
+                RunResult result = co_await agent->prompt("hi");
+                benchmark::DoNotOptimize(result);
+            }
+        }
+    };
+    run(loop());
+    state.SetItemsProcessed(state.iterations() * batch);
+    state.counters["us_per_run"] =
+        benchmark::Counter(static_cast<double>(state.iterations() * batch) / 1e6,
+                           benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+BENCHMARK(runs_without_pauses);
+
+void construct_an_agent(benchmark::State& state) {
+    FauxProvider faux;
+    const BoundModel model = faux.model("m");
+    for (auto _ : state) {
+        AgentOptions options;
+        options.model = model;
+        Agent agent(std::move(options));
+        benchmark::DoNotOptimize(agent);
+    }
+}
+BENCHMARK(construct_an_agent);
+
+/// Not a time: bytes of an idle agent, and of one after a run with its history kept.
+void memory_of_sessions(benchmark::State& state) {
+    constexpr int count = 1000;
+    FauxProvider faux(ten_deltas());
+    const BoundModel model = faux.model("m");
+    const AgentTool echo = echo_tool();
+    const std::vector<FauxStep> steps = script();
+    double idle = 0;
+    double session = 0;
+    for (auto _ : state) {
+        std::vector<std::unique_ptr<Agent>> agents;
+        agents.reserve(count);
+        const std::size_t before = live_bytes();
+        for (int i = 0; i < count; ++i) {
+            AgentOptions options;
+            options.model = model;
+            agents.push_back(std::make_unique<Agent>(std::move(options)));
+        }
+        idle = static_cast<double>(live_bytes() - before) / count;
+        agents.clear();
+        const std::size_t begin = live_bytes();
+        const auto loop = [&]() -> Task<void> {
+            for (int i = 0; i < count; ++i) {
+                faux.set_responses(steps);
+                agents.push_back(std::make_unique<Agent>(options_of(faux, model, echo)));
+                RunResult result = co_await agents.back()->prompt("hi");
+                benchmark::DoNotOptimize(result);
+            }
+        };
+        run(loop());
+        session = static_cast<double>(live_bytes() - begin) / count;
+    }
+    state.counters["idle_bytes"] = idle;
+    state.counters["session_bytes"] = session;
+}
+BENCHMARK(memory_of_sessions)->Iterations(1);
+
+/// One delta of a turn of 10,000, provider to listener; allocations beside it.
+void one_delta_of_many(benchmark::State& state) {
+    FauxProvider faux(ten_deltas());
+    const BoundModel model = faux.model("m");
+    constexpr int deltas = 10'000;
+    const AssistantMessage answer = faux_assistant_message(std::string(4 * deltas, 'x'));
+    std::size_t seen = 0;
+    std::size_t allocated = 0;
+    const auto loop = [&]() -> Task<void> {
+        for (auto _ : state) {
+            faux.set_responses({FauxStep(answer)});
+            AgentOptions options;
+            options.model = model;
+            Agent agent(std::move(options));
+            agent.subscribe([&](const AgentEvent& event) { seen += event.text_delta() ? 1 : 0; });
+            const std::size_t before = allocations();
+            RunResult result = co_await agent.prompt("hi");
+            allocated = allocations() - before;
+            benchmark::DoNotOptimize(result);
+        }
+    };
+    run(loop());
+    state.counters["ns_per_delta"] = benchmark::Counter(static_cast<double>(seen) / 1e9,
+                                                        benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+    state.counters["allocations_per_delta"] = static_cast<double>(allocated) / deltas;
+}
+BENCHMARK(one_delta_of_many);
+
+}  // namespace
+}  // namespace cubepi::bench

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Runs the benchmark binary and prints ours against the floor, row by row.
+
+usage: report.py BENCH_BINARY CUBEPI_BINARY [--instructions]
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+
+
+def measured(binary):
+    text = subprocess.run([binary, "--benchmark_format=json", "--benchmark_repetitions=5",
+                           "--benchmark_min_time=0.2"],
+                          check=True, capture_output=True, text=True).stdout
+    best = {}
+    for row in json.loads(text)["benchmarks"]:
+        if row.get("run_type") == "aggregate":
+            continue
+        name = row["run_name"].split("/")[0]
+        unit = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[row["time_unit"]]
+        time_ns = (row["real_time"] if "real_time" in row["name"] else row["cpu_time"]) * unit
+        if name not in best or time_ns < best[name]["ns"]:
+            best[name] = {"ns": time_ns, **{k: v for k, v in row.items() if isinstance(v, (int, float))}}
+    return best
+
+
+def start_ms(command):
+    best = float("inf")
+    for _ in range(20):
+        begin = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        best = min(best, time.perf_counter() - begin)
+    return best * 1e3
+
+
+def row(name, ours, floor, unit, budget):
+    print(f"{name:<12} {ours:>12.2f} {floor:>12.2f} {unit:<6} {ours / floor:>8.2f} {budget:>8}")
+
+
+def instructions(binary):
+    """Instructions of the 2+1 run, by callgrind."""
+    counts = []
+    for iterations in (1, 101):
+        text = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", binary,
+                               "--benchmark_filter=^runs_without_pauses$", f"--benchmark_min_time={iterations}x"],
+                              capture_output=True, text=True).stderr
+        refs = [line for line in text.splitlines() if "Collected" in line or "I   refs" in line]
+        counts.append(int(refs[-1].split(":")[-1].replace(",", "")) if refs else 0)
+    print(f"instructions of one '2+1' run: {(counts[1] - counts[0]) // 10000}")
+
+
+def main():
+    bench, cubepi = sys.argv[1], sys.argv[2]
+    best = measured(bench)
+    print(f"{'what':<12} {'ours':>12} {'floor':>12} {'unit':<6} {'ratio':>8} {'budget':>8}")
+    row("run", best["runs_without_pauses"]["us_per_run"] * 1e0, 5.0, "us", "1")
+    row("construct", best["construct_an_agent"]["ns"] / 1e3, 0.3, "us", "1")
+    row("idle", best["memory_of_sessions"]["idle_bytes"], 500, "bytes", "1")
+    row("session", best["memory_of_sessions"]["session_bytes"], 1500, "bytes", "1")
+    row("delta", best["one_delta_of_many"]["ns_per_delta"], 300, "ns", "1")
+    row("wire", best["wire_to_listener"]["ns_per_delta"], best["simdjson_parses_the_payloads"]["ns_per_delta"],
+        "ns", "2")
+    row("append", best["append"]["ns"] / 1e3, best["bare_append"]["ns"] / 1e3, "us", "1.2")
+    row("append 64", best["append_of_64_sessions"]["ns"] / 64e3, best["bare_append"]["ns"] / 1e3, "us", "1.2")
+    row("load", best["load"]["ns"] / 1e6, best["bare_load"]["ns"] / 1e6, "ms", "2")
+    if shutil.which("curl"):
+        row("start", start_ms([cubepi, "--version"]), start_ms(["curl", "--version"]), "ms", "1")
+    print(f"allocations per delta: {best['one_delta_of_many']['allocations_per_delta']:.3f} in process, "
+          f"{best['wire_to_listener']['allocations_per_delta']:.3f} from the wire")
+    if "--instructions" in sys.argv:
+        instructions(bench)
+
+
+if __name__ == "__main__":
+    main()
