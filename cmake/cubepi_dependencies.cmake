@@ -7,8 +7,6 @@ find_package(Threads REQUIRED)
 find_package(CURL 7.86 REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(simdjson REQUIRED)
-find_package(fmt QUIET)
-find_package(spdlog QUIET)
 if(CUBEPI_WITH_SQLITE)
     find_package(SQLite3 3.35 REQUIRED)
 endif()
@@ -24,8 +22,6 @@ set(CUBEPI_LIBRARY_TABLE
     "OpenSSL::Crypto    | OpenSSL                  | libcrypto"
     "SQLite::SQLite3    | SQLite3                  | sqlite3"
     "simdjson::simdjson | simdjson                 | simdjson"
-    "fmt::fmt           | fmt                      | fmt"
-    "spdlog::spdlog     | spdlog                   | spdlog"
 )
 
 function(cubepi_find_library library package pkgconfig)
