@@ -201,7 +201,9 @@ TEST_P(Fixture, D21_can_be_written_on_and_no_row_of_cubepi_changes) {
             EXPECT_TRUE(run(store.find_message(thread_id, "id")));
         }
     }
-    if (has_run_ids) EXPECT_EQ(RawDatabase(path()).query(rows), before);
+    if (has_run_ids) {
+        EXPECT_EQ(RawDatabase(path()).query(rows), before);
+    }
     const auto extras_after = RawDatabase(path()).query(
         "SELECT thread_id, extra_json FROM thread_extra ORDER BY thread_id");
     for (std::size_t i = 0; i + 1 < extras.size(); i += 2) {
@@ -222,7 +224,9 @@ TEST_P(Fixture, both_readers_agree_on_every_row) {
         } catch (const Error&) {
             EXPECT_THROW(reader.read(text), Error) << text;
         }
-        if (slow) EXPECT_EQ(to_json(reader.read(text)), to_json(*slow)) << text;
+        if (slow) {
+            EXPECT_EQ(to_json(reader.read(text)), to_json(*slow)) << text;
+        }
     }
 }
 
