@@ -85,6 +85,7 @@ CommandLine parse_command_line(int argc, char** argv) {
     CLI::App* step = app.add_subcommand("demo-step", "")->group("");
     step->add_option("--database", line.demo_database);
     step->add_option("--folder", line.demo_folder);
+    step->add_flag("--fast", line.fast);
     step->add_option("step", line.words);
 
     try {

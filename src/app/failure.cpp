@@ -1,5 +1,7 @@
 #include "failure.hpp"
 
+#include <string>
+
 #include <cubepi/core/cancellation.hpp>
 
 #include "config/paths.hpp"
@@ -20,9 +22,24 @@ Failure say(int exit_code, const std::string& what, const std::string& advice = 
     return failure;
 }
 
+/// The error in its own words, without what the texts here say themselves: which model it was, and the advice that
+/// follows the first sentence.
+std::string first_sentence(const Error& error) {
+    std::string text = error.what();
+    if (const auto* failed = dynamic_cast<const ProviderError*>(&error);
+        failed && text.starts_with('[')) {
+        const std::string type = "] " + failed->info().type + ": ";
+        const std::size_t end = text.find(type);
+        if (end != std::string::npos) text.erase(0, end + type.size());
+    }
+    text = text.substr(0, text.find(". "));
+    if (text.ends_with('.')) text.pop_back();
+    return text;
+}
+
 /// The failures of a first day, each with the command that comes next (docs/errors.md).
 Failure explain_model(const Error& error, const FailureContext& context) {
-    const std::string cause = error.what();
+    const std::string cause = first_sentence(error);
     switch (error.code()) {
         case ErrorCode::auth:
             return say(
@@ -40,23 +57,23 @@ Failure explain_model(const Error& error, const FailureContext& context) {
                        "window.");
         case ErrorCode::connect:
         case ErrorCode::unavailable:
-            return say(exit_failed, "cannot reach " + place(context) + ": " + cause,
+            return say(exit_failed, "cannot reach " + place(context) + ": " + cause + ".",
                        "Is the server running? Look with: cubepi doctor");
         case ErrorCode::dns:
-            return say(exit_failed, "cannot reach " + place(context) + ": " + cause,
+            return say(exit_failed, "cannot reach " + place(context) + ": " + cause + ".",
                        "Check the address (--base-url, OPENAI_BASE_URL) and the network, then: "
                        "cubepi doctor");
         case ErrorCode::tls:
             return say(
-                exit_failed, "no trusted connection to " + place(context) + ": " + cause,
+                exit_failed, "no trusted connection to " + place(context) + ": " + cause + ".",
                 "With a certificate authority of your own: export SSL_CERT_FILE=/path/to/ca.pem");
         case ErrorCode::proxy:
-            return say(exit_failed, "the proxy failed: " + cause,
+            return say(exit_failed, "the proxy failed: " + cause + ".",
                        "Check http_proxy, https_proxy and no_proxy (env | grep -i proxy), then: "
                        "cubepi doctor");
         default: break;
     }
-    return say(exit_failed, cause);
+    return say(exit_failed, error.what());
 }
 
 }  // namespace

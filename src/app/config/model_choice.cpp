@@ -58,8 +58,10 @@ Task<std::string> get_text(std::shared_ptr<HttpTransport> transport, std::string
     if (!api_key.empty()) request.headers.add("authorization", "Bearer " + api_key);
     HttpResponse response = co_await transport->send(std::move(request));
     if (response.status != 200) {
-        throw Error(ErrorCode::protocol,
-                    "answered with HTTP status " + std::to_string(response.status));
+        const bool refused = response.status == 401 || response.status == 403;
+        throw Error(refused ? ErrorCode::auth : ErrorCode::protocol,
+                    "the list of models was answered with HTTP status " +
+                        std::to_string(response.status));
     }
     std::string text;
     bool more = true;

@@ -36,7 +36,7 @@ void make_private_folder(const std::filesystem::path& file) {
     if (std::filesystem::is_directory(folder, failed)) return;
     std::filesystem::create_directories(folder, failed);
     if (failed) {
-        throw Error(ErrorCode::io,
+        throw Error(ErrorCode::storage,
                     "cannot make the folder " + folder.string() + ": " + failed.message() +
                         "; make it yourself, or point XDG_DATA_HOME somewhere writable");
     }

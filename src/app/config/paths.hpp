@@ -13,7 +13,7 @@ std::filesystem::path sessions_path();
 /// $XDG_STATE_HOME/cubepi/history
 std::filesystem::path history_path();
 
-/// Makes the folder of `file` with mode 0700 when it is missing. Throws Error(io) that says what to do.
+/// Makes the folder of `file` with mode 0700 when it is missing. Throws Error(storage) that says what to do.
 void make_private_folder(const std::filesystem::path& file);
 
 }  // namespace cubepi::app

@@ -1,0 +1,114 @@
+#include "command_line.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "exit_code.hpp"
+
+namespace cubepi::app {
+namespace {
+
+struct Parsed {
+    CommandLine line;
+    std::string out;
+    std::string err;
+};
+
+Parsed parse(std::vector<std::string> words) {
+    words.insert(words.begin(), "cubepi");
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    Parsed parsed;
+    parsed.line = parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+    parsed.out = ::testing::internal::GetCapturedStdout();
+    parsed.err = ::testing::internal::GetCapturedStderr();
+    return parsed;
+}
+
+TEST(CommandLine, Run) {
+    const CommandLine line = parse({"run", "--json", "-m", "gpt-5.1", "--session", "plan", "--yes",
+                                    "--max-turns", "3", "what", "failed?"})
+                                 .line;
+    EXPECT_EQ(line.verb, Verb::run);
+    EXPECT_TRUE(line.conversation.json);
+    EXPECT_TRUE(line.conversation.yes);
+    EXPECT_EQ(line.conversation.model.model, "gpt-5.1");
+    EXPECT_EQ(line.conversation.session, "plan");
+    EXPECT_EQ(line.conversation.max_turns, 3);
+    EXPECT_EQ(line.words, (std::vector<std::string>{"what", "failed?"}));
+    EXPECT_FALSE(line.exit_code);
+}
+
+TEST(CommandLine, TheOtherCommands) {
+    EXPECT_EQ(parse({"chat", "--continue", "--offline"}).line.verb, Verb::chat);
+    EXPECT_TRUE(parse({"chat", "-c"}).line.conversation.continue_last);
+    EXPECT_TRUE(parse({"demo", "--fast"}).line.fast);
+    EXPECT_EQ(parse({"doctor"}).line.verb, Verb::doctor);
+    EXPECT_EQ(parse({"sessions", "list"}).line.verb, Verb::sessions_list);
+    const CommandLine removes = parse({"sessions", "delete", "plan"}).line;
+    EXPECT_EQ(removes.verb, Verb::sessions_delete);
+    EXPECT_EQ(removes.words, (std::vector<std::string>{"plan"}));
+    EXPECT_EQ(parse({"completion", "bash"}).line.words, (std::vector<std::string>{"bash"}));
+}
+
+TEST(CommandLine, HelpAndVersionAreNoFailures) {
+    const Parsed help = parse({"--help"});
+    EXPECT_EQ(help.line.exit_code, exit_ok);
+    for (const char* word :
+         {"run", "chat", "demo", "doctor", "sessions", "completion", "Examples:", "Exit status"}) {
+        EXPECT_NE(help.out.find(word), std::string::npos) << word;
+    }
+    EXPECT_EQ(help.out.find("demo-step"), std::string::npos);
+    EXPECT_EQ(parse({"run", "--help"}).line.exit_code, exit_ok);
+    EXPECT_EQ(parse({}).line.exit_code, exit_ok);
+    EXPECT_NE(parse({"--version"}).out.find("cubepi "), std::string::npos);
+}
+
+TEST(CommandLine, WhatIsWrongIsSaidAndIsStatusTwo) {
+    for (const std::vector<std::string>& words :
+         std::vector<std::vector<std::string>>{{"run", "--nope"},
+                                               {"fly"},
+                                               {"--nope"},
+                                               {"sessions"},
+                                               {"sessions", "delete"},
+                                               {"completion"},
+                                               {"run", "--max-turns", "0"},
+                                               {"run", "--max-turns", "many"},
+                                               {"chat", "--model"}}) {
+        const Parsed parsed = parse(words);
+        EXPECT_EQ(parsed.line.exit_code, exit_usage) << words.front();
+        EXPECT_TRUE(parsed.err.starts_with("cubepi: ")) << parsed.err;
+        EXPECT_NE(parsed.err.find("cubepi --help"), std::string::npos) << parsed.err;
+    }
+}
+
+TEST(Completion, HasEveryFlagOfTheHelp) {
+    const std::string help = parse({"run", "--help"}).out + parse({"demo", "--help"}).out;
+    for (const char* shell : {"bash", "zsh", "fish"}) {
+        CommandLine line;
+        line.verb = Verb::completion;
+        line.words = {shell};
+        ::testing::internal::CaptureStdout();
+        EXPECT_EQ(completion_command(line), exit_ok);
+        const std::string script = ::testing::internal::GetCapturedStdout();
+        for (std::size_t at = help.find("--"); at != std::string::npos;
+             at = help.find("--", at + 2)) {
+            const std::size_t end = help.find_first_of(" ,\n=", at + 2);
+            std::string flag = help.substr(at, end - at);
+            if (flag.size() < 4 || flag == "--help") continue;
+            if (std::string(shell) == "fish") flag = "-l " + flag.substr(2);
+            EXPECT_NE(script.find(flag), std::string::npos) << shell << ": " << flag;
+        }
+    }
+    CommandLine line;
+    line.words = {"tcsh"};
+    EXPECT_EQ(completion_command(line), exit_usage);
+}
+
+}  // namespace
+}  // namespace cubepi::app

@@ -1,0 +1,138 @@
+#include <iostream>
+#include <string>
+
+#include "commands.hpp"
+#include "exit_code.hpp"
+#include "terminal/style.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr const char* bash_script =
+    R"script(# cubepi completion for bash. Put this into ~/.bashrc:  source <(cubepi completion bash)
+_cubepi() {
+    local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" command="${COMP_WORDS[1]}"
+    local talk="-m --model --base-url --provider --offline --script -s --session -c --continue -y --yes
+        --no-tools --system --max-turns -h --help"
+    COMPREPLY=()
+    case "$before" in
+        --script) COMPREPLY=($(compgen -f -- "$word")); return ;;
+        --provider) COMPREPLY=($(compgen -W "openai" -- "$word")); return ;;
+        -s|--session)
+            local IFS=$'\n'
+            COMPREPLY=($(compgen -W "$(cubepi sessions list 2>/dev/null | cut -f1)" -- "$word")); return ;;
+    esac
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        COMPREPLY=($(compgen -W "run chat demo doctor sessions completion --version --help" -- "$word"))
+        return
+    fi
+    case "$command" in
+        run) COMPREPLY=($(compgen -W "$talk --json" -- "$word")) ;;
+        chat) COMPREPLY=($(compgen -W "$talk" -- "$word")) ;;
+        demo) COMPREPLY=($(compgen -W "--fast -h --help" -- "$word")) ;;
+        completion) COMPREPLY=($(compgen -W "bash zsh fish" -- "$word")) ;;
+        sessions)
+            if [ "$before" = delete ]; then
+                local IFS=$'\n'
+                COMPREPLY=($(compgen -W "$(cubepi sessions list 2>/dev/null | cut -f1)" -- "$word"))
+            else
+                COMPREPLY=($(compgen -W "list delete" -- "$word"))
+            fi ;;
+    esac
+}
+complete -F _cubepi cubepi
+)script";
+
+constexpr const char* zsh_script =
+    R"script(#compdef cubepi
+# cubepi completion for zsh. Put this into ~/.zshrc:  source <(cubepi completion zsh)
+_cubepi_sessions() {
+    local -a names
+    names=(${(f)"$(cubepi sessions list 2>/dev/null | cut -f1)"})
+    compadd -a names
+}
+_cubepi() {
+    local -a talk
+    talk=(
+        '(-m --model)'{-m,--model}'[model id]:model:'
+        '--base-url[OpenAI-compatible server]:url:'
+        '--provider[provider]:provider:(openai)'
+        '--offline[use the scripted model]'
+        '--script[answers of the offline model]:file:_files'
+        '(-s --session)'{-s,--session}'[keep the conversation under this name]:session:_cubepi_sessions'
+        '(-c --continue)'{-c,--continue}'[go on with the last session]'
+        '(-y --yes)'{-y,--yes}'[let tools act without asking]'
+        '--no-tools[give the model no tools]'
+        '--system[replace the system prompt]:text:'
+        '--max-turns[model calls of one prompt at most]:number:'
+        '(-h --help)'{-h,--help}'[help]'
+    )
+    if (( CURRENT == 2 )); then
+        compadd -- run chat demo doctor sessions completion --version --help
+        return
+    fi
+    local command=$words[2]
+    shift words; (( CURRENT-- ))
+    case $command in
+        run) _arguments $talk '--json[print the events]' '*:prompt:' ;;
+        chat) _arguments $talk ;;
+        demo) _arguments '--fast[without the pauses]' ;;
+        completion) compadd bash zsh fish ;;
+        sessions) if [[ $words[CURRENT-1] == delete ]]; then _cubepi_sessions; else compadd list delete; fi ;;
+    esac
+}
+compdef _cubepi cubepi
+)script";
+
+constexpr const char* fish_script =
+    R"script(# cubepi completion for fish. Keep it:  cubepi completion fish > ~/.config/fish/completions/cubepi.fish
+function __cubepi_sessions
+    cubepi sessions list 2>/dev/null | cut -f1
+end
+complete -c cubepi -f
+complete -c cubepi -n __fish_use_subcommand -a run -d 'Answer one prompt and exit'
+complete -c cubepi -n __fish_use_subcommand -a chat -d 'Talk with an agent that has the tools of this folder'
+complete -c cubepi -n __fish_use_subcommand -a demo -d 'A guided tour, offline'
+complete -c cubepi -n __fish_use_subcommand -a doctor -d 'What is configured and reachable'
+complete -c cubepi -n __fish_use_subcommand -a sessions -d 'List or delete kept conversations'
+complete -c cubepi -n __fish_use_subcommand -a completion -d 'Print a completion script'
+complete -c cubepi -n __fish_use_subcommand -l version -d 'Print the version'
+set -l talk '__fish_seen_subcommand_from run chat'
+complete -c cubepi -n $talk -s m -l model -x -d 'Model id'
+complete -c cubepi -n $talk -l base-url -x -d 'OpenAI-compatible server'
+complete -c cubepi -n $talk -l provider -x -a openai -d 'Provider'
+complete -c cubepi -n $talk -l offline -d 'Use the scripted model'
+complete -c cubepi -n $talk -l script -r -F -d 'Answers of the offline model'
+complete -c cubepi -n $talk -s s -l session -x -a '(__cubepi_sessions)' -d 'Keep the conversation under this name'
+complete -c cubepi -n $talk -s c -l continue -d 'Go on with the last session'
+complete -c cubepi -n $talk -s y -l yes -d 'Let tools act without asking'
+complete -c cubepi -n $talk -l no-tools -d 'Give the model no tools'
+complete -c cubepi -n $talk -l system -x -d 'Replace the system prompt'
+complete -c cubepi -n $talk -l max-turns -x -d 'Model calls of one prompt at most'
+complete -c cubepi -n '__fish_seen_subcommand_from run' -l json -d 'Print the events'
+complete -c cubepi -n '__fish_seen_subcommand_from demo' -l fast -d 'Without the pauses'
+complete -c cubepi -n '__fish_seen_subcommand_from sessions' -a 'list delete'
+complete -c cubepi -n '__fish_seen_subcommand_from delete' -a '(__cubepi_sessions)'
+complete -c cubepi -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
+)script";
+
+}  // namespace
+
+int completion_command(const CommandLine& line) {
+    const std::string shell = line.words.empty() ? std::string() : line.words.front();
+    if (shell == "bash") {
+        std::cout << bash_script;
+    } else if (shell == "zsh") {
+        std::cout << zsh_script;
+    } else if (shell == "fish") {
+        std::cout << fish_script;
+    } else {
+        std::cerr << "cubepi: no completion for '" << printable(shell)
+                  << "'.\n  There is one for bash, zsh and fish: cubepi completion bash\n";
+        return exit_usage;
+    }
+    return exit_ok;
+}
+
+}  // namespace cubepi::app

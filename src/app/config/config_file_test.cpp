@@ -1,0 +1,110 @@
+#include "config_file.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <cubepi/core/error.hpp>
+
+namespace cubepi::app {
+namespace {
+
+class ConfigFileTest : public ::testing::Test {
+protected:
+    ConfigFileTest() {
+        std::string name =
+            (std::filesystem::temp_directory_path() / "cubepi-config-XXXXXX").string();
+        folder_ = mkdtemp(name.data());
+    }
+    ~ConfigFileTest() override {
+        std::error_code ignored;
+        std::filesystem::remove_all(folder_, ignored);
+    }
+
+    std::filesystem::path path() const { return folder_ / "config.yaml"; }
+    void write(const std::string& text, mode_t mode = 0600) const {
+        std::ofstream(path()) << text;
+        chmod(path().c_str(), mode);
+    }
+    std::string refusal() const {
+        try {
+            read_config(path());
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ErrorCode::parse);
+            return error.what();
+        }
+        return {};
+    }
+
+    std::filesystem::path folder_;
+};
+
+TEST_F(ConfigFileTest, ReadsAllKeys) {
+    write(
+        "provider: openai\nmodel: gpt-5.1\nbase_url: http://localhost:1/v1\napi_key: "
+        "k\napi_key_env: MY_KEY\n"
+        "allow: [\"shell: git status\", \"fetch: example.org\"]\n");
+    const ConfigFile config = read_config(path());
+    EXPECT_EQ(config.provider, "openai");
+    EXPECT_EQ(config.model, "gpt-5.1");
+    EXPECT_EQ(config.base_url, "http://localhost:1/v1");
+    EXPECT_EQ(config.api_key, "k");
+    EXPECT_EQ(config.api_key_env, "MY_KEY");
+    EXPECT_EQ(config.allow, (std::vector<std::string>{"shell: git status", "fetch: example.org"}));
+    EXPECT_FALSE(config.too_open);
+}
+
+TEST_F(ConfigFileTest, NoFileAndAnEmptyOneSayNothing) {
+    EXPECT_EQ(read_config(path()).model, "");
+    write("");
+    EXPECT_EQ(read_config(path()).model, "");
+    write("# only a remark\nmodel:\n");
+    EXPECT_EQ(read_config(path()).model, "");
+}
+
+TEST_F(ConfigFileTest, RefusalsNameFileLineAndReason) {
+    write("model: x\nmodle: y\n");
+    EXPECT_NE(refusal().find("config.yaml:2: unknown key 'modle'"), std::string::npos) << refusal();
+    write("model: [a]\n");
+    EXPECT_NE(refusal().find("config.yaml:1: model is a text"), std::string::npos) << refusal();
+    write("model: x\nallow: all\n");
+    EXPECT_NE(refusal().find("config.yaml:2: allow is a list"), std::string::npos) << refusal();
+    write("just words\n");
+    EXPECT_NE(refusal(), "");
+    write("model: \"x\nbase_url: y\n");
+    EXPECT_NE(refusal(), "");
+    write("- a\n- b\n");
+    EXPECT_NE(refusal(), "");
+}
+
+TEST_F(ConfigFileTest, AKeyThatOthersMayReadIsNoticed) {
+    write("api_key: k\n", 0644);
+    EXPECT_TRUE(read_config(path()).too_open);
+    write("model: m\n", 0644);
+    EXPECT_FALSE(read_config(path()).too_open) << "there is no secret in it";
+}
+
+TEST_F(ConfigFileTest, SavedRulesKeepTheRestAndAreOurs) {
+    save_allow_rule(path(), "shell: git status");
+    struct stat info = {};
+    ASSERT_EQ(stat(path().c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u);
+    write("model: m\napi_key: k\n", 0600);
+    save_allow_rule(path(), "shell: git status");
+    save_allow_rule(path(), "fetch: example.org");
+    const ConfigFile config = read_config(path());
+    EXPECT_EQ(config.model, "m");
+    EXPECT_EQ(config.api_key, "k");
+    EXPECT_EQ(config.allow, (std::vector<std::string>{"shell: git status", "fetch: example.org"}));
+    ASSERT_EQ(stat(path().c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+}  // namespace
+}  // namespace cubepi::app

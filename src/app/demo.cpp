@@ -1,0 +1,350 @@
+#include <chrono>
+#include <csignal>
+#include <iostream>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/net/http_client.hpp>
+#include <cubepi/workspace/local_workspace.hpp>
+#include <cubepi/workspace/standard_tools.hpp>
+
+#include "approval.hpp"
+#include "commands.hpp"
+#include "config/config_file.hpp"
+#include "config/model_choice.hpp"
+#include "config/paths.hpp"
+#include "conversation.hpp"
+#include "demo_crash.hpp"
+#include "demo_scratch.hpp"
+#include "demo_script.hpp"
+#include "exit_code.hpp"
+#include "terminal/screen.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+/// Answers approvals where nobody can, and shows it: the tour's stand-in for a person, and for nothing else.
+class TourApproval {
+public:
+    TourApproval(Style style, std::function<void()> before)
+        : style_(style), before_(std::move(before)) {}
+
+    std::optional<BeforeToolCallResult> before_tool_call(BeforeToolCallContext& context) {
+        const ApprovalDecision decision = policy_.decide(context.tool, context.args);
+        if (decision.allowed) return std::nullopt;
+        before_();
+        std::cout << style_.yellow() << "? " << style_.off() << printable(decision.question)
+                  << "\n  [y]es  [n]o  [e]dit > y   (there is no terminal to ask at: the tour "
+                     "answers for you)\n"
+                  << std::flush;
+        BeforeToolCallResult result;
+        result.hitl_trace = JsonObject{{"decision", "policy_allow"}};
+        return result;
+    }
+
+private:
+    ApprovalPolicy policy_;
+    Style style_;
+    std::function<void()> before_;
+};
+
+class Tour {
+public:
+    Tour(Executor executor, bool terminal, bool fast)
+        : executor_(executor),
+          terminal_(terminal),
+          fast_(fast),
+          runtime_(Runtime::standard()),
+          screen_(*runtime_->clock, executor),
+          faux_(demo_voice(fast)) {
+        if (terminal_) editor_ = std::make_shared<LineEditor>(executor, std::filesystem::path());
+        session_.agent = std::make_unique<Agent>(agent_options());
+        session_.model.where = "the scripted model";
+    }
+
+    Task<int> walk() {
+        welcome();
+        co_await rest(2500);
+        co_await streamed_markdown();
+        co_await two_tools();
+        co_await approval();
+        co_await aborted_answer();
+        co_await killed_process();
+        co_return summary();
+    }
+
+private:
+    using Seen = std::vector<std::pair<bool, std::string>>;
+
+    AgentOptions agent_options() {
+        AgentOptions options;
+        options.model = faux_.model("tour");
+        options.runtime = runtime_;
+        options.system_prompt = "You are the script of a guided tour.";
+        auto workspace = std::make_shared<LocalWorkspace>(scratch_.workspace());
+        StandardToolOptions tools;
+        tools.with_shell = tools.with_fetch = false;
+        options.tools = standard_tools(workspace, std::move(tools));
+        const auto before = [this] { screen_.pause(); };
+        if (editor_) {
+            Approval::Options settings;
+            settings.before_question = before;
+            options.middleware.emplace_back(std::make_shared<Approval>(
+                ApprovalPolicy(), editor_, screen_.style(), std::move(settings)));
+        } else {
+            options.middleware.emplace_back(
+                std::make_shared<TourApproval>(screen_.style(), before));
+        }
+        return options;
+    }
+
+    const Style& style() const { return screen_.style(); }
+
+    void welcome() const {
+        std::cout << style().bold() << "A tour of cubepi" << style().off()
+                  << "\n\nThe model of this tour is a script: it runs offline and needs no key. "
+                     "All the rest is what you get\n"
+                     "with a real model: the agent, its tools, the approvals, the store, this "
+                     "terminal. It works in a folder\n"
+                     "of its own, "
+                  << scratch_.workspace().string() << ", which is removed at the end.\n"
+                  << std::flush;
+    }
+
+    void title(int number, const char* text) const {
+        std::cout << '\n'
+                  << style().cyan() << "━━ " << number << " of 5  " << style().off()
+                  << style().bold() << text << style().off() << "\n\n"
+                  << std::flush;
+    }
+
+    /// A pause for the reader; Ctrl-C in it ends the tour.
+    Task<void> rest(int milliseconds) {
+        if (fast_) co_return;
+        std::stop_source leave;
+        const InterruptWatch watch(executor_, [&] { leave.request_stop(); });
+        Task<void> sleep = runtime_->clock->sleep_for(std::chrono::milliseconds(milliseconds));
+        co_await cancel_on(leave.get_token(), std::move(sleep));
+    }
+
+    /// Shows a prompt as if it was typed, and runs it.
+    Task<int> say(std::string prompt, std::vector<FauxStep> script) {
+        std::cout << style().bold() << "> " << style().off();
+        for (const char letter : prompt) {
+            std::cout << letter << std::flush;
+            co_await rest(18);
+        }
+        std::cout << '\n' << std::flush;
+        faux_.set_responses(std::move(script));
+        const int status = co_await converse(session_, screen_, std::move(prompt));
+        co_return status;
+    }
+
+    /// For prompts that nobody but a person at the keyboard would abort.
+    Task<bool> say_and_finish(std::string prompt, std::vector<FauxStep> script) {
+        const int status = co_await say(std::move(prompt), std::move(script));
+        if (status == exit_aborted) throw_cancelled();
+        co_return status == exit_ok;
+    }
+
+    void saw(bool held, std::string what) { seen_.emplace_back(held, std::move(what)); }
+
+    Task<void> streamed_markdown() {
+        title(1, "An answer, while it arrives");
+        const bool held = co_await say_and_finish("Good morning! What are you?", markdown_scene());
+        saw(held, "an answer as Markdown, shown while it arrived");
+        co_await rest(2000);
+    }
+
+    Task<void> two_tools() {
+        title(2, "Two tools at once, on real files");
+        std::size_t running = 0;
+        std::size_t together = 0;
+        const ScopedSubscription watched = session_.agent->subscribe([&](const AgentEvent& event) {
+            if (event.type() == AgentEventType::tool_execution_start)
+                together = std::max(together, ++running);
+            if (event.type() == AgentEventType::tool_execution_end) --running;
+        });
+        const bool held = co_await say_and_finish(
+            "What is in this folder, and what do the notes say?", tools_scene());
+        saw(held && together == 2, "two tools, run side by side on real files");
+        co_await rest(2500);
+    }
+
+    Task<void> approval() {
+        title(3, "It asks before it writes");
+        if (terminal_)
+            std::cout << style().dim() << "(Your turn: answer the question.)" << style().off()
+                      << "\n\n";
+        const bool held =
+            co_await say_and_finish("Make a plan of it in plan.md.", approval_scene());
+        bool refused = false;
+        for (const Message& message : session_.agent->state().messages) {
+            const ToolResultMessage* result = message.tool_result();
+            if (result && result->tool_name == "write") refused = result->is_error;
+        }
+        const std::string plan = file_text(scratch_.workspace() / "plan.md");
+        std::cout << '\n' << style().dim();
+        if (plan.empty()) {
+            std::cout << "plan.md does not exist.\n";
+        } else {
+            std::cout << "plan.md, as it is on the disk now:\n" << printable(plan);
+        }
+        std::cout << style().off() << std::flush;
+        saw(held && refused == plan.empty(),
+            refused ? "a write that you refused, and that did not happen"
+                    : "a write that waited for a yes");
+        co_await rest(2500);
+    }
+
+    Task<void> aborted_answer() {
+        title(4, "An answer is stopped in the middle");
+        std::cout << style().dim() << "(The tour presses Ctrl-C for you.)" << style().off()
+                  << "\n\n";
+        int status = exit_failed;
+        {
+            std::size_t shown = 0;
+            const ScopedSubscription stopper =
+                session_.agent->subscribe([&](const AgentEvent& event) {
+                    const std::string_view* text = event.text_delta();
+                    if (text && (shown += text->size()) > 150) session_.agent->abort();
+                });
+            status = co_await say("Tell me a long story about a lighthouse.", abort_scene());
+        }
+        std::cout << '\n';
+        co_await rest(1200);
+        const bool held =
+            co_await say_and_finish("Shorter, please: one sentence.", after_abort_scene());
+        saw(held && status == exit_aborted,
+            "an answer that was stopped, and the next prompt after it");
+        co_await rest(2000);
+    }
+
+    Task<void> killed_process() {
+        title(5, "The process is killed in a tool, and another goes on");
+        std::cout << style().dim() << "(A process of its own, with a session in SQLite.)"
+                  << style().off() << "\n\n";
+        const auto step = [this](const char* name) {
+            const InterruptWatch swallowed(executor_, [] {});
+            return run_demo_step(name, scratch_.database(), scratch_.workspace(), fast_);
+        };
+        const StepEnd killed = step("kill");
+        stop_when_interrupted(killed);
+        std::cout << '\n' << "Process " << killed.pid;
+        if (killed.signal == SIGKILL) {
+            std::cout << " was killed inside the tool: nobody could tidy up.";
+        } else {
+            std::cout << " was not killed, as it should have been.";
+        }
+        std::cout << " A new process opens the session:\n\n" << std::flush;
+        co_await rest(2500);
+        const StepEnd continued = step("continue");
+        stop_when_interrupted(continued);
+        const std::size_t letters = letters_sent(scratch_.workspace());
+        std::cout << '\n'
+                  << style().dim() << "Process " << continued.pid << " went on. The outbox holds "
+                  << letters << (letters == 1 ? " letter" : " letters")
+                  << ": the call was not made again." << style().off() << '\n'
+                  << std::flush;
+        saw(killed.signal == SIGKILL && continued.exit_code == exit_ok && letters == 1,
+            "a process killed in a tool, its session continued by another, no call made twice");
+        co_await rest(2500);
+    }
+
+    static void stop_when_interrupted(const StepEnd& end) {
+        if (end.signal == SIGINT || end.exit_code == exit_aborted) throw_cancelled();
+    }
+
+    int summary() const {
+        std::cout << '\n' << style().bold() << "What you saw" << style().off() << "\n\n";
+        bool all = true;
+        for (const auto& [held, what] : seen_) {
+            std::cout << "  " << (held ? style().green() : style().red()) << (held ? "✓ " : "✗ ")
+                      << style().off() << what << '\n';
+            all = all && held;
+        }
+        if (!all)
+            std::cout
+                << "\nSomething did not go as it should: please report it with the output above.\n";
+        std::cout << "\nThe same with a real model:\n\n  OPENAI_API_KEY=sk-... cubepi chat\n\n"
+                  << std::flush;
+        return all ? exit_ok : exit_failed;
+    }
+
+    Executor executor_;
+    bool terminal_;
+    bool fast_;
+    ScratchFolder scratch_;
+    std::shared_ptr<const Runtime> runtime_;
+    Screen screen_;
+    FauxProvider faux_;
+    std::shared_ptr<LineEditor> editor_;
+    Session session_;
+    Seen seen_;
+};
+
+struct TourEnd {
+    int exit_code = exit_failed;
+    bool wants_chat = false;
+};
+
+/// Where a live chat would go: a configured endpoint or a local server; empty when there is none.
+Task<std::string> live_model() {
+    std::string found;
+    try {
+        const ConfigFile config = read_config(config_path());
+        const ModelSources sources = model_sources(ModelFlags(), config, true);
+        if (!sources.openai_api_key.empty() || !config.api_key.empty() ||
+            !sources.configured_key.empty()) {
+            found = "with your key";
+            co_return found;
+        }
+        const std::vector<LocalServer> servers =
+            co_await find_local_servers(transport_of(*Runtime::standard()));
+        for (const LocalServer& server : servers) {
+            if (found.empty() && !server.models.empty())
+                found = "with " + server.name + " on this machine";
+        }
+    } catch (const Error&) {
+        // A configuration that cannot be read is the business of `cubepi doctor`, not of the tour.
+    }
+    co_return found;
+}
+
+Task<TourEnd> take_tour(bool terminal, bool fast) {
+    const Executor executor = co_await this_executor;
+    TourEnd end;
+    {
+        Tour tour(executor, terminal, fast);
+        end.exit_code = co_await tour.walk();
+    }
+    if (!terminal || end.exit_code != exit_ok) co_return end;
+    const std::string live = co_await live_model();
+    if (live.empty()) co_return end;
+    LineEditor editor(executor, std::filesystem::path());
+    std::string question = "Chat " + live + " now, about the files of this folder? [y/N] > ";
+    const std::optional<std::string> answer = co_await editor.read(std::move(question));
+    end.wants_chat = answer && (*answer == "y" || *answer == "Y" || *answer == "yes");
+    co_return end;
+}
+
+}  // namespace
+
+int demo_command(const CommandLine& line) {
+    const bool terminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
+    const TourEnd end = run(take_tour(terminal, line.fast || !terminal));
+    if (!end.wants_chat) return end.exit_code;
+    CommandLine chat;
+    chat.verb = Verb::chat;
+    return chat_command(chat);
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+#include <cubepi/provider/faux.hpp>
+
+namespace cubepi::app {
+
+// What the scripted model of the tour says, scene by scene. It looks at the real results before it speaks of them.
+
+FauxOptions demo_voice(bool fast);
+
+std::vector<FauxStep> markdown_scene();
+std::vector<FauxStep> tools_scene();
+std::vector<FauxStep> approval_scene();
+std::vector<FauxStep> abort_scene();
+/// The answer to the prompt after the abort.
+std::vector<FauxStep> after_abort_scene();
+std::vector<FauxStep> killed_scene();
+std::vector<FauxStep> continued_scene();
+
+}  // namespace cubepi::app

@@ -1,0 +1,269 @@
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <langinfo.h>
+#include <unistd.h>
+
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/net/http_client.hpp>
+
+#include "commands.hpp"
+#include "config/config_file.hpp"
+#include "config/model_choice.hpp"
+#include "config/paths.hpp"
+#include "exit_code.hpp"
+#include "failure.hpp"
+#include "terminal/style.hpp"
+#include "version.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+/// Writes the findings; each problem comes with the next command.
+class Report {
+public:
+    explicit Report(Style style) : style_(style) {}
+
+    void title(const char* text) const {
+        std::cout << '\n' << style_.bold() << text << style_.off() << '\n';
+    }
+    void good(const std::string& text) const { line(style_.green(), "✓", text); }
+    void plain(const std::string& text) const { line(style_.dim(), "-", text); }
+    void problem(const std::string& text, const std::string& advice) const {
+        line(style_.red(), "✗", text);
+        if (!advice.empty()) std::cout << "      " << printable(advice) << '\n';
+    }
+    void failure(const Error& error, const std::string& where) const {
+        FailureContext context;
+        context.where = where;
+        const std::string text = explain(error, context).text;
+        const std::size_t end = text.find('\n');
+        if (end == std::string::npos) return problem(text, {});
+        problem(text.substr(0, end), text.substr(text.find_first_not_of(" \n", end)));
+    }
+
+private:
+    void line(std::string_view color, const char* sign, const std::string& text) const {
+        std::cout << "  " << color << sign << style_.off() << ' ' << printable(text) << '\n'
+                  << std::flush;
+    }
+    Style style_;
+};
+
+std::string host_of(const std::string& url) {
+    const std::size_t begin = url.find("://");
+    std::string host = begin == std::string::npos ? url : url.substr(begin + 3);
+    host = host.substr(0, host.find('/'));
+    // An address may carry a password.
+    return host.substr(host.rfind('@') + 1);
+}
+
+std::string count_text(std::size_t count, const std::string& what) {
+    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string models_text(const std::vector<std::string>& models) {
+    std::string text = count_text(models.size(), "model");
+    for (std::size_t i = 0; i < models.size() && i < 5; ++i)
+        text += (i == 0 ? ": " : ", ") + models[i];
+    return models.size() > 5 ? text + ", …" : text;
+}
+
+struct Settings {
+    ConfigFile config = {};
+    std::string key = {};
+    std::string base_url = {};
+    std::string model = {};
+};
+
+void check_config(const Report& report, Settings& settings) {
+    const std::filesystem::path path = config_path();
+    std::error_code failed;
+    if (!std::filesystem::exists(path, failed))
+        return report.plain("no configuration file (" + path.string() + ")");
+    try {
+        settings.config = read_config(path);
+    } catch (const Error& error) {
+        return report.problem(error.what(), "Correct it: ${EDITOR:-nano} " + path.string());
+    }
+    const ConfigFile& config = settings.config;
+    report.good("configuration file " + path.string());
+    if (!config.model.empty()) report.plain("model: " + config.model);
+    if (!config.base_url.empty()) report.plain("base_url: " + host_of(config.base_url));
+    if (!config.api_key.empty()) report.plain("api_key: set");
+    if (!config.allow.empty()) report.plain("allow: " + count_text(config.allow.size(), "rule"));
+    if (config.too_open) {
+        report.problem("the file has a key, and others may read it", "chmod 600 " + path.string());
+    }
+}
+
+Settings check_settings(const Report& report) {
+    report.title("Configuration");
+    Settings settings;
+    check_config(report, settings);
+    const ModelSources sources = model_sources(ModelFlags(), settings.config, false);
+    report.plain(std::string("OPENAI_API_KEY is ") +
+                 (sources.openai_api_key.empty() ? "not set" : "set"));
+    if (!sources.openai_base_url.empty())
+        report.plain("OPENAI_BASE_URL: " + host_of(sources.openai_base_url));
+    const std::string& variable = settings.config.api_key_env;
+    if (!variable.empty() && sources.configured_key.empty()) {
+        report.problem("the configuration names " + variable + " for the key, and it is not set",
+                       "export " + variable + "=...");
+    } else if (!variable.empty()) {
+        report.plain(variable + " is set");
+    }
+    for (const char* name : {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy"}) {
+        const char* value = std::getenv(name);
+        if (value && *value) report.plain(std::string(name) + ": " + host_of(value));
+    }
+    for (const std::string& key :
+         {sources.openai_api_key, settings.config.api_key, sources.configured_key}) {
+        if (settings.key.empty()) settings.key = key;
+    }
+    settings.base_url =
+        sources.openai_base_url.empty() ? settings.config.base_url : sources.openai_base_url;
+    settings.model = settings.config.model;
+    return settings;
+}
+
+/// True when the configured endpoint answers.
+Task<bool> check_endpoint(Report report, Settings settings,
+                          std::shared_ptr<HttpTransport> transport) {
+    if (settings.key.empty() && settings.base_url.empty()) {
+        report.plain("no key and no address are configured");
+        co_return false;
+    }
+    const std::string base =
+        settings.base_url.empty() ? "https://api.openai.com/v1" : settings.base_url;
+    const std::string host = host_of(base);
+    bool known = settings.model.empty();
+    try {
+        const std::vector<std::string> models = co_await list_models(transport, base, settings.key);
+        report.good(host + " answers; it offers " + models_text(models));
+        for (const std::string& id : models) known = known || id == settings.model;
+    } catch (const Error& error) {
+        report.failure(error, host);
+        co_return false;
+    }
+    if (!known) {
+        report.problem("it does not list the configured model " + settings.model,
+                       "Name another: cubepi chat --model NAME, or in " + config_path().string());
+    }
+    co_return true;
+}
+
+Task<bool> check_models(Report report, Settings settings) {
+    report.title("Models");
+    const std::shared_ptr<HttpTransport> transport = transport_of(*Runtime::standard());
+    bool can_answer = co_await check_endpoint(report, std::move(settings), transport);
+    const std::vector<LocalServer> servers = co_await find_local_servers(transport);
+    for (const LocalServer& server : servers) {
+        const std::string name = server.name + " at " + host_of(server.base_url);
+        if (server.models.empty()) {
+            report.problem(name + " answers, but has no model",
+                           "Load one there, e.g.: ollama pull llama3.2");
+            continue;
+        }
+        report.good(name + " offers " + models_text(server.models));
+        can_answer = true;
+    }
+    if (servers.empty())
+        report.plain("no server on this machine (Ollama, llama.cpp, vLLM, LM Studio)");
+    if (!can_answer) {
+        report.problem("there is no model to ask",
+                       "export OPENAI_API_KEY=..., or start a server here: ollama serve; to look "
+                       "around: cubepi chat "
+                       "--offline");
+    }
+    co_return can_answer;
+}
+
+Task<void> check_sessions(Report report) {
+    report.title("Sessions");
+    const std::string path = sessions_path().string();
+    std::error_code failed;
+    if (!std::filesystem::exists(path, failed)) {
+        report.plain("none is kept yet (" + path + ")");
+        co_return;
+    }
+    try {
+        SQLiteCheckpointer store(path);
+        const std::vector<ThreadInfo> threads = co_await store.list_threads();
+        report.good(path + ": " + count_text(threads.size(), "session"));
+    } catch (const Error& error) {
+        report.failure(error, path);
+    }
+}
+
+void check_terminal(const Report& report) {
+    report.title("Terminal");
+    const Style style = Style::of(STDOUT_FILENO);
+    if (!style.terminal || isatty(STDIN_FILENO) != 1) {
+        report.plain("none: nobody can be asked here, so tools that write need --yes");
+    } else {
+        report.good(std::string(style.color ? "colours" : "no colours") + ", " +
+                    std::to_string(style.columns) + " columns");
+    }
+    const char* term = std::getenv("TERM");
+    report.plain(std::string("TERM: ") + (term ? term : "not set"));
+    const std::string charset = nl_langinfo(CODESET);
+    if (charset != "UTF-8")
+        report.problem("the locale is not UTF-8 (" + charset + ")", "export LANG=C.UTF-8");
+}
+
+std::optional<std::filesystem::path> first_on_path(const std::string& name) {
+    const char* value = std::getenv("PATH");
+    std::string rest = value ? value : "";
+    while (!rest.empty()) {
+        const std::size_t end = rest.find(':');
+        const std::filesystem::path candidate = std::filesystem::path(rest.substr(0, end)) / name;
+        if (access(candidate.c_str(), X_OK) == 0 && std::filesystem::is_regular_file(candidate))
+            return candidate;
+        rest = end == std::string::npos ? std::string() : rest.substr(end + 1);
+    }
+    return std::nullopt;
+}
+
+void check_program(const Report& report) {
+    report.title("Program");
+    std::error_code failed;
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failed);
+    report.good(std::string(version_text()) + ", " + self.string());
+    const std::optional<std::filesystem::path> first = first_on_path("cubepi");
+    if (!first) {
+        report.plain("not on PATH; to call it by its name: export PATH=" +
+                     self.parent_path().string() + ":$PATH");
+    } else if (!std::filesystem::equivalent(*first, self, failed)) {
+        report.problem("another cubepi comes first on PATH: " + first->string() +
+                           " (Python CubePi installs one, too)",
+                       "export PATH=" + self.parent_path().string() + ":$PATH; hash -r");
+    }
+}
+
+Task<int> examine() {
+    const Report report(Style::of(STDOUT_FILENO));
+    check_program(report);
+    Settings settings = check_settings(report);
+    const bool can_answer = co_await check_models(report, std::move(settings));
+    co_await check_sessions(report);
+    check_terminal(report);
+    std::cout << '\n';
+    co_return can_answer ? exit_ok : exit_no_model;
+}
+
+}  // namespace
+
+int doctor_command(const CommandLine&) { return run(examine()); }
+
+}  // namespace cubepi::app

@@ -1,0 +1,207 @@
+// The errors of a first day: docs/errors.md has them word for word.
+
+#include "failure.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/net/network_error.hpp>
+#include <cubepi/provider/faux.hpp>
+#include <cubepi/provider/openai.hpp>
+#include <cubepi/testing/memory_transport.hpp>
+
+#include "approval.hpp"
+#include "command_line.hpp"
+#include "config/model_choice.hpp"
+#include "exit_code.hpp"
+
+namespace cubepi::app {
+namespace {
+
+using testing::MemoryResponse;
+using testing::MemoryTransport;
+
+std::string file_text(const std::string& path) {
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
+
+/// The text that the page gives for `name`.
+std::string golden(const std::string& name) {
+    const std::string page = file_text(CUBEPI_DOCS "/errors.md");
+    const std::string fence = "```text " + name + "\n";
+    const std::size_t begin = page.find(fence);
+    if (begin == std::string::npos) return "docs/errors.md has no text '" + name + "'";
+    const std::size_t from = begin + fence.size();
+    return page.substr(from, page.find("\n```", from) - from);
+}
+
+std::string as_said(const Failure& failure) { return "cubepi: " + failure.text; }
+
+std::shared_ptr<MemoryTransport> answering(MemoryResponse response) {
+    return std::make_shared<MemoryTransport>(
+        [response](const HttpRequest&) -> MemoryResponse { return response; });
+}
+
+/// What a person reads when the model call ends like that.
+Failure after_call(MemoryResponse response, const std::string& model, const std::string& base_url,
+                   const std::string& where) {
+    OpenAIOptions provider;
+    provider.api_key = "sk-very-secret-key";
+    provider.base_url = base_url;
+    provider.retry.max_retries = 0;
+    AgentOptions options;
+    options.model = OpenAIProvider(std::move(provider)).model(model);
+    options.runtime =
+        std::make_shared<const Runtime>(Runtime().with_transport(answering(std::move(response))));
+    Agent agent(std::move(options));
+    const RunResult result = run(agent.prompt("hello"));
+    FailureContext context;
+    context.where = where;
+    return explain(result.error(), context);
+}
+
+MemoryResponse broken(ErrorCode code, const std::string& text) {
+    return MemoryResponse::failing(NetworkError(code, "host", false, text));
+}
+
+TEST(FirstDayErrors, NoKey) {
+    const ModelSources sources;
+    const auto nobody = answering(broken(ErrorCode::connect, "Connection refused"));
+    std::string said;
+    try {
+        run(choose_model(sources, nobody, ChooseModel()));
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::not_found);
+        said = as_said(explain(error));
+    }
+    EXPECT_EQ(said, golden("no-key"));
+}
+
+TEST(FirstDayErrors, WrongKey) {
+    const Failure failure = after_call(
+        MemoryResponse(401,
+                       R"({"error":{"message":"Incorrect API key provided: sk-very-secret-key",)"
+                       R"("type":"invalid_request_error","code":"invalid_api_key"}})"),
+        "gpt-5.1", "https://api.openai.com/v1", "gpt-5.1 at api.openai.com");
+    EXPECT_EQ(as_said(failure), golden("wrong-key"));
+    EXPECT_EQ(failure.exit_code, exit_failed);
+    EXPECT_EQ(failure.text.find("very-secret"), std::string::npos);
+}
+
+TEST(FirstDayErrors, WrongModel) {
+    const Failure failure = after_call(
+        MemoryResponse(404, R"({"error":{"message":"The model `gpt-51` does not exist",)"
+                            R"("type":"invalid_request_error","code":"model_not_found"}})"),
+        "gpt-51", "https://api.openai.com/v1", "gpt-51 at api.openai.com");
+    EXPECT_EQ(as_said(failure), golden("wrong-model"));
+}
+
+TEST(FirstDayErrors, ServerDown) {
+    const Failure failure =
+        after_call(broken(ErrorCode::connect,
+                          "Cannot connect to localhost:11434: Connection refused. Check that the "
+                          "server is running and that the address is right."),
+                   "llama3.2", "http://localhost:11434/v1", "llama3.2 at localhost:11434");
+    EXPECT_EQ(as_said(failure), golden("server-down"));
+}
+
+TEST(FirstDayErrors, Proxy) {
+    const Failure failure = after_call(
+        broken(ErrorCode::proxy,
+               "Cannot connect to the proxy proxy.example:3128: Connection refused. Check "
+               "the proxy variables."),
+        "gpt-5.1", "https://api.openai.com/v1", "gpt-5.1 at api.openai.com");
+    EXPECT_EQ(as_said(failure), golden("proxy"));
+}
+
+TEST(FirstDayErrors, Tls) {
+    const Failure failure = after_call(
+        broken(ErrorCode::tls,
+               "The TLS connection to llm.example:443 failed: SSL certificate problem: "
+               "self-signed certificate in certificate chain. Check that the address is right."),
+        "gpt-5.1", "https://llm.example/v1", "gpt-5.1 at llm.example");
+    EXPECT_EQ(as_said(failure), golden("tls"));
+}
+
+TEST(FirstDayErrors, LockedSessions) {
+    setenv("HOME", "/home/you", 1);
+    unsetenv("XDG_DATA_HOME");
+    const Failure failure =
+        explain(CheckpointerLockTimeoutError(ErrorCode::storage_locked, "database is locked"));
+    EXPECT_EQ(as_said(failure), golden("locked"));
+    EXPECT_EQ(failure.exit_code, exit_storage);
+}
+
+TEST(FirstDayErrors, NoTerminal) {
+    FauxProvider faux;
+    faux.set_responses(
+        {faux_assistant_message(faux_tool_call("touch"), stop_reason::tool_use), "I see."});
+    AgentOptions options;
+    options.model = faux.model();
+    bool ran = false;
+    AgentTool touch("touch", "Writes.", AgentTool::no_parameters(), [&](JsonObject, ToolContext&) {
+        ran = true;
+        return detail::ToolOutcome(AgentToolResult("done"));
+    });
+    options.tools.push_back(std::move(touch));
+    options.middleware.emplace_back(
+        std::make_shared<Approval>(ApprovalPolicy(), nullptr, Style(), Approval::Options()));
+    Agent agent(std::move(options));
+    const RunResult result = run(agent.prompt("Touch it."));
+    EXPECT_TRUE(result);
+    EXPECT_FALSE(ran);
+    std::string told;
+    for (const Message& message : result.new_messages) {
+        if (message.tool_result()) told = message.text();
+    }
+    EXPECT_EQ(told, golden("no-terminal"));
+}
+
+TEST(FirstDayErrors, WrongFlag) {
+    std::vector<std::string> words{"cubepi", "run", "--modle", "gpt-5.1", "hello"};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    ::testing::internal::CaptureStderr();
+    const CommandLine line =
+        parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+    std::string said = ::testing::internal::GetCapturedStderr();
+    while (said.ends_with('\n')) said.pop_back();
+    EXPECT_EQ(said, golden("wrong-flag"));
+    EXPECT_EQ(line.exit_code, exit_usage);
+}
+
+TEST(FirstDayErrors, CompilerWithoutCoroutines) {
+    const std::string check = file_text(CUBEPI_SOURCES "/cubepi/core/detail/needs_coroutines.hpp");
+    EXPECT_NE(check.find("#error \"" + golden("compiler") + "\""), std::string::npos) << check;
+    for (const char* first : {"task", "error", "json"}) {
+        const std::string header =
+            file_text(std::string(CUBEPI_SOURCES "/cubepi/core/") + first + ".hpp");
+        const std::size_t include = header.find("#include");
+        EXPECT_EQ(header.find("#include <cubepi/core/detail/needs_coroutines.hpp>"), include)
+            << first;
+    }
+}
+
+TEST(Failure, OthersAreOneLineWithAnExitStatus) {
+    EXPECT_EQ(explain(Error(ErrorCode::cancelled, "x")).exit_code, exit_aborted);
+    EXPECT_EQ(explain(Error(ErrorCode::limit, "max_turns: 3")).exit_code, exit_limited);
+    EXPECT_EQ(explain(Error(ErrorCode::storage_full, "no space")).exit_code, exit_storage);
+    EXPECT_EQ(explain(Error(ErrorCode::storage_corrupt, "bad row")).exit_code, exit_storage);
+    EXPECT_EQ(explain(Error(ErrorCode::io, "cannot write x. Try y")).text, "cannot write x. Try y");
+    const auto unknown = std::make_exception_ptr(std::runtime_error("out of order"));
+    EXPECT_EQ(explain(unknown).text, "out of order");
+}
+
+}  // namespace
+}  // namespace cubepi::app
