@@ -293,14 +293,16 @@ TEST_F(ShellToolsTest, DestroyingTheSessionKillsItsCommands) {
 TEST_F(ShellToolsTest, ReportsProgress) {
     std::vector<Json> updates;
     settings.updates = &updates;
-    const auto result =
-        shell_beside({{"command", "touch started; until [ -e go ]; do echo line; done; echo end"}},
-                     Driver{folder / "started",
-                            [&] {
-                                clock->advance(std::chrono::milliseconds(300));
-                                if (!updates.empty()) folder.put("go", "");
-                            },
-                            true});
+    bool advanced = false;
+    const Driver driver{folder / "started",
+                        [&] {
+                            if (!advanced) clock->advance(std::chrono::milliseconds(300));
+                            advanced = true;
+                            if (!updates.empty()) folder.put("go", "");
+                        },
+                        true};
+    shell_beside({{"command", "touch started; until [ -e go ]; do echo line; done; echo end"}},
+                 driver);
     ASSERT_FALSE(updates.empty());
     EXPECT_THAT(std::string(updates.front().at("output").as_string()), HasSubstr("line\n"));
 }
