@@ -44,7 +44,7 @@ struct AgentEndEvent {
 };
 struct TurnStartEvent {};
 struct TurnEndEvent {
-    Message message = {};            ///< the assistant's
+    Message message = {};  ///< the assistant's
     MessageList tool_results = {};
 };
 /// A message of any role begins. An assistant's is empty still.
@@ -63,7 +63,7 @@ struct MessageEndEvent {
 struct ToolExecutionStartEvent {
     std::string tool_call_id = {};
     SharedString tool_name = {};
-    JsonObject args = {};            ///< as the model gave them, before defaults are filled in
+    JsonObject args = {};  ///< as the model gave them, before defaults are filled in
 };
 struct ToolExecutionUpdateEvent {
     std::string tool_call_id = {};
@@ -78,7 +78,7 @@ struct ToolExecutionEndEvent {
     bool is_error = false;
     bool terminate = false;
     bool blocked_by_hook = false;
-    std::string block_reason = {};   ///< empty: none
+    std::string block_reason = {};  ///< empty: none
 };
 struct HitlRequestEvent {
     HitlRequest request = {};
@@ -103,7 +103,7 @@ struct NoticeEvent {
 struct RunInfo {
     std::string run_id = {};
     std::string attempt_id = {};
-    std::string thread_id = {};      ///< empty: the agent has none
+    std::string thread_id = {};  ///< empty: the agent has none
 };
 
 /// What listeners receive. An event is a value: it may be copied, kept and read from another thread.
@@ -116,8 +116,8 @@ struct AgentEvent {
 
     Body body = {};
     std::shared_ptr<const RunInfo> run = {};
-    std::uint32_t turn = 0;          ///< from 1; 0 before the first turn
-    std::uint64_t seq = 0;           ///< from 1, per run, without gaps (D8)
+    std::uint32_t turn = 0;  ///< from 1; 0 before the first turn
+    std::uint64_t seq = 0;   ///< from 1, per run, without gaps (D8)
     std::chrono::steady_clock::time_point timestamp = {};
 
     AgentEventType type() const noexcept { return static_cast<AgentEventType>(body.index()); }

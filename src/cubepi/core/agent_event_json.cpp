@@ -30,17 +30,23 @@ struct BodyWriter {
     bool with_partial;
 
     void operator()(const AgentStartEvent&) const {}
-    void operator()(const AgentEndEvent& event) const { json["messages"] = messages_json(event.messages); }
+    void operator()(const AgentEndEvent& event) const {
+        json["messages"] = messages_json(event.messages);
+    }
     void operator()(const TurnStartEvent&) const {}
     void operator()(const TurnEndEvent& event) const {
         json["message"] = to_json(event.message);
         json["tool_results"] = messages_json(event.tool_results);
     }
-    void operator()(const MessageStartEvent& event) const { json["message"] = to_json(event.message); }
+    void operator()(const MessageStartEvent& event) const {
+        json["message"] = to_json(event.message);
+    }
     void operator()(const MessageUpdateEvent& event) const {
         json["stream_event"] = stream_event_json(event.stream_event, with_partial);
     }
-    void operator()(const MessageEndEvent& event) const { json["message"] = to_json(event.message); }
+    void operator()(const MessageEndEvent& event) const {
+        json["message"] = to_json(event.message);
+    }
     void operator()(const ToolExecutionStartEvent& event) const {
         tool(event.tool_call_id, event.tool_name);
         json["args"] = event.args;
@@ -59,7 +65,9 @@ struct BodyWriter {
         json["block_reason"] =
             event.block_reason.empty() ? Json(nullptr) : Json(event.block_reason);
     }
-    void operator()(const HitlRequestEvent& event) const { json["request"] = to_json(event.request); }
+    void operator()(const HitlRequestEvent& event) const {
+        json["request"] = to_json(event.request);
+    }
     void operator()(const HitlAnswerEvent& event) const {
         json["question_id"] = event.question_id;
         json["answer"] = event.answer;

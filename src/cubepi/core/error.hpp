@@ -15,52 +15,52 @@ namespace cubepi {
 enum class ErrorCode : std::uint8_t {
     unknown,
     // Misuse of the library: fix the program.
-    invalid_argument,     ///< a value that can never work
-    invalid_state,        ///< a call that is not allowed now
-    busy,                 ///< the agent already runs
-    no_messages,          ///< nothing to continue from
-    cannot_continue,      ///< the thread ends with a finished answer and nothing is queued
-    unsupported,          ///< this store, provider or build cannot do that
+    invalid_argument,  ///< a value that can never work
+    invalid_state,     ///< a call that is not allowed now
+    busy,              ///< the agent already runs
+    no_messages,       ///< nothing to continue from
+    cannot_continue,   ///< the thread ends with a finished answer and nothing is queued
+    unsupported,       ///< this store, provider or build cannot do that
     // Control flow.
-    cancelled,            ///< aborted by the caller
-    timeout,              ///< a clock ran out; the message says which
-    limit,                ///< a configured limit was reached
+    cancelled,  ///< aborted by the caller
+    timeout,    ///< a clock ran out; the message says which
+    limit,      ///< a configured limit was reached
     // Data.
-    parse,                ///< text that is not what it should be
-    validation,           ///< well-formed data that breaks its schema
+    parse,       ///< text that is not what it should be
+    validation,  ///< well-formed data that breaks its schema
     // Network.
-    dns,                  ///< the name does not resolve
-    connect,              ///< no connection could be made
-    tls,                  ///< the peer's certificate or handshake was refused
-    proxy,                ///< the proxy refused or failed
-    disconnected,         ///< the connection broke in the middle
-    protocol,             ///< the peer sent something its protocol does not allow
-    too_large,            ///< more bytes than allowed
+    dns,           ///< the name does not resolve
+    connect,       ///< no connection could be made
+    tls,           ///< the peer's certificate or handshake was refused
+    proxy,         ///< the proxy refused or failed
+    disconnected,  ///< the connection broke in the middle
+    protocol,      ///< the peer sent something its protocol does not allow
+    too_large,     ///< more bytes than allowed
     // Providers.
-    auth,                 ///< 401, 403: the key is missing, wrong or not allowed
-    rate_limited,         ///< 429 or a used-up quota
-    unavailable,          ///< 5xx, overload, or the endpoint cannot be reached
-    bad_request,          ///< the endpoint refuses the request
-    context_length,       ///< the request does not fit the model's window
-    model_not_found,      ///< the endpoint does not know the model
-    content_filtered,     ///< the endpoint refuses the content
-    provider,             ///< a failure the endpoint reported that fits no other code
+    auth,              ///< 401, 403: the key is missing, wrong or not allowed
+    rate_limited,      ///< 429 or a used-up quota
+    unavailable,       ///< 5xx, overload, or the endpoint cannot be reached
+    bad_request,       ///< the endpoint refuses the request
+    context_length,    ///< the request does not fit the model's window
+    model_not_found,   ///< the endpoint does not know the model
+    content_filtered,  ///< the endpoint refuses the content
+    provider,          ///< a failure the endpoint reported that fits no other code
     // Storage.
-    storage,              ///< the store failed; the message says how
-    storage_locked,       ///< another process holds the database
-    storage_corrupt,      ///< a row or file that cannot be read
-    storage_full,         ///< no space left
-    schema_mismatch,      ///< tables of another version
+    storage,          ///< the store failed; the message says how
+    storage_locked,   ///< another process holds the database
+    storage_corrupt,  ///< a row or file that cannot be read
+    storage_full,     ///< no space left
+    schema_mismatch,  ///< tables of another version
     thread_not_found,
     thread_exists,
     run_not_completed,
     run_not_claimed,
     run_already_claimed,
     run_already_completed,
-    stale_append,         ///< another writer appended first
+    stale_append,  ///< another writer appended first
     // Files and processes.
     not_found,
-    permission_denied,    ///< refused by policy or by the system
+    permission_denied,  ///< refused by policy or by the system
     io,
     // People.
     hitl,
@@ -98,10 +98,10 @@ private:
 /// CubeLoop's names (see docs/decisions.md, D9 and D41).
 struct ErrorInfo {
     ErrorCode code = ErrorCode::unknown;
-    std::string type;                           ///< class name: "RateLimited", "ProviderAuthFailed", ...
-    std::string provider_code;                  ///< the endpoint's own code, e.g. "insufficient_quota"
-    std::optional<int> status_code;             ///< HTTP status
-    std::optional<double> retry_after;          ///< seconds
+    std::string type;                   ///< class name: "RateLimited", "ProviderAuthFailed", ...
+    std::string provider_code;          ///< the endpoint's own code, e.g. "insufficient_quota"
+    std::optional<int> status_code;     ///< HTTP status
+    std::optional<double> retry_after;  ///< seconds
     std::optional<std::int64_t> tokens_in;
     std::optional<std::int64_t> context_window;
 
@@ -119,13 +119,27 @@ private:
     ErrorInfo info_;
 };
 
-class ContextLengthExceeded : public ProviderError { using ProviderError::ProviderError; };
-class RateLimited : public ProviderError { using ProviderError::ProviderError; };
-class ProviderAuthFailed : public ProviderError { using ProviderError::ProviderError; };
-class ProviderUnavailable : public ProviderError { using ProviderError::ProviderError; };
-class ProviderBadRequest : public ProviderError { using ProviderError::ProviderError; };
-class ModelNotFound : public ProviderError { using ProviderError::ProviderError; };
-class ContentFiltered : public ProviderError { using ProviderError::ProviderError; };
+class ContextLengthExceeded : public ProviderError {
+    using ProviderError::ProviderError;
+};
+class RateLimited : public ProviderError {
+    using ProviderError::ProviderError;
+};
+class ProviderAuthFailed : public ProviderError {
+    using ProviderError::ProviderError;
+};
+class ProviderUnavailable : public ProviderError {
+    using ProviderError::ProviderError;
+};
+class ProviderBadRequest : public ProviderError {
+    using ProviderError::ProviderError;
+};
+class ModelNotFound : public ProviderError {
+    using ProviderError::ProviderError;
+};
+class ContentFiltered : public ProviderError {
+    using ProviderError::ProviderError;
+};
 
 /// Throws the class that fits `info.code` (a plain ProviderError where none does).
 [[noreturn]] void throw_provider_error(ErrorInfo info, const std::string& message);
@@ -144,13 +158,27 @@ private:
     std::string run_id_;
 };
 
-class ThreadNotFoundError : public CheckpointerError { using CheckpointerError::CheckpointerError; };
-class ThreadAlreadyExistsError : public CheckpointerError { using CheckpointerError::CheckpointerError; };
-class RunNotCompletedError : public CheckpointerError { using CheckpointerError::CheckpointerError; };
-class RunNotClaimedError : public CheckpointerError { using CheckpointerError::CheckpointerError; };
-class RunAlreadyClaimedError : public CheckpointerError { using CheckpointerError::CheckpointerError; };
-class RunAlreadyCompletedError : public CheckpointerError { using CheckpointerError::CheckpointerError; };
-class StaleAppendError : public CheckpointerError { using CheckpointerError::CheckpointerError; };
+class ThreadNotFoundError : public CheckpointerError {
+    using CheckpointerError::CheckpointerError;
+};
+class ThreadAlreadyExistsError : public CheckpointerError {
+    using CheckpointerError::CheckpointerError;
+};
+class RunNotCompletedError : public CheckpointerError {
+    using CheckpointerError::CheckpointerError;
+};
+class RunNotClaimedError : public CheckpointerError {
+    using CheckpointerError::CheckpointerError;
+};
+class RunAlreadyClaimedError : public CheckpointerError {
+    using CheckpointerError::CheckpointerError;
+};
+class RunAlreadyCompletedError : public CheckpointerError {
+    using CheckpointerError::CheckpointerError;
+};
+class StaleAppendError : public CheckpointerError {
+    using CheckpointerError::CheckpointerError;
+};
 class CheckpointerLockTimeoutError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
@@ -158,8 +186,8 @@ class CheckpointerLockTimeoutError : public CheckpointerError {
 /// A stored row that cannot be read. `row_ref()` names it, e.g. "messages.id=17".
 class CheckpointCorruptionError : public CheckpointerError {
 public:
-    CheckpointCorruptionError(const std::string& message, std::string thread_id, std::string backend,
-                              std::string row_ref)
+    CheckpointCorruptionError(const std::string& message, std::string thread_id,
+                              std::string backend, std::string row_ref)
         : CheckpointerError(ErrorCode::storage_corrupt, message, std::move(thread_id)),
           backend_(std::move(backend)),
           row_ref_(std::move(row_ref)) {}

@@ -26,7 +26,8 @@ JsonObject question_json(const HitlQuestion& question) {
     JsonObject json{{"key", question.key}, {"prompt", question.prompt}};
     if (question.options) {
         JsonArray options;
-        for (const HitlOption& option : *question.options) options.emplace_back(option_json(option));
+        for (const HitlOption& option : *question.options)
+            options.emplace_back(option_json(option));
         json["options"] = std::move(options);
     } else {
         json["options"] = nullptr;
@@ -59,8 +60,8 @@ JsonObject payload_json(const AskRequest& request) {
 }
 
 [[noreturn]] void refuse(std::string_view key, std::string_view expected) {
-    throw Error(ErrorCode::validation, "human request key '" + std::string(key) + "': expected " +
-                                           std::string(expected));
+    throw Error(ErrorCode::validation,
+                "human request key '" + std::string(key) + "': expected " + std::string(expected));
 }
 
 const JsonObject& object(const Json& json, std::string_view key) {
@@ -118,7 +119,8 @@ JsonObject to_json(const HitlRequest& request) {
     JsonObject json;
     json["question_id"] = request.question_id;
     json["thread_id"] = nullable(request.thread_id);
-    json["payload"] = std::visit([](const auto& one) { return payload_json(one); }, request.payload);
+    json["payload"] =
+        std::visit([](const auto& one) { return payload_json(one); }, request.payload);
     json["created_at"] = request.created_at;
     json["timeout_seconds"] = nullable(request.timeout_seconds);
     for (const auto& [key, value] : request.extra) json.emplace(key, value);

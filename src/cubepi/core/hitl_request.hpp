@@ -46,9 +46,9 @@ struct HitlRequest {
     std::string question_id = {};
     std::optional<std::string> thread_id = {};
     std::variant<ConfirmRequest, ApproveRequest, AskRequest> payload = {};
-    double created_at = 0;                         ///< Unix seconds
+    double created_at = 0;  ///< Unix seconds
     std::optional<double> timeout_seconds = {};
-    JsonObject extra = {};                         ///< keys of ours or of a newer writer; stored
+    JsonObject extra = {};  ///< keys of ours or of a newer writer; stored
 };
 
 JsonObject to_json(const HitlRequest& request);

@@ -30,8 +30,9 @@ public:
     }
     /// The value under `key`, made (as null) when there is none.
     Json& operator[](std::string_view key) { return edit()[key]; }
+    /// The other keys keep their order.
     void erase(std::string_view key) {
-        if (object_) object_->erase(key);
+        if (object_) object_->stable_erase(key);
     }
     const JsonObject& get() const noexcept {
         static const JsonObject none;

@@ -141,9 +141,8 @@ const AssistantMessage* Message::assistant() const noexcept {
 }
 
 const ToolResultMessage* Message::tool_result() const noexcept {
-    return rep_ && rep_->role == Role::tool_result
-               ? &static_cast<const ToolResultRep*>(rep_)->value
-               : nullptr;
+    return rep_ && rep_->role == Role::tool_result ? &static_cast<const ToolResultRep*>(rep_)->value
+                                                   : nullptr;
 }
 
 const std::string& Message::id() const noexcept {

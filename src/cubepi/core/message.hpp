@@ -27,8 +27,8 @@ struct TextContent {
 };
 
 struct ImageContent {
-    std::string source = {};         ///< base64 without a data-URI prefix, or an http(s) URL
-    SharedString media_type = {};    ///< "image/png"
+    std::string source = {};       ///< base64 without a data-URI prefix, or an http(s) URL
+    SharedString media_type = {};  ///< "image/png"
     LazyObject extra = {};
     friend bool operator==(const ImageContent&, const ImageContent&) = default;
 };
@@ -85,8 +85,8 @@ struct AssistantMessage {
     std::vector<AssistantContent> content = {};
     std::string id = {};
     SharedString stop_reason = stop_reason::shared(stop_reason::stop);
-    SharedString error_message = {};                    ///< empty: no error
-    std::shared_ptr<const ErrorInfo> error = {};        ///< the typed error behind error_message (D9)
+    SharedString error_message = {};              ///< empty: no error
+    std::shared_ptr<const ErrorInfo> error = {};  ///< the typed error behind error_message (D9)
     std::optional<Usage> usage = {};
     std::optional<double> timestamp = {};
     SharedString provider_id = {};

@@ -1,7 +1,10 @@
 #include <cubepi/core/message_json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -96,6 +99,22 @@ JsonObject to_json(const Usage& usage) {
     return json;
 }
 
+namespace {
+
+/// The usage with those of its keys that we do not know, which are kept under `usage` in `extra`.
+Json usage_json(const AssistantMessage& message) {
+    const Json* unknown = message.extra.find("usage");
+    const bool more = unknown && unknown->is_object();
+    if (!message.usage && !more) return nullptr;
+    JsonObject json = message.usage ? to_json(*message.usage) : JsonObject();
+    if (more) {
+        for (const auto& [key, value] : unknown->get_object()) json.emplace(key, value);
+    }
+    return json;
+}
+
+}  // namespace
+
 JsonObject to_json(const UserMessage& message) {
     JsonObject json;
     json.reserve(6);
@@ -117,7 +136,7 @@ JsonObject to_json(const AssistantMessage& message) {
     if (!message.id.empty()) json["id"] = message.id;
     json["stop_reason"] = std::string_view(message.stop_reason);
     add_error(json, message);
-    json["usage"] = message.usage ? Json(to_json(*message.usage)) : Json(nullptr);
+    json["usage"] = usage_json(message);
     json["timestamp"] = nullable(message.timestamp);
     json["provider_id"] = std::string_view(message.provider_id);
     json["model_id"] = std::string_view(message.model_id);
@@ -155,9 +174,12 @@ JsonObject to_json(const Message& message) {
 
 namespace {
 
+constexpr std::array<std::string_view, 5> usage_keys{
+    "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"};
+
 [[noreturn]] void refuse(std::string_view key, std::string_view expected) {
-    throw Error(ErrorCode::validation, "message key '" + std::string(key) + "': expected " +
-                                           std::string(expected));
+    throw Error(ErrorCode::validation,
+                "message key '" + std::string(key) + "': expected " + std::string(expected));
 }
 
 /// Walks an object's keys once; what no field takes becomes `extra`.
@@ -193,7 +215,11 @@ public:
     std::optional<double> number(std::string_view key) {
         const Json* value = take(key);
         if (!value) return std::nullopt;
-        if (value->is_string()) return number_in(value->get_string(), key);
+        if (value->is_string()) {
+            const double number = number_in(value->get_string(), key);
+            if (std::isnan(number)) return std::nullopt;
+            return number;
+        }
         if (!value->is_number()) refuse(key, "a number");
         return value->to_number<double>();
     }
@@ -231,10 +257,20 @@ private:
     std::size_t count_ = 0;
 };
 
+/// The nearest integer of the type, without its fraction.
+template <class Integer>
+Integer integer_near(double value) {
+    // One above the greatest integer is a double, the greatest itself need not be.
+    const double above = std::ldexp(1.0, std::numeric_limits<Integer>::digits);
+    if (value >= above) return std::numeric_limits<Integer>::max();
+    if (value <= -above) return std::numeric_limits<Integer>::min();
+    return static_cast<Integer>(value);
+}
+
 std::optional<std::int64_t> integer(Reader& reader, std::string_view key) {
     const std::optional<double> value = reader.number(key);
     if (!value) return std::nullopt;
-    return static_cast<std::int64_t>(*value);
+    return integer_near<std::int64_t>(*value);
 }
 
 AssistantContent block_from_json(const Json& json) {
@@ -313,8 +349,8 @@ std::shared_ptr<const ErrorInfo> error_from_json(Reader& reader) {
     ErrorInfo info;
     info.type = reader.text("error_type");
     info.provider_code = reader.text("error_code");
-    if (const auto status = integer(reader, "status_code")) {
-        info.status_code = static_cast<int>(*status);
+    if (const auto status = reader.number("status_code")) {
+        info.status_code = integer_near<int>(*status);
     }
     info.retry_after = reader.number("retry_after");
     info.tokens_in = integer(reader, "tokens_in");
@@ -337,6 +373,7 @@ Message user_from_json(Reader& reader) {
 
 AssistantMessage assistant_from_json(Reader& reader) {
     AssistantMessage message;
+    JsonObject unknown_usage;
     const JsonArray& array = content_array(reader);
     message.content.reserve(array.size());
     for (const Json& json : array) message.content.push_back(block_from_json(json));
@@ -350,9 +387,15 @@ AssistantMessage assistant_from_json(Reader& reader) {
     if (const Json* usage = reader.take("usage")) {
         if (!usage->is_object()) refuse("usage", "an object");
         message.usage = usage_from_json(usage->get_object());
+        for (const auto& [key, value] : usage->get_object()) {
+            if (std::find(usage_keys.begin(), usage_keys.end(), std::string_view(key)) ==
+                usage_keys.end()) {
+                unknown_usage.emplace(key, value);
+            }
+        }
     }
     message.timestamp = reader.number("timestamp");
-    for (SharedString AssistantMessage::*field :
+    for (SharedString AssistantMessage::* field :
          {&AssistantMessage::provider_id, &AssistantMessage::model_id}) {
         const bool provider = field == &AssistantMessage::provider_id;
         const std::string_view key = provider ? "provider_id" : "model_id";
@@ -365,6 +408,7 @@ AssistantMessage assistant_from_json(Reader& reader) {
     message.metadata = reader.object("metadata");
     message.run_id = reader.text("run_id");
     message.extra = reader.rest();
+    if (!unknown_usage.empty()) message.extra["usage"] = std::move(unknown_usage);
     return message;
 }
 
@@ -394,7 +438,7 @@ Usage usage_from_json(const JsonObject& json) {
         const Json* value = json.if_contains(key);
         if (!value) return;
         if (!value->is_number()) refuse(key, "a number");
-        count = TokenCount(static_cast<std::int64_t>(value->to_number<double>()));
+        count = TokenCount(integer_near<std::int64_t>(value->to_number<double>()));
     };
     read("input_tokens", usage.input_tokens);
     read("output_tokens", usage.output_tokens);

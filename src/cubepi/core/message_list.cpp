@@ -1,17 +1,19 @@
 #include <cubepi/core/message_list.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
+#include <utility>
 
 namespace cubepi {
 
 // Slots below `used` are never written again while shared, so readers of older copies need no lock. Only the
-// list whose size equals `used` may append in place.
+// list whose size equals `used` may append in place; of several such copies, the first that claims the slot.
 struct MessageList::Storage {
     explicit Storage(std::size_t n) : slots(std::make_unique<Message[]>(n)), capacity(n) {}
     std::unique_ptr<Message[]> slots;
     std::size_t capacity;
-    std::size_t used = 0;
+    std::atomic<std::size_t> used = 0;
 };
 
 MessageList::MessageList(std::initializer_list<Message> messages)
@@ -30,19 +32,25 @@ MessageList::const_iterator MessageList::begin() const noexcept {
 }
 
 void MessageList::push_back(Message message) {
-    const bool in_place = storage_ && storage_->used == size_ && size_ < storage_->capacity;
+    std::size_t end_of_list = size_;
+    const bool in_place =
+        storage_ && size_ < storage_->capacity &&
+        storage_->used.compare_exchange_strong(end_of_list, size_ + 1, std::memory_order_relaxed);
     if (!in_place) {
         const std::size_t wanted = std::max<std::size_t>(4, size_ + size_ / 2 + 1);
         auto grown = std::make_shared<Storage>(wanted);
         std::copy(begin(), end(), grown->slots.get());
-        grown->used = size_;
+        grown->used = size_ + 1;
         storage_ = std::move(grown);
     }
-    storage_->slots[size_] = std::move(message);
-    storage_->used = ++size_;
+    storage_->slots[size_++] = std::move(message);
 }
 
 void MessageList::append(const MessageList& messages) {
+    if (empty()) {
+        *this = messages;
+        return;
+    }
     const MessageList source = messages;
     for (const Message& message : source) push_back(message);
 }

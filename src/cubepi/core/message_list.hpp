@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <cubepi/core/message.hpp>
@@ -12,7 +13,7 @@ namespace cubepi {
 
 /// A list of messages. Copying it costs the same for one message as for a million: copies share storage, and
 /// the newest of them appends in place. Any other change makes storage of its own first.
-/// Copies may be read from different threads; one object is used by one thread at a time.
+/// Copies may be used from different threads; one object is used by one thread at a time.
 class MessageList {
 public:
     using value_type = Message;
@@ -20,6 +21,16 @@ public:
     using iterator = const_iterator;
 
     MessageList() noexcept = default;
+    MessageList(const MessageList&) noexcept = default;
+    /// Leaves `other` empty.
+    MessageList(MessageList&& other) noexcept
+        : storage_(std::move(other.storage_)), size_(std::exchange(other.size_, 0)) {}
+    MessageList& operator=(MessageList other) noexcept {
+        storage_ = std::move(other.storage_);
+        size_ = other.size_;
+        return *this;
+    }
+    ~MessageList() = default;
     MessageList(std::initializer_list<Message> messages);
     MessageList(const std::vector<Message>& messages);
     template <std::input_iterator It>

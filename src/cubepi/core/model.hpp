@@ -24,10 +24,10 @@ struct ModelCost {
 struct Model {
     std::string id = {};
     std::string provider_id = {};
-    std::string api = {};                              ///< wire dialect, where a provider has several
-    bool reasoning = false;                            ///< the model reasons
-    std::optional<std::int64_t> context_window = {};   ///< tokens
-    std::optional<std::int64_t> max_tokens = {};       ///< limit of one answer, tokens
+    std::string api = {};    ///< wire dialect, where a provider has several
+    bool reasoning = false;  ///< the model reasons
+    std::optional<std::int64_t> context_window = {};  ///< tokens
+    std::optional<std::int64_t> max_tokens = {};      ///< limit of one answer, tokens
     std::optional<double> temperature = {};
     std::optional<ModelCost> cost = {};
 };
@@ -36,7 +36,7 @@ struct Model {
 struct ToolDefinition {
     SharedString name = {};
     SharedString description = {};
-    std::shared_ptr<const Json> parameters = {};       ///< JSON Schema, never null in a request
+    std::shared_ptr<const Json> parameters = {};  ///< JSON Schema, never null in a request
 };
 using ToolDefinitions = std::vector<ToolDefinition>;
 

@@ -40,8 +40,8 @@ void MessageLog::add(Entry entry) {
 std::string_view MessageLog::store(std::string_view text) {
     if (text.empty()) return {};
     if (bytes_.empty() || bytes_.back().size - bytes_.back().used < text.size()) {
-        const std::size_t doubled = bytes_.empty() ? 256 : std::min<std::size_t>(
-                                                               bytes_.back().size * 2, 65536);
+        const std::size_t doubled =
+            bytes_.empty() ? 256 : std::min<std::size_t>(bytes_.back().size * 2, 65536);
         const std::size_t size = std::max(doubled, text.size());
         Bytes fresh;
         fresh.data = std::make_unique_for_overwrite<char[]>(size);
@@ -115,7 +115,8 @@ AssistantMessage MessageLog::build(std::uint32_t count) const {
                 AssistantContent& block = message.content.emplace_back(*entry.content);
                 const std::size_t length = lengths[entry.block];
                 if (auto* text = std::get_if<TextContent>(&block)) text->text.reserve(length);
-                if (auto* deep = std::get_if<ThinkingContent>(&block)) deep->thinking.reserve(length);
+                if (auto* deep = std::get_if<ThinkingContent>(&block))
+                    deep->thinking.reserve(length);
                 break;
             }
             case Kind::delta: {

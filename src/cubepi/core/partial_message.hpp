@@ -14,7 +14,7 @@ class MessageLog;
 }
 
 /// The assistant message as far as it had come at one event (D10). Its content never changes afterwards,
-/// however long it is kept, and may be read from any thread. Keeping it costs two words; the message is
+/// however long it is kept, and may be read from any thread. Keeping it costs four words; the message is
 /// built when it is asked for.
 class PartialMessage {
 public:

@@ -37,10 +37,16 @@ public:
     friend bool operator==(const SharedString& a, const SharedString& b) noexcept {
         return a.rep_ == b.rep_ || a.str() == b.str();
     }
-    friend bool operator==(const SharedString& a, std::string_view b) noexcept { return a.str() == b; }
-    friend bool operator==(const SharedString& a, const std::string& b) noexcept { return a.str() == b; }
+    friend bool operator==(const SharedString& a, std::string_view b) noexcept {
+        return a.str() == b;
+    }
+    friend bool operator==(const SharedString& a, const std::string& b) noexcept {
+        return a.str() == b;
+    }
     friend bool operator==(const SharedString& a, const char* b) noexcept { return a.str() == b; }
-    friend std::ostream& operator<<(std::ostream& out, const SharedString& s) { return out << s.str(); }
+    friend std::ostream& operator<<(std::ostream& out, const SharedString& s) {
+        return out << s.str();
+    }
 
 private:
     struct Rep {

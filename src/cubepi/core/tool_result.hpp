@@ -20,10 +20,11 @@ struct AgentToolResult {
     /// A result that tells the model that the call failed.
     static AgentToolResult error(std::string text);
 
-    std::vector<Content> content = {};   ///< for the model
-    Json details = {};                   ///< for the host; stored, never sent to the model
+    std::vector<Content> content = {};  ///< for the model
+    Json details = {};                  ///< for the host; stored, never sent to the model
     std::optional<bool> is_error = {};
-    std::optional<bool> terminate = {};  ///< true: end the run when every result of the batch says so
+    std::optional<bool> terminate =
+        {};  ///< true: end the run when every result of the batch says so
 
     std::string text() const;
 };

@@ -9,7 +9,8 @@ namespace cubepi {
 class TokenCount {
 public:
     constexpr TokenCount() noexcept = default;
-    constexpr TokenCount(std::int64_t value) noexcept : value_(value) {}
+    /// A negative number stands for none.
+    constexpr TokenCount(std::int64_t value) noexcept : value_(value < 0 ? -1 : value) {}
 
     constexpr bool has_value() const noexcept { return value_ >= 0; }
     constexpr explicit operator bool() const noexcept { return has_value(); }
@@ -25,11 +26,11 @@ private:
 
 /// Tokens of one model call, or of a run. The whole prompt is input + cache_read + cache_write.
 struct Usage {
-    TokenCount input_tokens = {};        ///< the uncached part of the prompt, on every provider
+    TokenCount input_tokens = {};  ///< the uncached part of the prompt, on every provider
     TokenCount output_tokens = {};
     TokenCount cache_read_tokens = {};
     TokenCount cache_write_tokens = {};
-    TokenCount reasoning_tokens = {};    ///< part of output_tokens
+    TokenCount reasoning_tokens = {};  ///< part of output_tokens
 
     /// Adds what `other` reports; what neither reports stays absent.
     Usage& operator+=(const Usage& other) noexcept;

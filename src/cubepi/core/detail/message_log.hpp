@@ -17,7 +17,14 @@ namespace cubepi::detail {
 /// another thread is read without a lock while the owner goes on appending.
 class MessageLog : public std::enable_shared_from_this<MessageLog> {
 public:
-    enum class Kind : std::uint8_t { text_start, thinking_start, toolcall_start, delta, replace, end };
+    enum class Kind : std::uint8_t {
+        text_start,
+        thinking_start,
+        toolcall_start,
+        delta,
+        replace,
+        end
+    };
 
     explicit MessageLog(AssistantMessage head) : head_(std::move(head)) {}
     MessageLog(const MessageLog&) = delete;
