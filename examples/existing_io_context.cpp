@@ -1,0 +1,55 @@
+// A program that has an event loop already: the agent lives on it, next to everything else.
+#include <cubepi/cubepi.hpp>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <iostream>
+
+namespace asio = boost::asio;
+using namespace cubepi;
+
+int main() {
+    asio::io_context context(1);  // one thread: an agent needs no locks there
+
+    FauxProvider faux({.tokens_per_second = 400});
+    faux.set_responses({"The loop is yours; the agent only takes its turns on it."});
+    Agent agent({.model = faux.model()});
+    agent.subscribe([](const AgentEvent& event) {
+        if (auto* delta = event.text_delta()) std::cout << *delta << std::flush;
+    });
+
+    // What the program does besides.
+    int ticks = 0;
+    asio::steady_timer timer(context);
+    std::function<void()> tick = [&] {
+        timer.expires_after(std::chrono::milliseconds(2));
+        timer.async_wait([&](boost::system::error_code failure) {
+            if (failure) return;
+            ++ticks;
+            tick();
+        });
+    };
+    tick();
+
+    // Ctrl-C ends the answer, not the program.
+    asio::signal_set interrupts(context, SIGINT);
+    interrupts.async_wait([&](boost::system::error_code failure, int) {
+        if (!failure) agent.abort();
+    });
+
+    int status = 1;
+    asio::co_spawn(context, agent.prompt("Who owns the loop?"),
+                   [&](std::exception_ptr failure, RunResult result) {
+                       timer.cancel();
+                       interrupts.cancel();
+                       if (failure)
+                           std::rethrow_exception(failure);  // to whoever calls context.run()
+                       std::cout << '\n' << to_string(result.outcome) << '\n';
+                       status = result && ticks > 0 ? 0 : 1;
+                   });
+    context.run();
+    return status;
+}

@@ -1,0 +1,59 @@
+// A chat that survives restarts: sqlite_chat FILE, one prompt per line on standard input. Start it again with the same file
+// and it goes on. With OPENAI_API_KEY it asks a real model, without one a scripted one.
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+#include <cubepi/cubepi.hpp>
+
+#include <iostream>
+#include <memory>
+#include <string>
+
+using namespace cubepi;
+
+/// Answers every prompt with what it has seen so far.
+class OfflineModel {
+public:
+    OfflineModel() { refill(); }
+    BoundModel model() const { return faux_.model("offline"); }
+    void refill() {
+        faux_.set_responses({[](const ModelRequest& request) {
+            std::size_t said = 0;
+            for (const Message& message : request.messages) said += message.user() != nullptr;
+            return faux_assistant_message(
+                "You said " + std::to_string(said) +
+                " things; the first was: " + request.messages.front().text());
+        }});
+    }
+
+private:
+    FauxProvider faux_;
+};
+
+int main(int argc, char** argv) {
+    if (argc != 2) {
+        std::cerr << "usage: " << argv[0] << " FILE\n";
+        return 2;
+    }
+    const std::string key = env("OPENAI_API_KEY");
+    OfflineModel offline;
+    BoundModel model = offline.model();
+    if (!key.empty()) model = OpenAIProvider({.api_key = key}).model("gpt-5.1");
+
+    try {
+        auto store = std::make_shared<SQLiteCheckpointer>(argv[1]);
+        run(store->open());  // optional: tells early that the file cannot be used
+        Agent agent({.model = model, .checkpointer = store, .thread_id = "chat"});
+        agent.subscribe([](const AgentEvent& event) {
+            if (auto* delta = event.text_delta()) std::cout << *delta << std::flush;
+        });
+        std::string line;
+        while (std::getline(std::cin, line)) {
+            offline.refill();
+            const RunResult result = run(agent.prompt(line));
+            std::cout << '\n';
+            if (!result) std::cerr << result.error().what() << '\n';
+        }
+    } catch (const Error& failure) {  // the store failed: what was said before is safe
+        std::cerr << failure.what() << '\n';
+        return 1;
+    }
+}
