@@ -28,6 +28,10 @@ const Model& BoundModel::spec() const noexcept {
     return model_ ? *model_ : none;
 }
 
+std::shared_ptr<const Model> BoundModel::shared_spec() const {
+    return model_ ? model_ : std::make_shared<const Model>();
+}
+
 MessageStream BoundModel::stream(MessageList messages, SharedString system_prompt,
                                  std::shared_ptr<const ToolDefinitions> tools,
                                  StreamOptions options) const {

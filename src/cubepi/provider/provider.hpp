@@ -45,6 +45,8 @@ public:
 
     const std::shared_ptr<Provider>& provider() const noexcept { return provider_; }
     const Model& spec() const noexcept;
+    /// The same, shared. Never null.
+    std::shared_ptr<const Model> shared_spec() const;
     explicit operator bool() const noexcept { return provider_ != nullptr; }
 
     /// Starts a call. Throws Error(invalid_argument) when there is no provider.

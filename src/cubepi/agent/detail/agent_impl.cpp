@@ -12,7 +12,9 @@ namespace cubepi {
 
 namespace {
 
-HookSet take_hooks(AgentOptions& options) {
+const HookSet no_hooks;
+
+std::unique_ptr<const HookSet> take_hooks(AgentOptions& options) {
     HookSet hooks;
     hooks.transform_context = std::move(options.transform_context);
     hooks.convert_to_llm = std::move(options.convert_to_llm);
@@ -24,7 +26,9 @@ HookSet take_hooks(AgentOptions& options) {
     hooks.should_stop_after_turn = std::move(options.should_stop_after_turn);
     hooks.on_run_end = std::move(options.on_run_end);
     hooks.around_model_call = std::move(options.around_model_call);
-    return compose_middleware(options.middleware, std::move(hooks));
+    HookSet composed = compose_middleware(options.middleware, std::move(hooks));
+    if (composed.empty()) return nullptr;
+    return std::make_unique<const HookSet>(std::move(composed));
 }
 
 AgentState first_state(AgentOptions& options) {
@@ -68,7 +72,7 @@ Agent::Impl::Impl(AgentOptions options)
       log(state, options.checkpointer, options.thread_id),
       lost_persistence((options.checkpointer != nullptr) != !options.thread_id.empty()) {
     parts.model = bound_model(options);
-    parts.hooks = &hooks;
+    parts.hooks = hooks ? hooks.get() : &no_hooks;
     parts.tool_execution = options.tool_execution;
     parts.limits = options.limits;
     parts.on_payload = std::move(options.on_payload);
@@ -79,7 +83,7 @@ Agent::Impl::Impl(AgentOptions options)
     parts.hub = &hub;
     parts.log = &log;
     parts.inputs = &inbox;
-    state.model = std::make_shared<const Model>(parts.model.spec());
+    state.model = parts.model.shared_spec();
 }
 
 namespace detail {

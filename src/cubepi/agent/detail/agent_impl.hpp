@@ -16,7 +16,7 @@ struct Agent::Impl {
     explicit Impl(AgentOptions options);
 
     detail::RunParts parts;
-    HookSet hooks;
+    std::unique_ptr<const HookSet> hooks;  // null: none, as most agents have
     AgentState state;
     detail::EventHub hub;
     detail::Inbox inbox;
