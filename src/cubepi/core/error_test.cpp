@@ -1,0 +1,75 @@
+#include <cubepi/core/error.hpp>
+
+#include <set>
+#include <string>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+namespace cubepi {
+namespace {
+
+TEST(ErrorCode, EveryCodeHasANameOfItsOwn) {
+    std::set<std::string_view> names;
+    for (int i = 0; i <= static_cast<int>(ErrorCode::no_channel); ++i) {
+        const std::string_view name = to_string(static_cast<ErrorCode>(i));
+        EXPECT_TRUE(names.insert(name).second) << name << " twice";
+        EXPECT_EQ(name == "unknown", i == 0);
+        EXPECT_EQ(name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_"), std::string_view::npos);
+    }
+    EXPECT_EQ(to_string(static_cast<ErrorCode>(250)), "unknown");
+}
+
+TEST(ErrorCode, SomeNamesThatAreStored) {
+    EXPECT_EQ(to_string(ErrorCode::rate_limited), "rate_limited");
+    EXPECT_EQ(to_string(ErrorCode::context_length), "context_length");
+    EXPECT_EQ(to_string(ErrorCode::storage_locked), "storage_locked");
+    EXPECT_EQ(to_string(ErrorCode::too_large), "too_large");
+}
+
+template <class Class>
+void expect_thrown_for(ErrorCode code) {
+    ErrorInfo info;
+    info.code = code;
+    info.status_code = 499;
+    try {
+        throw_provider_error(info, "the endpoint said no");
+    } catch (const Class& error) {
+        EXPECT_EQ(error.code(), code);
+        EXPECT_EQ(error.info(), info);
+        EXPECT_STREQ(error.what(), "the endpoint said no");
+        return;
+    } catch (...) {
+    }
+    FAIL() << to_string(code);
+}
+
+TEST(ProviderErrors, D9_TheClassFitsTheCode) {
+    expect_thrown_for<ContextLengthExceeded>(ErrorCode::context_length);
+    expect_thrown_for<RateLimited>(ErrorCode::rate_limited);
+    expect_thrown_for<ProviderAuthFailed>(ErrorCode::auth);
+    expect_thrown_for<ProviderUnavailable>(ErrorCode::unavailable);
+    expect_thrown_for<ProviderBadRequest>(ErrorCode::bad_request);
+    expect_thrown_for<ModelNotFound>(ErrorCode::model_not_found);
+    expect_thrown_for<ContentFiltered>(ErrorCode::content_filtered);
+    expect_thrown_for<ProviderError>(ErrorCode::provider);
+    expect_thrown_for<ProviderError>(ErrorCode::disconnected);
+}
+
+TEST(Errors, AllAreOfOneRoot) {
+    const TimeoutError timeout("first_byte", "nothing came for 30 s");
+    EXPECT_EQ(static_cast<const Error&>(timeout).code(), ErrorCode::timeout);
+    EXPECT_EQ(timeout.clock(), "first_byte");
+    const StaleAppendError stale(ErrorCode::stale_append, "someone was faster", "t", "r");
+    EXPECT_EQ(static_cast<const Error&>(stale).code(), ErrorCode::stale_append);
+    EXPECT_EQ(stale.thread_id(), "t");
+    EXPECT_EQ(stale.run_id(), "r");
+    const CheckpointCorruptionError corrupt("row unreadable", "t", "sqlite", "messages.id=17");
+    EXPECT_EQ(corrupt.code(), ErrorCode::storage_corrupt);
+    EXPECT_EQ(corrupt.backend(), "sqlite");
+    EXPECT_EQ(corrupt.row_ref(), "messages.id=17");
+    EXPECT_EQ(corrupt.thread_id(), "t");
+}
+
+}  // namespace
+}  // namespace cubepi

@@ -1,0 +1,224 @@
+#include <cubepi/core/partial_message.hpp>
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/core/detail/message_log.hpp>
+
+namespace cubepi {
+namespace {
+
+using detail::MessageLog;
+
+std::shared_ptr<MessageLog> new_log() {
+    AssistantMessage head;
+    head.id = "m";
+    head.model_id = "model";
+    return std::make_shared<MessageLog>(std::move(head));
+}
+
+ToolCall call(JsonObject arguments) {
+    ToolCall it;
+    it.id = "c1";
+    it.name = "add";
+    it.arguments = std::move(arguments);
+    return it;
+}
+
+TEST(PartialMessage, D10_EverySnapshotStaysAsItWas) {
+    const auto log = new_log();
+    std::vector<std::pair<PartialMessage, AssistantMessage>> kept;
+    AssistantMessage expected;
+    expected.id = "m";
+    expected.model_id = "model";
+    const auto keep = [&] { kept.emplace_back(log->snapshot(), expected); };
+    keep();
+    log->open(MessageLog::Kind::thinking_start, 0, ThinkingContent());
+    expected.content.emplace_back(ThinkingContent());
+    keep();
+    log->open(MessageLog::Kind::text_start, 1, TextContent());
+    expected.content.emplace_back(TextContent());
+    keep();
+    for (int i = 0; i < 100; ++i) {  // blocks that interleave, over several pages of the log
+        const std::string piece = std::to_string(i) + " ";
+        if (i % 3 == 0) {
+            log->delta(0, piece);
+            std::get<ThinkingContent>(expected.content[0]).thinking += piece;
+        } else {
+            log->delta(1, piece);
+            std::get<TextContent>(expected.content[1]).text += piece;
+        }
+        keep();
+    }
+    ThinkingContent signed_one = std::get<ThinkingContent>(expected.content[0]);
+    signed_one.extra["signature"] = "c2ln";
+    log->replace(0, signed_one);
+    expected.content[0] = signed_one;
+    keep();
+    log->open(MessageLog::Kind::toolcall_start, 2, call({}));
+    expected.content.emplace_back(call({}));
+    keep();
+    log->delta(2, R"({"a":)");
+    keep();
+    log->delta(2, "1}");
+    keep();
+    EXPECT_EQ(log->raw(2), R"({"a":1})");
+    log->replace(2, call({{"a", 1}}));
+    expected.content[2] = call({{"a", 1}});
+    keep();
+    log->end(1);
+    keep();
+
+    for (const auto& [snapshot, then] : kept) {
+        EXPECT_EQ(snapshot.get(), then);
+        EXPECT_EQ(snapshot.text(), then.text());
+        EXPECT_EQ(snapshot.message(), Message(then));
+    }
+}
+
+TEST(PartialMessage, D45_OfAFinalMessageIsThatMessage) {
+    AssistantMessage answer;
+    answer.content.emplace_back(TextContent{"done"});
+    const Message message = answer;
+    const PartialMessage partial(message);
+    EXPECT_TRUE(partial);
+    EXPECT_TRUE(partial.message().is_same(message));
+    EXPECT_EQ(partial.get(), answer);
+    EXPECT_EQ(partial.text(), "done");
+}
+
+TEST(PartialMessage, NoneIsEmpty) {
+    const PartialMessage none;
+    EXPECT_FALSE(none);
+    EXPECT_EQ(none.get(), AssistantMessage());
+    EXPECT_EQ(none.text(), "");
+    const PartialMessage first = new_log()->snapshot();
+    EXPECT_TRUE(first);
+    EXPECT_EQ(first.get().id, "m");
+}
+
+TEST(PartialMessage, OutlivesItsLog) {
+    PartialMessage partial;
+    {
+        const auto log = new_log();
+        log->open(MessageLog::Kind::text_start, 0, TextContent());
+        log->delta(0, "kept");
+        log->delta(0, "");
+        partial = log->snapshot();
+    }
+    EXPECT_EQ(partial.text(), "kept");
+}
+
+TEST(PartialMessage, TextOfAnyLengthAndManyBytesInOnePiece) {
+    const auto log = new_log();
+    log->open(MessageLog::Kind::text_start, 0, TextContent{"start:"});
+    std::string expected = "start:";
+    for (const std::size_t size : {1u, 255u, 257u, 100'000u, 3u, 70'000u, 1u}) {
+        const std::string piece(size, static_cast<char>('a' + size % 26));
+        EXPECT_EQ(log->delta(0, piece), piece);
+        expected += piece;
+    }
+    EXPECT_EQ(log->snapshot().text(), expected);
+}
+
+/// Bytes that a stream of `deltas` pieces holds, with every snapshot kept.
+std::size_t bytes_held(int deltas);
+
+TEST(PartialMessage, D10_TheCostOfAStreamIsLinear) {
+    bytes_held(10);
+    const std::size_t small = bytes_held(1'000);
+    const std::size_t large = bytes_held(10'000);
+    EXPECT_LT(large, 12 * small) << "bytes asked for, freed ones counted too";
+    EXPECT_LT(large, 10'000 * 128u)
+        << "an entry, a snapshot and a few bytes of text for each delta";
+}
+
+TEST(PartialMessage, D10_ReadByOthersWhileItGrows) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<PartialMessage> handed;
+    bool finished = false;
+    const auto read = [&] {
+        for (std::size_t next = 0;;) {
+            std::unique_lock lock(mutex);
+            changed.wait(lock, [&] { return finished || handed.size() > next; });
+            if (next >= handed.size()) return;
+            const PartialMessage partial = handed[next];
+            lock.unlock();
+            EXPECT_EQ(partial.text(), std::string(next, 'x'));
+            const AssistantMessage message = partial.get();
+            EXPECT_EQ(message.content.size(), 2u);
+            ++next;
+        }
+    };
+    std::thread one(read);
+    std::thread two(read);
+    const auto log = new_log();
+    log->open(MessageLog::Kind::text_start, 0, TextContent());
+    log->open(MessageLog::Kind::toolcall_start, 1, call({}));
+    for (int i = 0; i < 300; ++i) {
+        {
+            const std::lock_guard lock(mutex);
+            handed.push_back(log->snapshot());
+        }
+        changed.notify_all();
+        log->delta(0, "x");
+        log->delta(1, "{");
+        if (i % 50 == 0) log->replace(1, call({{"n", i}}));
+    }
+    {
+        const std::lock_guard lock(mutex);
+        finished = true;
+    }
+    changed.notify_all();
+    one.join();
+    two.join();
+}
+
+// What this thread holds, while it counts.
+thread_local bool counting = false;
+thread_local std::size_t held = 0;
+
+std::size_t bytes_held(int deltas) {
+    held = 0;
+    counting = true;
+    std::size_t result = 0;
+    {
+        const auto log = std::make_shared<MessageLog>(AssistantMessage());
+        std::vector<PartialMessage> kept;
+        kept.reserve(static_cast<std::size_t>(deltas));
+        log->open(MessageLog::Kind::text_start, 0, TextContent());
+        for (int i = 0; i < deltas; ++i) {
+            log->delta(0, "word ");
+            kept.push_back(log->snapshot());
+        }
+        result = held;
+        counting = false;
+        EXPECT_EQ(kept[1].text(), "word word ");
+    }
+    return result;
+}
+
+void* counted_new(std::size_t size) {
+    if (counting) held += size;
+    void* const memory = std::malloc(size == 0 ? 1 : size);
+    if (!memory) throw std::bad_alloc();
+    return memory;
+}
+
+}  // namespace
+}  // namespace cubepi
+
+void* operator new(std::size_t size) { return cubepi::counted_new(size); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

@@ -1,0 +1,62 @@
+#include <cubepi/core/shared_string.hpp>
+
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace cubepi {
+namespace {
+
+TEST(SharedString, CopiesShareOneText) {
+    static_assert(sizeof(SharedString) == sizeof(void*));
+    const SharedString one = "a text that is too long to live inside a string";
+    const SharedString copy = one;
+    EXPECT_EQ(copy.c_str(), one.c_str());
+    EXPECT_EQ(one, SharedString(one.str()));
+    EXPECT_EQ(one.size(), 47u);
+}
+
+TEST(SharedString, EmptyIsEmptyHoweverItIsMade) {
+    for (const SharedString& one : {SharedString(), SharedString(""), SharedString(std::string()),
+                                    SharedString(std::string_view())}) {
+        EXPECT_TRUE(one.empty());
+        EXPECT_EQ(one.size(), 0u);
+        EXPECT_EQ(one.str(), "");
+        EXPECT_EQ(one, SharedString());
+    }
+    EXPECT_NE(SharedString("x"), SharedString());
+}
+
+TEST(SharedString, MovesAndAssigns) {
+    SharedString one = "one";
+    SharedString two = std::move(one);
+    EXPECT_TRUE(one.empty());  // NOLINT(bugprone-use-after-move)
+    one = two;
+    two = "two";
+    EXPECT_EQ(one, "one");
+    EXPECT_EQ(two, std::string("two"));
+    two = *&two;
+    EXPECT_EQ(two, std::string_view("two"));
+    std::ostringstream out;
+    out << one << SharedString();
+    EXPECT_EQ(out.str(), "one");
+}
+
+TEST(SharedString, CopiesOnSeveralThreads) {
+    SharedString text = "shared";
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+        threads.emplace_back([text] {
+            for (int n = 0; n < 1000; ++n) EXPECT_EQ(SharedString(text), "shared");
+        });
+    }
+    text = SharedString();
+    for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace cubepi
