@@ -1,3 +1,4 @@
+#include <clocale>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
         std::puts(cubepi::app::version_text());
         return cubepi::app::exit_ok;
     }
+    std::setlocale(LC_CTYPE, "");  // line editing goes by characters
     std::signal(SIGPIPE, on_closed_pipe);
     const cubepi::app::CommandLine line = cubepi::app::parse_command_line(argc, argv);
     if (line.exit_code) return *line.exit_code;

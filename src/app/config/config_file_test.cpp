@@ -77,7 +77,7 @@ TEST_F(ConfigFileTest, RefusalsNameFileLineAndReason) {
     EXPECT_NE(refusal().find("config.yaml:2: allow is a list"), std::string::npos) << refusal();
     write("just words\n");
     EXPECT_NE(refusal(), "");
-    write("model: \"x\nbase_url: y\n");
+    write("model: [x\nbase_url: y\n");
     EXPECT_NE(refusal(), "");
     write("- a\n- b\n");
     EXPECT_NE(refusal(), "");

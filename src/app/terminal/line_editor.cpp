@@ -40,6 +40,7 @@ struct LineEditor::State {
     bool terminal;
     bool handler_installed = false;
     bool ended = false;
+    bool touched = false;  // since the prompt was shown; libedit's buffer keeps the line before
     std::string prompt;
     std::string pasted;               // complete lines of a block that goes on
     std::optional<std::string> line;  // what Enter gave
@@ -60,6 +61,7 @@ struct LineEditor::State {
         reading = this;
         rl_callback_handler_install(shown, &State::on_line);
         handler_installed = true;
+        touched = false;
     }
     void remove() {
         if (!handler_installed) return;
@@ -91,7 +93,8 @@ void LineEditor::remember(const std::string& line) {
 bool LineEditor::clear_line() {
     State& state = *state_;
     if (!state.handler_installed) return false;
-    const bool typed = (rl_line_buffer && *rl_line_buffer) || !state.pasted.empty();
+    const bool on_line = state.touched && rl_line_buffer && *rl_line_buffer;
+    const bool typed = on_line || !state.pasted.empty();
     state.pasted.clear();
     state.remove();
     std::cout << '\n' << std::flush;
@@ -139,6 +142,7 @@ Task<std::optional<std::string>> LineEditor::read(std::string prompt, std::strin
     state.install(state.prompt.c_str());
     if (!prefill.empty()) {
         rl_insert_text(prefill.c_str());
+        state.touched = true;
         rl_redisplay();
     }
     std::exception_ptr failure;
@@ -149,6 +153,7 @@ Task<std::optional<std::string>> LineEditor::read(std::string prompt, std::strin
                                             boost::asio::use_awaitable);
             // libedit reads a character at a time; a pasted block is all there.
             do {
+                state.touched = true;
                 rl_callback_read_char();
                 if (!state.line) continue;
                 if (input_waits()) {

@@ -111,7 +111,7 @@ void Screen::on_tool_end(const ToolExecutionEndEvent& event,
     std::cerr << (event.is_error ? status_style_.red() : status_style_.green())
               << (event.is_error ? "  ✗ " : "  ✓ ") << status_style_.off() << status_style_.dim()
               << event.tool_name << ": " << one_line(text, 100);
-    if (lines > 1) std::cerr << " (+" << lines - 1 << " lines)";
+    if (lines > 1) std::cerr << " (+" << lines - 1 << (lines == 2 ? " line)" : " lines)");
     if (begun != started_.end()) std::cerr << "  " << seconds(now - begun->second);
     std::cerr << status_style_.off() << '\n';
     started_.erase(event.tool_call_id);

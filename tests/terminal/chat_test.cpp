@@ -1,0 +1,237 @@
+// `cubepi chat` and `cubepi run` at a terminal.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "terminal.hpp"
+
+namespace cubepi::terminal_tests {
+namespace {
+
+std::string write_call(const std::string& id, const std::string& path, const std::string& content) {
+    return R"({"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": ")" + id +
+           R"(", "name": "write", "arguments": {"path": ")" + path + R"(", "content": ")" +
+           content + R"("}}]})";
+}
+
+std::size_t count_of(const std::string& text, const std::string& what) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))
+        ++count;
+    return count;
+}
+
+TEST(RunAtATerminal, ShowsMarkdownAndTheCost) {
+    const Home home;
+    Terminal run(home, {"run", "--script", home.script(R"(["Hello **you**."])"), "hi"});
+    EXPECT_EQ(run.wait(), 0) << run.shown();
+    EXPECT_NE(run.raw().find("\x1b[1myou"), std::string::npos) << run.raw();
+    EXPECT_NE(run.shown().find("Hello you."), std::string::npos) << run.shown();
+    EXPECT_NE(run.shown().find(" out, "), std::string::npos) << run.shown();
+}
+
+TEST(RunAtATerminal, CtrlCAborts) {
+    const Home home;
+    const std::string slow =
+        R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') + R"("]})";
+    Terminal run(home, {"run", "--script", home.script(slow), "hi"});
+    ASSERT_TRUE(run.expect("xxxx")) << run.shown();
+    run.type("\x03");
+    EXPECT_EQ(run.wait(), 130) << run.shown();
+    EXPECT_NE(run.shown().find("stopped"), std::string::npos);
+}
+
+TEST(Chat, TalksAndLeaves) {
+    const Home home;
+    Terminal chat(home, {"chat", "--offline"});
+    ASSERT_TRUE(chat.expect("talks to")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("hello there\r");
+    ASSERT_TRUE(chat.expect("You said: hello there")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("/help\r");
+    ASSERT_TRUE(chat.expect("/quit"));
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0) << chat.shown();
+    const std::string history = read_file(home.root() / "home/.local/state/cubepi/history");
+    EXPECT_NE(history.find("hello"), std::string::npos) << history;
+}
+
+TEST(Chat, CtrlDLeaves) {
+    const Home home;
+    Terminal chat(home, {"chat", "--offline"});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("\x04");
+    EXPECT_EQ(chat.wait(), 0) << chat.shown();
+}
+
+TEST(Chat, ALineCanBeEditedAndRepeated) {
+    const Home home;
+    Terminal chat(home, {"chat", "--offline"});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("öne twi\x7f\x7fwo\x01\x1b[C\x7fo\r");
+    ASSERT_TRUE(chat.expect("You said: one two")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("\x1b[A\r");
+    ASSERT_TRUE(chat.expect("You said: one two")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+}
+
+TEST(Chat, APastedBlockIsOneInput) {
+    const Home home;
+    Terminal chat(home, {"chat", "--offline"});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("alpha line\rbeta line\rgamma line\r");
+    ASSERT_TRUE(chat.expect("gamma line")) << chat.shown();
+    ASSERT_TRUE(chat.expect("a script, not a mind")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0) << chat.shown();
+    EXPECT_EQ(count_of(chat.shown(), "You said:"), 1u) << chat.shown();
+}
+
+TEST(Chat, YesRunsTheCall) {
+    const Home home;
+    const std::string script = "[" + write_call("c1", "a.txt", "from y") + R"(, "Written."])";
+    Terminal chat(home, {"chat", "--script", home.script(script)});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("write\r");
+    ASSERT_TRUE(chat.expect("[y]es  [n]o")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "a.txt")) << "it did not wait";
+    chat.type("y\r");
+    ASSERT_TRUE(chat.expect("Written.")) << chat.shown();
+    EXPECT_EQ(read_file(home.work() / "a.txt"), "from y");
+}
+
+TEST(Chat, NoRefusesTheCall) {
+    const Home home;
+    const std::string script = "[" + write_call("c1", "a.txt", "x") + R"(, "A pity."])";
+    Terminal chat(home, {"chat", "--script", home.script(script)});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("write\r");
+    ASSERT_TRUE(chat.expect("[y]es  [n]o")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("n\r");
+    ASSERT_TRUE(chat.expect("refused")) << chat.shown();
+    ASSERT_TRUE(chat.expect("A pity.")) << chat.shown();
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "a.txt"));
+}
+
+TEST(Chat, AlwaysAsksNoMore) {
+    const Home home;
+    const std::string script = "[" + write_call("c1", "a.txt", "one") + "," +
+                               write_call("c2", "b.txt", "two") + R"(, "Both."])";
+    Terminal chat(home, {"chat", "--script", home.script(script)});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("write\r");
+    ASSERT_TRUE(chat.expect("always adds: write: *")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("a\r");
+    ASSERT_TRUE(chat.expect("save it for good?")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("y\r");
+    ASSERT_TRUE(chat.expect("Both.")) << chat.shown();
+    EXPECT_EQ(count_of(chat.shown(), "[y]es"), 1u);
+    EXPECT_EQ(read_file(home.work() / "b.txt"), "two");
+    EXPECT_NE(read_file(home.config()).find("write: *"), std::string::npos);
+}
+
+TEST(Chat, EditChangesTheArguments) {
+    const Home home;
+    const std::string script = "[" + write_call("c1", "a.txt", "x") + R"(, "Edited."])";
+    Terminal chat(home, {"chat", "--script", home.script(script)});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("write\r");
+    ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
+    chat.type("e\r");
+    ASSERT_TRUE(chat.expect("arguments > ")) << chat.shown();
+    chat.type("\x15");  // Ctrl-U: the line is empty
+    chat.type(R"({"path": "mine.txt", "content": "my own"})"
+              "\r");
+    ASSERT_TRUE(chat.expect("Edited.")) << chat.shown();
+    EXPECT_EQ(read_file(home.work() / "mine.txt"), "my own");
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "a.txt"));
+}
+
+TEST(Chat, CtrlCStopsTheAnswerAndTwiceLeaves) {
+    const Home home;
+    const std::string slow = R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') +
+                             R"(", "Here again."]})";
+    Terminal chat(home, {"chat", "--script", home.script(slow)});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect("xxxx")) << chat.shown();
+    chat.type("\x03");
+    ASSERT_TRUE(chat.expect("stopped")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("and?\r");
+    ASSERT_TRUE(chat.expect("Here again.")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("\x03");
+    ASSERT_TRUE(chat.expect("again leaves")) << chat.shown();
+    chat.type("\x03");
+    EXPECT_EQ(chat.wait(), 0) << chat.shown();
+}
+
+TEST(Chat, KeepsItsSession) {
+    const Home home;
+    {
+        Terminal chat(home, {"chat", "--offline", "--session", "plan"});
+        ASSERT_TRUE(chat.expect("Session: plan")) << chat.shown();
+        ASSERT_TRUE(chat.expect("> "));
+        chat.type("remember\r");
+        ASSERT_TRUE(chat.expect("You said: remember")) << chat.shown();
+        ASSERT_TRUE(chat.expect("> "));
+        chat.type("/quit\r");
+        EXPECT_EQ(chat.wait(), 0);
+    }
+    Terminal chat(home, {"chat", "--offline", "--continue"});
+    ASSERT_TRUE(chat.expect("Session: plan")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+}
+
+/// The page docs/captures/chat.txt, from a real chat: written when CUBEPI_WRITE_CAPTURE is set.
+TEST(Chat, Capture) {
+    Home home;
+    home.set("NO_COLOR", "1");
+    write_file(home.work() / "notes.md", "# Lighthouse\n\nThe inspector comes on Friday.\n");
+    write_file(home.work() / "todo.txt", "order grease\npaint the door\n");
+    const std::string script =
+        R"([{"stop_reason": "tool_use", "content": [{"type": "text", "text": "I look at both files at once."},
+            {"type": "tool_call", "id": "c1", "name": "read", "arguments": {"path": "notes.md"}},
+            {"type": "tool_call", "id": "c2", "name": "read", "arguments": {"path": "todo.txt"}}]},
+           "- the inspector comes on **Friday**\n- grease is to be ordered, the door to be painted\n",)" +
+        write_call("c3", "plan.md", "1. paint the door\\n2. order grease\\n") +
+        R"(, "`plan.md` is written."])";
+    Terminal chat(home, {"chat", "--script", home.script(script)});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("What is to be done here?\r");
+    ASSERT_TRUE(chat.expect("to be painted")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("Write a plan.\r");
+    ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
+    chat.type("y\r");
+    ASSERT_TRUE(chat.expect("is written.")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0) << chat.shown();
+    EXPECT_EQ(read_file(home.work() / "plan.md"), "1. paint the door\n2. order grease\n");
+    if (std::getenv("CUBEPI_WRITE_CAPTURE")) {
+        write_file(CUBEPI_DOCS "/captures/chat.txt",
+                   "$ cubepi chat --script script.json\n" + chat.shown());
+    }
+    EXPECT_TRUE(std::filesystem::exists(CUBEPI_DOCS "/captures/chat.txt"));
+}
+
+}  // namespace
+}  // namespace cubepi::terminal_tests

@@ -1,0 +1,158 @@
+// `cubepi run` without a terminal: scripts, pipes, exit statuses.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+
+#include "terminal.hpp"
+
+namespace cubepi::terminal_tests {
+namespace {
+
+constexpr const char* writes_a_file =
+    R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "write",
+         "arguments": {"path": "new.txt", "content": "hello\n"}}]}, "Done."])";
+
+TEST(Run, TheAnswerAloneGoesToStandardOutput) {
+    const Home home;
+    const Piped run =
+        run_piped(home, {"run", "--script", home.script(R"(["Hello **you**."])"), "hi"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(run.out, "Hello **you**.\n");
+}
+
+TEST(Run, JsonIsOneEventALine) {
+    const Home home;
+    const Piped run = run_piped(
+        home, {"run", "--json", "--yes", "--script", home.script(writes_a_file), "write it"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    std::vector<std::string> types;
+    std::istringstream lines(run.out);
+    for (std::string line; std::getline(lines, line);) {
+        boost::system::error_code failed;
+        const Json event = boost::json::parse(line, failed);
+        ASSERT_FALSE(failed) << line;
+        types.emplace_back(event.at("type").get_string());
+        EXPECT_EQ(event.at("seq").to_number<std::size_t>(), types.size());
+    }
+    ASSERT_GT(types.size(), 8u);
+    EXPECT_EQ(types.front(), "agent_start");
+    EXPECT_EQ(types.back(), "agent_end");
+    EXPECT_EQ(read_file(home.work() / "new.txt"), "hello\n");
+}
+
+TEST(Run, StandardInputGoesWithThePrompt) {
+    const Home home;
+    const Piped run =
+        run_piped(home, {"run", "--offline", "what", "failed?"}, "line 7: undefined\n");
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_NE(run.out.find("You said: *what failed?"), std::string::npos) << run.out;
+    EXPECT_NE(run.out.find("line 7: undefined"), std::string::npos) << run.out;
+    EXPECT_EQ(run_piped(home, {"run", "--offline"}, "only this").status, 0);
+}
+
+TEST(Run, BrokenUtf8OnStandardInputIsMended) {
+    const Home home;
+    const Piped run = run_piped(home, {"run", "--offline", "what?"}, "caf\xe9 \xff\xfe end");
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_NE(run.out.find("caf\xEF\xBF\xBD"), std::string::npos) << run.out;
+    EXPECT_NE(run.out.find("end"), std::string::npos);
+    EXPECT_EQ(run.out.find('\xff'), std::string::npos);
+}
+
+TEST(Run, WithoutATerminalAWriteIsRefused) {
+    const Home home;
+    const Piped run = run_piped(home, {"run", "--script", home.script(writes_a_file), "write it"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_NE(run.err.find("--yes"), std::string::npos) << run.err;
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "new.txt"));
+}
+
+TEST(Run, YesAllowsIt) {
+    const Home home;
+    const Piped run =
+        run_piped(home, {"run", "--yes", "--script", home.script(writes_a_file), "write it"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(read_file(home.work() / "new.txt"), "hello\n");
+}
+
+TEST(Run, ARuleOfTheConfigurationAllowsIt) {
+    const Home home;
+    write_file(home.config(), "allow: [\"write: *\"]\n");
+    const Piped run = run_piped(home, {"run", "--script", home.script(writes_a_file), "write it"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(read_file(home.work() / "new.txt"), "hello\n");
+}
+
+TEST(Run, AClosedPipeEndsItQuietly) {
+    const Home home;
+    EXPECT_EQ(run_with_closed_output(home, {"run", "--offline", "hello"}), 141);
+}
+
+TEST(ExitStatus, SaysWhatKindOfFailureItWas) {
+    const Home home;
+    EXPECT_EQ(run_piped(home, {"run", "--nope", "x"}).status, 2);
+    EXPECT_EQ(run_piped(home, {"fly"}).status, 2);
+    const Piped silent = run_piped(home, {"run", "--offline"});
+    EXPECT_EQ(silent.status, 2);
+    EXPECT_NE(silent.err.find("there is no prompt"), std::string::npos) << silent.err;
+    const Piped failed =
+        run_piped(home, {"run", "--script", home.script(R"([{"error": "on fire"}])"), "x"});
+    EXPECT_EQ(failed.status, 1);
+    EXPECT_NE(failed.err.find("on fire"), std::string::npos) << failed.err;
+    EXPECT_EQ(run_piped(home, {"run", "--script", "/nowhere.json", "x"}).status, 1);
+    EXPECT_EQ(run_piped(home, {"run", "--script", home.script("{nonsense"), "x"}).status, 2);
+    EXPECT_EQ(run_piped(home, {"run", "--provider", "oracle", "x"}).status, 2);
+    const Piped down =
+        run_piped(home, {"run", "--base-url", "http://127.0.0.1:9/v1", "-m", "m", "x"});
+    EXPECT_EQ(down.status, 1);
+    EXPECT_NE(down.err.find("cubepi doctor"), std::string::npos) << down.err;
+    EXPECT_EQ(run_piped(home, {"--version"}).status, 0);
+    EXPECT_EQ(run_piped(home, {"--help"}).status, 0);
+}
+
+TEST(ExitStatus, ALimitIsFive) {
+    const Home home;
+    write_file(home.work() / "a.txt", "x\n");
+    const std::string reads =
+        R"({"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c",
+        "name": "read", "arguments": {"path": "a.txt"}}]})";
+    const Piped run =
+        run_piped(home, {"run", "--max-turns", "2", "--script",
+                         home.script("[" + reads + "," + reads + "," + reads + "]"), "x"});
+    EXPECT_EQ(run.status, 5) << run.err;
+}
+
+TEST(Configuration, AWrongFileIsNamedWithItsLine) {
+    const Home home;
+    write_file(home.config(), "model: x\nmodle: y\n");
+    const Piped run = run_piped(home, {"run", "--offline", "x"});
+    EXPECT_EQ(run.status, 1);
+    EXPECT_NE(run.err.find("config.yaml:2: unknown key 'modle'"), std::string::npos) << run.err;
+}
+
+TEST(Doctor, SaysWhatIsThereAndNeverTheKey) {
+    Home home;
+    write_file(home.config(),
+               "model: m\nbase_url: http://127.0.0.1:9/v1\napi_key: very-secret-key\n");
+    std::filesystem::permissions(home.config(), std::filesystem::perms(0644));
+    home.set("PATH", home.root().string() + ":/usr/bin:/bin");
+    write_file(home.root() / "cubepi", "#!/bin/sh\n");
+    std::filesystem::permissions(home.root() / "cubepi", std::filesystem::perms(0755));
+    const Piped doctor = run_piped(home, {"doctor"});
+    EXPECT_EQ(doctor.status, 3) << doctor.out;
+    for (const char* text : {"another cubepi comes first on PATH", "chmod 600", "api_key: set",
+                             "OPENAI_API_KEY is not set", "cannot reach 127.0.0.1:9",
+                             "there is no model to ask", "--offline"}) {
+        EXPECT_NE(doctor.out.find(text), std::string::npos) << text << "\n" << doctor.out;
+    }
+    EXPECT_EQ(doctor.out.find("very-secret"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace cubepi::terminal_tests

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace cubepi::terminal_tests {
+
+/// A home, a folder to work in, and an environment without the machine's own settings.
+class Home {
+public:
+    Home();
+    ~Home();
+    Home(const Home&) = delete;
+    Home& operator=(const Home&) = delete;
+
+    std::filesystem::path root() const { return root_; }
+    std::filesystem::path work() const { return root_ / "work"; }
+    std::filesystem::path database() const {
+        return root_ / "home/.local/share/cubepi/sessions.db";
+    }
+    std::filesystem::path config() const { return root_ / "home/.config/cubepi/config.yaml"; }
+    /// A script for the offline model; gives its path.
+    std::string script(const std::string& json) const;
+    void set(const std::string& name, const std::string& value);
+
+    std::vector<std::string> environment;
+
+private:
+    std::filesystem::path root_;
+};
+
+std::string read_file(const std::filesystem::path& path);
+void write_file(const std::filesystem::path& path, const std::string& text);
+
+/// The program at a pseudo-terminal.
+class Terminal {
+public:
+    Terminal(const Home& home, std::vector<std::string> arguments);
+    ~Terminal();
+    Terminal(const Terminal&) = delete;
+    Terminal& operator=(const Terminal&) = delete;
+
+    /// Waits until `text` is shown behind what was waited for before; false when the program ended, or after minutes.
+    bool expect(const std::string& text);
+    void type(const std::string& keys);
+    /// Reads until the program ends, and gives its exit status (128 + signal when it was killed).
+    int wait();
+    /// All that was shown, without escape sequences and carriage returns.
+    std::string shown() const;
+    const std::string& raw() const { return raw_; }
+
+private:
+    bool read_more(int milliseconds);
+
+    int master_ = -1;
+    pid_t pid_ = -1;
+    int status_ = -1;
+    std::string raw_;
+    std::size_t matched_ = 0;
+};
+
+struct Piped {
+    int status = -1;
+    std::string out;
+    std::string err;
+};
+
+/// The program without a terminal, `input` on a pipe as its standard input.
+Piped run_piped(const Home& home, std::vector<std::string> arguments,
+                const std::string& input = {});
+
+/// The same with a standard output that nobody reads; gives the exit status.
+int run_with_closed_output(const Home& home, std::vector<std::string> arguments);
+
+}  // namespace cubepi::terminal_tests
