@@ -1,5 +1,7 @@
 #include "left_behind.hpp"
 
+#include <cubepi/core/runtime.hpp>
+
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -29,7 +31,11 @@ std::size_t count_children() {
 Holdings holdings() {
     Holdings now;
     now.files = entries("/proc/self/fd");
-    now.threads = entries("/proc/self/task");
+    // The pools keep their threads; how many they need depends on how busy the machine is.
+    const auto runtime = Runtime::standard();
+    const std::size_t pooled = runtime->workers->stats().threads + runtime->resolvers->stats().threads;
+    const std::size_t all = entries("/proc/self/task");
+    now.threads = all > pooled ? all - pooled : 0;
     now.children = count_children();
     return now;
 }

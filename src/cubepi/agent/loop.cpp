@@ -76,7 +76,7 @@ Task<void> Loop::drive(std::vector<Input> prompts) {
     if (opening_) co_await opening_();
     co_await begin_turn();
     co_await core_.close_open_calls();
-    for (Input& prompt : prompts) co_await core_.announce(std::move(prompt.message));
+    co_await core_.take_in(std::move(prompts), true);
     if (!core_.stopped()) {
         co_await core_.take_in(parts_.inputs->take_steering(), true);
     }

@@ -339,9 +339,18 @@ bool has_answer(const Agent::Impl& impl, const std::string& message_id) {
     return false;
 }
 
-Task<void> load(Agent::Impl& impl, const std::stop_token& token) {
-    if (!impl.log.persistent()) co_return;
-    co_await cancel_on(token, impl.log.load());
+/// Restores the history; false when an abort came first (D51).
+Task<bool> load(Agent::Impl& impl, std::stop_token token) {
+    if (!impl.log.persistent()) co_return true;
+    std::exception_ptr failure;
+    try {
+        co_await cancel_on(token, impl.log.load());
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (!failure) co_return true;
+    if (token.stop_requested() && is_cancellation(failure)) co_return false;
+    std::rethrow_exception(failure);
 }
 
 }  // namespace
@@ -357,29 +366,33 @@ Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
     AgentAttempt attempt(*impl, run_id, active.token());
 
     // An input that is in the log already is not a new one (D42).
+    bool continues = false;
     if (prompts.size() == 1 && prompts.front().identified) {
-        co_await load(*impl, active.token());
+        const bool loaded = co_await load(*impl, active.token());
+        if (!loaded) co_return co_await attempt.abandon();
         const std::string id = prompts.front().message.id();
         const std::optional<Message> known = co_await impl->log.find(id);
         if (known && has_answer(*impl, id)) {
             impl->state.last_outcome = LastOutcome::complete;
             co_return answered_result(*impl, known->run_id());
         }
-        if (known) prompts.clear();
+        continues = known.has_value();
+        if (continues) prompts.clear();
     }
-    co_await attempt.claim(options.run_id().empty() || !prompts.empty() ? ClaimKind::new_run
-                                                                        : ClaimKind::continue_run);
+    const bool same_run = continues && !options.run_id().empty();
+    co_await attempt.claim(same_run ? ClaimKind::continue_run : ClaimKind::new_run);
+    bool loaded = false;
     std::exception_ptr failure;
     try {
-        co_await load(*impl, active.token());
+        loaded = co_await load(*impl, active.token());
     } catch (...) {
         failure = std::current_exception();
     }
-    if (failure && active.token().stop_requested()) co_return co_await attempt.abandon();
     if (failure) {
         co_await attempt.release();
         std::rethrow_exception(failure);
     }
+    if (!loaded) co_return co_await attempt.abandon();
     co_return co_await attempt.run(std::move(prompts));
 }
 
@@ -387,7 +400,9 @@ Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions opti
     const Runtime& runtime = *impl->parts.runtime;
     const std::string run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
     ActiveRun active(*impl, run_id);
-    co_await load(*impl, active.token());
+    AgentAttempt attempt(*impl, run_id, active.token());
+    const bool loaded = co_await load(*impl, active.token());
+    if (!loaded) co_return co_await attempt.abandon();
     if (impl->state.messages.empty()) {
         throw Error(ErrorCode::no_messages,
                     "No messages to continue from: prompt() starts a thread");
@@ -399,7 +414,6 @@ Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions opti
                     "Cannot continue: the thread ends with a finished answer and nothing is "
                     "queued; prompt() goes on");
     }
-    AgentAttempt attempt(*impl, run_id, active.token());
     co_await attempt.claim(options.run_id().empty() ? ClaimKind::new_run : ClaimKind::continue_run);
     if (finished) {
         // Steering first; the loop takes the rest at its usual places.

@@ -139,6 +139,8 @@ Task<void> RunCore::take_in(std::vector<Input> inputs, bool steering) {
     std::vector<Input> rest(
         std::make_move_iterator(inputs.begin() + static_cast<std::ptrdiff_t>(next)),
         std::make_move_iterator(inputs.end()));
+    // A prompt has no receipt: whoever awaits it gets the failure and may prompt again.
+    std::erase_if(rest, [](const Input& input) { return !input.receipt; });
     if (steering) {
         parts_.inputs->put_back_steering(std::move(rest));
     } else {
