@@ -308,7 +308,9 @@ TEST_F(WalkTest, OpensWhatOpenat2Opens) {
         const auto fast = detail::open_beneath(root.get(), path, O_RDONLY);
         ASSERT_FALSE(fast) << path;
         const int code = errno;
-        if (path[0] != '/') EXPECT_EQ(failure(path), code) << path;
+        // The walk takes a path as relative; openat2 refuses an absolute one.
+        if (path[0] == '/') continue;
+        EXPECT_EQ(failure(path), code) << path;
     }
 }
 
