@@ -178,8 +178,8 @@ void one_delta_of_many(benchmark::State& state) {
         }
     };
     run(loop());
-    state.counters["ns_per_delta"] = benchmark::Counter(static_cast<double>(seen) / 1e9,
-                                                        benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+    state.counters["ns_per_delta"] = benchmark::Counter(
+        static_cast<double>(seen) / 1e9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
     state.counters["allocations_per_delta"] = static_cast<double>(allocated) / deltas;
 }
 BENCHMARK(one_delta_of_many);

@@ -22,13 +22,16 @@ constexpr const char* row =
 
 class File {
 public:
-    explicit File(const char* name) : path_(std::filesystem::temp_directory_path() / name) { remove(); }
+    explicit File(const char* name) : path_(std::filesystem::temp_directory_path() / name) {
+        remove();
+    }
     ~File() { remove(); }
     std::string path() const { return path_.string(); }
 
 private:
     void remove() const {
-        for (const char* suffix : {"", "-journal", "-wal", "-shm"}) std::filesystem::remove(path_.string() + suffix);
+        for (const char* suffix : {"", "-journal", "-wal", "-shm"})
+            std::filesystem::remove(path_.string() + suffix);
     }
     std::filesystem::path path_;
 };
@@ -38,13 +41,17 @@ class Bare {
 public:
     explicit Bare(const std::string& path) {
         sqlite3_open(path.c_str(), &db_);
-        run("CREATE TABLE IF NOT EXISTS messages (id INTEGER PRIMARY KEY AUTOINCREMENT, thread_id TEXT NOT NULL, "
-            "message_json TEXT NOT NULL, created_at REAL NOT NULL DEFAULT (julianday('now')), run_id TEXT)");
+        run("CREATE TABLE IF NOT EXISTS messages (id INTEGER PRIMARY KEY AUTOINCREMENT, thread_id "
+            "TEXT NOT NULL, "
+            "message_json TEXT NOT NULL, created_at REAL NOT NULL DEFAULT (julianday('now')), "
+            "run_id TEXT)");
         run("CREATE INDEX IF NOT EXISTS bare ON messages (thread_id, id)");
-        sqlite3_prepare_v2(db_, "INSERT INTO messages (thread_id, message_json, run_id) VALUES ('t', ?1, 'run-1')", -1,
-                           &insert_, nullptr);
-        sqlite3_prepare_v2(db_, "SELECT message_json FROM messages WHERE thread_id = 't' ORDER BY id", -1, &select_,
-                           nullptr);
+        sqlite3_prepare_v2(
+            db_, "INSERT INTO messages (thread_id, message_json, run_id) VALUES ('t', ?1, 'run-1')",
+            -1, &insert_, nullptr);
+        sqlite3_prepare_v2(db_,
+                           "SELECT message_json FROM messages WHERE thread_id = 't' ORDER BY id",
+                           -1, &select_, nullptr);
     }
     ~Bare() {
         sqlite3_finalize(insert_);
@@ -126,7 +133,8 @@ void append_of_64_sessions(benchmark::State& state) {
                 MessageList list;
                 list.push_back(one);
                 AppendOptions options;
-                appends.push_back(store.append("t" + std::to_string(i), std::move(list), std::move(options)));
+                appends.push_back(
+                    store.append("t" + std::to_string(i), std::move(list), std::move(options)));
             }
             co_await when_all(std::move(appends));
         }

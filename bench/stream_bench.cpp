@@ -21,11 +21,14 @@ constexpr int deltas = 2'000;
 
 std::vector<std::string> payloads() {
     std::vector<std::string> all;
-    const std::string head = R"({"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m",)";
-    all.push_back(head + R"("choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]})");
+    const std::string head =
+        R"({"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m",)";
+    all.push_back(
+        head +
+        R"("choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]})");
     for (int i = 0; i < deltas; ++i) {
-        all.push_back(head + R"("choices":[{"index":0,"delta":{"content":" word)" + std::to_string(i) +
-                      R"("},"logprobs":null,"finish_reason":null}]})");
+        all.push_back(head + R"("choices":[{"index":0,"delta":{"content":" word)" +
+                      std::to_string(i) + R"("},"logprobs":null,"finish_reason":null}]})");
     }
     all.push_back(head + R"("choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})");
     return all;
@@ -46,12 +49,14 @@ void simdjson_parses_the_payloads(benchmark::State& state) {
         for (const simdjson::padded_string& one : all) {
             simdjson::ondemand::document document = parser.iterate(one);
             std::string_view content;
-            if (document["choices"].at(0)["delta"]["content"].get(content) == simdjson::SUCCESS) bytes += content.size();
+            if (document["choices"].at(0)["delta"]["content"].get(content) == simdjson::SUCCESS)
+                bytes += content.size();
         }
         benchmark::DoNotOptimize(bytes);
     }
-    state.counters["ns_per_delta"] = benchmark::Counter(static_cast<double>(state.iterations()) * deltas / 1e9,
-                                                        benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+    state.counters["ns_per_delta"] =
+        benchmark::Counter(static_cast<double>(state.iterations()) * deltas / 1e9,
+                           benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 BENCHMARK(simdjson_parses_the_payloads);
 
@@ -79,8 +84,8 @@ void wire_to_listener(benchmark::State& state) {
         }
     };
     run(loop());
-    state.counters["ns_per_delta"] = benchmark::Counter(static_cast<double>(seen) / 1e9,
-                                                        benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+    state.counters["ns_per_delta"] = benchmark::Counter(
+        static_cast<double>(seen) / 1e9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
     state.counters["allocations_per_delta"] = static_cast<double>(allocated) / deltas;
 }
 BENCHMARK(wire_to_listener);

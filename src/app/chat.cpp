@@ -43,7 +43,8 @@ Task<std::optional<std::string>> next_input(LineEditor& editor, const Style& sty
     std::optional<std::string> input;
     std::stop_source leave;
     {
-        const InterruptWatch watch(co_await this_executor, [&] {
+        const Executor executor = co_await this_executor;
+        const InterruptWatch watch(executor, [&] {
             const bool typed = editor.clear_line();
             if (typed) {
                 asked_to_leave = false;

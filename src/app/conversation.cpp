@@ -39,7 +39,8 @@ InterruptWatch::~InterruptWatch() {
 Task<int> converse(Session& session, Screen& screen, std::string prompt) {
     Agent& agent = *session.agent;
     int interrupts = 0;
-    const InterruptWatch watch(co_await this_executor, [&] {
+    const Executor executor = co_await this_executor;
+    const InterruptWatch watch(executor, [&] {
         // The second one does not wait for anybody's clean-up.
         if (++interrupts > 1) std::_Exit(exit_aborted);
         agent.abort();

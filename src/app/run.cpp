@@ -41,7 +41,8 @@ std::string prompt_of(const CommandLine& line) {
 
 /// The events, one JSON object a line.
 Task<int> run_as_json(Session& session, std::string prompt) {
-    const InterruptWatch watch(co_await this_executor, [&] { session.agent->abort(); });
+    const Executor executor = co_await this_executor;
+    const InterruptWatch watch(executor, [&] { session.agent->abort(); });
     session.agent->subscribe([](const AgentEvent& event) {
         std::cout << boost::json::serialize(to_json(event)) << '\n' << std::flush;
     });

@@ -33,7 +33,8 @@ Holdings holdings() {
     now.files = entries("/proc/self/fd");
     // The pools keep their threads; how many they need depends on how busy the machine is.
     const auto runtime = Runtime::standard();
-    const std::size_t pooled = runtime->workers->stats().threads + runtime->resolvers->stats().threads;
+    const std::size_t pooled =
+        runtime->workers->stats().threads + runtime->resolvers->stats().threads;
     const std::size_t all = entries("/proc/self/task");
     now.threads = all > pooled ? all - pooled : 0;
     now.children = count_children();

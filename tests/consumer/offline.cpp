@@ -16,16 +16,18 @@ cubepi::Task<int> conversation() {
     cubepi::JsonObject arguments;
     arguments["city"] = "Tokyo";
     cubepi::FauxProvider faux;
-    faux.append_responses({cubepi::faux_assistant_message(
-        cubepi::faux_tool_call("get_weather", std::move(arguments)), cubepi::stop_reason::tool_use)});
+    faux.append_responses(
+        {cubepi::faux_assistant_message(cubepi::faux_tool_call("get_weather", std::move(arguments)),
+                                        cubepi::stop_reason::tool_use)});
     faux.append_responses({[](const cubepi::MessageList& messages, const cubepi::Model&) {
         return cubepi::faux_assistant_message(messages.back().text());
     }});
 
     cubepi::Agent agent({
         .model = faux.model(),
-        .tools = {cubepi::tool<WeatherArgs>("get_weather", "Get the forecast for a city.",
-                                            [](WeatherArgs args) { return args.city + ": 22 degrees and sunny"; })
+        .tools = {cubepi::tool<WeatherArgs>(
+                      "get_weather", "Get the forecast for a city.",
+                      [](WeatherArgs args) { return args.city + ": 22 degrees and sunny"; })
                       .describe("city", "City name, e.g. Paris")},
     });
     agent.subscribe([](const cubepi::AgentEvent& event) {

@@ -1,5 +1,5 @@
-#include <cubepi/cubepi.hpp>
 #include <iostream>
+#include <cubepi/cubepi.hpp>
 using namespace cubepi;
 
 struct WeatherArgs {
@@ -13,7 +13,8 @@ int main() {
     Agent agent({
         .model = openai.model("gpt-5.1"),
         .system_prompt = "You are a helpful weather assistant.",
-        .tools = {tool<WeatherArgs>("get_weather", "Get the forecast for a city.",
+        .tools = {tool<WeatherArgs>(
+                      "get_weather", "Get the forecast for a city.",
                       [](WeatherArgs args) { return args.city + ": 22 degrees and sunny"; })
                       .describe("city", "City name, e.g. Paris")},
     });

@@ -59,9 +59,9 @@ Task<std::string> get_text(std::shared_ptr<HttpTransport> transport, std::string
     HttpResponse response = co_await transport->send(std::move(request));
     if (response.status != 200) {
         const bool refused = response.status == 401 || response.status == 403;
-        throw Error(refused ? ErrorCode::auth : ErrorCode::protocol,
-                    "the list of models was answered with HTTP status " +
-                        std::to_string(response.status));
+        throw Error(
+            refused ? ErrorCode::auth : ErrorCode::protocol,
+            "the list of models was answered with HTTP status " + std::to_string(response.status));
     }
     std::string text;
     bool more = true;
