@@ -72,7 +72,7 @@ public:
 
     Task<int> walk() {
         welcome();
-        co_await rest(2500);
+        co_await rest(3500);
         co_await streamed_markdown();
         co_await two_tools();
         co_await approval();
@@ -161,7 +161,7 @@ private:
         title(1, "An answer, while it arrives");
         const bool held = co_await say_and_finish("Good morning! What are you?", markdown_scene());
         saw(held, "an answer as Markdown, shown while it arrived");
-        co_await rest(2000);
+        co_await rest(3000);
     }
 
     Task<void> two_tools() {
@@ -176,7 +176,7 @@ private:
         const bool held = co_await say_and_finish(
             "What is in this folder, and what do the notes say?", tools_scene());
         saw(held && together == 2, "two tools, run side by side on real files");
-        co_await rest(2500);
+        co_await rest(3500);
     }
 
     Task<void> approval() {
@@ -202,7 +202,7 @@ private:
         saw(held && refused == plan.empty(),
             refused ? "a write that you refused, and that did not happen"
                     : "a write that waited for a yes");
-        co_await rest(2500);
+        co_await rest(3500);
     }
 
     Task<void> aborted_answer() {
@@ -220,12 +220,12 @@ private:
             status = co_await say("Tell me a long story about a lighthouse.", abort_scene());
         }
         std::cout << '\n';
-        co_await rest(1200);
+        co_await rest(1500);
         const bool held =
             co_await say_and_finish("Shorter, please: one sentence.", after_abort_scene());
         saw(held && status == exit_aborted,
             "an answer that was stopped, and the next prompt after it");
-        co_await rest(2000);
+        co_await rest(3000);
     }
 
     Task<void> killed_process() {
@@ -245,7 +245,7 @@ private:
             std::cout << " was not killed, as it should have been.";
         }
         std::cout << " A new process opens the session:\n\n" << std::flush;
-        co_await rest(2500);
+        co_await rest(3500);
         const StepEnd continued = step("continue");
         stop_when_interrupted(continued);
         const std::size_t letters = letters_sent(scratch_.workspace());
@@ -256,7 +256,7 @@ private:
                   << std::flush;
         saw(killed.signal == SIGKILL && continued.exit_code == exit_ok && letters == 1,
             "a process killed in a tool, its session continued by another, no call made twice");
-        co_await rest(2500);
+        co_await rest(3500);
     }
 
     static void stop_when_interrupted(const StepEnd& end) {

@@ -37,6 +37,7 @@ std::filesystem::path outbox(const std::filesystem::path& folder) { return folde
 AgentTool deadly_tool(std::filesystem::path folder) {
     auto send = [folder = std::move(folder)](LetterArgs args) -> std::string {
         std::ofstream(outbox(folder), std::ios::app) << "letter to " << args.to << std::endl;
+        if (isatty(STDERR_FILENO) == 1) std::cerr << "\r\x1b[K";  // over the spinner
         std::cerr << "  … the letter is out, and now: kill -9 " << getpid() << std::endl;
         raise(SIGKILL);
         return "sent";

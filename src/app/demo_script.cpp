@@ -75,7 +75,7 @@ FauxOptions demo_voice(bool fast) {
     options.provider_id = "scripted";
     options.token_size_min = 1;
     options.token_size_max = 2;
-    if (!fast) options.tokens_per_second = 28;
+    if (!fast) options.tokens_per_second = 16;
     options.yield_every_chunk = true;
     return options;
 }

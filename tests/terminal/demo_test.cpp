@@ -47,6 +47,21 @@ TEST(Demo, TakesANoForAnAnswer) {
     EXPECT_NE(demo.shown().find("a write that you refused"), std::string::npos);
 }
 
+TEST(Demo, WithAKeyItOffersALiveChat) {
+    Home home;
+    home.set("OPENAI_API_KEY", "sk-none");
+    Terminal demo(home, {"demo", "--fast"});
+    ASSERT_TRUE(demo.expect("[y]es  [n]o")) << demo.shown();
+    demo.type("y\r");
+    ASSERT_TRUE(demo.expect("Chat with your key now")) << demo.shown();
+    ASSERT_TRUE(demo.expect("[y/N] > ")) << demo.shown();
+    demo.type("y\r");
+    ASSERT_TRUE(demo.expect("talks to gpt-5.1 at api.openai.com")) << demo.shown();
+    ASSERT_TRUE(demo.expect("> ")) << demo.shown();
+    demo.type("/quit\r");
+    EXPECT_EQ(demo.wait(), 0) << demo.shown();
+}
+
 TEST(Demo, CtrlCEndsItAndTidiesUp) {
     const Home home;
     Terminal demo(home, {"demo", "--fast"});
