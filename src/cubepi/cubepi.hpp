@@ -1,6 +1,6 @@
 #pragma once
 
-// Everything a program that runs agents needs. Stores come on their own: <cubepi/checkpoint/sqlite.hpp>.
+// Everything a program that runs agents needs. Stores come on their own: <cubepi/checkpoint/sqlite_checkpointer.hpp>.
 
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/loop.hpp>

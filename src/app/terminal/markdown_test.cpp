@@ -87,7 +87,9 @@ TEST(Markdown, EndsEveryDocumentWithALineAndItsOwnColours) {
         ASSERT_FALSE(all.empty()) << text;
         EXPECT_EQ(all.back(), '\n') << text;
         const std::size_t on = all.rfind("\x1b[");
-        if (on != std::string::npos) EXPECT_EQ(all.substr(on, 4), "\x1b[0m") << text;
+        if (on != std::string::npos) {
+            EXPECT_EQ(all.substr(on, 4), "\x1b[0m") << text;
+        }
     }
     EXPECT_EQ(shown(colored(), {""}), "");
 }

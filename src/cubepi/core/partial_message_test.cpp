@@ -17,7 +17,8 @@
 #endif
 #endif
 #ifdef CUBEPI_TEST_SANITIZED
-#include <sanitizer/allocator_interface.h>
+// g++ 12 has the function without its header.
+extern "C" std::size_t __sanitizer_get_current_allocated_bytes();
 #else
 #include <malloc.h>
 #endif

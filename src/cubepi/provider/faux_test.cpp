@@ -169,7 +169,9 @@ TEST(Faux, D7_AnAbortIsNoticedBeforeTheNextPiece) {
         EXPECT_EQ(message.stop_reason, "aborted") << at;
         EXPECT_EQ(message.error_message, "Request was aborted") << at;
         EXPECT_LE(events.size(), static_cast<std::size_t>(at) + 2) << at;
-        if (at >= 3) EXPECT_EQ(message.text().substr(0, 4), "0123") << at;
+        if (at >= 3) {
+            EXPECT_EQ(message.text().substr(0, 4), "0123") << at;
+        }
     }
 }
 
