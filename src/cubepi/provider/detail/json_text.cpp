@@ -19,6 +19,12 @@ unsigned hex_value(std::string_view digits) {
     return value;
 }
 
+/// The escape that `text` begins with is a whole one, \u and four digits.
+bool is_unicode_escape(std::string_view text) {
+    return text.size() >= 6 && text.starts_with("\\u") &&
+           text.substr(2, 4).find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
+}
+
 char escaped_char(char c) {
     switch (c) {
         case 'b': return '\b';
@@ -82,7 +88,8 @@ std::string_view SplitText::unescape(std::string_view token) {
     const std::size_t begin = token.find('"') + 1;
     const std::size_t end = token.rfind('"');
     for (std::size_t i = begin; i < end; ++i) {
-        if (token[i] == '\\' && i + 1 < end && token[i + 1] == 'u' && i + 5 < end) {
+        // Not every parser looks at the digits: four other bytes may be half of a UTF-8 sequence.
+        if (is_unicode_escape(token.substr(i, end - i))) {
             unit(hex_value(token.substr(i + 2, 4)));
             i += 5;
             continue;

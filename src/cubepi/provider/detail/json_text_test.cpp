@@ -13,6 +13,12 @@ TEST(SplitText, JoinsASurrogatePairFromTwoStrings) {
     EXPECT_FALSE(text.holds_back());
 }
 
+TEST(SplitText, AnEscapeWithoutItsDigitsCutsNoUtf8) {
+    SplitText text;
+    EXPECT_EQ(text.unescape("\"\\ud83\xef\xbf\xbd!\""), "ud83\xef\xbf\xbd!");
+    EXPECT_EQ(text.unescape("\"\\u00\""), "u00");
+}
+
 TEST(SplitText, ReplacesHalvesThatStayAlone) {
     SplitText text;
     EXPECT_EQ(text.unescape(R"("\ude00x")"), "\xef\xbf\xbdx");
