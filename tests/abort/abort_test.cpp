@@ -269,6 +269,13 @@ TEST(Abort, D51_WhileClaimingLoadingAndStoring) {
         with_store(tool_turn("tool turn", {"quick", "heeding"}), "slow store", make_waiting_store));
 }
 
+TEST(Abort, D51_WhileLookingForAnIdentifiedInput) {
+    Situation situation =
+        with_store(tool_turn("tool turn", {"quick"}), "identified input", make_waiting_store);
+    situation.input = [] { return PromptInput(user_message("hi", "input-1")); };
+    abort_everywhere(situation);
+}
+
 TEST(Abort, D7_WithSqlite) {
     abort_everywhere(with_store(tool_turn("tool turn", {"quick", "heeding"}), "SQLite",
                                 [](Points&) { return make_sqlite_store(); }));

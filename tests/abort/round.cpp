@@ -198,7 +198,7 @@ void Player::check_result(const RunResult& result) {
 
 Task<> Player::run_and_check() {
     order_ = std::make_unique<EventOrder>();
-    Task<RunResult> prompt = agent_->prompt("hi");
+    Task<RunResult> prompt = agent_->prompt(situation_.input());
     Task<RunResult> run = cancel_on(cancel_.get_token(), std::move(prompt));
     std::optional<RunResult> result;
     std::exception_ptr failure;

@@ -19,6 +19,8 @@ struct Situation {
     std::string name;
     /// What the model says until it is asked the second time.
     std::function<std::vector<FauxStep>()> script;
+    /// What the user says.
+    std::function<PromptInput()> input = [] { return PromptInput("hi"); };
     /// Adds what the situation has beside the model. `points` outlives the agent.
     std::function<void(AgentOptions&, Points&)> equip = [](AgentOptions&, Points&) {};
     /// Called at each event, before the point of the event.
