@@ -107,7 +107,9 @@ TEST(Run, D10_APartialNeverChangesAfterItsEvent) {
     });
     run(agent.prompt("hi"));
     ASSERT_GT(kept.size(), 4u);
-    for (std::size_t i = 0; i < kept.size(); ++i) EXPECT_EQ(kept[i].text(), as_seen[i]);
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+        EXPECT_EQ(kept[i].text(), as_seen[i]);
+    }
     EXPECT_EQ(as_seen.back(), "one two three four five six");
 }
 

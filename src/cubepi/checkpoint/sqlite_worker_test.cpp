@@ -63,8 +63,9 @@ TEST_F(SQLiteWorkerTest, D21_concurrent_appends_share_one_commit) {
     SQLiteCheckpointer store(path);
     run(store.open());
     HeldDatabase held(path);
-    for (const auto& outcome : run(append_while_held(store, held, 64, -1)))
+    for (const auto& outcome : run(append_while_held(store, held, 64, -1))) {
         EXPECT_TRUE(outcome.ok());
+    }
     EXPECT_EQ(store.stats().writes, 64U);
     // The thread may have taken the first ones before the others came.
     EXPECT_LE(store.stats().commits, 3U);
@@ -76,7 +77,9 @@ TEST_F(SQLiteWorkerTest, D20_a_stale_writer_does_not_fail_those_that_share_its_c
     run(store.open());
     HeldDatabase held(path);
     const auto outcomes = run(append_while_held(store, held, 20, 7));
-    for (std::size_t i = 0; i < outcomes.size(); ++i) EXPECT_EQ(outcomes[i].ok(), i != 7) << i;
+    for (std::size_t i = 0; i < outcomes.size(); ++i) {
+        EXPECT_EQ(outcomes[i].ok(), i != 7) << i;
+    }
     EXPECT_THROW(std::rethrow_exception(outcomes[7].failure()), StaleAppendError);
     EXPECT_EQ(run(store.list_threads()).size(), 19U);
 }
@@ -132,7 +135,9 @@ TEST_F(SQLiteWorkerTest, several_executors_use_one_store) {
         });
     }
     for (std::thread& thread : threads) thread.join();
-    for (const ThreadInfo& info : run(store.list_threads())) EXPECT_EQ(info.message_count, 20);
+    for (const ThreadInfo& info : run(store.list_threads())) {
+        EXPECT_EQ(info.message_count, 20);
+    }
     EXPECT_EQ(store.stats().writes, 80U);
 }
 

@@ -51,7 +51,9 @@ TEST(SharedString, CopiesOnSeveralThreads) {
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i) {
         threads.emplace_back([text] {
-            for (int n = 0; n < 1000; ++n) EXPECT_EQ(SharedString(text), "shared");
+            for (int n = 0; n < 1000; ++n) {
+                EXPECT_EQ(SharedString(text), "shared");
+            }
         });
     }
     text = SharedString();

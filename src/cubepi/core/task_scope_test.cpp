@@ -450,7 +450,9 @@ TEST(TaskScopeStress, StrandsOverFourThreads) {
         });
     }
     pool.join();
-    for (const auto& scope : scopes) EXPECT_EQ(scope->live(), 0u);
+    for (const auto& scope : scopes) {
+        EXPECT_EQ(scope->live(), 0u);
+    }
     EXPECT_EQ(stress.failed, rounds * loops);
     EXPECT_LE(stress.cancelled, 2 * rounds * loops);
 }

@@ -21,10 +21,12 @@ RetryHints hints(const std::string& name, const std::string& value) {
 }
 
 TEST(Retry, D15_TheStatusesThatAreTriedAgain) {
-    for (int status : {408, 409, 425, 429, 500, 502, 503, 504, 529, 599})
+    for (int status : {408, 409, 425, 429, 500, 502, 503, 504, 529, 599}) {
         EXPECT_TRUE(is_retryable_status(status));
-    for (int status : {200, 301, 400, 401, 403, 404, 413, 422})
+    }
+    for (int status : {200, 301, 400, 401, 403, 404, 413, 422}) {
         EXPECT_FALSE(is_retryable_status(status));
+    }
 }
 
 TEST(Retry, D15_TwiceByDefault) {

@@ -221,8 +221,9 @@ TEST(JsonConvert, D4_ConvertsOnlyIntegralNumbersAndExactTexts) {
     for (const auto* text : {"1", "0", "\"True\"", "\"yes\"", "\"1\"", "null"}) {
         EXPECT_EQ(issues_of<bool>(text).size(), 1U) << text;
     }
-    for (const auto* text : {"1", "true", "null"})
+    for (const auto* text : {"1", "true", "null"}) {
         EXPECT_EQ(issues_of<std::string>(text).size(), 1U) << text;
+    }
     EXPECT_EQ(issues_of<std::vector<int>>("3").size(), 1U);
 }
 

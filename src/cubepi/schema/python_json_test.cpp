@@ -50,7 +50,9 @@ TEST(PythonJson, WritesNumbersAsReprDoes) {
         {std::numeric_limits<double>::infinity(), "Infinity"},
         {-std::numeric_limits<double>::infinity(), "-Infinity"},
         {std::numeric_limits<double>::quiet_NaN(), "NaN"}};
-    for (const auto& [number, text] : cases) EXPECT_EQ(to_python_json(Json(number)), text);
+    for (const auto& [number, text] : cases) {
+        EXPECT_EQ(to_python_json(Json(number)), text);
+    }
 }
 
 TEST(PythonJson, RoundTrips) {

@@ -22,8 +22,9 @@ TEST(ShellWords, SplitLikeAShell) {
     EXPECT_EQ(split_shell_words("a'b'\"c\"d ''"), (Words{"abcd", ""}));
     EXPECT_EQ(split_shell_words("\"a\\\"b\\n\" 'c\\'"), (Words{"a\"b\\n", "c\\"}));
     EXPECT_EQ(split_shell_words(""), Words{});
-    for (const char* open : {"'a", "\"a", "a\\", "\"a\\\""})
+    for (const char* open : {"'a", "\"a", "a\\", "\"a\\\""}) {
         EXPECT_FALSE(split_shell_words(open)) << open;
+    }
 }
 
 TEST(ShellWords, QuoteSoThatTheyComeBack) {

@@ -312,7 +312,9 @@ TEST(HttpClient, ServesManyAtOnce) {
         tasks.push_back(fetch(client, std::move(request)));
     }
     const std::vector<Answer> answers = run(when_all(std::move(tasks)));
-    for (std::size_t i = 0; i < answers.size(); ++i) EXPECT_EQ(answers[i].body, std::to_string(i));
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+        EXPECT_EQ(answers[i].body, std::to_string(i));
+    }
 }
 
 TEST(HttpClient, ServesStrandsOfAContextWithSeveralThreads) {

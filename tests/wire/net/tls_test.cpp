@@ -160,8 +160,9 @@ TEST_F(Http2, ManyRequestsShareOneConnection) {
             tasks.push_back(fetch(client, HttpRequest("GET", server.url("/" + std::to_string(i)))));
         answers = run(when_all(std::move(tasks)));
     }).join();
-    for (std::size_t i = 0; i < answers.size(); ++i)
+    for (std::size_t i = 0; i < answers.size(); ++i) {
         EXPECT_EQ(answers[i].body, "GET /" + std::to_string(i) + " 0");
+    }
     run(fetch(client, HttpRequest("GET", server.url("/end-mark"))));
     int sessions = 0;
     for (const std::string& line : server.wait_for({"close", "/end-mark"}))

@@ -272,8 +272,9 @@ void compare_request(const Json& wire_case, const HttpRequest& request, bool is_
     EXPECT_EQ(request.method, text_of(expected, "method"));
     EXPECT_EQ(request.url, "http://endpoint" + text_of(expected, "path"));
     for (const auto& [name, value] : expected.at("headers").as_object()) {
-        if (name != "accept")
+        if (name != "accept") {
             EXPECT_EQ(request.headers.get(name), std::string_view(value.as_string())) << name;
+        }
     }
     Json wanted = expected.at("body");
     Json sent = boost::json::parse(request.body);
@@ -335,10 +336,12 @@ void compare_events(const Json& wire_case, const std::vector<StreamEvent>& event
     if (!details || details->as_array().size() != events.size()) return;
     for (std::size_t i = 0; i < events.size(); ++i) {
         const Json& wanted = details->as_array()[i];
-        if (const Json* index = member(wanted, "content_index"))
+        if (const Json* index = member(wanted, "content_index")) {
             EXPECT_EQ(events[i].content_index, index->to_number<int>());
-        if (const Json* delta = member(wanted, "delta"))
+        }
+        if (const Json* delta = member(wanted, "delta")) {
             EXPECT_EQ(events[i].delta, std::string_view(delta->as_string()));
+        }
         const Json* arguments = member(wanted, "arguments");
         const bool cut = !defects(wire_case).empty();
         if (arguments && !cut) {

@@ -41,8 +41,9 @@ TEST(Glob, MatchesLikeAShell) {
         {"a*b*c", "axxbyy", false},
         {"*", "", true},
     };
-    for (const Case& c : cases)
+    for (const Case& c : cases) {
         EXPECT_EQ(Glob(c.pattern).matches(c.path), c.matches) << c.pattern << " on " << c.path;
+    }
 }
 
 TEST(Glob, TakesNoExponentialTime) {

@@ -34,9 +34,12 @@ TEST(OutputBuffer, NeverCutsACharacter) {
     for (int i = 0; i < 50; ++i) {
         buffer.append("\xE2\x82\xAC");
         all += "\xE2\x82\xAC";
-        for (std::uint64_t from = 0; from <= buffer.size(); ++from)
+        for (std::uint64_t from = 0; from <= buffer.size(); ++from) {
             EXPECT_TRUE(is_utf8(buffer.from(from, {})));
-        for (std::size_t n = 0; n < 10; ++n) EXPECT_TRUE(is_utf8(buffer.last(n)));
+        }
+        for (std::size_t n = 0; n < 10; ++n) {
+            EXPECT_TRUE(is_utf8(buffer.last(n)));
+        }
     }
 }
 
