@@ -74,8 +74,13 @@ struct LineEditor::State {
 LineEditor::LineEditor(Executor executor, std::filesystem::path history)
     : state_(std::make_unique<State>(std::move(executor), std::move(history))) {
     if (!state_->terminal) return;
-    rl_initialize();
-    using_history();
+    // libedit's state is the process's: a second initialisation would lose the first one's memory.
+    static bool initialized = false;
+    if (!std::exchange(initialized, true)) {
+        rl_initialize();
+        using_history();
+    }
+    clear_history();
     stifle_history(1000);
     if (!state_->history.empty()) read_history(state_->history.c_str());
 }
