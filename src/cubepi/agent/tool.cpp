@@ -31,7 +31,9 @@ ToolDefinition AgentTool::definition() const {
     ToolDefinition made;
     made.name = name;
     made.description = description;
-    made.parameters = std::make_shared<const Json>(parameters.source());
+    // Shares the schema, which lives as long as any copy of `parameters`.
+    auto schema = std::make_shared<const JsonSchema>(parameters);
+    made.parameters = std::shared_ptr<const Json>(schema, &schema->source());
     return made;
 }
 
