@@ -343,6 +343,46 @@ TEST(History, D50_AThreadThatALiveOwnerRunsRefusesAnotherOwnersPrompt) {
     EXPECT_EQ(stored(*store, "t").size(), 4u);
 }
 
+TEST(History, D41_AMessageHasItsIdFromTheStartAlsoWithReasoningSet) {
+    FauxProvider faux;
+    faux.set_responses({"ok"});
+    ReasoningControl control;
+    control.mode = ReasoningMode::on;
+    Agent agent({.model = faux.model(), .reasoning = control});
+    Recorder recorder(agent);
+    const RunResult result = run(agent.prompt("hi"));
+    for (const AgentEvent& event : recorder.events) {
+        if (const StreamEvent* stream = event.stream_event()) {
+            EXPECT_EQ(stream->partial.get().id, result.new_messages.back().id());
+        }
+    }
+}
+
+TEST(History, D50_ARunWhoseClaimWasTakenOverIsFencedOff) {
+    auto clock = std::make_shared<testing::ManualClock>();
+    MemoryOptions options;
+    options.clock = clock;
+    auto store = std::make_shared<MemoryCheckpointer>(options);
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "never"});
+    bool taken_over = false;
+    auto frozen = tool<EchoArgs>("echo", "Sleeps.", [&](EchoArgs) -> Task<std::string> {
+        clock->advance(std::chrono::seconds(61));
+        ClaimOwner other;
+        other.owner_id = "other";
+        other.host = "elsewhere";
+        const ClaimResult claim =
+            co_await store->claim_run("t", "other-run", other, ClaimKind::new_run);
+        taken_over = claim.taken_over.has_value();
+        co_return std::string("awake again");
+    });
+    Agent agent(
+        {.model = faux.model(), .tools = {frozen}, .checkpointer = store, .thread_id = "t"});
+    EXPECT_THROW(run(agent.prompt("hi")), StaleAppendError);
+    EXPECT_TRUE(taken_over);
+    EXPECT_EQ(stored(*store, "t").size(), 2u);
+}
+
 TEST(History, ARunIsMarkedCompleteOnlyWhenItCompleted) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;

@@ -107,8 +107,8 @@ Task<std::optional<ModelRequest>> ModelTurn::build_request() {
                                 .on_response(parts.on_response)
                                 .message_id(message_id_)
                                 .runtime(parts.runtime);
-    if (core_.state().reasoning) options = std::move(options).reasoning(*core_.state().reasoning);
-    request.options = std::move(options);
+    const std::optional<ReasoningControl>& reasoning = core_.state().reasoning;
+    request.options = reasoning ? std::move(options).reasoning(*reasoning) : std::move(options);
     co_return made;
 }
 

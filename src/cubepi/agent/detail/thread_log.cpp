@@ -62,10 +62,14 @@ void ThreadLog::append_now(Message message) {
 
 Task<void> ThreadLog::append(Message message) {
     if (store_) {
-        AppendOptions options = AppendOptions().expected_position(position_);
+        // One object per step: a setter's result assigned to its own object would be a move onto itself.
+        AppendOptions positioned = AppendOptions().expected_position(position_);
         const bool with_extra = state_.extra != saved_extra_;
-        if (with_extra) options = std::move(options).extra(state_.extra);
-        if (!claim_run_id_.empty()) options = std::move(options).claim(claim_run_id_, claim_owner_);
+        AppendOptions filled =
+            with_extra ? std::move(positioned).extra(state_.extra) : std::move(positioned);
+        AppendOptions options = claim_run_id_.empty()
+                                    ? std::move(filled)
+                                    : std::move(filled).claim(claim_run_id_, claim_owner_);
         JsonObject saved = with_extra ? state_.extra : JsonObject();
         MessageList one;
         one.push_back(message);
