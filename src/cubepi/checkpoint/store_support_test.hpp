@@ -46,6 +46,8 @@ public:
     explicit RawDatabase(const std::string& path) {
         if (sqlite3_open(path.c_str(), &handle_) != SQLITE_OK)
             throw std::runtime_error("cannot open " + path);
+        // A store that waits for its turn looks at the file now and then, and a commit waits for that.
+        sqlite3_busy_timeout(handle_, 60000);
     }
     ~RawDatabase() { sqlite3_close(handle_); }
     RawDatabase(const RawDatabase&) = delete;
