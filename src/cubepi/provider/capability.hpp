@@ -58,6 +58,8 @@ struct CapabilityDescriptor {
     std::optional<std::string> thinking_field = {};
     /// False for servers that refuse `stream_options`: usage is then not asked for.
     bool stream_usage = true;
+    /// Whether the endpoint can hold an answer to a JSON Schema; absent: what is known of endpoint and model.
+    std::optional<bool> response_format = {};
 };
 
 /// Merges `patch` into `target`: objects key by key, everything else is replaced.

@@ -15,6 +15,8 @@ const std::string& Provider::provider_id() const noexcept {
     return none;
 }
 
+bool Provider::takes_response_format(const Model&) const { return false; }
+
 BoundModel::BoundModel(Model model) : model_(std::make_shared<const Model>(std::move(model))) {}
 
 BoundModel::BoundModel(std::shared_ptr<Provider> provider, Model model)

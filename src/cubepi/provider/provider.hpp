@@ -33,6 +33,8 @@ public:
     virtual MessageStream stream(ModelRequest request) = 0;
     /// "openai", "anthropic", ...; empty when it was not given.
     virtual const std::string& provider_id() const noexcept;
+    /// Whether the endpoint can hold this model's answers to a JSON Schema (StreamOptions::response_format).
+    virtual bool takes_response_format(const Model& model) const;
 };
 
 /// A model at its provider: what an agent is given. Immutable and cheap to copy.

@@ -11,6 +11,7 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/shared_string.hpp>
 #include <cubepi/core/task.hpp>
 
 namespace cubepi {
@@ -25,6 +26,14 @@ struct ProviderResponse {
 using PayloadHook = std::function<Task<std::optional<JsonObject>>(JsonObject payload, Model model)>;
 /// Sees status and headers of each answer.
 using ResponseHook = std::function<Task<void>(ProviderResponse response, Model model)>;
+
+/// The form that an answer must have, for endpoints that can hold a model to it (see
+/// Provider::takes_response_format). What generate_structured() sends; rarely set by hand.
+struct ResponseFormat {
+    SharedString name = {};                   ///< letters, digits, "_" and "-"
+    SharedString description = {};            ///< may be empty
+    std::shared_ptr<const Json> schema = {};  ///< of an object; never null
+};
 
 /// Options of one model call. Setters chain: `StreamOptions().reasoning(control).stop_token(token)`.
 /// (A user-declared constructor keeps g++ 12 from destroying it twice inside an awaited expression.)
@@ -56,6 +65,14 @@ public:
         message_id_ = std::move(value);
         return std::move(*this);
     }
+    StreamOptions&& run_id(SharedString value) && {
+        run_id_ = std::move(value);
+        return std::move(*this);
+    }
+    StreamOptions&& response_format(ResponseFormat value) && {
+        response_format_ = std::make_shared<const ResponseFormat>(std::move(value));
+        return std::move(*this);
+    }
     StreamOptions&& runtime(std::shared_ptr<const Runtime> value) && {
         runtime_ = std::move(value);
         return std::move(*this);
@@ -71,6 +88,13 @@ public:
     const ResponseHook& on_response() const noexcept { return on_response_; }
     /// Id that the answer's message gets from its first event on (D41); empty: none.
     const std::string& message_id() const noexcept { return message_id_; }
+    /// The run that the call belongs to, for what is kept from call to call of one run (the model that a fallback
+    /// chain settled on); empty: a call of its own. Never sent.
+    const SharedString& run_id() const noexcept { return run_id_; }
+    /// Null: free text.
+    const std::shared_ptr<const ResponseFormat>& response_format() const noexcept {
+        return response_format_;
+    }
     /// Clock, ids, worker pool and transport of this call; never null.
     const std::shared_ptr<const Runtime>& runtime() const noexcept;
 
@@ -81,6 +105,8 @@ private:
     PayloadHook on_payload_;
     ResponseHook on_response_;
     std::string message_id_;
+    SharedString run_id_;
+    std::shared_ptr<const ResponseFormat> response_format_;
     std::shared_ptr<const Runtime> runtime_;
 };
 

@@ -106,6 +106,7 @@ Task<std::optional<ModelRequest>> ModelTurn::build_request() {
                                 .on_payload(parts.on_payload)
                                 .on_response(parts.on_response)
                                 .message_id(message_id_)
+                                .run_id(core_.run_id())
                                 .runtime(parts.runtime);
     const std::optional<ReasoningControl>& reasoning = core_.state().reasoning;
     request.options = reasoning ? std::move(options).reasoning(*reasoning) : std::move(options);
