@@ -10,6 +10,9 @@
 
 namespace cubepi::detail {
 
+struct OpenAIChatCallPiece;
+class OpenAIChatChunkParser;
+
 /// Reads the chunks of a Chat Completions stream (platform.openai.com/docs/api-reference/chat-streaming) as OpenAI and
 /// the many compatible servers send them.
 ///
@@ -28,10 +31,6 @@ public:
     void finish(EventQueue& out) override;
 
 private:
-    struct Parser;
-    struct Chunk;
-    struct CallPiece;
-
     /// A call under way.
     struct Call {
         std::int64_t wire_index = 0;
@@ -41,14 +40,13 @@ private:
         bool has_arguments = false;
     };
 
-    bool parse(std::string_view data);
     void apply(EventQueue& out);
     void add_thinking(std::string_view text, EventQueue& out);
     void add_text(std::string_view text, bool refusal, EventQueue& out);
-    void add_call(const CallPiece& piece, EventQueue& out);
-    Call* find_call(const CallPiece& piece);
-    bool begins_another(const Call& call, const CallPiece& piece) const;
-    Call& open_call(const CallPiece& piece, EventQueue& out);
+    void add_call(const OpenAIChatCallPiece& piece, EventQueue& out);
+    Call* find_call(const OpenAIChatCallPiece& piece);
+    bool begins_another(const Call& call, const OpenAIChatCallPiece& piece) const;
+    Call& open_call(const OpenAIChatCallPiece& piece, EventQueue& out);
     std::string usable_id(std::string_view wire_id);
     void add_thinking_details(const JsonArray& details);
     void end_text(EventQueue& out);
@@ -57,7 +55,7 @@ private:
 
     MessageAssembler& assembler_;
     IdSource& ids_;
-    std::unique_ptr<Parser> parser_;
+    std::unique_ptr<OpenAIChatChunkParser> parser_;
     std::vector<Call> calls_;
     JsonArray thinking_details_;
     std::string thinking_field_;

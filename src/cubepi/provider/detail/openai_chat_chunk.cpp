@@ -1,0 +1,173 @@
+#include <cubepi/provider/detail/openai_chat_chunk.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/schema/parse_json.hpp>
+
+namespace cubepi::detail {
+
+bool OpenAIChatChunkParser::parse(std::string_view data) {
+    padded_.reserve(data.size() + simdjson::SIMDJSON_PADDING);
+    padded_.assign(data);
+    chunk.clear();
+    arguments_.keep.clear();
+    od::document document;
+    const simdjson::padded_string_view view(padded_.data(), padded_.size(), padded_.capacity());
+    if (parser_.iterate(view).get(document) != simdjson::SUCCESS) return false;
+    od::object root;
+    if (document.get_object().get(root) != simdjson::SUCCESS) return false;
+    try {
+        read_root(root);
+    } catch (const simdjson::simdjson_error&) {
+        return false;
+    } catch (const Error& error) {
+        if (error.code() != ErrorCode::parse) throw;
+        return false;
+    }
+    return true;
+}
+
+void OpenAIChatChunkParser::read_root(od::object& root) {
+    each(root, [this](const od::raw_json_string& key, od::value value) {
+        if (is(key, "choices")) {
+            if (!is_array(value)) return;
+            bool first = true;
+            od::array choices = value.get_array();
+            each(choices, [&](od::value& choice) {
+                if (std::exchange(first, false) && is_object(choice))
+                    read_choice(choice.get_object());
+            });
+        } else if (is(key, "id")) {
+            if (is_string(value)) chunk.id = value.get_string();
+        } else if (is(key, "usage")) {
+            if (is_object(value)) read_usage(value.get_object());
+        } else if (is(key, "error")) {
+            const std::string_view raw = raw_of(value);
+            if (!raw.empty() && raw.front() != 'n') chunk.error = raw;
+        }
+    });
+}
+
+void OpenAIChatChunkParser::read_choice(od::object choice) {
+    each(choice, [this](const od::raw_json_string& key, od::value value) {
+        if (is(key, "delta") || is(key, "message")) {
+            if (is_object(value)) read_delta(value.get_object());
+        } else if (is(key, "finish_reason")) {
+            if (is_string(value)) chunk.finish_reason = value.get_string();
+        }
+    });
+}
+
+void OpenAIChatChunkParser::read_delta(od::object delta) {
+    each(delta, [this](const od::raw_json_string& key, od::value value) {
+        if (is(key, "content")) {
+            read_content(value);
+        } else if (is(key, "tool_calls")) {
+            if (is_array(value)) read_calls(value.get_array());
+        } else if (is(key, "reasoning_content")) {
+            const std::string_view piece = text_of(value, thinking);
+            if (piece.empty()) return;
+            chunk.thinking = piece;
+            chunk.thinking_field = "reasoning_content";
+        } else if (is(key, "reasoning")) {
+            if (chunk.thinking_field == "reasoning_content") return;
+            const std::string_view piece = text_of(value, thinking);
+            if (piece.empty()) return;
+            chunk.thinking = piece;
+            chunk.thinking_field = "reasoning";
+        } else if (is(key, "reasoning_details")) {
+            if (is_array(value)) chunk.thinking_details = raw_of(value);
+        } else if (is(key, "refusal")) {
+            chunk.refusal = text_of(value, refusal);
+        }
+    });
+}
+
+/// A string, or (Mistral) a list of parts.
+void OpenAIChatChunkParser::read_content(od::value& value) {
+    if (!is_array(value)) {
+        chunk.text = text_of(value, text);
+        return;
+    }
+    const Json parts = parse_json(raw_of(value));
+    text.scratch.clear();
+    thinking.scratch.clear();
+    for (const Json& part : parts.get_array()) {
+        collect_content_part(part, text.scratch, thinking.scratch);
+    }
+    chunk.text = text.scratch;
+    if (!thinking.scratch.empty()) {
+        chunk.thinking = thinking.scratch;
+        chunk.thinking_field = "content";
+    }
+}
+
+void OpenAIChatChunkParser::read_calls(od::array calls) {
+    each(calls, [this](od::value& item) {
+        if (!is_object(item)) return;
+        OpenAIChatCallPiece piece;
+        od::object call = item.get_object();
+        each(call, [&](const od::raw_json_string& key, od::value value) {
+            if (is(key, "index")) {
+                piece.index = integer_of(value, -1);
+            } else if (is(key, "id")) {
+                if (is_string(value)) piece.id = value.get_string();
+            } else if (is(key, "function") && is_object(value)) {
+                od::object function = value.get_object();
+                each(function, [&](const od::raw_json_string& inner, od::value part) {
+                    if (is(inner, "name")) {
+                        if (is_string(part)) piece.name = part.get_string();
+                    } else if (is(inner, "arguments")) {
+                        // Some servers send the object itself instead of its text.
+                        piece.arguments =
+                            is_object(part) ? raw_of(part) : text_of(part, arguments_);
+                    }
+                });
+            }
+        });
+        // Scratch text is of one piece only: what is split between chunks is kept by hand.
+        if (!piece.arguments.empty() && piece.arguments.data() == arguments_.scratch.data()) {
+            arguments_.keep.push_back(arguments_.scratch);
+            piece.arguments = arguments_.keep.back();
+        }
+        chunk.calls.push_back(piece);
+    });
+}
+
+void OpenAIChatChunkParser::read_usage(od::object object) {
+    std::int64_t prompt = -1;
+    std::int64_t output = -1;
+    std::int64_t cached = -1;
+    std::int64_t reasoning = -1;
+    const auto read_detail = [](od::value& value, std::string_view name, std::int64_t& into) {
+        if (!is_object(value)) return;
+        od::object details = value.get_object();
+        each(details, [&](const od::raw_json_string& key, od::value number) {
+            if (is(key, name)) into = integer_of(number, into);
+        });
+    };
+    each(object, [&](const od::raw_json_string& key, od::value value) {
+        if (is(key, "prompt_tokens")) {
+            prompt = integer_of(value, prompt);
+        } else if (is(key, "completion_tokens")) {
+            output = integer_of(value, output);
+        } else if (is(key, "prompt_tokens_details")) {
+            read_detail(value, "cached_tokens", cached);
+        } else if (is(key, "prompt_cache_hit_tokens")) {
+            cached = integer_of(value, cached);
+        } else if (is(key, "completion_tokens_details")) {
+            read_detail(value, "reasoning_tokens", reasoning);
+        }
+    });
+    Usage usage;
+    if (prompt >= 0)
+        usage.input_tokens = std::max<std::int64_t>(0, prompt - std::max<std::int64_t>(0, cached));
+    if (output >= 0) usage.output_tokens = output;
+    if (cached >= 0) usage.cache_read_tokens = cached;
+    if (reasoning >= 0) usage.reasoning_tokens = reasoning;
+    if (!(usage == Usage())) chunk.usage = usage;
+}
+
+}  // namespace cubepi::detail

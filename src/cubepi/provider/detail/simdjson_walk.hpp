@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include <simdjson.h>
+
+#include <cubepi/provider/detail/json_text.hpp>
+
+// Reading JSON with simdjson's on-demand parser: one pass over the members in whatever order they come.
+
+namespace cubepi::detail {
+
+namespace od = simdjson::ondemand;
+
+/// `name` is compared as it stands in the text: it must not need escapes.
+inline bool is(const od::raw_json_string& key, std::string_view name) {
+    return std::char_traits<char>::compare(key.raw(), name.data(), name.size()) == 0 &&
+           key.raw()[name.size()] == '"';
+}
+
+inline bool is_object(od::value& value) {
+    od::json_type type{};
+    return value.type().get(type) == simdjson::SUCCESS && type == od::json_type::object;
+}
+
+inline bool is_array(od::value& value) {
+    od::json_type type{};
+    return value.type().get(type) == simdjson::SUCCESS && type == od::json_type::array;
+}
+
+inline bool is_string(od::value& value) {
+    od::json_type type{};
+    return value.type().get(type) == simdjson::SUCCESS && type == od::json_type::string;
+}
+
+/// The JSON text of a value.
+inline std::string_view raw_of(od::value& value) {
+    std::string_view raw;
+    if (is_object(value)) {
+        if (value.get_object().value_unsafe().raw_json().get(raw) != simdjson::SUCCESS) return {};
+    } else if (is_array(value)) {
+        if (value.get_array().value_unsafe().raw_json().get(raw) != simdjson::SUCCESS) return {};
+    } else {
+        raw = value.raw_json_token();
+    }
+    return raw;
+}
+
+inline std::int64_t integer_of(od::value& value, std::int64_t otherwise) {
+    std::int64_t number = 0;
+    if (value.get_int64().get(number) == simdjson::SUCCESS) return number;
+    double real = 0;
+    if (value.get_double().get(real) == simdjson::SUCCESS && real >= 0 && real < 9e15)
+        return static_cast<std::int64_t>(real);
+    return otherwise;
+}
+
+/// Calls `f(key, value)` for each member. What cannot be read ends the walk with a protocol error.
+template <class F>
+void each(od::object& object, F&& f) {
+    for (auto member : object) {
+        od::field field;
+        if (std::move(member).get(field) != simdjson::SUCCESS)
+            throw simdjson::simdjson_error(simdjson::TAPE_ERROR);
+        f(field.key(), field.value());
+    }
+}
+
+template <class F>
+void each(od::array& array, F&& f) {
+    for (auto item : array) {
+        od::value value;
+        if (std::move(item).get(value) != simdjson::SUCCESS)
+            throw simdjson::simdjson_error(simdjson::TAPE_ERROR);
+        f(value);
+    }
+}
+
+/// A string; a \u escape whose other half comes in the next chunk is held back until then.
+inline std::string_view text_of(od::value& value, SplitText& split) {
+    if (!is_string(value)) return {};
+    const std::string_view token = value.raw_json_token();
+    if (!split.holds_back()) {
+        std::string_view plain;
+        if (value.get_string().get(plain) == simdjson::SUCCESS) return plain;
+    }
+    return split.unescape(token);
+}
+
+}  // namespace cubepi::detail
