@@ -1,54 +1,30 @@
+#include "wire_cases.hpp"
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <string>
-#include <vector>
-
-#include <gtest/gtest.h>
+#include <stop_token>
+#include <utility>
 
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/network_error.hpp>
-#include <cubepi/provider/openai.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
-// The recorded exchanges of tests/conformance/wire, answered from memory and cut at many places.
+namespace cubepi::wire {
 
-namespace cubepi {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::MemoryResponse;
 
-Json read_json(const fs::path& path) {
+Json read_case(const fs::path& path) {
     std::ifstream file(path);
     std::stringstream text;
     text << file.rdbuf();
     return boost::json::parse(text.str());
-}
-
-std::vector<std::string> cases_of(const std::string& prefix) {
-    std::vector<std::string> names;
-    for (const char* folder : {"", "responses/"}) {
-        for (const auto& entry :
-             fs::directory_iterator(std::string(CUBEPI_WIRE_CASES) + "/" + folder)) {
-            const std::string name = entry.path().filename().string();
-            if (name.starts_with(prefix) && name.ends_with(".json")) names.push_back(folder + name);
-        }
-    }
-    std::sort(names.begin(), names.end());
-    return names;
-}
-
-const Json* member(const Json& object, std::string_view key) {
-    return object.is_object() ? object.get_object().if_contains(key) : nullptr;
-}
-
-std::string text_of(const Json& object, std::string_view key) {
-    const Json* value = member(object, key);
-    return value && value->is_string() ? std::string(value->get_string()) : std::string();
 }
 
 /// Removes what a JSON pointer names. True when everything is named.
@@ -83,28 +59,9 @@ void parse_arguments_in(Json& value) {
     }
 }
 
-OpenAIOptions options_of(const Json& options) {
-    OpenAIOptions made;
-    made.api_key = "sk-test";
-    made.base_url = "http://endpoint/v1";
-    const Json* constructor = member(options, "constructor");
-    if (!constructor) return made;
-    if (const Json* body = member(*constructor, "extra_body")) made.extra_body = body->as_object();
-    if (const Json* headers = member(*constructor, "extra_headers")) {
-        for (const auto& [name, value] : headers->as_object())
-            made.extra_headers.emplace_back(name, value.as_string());
-    }
-    if (const Json* capability = member(*constructor, "capability")) {
-        const std::string field = text_of(*capability, "max_tokens_field");
-        if (!field.empty()) made.capability.max_tokens_field = field;
-    }
-    return made;
-}
-
 Model model_of(const Json& wire_case) {
     Model model;
     model.id = text_of(wire_case, "model");
-    model.provider_id = "openai";
     const Json* given = member(wire_case.at("options"), "model");
     if (!given) return model;
     if (const Json* value = member(*given, "temperature"))
@@ -125,29 +82,37 @@ E enum_of(const std::string& name, std::initializer_list<E> values) {
     return *values.begin();
 }
 
+ReasoningControl reasoning_of(const Json& form) {
+    ReasoningControl control;
+    control.mode = enum_of(text_of(form, "mode"),
+                           {ReasoningMode::off, ReasoningMode::automatic, ReasoningMode::on});
+    control.effort = enum_of(text_of(form, "effort"),
+                             {ReasoningEffort::medium, ReasoningEffort::minimal,
+                              ReasoningEffort::low, ReasoningEffort::high, ReasoningEffort::max});
+    control.summary = enum_of(text_of(form, "summary"),
+                              {ReasoningSummary::none, ReasoningSummary::automatic,
+                               ReasoningSummary::detailed, ReasoningSummary::summarized});
+    return control;
+}
+
+ToolChoice tool_choice_of(const std::string& choice) {
+    ToolChoice wanted;
+    if (choice == "required") wanted.mode = ToolChoice::Mode::required;
+    if (choice == "none") wanted.mode = ToolChoice::Mode::none;
+    if (choice != "auto" && choice != "required" && choice != "none") {
+        wanted.mode = ToolChoice::Mode::named;
+        wanted.name = choice;
+    }
+    return wanted;
+}
+
+/// Each step moves to a new object first: a setter gives back the object that it is called on.
 StreamOptions stream_options_of(const Json& options) {
     StreamOptions made;
-    if (const Json* reasoning = member(options, "reasoning")) {
-        ReasoningControl control;
-        control.mode = enum_of(text_of(*reasoning, "mode"),
-                               {ReasoningMode::off, ReasoningMode::automatic, ReasoningMode::on});
-        control.effort =
-            enum_of(text_of(*reasoning, "effort"),
-                    {ReasoningEffort::medium, ReasoningEffort::minimal, ReasoningEffort::low,
-                     ReasoningEffort::high, ReasoningEffort::max});
-        std::move(made).reasoning(control);
-    }
+    if (const Json* reasoning = member(options, "reasoning"))
+        made = StreamOptions(std::move(made)).reasoning(reasoning_of(*reasoning));
     const std::string choice = text_of(options, "tool_choice");
-    if (!choice.empty()) {
-        ToolChoice wanted;
-        if (choice == "required") wanted.mode = ToolChoice::Mode::required;
-        if (choice == "none") wanted.mode = ToolChoice::Mode::none;
-        if (choice != "auto" && choice != "required" && choice != "none") {
-            wanted.mode = ToolChoice::Mode::named;
-            wanted.name = choice;
-        }
-        std::move(made).tool_choice(std::move(wanted));
-    }
+    if (!choice.empty()) made = StreamOptions(std::move(made)).tool_choice(tool_choice_of(choice));
     if (const Json* payload = member(options, "payload")) {
         auto hook = [members = payload->as_object()](JsonObject body,
                                                      Model) -> Task<std::optional<JsonObject>> {
@@ -155,7 +120,7 @@ StreamOptions stream_options_of(const Json& options) {
             std::optional<JsonObject> changed(std::move(body));
             co_return changed;
         };
-        std::move(made).on_payload(std::move(hook));
+        made = StreamOptions(std::move(made)).on_payload(std::move(hook));
     }
     return made;
 }
@@ -177,16 +142,19 @@ MemoryResponse response_of(const Json* shape, const std::string& body, std::size
     const Json& given = shape ? *shape : none;
     const Json* status = member(given, "status");
     MemoryResponse made(status ? status->to_number<int>() : 200);
-    if (!status) std::move(made).with_header("content-type", "text/event-stream");
+    if (!status) made = MemoryResponse(made).with_header("content-type", "text/event-stream");
     if (const Json* headers = member(given, "headers")) {
-        for (const auto& [name, value] : headers->as_object())
-            std::move(made).with_header(std::string(name), std::string(value.as_string()));
+        for (const auto& [name, value] : headers->as_object()) {
+            made =
+                MemoryResponse(made).with_header(std::string(name), std::string(value.as_string()));
+        }
     }
-    std::move(made).with_piece(body);
-    if (stride > 0) std::move(made).in_pieces_of(stride);
-    if (member(given, "cut"))
-        std::move(made).with_failure(
+    made = MemoryResponse(made).with_piece(body);
+    if (stride > 0) made = MemoryResponse(made).in_pieces_of(stride);
+    if (member(given, "cut")) {
+        made = MemoryResponse(made).with_failure(
             NetworkError(ErrorCode::disconnected, "endpoint", true, "broken off"));
+    }
     return made;
 }
 
@@ -206,7 +174,7 @@ Task<std::vector<StreamEvent>> pull(MessageStream stream, std::stop_source stop,
     co_return events;
 }
 
-Played play(const Json& wire_case, std::size_t stride) {
+Played play(const Json& wire_case, const ProviderFactory& make, std::size_t stride) {
     std::vector<MemoryResponse> answers;
     if (const Json* several = member(wire_case, "answers")) {
         for (const Json& one : several->as_array())
@@ -221,14 +189,15 @@ Played play(const Json& wire_case, std::size_t stride) {
     auto transport = std::make_shared<testing::MemoryTransport>(std::move(answers), clock);
     auto runtime =
         std::make_shared<const Runtime>(Runtime().with_clock(clock).with_transport(transport));
-    const OpenAIProvider provider(options_of(wire_case.at("options")));
+    const Json* constructor = member(wire_case.at("options"), "constructor");
+    std::shared_ptr<Provider> provider = make(constructor ? *constructor : Json(JsonObject()));
     MessageList messages;
     for (const Json& message : wire_case.at("messages").as_array())
         messages.push_back(message_from_json(message));
     std::stop_source stop;
     StreamOptions options =
         stream_options_of(wire_case.at("options")).runtime(runtime).stop_token(stop.get_token());
-    MessageStream stream = provider.model(model_of(wire_case))
+    MessageStream stream = BoundModel(std::move(provider), model_of(wire_case))
                                .stream(std::move(messages), text_of(wire_case, "system_prompt"),
                                        tools_of(wire_case), std::move(options));
     const Json* abort_after = member(wire_case.at("options"), "abort_after_events");
@@ -353,14 +322,44 @@ void compare_events(const Json& wire_case, const std::vector<StreamEvent>& event
     }
 }
 
-class WireCases : public ::testing::TestWithParam<std::string> {};
+}  // namespace
 
-TEST_P(WireCases, RequestMessageAndEvents) {
-    const Json wire_case = read_json(std::string(CUBEPI_WIRE_CASES) + "/" + GetParam());
-    const bool is_request_case = !GetParam().starts_with("responses/");
+std::vector<std::string> cases_of(const std::string& prefix) {
+    std::vector<std::string> names;
+    for (const char* folder : {"", "responses/"}) {
+        for (const auto& entry :
+             fs::directory_iterator(std::string(CUBEPI_WIRE_CASES) + "/" + folder)) {
+            const std::string name = entry.path().filename().string();
+            if (name.starts_with(prefix) && name.ends_with(".json")) names.push_back(folder + name);
+        }
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+const Json* member(const Json& object, std::string_view key) {
+    return object.is_object() ? object.get_object().if_contains(key) : nullptr;
+}
+
+std::string text_of(const Json& object, std::string_view key) {
+    const Json* value = member(object, key);
+    return value && value->is_string() ? std::string(value->get_string()) : std::string();
+}
+
+std::string case_test_name(const ::testing::TestParamInfo<std::string>& info) {
+    std::string name = info.param.substr(0, info.param.size() - 5);
+    for (char& c : name) {
+        if (c == '-' || c == '/') c = '_';
+    }
+    return name;
+}
+
+void expect_case_holds(const std::string& name, const ProviderFactory& make) {
+    const Json wire_case = read_case(std::string(CUBEPI_WIRE_CASES) + "/" + name);
+    const bool is_request_case = !name.starts_with("responses/");
     for (const std::size_t stride : {0u, 1u, 2u, 3u, 7u, 61u, 250u}) {
         SCOPED_TRACE("pieces of " + std::to_string(stride));
-        const Played played = play(wire_case, stride);
+        const Played played = play(wire_case, make, stride);
         ASSERT_FALSE(played.requests.empty());
         if (member(wire_case, "expect_request")) {
             compare_request(wire_case, played.requests[0], is_request_case);
@@ -374,16 +373,4 @@ TEST_P(WireCases, RequestMessageAndEvents) {
     }
 }
 
-std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
-    std::string name = info.param.substr(0, info.param.size() - 5);
-    for (char& c : name) {
-        if (c == '-' || c == '/') c = '_';
-    }
-    return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(OpenAIChat, WireCases, ::testing::ValuesIn(cases_of("openai-chat-")),
-                         test_name);
-
-}  // namespace
-}  // namespace cubepi
+}  // namespace cubepi::wire

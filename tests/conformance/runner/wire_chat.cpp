@@ -1,0 +1,32 @@
+#include <utility>
+
+#include <cubepi/provider/openai.hpp>
+
+#include "reading.hpp"
+#include "wire_provider.hpp"
+
+namespace conformance {
+
+std::shared_ptr<cubepi::Provider> make_chat_provider(const JsonObject& constructor,
+                                                     std::uint16_t port) {
+    cubepi::OpenAIOptions made;
+    made.api_key = "sk-test";
+    made.base_url = "http://127.0.0.1:" + std::to_string(port) + "/v1";
+    only_keys(constructor, "constructor", {"extra_body", "extra_headers", "capability"});
+    if (const Json* body = constructor.if_contains("extra_body")) {
+        made.extra_body = as_object(*body, "extra_body");
+    }
+    if (const Json* headers = constructor.if_contains("extra_headers")) {
+        for (const auto& [name, value] : as_object(*headers, "extra_headers")) {
+            made.extra_headers.emplace_back(name, as_text(value, name));
+        }
+    }
+    if (const Json* capability = constructor.if_contains("capability")) {
+        only_keys(as_object(*capability, "capability"), "capability", {"max_tokens_field"});
+        made.capability.max_tokens_field =
+            text_or(capability->get_object(), "max_tokens_field", "");
+    }
+    return std::make_shared<cubepi::OpenAIProvider>(std::move(made));
+}
+
+}  // namespace conformance

@@ -1,0 +1,12 @@
+#include "wire_provider.hpp"
+
+namespace conformance {
+
+std::shared_ptr<cubepi::Provider> make_wire_provider(const std::string& name,
+                                                     const JsonObject& constructor,
+                                                     std::uint16_t port) {
+    if (name == "openai-chat") return make_chat_provider(constructor, port);
+    throw Unsupported("provider " + name);
+}
+
+}  // namespace conformance

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <cubepi/provider/provider.hpp>
+
+#include "scenario.hpp"
+
+namespace conformance {
+
+/// The provider that a wire case names ("openai-chat", ...), asking a server on a loopback port. `constructor` is the
+/// case's options.constructor. Throws Unsupported for a provider that there is none of.
+std::shared_ptr<cubepi::Provider> make_wire_provider(const std::string& name,
+                                                     const JsonObject& constructor,
+                                                     std::uint16_t port);
+
+// One per provider, each in a file of its own.
+std::shared_ptr<cubepi::Provider> make_chat_provider(const JsonObject& constructor,
+                                                     std::uint16_t port);
+
+}  // namespace conformance

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/provider/provider.hpp>
+
+// The recorded exchanges of tests/conformance/wire, answered from memory and cut at many places. The same for all
+// providers; each has a file wire_cases_NAME_test.cpp with its factory.
+
+namespace cubepi::wire {
+
+/// Makes the provider as a case's options.constructor says, for the host "http://endpoint".
+using ProviderFactory = std::function<std::shared_ptr<Provider>(const Json& constructor)>;
+
+/// The cases whose names begin with `prefix`, those of the answers with "responses/" in front.
+std::vector<std::string> cases_of(const std::string& prefix);
+/// A name that gtest takes.
+std::string case_test_name(const ::testing::TestParamInfo<std::string>& info);
+
+/// Plays a case in pieces of several sizes; request, message and events must be what it expects.
+void expect_case_holds(const std::string& name, const ProviderFactory& make);
+
+/// What is under `key`, or null: `object` may be anything.
+const Json* member(const Json& object, std::string_view key);
+/// The string under `key`, or an empty one.
+std::string text_of(const Json& object, std::string_view key);
+
+}  // namespace cubepi::wire
