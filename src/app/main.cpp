@@ -20,6 +20,7 @@ int dispatch(const cubepi::app::CommandLine& line) {
         case Verb::chat: return chat_command(line);
         case Verb::demo: return demo_command(line);
         case Verb::demo_step: return demo_step_command(line);
+        case Verb::models: return models_command(line);
         case Verb::doctor: return doctor_command(line);
         case Verb::sessions_list:
         case Verb::sessions_delete: return sessions_command(line);
@@ -41,6 +42,7 @@ int main(int argc, char** argv) {
     }
     std::setlocale(LC_CTYPE, "");  // line editing goes by characters
     std::signal(SIGPIPE, on_closed_pipe);
+    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error with a text, not a death
     const cubepi::app::CommandLine line = cubepi::app::parse_command_line(argc, argv);
     if (line.exit_code) return *line.exit_code;
     try {

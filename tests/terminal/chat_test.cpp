@@ -45,6 +45,16 @@ TEST(RunAtATerminal, CtrlCAborts) {
     EXPECT_NE(run.shown().find("stopped"), std::string::npos);
 }
 
+TEST(RunAtATerminal, ASecondCtrlCWaitsForNobody) {
+    const Home home;
+    const std::string slow =
+        R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') + R"("]})";
+    Terminal run(home, {"run", "--script", home.script(slow), "hi"});
+    ASSERT_TRUE(run.expect("xxxx")) << run.shown();
+    run.type("\x03\x03");
+    EXPECT_EQ(run.wait(), 130) << run.shown();
+}
+
 TEST(Chat, TalksAndLeaves) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});

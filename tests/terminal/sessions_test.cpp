@@ -49,6 +49,21 @@ TEST(Sessions, ALockedDatabaseIsStatusFourAndLosesNothing) {
     EXPECT_NE(run_piped(home, {"sessions", "list"}).out.find("2 messages"), std::string::npos);
 }
 
+TEST(Sessions, ADiskThatTakesNoMoreIsStatusFourAndLosesNothing) {
+    const Home home;
+    ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
+    const auto size = std::filesystem::file_size(home.database());
+    const std::string prompt(size, 'x');
+    const Piped run =
+        run_with_file_limit(home, {"run", "--offline", "--session", "plan", prompt}, size);
+    EXPECT_EQ(run.status, 4) << run.err;
+    EXPECT_NE(run.err.find("nothing was stored"), std::string::npos) << run.err;
+    EXPECT_EQ(run.err.find("xxxx"), std::string::npos) << "the prompt is in the error";
+    // What there was is still there: the offline model sees the first prompt again.
+    EXPECT_NE(read_file(home.database()).find("\"first\""), std::string::npos);
+    EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "again"}).status, 0);
+}
+
 TEST(Sessions, ADatabaseThatIsNoneIsStatusFour) {
     const Home home;
     write_file(home.database(), std::string(5000, 'x'));

@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -175,7 +176,10 @@ int Terminal::wait() {
     return status_;
 }
 
-Piped run_piped(const Home& home, std::vector<std::string> arguments, const std::string& input) {
+namespace {
+
+Piped run_limited(const Home& home, std::vector<std::string> arguments, const std::string& input,
+                  rlim_t file_limit) {
     const std::filesystem::path in = home.root() / "stdin";
     const std::filesystem::path out = home.root() / "stdout";
     const std::filesystem::path err = home.root() / "stderr";
@@ -188,6 +192,8 @@ Piped run_piped(const Home& home, std::vector<std::string> arguments, const std:
         dup2(feed[0], STDIN_FILENO);
         dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
         dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+        const rlimit limit{file_limit, file_limit};
+        setrlimit(RLIMIT_FSIZE, &limit);
         setsid();
         exec.exec();
     }
@@ -201,6 +207,16 @@ Piped run_piped(const Home& home, std::vector<std::string> arguments, const std:
     result.out = read_file(out);
     result.err = read_file(err);
     return result;
+}
+
+}  // namespace
+
+Piped run_piped(const Home& home, std::vector<std::string> arguments, const std::string& input) {
+    return run_limited(home, std::move(arguments), input, RLIM_INFINITY);
+}
+
+Piped run_with_file_limit(const Home& home, std::vector<std::string> arguments, std::size_t bytes) {
+    return run_limited(home, std::move(arguments), {}, bytes);
 }
 
 int run_with_closed_output(const Home& home, std::vector<std::string> arguments) {

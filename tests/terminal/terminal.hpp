@@ -72,6 +72,9 @@ struct Piped {
 Piped run_piped(const Home& home, std::vector<std::string> arguments,
                 const std::string& input = {});
 
+/// The same where no file may grow beyond `bytes`.
+Piped run_with_file_limit(const Home& home, std::vector<std::string> arguments, std::size_t bytes);
+
 /// The same with a standard output that nobody reads; gives the exit status.
 int run_with_closed_output(const Home& home, std::vector<std::string> arguments);
 

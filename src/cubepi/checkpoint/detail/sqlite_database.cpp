@@ -234,7 +234,8 @@ void SqliteDatabase::fail(int result) {
             if (system_error == ENOSPC || system_error == EDQUOT || system_error == EFBIG) break;
             refuse(ErrorCode::storage,
                    where + reason +
-                       (system_error ? std::string(" (") + std::strerror(system_error) + ")" : ""));
+                       (system_error ? std::string(" (") + std::strerror(system_error) + ")" : "") +
+                       "; nothing was stored, look at the disk and its limits, then try again");
         default: refuse(ErrorCode::storage, where + reason);
     }
     refuse(ErrorCode::storage_full,
