@@ -59,7 +59,7 @@ TEST(Sessions, ADiskThatTakesNoMoreIsStatusFourAndLosesNothing) {
     EXPECT_EQ(run.status, 4) << run.err;
     EXPECT_NE(run.err.find("nothing was stored"), std::string::npos) << run.err;
     EXPECT_EQ(run.err.find("xxxx"), std::string::npos) << "the prompt is in the error";
-    // What there was is still there: the offline model sees the first prompt again.
+    // What there was is still there, and it goes on.
     EXPECT_NE(read_file(home.database()).find("\"first\""), std::string::npos);
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "again"}).status, 0);
 }
