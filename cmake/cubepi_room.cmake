@@ -9,7 +9,8 @@
 #       TEST_DEPENDS testing                    # rooms that only the tests need
 #       TEST_LINK OpenSSL::SSL                  # libraries that only the tests need
 #       THREADED                                # its tests use several threads: they also run under tsan
-#       DIR checkpoint)                         # folder, when it is not the room's name
+#       DIR checkpoint                          # folder, when it is not the room's name
+#       ROOT bub)                               # the folder of src/ it is in, when that is not cubepi
 #
 # gives the library `cubepi_net` (alias `cubepi::net`; static, or shared with BUILD_SHARED_LIBS), the test binary
 # `cubepi_net_test`, which is one ctest entry `net`, and install rules for library and headers. A room without SOURCES is
@@ -104,7 +105,7 @@ function(cubepi_link_rooms target visibility)
 endfunction()
 
 function(cubepi_room name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "THREADED" "DIR;TIMEOUT"
+    cmake_parse_arguments(PARSE_ARGV 1 arg "THREADED" "DIR;ROOT;TIMEOUT"
         "SOURCES;HEADERS;TESTS;DEPENDS;LINK_PUBLIC;LINK_PRIVATE;TEST_DEPENDS;TEST_LINK;DEFINITIONS_PUBLIC")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "cubepi_room(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
@@ -112,7 +113,10 @@ function(cubepi_room name)
     if(NOT arg_DIR)
         set(arg_DIR ${name})
     endif()
-    set(folder ${PROJECT_SOURCE_DIR}/src/cubepi/${arg_DIR})
+    if(NOT arg_ROOT)
+        set(arg_ROOT cubepi)
+    endif()
+    cmake_path(SET folder NORMALIZE ${PROJECT_SOURCE_DIR}/src/${arg_ROOT}/${arg_DIR})
     cubepi_existing_files(sources ${folder} ${arg_SOURCES})
     set(target cubepi_${name})
     if(name STREQUAL "core")

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+
+#include <bub/tape/tape_store.hpp>
+#include <cubepi/core/clock.hpp>
+
+namespace bub {
+
+/// Tapes in memory, for tests and for sessions that leave nothing behind. Nothing it does suspends; any thread may call.
+class MemoryTapeStore final : public TapeStore,
+                              public TapeStateStore,
+                              public TapeIndex,
+                              public TapeMediaStore {
+public:
+    /// `clock` dates the entries; null: the machine's.
+    explicit MemoryTapeStore(std::shared_ptr<cubepi::Clock> clock = {});
+    ~MemoryTapeStore() override;
+    MemoryTapeStore(const MemoryTapeStore&) = delete;
+    MemoryTapeStore& operator=(const MemoryTapeStore&) = delete;
+
+    Task<std::vector<std::string>> list_tapes() override;
+    Task<std::vector<std::string>> all_tapes() override;
+    Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override;
+    Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
+                              TapeAppend options) override;
+    Task<TapePosition> position(std::string tape) override;
+    Task<void> reset(std::string tape) override;
+    Task<TapeInfo> info(std::string tape) override;
+    Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit) override;
+    Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
+    Task<JsonObject> read_state(std::string tape) override;
+    Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
+                                                      std::string message_id) override;
+    Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name) override;
+    Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id) override;
+    Task<std::string> put_media(std::string bytes) override;
+    Task<std::optional<std::string>> get_media(std::string sha256) override;
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace bub

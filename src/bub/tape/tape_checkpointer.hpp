@@ -1,0 +1,81 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <bub/tape/tape_store.hpp>
+#include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/core/clock.hpp>
+
+namespace bub {
+
+struct TapeCheckpointerOptions {
+    /// How long a claim holds without being renewed (D50).
+    std::chrono::seconds lease{60};
+    std::shared_ptr<cubepi::Clock> clock = {};  ///< null: the machine's
+};
+
+/// Makes a tape the memory of a cubepi::Agent: the thread id is the name of the tape (B21). What is loaded is the context
+/// from the last anchor on (from the beginning when there is none); what is appended are entries that Bub reads, each
+/// with the whole message in its meta. Over a TapeFork, the run's messages reach the tape when the turn is
+/// merged. Claims, pending requests and answers are side state of the tape and work where the store has such.
+/// Calls come from several executors at once, if the store allows that.
+class TapeCheckpointer final : public cubepi::Checkpointer,
+                               public cubepi::RunStore,
+                               public cubepi::MessageIndex,
+                               public cubepi::HitlStore,
+                               public cubepi::ThreadStore {
+public:
+    /// Throws Error(invalid_argument) for a store without side state and index.
+    explicit TapeCheckpointer(std::shared_ptr<TapeStore> store,
+                              TapeCheckpointerOptions options = {});
+    ~TapeCheckpointer() override;
+    TapeCheckpointer(const TapeCheckpointer&) = delete;
+    TapeCheckpointer& operator=(const TapeCheckpointer&) = delete;
+
+    Task<std::optional<cubepi::CheckpointData>> load(std::string thread_id) override;
+    Task<std::int64_t> append(std::string thread_id, cubepi::MessageList messages,
+                              cubepi::AppendOptions options) override;
+    Task<void> save_extra(std::string thread_id, JsonObject extra) override;
+
+    Task<cubepi::ClaimResult> claim_run(std::string thread_id, std::string run_id,
+                                        cubepi::ClaimOwner owner, cubepi::ClaimKind kind) override;
+    Task<void> renew_claim(std::string thread_id, std::string run_id,
+                           std::string owner_id) override;
+    Task<void> release_claim(std::string thread_id, std::string run_id,
+                             std::string owner_id) override;
+    Task<void> mark_run_complete(std::string thread_id, std::string run_id) override;
+    Task<bool> is_run_complete(std::string thread_id, std::string run_id) override;
+
+    Task<std::optional<cubepi::Message>> find_message(std::string thread_id,
+                                                      std::string message_id) override;
+
+    Task<void> save_pending_request(std::string thread_id, std::string run_id,
+                                    cubepi::HitlRequest request) override;
+    Task<std::vector<cubepi::PendingRequest>> load_pending_requests(std::string thread_id) override;
+    Task<bool> clear_pending_request(std::string thread_id, std::string run_id,
+                                     std::string question_id) override;
+    Task<void> save_hitl_answer(std::string thread_id, cubepi::HitlAnswer answer) override;
+    Task<std::optional<Json>> load_hitl_answer(std::string thread_id, std::string run_id,
+                                               std::string question_id) override;
+    Task<void> clear_hitl_answers(std::string thread_id, std::string run_id,
+                                  std::vector<std::string> question_ids) override;
+
+    Task<std::vector<cubepi::ThreadInfo>> list_threads() override;
+    Task<void> delete_thread(std::string thread_id) override;
+
+private:
+    struct State;
+    std::shared_ptr<State> state_;
+};
+
+/// Copies a thread of another store to a tape that has no messages yet, and gives how many messages were copied: 0 when
+/// the tape has some already, or there is no such thread. `note` of the copy stays on the tape as the event
+/// `session.imported` {from, thread_id, messages}.
+Task<std::size_t> import_thread(std::shared_ptr<cubepi::Checkpointer> source, std::string thread_id,
+                                std::shared_ptr<TapeStore> store, std::string tape,
+                                std::string from);
+
+}  // namespace bub

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <bub/tape/tape_entry.hpp>
+#include <bub/tape/tape_query.hpp>
+#include <cubepi/core/message_list.hpp>
+
+namespace bub {
+
+/// Where a context begins.
+class ContextStart {
+public:
+    static ContextStart last_anchor() { return ContextStart(TapeQuery().last_anchor()); }
+    static ContextStart anchor(std::string name) {
+        return ContextStart(TapeQuery().after_anchor(std::move(name)));
+    }
+    static ContextStart beginning() { return ContextStart(TapeQuery()); }
+    /// The entries of the context, its anchor first (B10).
+    TapeQuery query() const {
+        TapeQuery copy = query_;
+        return std::move(copy).with_anchor();
+    }
+
+private:
+    explicit ContextStart(TapeQuery query) : query_(std::move(query)) {}
+    TapeQuery query_;
+};
+
+/// "[Anchor created: NAME]: STATE", as a model sees an anchor.
+std::string anchor_text(const TapeEntry& anchor);
+
+/// The entries as chat messages of an OpenAI-compatible request: anchors as user messages (B10), payloads of
+/// `message` entries, calls as assistant messages, results paired with the latest calls by position. Entries of other
+/// kinds, and those whose meta has `context` false, are left out.
+JsonArray context_messages(const std::vector<TapeEntry>& entries);
+
+/// The entries as messages of an agent. Where an entry's meta keeps the whole message, that wins (B21); else
+/// it is made of the payload, by the rules of context_messages.
+cubepi::MessageList agent_messages(const std::vector<TapeEntry>& entries);
+
+}  // namespace bub

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/json.hpp>
+
+namespace bub {
+
+/// The kinds of Bub's error vocabulary.
+enum class ErrorKind : std::uint8_t {
+    invalid_input,
+    config,
+    provider,
+    tool,
+    temporary,
+    not_found,
+    unknown,
+};
+std::string_view to_string(ErrorKind kind) noexcept;
+/// `unknown` for what is no kind.
+ErrorKind parse_error_kind(std::string_view text) noexcept;
+
+/// An error of the pipeline, e.g. one that a model's stream reported. `what()` is "[kind] message".
+class TurnError : public cubepi::Error {
+public:
+    TurnError(ErrorKind kind, std::string message, cubepi::JsonObject details = {});
+    ErrorKind kind() const noexcept { return kind_; }
+    const std::string& message() const noexcept { return message_; }
+    const cubepi::JsonObject& details() const noexcept { return details_; }
+
+private:
+    ErrorKind kind_;
+    std::string message_;
+    cubepi::JsonObject details_;
+};
+
+/// From the data of an `error` event: members other than kind, message and details are kept in the details (B7).
+TurnError error_from_event(const cubepi::JsonObject& data);
+
+/// The text of any exception, for people.
+std::string describe(const std::exception_ptr& error);
+
+}  // namespace bub

@@ -1,0 +1,23 @@
+#include <bub/turn_state.hpp>
+
+#include <algorithm>
+
+namespace bub {
+
+std::string TurnState::text(std::string_view key) const {
+    const cubepi::Json* value = values.if_contains(key);
+    return value && value->is_string() ? std::string(value->get_string()) : std::string();
+}
+
+std::shared_ptr<void> TurnState::find(TypeKey key) const noexcept {
+    for (const auto& [type, object] : services_) {
+        if (type == key) return object;
+    }
+    return nullptr;
+}
+
+void TurnState::erase(TypeKey key) noexcept {
+    std::erase_if(services_, [key](const auto& service) { return service.first == key; });
+}
+
+}  // namespace bub

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/task.hpp>
+
+namespace bub {
+
+/// What plugins know of one turn: JSON values by key, objects ("services") by type, and what is to be put away at its
+/// end. Built by load_state, seen by every later hook; gone after the turn. Used on the turn's executor.
+class TurnState {
+public:
+    /// The key of the workspace's absolute path; a plugin may replace it.
+    static constexpr std::string_view workspace_key = "_runtime_workspace";
+
+    TurnState() = default;
+    TurnState(TurnState&&) = default;
+    TurnState& operator=(TurnState&&) = default;
+
+    cubepi::JsonObject values;
+
+    /// The text under `key`; empty when there is none.
+    std::string text(std::string_view key) const;
+
+    /// The object of this type, or null.
+    template <class T>
+    std::shared_ptr<T> service() const noexcept {
+        return std::static_pointer_cast<T>(find(type_key<T>()));
+    }
+    /// Offers an object to the later hooks. The first one of a type stays, so that in load_state the plugin of higher
+    /// precedence wins. True when it was taken.
+    template <class T>
+    bool offer(std::shared_ptr<T> object) {
+        if (find(type_key<T>())) return false;
+        services_.emplace_back(type_key<T>(), std::move(object));
+        return true;
+    }
+    /// Puts an object in the place of the one that is there.
+    template <class T>
+    void replace(std::shared_ptr<T> object) {
+        erase(type_key<T>());
+        services_.emplace_back(type_key<T>(), std::move(object));
+    }
+
+    /// Runs `work` when the turn is over, on every path (success, failure, cancellation), last registered first. It is
+    /// given what the turn failed with, or null. Register it before awaiting what it is to undo.
+    using Closer = std::function<cubepi::Task<>(std::exception_ptr error)>;
+    void at_end(Closer work) { closers_.push_back(std::move(work)); }
+
+    /// Says that this turn's messages are on the tape, so that the kernel does not record them (B20).
+    void mark_recorded() noexcept { recorded_ = true; }
+    bool recorded() const noexcept { return recorded_; }
+
+private:
+    friend class Framework;
+    using TypeKey = const void*;
+    template <class T>
+    static TypeKey type_key() noexcept {
+        static constexpr char key = 0;
+        return &key;
+    }
+    std::shared_ptr<void> find(TypeKey key) const noexcept;
+    void erase(TypeKey key) noexcept;
+
+    std::vector<std::pair<TypeKey, std::shared_ptr<void>>> services_;
+    std::vector<Closer> closers_;
+    bool recorded_ = false;
+};
+
+}  // namespace bub
