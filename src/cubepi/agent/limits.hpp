@@ -9,6 +9,9 @@ namespace cubepi {
 /// limit's name; reaching one of a tool is an error result that the model sees.
 struct AgentLimits {
     std::size_t max_turns = 250;
+    /// USD of one prompt or resume, by prices that are known (provider/cost.hpp). Looked at before each model call, so
+    /// the last one may go over it. A model whose price is unknown is not called at all while this is set.
+    double max_spend = 0.0;
     std::chrono::milliseconds wall_clock =
         std::chrono::milliseconds(0);                                   ///< of one prompt or resume
     std::chrono::milliseconds tool_timeout = std::chrono::minutes(10);  ///< where the tool has none

@@ -6,6 +6,7 @@
 #include <cubepi/agent/detail/model_turn.hpp>
 #include <cubepi/agent/detail/tool_batch.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/provider/cost.hpp>
 
 namespace cubepi::detail {
 
@@ -31,6 +32,9 @@ private:
     Task<void> drive(std::vector<Input> prompts);
     Task<Next> turn();
     bool limit_reached();
+    void limited(std::string text);
+    bool price_unknown();
+    Task<void> end_unpriced();
     Task<void> begin_turn();
     Task<void> end_turn(Message message, MessageList tool_results);
     Task<void> end_failed_turn(Message message);
@@ -80,6 +84,7 @@ Task<void> Loop::drive(std::vector<Input> prompts) {
     if (!core_.stopped()) {
         co_await core_.take_in(parts_.inputs->take_steering(), true);
     }
+    if (price_unknown()) co_return co_await end_unpriced();
     Next next = Next::turn;
     while (next == Next::turn) {
         if (!turn_open_) {
@@ -96,13 +101,44 @@ Task<void> Loop::drive(std::vector<Input> prompts) {
 }
 
 bool Loop::limit_reached() {
-    const std::size_t limit = parts_.limits.max_turns;
-    if (limit == 0 || turns_ < limit) return false;
-    outcome_ = RunOutcome::limited;
-    error_ = std::make_shared<const Error>(
-        ErrorCode::limit, "the run reached its limit max_turns (" + std::to_string(limit) +
-                              "): raise limits.max_turns, or prompt again to go on");
+    const AgentLimits& limits = parts_.limits;
+    if (limits.max_turns != 0 && turns_ >= limits.max_turns) {
+        limited("the run reached its limit max_turns (" + std::to_string(limits.max_turns) +
+                "): raise limits.max_turns, or prompt again to go on");
+        return true;
+    }
+    if (limits.max_spend <= 0) return false;
+    const std::optional<double> spent = core_.spent();
+    if (spent && *spent < limits.max_spend) return false;
+    const std::string limit =
+        "the run reached its limit max_spend (" + money_text(limits.max_spend) + "): ";
+    limited(spent
+                ? limit + money_text(*spent) +
+                      " are spent; raise limits.max_spend, or prompt again to go on"
+                : limit + "what an answer cost is not known; give its model a price (Model::cost)");
     return true;
+}
+
+void Loop::limited(std::string text) {
+    outcome_ = RunOutcome::limited;
+    error_ = std::make_shared<const Error>(ErrorCode::limit, std::move(text));
+}
+
+bool Loop::price_unknown() {
+    if (parts_.limits.max_spend <= 0 || core_.stopped()) return false;
+    const Model& model = parts_.model.spec();
+    if (price_of(model)) return false;
+    limited("limits.max_spend is set, and the price of model '" + model.id + "' of provider '" +
+            model.provider_id + "' is not known: give the model a price (Model::cost)");
+    return true;
+}
+
+/// A limit of money with a model of unknown price: the run ends before its first call (D24).
+Task<void> Loop::end_unpriced() {
+    Message message = failure_message(core_, error_->what(), false);
+    co_await core_.announce(message);
+    co_await end_turn(std::move(message), MessageList());
+    co_await end_run();
 }
 
 Task<Next> Loop::turn() {
@@ -258,6 +294,7 @@ RunResult Loop::result() {
     made.outcome = outcome_;
     made.new_messages = core_.new_messages();
     made.usage = core_.usage();
+    made.cost = core_.spent();
     made.failure = error_;
     return made;
 }

@@ -33,6 +33,8 @@ struct RunResult {
     RunOutcome outcome = RunOutcome::completed;
     MessageList new_messages = {};
     Usage usage = {};  ///< of this attempt's model calls, added up
+    /// USD that these calls cost; absent when that of one of them is not known.
+    std::optional<double> cost = {};
     std::vector<HitlRequest> pending_requests = {};
     std::shared_ptr<const Error> failure = {};
 

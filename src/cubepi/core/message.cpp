@@ -34,6 +34,7 @@ Usage& Usage::operator+=(const Usage& other) noexcept {
     add(cache_read_tokens, other.cache_read_tokens);
     add(cache_write_tokens, other.cache_write_tokens);
     add(reasoning_tokens, other.reasoning_tokens);
+    add(cache_write_1h_tokens, other.cache_write_1h_tokens);
     return *this;
 }
 

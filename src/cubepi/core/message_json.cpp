@@ -96,6 +96,7 @@ JsonObject to_json(const Usage& usage) {
     add("cache_read_tokens", usage.cache_read_tokens);
     add("cache_write_tokens", usage.cache_write_tokens);
     add("reasoning_tokens", usage.reasoning_tokens);
+    add("cache_write_1h_tokens", usage.cache_write_1h_tokens);
     return json;
 }
 
@@ -174,8 +175,9 @@ JsonObject to_json(const Message& message) {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> usage_keys{
-    "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"};
+constexpr std::array<std::string_view, 6> usage_keys{"input_tokens",      "output_tokens",
+                                                     "cache_read_tokens", "cache_write_tokens",
+                                                     "reasoning_tokens",  "cache_write_1h_tokens"};
 
 [[noreturn]] void refuse(std::string_view key, std::string_view expected) {
     throw Error(ErrorCode::validation,
@@ -445,6 +447,7 @@ Usage usage_from_json(const JsonObject& json) {
     read("cache_read_tokens", usage.cache_read_tokens);
     read("cache_write_tokens", usage.cache_write_tokens);
     read("reasoning_tokens", usage.reasoning_tokens);
+    read("cache_write_1h_tokens", usage.cache_write_1h_tokens);
     return usage;
 }
 

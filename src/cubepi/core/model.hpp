@@ -12,12 +12,25 @@
 
 namespace cubepi {
 
+struct CapabilityDescriptor;  // provider/capability.hpp
+
+/// What a call costs more when its prompt is long: the whole call, not only what lies above the limit.
+struct LongPromptCost {
+    std::int64_t above_tokens = 0;  ///< of the whole prompt, cached parts included
+    double input_factor = 1.0;      ///< for every part of the prompt
+    double output_factor = 1.0;
+    friend bool operator==(const LongPromptCost&, const LongPromptCost&) = default;
+};
+
 /// USD per million tokens. Absent means unknown, not free.
 struct ModelCost {
     std::optional<double> input = {};
     std::optional<double> output = {};
     std::optional<double> cache_read = {};
-    std::optional<double> cache_write = {};
+    std::optional<double> cache_write = {};     ///< kept for the endpoint's usual, short time
+    std::optional<double> cache_write_1h = {};  ///< kept for an hour
+    std::optional<LongPromptCost> long_prompt = {};
+    friend bool operator==(const ModelCost&, const ModelCost&) = default;
 };
 
 /// What the caller says of a model. A value that is absent is not sent (D14).
@@ -29,7 +42,9 @@ struct Model {
     std::optional<std::int64_t> context_window = {};  ///< tokens
     std::optional<std::int64_t> max_tokens = {};      ///< limit of one answer, tokens
     std::optional<double> temperature = {};
-    std::optional<ModelCost> cost = {};
+    std::optional<ModelCost> cost = {};  ///< absent: what the price table says (provider/cost.hpp)
+    /// What this model takes at its endpoint, instead of what its provider was told; null: nothing of its own.
+    std::shared_ptr<const CapabilityDescriptor> capability = {};
 };
 
 /// What a model is told of a tool.

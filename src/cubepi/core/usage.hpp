@@ -30,7 +30,8 @@ struct Usage {
     TokenCount output_tokens = {};
     TokenCount cache_read_tokens = {};
     TokenCount cache_write_tokens = {};
-    TokenCount reasoning_tokens = {};  ///< part of output_tokens
+    TokenCount reasoning_tokens = {};       ///< part of output_tokens
+    TokenCount cache_write_1h_tokens = {};  ///< part of cache_write_tokens: kept for an hour
 
     /// Adds what `other` reports; what neither reports stays absent.
     Usage& operator+=(const Usage& other) noexcept;

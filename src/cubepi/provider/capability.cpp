@@ -65,15 +65,27 @@ std::vector<Notice> apply_reasoning(JsonObject& payload, const ReasoningCapabili
             throw Error(ErrorCode::unsupported, text);
         notices.push_back(request_changed(std::move(text) + ": left out", "reasoning"));
     }
+    const auto mode_note = capability.mode_notes.find(control.mode);
+    if (mode_note != capability.mode_notes.end())
+        notices.push_back(request_changed(mode_note->second, "reasoning"));
     if (has_effort) {
         const auto effort = capability.effort_values.find(control.effort);
         if (effort != capability.effort_values.end())
             write_at_path(payload, *capability.effort_path, effort->second);
+        const auto note = capability.effort_notes.find(control.effort);
+        if (note != capability.effort_notes.end())
+            notices.push_back(request_changed(note->second, "reasoning"));
     }
-    if (capability.summary_path && control.mode != ReasoningMode::off) {
+    if (control.mode != ReasoningMode::off && control.summary != ReasoningSummary::none) {
         const auto summary = capability.summary_values.find(control.summary);
-        if (summary != capability.summary_values.end())
+        if (capability.summary_path && summary != capability.summary_values.end()) {
             write_at_path(payload, *capability.summary_path, summary->second);
+        } else if (capability.unsupported_mode_policy != UnsupportedModePolicy::skip) {
+            notices.push_back(
+                request_changed("A summary of the reasoning cannot be asked of this "
+                                "endpoint: left out",
+                                "reasoning"));
+        }
     }
     include(payload, capability, "always");
     include(payload, capability, "mode:" + std::string(to_string(control.mode)));
@@ -85,7 +97,7 @@ std::vector<Notice> apply_reasoning(JsonObject& payload, const ReasoningCapabili
 }
 
 std::vector<Notice> apply_temperature(JsonObject& payload, const TemperatureSpec& spec,
-                                      std::optional<double> temperature) {
+                                      std::optional<double> temperature, bool reasoning) {
     std::vector<Notice> notices;
     if (spec.mode == TemperatureSpec::Mode::fixed && spec.fixed_value) {
         payload["temperature"] = *spec.fixed_value;
@@ -98,10 +110,14 @@ std::vector<Notice> apply_temperature(JsonObject& payload, const TemperatureSpec
         return notices;
     }
     if (!temperature) return notices;
-    if (spec.mode == TemperatureSpec::Mode::ignored) {
-        notices.push_back(request_changed(
-            "This model takes no temperature: " + number_text(*temperature) + " was left out",
-            "temperature"));
+    const bool refused = spec.mode == TemperatureSpec::Mode::ignored ||
+                         (spec.mode == TemperatureSpec::Mode::without_reasoning && reasoning);
+    if (refused) {
+        const std::string why = spec.mode == TemperatureSpec::Mode::ignored
+                                    ? "This model takes no temperature: "
+                                    : "This model takes no temperature while it reasons: ";
+        notices.push_back(
+            request_changed(why + number_text(*temperature) + " was left out", "temperature"));
         return notices;
     }
     const double allowed = std::clamp(*temperature, spec.min, spec.max);
@@ -115,20 +131,98 @@ std::vector<Notice> apply_temperature(JsonObject& payload, const TemperatureSpec
     return notices;
 }
 
+bool asks_to_reason(const JsonObject& payload, bool fallback) {
+    const auto says = [](const Json* value) -> std::optional<bool> {
+        if (!value || value->is_null()) return std::nullopt;
+        if (value->is_bool()) return value->get_bool();
+        if (!value->is_string()) return true;
+        const std::string_view word = value->get_string();
+        return word != "none" && word != "disabled";
+    };
+    const auto member = [&](std::string_view object, std::string_view key) -> const Json* {
+        const Json* found = payload.if_contains(object);
+        return found && found->is_object() ? found->get_object().if_contains(key) : nullptr;
+    };
+    for (const Json* value : {payload.if_contains("reasoning_effort"),
+                              member("reasoning", "effort"), member("reasoning", "enabled"),
+                              member("thinking", "type"), payload.if_contains("enable_thinking")}) {
+        if (const std::optional<bool> said = says(value)) return *said;
+    }
+    return fallback;
+}
+
+namespace {
+
+/// OpenAI's words, as CubePi spells them: "minimal" is "none", since newer models refuse "minimal".
+ReasoningCapability openai_words(std::string path) {
+    ReasoningCapability made;
+    JsonObject off;
+    write_at_path(off, path, "none");
+    made.mode_payloads[ReasoningMode::off] = std::move(off);
+    made.effort_path = std::move(path);
+    made.effort_values[ReasoningEffort::minimal] = "none";
+    made.effort_values[ReasoningEffort::low] = "low";
+    made.effort_values[ReasoningEffort::medium] = "medium";
+    made.effort_values[ReasoningEffort::high] = "high";
+    made.effort_values[ReasoningEffort::max] = "xhigh";
+    made.apply_effort_when_off = false;
+    made.unsupported_mode_policy = UnsupportedModePolicy::skip;
+    return made;
+}
+
+ReasoningCapability responses_words() {
+    ReasoningCapability made = openai_words("reasoning.effort");
+    made.summary_path = "reasoning.summary";
+    JsonArray wanted;
+    wanted.push_back("reasoning.encrypted_content");
+    JsonObject include;
+    include["include"] = std::move(wanted);
+    for (const ReasoningSummary summary :
+         {ReasoningSummary::automatic, ReasoningSummary::detailed, ReasoningSummary::summarized}) {
+        made.summary_values[summary] = to_string(summary);
+        made.include_payloads["summary:" + std::string(to_string(summary))] = include;
+    }
+    return made;
+}
+
+JsonObject thinking_type(std::string_view type) {
+    JsonObject thinking;
+    thinking["type"] = type;
+    JsonObject payload;
+    payload["thinking"] = std::move(thinking);
+    return payload;
+}
+
+ReasoningCapability budget_words() {
+    ReasoningCapability made;
+    made.mode_payloads[ReasoningMode::off] = thinking_type("disabled");
+    made.mode_payloads[ReasoningMode::automatic] = thinking_type("enabled");
+    made.mode_payloads[ReasoningMode::on] = thinking_type("enabled");
+    made.effort_path = "thinking.budget_tokens";
+    made.effort_values[ReasoningEffort::minimal] = 1024;
+    made.effort_values[ReasoningEffort::low] = 2048;
+    made.effort_values[ReasoningEffort::medium] = 8192;
+    made.effort_values[ReasoningEffort::high] = 16384;
+    made.effort_values[ReasoningEffort::max] = 16384;
+    made.apply_effort_when_off = false;
+    made.unsupported_mode_policy = UnsupportedModePolicy::skip;
+    return made;
+}
+
+}  // namespace
+
 const ReasoningCapability& openai_chat_reasoning() {
-    static const ReasoningCapability profile = [] {
-        ReasoningCapability made;
-        made.mode_payloads[ReasoningMode::off] = JsonObject({{"reasoning_effort", "none"}});
-        made.effort_path = "reasoning_effort";
-        made.effort_values[ReasoningEffort::minimal] = "none";
-        made.effort_values[ReasoningEffort::low] = "low";
-        made.effort_values[ReasoningEffort::medium] = "medium";
-        made.effort_values[ReasoningEffort::high] = "high";
-        made.effort_values[ReasoningEffort::max] = "xhigh";
-        made.apply_effort_when_off = false;
-        made.unsupported_mode_policy = UnsupportedModePolicy::skip;
-        return made;
-    }();
+    static const ReasoningCapability profile = openai_words("reasoning_effort");
+    return profile;
+}
+
+const ReasoningCapability& openai_responses_reasoning() {
+    static const ReasoningCapability profile = responses_words();
+    return profile;
+}
+
+const ReasoningCapability& anthropic_reasoning() {
+    static const ReasoningCapability profile = budget_words();
     return profile;
 }
 

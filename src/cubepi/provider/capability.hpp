@@ -12,8 +12,8 @@
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/notice.hpp>
 
-// What an endpoint takes, as data. A provider has profiles built in; where they do not fit, give it a descriptor of
-// your own.
+// What an endpoint takes, as data. What is known of today's models is built in (model_profile.hpp); where it does not
+// fit, give the provider, or one model (Model::capability), a descriptor of your own.
 
 namespace cubepi {
 
@@ -32,11 +32,22 @@ struct ReasoningCapability {
     std::map<std::string, JsonObject> include_payloads = {};
     bool apply_effort_when_off = true;
     UnsupportedModePolicy unsupported_mode_policy = UnsupportedModePolicy::warn;
+    /// Where the endpoint gets something else than what was asked for, a sentence that says so: it becomes a notice (D14).
+    std::map<ReasoningMode, std::string> mode_notes = {};
+    std::map<ReasoningEffort, std::string> effort_notes = {};
+    /// The model thinks unless it is told not to.
+    bool on_by_default = false;
 };
 
 struct TemperatureSpec {
-    enum class Mode : std::uint8_t { free, fixed, ignored };
-    Mode mode = Mode::free;
+    enum class Mode : std::uint8_t {
+        free,
+        fixed,
+        ignored,
+        automatic,          ///< as the model's profile says; free where there is none
+        without_reasoning,  ///< taken only by a request that does not ask the model to reason
+    };
+    Mode mode = Mode::automatic;
     double min = 0.0;
     double max = 2.0;
     std::optional<double> fixed_value = {};
@@ -72,11 +83,16 @@ void write_at_path(JsonObject& target, std::string_view path, Json value);
 std::vector<Notice> apply_reasoning(JsonObject& payload, const ReasoningCapability& capability,
                                     const ReasoningControl& control, bool reasons);
 
-/// Writes the temperature. Absent and not fixed: nothing.
+/// Writes the temperature. Absent and not fixed: nothing. `reasoning`: the request asks the model to reason.
 std::vector<Notice> apply_temperature(JsonObject& payload, const TemperatureSpec& spec,
-                                      std::optional<double> temperature);
+                                      std::optional<double> temperature, bool reasoning = false);
 
-/// The built-in profile of OpenAI's Chat Completions (as of 2026-11).
+/// Whether a request asks its model to reason, in any of the spellings that are known; `fallback` when it says nothing.
+bool asks_to_reason(const JsonObject& payload, bool fallback = false);
+
+// How each API spells the whole control, for a model of which nothing is known.
 const ReasoningCapability& openai_chat_reasoning();
+const ReasoningCapability& openai_responses_reasoning();
+const ReasoningCapability& anthropic_reasoning();
 
 }  // namespace cubepi

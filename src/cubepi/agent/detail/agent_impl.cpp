@@ -273,6 +273,7 @@ Task<RunResult> AgentAttempt::abandon() {
     result.run_id = core_.run_id().str();
     result.attempt_id = core_.info().attempt_id;
     result.outcome = RunOutcome::aborted;
+    result.cost = 0.0;
     result.failure = std::make_shared<const Error>(ErrorCode::cancelled, "Request was aborted");
     co_return result;
 }

@@ -215,7 +215,7 @@ Task<void> ModelTurn::conclude(Message final_message) {
     AssistantMessage message = *final_message.assistant();
     if (message.id.empty()) message.id = message_id_;
     message.run_id = core_.run_id();
-    if (message.usage) core_.usage() += *message.usage;
+    core_.count(message);
     if (message.stop_reason == stop_reason::error || message.stop_reason == stop_reason::aborted) {
         failure_ = error_of(message);
     }

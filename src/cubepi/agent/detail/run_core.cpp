@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <cubepi/agent/transcript.hpp>
+#include <cubepi/provider/cost.hpp>
 
 namespace cubepi::detail {
 
@@ -15,6 +16,15 @@ RunCore::RunCore(const RunParts& parts, std::string run_id, std::stop_token stop
     info->attempt_id = parts_.runtime->ids->next();
     info->thread_id = parts_.log->thread_id();
     event_.run = std::move(info);
+}
+
+void RunCore::count(const AssistantMessage& answer) {
+    if (answer.usage) usage_ += *answer.usage;
+    // An answer that failed before anything was counted is not billed either.
+    const bool failed = answer.stop_reason == stop_reason::error;
+    if (!spent_ || (failed && !answer.usage)) return;
+    const std::optional<double> cost = cost_of(answer, parts_.model.spec());
+    spent_ = cost ? std::optional<double>(*spent_ + *cost) : std::nullopt;
 }
 
 double RunCore::wall_seconds() const {

@@ -48,7 +48,11 @@ public:
     const std::stop_token& stop_token() const noexcept { return stop_; }
     bool stopped() const noexcept { return stop_.stop_requested(); }
     const MessageList& new_messages() const noexcept { return new_messages_; }
-    Usage& usage() noexcept { return usage_; }
+    const Usage& usage() const noexcept { return usage_; }
+    /// USD so far; absent: not known.
+    std::optional<double> spent() const noexcept { return spent_; }
+    /// Adds what an answer used and cost.
+    void count(const AssistantMessage& answer);
     double wall_seconds() const;
 
     /// Updates the state and delivers the event. Empty when that is done, else the rest of it to await.
@@ -83,6 +87,7 @@ private:
     AgentEvent event_;
     MessageList new_messages_;
     Usage usage_;
+    std::optional<double> spent_ = 0.0;
 };
 
 }  // namespace cubepi::detail
