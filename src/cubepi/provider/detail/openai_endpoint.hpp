@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <cubepi/core/http_transport.hpp>
-#include <cubepi/core/json.hpp>
+#include <cubepi/provider/detail/endpoint.hpp>
 #include <cubepi/provider/detail/wire_protocol.hpp>
 
 namespace cubepi::detail {
@@ -48,8 +48,5 @@ private:
     std::string shown_url_;
     CallClocks clocks_;
 };
-
-/// A hook may leave an `extra_body` in a body as CubePi's do: its members belong to the body.
-void unfold_extra_body(JsonObject& body);
 
 }  // namespace cubepi::detail
