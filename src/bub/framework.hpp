@@ -72,7 +72,7 @@ public:
     /// Hooks that somebody implements, in the order of the turn.
     std::vector<HookUse> hook_report() const;
     /// From the highest precedence on.
-    const std::vector<std::shared_ptr<const Plugin>>& plugins() const noexcept;
+    std::vector<std::shared_ptr<const Plugin>> plugins() const;
 
     /// One turn. `inbound` gets the session id (B2) and is what hooks see and may change. A streaming caller
     /// asks the model hooks for a stream and has it wrapped by the router. Throws what a stage threw, after the
@@ -119,8 +119,9 @@ public:
     const std::shared_ptr<const cubepi::Runtime>& runtime() const noexcept;
     const FrameworkOptions& options() const noexcept;
 
-private:
     struct Impl;
+
+private:
     std::unique_ptr<Impl> impl_;
 };
 

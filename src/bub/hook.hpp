@@ -50,7 +50,8 @@ concept gives = std::is_void_v<T> || std::is_convertible_v<T, R>;
 
 template <class F, class R, class Call>
 concept HookCallable = std::is_invocable_v<F&, Call&> &&
-                       gives<typename TaskResult<std::invoke_result_t<F&, Call&>>::type, R>;
+                       (std::is_same_v<std::invoke_result_t<F&, Call&>, HookOutcome<R>> ||
+                        gives<typename TaskResult<std::invoke_result_t<F&, Call&>>::type, R>);
 
 template <class R, class T>
 cubepi::Task<R> convert_result(cubepi::Task<T> task) {
@@ -66,7 +67,7 @@ cubepi::Task<R> convert_result(cubepi::Task<T> task) {
 }  // namespace detail
 
 /// A callable of a plugin: a lambda, function or object that takes `Call&` and returns R, something that converts to R,
-/// nothing (the same as R()), or a Task of one of these. The call outlives it, also what the task of a coroutine does.
+/// nothing (the same as R()), a Task of one of these, or a HookOutcome<R>. The call outlives it, also what the task of a coroutine does.
 /// The callable lives as long as its framework, so coroutine lambdas may have captures.
 template <class Signature>
 class Hook;
@@ -81,7 +82,9 @@ public:
         using Result = std::invoke_result_t<F&, Call&>;
         auto shared = std::make_shared<F>(std::move(callable));
         call_ = [shared](Call& call) -> HookOutcome<R> {
-            if constexpr (detail::TaskResult<Result>::is_task) {
+            if constexpr (std::is_same_v<Result, HookOutcome<R>>) {
+                return (*shared)(call);
+            } else if constexpr (detail::TaskResult<Result>::is_task) {
                 using T = typename detail::TaskResult<Result>::type;
                 if constexpr (std::is_same_v<T, R>) {
                     return HookOutcome<R>((*shared)(call));

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -184,7 +185,9 @@ struct Plugin {
     std::vector<cubepi::AgentTool> tools = {};
 };
 
-/// The hooks that a plugin has, by name, in the order in which a turn asks them.
+/// The names of all hooks, in the order in which a turn asks them; the others follow.
+std::span<const std::string_view> all_hook_names() noexcept;
+/// The hooks that a plugin has, in that order.
 std::vector<std::string_view> implemented_hooks(const Plugin& plugin);
 
 /// Whether a plugin was loaded (B16).

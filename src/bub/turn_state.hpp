@@ -53,13 +53,14 @@ public:
     /// given what the turn failed with, or null. Register it before awaiting what it is to undo.
     using Closer = std::function<cubepi::Task<>(std::exception_ptr error)>;
     void at_end(Closer work) { closers_.push_back(std::move(work)); }
+    /// For the kernel.
+    std::vector<Closer> take_closers() noexcept { return std::exchange(closers_, {}); }
 
     /// Says that this turn's messages are on the tape, so that the kernel does not record them (B20).
     void mark_recorded() noexcept { recorded_ = true; }
     bool recorded() const noexcept { return recorded_; }
 
 private:
-    friend class Framework;
     using TypeKey = const void*;
     template <class T>
     static TypeKey type_key() noexcept {

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <bub/detail/hook_walk.hpp>
+#include <bub/framework.hpp>
+
+namespace bub {
+
+struct Framework::Impl {
+    explicit Impl(FrameworkOptions given);
+
+    detail::PluginList plugins() const;
+    void insert(Plugin plugin);
+    void warn(std::string text) const;
+
+    FrameworkOptions options;
+    /// The state that a turn begins with.
+    JsonObject seed;
+    bool has_store = false;  ///< some plugin has a tape store
+
+    // Read by turns on other executors.
+    mutable std::mutex mutex;
+    detail::PluginList list;
+    std::shared_ptr<OutboundChannelRouter> router;
+    std::optional<std::shared_ptr<TapeStore>> store;
+    std::optional<std::shared_ptr<SteeringInbox>> inbox;
+
+    std::vector<PluginStatus> status;
+    /// Plugins in order of registration.
+    std::vector<std::shared_ptr<const Plugin>> registered;
+};
+
+}  // namespace bub

@@ -1,0 +1,272 @@
+#include <bub/detail/turn.hpp>
+
+#include <utility>
+
+#include <bub/tape/tape_entry.hpp>
+#include <bub/tape/tape_store.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/timeout.hpp>
+
+namespace bub::detail {
+
+namespace {
+
+std::string text_of(const Json& value) {
+    if (const auto* text = value.if_string()) return std::string(*text);
+    return value.is_null() ? std::string() : boost::json::serialize(value);
+}
+
+void append_delta(std::string& output, const StreamEvent& event) {
+    const Json* delta = event.data.if_contains("delta");
+    if (!delta) return;
+    if (const auto* text = delta->if_string()) {
+        output += *text;
+    } else {
+        output += text_of(*delta);
+    }
+}
+
+template <class R>
+Task<> drop_value(Task<R> task) {
+    (void)co_await std::move(task);
+}
+
+}  // namespace
+
+Turn::Turn(Framework& owner, Framework::Impl& impl, PluginList asked,
+           std::shared_ptr<Envelope> message, bool wants_stream)
+    : framework(owner),
+      kernel(impl),
+      plugins(std::move(asked)),
+      inbound(std::move(message)),
+      streaming(wants_stream) {}
+
+Task<> Turn::load_state() {
+    result.state.values = kernel.seed;
+    std::vector<JsonObject> found;
+    LoadStateCall call{*inbound, result.session_id, result.state};
+    auto keep = [&found](const Plugin&, std::optional<JsonObject> values) {
+        if (values) found.push_back(std::move(*values));
+    };
+    co_await ask_all(plugins, &Plugin::load_state, call, keep);
+    // The first asked has the highest precedence, so it is merged last.
+    for (auto values = found.rbegin(); values != found.rend(); ++values) {
+        for (auto& [key, value] : *values) result.state.values[key] = std::move(value);
+    }
+}
+
+Task<> Turn::run_model() {
+    std::exception_ptr failure;
+    try {
+        for (const auto& plugin : *plugins) {
+            const bool asks_stream = plugin->run_model_stream && (streaming || !plugin->run_model);
+            if (asks_stream) {
+                answered_ = co_await ask_stream(*plugin);
+            } else if (plugin->run_model) {
+                answered_ = co_await ask_text(*plugin);
+            }
+            if (answered_) break;
+        }
+        if (!answered_) co_await fall_back();
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    failure = co_await save_state(std::move(failure));
+    if (failure) std::rethrow_exception(failure);
+}
+
+Task<bool> Turn::ask_text(const Plugin& plugin) {
+    RunModelCall call{result.prompt, result.session_id, result.state, *inbound};
+    HookOutcome<std::optional<std::string>> outcome = plugin.run_model(call);
+    std::optional<std::string> text;
+    if (outcome.waits()) {
+        text = co_await std::move(outcome).task();
+    } else {
+        text = std::move(outcome).value();
+    }
+    if (!text) co_return false;
+    const std::shared_ptr<OutboundChannelRouter> router = streaming ? framework.router() : nullptr;
+    if (router) {
+        EventStream wrapped = router->wrap_stream(*inbound, EventStream::of_text(std::move(*text)));
+        co_await consume(std::move(wrapped));
+    } else {
+        result.model_output = std::move(*text);
+    }
+    co_return true;
+}
+
+Task<bool> Turn::ask_stream(const Plugin& plugin) {
+    RunModelCall call{result.prompt, result.session_id, result.state, *inbound};
+    HookOutcome<EventStream> outcome = plugin.run_model_stream(call);
+    EventStream stream;
+    if (outcome.waits()) {
+        stream = co_await std::move(outcome).task();
+    } else {
+        stream = std::move(outcome).value();
+    }
+    if (!stream) {
+        if (streaming) co_return false;
+        throw cubepi::Error(cubepi::ErrorCode::invalid_state,
+                            "run_model_stream of plugin " + plugin.name +
+                                " gave no stream to a caller that wants none; give the plugin a "
+                                "run_model hook as well, or return a stream");
+    }
+    const std::shared_ptr<OutboundChannelRouter> router = streaming ? framework.router() : nullptr;
+    if (router) stream = router->wrap_stream(*inbound, std::move(stream));
+    co_await consume(std::move(stream));
+    co_return true;
+}
+
+Task<> Turn::consume(EventStream stream) {
+    std::exception_ptr failure;
+    try {
+        while (true) {
+            std::optional<StreamEvent> event = stream.ready();
+            if (!event) event = co_await stream.next();
+            if (!event) break;
+            if (event->kind == event_kind::text) {
+                append_delta(result.model_output, *event);
+            } else if (event->kind == event_kind::error) {
+                auto error = std::make_exception_ptr(error_from_event(event->data));
+                co_await framework.notify_error("run_model", std::move(error), inbound);
+            }
+        }
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    co_await note_cancellation(failure);
+    try {
+        Task<> closing = stream.close();
+        co_await settle(std::move(closing), "closing a model's stream");
+    } catch (...) {
+        if (!failure) failure = std::current_exception();
+    }
+    if (failure) std::rethrow_exception(failure);
+}
+
+Task<> Turn::fall_back() {
+    auto error = std::make_exception_ptr(
+        cubepi::Error(cubepi::ErrorCode::invalid_state,
+                      "no plugin answered: run_model and run_model_stream gave nothing"));
+    co_await framework.notify_error("run_model", std::move(error), inbound);
+    const std::string* text = result.prompt.if_text();
+    result.model_output = text ? *text : inbound->content_text();
+}
+
+Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
+    co_await note_cancellation(failure);
+    const std::exception_ptr model_failure = failure;
+    SaveStateCall call{result.session_id,   result.state,  *inbound,
+                       result.model_output, result.prompt, model_failure};
+    for (const auto& plugin : *plugins) {
+        if (!plugin->save_state) continue;
+        std::exception_ptr broke;
+        try {
+            HookOutcome<Done> outcome = plugin->save_state(call);
+            if (outcome.waits()) {
+                Task<> saving = drop_value(std::move(outcome).task());
+                co_await settle(std::move(saving), "save_state");
+            }
+        } catch (...) {
+            broke = std::current_exception();
+        }
+        if (!broke) continue;
+        if (!cancelled_ && cubepi::is_cancellation(broke)) {
+            // Whoever aborts is done with the turn; what it had failed with before is only noted.
+            if (failure)
+                kernel.warn("a turn was cancelled after it had failed: " + describe(failure));
+            failure = broke;
+            co_await note_cancellation(broke);
+            continue;
+        }
+        if (!failure) {
+            failure = std::move(broke);
+            continue;
+        }
+        Task<> notice = framework.notify_error("save_state", broke, inbound);
+        co_await settle(std::move(notice), "on_error");
+    }
+    try {
+        if (kernel.has_store && !result.state.recorded()) {
+            Task<> recording = record();
+            co_await settle(std::move(recording), "recording the turn");
+        }
+    } catch (...) {
+        if (!failure) failure = std::current_exception();
+    }
+    co_await note_cancellation(failure);
+    co_return failure;
+}
+
+Task<> Turn::record() {
+    const std::shared_ptr<TapeStore> store = co_await framework.tape_store();
+    if (!store || result.session_id.starts_with("temp/")) co_return;
+    const std::string name =
+        tape_name(result.state.text(TurnState::workspace_key), result.session_id);
+    std::vector<TapeEntry> entries;
+    entries.push_back(message_entry("user", result.prompt.text()));
+    if (!result.model_output.empty()) {
+        entries.push_back(message_entry("assistant", result.model_output));
+    }
+    TapeAppend options;
+    (void)co_await store->append(name, std::move(entries), std::move(options));
+}
+
+Task<> Turn::render_outbound() {
+    RenderOutboundCall call{*inbound, result.session_id, result.state, result.model_output};
+    std::vector<Envelope>& outbounds = result.outbounds;
+    auto take = [&outbounds](const Plugin&, EnvelopeBatch batch) {
+        for (Envelope& envelope : batch.items) outbounds.push_back(std::move(envelope));
+    };
+    co_await ask_all(plugins, &Plugin::render_outbound, call, take);
+    if (!outbounds.empty()) co_return;
+    Envelope made(result.model_output);
+    made.session_id = result.session_id;
+    made.channel = inbound->channel;
+    made.chat_id = inbound->chat_id;
+    for (const std::string_view key : {"channel", "chat_id"}) {
+        // A number stays one.
+        if (const Json* value = inbound->rest.if_contains(key)) made.rest[key] = *value;
+    }
+    outbounds.push_back(std::move(made));
+}
+
+Task<std::exception_ptr> Turn::close(std::exception_ptr failure) {
+    std::vector<TurnState::Closer> closers = result.state.take_closers();
+    if (closers.empty() && !cancelled_) co_return failure;
+    co_await note_cancellation(failure);
+    for (auto closer = closers.rbegin(); closer != closers.rend(); ++closer) {
+        std::exception_ptr broke;
+        try {
+            Task<> closing = (*closer)(failure);
+            co_await settle(std::move(closing), "the end of a turn");
+        } catch (...) {
+            broke = std::current_exception();
+        }
+        if (!broke) continue;
+        if (!cancelled_ && cubepi::is_cancellation(broke)) {
+            failure = broke;
+            co_await note_cancellation(broke);
+        } else {
+            kernel.warn("what a turn opened could not be closed: " + describe(broke));
+        }
+    }
+    if (cancelled_) co_await cubepi::unshield();
+    co_return failure;
+}
+
+Task<> Turn::settle(Task<> task, std::string what) {
+    if (!cancelled_) return task;
+    cubepi::Clock& clock = *kernel.options.runtime->clock;
+    return cubepi::with_timeout(clock, kernel.options.close_grace, std::move(task),
+                                std::move(what));
+}
+
+Task<> Turn::note_cancellation(const std::exception_ptr& failure) {
+    if (cancelled_ || !failure) co_return;
+    if (!cubepi::is_cancellation(failure)) co_return;
+    cancelled_ = true;
+    co_await cubepi::shield();
+}
+
+}  // namespace bub::detail

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <bub/detail/framework_impl.hpp>
+
+namespace bub::detail {
+
+/// The stages of one turn, and what they hand on. Lives in the frame of process_inbound.
+class Turn {
+public:
+    Turn(Framework& owner, Framework::Impl& impl, PluginList asked,
+         std::shared_ptr<Envelope> message, bool wants_stream);
+
+    Task<> load_state();
+    /// Asks the model and then, whatever came of it, save_state; throws what the stage failed with.
+    Task<> run_model();
+    Task<> render_outbound();
+    /// Puts away what load_state opened, and gives what the turn ends with: `failure`, or the cancellation that came
+    /// meanwhile.
+    Task<std::exception_ptr> close(std::exception_ptr failure);
+
+    Framework& framework;
+    Framework::Impl& kernel;
+    PluginList plugins;
+    std::shared_ptr<Envelope> inbound;
+    bool streaming;
+    TurnResult result;
+
+private:
+    Task<bool> ask_stream(const Plugin& plugin);
+    Task<bool> ask_text(const Plugin& plugin);
+    Task<> consume(EventStream stream);
+    Task<> fall_back();
+    Task<std::exception_ptr> save_state(std::exception_ptr failure);
+    Task<> record();
+    /// Awaits what a hook does after the turn's end: only for a grace period when the turn was cancelled.
+    Task<> settle(Task<> task, std::string what);
+    Task<> note_cancellation(const std::exception_ptr& failure);
+
+    bool cancelled_ = false;
+    bool answered_ = false;
+};
+
+}  // namespace bub::detail

@@ -1,0 +1,87 @@
+#include <bub/framework.hpp>
+
+#include <utility>
+
+#include <bub/detail/framework_impl.hpp>
+#include <bub/detail/turn.hpp>
+#include <cubepi/core/cancellation.hpp>
+
+namespace bub {
+
+using detail::ask_all;
+using detail::ask_first;
+
+// The turn, in source order. A stage that throws ends it; what a stage does when a hook gives nothing is in
+// detail/turn.cpp.
+Task<TurnResult> Framework::process_inbound(std::shared_ptr<Envelope> inbound, bool stream_output) {
+    detail::Turn turn(*this, *impl_, impl_->plugins(), inbound, stream_output);
+    TurnResult& result = turn.result;
+    std::exception_ptr failure;
+    try {
+        result.session_id = co_await resolve_session(inbound);
+        inbound->session_id = result.session_id;
+        co_await turn.load_state();
+        result.prompt = co_await build_prompt(inbound, result.session_id, result.state);
+        co_await turn.run_model();
+        co_await turn.render_outbound();
+        for (const Envelope& outbound : result.outbounds) {
+            auto shared = std::make_shared<Envelope>(outbound);
+            co_await dispatch_outbound(std::move(shared));
+        }
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    failure = co_await turn.close(failure);
+    if (!failure) co_return std::move(result);
+    if (!cubepi::is_cancellation(failure)) co_await notify_error("turn", failure, inbound);
+    std::rethrow_exception(failure);
+}
+
+Task<TurnResult> Framework::process_inbound(Envelope inbound, bool stream_output) {
+    return process_inbound(std::make_shared<Envelope>(std::move(inbound)), stream_output);
+}
+
+Task<std::string> Framework::resolve_session(std::shared_ptr<Envelope> inbound) {
+    ResolveSessionCall call{*inbound};
+    std::optional<std::string> id =
+        co_await ask_first(impl_->plugins(), &Plugin::resolve_session, call);
+    if (id && !id->empty()) co_return std::move(*id);
+    co_return inbound->channel.value_or("default") + ":" + inbound->chat_id.value_or("default");
+}
+
+Task<Prompt> Framework::build_prompt(std::shared_ptr<Envelope> message, std::string session_id,
+                                     TurnState& state) {
+    BuildPromptCall call{*message, session_id, state};
+    std::optional<Prompt> prompt =
+        co_await ask_first(impl_->plugins(), &Plugin::build_prompt, call);
+    if (prompt && !prompt->empty()) co_return std::move(*prompt);
+    co_return Prompt(message->content_text());
+}
+
+Task<> Framework::dispatch_outbound(std::shared_ptr<Envelope> outbound) {
+    DispatchOutboundCall call{*outbound};
+    const auto ignore = [](const Plugin&, std::optional<bool>) {};
+    co_await ask_all(impl_->plugins(), &Plugin::dispatch_outbound, call, ignore);
+}
+
+Task<> Framework::notify_error(std::string stage, std::exception_ptr error,
+                               std::shared_ptr<Envelope> message) {
+    OnErrorCall call{stage, error, message.get()};
+    const detail::PluginList plugins = impl_->plugins();
+    for (const auto& plugin : *plugins) {
+        if (!plugin->on_error) continue;
+        std::exception_ptr broke;
+        try {
+            HookOutcome<Done> outcome = plugin->on_error(call);
+            if (outcome.waits()) (void)co_await std::move(outcome).task();
+        } catch (...) {
+            broke = std::current_exception();
+        }
+        if (!broke) continue;
+        if (cubepi::is_cancellation(broke)) std::rethrow_exception(broke);
+        impl_->warn("on_error of plugin " + plugin->name + " failed at stage " + stage + ": " +
+                    describe(broke));
+    }
+}
+
+}  // namespace bub
