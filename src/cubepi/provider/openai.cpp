@@ -17,6 +17,7 @@ public:
         const auto own = options_.model_capability_overrides.find(request.model.id);
         settings.capability =
             own == options_.model_capability_overrides.end() ? options_.capability : own->second;
+        settings.base_url = options_.base_url;
         settings.openai_endpoint = endpoint_.is_openai();
         settings.extra_body = options_.extra_body;
         return detail::build_openai_chat(request, settings);

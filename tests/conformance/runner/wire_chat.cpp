@@ -12,6 +12,8 @@ std::shared_ptr<cubepi::Provider> make_chat_provider(const JsonObject& construct
     cubepi::OpenAIOptions made;
     made.api_key = "sk-test";
     made.base_url = "http://127.0.0.1:" + std::to_string(port) + "/v1";
+    // The cases have the original's words for effort, whatever a model really takes.
+    made.capability.reasoning = cubepi::openai_chat_reasoning();
     only_keys(constructor, "constructor", {"extra_body", "extra_headers", "capability"});
     if (const Json* body = constructor.if_contains("extra_body")) {
         made.extra_body = as_object(*body, "extra_body");

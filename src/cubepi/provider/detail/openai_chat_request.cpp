@@ -1,9 +1,11 @@
 #include <cubepi/provider/detail/openai_chat_request.hpp>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <cubepi/provider/detail/prompt_text.hpp>
+#include <cubepi/provider/model_profile.hpp>
 #include <cubepi/provider/tool_schema.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -226,51 +228,35 @@ void append(std::vector<Notice>& to, std::vector<Notice> from) {
 }
 
 void add_sampling(WireProtocol::Built& built, const ModelRequest& request,
-                  const OpenAIChatSettings& settings) {
+                  const ModelProfile& profile, bool openai_endpoint) {
     const Model& model = request.model;
-    const CapabilityDescriptor& capability = settings.capability;
-    const OpenAIModelTraits traits = openai_model_traits(model.id);
+    const CapabilityDescriptor& capability = profile.capability;
     if (request.options.reasoning()) {
-        const ReasoningCapability& reasoning =
-            capability.reasoning ? *capability.reasoning : openai_chat_reasoning();
-        const bool reasons = model.reasoning || traits.reasons;
-        append(built.notices,
-               apply_reasoning(built.body, reasoning, *request.options.reasoning(), reasons));
+        append(built.notices, apply_reasoning(built.body, *capability.reasoning,
+                                              *request.options.reasoning(), profile.reasons));
     }
     if (model.max_tokens) {
-        const bool new_name = settings.openai_endpoint || traits.reasons;
-        const std::string field =
-            capability.max_tokens_field.value_or(new_name ? "max_completion_tokens" : "max_tokens");
+        const std::string field = capability.max_tokens_field.value_or(
+            openai_endpoint ? "max_completion_tokens" : "max_tokens");
         built.body[field] = *model.max_tokens;
     }
-    TemperatureSpec temperature = capability.temperature;
-    if (temperature.mode == TemperatureSpec::Mode::free) {
-        const Json* effort = built.body.if_contains("reasoning_effort");
-        const bool thinks = effort && *effort != Json("none");
-        const bool refused =
-            traits.refuses_temperature || (traits.temperature_without_effort && thinks);
-        if (refused) temperature.mode = TemperatureSpec::Mode::ignored;
-    }
-    append(built.notices, apply_temperature(built.body, temperature, model.temperature));
+    const bool reasoning = asks_to_reason(built.body, capability.reasoning->on_by_default);
+    append(built.notices,
+           apply_temperature(built.body, capability.temperature, model.temperature, reasoning));
+    const bool never = profile.chat_tools == ChatTools::no;
+    const bool refused = never || (profile.chat_tools == ChatTools::without_reasoning && reasoning);
+    if (!openai_endpoint || !refused || !built.body.if_contains("tools")) return;
+    Notice notice;
+    notice.code = "unsupported";
+    notice.text =
+        "OpenAI takes no tools for " + profile.family + " in Chat Completions" +
+        (never ? ": use OpenAIResponsesProvider"
+               : " while it reasons: use OpenAIResponsesProvider, or switch reasoning off");
+    notice.details["field"] = "tools";
+    built.notices.push_back(std::move(notice));
 }
 
 }  // namespace
-
-OpenAIModelTraits openai_model_traits(std::string_view id) {
-    // Routers put the vendor in front: "openai/gpt-5".
-    if (const std::size_t slash = id.rfind('/'); slash != std::string_view::npos)
-        id.remove_prefix(slash + 1);
-    OpenAIModelTraits traits;
-    const bool o_series = id.size() >= 2 && id[0] == 'o' && id[1] >= '1' && id[1] <= '9' &&
-                          (id.size() == 2 || id[2] == '-');
-    const bool gpt5 = id.starts_with("gpt-5") && id.find("chat") == std::string_view::npos;
-    traits.reasons = o_series || gpt5;
-    // GPT-5 always thinks; 5.1 and later think only when they are asked to.
-    const bool later = gpt5 && id.size() > 5 && id[5] == '.';
-    traits.refuses_temperature = o_series || (gpt5 && !later);
-    traits.temperature_without_effort = later;
-    return traits;
-}
 
 JsonArray openai_chat_messages(const ModelRequest& request, const CapabilityDescriptor& capability,
                                std::vector<Notice>& notices) {
@@ -279,18 +265,21 @@ JsonArray openai_chat_messages(const ModelRequest& request, const CapabilityDesc
 
 WireProtocol::Built build_openai_chat(const ModelRequest& request,
                                       const OpenAIChatSettings& settings) {
+    static const std::map<std::string, CapabilityDescriptor> no_overrides;
+    const ProviderCapability told{settings.capability, no_overrides, settings.base_url};
+    const ModelProfile profile = effective_profile(ModelApi::openai_chat, request.model, told);
+    const CapabilityDescriptor& capability = profile.capability;
     WireProtocol::Built built;
     built.body["model"] = request.model.id;
-    built.body["messages"] = openai_chat_messages(request, settings.capability, built.notices);
+    built.body["messages"] = openai_chat_messages(request, capability, built.notices);
     built.body["stream"] = true;
-    if (settings.capability.stream_usage) {
+    if (capability.stream_usage) {
         JsonObject options;
         options["include_usage"] = true;
         built.body["stream_options"] = std::move(options);
     }
     const bool has_tools = request.tools && !request.tools->empty();
-    if (has_tools)
-        built.body["tools"] = tools_to_wire(*request.tools, settings.capability.schema_dialect);
+    if (has_tools) built.body["tools"] = tools_to_wire(*request.tools, capability.schema_dialect);
     if (request.options.tool_choice()) {
         if (has_tools) {
             built.body["tool_choice"] = tool_choice_to_wire(*request.options.tool_choice());
@@ -299,7 +288,7 @@ WireProtocol::Built build_openai_chat(const ModelRequest& request,
                 left_out("The tool choice was left out: the request has no tools", "tool_choice"));
         }
     }
-    add_sampling(built, request, settings);
+    add_sampling(built, request, profile, settings.openai_endpoint);
     for (const auto& [key, value] : settings.extra_body) built.body[key] = value;
     return built;
 }

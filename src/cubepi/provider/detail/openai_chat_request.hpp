@@ -10,17 +10,10 @@
 
 namespace cubepi::detail {
 
-/// What an OpenAI model of a known family wants, by its id (as of 2026-11).
-struct OpenAIModelTraits {
-    bool reasons = false;                     ///< an o-series or GPT-5 model
-    bool refuses_temperature = false;         ///< whatever its effort
-    bool temperature_without_effort = false;  ///< takes one only when its effort is "none"
-};
-OpenAIModelTraits openai_model_traits(std::string_view model_id);
-
 /// What the body depends on besides the request.
 struct OpenAIChatSettings {
-    CapabilityDescriptor capability = {};
+    CapabilityDescriptor capability = {};  ///< what the provider was told for this model
+    std::string_view base_url = {};        ///< tells compatible servers apart; outlives the call
     bool openai_endpoint = false;  ///< OpenAI's own, not a server that is compatible with it
     JsonObject extra_body = {};
 };

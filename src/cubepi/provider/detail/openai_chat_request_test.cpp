@@ -48,8 +48,34 @@ TEST(OpenAIChatRequest, D14_ATemperatureThatAModelRefusesIsLeftOutAudibly) {
     EXPECT_EQ(build_openai_chat(request, OpenAIChatSettings()).body.at("temperature"), Json(0.2));
 }
 
+TEST(OpenAIChatRequest, D14_AModelsOwnCapabilityComesBeforeTheProviders) {
+    ModelRequest request = request_for("gpt-4.1");
+    request.model.max_tokens = 10;
+    CapabilityDescriptor own;
+    own.max_tokens_field = "limit";
+    request.model.capability = std::make_shared<const CapabilityDescriptor>(own);
+    OpenAIChatSettings settings;
+    settings.capability.max_tokens_field = "max_tokens";
+    EXPECT_TRUE(build_openai_chat(request, settings).body.contains("limit"));
+}
+
+TEST(OpenAIChatRequest, D14_ToolsThatChatCompletionsRefusesAreSaid) {
+    ModelRequest request = request_for("gpt-6-sol");
+    ToolDefinition tool;
+    tool.name = "t";
+    tool.parameters = std::make_shared<const Json>(JsonObject());
+    request.tools = std::make_shared<const ToolDefinitions>(ToolDefinitions(1, tool));
+    OpenAIChatSettings settings;
+    settings.openai_endpoint = true;
+    const WireProtocol::Built built = build_openai_chat(request, settings);
+    ASSERT_EQ(built.notices.size(), 1U);
+    EXPECT_EQ(built.notices[0].code, "unsupported");
+    request.options = StreamOptions().reasoning(ReasoningControl());
+    EXPECT_TRUE(build_openai_chat(request, settings).notices.empty());
+}
+
 TEST(OpenAIChatRequest, ReasoningIsSentWhereItWasSet) {
-    ModelRequest request = request_for("o4-mini");
+    ModelRequest request = request_for("gpt-5.2");
     EXPECT_FALSE(
         build_openai_chat(request, OpenAIChatSettings()).body.contains("reasoning_effort"));
     ReasoningControl control;
