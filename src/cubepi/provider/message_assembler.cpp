@@ -83,6 +83,11 @@ StreamEvent MessageAssembler::text_end(std::int32_t index, LazyObject extra) {
     return end_block(StreamEventType::text_end, index, std::move(extra));
 }
 
+StreamEvent MessageAssembler::text_end(std::int32_t index, TextContent block) {
+    log().replace(block_number(index), std::move(block));
+    return event(StreamEventType::text_end, index);
+}
+
 StreamEvent MessageAssembler::thinking_start(LazyObject extra) {
     const std::int32_t index = add_index(false);
     ThinkingContent block;
@@ -98,6 +103,11 @@ StreamEvent MessageAssembler::thinking_delta(std::int32_t index, std::string_vie
 
 StreamEvent MessageAssembler::thinking_end(std::int32_t index, LazyObject extra) {
     return end_block(StreamEventType::thinking_end, index, std::move(extra));
+}
+
+StreamEvent MessageAssembler::thinking_end(std::int32_t index, ThinkingContent block) {
+    log().replace(block_number(index), std::move(block));
+    return event(StreamEventType::thinking_end, index);
 }
 
 StreamEvent MessageAssembler::end_block(StreamEventType type, std::int32_t index,
@@ -133,6 +143,12 @@ StreamEvent MessageAssembler::toolcall_end(std::int32_t index, ToolCall call) {
     open_calls_[block_number(index)] = 0;
     log().replace(block_number(index), std::move(call));
     return event(StreamEventType::toolcall_end, index);
+}
+
+StreamEvent MessageAssembler::toolcall_end(std::int32_t index, ToolCall call,
+                                           std::string_view raw) {
+    set_arguments(call, raw);
+    return toolcall_end(index, std::move(call));
 }
 
 StreamEvent MessageAssembler::toolcall_end(std::int32_t index) {

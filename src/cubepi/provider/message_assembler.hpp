@@ -39,13 +39,18 @@ public:
     StreamEvent text_delta(std::int32_t index, std::string_view text);
     /// Ends a text or thinking block; `extra` is merged into the block's (signatures, item ids; D13).
     StreamEvent text_end(std::int32_t index, LazyObject extra = {});
+    /// Ends it in its final form, whatever its deltas add up to.
+    StreamEvent text_end(std::int32_t index, TextContent block);
     StreamEvent thinking_start(LazyObject extra = {});
     StreamEvent thinking_delta(std::int32_t index, std::string_view text);
     StreamEvent thinking_end(std::int32_t index, LazyObject extra = {});
+    StreamEvent thinking_end(std::int32_t index, ThinkingContent block);
     StreamEvent toolcall_start(std::string id, SharedString name, LazyObject extra = {});
     StreamEvent toolcall_delta(std::int32_t index, std::string_view json);
     /// Ends a call in its final form.
     StreamEvent toolcall_end(std::int32_t index, ToolCall call);
+    /// The same with arguments from their text, which is read as below.
+    StreamEvent toolcall_end(std::int32_t index, ToolCall call, std::string_view raw);
     /// Ends a call with the arguments that its deltas add up to. Text that had to be closed, or is no JSON
     /// object, is kept as `raw_arguments` with `arguments` empty (D4).
     StreamEvent toolcall_end(std::int32_t index);

@@ -346,6 +346,7 @@ void HttpStreamSource::settle_failure() {
         finish_answer();
         return;
     }
+    if (build_differently(failure)) return;
     ErrorInfo info = classify(failure);
     const RetryDecision decision = decide(failure, info);
     if (decision.retry) {
@@ -353,6 +354,21 @@ void HttpStreamSource::settle_failure() {
     } else {
         give_up(failure, std::move(info));
     }
+}
+
+bool HttpStreamSource::build_differently(const Failure& failure) {
+    if (!failure.endpoint || assembler_.has_content()) return false;
+    std::string difference = protocol_->build_differently(*failure.endpoint);
+    if (difference.empty()) return false;
+    Notice notice;
+    notice.code = "request_changed";
+    notice.text = protocol_->without_secrets(std::move(difference));
+    if (!failure.endpoint->code.empty()) notice.details["error_code"] = failure.endpoint->code;
+    queue_.push(MessageAssembler::notice(std::move(notice)));
+    decoder_.reset();
+    prepared_ = false;
+    phase_ = Phase::idle;
+    return true;
 }
 
 RetryDecision HttpStreamSource::decide(const Failure& failure, const ErrorInfo& info) const {

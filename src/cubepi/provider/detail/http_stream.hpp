@@ -52,6 +52,7 @@ private:
     void decode(std::string_view event, std::string_view data);
     void fail(std::exception_ptr exception);
     void settle_failure();
+    bool build_differently(const Failure& failure);
     RetryDecision decide(const Failure& failure, const ErrorInfo& info) const;
     void retry(const RetryDecision& decision, const ErrorInfo& info);
     void give_up(const Failure& failure, ErrorInfo info);

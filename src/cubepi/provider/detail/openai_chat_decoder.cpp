@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <cubepi/net/utf8.hpp>
+#include <cubepi/provider/detail/event_data.hpp>
 #include <cubepi/provider/detail/json_text.hpp>
 #include <cubepi/provider/detail/openai_chat_chunk.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -29,23 +29,13 @@ OpenAIChatDecoder::OpenAIChatDecoder(MessageAssembler& assembler, IdSource& ids,
 OpenAIChatDecoder::~OpenAIChatDecoder() = default;
 
 void OpenAIChatDecoder::decode(std::string_view event, std::string_view data, EventQueue& out) {
-    while (!data.empty() && (data.back() == ' ' || data.back() == '\r' || data.back() == '\n'))
-        data.remove_suffix(1);
-    while (!data.empty() && (data.front() == ' ' || data.front() == '\n')) data.remove_prefix(1);
+    data = trimmed(data);
     if (data.empty()) return;
     if (data == "[DONE]") {
         done_marker_ = true;
         return;
     }
-    if (!parser_->parse(data)) {
-        const std::string mended = replace_broken_utf8(data);
-        if (!parser_->parse(mended)) {
-            throw Error(ErrorCode::protocol,
-                        "the endpoint sent something that is not JSON: " +
-                            mended.substr(
-                                0, complete_utf8_prefix(std::string_view(mended).substr(0, 100))));
-        }
-    }
+    parse_event(*parser_, data);
     const OpenAIChatChunk& chunk = parser_->chunk;
     if (!chunk.error.empty()) {
         JsonTextError ignored;

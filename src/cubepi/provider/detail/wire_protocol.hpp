@@ -13,6 +13,7 @@
 #include <cubepi/net/retry.hpp>
 #include <cubepi/provider/error_classification.hpp>
 #include <cubepi/provider/message_assembler.hpp>
+#include <cubepi/provider/model_profile.hpp>
 #include <cubepi/provider/provider.hpp>
 
 // What one wire format has to say for itself: how a request looks and how an answer is read. Neither does I/O; the
@@ -85,6 +86,9 @@ public:
     virtual Built build(const ModelRequest& request) const = 0;
     /// The last word on the body, after the hooks.
     virtual void finish_body(JsonObject&) const {}
+    /// The endpoint refused the request before it said anything. Not empty: another body will do, which the next
+    /// build() gives; the text says what is different, for a notice. Must be empty after finitely many times.
+    virtual std::string build_differently(const EndpointFailure&) const { return {}; }
     /// Method, URL, headers; body and clocks are the caller's. Throws ProviderError when there is no key.
     virtual HttpRequest http_request() const = 0;
     virtual std::unique_ptr<WireDecoder> decoder(MessageAssembler& assembler,
@@ -97,5 +101,15 @@ public:
     /// `text` without the endpoint's keys (D58).
     virtual std::string without_secrets(std::string text) const = 0;
 };
+
+/// What a call would send.
+inline PayloadPreview preview_of(const WireProtocol& protocol, const ModelRequest& request) {
+    WireProtocol::Built built = protocol.build(request);
+    protocol.finish_body(built.body);
+    PayloadPreview preview;
+    preview.payload = std::move(built.body);
+    preview.notices = std::move(built.notices);
+    return preview;
+}
 
 }  // namespace cubepi::detail

@@ -1,0 +1,128 @@
+#include <cubepi/provider/detail/openai_responses_event.hpp>
+
+#include <algorithm>
+
+namespace cubepi::detail {
+
+namespace {
+
+std::string_view string_of(od::value& value) {
+    return is_string(value) ? std::string_view(value.get_string()) : std::string_view();
+}
+
+/// Empty for null.
+std::string_view present(od::value& value) {
+    const std::string_view raw = raw_of(value);
+    return raw.starts_with('n') ? std::string_view() : raw;
+}
+
+}  // namespace
+
+bool OpenAIResponsesEventParser::walk(std::string_view data,
+                                      void (OpenAIResponsesEventParser::*read)(od::object&)) {
+    padded_.reserve(data.size() + simdjson::SIMDJSON_PADDING);
+    padded_.assign(data);
+    event = OpenAIResponsesEvent();
+    od::document document;
+    const simdjson::padded_string_view view(padded_.data(), padded_.size(), padded_.capacity());
+    if (parser_.iterate(view).get(document) != simdjson::SUCCESS) return false;
+    od::object root;
+    if (document.get_object().get(root) != simdjson::SUCCESS) return false;
+    try {
+        (this->*read)(root);
+    } catch (const simdjson::simdjson_error&) {
+        return false;
+    }
+    return true;
+}
+
+bool OpenAIResponsesEventParser::parse(std::string_view data) {
+    if (!walk(data, &OpenAIResponsesEventParser::read_event)) return false;
+    if (!event.is_response) return true;
+    if (!walk(data, &OpenAIResponsesEventParser::read_response)) return false;
+    event.is_response = true;
+    return true;
+}
+
+void OpenAIResponsesEventParser::read_event(od::object& root) {
+    bool has_output = false;
+    each(root, [&](const od::raw_json_string& key, od::value value) {
+        if (is(key, "delta")) {
+            if (!is_string(value)) return;
+            event.delta_token = value.raw_json_token();
+            std::string_view plain;
+            if (value.get_string().get(plain) == simdjson::SUCCESS) event.delta = plain;
+        } else if (is(key, "type")) {
+            event.type = string_of(value);
+        } else if (is(key, "item_id")) {
+            event.item_id = string_of(value);
+        } else if (is(key, "output_index")) {
+            event.output_index = integer_of(value, -1);
+        } else if (is(key, "item")) {
+            event.item = present(value);
+        } else if (is(key, "response") && is_object(value)) {
+            od::object response = value.get_object();
+            read_response(response);
+        } else if (is(key, "error")) {
+            event.error = present(value);
+        } else if (is(key, "output")) {
+            has_output = is_array(value);
+        }
+    });
+    event.is_response = event.type.empty() && has_output;
+}
+
+void OpenAIResponsesEventParser::read_response(od::object& response) {
+    each(response, [this](const od::raw_json_string& key, od::value value) {
+        if (is(key, "id")) {
+            event.response_id = string_of(value);
+        } else if (is(key, "status")) {
+            event.status = string_of(value);
+        } else if (is(key, "usage")) {
+            if (is_object(value)) read_usage(value.get_object());
+        } else if (is(key, "error")) {
+            event.error = present(value);
+        } else if (is(key, "output")) {
+            if (is_array(value)) event.output = raw_of(value);
+        } else if (is(key, "incomplete_details") && is_object(value)) {
+            od::object details = value.get_object();
+            each(details, [this](const od::raw_json_string& inner, od::value reason) {
+                if (is(inner, "reason")) event.incomplete_reason = string_of(reason);
+            });
+        }
+    });
+}
+
+void OpenAIResponsesEventParser::read_usage(od::object object) {
+    std::int64_t input = -1;
+    std::int64_t output = -1;
+    std::int64_t cached = -1;
+    std::int64_t reasoning = -1;
+    const auto read_detail = [](od::value& value, std::string_view name, std::int64_t& into) {
+        if (!is_object(value)) return;
+        od::object details = value.get_object();
+        each(details, [&](const od::raw_json_string& key, od::value number) {
+            if (is(key, name)) into = integer_of(number, into);
+        });
+    };
+    each(object, [&](const od::raw_json_string& key, od::value value) {
+        if (is(key, "input_tokens")) {
+            input = integer_of(value, input);
+        } else if (is(key, "output_tokens")) {
+            output = integer_of(value, output);
+        } else if (is(key, "input_tokens_details")) {
+            read_detail(value, "cached_tokens", cached);
+        } else if (is(key, "output_tokens_details")) {
+            read_detail(value, "reasoning_tokens", reasoning);
+        }
+    });
+    Usage usage;
+    if (input >= 0)
+        usage.input_tokens = std::max<std::int64_t>(0, input - std::max<std::int64_t>(0, cached));
+    if (output >= 0) usage.output_tokens = output;
+    if (cached >= 0) usage.cache_read_tokens = cached;
+    if (reasoning >= 0) usage.reasoning_tokens = reasoning;
+    if (!(usage == Usage())) event.usage = usage;
+}
+
+}  // namespace cubepi::detail

@@ -1,0 +1,40 @@
+#include <cubepi/provider/openai_responses.hpp>
+
+#include <cubepi/provider/detail/http_stream.hpp>
+#include <cubepi/provider/detail/openai_responses_call.hpp>
+
+namespace cubepi {
+
+OpenAIResponsesProvider::OpenAIResponsesProvider(OpenAIResponsesOptions options)
+    : BaseProvider(options.provider_id),
+      endpoint_(std::make_shared<const detail::OpenAIResponsesEndpoint>(std::move(options))) {}
+
+BoundModel OpenAIResponsesProvider::model(std::string id) const {
+    Model spec;
+    spec.id = std::move(id);
+    return model(std::move(spec));
+}
+
+BoundModel OpenAIResponsesProvider::model(Model model) const {
+    return BoundModel(std::make_shared<OpenAIResponsesProvider>(*this), std::move(model));
+}
+
+bool OpenAIResponsesProvider::takes_response_format(const Model& model) const {
+    return endpoint_->profile_of(model).capability.response_format.value_or(true);
+}
+
+MessageStream OpenAIResponsesProvider::stream(ModelRequest request) {
+    auto call = std::make_shared<const detail::OpenAIResponsesCall>(endpoint_);
+    if (observers()->empty()) {
+        return MessageStream(
+            std::make_unique<detail::HttpStreamSource>(std::move(request), call, nullptr));
+    }
+    const Model model = request.model;
+    auto source =
+        std::make_unique<detail::HttpStreamSource>(std::move(request), call, observers());
+    return observed(std::move(source), model, [call](const AssistantMessage& message) {
+        return call->answer_body(message);
+    });
+}
+
+}  // namespace cubepi
