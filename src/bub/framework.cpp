@@ -31,6 +31,7 @@ Task<TurnResult> Framework::process_inbound(std::shared_ptr<Envelope> inbound, b
     } catch (...) {
         failure = std::current_exception();
     }
+    if (turn.is_cancelled_by(failure)) co_await cubepi::shield();
     failure = co_await turn.close(failure);
     if (!failure) co_return std::move(result);
     if (!cubepi::is_cancellation(failure)) co_await notify_error("turn", failure, inbound);

@@ -71,6 +71,8 @@ Task<> Turn::run_model() {
     } catch (...) {
         failure = std::current_exception();
     }
+    // A cancelled coroutine cannot await anything, not even its own cleanup, before it is shielded.
+    if (is_cancelled_by(failure)) co_await cubepi::shield();
     failure = co_await save_state(std::move(failure));
     if (failure) std::rethrow_exception(failure);
 }
@@ -134,7 +136,7 @@ Task<> Turn::consume(EventStream stream) {
     } catch (...) {
         failure = std::current_exception();
     }
-    co_await note_cancellation(failure);
+    if (is_cancelled_by(failure)) co_await cubepi::shield();
     try {
         Task<> closing = stream.close();
         co_await settle(std::move(closing), "closing a model's stream");
@@ -154,7 +156,6 @@ Task<> Turn::fall_back() {
 }
 
 Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
-    co_await note_cancellation(failure);
     const std::exception_ptr model_failure = failure;
     SaveStateCall call{result.session_id,   result.state,  *inbound,
                        result.model_output, result.prompt, model_failure};
@@ -176,7 +177,7 @@ Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
             if (failure)
                 kernel.warn("a turn was cancelled after it had failed: " + describe(failure));
             failure = broke;
-            co_await note_cancellation(broke);
+            if (is_cancelled_by(broke)) co_await cubepi::shield();
             continue;
         }
         if (!failure) {
@@ -194,7 +195,7 @@ Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
     } catch (...) {
         if (!failure) failure = std::current_exception();
     }
-    co_await note_cancellation(failure);
+    if (is_cancelled_by(failure)) co_await cubepi::shield();
     co_return failure;
 }
 
@@ -233,8 +234,6 @@ Task<> Turn::render_outbound() {
 
 Task<std::exception_ptr> Turn::close(std::exception_ptr failure) {
     std::vector<TurnState::Closer> closers = result.state.take_closers();
-    if (closers.empty() && !cancelled_) co_return failure;
-    co_await note_cancellation(failure);
     for (auto closer = closers.rbegin(); closer != closers.rend(); ++closer) {
         std::exception_ptr broke;
         try {
@@ -246,7 +245,7 @@ Task<std::exception_ptr> Turn::close(std::exception_ptr failure) {
         if (!broke) continue;
         if (!cancelled_ && cubepi::is_cancellation(broke)) {
             failure = broke;
-            co_await note_cancellation(broke);
+            if (is_cancelled_by(broke)) co_await cubepi::shield();
         } else {
             kernel.warn("what a turn opened could not be closed: " + describe(broke));
         }
@@ -262,11 +261,10 @@ Task<> Turn::settle(Task<> task, std::string what) {
                                 std::move(what));
 }
 
-Task<> Turn::note_cancellation(const std::exception_ptr& failure) {
-    if (cancelled_ || !failure) co_return;
-    if (!cubepi::is_cancellation(failure)) co_return;
+bool Turn::is_cancelled_by(const std::exception_ptr& failure) noexcept {
+    if (cancelled_ || !cubepi::is_cancellation(failure)) return false;
     cancelled_ = true;
-    co_await cubepi::shield();
+    return true;
 }
 
 }  // namespace bub::detail

@@ -20,6 +20,8 @@ public:
     /// Asks the model and then, whatever came of it, save_state; throws what the stage failed with.
     Task<> run_model();
     Task<> render_outbound();
+    /// True when this is the cancellation of the turn, seen for the first time: shield() then.
+    bool is_cancelled_by(const std::exception_ptr& failure) noexcept;
     /// Puts away what load_state opened, and gives what the turn ends with: `failure`, or the cancellation that came
     /// meanwhile.
     Task<std::exception_ptr> close(std::exception_ptr failure);
@@ -40,7 +42,6 @@ private:
     Task<> record();
     /// Awaits what a hook does after the turn's end: only for a grace period when the turn was cancelled.
     Task<> settle(Task<> task, std::string what);
-    Task<> note_cancellation(const std::exception_ptr& failure);
 
     bool cancelled_ = false;
     bool answered_ = false;

@@ -13,5 +13,9 @@ namespace conformance {
 /// `file` is the JSON file; the database lies beside it.
 std::vector<std::string> check_database(const std::filesystem::path& file, const Json& content);
 std::vector<std::string> check_wire(const Json& content);
+std::vector<std::string> check_turn(const Json& content);
+
+/// The result of a turn scenario (README-turns.md, 2.7).
+Json play_turn(const Json& content);
 
 }  // namespace conformance

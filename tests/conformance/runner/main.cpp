@@ -58,6 +58,7 @@ std::vector<std::string> check(const std::string& name) {
     if (kind == "scenario") return check_scenario(file);
     if (kind == "database") return conformance::check_database(name, file);
     if (kind == "wire") return conformance::check_wire(file);
+    if (kind == "turn") return conformance::check_turn(file);
     throw Unsupported(kind);
 }
 
@@ -92,6 +93,10 @@ int check_all(const std::vector<std::string>& names) {
 int print_result(const std::string& name, const std::string& keep) {
     try {
         const Json file = read_file(name);
+        if (kind_of(file) == "turn") {
+            std::cout << boost::json::serialize(conformance::play_turn(file)) << '\n';
+            return 0;
+        }
         if (kind_of(file) != "scenario") throw Unsupported(kind_of(file) + " without --check");
         if (!keep.empty() && std::filesystem::exists(keep)) throw BadFile(keep + " exists already");
         const Json result = conformance::play(conformance::parse_scenario(file), keep);
