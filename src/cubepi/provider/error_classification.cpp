@@ -106,6 +106,11 @@ void read_error_object(const JsonObject& object, EndpointFailure& failure) {
     if (failure.message.empty()) failure.message = boost::json::serialize(object);
 }
 
+/// Anthropic has no codes but kinds, of which one says nothing: {"type": "error", "error": {"type": ...}}.
+bool is_anthropic(const JsonObject& object) {
+    return text_of(object.if_contains("type")) == "error";
+}
+
 void read_failure_value(const Json& value, EndpointFailure& failure) {
     if (value.is_string()) {
         failure.message = text_of(&value);
@@ -114,6 +119,9 @@ void read_failure_value(const Json& value, EndpointFailure& failure) {
         const Json* error = object.if_contains("error");
         if (error && error->is_object()) {
             read_error_object(error->get_object(), failure);
+            const bool kind_is_code = is_anthropic(object) && failure.code.empty();
+            if (kind_is_code && failure.type != "invalid_request_error")
+                failure.code = failure.type;
         } else if (error && error->is_string()) {
             failure.message = text_of(error);
             failure.code = text_of(object.if_contains("code"));

@@ -17,6 +17,8 @@ std::shared_ptr<cubepi::Provider> make_wire_provider(const std::string& name,
                                                      std::uint16_t port);
 
 // One per provider, each in a file of its own.
+std::shared_ptr<cubepi::Provider> make_anthropic_provider(const JsonObject& constructor,
+                                                          std::uint16_t port);
 std::shared_ptr<cubepi::Provider> make_chat_provider(const JsonObject& constructor,
                                                      std::uint16_t port);
 

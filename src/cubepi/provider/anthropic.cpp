@@ -1,0 +1,156 @@
+#include <cubepi/provider/anthropic.hpp>
+
+#include <string_view>
+
+#include <cubepi/provider/detail/anthropic_decoder.hpp>
+#include <cubepi/provider/detail/anthropic_request.hpp>
+#include <cubepi/provider/detail/endpoint.hpp>
+#include <cubepi/provider/detail/http_stream.hpp>
+
+namespace cubepi {
+
+namespace {
+
+constexpr const char* api_version = "2023-06-01";
+
+/// Base URLs are often given as those of other vendors end.
+std::string without_version(std::string url) {
+    while (url.ends_with('/')) url.pop_back();
+    if (url.ends_with("/v1")) url.resize(url.size() - 3);
+    return url;
+}
+
+}  // namespace
+
+class AnthropicProvider::Protocol final : public detail::WireProtocol {
+public:
+    explicit Protocol(AnthropicOptions options)
+        : options_(std::move(options)),
+          url_(without_version(options_.base_url)),
+          host_(detail::host_of(url_)),
+          shown_url_(public_url(url_)) {
+        clocks_.http.connect = options_.connect_timeout;
+        clocks_.http.first_byte = options_.first_byte_timeout;
+        clocks_.http.total = options_.total_timeout;
+        clocks_.gap = options_.gap_timeout;
+    }
+
+    ModelProfile profile(const Model& model) const {
+        const ProviderCapability said{options_.capability, options_.model_capability_overrides,
+                                      url_};
+        return effective_profile(ModelApi::anthropic_messages, model, said);
+    }
+
+    Built build(const ModelRequest& request) const override {
+        detail::AnthropicSettings settings;
+        settings.profile = profile(request.model);
+        settings.cache_retention = options_.cache_retention;
+        settings.cache_policy = options_.cache_policy;
+        settings.extra_body = options_.extra_body;
+        return detail::build_anthropic(request, settings);
+    }
+
+    void finish_body(JsonObject& body) const override { detail::unfold_extra_body(body); }
+
+    HttpRequest http_request() const override {
+        HttpRequest http("POST", detail::url_below(url_, "/v1/messages"));
+        http.headers.set("content-type", "application/json");
+        http.headers.set("accept", "text/event-stream");
+        http.headers.set("user-agent", "cubepi-cpp");
+        http.headers.set("anthropic-version", api_version);
+        if (!options_.api_key.empty()) http.headers.set("x-api-key", options_.api_key);
+        if (!options_.auth_token.empty())
+            http.headers.set("authorization", "Bearer " + options_.auth_token);
+        if (!options_.betas.empty()) http.headers.set("anthropic-beta", beta_header());
+        bool has_key = !options_.api_key.empty() || !options_.auth_token.empty();
+        for (const auto& [name, value] : options_.extra_headers) {
+            http.headers.set(name, value);
+            has_key = has_key || detail::carries_key(name);
+        }
+        if (has_key || detail::is_near(host_)) return http;
+        ErrorInfo info;
+        info.code = ErrorCode::auth;
+        info.type = error_type_of(info.code);
+        throw_provider_error(std::move(info),
+                             "there is no API key for " + host_ +
+                                 ": set ANTHROPIC_API_KEY in the environment, or give the "
+                                 "provider an api_key (AnthropicOptions::api_key)");
+    }
+
+    std::unique_ptr<detail::WireDecoder> decoder(MessageAssembler& assembler,
+                                                 IdSource& ids) const override {
+        return std::make_unique<detail::AnthropicDecoder>(assembler, ids);
+    }
+
+    JsonObject answer_body(const AssistantMessage& message) const override {
+        return detail::anthropic_message(message);
+    }
+
+    const std::string& base_url() const noexcept override { return shown_url_; }
+    const RetryPolicy& retry() const noexcept override { return options_.retry; }
+    const detail::CallClocks& clocks() const noexcept override { return clocks_; }
+
+    std::string without_secrets(std::string text) const override {
+        text = without_secret(std::move(text), options_.api_key);
+        text = without_secret(std::move(text), options_.auth_token);
+        for (const auto& [name, value] : options_.extra_headers) {
+            if (detail::carries_key(name)) text = without_secret(std::move(text), value);
+        }
+        return text;
+    }
+
+    bool takes_response_format(const Model& model) const {
+        const ModelProfile known = profile(model);
+        if (known.capability.response_format) return *known.capability.response_format;
+        return host_ == "api.anthropic.com" &&
+               detail::claude_takes_response_format(known, model.id);
+    }
+
+private:
+    std::string beta_header() const {
+        std::string header;
+        for (const std::string& beta : options_.betas) header += (header.empty() ? "" : ",") + beta;
+        return header;
+    }
+
+    AnthropicOptions options_;
+    std::string url_;
+    std::string host_;
+    std::string shown_url_;
+    detail::CallClocks clocks_;
+};
+
+AnthropicProvider::AnthropicProvider(AnthropicOptions options) : BaseProvider(options.provider_id) {
+    detail::require_http_url("AnthropicProvider", options.base_url);
+    protocol_ = std::make_shared<const Protocol>(std::move(options));
+}
+
+BoundModel AnthropicProvider::model(std::string id) const {
+    Model spec;
+    spec.id = std::move(id);
+    return model(std::move(spec));
+}
+
+BoundModel AnthropicProvider::model(Model model) const {
+    return BoundModel(std::make_shared<AnthropicProvider>(*this), std::move(model));
+}
+
+MessageStream AnthropicProvider::stream(ModelRequest request) {
+    if (observers()->empty()) {
+        return MessageStream(
+            std::make_unique<detail::HttpStreamSource>(std::move(request), protocol_, nullptr));
+    }
+    Model model = request.model;
+    auto source =
+        std::make_unique<detail::HttpStreamSource>(std::move(request), protocol_, observers());
+    return observed(std::move(source), model,
+                    [protocol = protocol_](const AssistantMessage& message) {
+                        return protocol->answer_body(message);
+                    });
+}
+
+bool AnthropicProvider::takes_response_format(const Model& model) const {
+    return protocol_->takes_response_format(model);
+}
+
+}  // namespace cubepi

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cubepi/net/retry.hpp>
+#include <cubepi/provider/base_provider.hpp>
+#include <cubepi/provider/cache_policy.hpp>
+#include <cubepi/provider/capability.hpp>
+#include <cubepi/provider/env.hpp>
+
+namespace cubepi {
+
+struct AnthropicOptions {
+    /// Sent as x-api-key. May be empty for servers on this machine.
+    std::string api_key = {};
+    /// Sent as a bearer token instead, for gateways that want one.
+    std::string auth_token = {};
+    /// Up to and without "/v1/messages".
+    std::string base_url = "https://api.anthropic.com";
+    std::string provider_id = "anthropic";
+    CacheRetention cache_retention = CacheRetention::five_minutes;
+    /// Where cache markers go; null: on the system prompt, the last tool and the last message.
+    std::shared_ptr<const CacheMarkerPolicy> cache_policy = {};
+    /// Features that must be asked for by name: "context-1m-2025-08-07", ... (the anthropic-beta header).
+    std::vector<std::string> betas = {};
+    /// Put into each request as they are, over what is there.
+    JsonObject extra_body = {};
+    std::vector<std::pair<std::string, std::string>> extra_headers = {};
+    /// What the endpoint takes, where the built-in knowledge does not fit; per model id in the overrides.
+    CapabilityDescriptor capability = {};
+    std::map<std::string, CapabilityDescriptor> model_capability_overrides = {};
+    RetryPolicy retry = {};
+    /// The clocks of a call (D16). Zero: off.
+    std::chrono::nanoseconds connect_timeout = std::chrono::seconds(10);
+    std::chrono::nanoseconds first_byte_timeout = std::chrono::seconds(120);
+    std::chrono::nanoseconds gap_timeout =
+        std::chrono::seconds(120);  ///< between events with content
+    std::chrono::nanoseconds total_timeout = std::chrono::nanoseconds::zero();
+};
+
+/// The Messages API, of Anthropic and of every server that is compatible with it. A copy is another handle to the same
+/// provider. Any thread may call any member.
+///
+///     auto anthropic = AnthropicProvider({.api_key = env("ANTHROPIC_API_KEY")});
+///     Agent agent({.model = anthropic.model("claude-sonnet-4-5")});
+///
+/// A request has what the caller set, and besides only what the API demands (max_tokens) and cache markers. A key that
+/// is missing is an error of the first call.
+class AnthropicProvider final : public BaseProvider {
+public:
+    /// Throws Error(invalid_argument) when `base_url` is not an http(s) URL.
+    explicit AnthropicProvider(AnthropicOptions options);
+
+    BoundModel model(std::string id) const;
+    BoundModel model(Model model) const;
+
+    MessageStream stream(ModelRequest request) override;
+    bool takes_response_format(const Model& model) const override;
+
+private:
+    class Protocol;
+    std::shared_ptr<const Protocol> protocol_;
+};
+
+}  // namespace cubepi
