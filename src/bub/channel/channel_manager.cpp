@@ -1,0 +1,40 @@
+#include <bub/channel/channel_manager.hpp>
+
+#include <utility>
+
+#include <bub/channel/detail/manager_core.hpp>
+
+namespace bub {
+
+ChannelManager::ChannelManager(Framework& framework, ChannelManagerOptions options)
+    : core_(std::make_shared<detail::ManagerCore>(framework, std::move(options))) {}
+
+ChannelManager::~ChannelManager() = default;
+
+Task<std::vector<std::shared_ptr<Channel>>> ChannelManager::enabled_channels() {
+    return core_->enabled_channels();
+}
+
+Task<> ChannelManager::run(std::stop_token stop) { return core_->run(std::move(stop)); }
+
+void ChannelManager::request_stop() { core_->request_stop(); }
+
+Task<> ChannelManager::receive(Envelope message) { return core_->receive(std::move(message)); }
+
+bool ChannelManager::cancel_turn(const std::string& session_id) {
+    return core_->cancel_turn(session_id);
+}
+
+Task<> ChannelManager::abort_session(std::string session_id) {
+    return core_->abort_session(std::move(session_id));
+}
+
+TurnSnapshot ChannelManager::snapshot(const std::string& session_id) const {
+    return core_->snapshot(session_id);
+}
+
+std::size_t ChannelManager::busy_sessions() const { return core_->busy_sessions(); }
+
+Task<> ChannelManager::idle() { return core_->idle(); }
+
+}  // namespace bub

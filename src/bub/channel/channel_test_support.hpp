@@ -1,0 +1,200 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+
+#include <bub/channel/channel_manager.hpp>
+#include <bub/channel/steering_inbox.hpp>
+#include <bub/framework.hpp>
+
+namespace bub::channel_tests {
+
+using cubepi::testing::ManualClock;
+
+/// Where a test makes a channel or hook throw or hang.
+enum class Trouble { none, fails, hangs };
+
+inline Task<> meet(Trouble trouble, std::string where) {
+    if (trouble == Trouble::fails) throw std::runtime_error(where + " failed");
+    if (trouble == Trouble::hangs) {
+        cubepi::AsyncEvent never;
+        co_await never.wait();
+    }
+}
+
+class TestChannel : public Channel {
+public:
+    explicit TestChannel(std::string name, ChannelRole role = ChannelRole::service)
+        : name_(std::move(name)), role_(role) {}
+    const std::string& name() const noexcept override { return name_; }
+    ChannelRole role() const noexcept override { return role_; }
+    bool enabled() const override { return is_enabled; }
+    bool needs_debounce() const override { return debounced; }
+    Task<> start(std::stop_token) override {
+        co_await meet(on_start, "start");
+        if (log) log->push_back("start " + name_);
+    }
+    Task<> stop() override {
+        if (log) log->push_back("stop " + name_);
+        co_await meet(on_stop, "stop");
+    }
+    Task<> send(Envelope message) override {
+        co_await meet(on_send, "send");
+        sent.push_back(std::move(message));
+    }
+    Task<std::optional<AdmitDecision>> admit_message(std::string, const Envelope& message,
+                                                     TurnSnapshot turn) override {
+        snapshots.push_back(std::move(turn));
+        std::optional<AdmitDecision> decision;
+        if (admit) decision = admit(message);
+        co_return decision;
+    }
+
+    std::vector<std::string> texts() const {
+        std::vector<std::string> all;
+        for (const Envelope& message : sent) all.push_back(message.content_text());
+        return all;
+    }
+
+    bool is_enabled = true;
+    bool debounced = false;
+    Trouble on_start = Trouble::none;
+    Trouble on_stop = Trouble::none;
+    Trouble on_send = Trouble::none;
+    std::function<std::optional<AdmitDecision>(const Envelope&)> admit;
+    std::vector<std::string>* log = nullptr;
+    std::vector<Envelope> sent;
+    std::vector<TurnSnapshot> snapshots;
+
+private:
+    std::string name_;
+    ChannelRole role_;
+};
+
+inline Envelope from(const std::string& channel, const std::string& chat, const std::string& text) {
+    Envelope message(text);
+    message.channel = channel;
+    message.chat_id = chat;
+    message.is_active = true;
+    return message;
+}
+
+/// A pipeline whose model says what it was asked, when the test lets it.
+struct House {
+    House() {
+        FrameworkOptions options;
+        options.workspace = "/";
+        options.runtime =
+            std::make_shared<const cubepi::Runtime>(cubepi::Runtime().with_clock(clock));
+        framework = std::make_unique<Framework>(std::move(options));
+        channel = std::make_shared<TestChannel>("chat");
+        channels.push_back(channel);
+    }
+
+    /// Adds the plugins; call it once everything is set.
+    void furnish() {
+        Plugin model;
+        model.name = "model";
+        model.run_model = [this](RunModelCall& call) -> Task<std::string> {
+            const std::string text = call.prompt.text();
+            begun.push_back(text);
+            started.pulse();
+            if (held.contains(text)) co_await held[text]->wait();
+            if (text.starts_with("fail")) throw std::runtime_error("no answer");
+            done.push_back(text);
+            co_return "re: " + text;
+        };
+        model.dispatch_outbound = [this](DispatchOutboundCall& call) -> Task<bool> {
+            Envelope message = call.message;
+            const auto router = framework->router();
+            const bool taken = router && co_await router->dispatch_output(std::move(message));
+            co_return taken;
+        };
+        model.on_error = [this](OnErrorCall& call) { errors.emplace_back(call.stage); };
+        model.provide_steering_inbox = [this](ProvideCall&) -> std::shared_ptr<SteeringInbox> {
+            return inbox;
+        };
+        model.admit_message = [this](AdmitMessageCall& call) -> Task<std::optional<AdmitDecision>> {
+            co_await meet(on_admit, "admission");
+            const auto router = framework->router();
+            std::optional<AdmitDecision> decision;
+            if (router)
+                decision = co_await router->admit_message(call.session_id, call.message, call.turn);
+            co_return decision;
+        };
+        model.resolve_session =
+            [this](ResolveSessionCall& call) -> Task<std::optional<std::string>> {
+            if (call.message.content_text() == "lost") co_await meet(on_resolve, "resolving");
+            co_return std::nullopt;
+        };
+        model.provide_channels = [this](ProvideChannelsCall& call) {
+            handler = call.handler;
+            std::vector<std::shared_ptr<Channel>> all(channels.begin(), channels.end());
+            return all;
+        };
+        framework->add(std::move(model));
+        options.on_warning = [this](std::string text) { warnings.push_back(std::move(text)); };
+        manager = std::make_unique<ChannelManager>(*framework, options);
+    }
+
+    void hold(const std::string& text) { held[text] = std::make_unique<cubepi::AsyncEvent>(); }
+    void let_go(const std::string& text) { held[text]->set(); }
+    Task<> until_begun(std::size_t count) {
+        while (begun.size() < count) co_await started.wait();
+    }
+
+    /// Runs `script` while the manager runs, then ends the manager.
+    void run(std::function<Task<>(House&)> script) {
+        if (!manager) furnish();
+        cubepi::testing::run_advancing(*clock, together(*this, std::move(script)));
+    }
+
+    std::shared_ptr<ManualClock> clock = std::make_shared<ManualClock>();
+    std::unique_ptr<Framework> framework;
+    std::shared_ptr<TestChannel> channel;
+    std::vector<std::shared_ptr<TestChannel>> channels;
+    std::shared_ptr<SteeringInbox> inbox = std::make_shared<MemorySteeringInbox>(4);
+    ChannelManagerOptions options;
+    std::unique_ptr<ChannelManager> manager;
+    MessageHandler handler;
+    std::map<std::string, std::unique_ptr<cubepi::AsyncEvent>> held;
+    cubepi::AsyncEvent started;
+    std::vector<std::string> begun;
+    std::vector<std::string> done;
+    std::vector<std::string> errors;
+    std::vector<std::string> warnings;
+    Trouble on_admit = Trouble::none;
+    Trouble on_resolve = Trouble::none;
+
+private:
+    static Task<> together(House& house, std::function<Task<>(House&)> script) {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        scope.spawn(house.manager->run());
+        scope.spawn(act(house, std::move(script)));
+        co_await scope.join();
+    }
+    static Task<> act(House& house, std::function<Task<>(House&)> script) {
+        std::exception_ptr failure;
+        try {
+            co_await script(house);
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        house.manager->request_stop();
+        if (failure) std::rethrow_exception(failure);
+    }
+};
+
+}  // namespace bub::channel_tests

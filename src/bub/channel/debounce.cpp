@@ -1,0 +1,141 @@
+#include <bub/channel/debounce.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
+
+namespace bub {
+
+namespace {
+
+/// The lifespans of merged messages as one.
+class Lifespans final : public Lifespan {
+public:
+    explicit Lifespans(std::vector<std::shared_ptr<Lifespan>> all) : all_(std::move(all)) {}
+
+    Task<> open() override {
+        for (; opened_ < all_.size(); ++opened_) co_await all_[opened_]->open();
+    }
+
+    Task<> close(std::exception_ptr error) override {
+        std::exception_ptr first;
+        // One whose open() failed was called as well, so it is closed, too.
+        const std::size_t begun = std::min(opened_ + 1, all_.size());
+        for (std::size_t i = begun; i > 0; --i) {
+            try {
+                co_await all_[i - 1]->close(error);
+            } catch (...) {
+                if (!first) first = std::current_exception();
+            }
+        }
+        if (first) std::rethrow_exception(first);
+    }
+
+private:
+    std::vector<std::shared_ptr<Lifespan>> all_;
+    std::size_t opened_ = 0;
+};
+
+void merge_into(JsonObject& target, JsonObject later) {
+    for (auto& [key, value] : later) target[key] = std::move(value);
+}
+
+}  // namespace
+
+bool is_command(const Envelope& message) noexcept {
+    return message.content_text().starts_with(',') && message.is_operator();
+}
+
+Envelope merge_messages(std::vector<Envelope> messages) {
+    if (messages.empty())
+        throw cubepi::Error(cubepi::ErrorCode::invalid_argument, "there are no messages to merge");
+    if (messages.size() == 1) return std::move(messages.front());
+    std::string text;
+    std::vector<MediaItem> media;
+    std::vector<std::shared_ptr<Lifespan>> lifespans;
+    JsonObject context;
+    JsonObject rest;
+    bool active = false;
+    bool operators = true;
+    for (Envelope& message : messages) {
+        if (&message != &messages.front()) text += '\n';
+        text += message.content_text();
+        for (MediaItem& item : message.media) media.push_back(std::move(item));
+        if (message.lifespan) lifespans.push_back(std::move(message.lifespan));
+        active = active || message.is_active;
+        operators = operators && message.is_operator();
+        merge_into(context, std::move(message.context));
+        merge_into(rest, std::move(message.rest));
+    }
+    Envelope merged = std::move(messages.back());
+    merged.content = std::move(text);
+    merged.media = std::move(media);
+    merged.context = std::move(context);
+    merged.rest = std::move(rest);
+    merged.is_active = active;
+    merged.from_operator = operators;
+    merged.lifespan = nullptr;
+    if (lifespans.size() == 1) merged.lifespan = std::move(lifespans.front());
+    if (lifespans.size() > 1) merged.lifespan = std::make_shared<Lifespans>(std::move(lifespans));
+    return merged;
+}
+
+Debouncer::Debouncer(cubepi::Clock& clock, cubepi::Executor executor, DebounceOptions options,
+                     Flush flush, Idle idle)
+    : clock_(clock),
+      options_(options),
+      flush_(std::move(flush)),
+      idle_(std::move(idle)),
+      timer_(clock.timer(std::move(executor))) {}
+
+bool Debouncer::in_window(TimePoint now) const {
+    return last_active_ && now - *last_active_ <= options_.active_window;
+}
+
+void Debouncer::arm(TimePoint deadline) {
+    timer_->expires_at(deadline, [this] { on_timer(); });
+}
+
+void Debouncer::add(Envelope message) {
+    if (is_command(message)) return flush_(std::move(message));
+    const TimePoint now = clock_.now();
+    if (!message.is_active && !in_window(now)) {
+        last_active_.reset();
+        if (idle_ && messages_.empty()) arm(now);
+        return;
+    }
+    const bool first = messages_.empty();
+    if (first) first_ = now;
+    const bool active = message.is_active;
+    messages_.push_back(std::move(message));
+    if (messages_.size() >= options_.max_messages) return flush();
+    const TimePoint latest = cubepi::deadline_after(first_, options_.max_wait);
+    if (active) {
+        last_active_ = now;
+        arm(std::min(cubepi::deadline_after(now, options_.delay), latest));
+    } else if (first) {
+        arm(latest);
+    }
+}
+
+void Debouncer::on_timer() {
+    if (!messages_.empty()) return flush();
+    last_active_.reset();
+    if (idle_) idle_();
+}
+
+void Debouncer::flush() {
+    // The window goes on; when it is over, nothing has to be remembered.
+    arm(cubepi::deadline_after(last_active_.value_or(clock_.now()), options_.active_window));
+    flush_(merge_messages(std::exchange(messages_, {})));
+}
+
+std::size_t Debouncer::clear() {
+    timer_->cancel();
+    return std::exchange(messages_, {}).size();
+}
+
+}  // namespace bub

@@ -1,0 +1,205 @@
+#include <bub/channel/debounce.hpp>
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+
+namespace bub {
+namespace {
+
+using namespace std::chrono_literals;
+using cubepi::testing::ManualClock;
+
+Envelope said(const std::string& text, bool active = true) {
+    Envelope message(text);
+    message.channel = "chat";
+    message.is_active = active;
+    return message;
+}
+
+/// Runs `script` with a debouncer whose output is collected. Time goes on only where the script says so.
+struct Desk {
+    explicit Desk(DebounceOptions options = {}) {
+        cubepi::Executor executor = cubepi::this_thread_context().get_executor();
+        debouncer = std::make_unique<Debouncer>(
+            clock, executor, options,
+            [this](Envelope message) { out.push_back(message.content_text()); },
+            [this] { ++idle; });
+    }
+    void wait(std::chrono::nanoseconds time) {
+        clock.advance(time);
+        cubepi::this_thread_context().restart();
+        cubepi::this_thread_context().poll();
+    }
+    using Texts = std::vector<std::string>;
+    ManualClock clock;
+    Texts out;
+    int idle = 0;
+    std::unique_ptr<Debouncer> debouncer;
+};
+
+TEST(Debounce, B14_QuickMessagesBecomeOne) {
+    Desk desk;
+    desk.debouncer->add(said("one"));
+    desk.wait(900ms);
+    desk.debouncer->add(said("two"));
+    desk.wait(900ms);
+    EXPECT_EQ(desk.out, Desk::Texts{});
+    desk.wait(200ms);
+    EXPECT_EQ(desk.out, Desk::Texts{"one\ntwo"});
+}
+
+TEST(Debounce, B14_MaxWaitIsACap) {
+    Desk desk;
+    for (int i = 0; i < 20; ++i) {
+        desk.debouncer->add(said("x"));
+        desk.wait(600ms);
+        if (!desk.out.empty()) break;
+    }
+    EXPECT_EQ(desk.out.size(), 1u) << "continuous traffic must not hold it up for ever";
+    EXPECT_LE(desk.clock.now() - ManualClock().now(), 10s + 600ms);
+}
+
+TEST(Debounce, WhatIsSaidBesideUsJoinsOnlyAConversation) {
+    Desk desk;
+    desk.debouncer->add(said("not for us", false));
+    desk.wait(30s);
+    EXPECT_EQ(desk.out, Desk::Texts{});
+    desk.debouncer->add(said("for us"));
+    desk.wait(1s);
+    desk.debouncer->add(said("and beside", false));
+    desk.wait(9s);
+    EXPECT_EQ(desk.out, Desk::Texts{"for us"});
+    desk.wait(1s);
+    EXPECT_EQ(desk.out, (Desk::Texts{"for us", "and beside"}));
+    desk.wait(60s);
+    desk.debouncer->add(said("much later", false));
+    desk.wait(60s);
+    EXPECT_EQ(desk.out.size(), 2u);
+}
+
+TEST(Debounce, BesideUsJoinsWhatIsAboutToGo) {
+    Desk desk;
+    desk.debouncer->add(said("for us"));
+    desk.wait(500ms);
+    desk.debouncer->add(said("beside", false));
+    desk.wait(500ms);
+    EXPECT_EQ(desk.out, Desk::Texts{"for us\nbeside"});
+}
+
+TEST(Debounce, B11_OnlyAnOperatorsCommandPassesAtOnce) {
+    Desk desk;
+    Envelope command = said(",help", false);
+    command.from_operator = true;
+    desk.debouncer->add(command);
+    EXPECT_EQ(desk.out, Desk::Texts{",help"});
+    desk.debouncer->add(said(",rm", true));
+    EXPECT_EQ(desk.out, Desk::Texts{",help"}) << "others only write a text with a comma";
+    desk.wait(1s);
+    EXPECT_EQ(desk.out, (Desk::Texts{",help", ",rm"}));
+}
+
+TEST(Debounce, B14_TheBufferIsBounded) {
+    DebounceOptions options;
+    options.max_messages = 3;
+    Desk desk(options);
+    for (const char* text : {"1", "2", "3", "4"}) desk.debouncer->add(said(text));
+    EXPECT_EQ(desk.out, Desk::Texts{"1\n2\n3"});
+    EXPECT_EQ(desk.debouncer->waiting(), 1u);
+    EXPECT_EQ(desk.debouncer->clear(), 1u);
+    desk.wait(100s);
+    EXPECT_EQ(desk.out.size(), 1u);
+}
+
+TEST(Debounce, SaysWhenNothingIsRememberedAnyMore) {
+    Desk desk;
+    desk.debouncer->add(said("for us"));
+    desk.wait(1s);
+    EXPECT_EQ(desk.idle, 0);
+    desk.wait(60s);
+    EXPECT_EQ(desk.idle, 1);
+    desk.debouncer->add(said("beside", false));
+    desk.wait(1ns);
+    EXPECT_EQ(desk.idle, 2);
+}
+
+struct Span final : Lifespan {
+    Span(std::string name, std::vector<std::string>& log) : name_(std::move(name)), log_(log) {}
+    Task<> open() override {
+        log_.push_back("open " + name_);
+        if (name_ == "bad") throw std::runtime_error("bad");
+        co_return;
+    }
+    Task<> close(std::exception_ptr error) override {
+        log_.push_back("close " + name_ + (error ? " with error" : ""));
+        co_return;
+    }
+    std::string name_;
+    std::vector<std::string>& log_;
+};
+
+TEST(Merge, KeepsWhatEachOneBrought) {
+    std::vector<std::string> log;
+    Envelope first = said("one", false);
+    first.context["sender"] = "ann";
+    first.rest["id"] = 1;
+    first.lifespan = std::make_shared<Span>("a", log);
+    first.media.emplace_back();
+    Envelope second = said("two");
+    second.context["sender"] = "bob";
+    second.context["thread"] = 7;
+    second.lifespan = std::make_shared<Span>("b", log);
+    second.media.emplace_back();
+    std::vector<Envelope> both;
+    both.push_back(std::move(first));
+    both.push_back(std::move(second));
+    const Envelope merged = merge_messages(std::move(both));
+    EXPECT_EQ(merged.content_text(), "one\ntwo");
+    EXPECT_EQ(merged.context, (JsonObject{{"sender", "bob"}, {"thread", 7}}));
+    EXPECT_EQ(merged.rest, (JsonObject{{"id", 1}}));
+    EXPECT_EQ(merged.media.size(), 2u);
+    EXPECT_TRUE(merged.is_active);
+    cubepi::run(merged.lifespan->open());
+    cubepi::run(merged.lifespan->close(nullptr));
+    EXPECT_EQ(log, (std::vector<std::string>{"open a", "open b", "close b", "close a"}));
+}
+
+TEST(Merge, ALifespanThatDoesNotOpenClosesTheOthers) {
+    std::vector<std::string> log;
+    std::vector<Envelope> all;
+    for (const char* name : {"a", "bad", "c"}) {
+        Envelope message = said(name);
+        message.lifespan = std::make_shared<Span>(name, log);
+        all.push_back(std::move(message));
+    }
+    const Envelope merged = merge_messages(std::move(all));
+    std::exception_ptr failure;
+    try {
+        cubepi::run(merged.lifespan->open());
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    ASSERT_TRUE(failure);
+    cubepi::run(merged.lifespan->close(failure));
+    EXPECT_EQ(log, (std::vector<std::string>{"open a", "open bad", "close bad with error",
+                                             "close a with error"}));
+}
+
+TEST(Merge, B11_AnOperatorsWordsWithOthersAreNoOperators) {
+    std::vector<Envelope> both;
+    both.push_back(said("x"));
+    both.push_back(said("y"));
+    both.back().from_operator = true;
+    EXPECT_FALSE(merge_messages(std::move(both)).is_operator());
+    EXPECT_THROW(merge_messages({}), cubepi::Error);
+}
+
+}  // namespace
+}  // namespace bub

@@ -1,0 +1,273 @@
+#include <bub/channel/detail/manager_core.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/timeout.hpp>
+
+// The life of the manager: channels are chosen, started, served and stopped; what goes out.
+
+namespace bub::detail {
+
+using cubepi::Error;
+using cubepi::ErrorCode;
+
+namespace {
+
+std::string trimmed(const std::string& text) {
+    const std::size_t begin = text.find_first_not_of(" \t");
+    if (begin == std::string::npos) return {};
+    return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
+
+struct Selection {
+    bool all = false;
+    std::vector<std::string> named = {};
+    std::vector<std::string> excluded = {};
+};
+
+Selection read_selection(const std::vector<std::string>& words) {
+    Selection selection;
+    for (const std::string& word : words) {
+        const std::string name = trimmed(word);
+        if (name.empty()) continue;
+        if (name == "all") {
+            selection.all = true;
+        } else if (name.starts_with('!')) {
+            selection.excluded.push_back(trimmed(name.substr(1)));
+        } else {
+            selection.named.push_back(name);
+        }
+    }
+    return selection;
+}
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Task<> hand_in(std::shared_ptr<ManagerCore> core, Envelope message) {
+    if (!core) throw Error(ErrorCode::invalid_state, "the channel manager is gone");
+    co_await core->receive(std::move(message));
+}
+
+Task<> wait_for_ever() {
+    cubepi::AsyncEvent never;
+    co_await never.wait();
+}
+
+}  // namespace
+
+ManagerCore::ManagerCore(Framework& framework, ChannelManagerOptions options)
+    : framework_(framework), options_(std::move(options)) {}
+
+void ManagerCore::warn(const std::string& text) const {
+    if (options_.on_warning) options_.on_warning(text);
+}
+
+Task<std::vector<std::shared_ptr<Channel>>> ManagerCore::enabled_channels() {
+    if (!provided_) {
+        // Channels keep the handler, and the core keeps the channels.
+        MessageHandler handler = [weak = weak_from_this()](Envelope message) {
+            return hand_in(weak.lock(), std::move(message));
+        };
+        provided_ = co_await framework_.collect_channels(std::move(handler));
+    }
+    const Selection selection = read_selection(options_.channels);
+    std::vector<std::shared_ptr<Channel>> chosen;
+    bool serves = false;
+    const auto usable = [&](const Channel& channel) {
+        return channel.enabled() && !has(selection.excluded, channel.name());
+    };
+    for (const ProvidedChannel& provided : *provided_) {
+        const Channel& channel = *provided.channel;
+        const bool wanted = has(selection.named, channel.name()) ||
+                            (selection.all && channel.role() != ChannelRole::user_interface);
+        if (!wanted || !usable(channel)) continue;
+        chosen.push_back(provided.channel);
+        serves = serves || channel.role() != ChannelRole::lifecycle;
+    }
+    // What runs in the background goes along with those who have messages.
+    for (const ProvidedChannel& provided : *provided_) {
+        const Channel& channel = *provided.channel;
+        const bool there =
+            std::find(chosen.begin(), chosen.end(), provided.channel) != chosen.end();
+        if (serves && !there && channel.role() == ChannelRole::lifecycle && usable(channel))
+            chosen.push_back(provided.channel);
+    }
+    co_return chosen;
+}
+
+Task<> ManagerCore::run(std::stop_token stop) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    if (std::exchange(ran_, true))
+        throw Error(ErrorCode::invalid_state, "a channel manager runs once; make another one");
+    std::vector<std::shared_ptr<Channel>> channels = co_await enabled_channels();
+    if (channels.empty()) {
+        throw Error(ErrorCode::not_found,
+                    "no channel is enabled: name one that is configured (cubepi hooks lists them)");
+    }
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    work_ = std::make_unique<cubepi::BackgroundScope>(
+        executor, [this](std::exception_ptr failure) { warn(describe(failure)); });
+    framework_.bind_router(self);
+    std::exception_ptr failure;
+    try {
+        const std::stop_callback forward(std::move(stop), [this] { stop_.request_stop(); });
+        co_await cubepi::cancel_on(stop_.get_token(), serve(std::move(channels)));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    co_await cubepi::shield();
+    const bool asked_to = stop_.stop_requested() && cubepi::is_cancellation(failure);
+    co_await shut_down();
+    framework_.bind_router(nullptr);
+    co_await cubepi::unshield();
+    if (failure && !asked_to) std::rethrow_exception(failure);
+}
+
+Task<> ManagerCore::serve(std::vector<std::shared_ptr<Channel>> channels) {
+    inbox_ = co_await framework_.steering_inbox();
+    // A channel may hand in its first message from inside start().
+    for (const std::shared_ptr<Channel>& channel : channels) serving_[channel->name()] = channel;
+    open_ = true;
+    cubepi::Clock& clock = *framework_.runtime()->clock;
+    for (const std::shared_ptr<Channel>& channel : channels) {
+        std::string what = "start of channel " + channel->name();
+        Task<> starting = channel->start(channels_stop_.get_token());
+        co_await cubepi::with_timeout(clock, options_.start_limit, std::move(starting),
+                                      std::move(what));
+        started_.push_back(channel);
+    }
+    co_await settle_deliveries();
+    co_await wait_for_ever();
+}
+
+Task<> ManagerCore::settle_deliveries() {
+    if (!options_.deliveries) co_return;
+    std::vector<Delivery> open = co_await options_.deliveries->unsettled();
+    std::size_t held = 0;
+    for (Delivery& delivery : open) {
+        Channel* channel = output_channel(delivery.message);
+        const auto* settles = dynamic_cast<const SettlesDeliveries*>(channel);
+        if (!settles || settles->unsettled_policy() == UnsettledPolicy::hold) {
+            ++held;
+            continue;
+        }
+        delivery.message.context["resent"] = true;
+        std::exception_ptr failure;
+        try {
+            co_await channel->send(std::move(delivery.message));
+            co_await options_.deliveries->sent(delivery.id);
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        if (cubepi::is_cancellation(failure)) std::rethrow_exception(failure);
+        // Its fate is as unknown as before.
+        if (failure) warn("an answer could not be sent again: " + describe(failure));
+    }
+    if (held > 0)
+        warn(std::to_string(held) + " answers may or may not have been sent; they are held");
+}
+
+void ManagerCore::drop_what_waits() {
+    std::size_t dropped = 0;
+    for (auto& [key, lane] : lanes_) {
+        if (lane->debouncer) dropped += lane->debouncer->clear();
+        dropped += lane->arrivals.size();
+        for (Arrival& arrival : lane->arrivals) {
+            arrival.admission->failure = cubepi::make_cancelled();
+            arrival.admission->over.set();
+        }
+        lane->arrivals.clear();
+    }
+    for (auto& [id, session] : sessions_) {
+        dropped += session->waiting.size();
+        session->waiting.clear();
+    }
+    waiting_ = 0;
+    if (dropped > 0) warn(std::to_string(dropped) + " messages were still waiting at the end");
+}
+
+Task<> ManagerCore::shut_down() {
+    open_ = false;
+    channels_stop_.request_stop();
+    drop_what_waits();
+    co_await work_->close();
+    lanes_.clear();
+    sessions_.clear();
+    // The router is still bound: what a channel says at its end can be shown.
+    cubepi::Clock& clock = *framework_.runtime()->clock;
+    while (!started_.empty()) {
+        const std::shared_ptr<Channel> channel = std::move(started_.back());
+        started_.pop_back();
+        try {
+            std::string what = "stop of channel " + channel->name();
+            Task<> stopping = channel->stop();
+            co_await cubepi::with_timeout(clock, options_.stop_limit, std::move(stopping),
+                                          std::move(what));
+        } catch (...) {
+            warn("channel " + channel->name() +
+                 " did not stop: " + describe(std::current_exception()));
+        }
+        serving_.erase(channel->name());
+    }
+    serving_.clear();
+    changed();
+}
+
+Channel* ManagerCore::find_channel(const std::optional<std::string>& name) const {
+    if (!name) return nullptr;
+    const auto found = serving_.find(*name);
+    return found == serving_.end() ? nullptr : found->second.get();
+}
+
+Channel* ManagerCore::output_channel(const Envelope& message) const {
+    return find_channel(message.output_channel ? message.output_channel : message.channel);
+}
+
+EventStream ManagerCore::wrap_stream(const Envelope& message, EventStream stream) {
+    Channel* channel = output_channel(message);
+    return channel ? channel->stream_events(message, std::move(stream)) : std::move(stream);
+}
+
+Task<bool> ManagerCore::dispatch_output(Envelope message) {
+    Channel* found = output_channel(message);
+    if (!found) co_return false;
+    // Stays alive while it sends.
+    const std::shared_ptr<Channel> channel = serving_.find(found->name())->second;
+    if (!options_.deliveries) {
+        co_await channel->send(std::move(message));
+        co_return true;
+    }
+    std::string id = co_await options_.deliveries->intend(message);
+    std::exception_ptr failure;
+    try {
+        co_await channel->send(std::move(message));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    // Cancelled in the middle, nobody knows whether it was sent.
+    if (cubepi::is_cancellation(failure)) std::rethrow_exception(failure);
+    if (failure) {
+        std::string reason = describe(failure);
+        co_await options_.deliveries->failed(std::move(id), std::move(reason));
+        std::rethrow_exception(failure);
+    }
+    co_await options_.deliveries->sent(std::move(id));
+    co_return true;
+}
+
+Task<std::optional<AdmitDecision>> ManagerCore::admit_message(std::string session_id,
+                                                              const Envelope& message,
+                                                              TurnSnapshot turn) {
+    Channel* channel = find_channel(message.channel);
+    std::optional<AdmitDecision> decision;
+    if (channel)
+        decision = co_await channel->admit_message(std::move(session_id), message, std::move(turn));
+    co_return decision;
+}
+
+}  // namespace bub::detail

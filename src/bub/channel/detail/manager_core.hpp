@@ -1,0 +1,131 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+#include <bub/channel/channel_manager.hpp>
+
+namespace bub::detail {
+
+/// What a handler waits for: that its message is admitted or refused.
+struct Admission {
+    cubepi::AsyncEvent over;
+    std::exception_ptr failure;
+};
+
+struct Arrival {
+    std::shared_ptr<Envelope> message;
+    std::shared_ptr<Admission> admission;
+    std::uint64_t number = 0;
+};
+
+/// Where the messages of one sender are admitted, one after the other: their order is that of arrival before it is known
+/// which session they belong to.
+struct Lane {
+    std::string key;
+    std::deque<Arrival> arrivals;
+    std::unique_ptr<Debouncer> debouncer;
+    std::stop_source admitting;
+    std::string session_id;  // of the message that is being admitted, when it is known
+    bool working = false;
+    bool debouncer_done = false;  // it has nothing to remember any more
+};
+
+struct Waiting {
+    std::shared_ptr<Envelope> message;
+    std::uint64_t number = 0;  // in the order of arrival
+};
+
+struct SessionQueue {
+    std::string id;
+    std::deque<Waiting> waiting;
+    std::deque<std::uint64_t> steered;  // numbers of what was given to the running turn
+    std::optional<std::stop_source> turn;
+    bool working = false;
+};
+
+/// The manager as the framework and the channels see it.
+class ManagerCore final : public OutboundChannelRouter,
+                          public std::enable_shared_from_this<ManagerCore> {
+public:
+    ManagerCore(Framework& framework, ChannelManagerOptions options);
+
+    Task<> run(std::stop_token stop);
+    void request_stop() { stop_.request_stop(); }
+    Task<std::vector<std::shared_ptr<Channel>>> enabled_channels();
+    Task<> receive(Envelope message);
+    bool cancel_turn(const std::string& session_id);
+    Task<> abort_session(std::string session_id);
+    TurnSnapshot snapshot(const std::string& session_id) const;
+    std::size_t busy_sessions() const { return sessions_.size() + working_lanes(); }
+    Task<> idle();
+
+    EventStream wrap_stream(const Envelope& message, EventStream stream) override;
+    Task<bool> dispatch_output(Envelope message) override;
+    Task<std::optional<AdmitDecision>> admit_message(std::string session_id,
+                                                     const Envelope& message,
+                                                     TurnSnapshot turn) override;
+    Task<> quit(std::string session_id) override;
+
+private:
+    Task<> serve(std::vector<std::shared_ptr<Channel>> channels);
+    Task<> settle_deliveries();
+    Task<> shut_down();
+    void drop_what_waits();
+
+    std::shared_ptr<Admission> submit(const std::shared_ptr<Lane>& lane, Envelope message);
+    void on_debounced(std::weak_ptr<Lane> lane, Envelope message);
+    Task<> admit_all(std::shared_ptr<Lane> lane);
+    Task<> admit(std::shared_ptr<Lane> lane, Arrival arrival);
+    Task<AdmitDecision> decide(std::shared_ptr<Lane> lane, std::shared_ptr<Envelope> message);
+    Task<> place(Arrival arrival, AdmitDecision decision);
+    Task<> refuse(Envelope message);
+    Task<> refuse_quietly(Envelope message);
+    void forget_idle(const std::shared_ptr<Lane>& lane);
+
+    void enqueue(const std::string& session_id, Waiting waiting);
+    Task<> run_session(std::shared_ptr<SessionQueue> session);
+    void take_back_steered(SessionQueue& session);
+    std::shared_ptr<SessionQueue> session(const std::string& id);
+    std::shared_ptr<SessionQueue> find_session(const std::string& id) const;
+
+    std::shared_ptr<Lane> lane_of(const Envelope& message);
+    Channel* find_channel(const std::optional<std::string>& name) const;
+    /// The channel that answers to `message` go to.
+    Channel* output_channel(const Envelope& message) const;
+    std::size_t working_lanes() const;
+    void changed() { idle_.pulse(); }
+    void warn(const std::string& text) const;
+
+    Framework& framework_;
+    ChannelManagerOptions options_;
+    std::stop_source stop_;
+    std::stop_source channels_stop_;
+    std::optional<std::vector<ProvidedChannel>> provided_;
+    std::vector<std::shared_ptr<Channel>> started_;
+    std::map<std::string, std::shared_ptr<Channel>, std::less<>> serving_;
+    std::shared_ptr<SteeringInbox> inbox_;
+    std::unique_ptr<cubepi::BackgroundScope> work_;
+    std::unordered_map<std::string, std::shared_ptr<Lane>> lanes_;
+    std::unordered_map<std::string, std::shared_ptr<SessionQueue>> sessions_;
+    // Lanes that are over: a debouncer cannot end from inside its own timer.
+    std::vector<std::shared_ptr<Lane>> retired_;
+    cubepi::AsyncEvent idle_;
+    std::uint64_t arrivals_ = 0;
+    std::size_t waiting_ = 0;  // in all lanes and sessions
+    bool open_ = false;        // messages are taken in
+    bool ran_ = false;
+};
+
+}  // namespace bub::detail
