@@ -19,18 +19,28 @@ constexpr const char* examples = R"(Examples:
   cubepi run --json "hi" | jq .type           the events, one JSON object a line
   cubepi chat --session plan                  a conversation that is kept
   cubepi chat --continue                      the last one, again
+  cubepi models --provider anthropic          what an endpoint offers
   cubepi doctor                               what is configured, what is reachable
 
-Models: --model and --base-url, or OPENAI_API_KEY (and OPENAI_BASE_URL), or ~/.config/cubepi/config.yaml, or a server on
-this machine (Ollama, llama.cpp, vLLM, LM Studio). --offline is a scripted model that needs none of them.
+Models: --model (also provider/model), --provider and --base-url, or OPENAI_API_KEY, ANTHROPIC_API_KEY, or
+~/.config/cubepi/config.yaml, or a server on this machine (Ollama, llama.cpp, vLLM, LM Studio). --offline is a scripted model
+that needs none of them.
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 no model, 4 sessions unreadable, 5 limit reached, 130 aborted.)";
 
-void add_model_flags(CLI::App& command, ModelFlags& flags) {
-    command.add_option("-m,--model", flags.model, "Model id, e.g. gpt-5.1");
+void add_endpoint_flags(CLI::App& command, ModelFlags& flags) {
+    command.add_option("--provider", flags.provider,
+                       "openai, openai-responses, anthropic, openrouter, ollama, ..., or one of "
+                       "the configuration");
     command.add_option("--base-url", flags.base_url,
-                       "OpenAI-compatible server, e.g. http://localhost:11434/v1");
-    command.add_option("--provider", flags.provider, "Provider: openai");
+                       "Server of the provider (OpenAI-compatible when none is named), e.g. "
+                       "http://localhost:11434/v1");
+}
+
+void add_model_flags(CLI::App& command, ModelFlags& flags) {
+    command.add_option("-m,--model", flags.model,
+                       "Model id, e.g. gpt-5.1 or anthropic/claude-sonnet-4-5");
+    add_endpoint_flags(command, flags);
     command.add_flag("--offline", flags.offline, "Use the scripted model: no network, no key");
     command.add_option("--script", flags.script,
                        "Answers of the offline model, a JSON file (docs/cli.md)");
@@ -69,6 +79,11 @@ CommandLine parse_command_line(int argc, char** argv) {
     CLI::App* demo = app.add_subcommand("demo", "A guided tour of about a minute, offline");
     demo->add_flag("--fast", line.fast, "Without the pauses");
 
+    CLI::App* models = app.add_subcommand("models", "List the models that an endpoint offers");
+    add_endpoint_flags(*models, line.conversation.model);
+    models->add_flag("--json", line.conversation.json, "Print a JSON array");
+    models->add_option("words", line.words, "Only models with all these words in their names");
+
     app.add_subcommand("doctor",
                        "Say what is configured and reachable, and what to do about what is not");
 
@@ -106,6 +121,8 @@ CommandLine parse_command_line(int argc, char** argv) {
         line.verb = Verb::chat;
     } else if (demo->parsed()) {
         line.verb = Verb::demo;
+    } else if (models->parsed()) {
+        line.verb = Verb::models;
     } else if (app.got_subcommand("doctor")) {
         line.verb = Verb::doctor;
     } else if (list->parsed()) {

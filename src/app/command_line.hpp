@@ -32,6 +32,7 @@ enum class Verb {
     run,
     chat,
     demo,
+    models,
     doctor,
     sessions_list,
     sessions_delete,
@@ -43,8 +44,9 @@ enum class Verb {
 struct CommandLine {
     Verb verb = Verb::none;
     ConversationFlags conversation = {};
-    std::vector<std::string> words = {};  ///< the prompt's words, a session's name, a shell's name
-    bool fast = false;                    ///< demo: without waiting
+    std::vector<std::string> words =
+        {};             ///< the prompt's or a filter's words, a session's or shell's name
+    bool fast = false;  ///< demo: without waiting
     std::string demo_database = {};
     std::string demo_folder = {};
     std::optional<int> exit_code =

@@ -48,6 +48,11 @@ TEST(CommandLine, TheOtherCommands) {
     EXPECT_EQ(parse({"chat", "--continue", "--offline"}).line.verb, Verb::chat);
     EXPECT_TRUE(parse({"chat", "-c"}).line.conversation.continue_last);
     EXPECT_TRUE(parse({"demo", "--fast"}).line.fast);
+    const CommandLine models = parse({"models", "--provider", "anthropic", "--json", "opus"}).line;
+    EXPECT_EQ(models.verb, Verb::models);
+    EXPECT_EQ(models.conversation.model.provider, "anthropic");
+    EXPECT_TRUE(models.conversation.json);
+    EXPECT_EQ(models.words, (std::vector<std::string>{"opus"}));
     EXPECT_EQ(parse({"doctor"}).line.verb, Verb::doctor);
     EXPECT_EQ(parse({"sessions", "list"}).line.verb, Verb::sessions_list);
     const CommandLine removes = parse({"sessions", "delete", "plan"}).line;
@@ -59,8 +64,8 @@ TEST(CommandLine, TheOtherCommands) {
 TEST(CommandLine, HelpAndVersionAreNoFailures) {
     const Parsed help = parse({"--help"});
     EXPECT_EQ(help.line.exit_code, exit_ok);
-    for (const char* word :
-         {"run", "chat", "demo", "doctor", "sessions", "completion", "Examples:", "Exit status"}) {
+    for (const char* word : {"run", "chat", "demo", "models", "doctor", "sessions", "completion",
+                             "Examples:", "Exit status"}) {
         EXPECT_NE(help.out.find(word), std::string::npos) << word;
     }
     EXPECT_EQ(help.out.find("demo-step"), std::string::npos);
@@ -88,7 +93,8 @@ TEST(CommandLine, WhatIsWrongIsSaidAndIsStatusTwo) {
 }
 
 TEST(Completion, HasEveryFlagOfTheHelp) {
-    const std::string help = parse({"run", "--help"}).out + parse({"demo", "--help"}).out;
+    const std::string help = parse({"run", "--help"}).out + parse({"demo", "--help"}).out +
+                             parse({"models", "--help"}).out;
     for (const char* shell : {"bash", "zsh", "fish"}) {
         CommandLine line;
         line.verb = Verb::completion;

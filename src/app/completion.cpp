@@ -15,21 +15,23 @@ _cubepi() {
     local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" command="${COMP_WORDS[1]}"
     local talk="-m --model --base-url --provider --offline --script -s --session -c --continue -y --yes
         --no-tools --system --max-turns -h --help"
+    local providers="openai openai-responses anthropic openrouter ollama llama.cpp vllm lmstudio"
     COMPREPLY=()
     case "$before" in
         --script) COMPREPLY=($(compgen -f -- "$word")); return ;;
-        --provider) COMPREPLY=($(compgen -W "openai" -- "$word")); return ;;
+        --provider) COMPREPLY=($(compgen -W "$providers" -- "$word")); return ;;
         -s|--session)
             local IFS=$'\n'
             COMPREPLY=($(compgen -W "$(cubepi sessions list 2>/dev/null | cut -f1)" -- "$word")); return ;;
     esac
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W "run chat demo doctor sessions completion --version --help" -- "$word"))
+        COMPREPLY=($(compgen -W "run chat demo models doctor sessions completion --version --help" -- "$word"))
         return
     fi
     case "$command" in
         run) COMPREPLY=($(compgen -W "$talk --json" -- "$word")) ;;
         chat) COMPREPLY=($(compgen -W "$talk" -- "$word")) ;;
+        models) COMPREPLY=($(compgen -W "--provider --base-url --json -h --help" -- "$word")) ;;
         demo) COMPREPLY=($(compgen -W "--fast -h --help" -- "$word")) ;;
         completion) COMPREPLY=($(compgen -W "bash zsh fish" -- "$word")) ;;
         sessions)
@@ -53,11 +55,14 @@ _cubepi_sessions() {
     compadd -a names
 }
 _cubepi() {
-    local -a talk
+    local -a talk endpoint
+    endpoint=(
+        '--base-url[server of the provider]:url:'
+        '--provider[provider]:provider:(openai openai-responses anthropic openrouter ollama llama.cpp vllm lmstudio)'
+    )
     talk=(
         '(-m --model)'{-m,--model}'[model id]:model:'
-        '--base-url[OpenAI-compatible server]:url:'
-        '--provider[provider]:provider:(openai)'
+        $endpoint
         '--offline[use the scripted model]'
         '--script[answers of the offline model]:file:_files'
         '(-s --session)'{-s,--session}'[keep the conversation under this name]:session:_cubepi_sessions'
@@ -69,7 +74,7 @@ _cubepi() {
         '(-h --help)'{-h,--help}'[help]'
     )
     if (( CURRENT == 2 )); then
-        compadd -- run chat demo doctor sessions completion --version --help
+        compadd -- run chat demo models doctor sessions completion --version --help
         return
     fi
     local command=$words[2]
@@ -77,6 +82,7 @@ _cubepi() {
     case $command in
         run) _arguments $talk '--json[print the events]' '*:prompt:' ;;
         chat) _arguments $talk ;;
+        models) _arguments $endpoint '--json[print a JSON array]' '*:words:' ;;
         demo) _arguments '--fast[without the pauses]' ;;
         completion) compadd bash zsh fish ;;
         sessions) if [[ $words[CURRENT-1] == delete ]]; then _cubepi_sessions; else compadd list delete; fi ;;
@@ -94,14 +100,16 @@ complete -c cubepi -f
 complete -c cubepi -n __fish_use_subcommand -a run -d 'Answer one prompt and exit'
 complete -c cubepi -n __fish_use_subcommand -a chat -d 'Talk with an agent that has the tools of this folder'
 complete -c cubepi -n __fish_use_subcommand -a demo -d 'A guided tour, offline'
+complete -c cubepi -n __fish_use_subcommand -a models -d 'List the models that an endpoint offers'
 complete -c cubepi -n __fish_use_subcommand -a doctor -d 'What is configured and reachable'
 complete -c cubepi -n __fish_use_subcommand -a sessions -d 'List or delete kept conversations'
 complete -c cubepi -n __fish_use_subcommand -a completion -d 'Print a completion script'
 complete -c cubepi -n __fish_use_subcommand -l version -d 'Print the version'
 set -l talk '__fish_seen_subcommand_from run chat'
 complete -c cubepi -n $talk -s m -l model -x -d 'Model id'
-complete -c cubepi -n $talk -l base-url -x -d 'OpenAI-compatible server'
-complete -c cubepi -n $talk -l provider -x -a openai -d 'Provider'
+set -l providers 'openai openai-responses anthropic openrouter ollama llama.cpp vllm lmstudio'
+complete -c cubepi -n "$talk models" -l base-url -x -d 'Server of the provider'
+complete -c cubepi -n "$talk models" -l provider -x -a $providers -d 'Provider'
 complete -c cubepi -n $talk -l offline -d 'Use the scripted model'
 complete -c cubepi -n $talk -l script -r -F -d 'Answers of the offline model'
 complete -c cubepi -n $talk -s s -l session -x -a '(__cubepi_sessions)' -d 'Keep the conversation under this name'
@@ -111,6 +119,7 @@ complete -c cubepi -n $talk -l no-tools -d 'Give the model no tools'
 complete -c cubepi -n $talk -l system -x -d 'Replace the system prompt'
 complete -c cubepi -n $talk -l max-turns -x -d 'Model calls of one prompt at most'
 complete -c cubepi -n '__fish_seen_subcommand_from run' -l json -d 'Print the events'
+complete -c cubepi -n '__fish_seen_subcommand_from models' -l json -d 'Print a JSON array'
 complete -c cubepi -n '__fish_seen_subcommand_from demo' -l fast -d 'Without the pauses'
 complete -c cubepi -n '__fish_seen_subcommand_from sessions' -a 'list delete'
 complete -c cubepi -n '__fish_seen_subcommand_from delete' -a '(__cubepi_sessions)'

@@ -50,6 +50,7 @@ Task<int> converse(Session& session, Screen& screen, std::string prompt) {
     const auto begin = std::chrono::steady_clock::now();
     FailureContext context;
     context.where = session.model.where;
+    context.key_variable = session.model.key_variable;
     std::optional<RunResult> result;
     std::exception_ptr failure;
     try {

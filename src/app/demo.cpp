@@ -19,6 +19,7 @@
 #include "commands.hpp"
 #include "config/config_file.hpp"
 #include "config/model_choice.hpp"
+#include "config/model_list.hpp"
 #include "config/paths.hpp"
 #include "conversation.hpp"
 #include "demo_crash.hpp"
@@ -302,8 +303,8 @@ Task<std::string> live_model() {
     try {
         const ConfigFile config = read_config(config_path());
         const ModelSources sources = model_sources(ModelFlags(), config, true);
-        if (!sources.openai_api_key.empty() || !config.api_key.empty() ||
-            !sources.configured_key.empty()) {
+        const Endpoint endpoint = choose_endpoint(sources);
+        if (!endpoint.api_key.empty()) {
             found = "with your key";
             co_return found;
         }
@@ -311,7 +312,7 @@ Task<std::string> live_model() {
             co_await find_local_servers(transport_of(*Runtime::standard()));
         for (const LocalServer& server : servers) {
             if (found.empty() && !server.models.empty())
-                found = "with " + server.name + " on this machine";
+                found = "with " + server.endpoint.title + " on this machine";
         }
     } catch (const Error&) {
         // A configuration that cannot be read is the business of `cubepi doctor`, not of the tour.

@@ -19,6 +19,7 @@
 #include "commands.hpp"
 #include "config/config_file.hpp"
 #include "config/model_choice.hpp"
+#include "config/model_list.hpp"
 #include "config/paths.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
@@ -43,9 +44,11 @@ public:
         line(style_.red(), "✗", text);
         if (!advice.empty()) std::cout << "      " << printable(advice) << '\n';
     }
-    void failure(const Error& error, const std::string& where) const {
+    void failure(const Error& error, const std::string& where,
+                 const std::string& key_variable = {}) const {
         FailureContext context;
         context.where = where;
+        context.key_variable = key_variable;
         const std::string text = explain(error, context).text;
         const std::size_t end = text.find('\n');
         if (end == std::string::npos) return problem(text, {});
@@ -61,115 +64,134 @@ private:
 };
 
 std::string host_of(const std::string& url) {
-    const std::size_t begin = url.find("://");
-    std::string host = begin == std::string::npos ? url : url.substr(begin + 3);
-    host = host.substr(0, host.find('/'));
-    // An address may carry a password.
-    return host.substr(host.rfind('@') + 1);
+    Endpoint endpoint;
+    endpoint.base_url = url;
+    return endpoint.host();
 }
 
 std::string count_text(std::size_t count, const std::string& what) {
     return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-std::string models_text(const std::vector<std::string>& models) {
+std::string models_text(const std::vector<OfferedModel>& models) {
     std::string text = count_text(models.size(), "model");
     for (std::size_t i = 0; i < models.size() && i < 5; ++i)
-        text += (i == 0 ? ": " : ", ") + models[i];
+        text += (i == 0 ? ": " : ", ") + models[i].id;
     return models.size() > 5 ? text + ", …" : text;
 }
 
-struct Settings {
-    ConfigFile config = {};
-    std::string key = {};
-    std::string base_url = {};
-    std::string model = {};
-};
-
-void check_config(const Report& report, Settings& settings) {
+ConfigFile check_config(const Report& report) {
     const std::filesystem::path path = config_path();
+    ConfigFile config;
     std::error_code failed;
-    if (!std::filesystem::exists(path, failed))
-        return report.plain("no configuration file (" + path.string() + ")");
-    try {
-        settings.config = read_config(path);
-    } catch (const Error& error) {
-        return report.problem(error.what(), "Correct it: ${EDITOR:-nano} " + path.string());
+    if (!std::filesystem::exists(path, failed)) {
+        report.plain("no configuration file (" + path.string() + ")");
+        return config;
     }
-    const ConfigFile& config = settings.config;
+    try {
+        config = read_config(path);
+    } catch (const Error& error) {
+        report.problem(error.what(), "Correct it: ${EDITOR:-nano} " + path.string());
+        return config;
+    }
     report.good("configuration file " + path.string());
+    if (!config.provider.empty()) report.plain("provider: " + config.provider);
     if (!config.model.empty()) report.plain("model: " + config.model);
     if (!config.base_url.empty()) report.plain("base_url: " + host_of(config.base_url));
     if (!config.api_key.empty()) report.plain("api_key: set");
+    for (const ProviderConfig& provider : config.providers) {
+        report.plain("provider " + provider.name +
+                     (provider.base_url.empty() ? "" : " at " + host_of(provider.base_url)) +
+                     (provider.api_key.empty() ? "" : ", api_key: set"));
+    }
     if (!config.allow.empty()) report.plain("allow: " + count_text(config.allow.size(), "rule"));
     if (config.too_open) {
         report.problem("the file has a key, and others may read it", "chmod 600 " + path.string());
     }
+    return config;
 }
 
-Settings check_settings(const Report& report) {
-    report.title("Configuration");
-    Settings settings;
-    check_config(report, settings);
-    const ModelSources sources = model_sources(ModelFlags(), settings.config, false);
-    report.plain(std::string("OPENAI_API_KEY is ") +
-                 (sources.openai_api_key.empty() ? "not set" : "set"));
-    if (!sources.openai_base_url.empty())
-        report.plain("OPENAI_BASE_URL: " + host_of(sources.openai_base_url));
-    const std::string& variable = settings.config.api_key_env;
-    if (!variable.empty() && sources.configured_key.empty()) {
-        report.problem("the configuration names " + variable + " for the key, and it is not set",
-                       "export " + variable + "=...");
-    } else if (!variable.empty()) {
-        report.plain(variable + " is set");
+/// A variable that the configuration names for a key ought to be there.
+void check_named_variable(const Report& report, const ModelSources& sources,
+                          const std::string& variable) {
+    if (variable.empty()) return;
+    if (sources.environment.contains(variable)) return report.plain(variable + " is set");
+    report.problem("the configuration names " + variable + " for the key, and it is not set",
+                   "export " + variable + "=...");
+}
+
+void check_environment(const Report& report, const ModelSources& sources) {
+    for (const KnownProvider& known : known_providers()) {
+        if (known.name == "openai-responses") continue;  // has the variables of openai
+        const std::string key(known.key_variable);
+        const std::string url(known.base_url_variable);
+        const bool set = sources.environment.contains(key);
+        const bool first_party = !url.empty();
+        if (set || first_party) report.plain(key + (set ? " is set" : " is not set"));
+        if (first_party && sources.environment.contains(url))
+            report.plain(url + ": " + host_of(sources.environment.at(url)));
     }
+}
+
+ModelSources check_settings(const Report& report) {
+    report.title("Configuration");
+    const ConfigFile config = check_config(report);
+    ModelSources sources = model_sources(ModelFlags(), config, false);
+    check_environment(report, sources);
+    check_named_variable(report, sources, config.api_key_env);
+    for (const ProviderConfig& provider : config.providers)
+        check_named_variable(report, sources, provider.api_key_env);
     for (const char* name : {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy"}) {
         const char* value = std::getenv(name);
         if (value && *value) report.plain(std::string(name) + ": " + host_of(value));
     }
-    for (const std::string& key :
-         {sources.openai_api_key, settings.config.api_key, sources.configured_key}) {
-        if (settings.key.empty()) settings.key = key;
-    }
-    settings.base_url =
-        sources.openai_base_url.empty() ? settings.config.base_url : sources.openai_base_url;
-    settings.model = settings.config.model;
-    return settings;
+    return sources;
 }
 
-/// True when the configured endpoint answers.
-Task<bool> check_endpoint(Report report, Settings settings,
+/// True when the endpoint answers.
+Task<bool> check_endpoint(Report report, Endpoint endpoint,
                           std::shared_ptr<HttpTransport> transport) {
-    if (settings.key.empty() && settings.base_url.empty()) {
-        report.plain("no key and no address are configured");
+    const std::string place = endpoint.provider + " (" + endpoint.host() + ")";
+    if (endpoint.needs_key && endpoint.api_key.empty()) {
+        report.problem("there is no key for " + place, "export " + endpoint.key_variable + "=...");
         co_return false;
     }
-    const std::string base =
-        settings.base_url.empty() ? "https://api.openai.com/v1" : settings.base_url;
-    const std::string host = host_of(base);
-    bool known = settings.model.empty();
+    std::vector<OfferedModel> models;
     try {
-        const std::vector<std::string> models = co_await list_models(transport, base, settings.key);
-        report.good(host + " answers; it offers " + models_text(models));
-        for (const std::string& id : models) known = known || id == settings.model;
+        models = co_await list_models(std::move(transport), endpoint);
     } catch (const Error& error) {
-        report.failure(error, host);
+        report.failure(error, endpoint.host(), endpoint.key_variable);
         co_return false;
     }
+    report.good(place + " answers; it offers " + models_text(models));
+    bool known = !endpoint.model_named;
+    for (const OfferedModel& model : models) known = known || model.id == endpoint.model;
     if (!known) {
-        report.problem("it does not list the configured model " + settings.model,
-                       "Name another: cubepi chat --model NAME, or in " + config_path().string());
+        report.problem("it does not list the configured model " + endpoint.model,
+                       "See what it has: cubepi models --provider " + endpoint.provider +
+                           "; then name another in " + config_path().string());
     }
     co_return true;
 }
 
-Task<bool> check_models(Report report, Settings settings) {
+Task<bool> check_models(Report report, ModelSources sources) {
     report.title("Models");
     const std::shared_ptr<HttpTransport> transport = transport_of(*Runtime::standard());
-    bool can_answer = co_await check_endpoint(report, std::move(settings), transport);
+    bool can_answer = false;
+    std::vector<Endpoint> endpoints;
+    try {
+        endpoints = configured_endpoints(sources);
+    } catch (const Error& error) {
+        report.problem(error.what(), {});
+    }
+    if (endpoints.empty()) report.plain("no key and no address are configured");
+    for (Endpoint& endpoint : endpoints) {
+        const bool answers = co_await check_endpoint(report, std::move(endpoint), transport);
+        can_answer = can_answer || answers;
+    }
     const std::vector<LocalServer> servers = co_await find_local_servers(transport);
     for (const LocalServer& server : servers) {
-        const std::string name = server.name + " at " + host_of(server.base_url);
+        const std::string name = server.endpoint.title + " at " + server.endpoint.host();
         if (server.models.empty()) {
             report.problem(name + " answers, but has no model",
                            "Load one there, e.g.: ollama pull llama3.2");
@@ -182,9 +204,8 @@ Task<bool> check_models(Report report, Settings settings) {
         report.plain("no server on this machine (Ollama, llama.cpp, vLLM, LM Studio)");
     if (!can_answer) {
         report.problem("there is no model to ask",
-                       "export OPENAI_API_KEY=..., or start a server here: ollama serve; to look "
-                       "around: cubepi chat "
-                       "--offline");
+                       "export OPENAI_API_KEY=... or ANTHROPIC_API_KEY=..., or start a server "
+                       "here: ollama serve; to look around: cubepi chat --offline");
     }
     co_return can_answer;
 }
@@ -254,8 +275,8 @@ void check_program(const Report& report) {
 Task<int> examine() {
     const Report report(Style::of(STDOUT_FILENO));
     check_program(report);
-    Settings settings = check_settings(report);
-    const bool can_answer = co_await check_models(report, std::move(settings));
+    ModelSources sources = check_settings(report);
+    const bool can_answer = co_await check_models(report, std::move(sources));
     co_await check_sessions(report);
     check_terminal(report);
     std::cout << '\n';

@@ -37,17 +37,27 @@ std::string first_sentence(const Error& error) {
     return text;
 }
 
+std::string key_advice(const FailureContext& context) {
+    const std::string& name = context.key_variable;
+    if (name.empty())
+        return "Check api_key or api_key_env in " + config_path().string() +
+               ", then: cubepi doctor";
+    std::string looks;
+    if (name == "OPENAI_API_KEY") looks = " (it begins with 'sk-')";
+    if (name == "ANTHROPIC_API_KEY") looks = " (it begins with 'sk-ant-')";
+    return "Check it: echo $" + name + looks + ", then: cubepi doctor";
+}
+
 /// The failures of a first day, each with the command that comes next (docs/errors.md).
 Failure explain_model(const Error& error, const FailureContext& context) {
     const std::string cause = first_sentence(error);
     switch (error.code()) {
         case ErrorCode::auth:
-            return say(
-                exit_failed, "the key was refused by " + place(context) + ".",
-                "Check it: echo $OPENAI_API_KEY (it begins with 'sk-'), then: cubepi doctor");
+            return say(exit_failed, "the key was refused by " + place(context) + ".",
+                       key_advice(context));
         case ErrorCode::model_not_found:
             return say(exit_failed, "there is no such model: " + place(context) + ".",
-                       "Name another with --model; 'cubepi doctor' lists what the server offers.");
+                       "Name another with --model; 'cubepi models' lists what the server offers.");
         case ErrorCode::rate_limited:
             return say(exit_failed, "the server says that it is too much: " + cause,
                        "Wait a little and repeat; for a used-up quota see your account.");

@@ -16,7 +16,8 @@ struct Failure {
 
 /// Where the failing call went, for texts that name it.
 struct FailureContext {
-    std::string where = {};  ///< "gpt-5.1 at api.openai.com"
+    std::string where = {};         ///< "gpt-5.1 at api.openai.com"
+    std::string key_variable = {};  ///< where its key is looked for; empty: in no variable
 };
 
 Failure explain(const Error& error, const FailureContext& context = {});

@@ -68,6 +68,7 @@ Failure after_call(MemoryResponse response, const std::string& model, const std:
     const RunResult result = run(agent.prompt("hello"));
     FailureContext context;
     context.where = where;
+    context.key_variable = "OPENAI_API_KEY";
     return explain(result.error(), context);
 }
 
@@ -97,6 +98,16 @@ TEST(FirstDayErrors, WrongKey) {
     EXPECT_EQ(as_said(failure), golden("wrong-key"));
     EXPECT_EQ(failure.exit_code, exit_failed);
     EXPECT_EQ(failure.text.find("very-secret"), std::string::npos);
+}
+
+TEST(FirstDayErrors, WrongKeySaysWhereTheKeyCameFrom) {
+    FailureContext context;
+    context.where = "claude-sonnet-4-5 at api.anthropic.com";
+    const Error refused(ErrorCode::auth, "invalid x-api-key");
+    context.key_variable = "ANTHROPIC_API_KEY";
+    EXPECT_NE(explain(refused, context).text.find("echo $ANTHROPIC_API_KEY"), std::string::npos);
+    context.key_variable.clear();
+    EXPECT_NE(explain(refused, context).text.find("config.yaml"), std::string::npos);
 }
 
 TEST(FirstDayErrors, WrongModel) {

@@ -48,6 +48,7 @@ Task<int> run_as_json(Session& session, std::string prompt) {
     });
     FailureContext context;
     context.where = session.model.where;
+    context.key_variable = session.model.key_variable;
     Failure said;
     said.exit_code = exit_ok;
     std::exception_ptr failure;

@@ -57,7 +57,8 @@ void add_tools(AgentOptions& options, const ConversationFlags& flags, const Conf
                const SessionParts& parts) {
     auto spill = std::make_shared<FileSpillSink>();
     WorkspacePolicy policy = WorkspacePolicy().also_read(spill->directory());
-    if (!config.api_key_env.empty()) policy.hidden_variables.push_back(config.api_key_env);
+    for (std::string& name : key_variables(config))
+        policy.hidden_variables.push_back(std::move(name));
     auto workspace =
         std::make_shared<LocalWorkspace>(std::filesystem::current_path(), std::move(policy));
     StandardToolOptions tools;

@@ -136,6 +136,44 @@ TEST(Configuration, AWrongFileIsNamedWithItsLine) {
     EXPECT_NE(run.err.find("config.yaml:2: unknown key 'modle'"), std::string::npos) << run.err;
 }
 
+TEST(Models, FailuresSayWhereAndWhatNext) {
+    Home home;
+    const Piped down = run_piped(home, {"models", "--base-url", "http://127.0.0.1:9/v1"});
+    EXPECT_EQ(down.status, 1);
+    EXPECT_NE(down.err.find("cannot reach 127.0.0.1:9"), std::string::npos) << down.err;
+    EXPECT_EQ(down.out, "");
+    const Piped unknown = run_piped(home, {"models", "--provider", "oracle"});
+    EXPECT_EQ(unknown.status, 2);
+    EXPECT_NE(unknown.err.find("unknown provider 'oracle'"), std::string::npos) << unknown.err;
+    const Piped keyless = run_piped(home, {"run", "--provider", "anthropic", "x"});
+    EXPECT_EQ(keyless.status, 3);
+    EXPECT_NE(keyless.err.find("export ANTHROPIC_API_KEY"), std::string::npos) << keyless.err;
+    write_file(home.config(),
+               "provider: work\nproviders:\n  work: {type: anthropic, base_url: "
+               "\"http://127.0.0.1:9\", model: m, api_key: very-secret-key}\n");
+    const Piped named = run_piped(home, {"run", "hello"});
+    EXPECT_EQ(named.status, 1);
+    EXPECT_NE(named.err.find("cannot reach m at 127.0.0.1:9"), std::string::npos) << named.err;
+}
+
+TEST(Doctor, KnowsAllProviders) {
+    Home home;
+    write_file(home.config(),
+               "providers:\n  work: {type: anthropic, base_url: \"http://127.0.0.1:9\", "
+               "api_key_env: WORK_KEY}\n");
+    home.set("ANTHROPIC_BASE_URL", "http://127.0.0.1:9/anthropic");
+    home.set("ANTHROPIC_API_KEY", "very-secret-key");
+    const Piped doctor = run_piped(home, {"doctor"});
+    EXPECT_EQ(doctor.status, 3) << doctor.out;
+    for (const char* text :
+         {"ANTHROPIC_API_KEY is set", "ANTHROPIC_BASE_URL: 127.0.0.1:9",
+          "provider work at 127.0.0.1:9", "names WORK_KEY for the key, and it is not set",
+          "there is no key for work", "export WORK_KEY=...", "cannot reach 127.0.0.1:9"}) {
+        EXPECT_NE(doctor.out.find(text), std::string::npos) << text << "\n" << doctor.out;
+    }
+    EXPECT_EQ(doctor.out.find("very-secret"), std::string::npos);
+}
+
 TEST(Doctor, SaysWhatIsThereAndNeverTheKey) {
     Home home;
     write_file(home.config(),

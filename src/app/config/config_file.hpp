@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "endpoint.hpp"
+
 namespace cubepi::app {
 
 /// What ~/.config/cubepi/config.yaml says. All keys are optional:
@@ -11,6 +13,9 @@ namespace cubepi::app {
 ///     model: gpt-5.1
 ///     base_url: https://api.openai.com/v1
 ///     api_key: sk-...                # or api_key_env: the name of a variable
+///     provider: work                 # the provider to use when flags name none
+///     providers:
+///       work: {type: anthropic, base_url: https://llm.example.com, api_key_env: WORK_KEY, model: m}
 ///     allow: ["shell: git status"]   # what tools may do without asking
 struct ConfigFile {
     std::string provider = {};
@@ -18,6 +23,7 @@ struct ConfigFile {
     std::string base_url = {};
     std::string api_key = {};
     std::string api_key_env = {};
+    std::vector<ProviderConfig> providers = {};  ///< in the file's order
     std::vector<std::string> allow = {};
     /// The file has a key and others may read it.
     bool too_open = false;

@@ -60,6 +60,44 @@ TEST_F(ConfigFileTest, ReadsAllKeys) {
     EXPECT_FALSE(config.too_open);
 }
 
+TEST_F(ConfigFileTest, ReadsNamedProviders) {
+    write(
+        "provider: work\nproviders:\n  work:\n    type: anthropic\n    base_url: "
+        "https://llm.example\n"
+        "    api_key_env: WORK_KEY\n    model: house\n  box: {base_url: \"http://box:1/v1\"}\n"
+        "  openai: {api_key: sk-x}\n");
+    const ConfigFile config = read_config(path());
+    ASSERT_EQ(config.providers.size(), 3u);
+    const ProviderConfig& work = config.providers.front();
+    EXPECT_EQ(work.name, "work");
+    EXPECT_EQ(work.type, ProviderType::anthropic);
+    EXPECT_EQ(work.base_url, "https://llm.example");
+    EXPECT_EQ(work.api_key_env, "WORK_KEY");
+    EXPECT_EQ(work.model, "house");
+    EXPECT_FALSE(config.providers[1].type);
+    EXPECT_EQ(config.providers[2].api_key, "sk-x");
+    chmod(path().c_str(), 0644);
+    EXPECT_TRUE(read_config(path()).too_open) << "there is a key in it";
+}
+
+TEST_F(ConfigFileTest, RefusedProvidersAreNamedWithTheirLine) {
+    write("providers:\n  work: {type: oracle}\n");
+    EXPECT_NE(refusal().find("config.yaml:2: unknown type 'oracle'"), std::string::npos)
+        << refusal();
+    write("providers:\n  work: {type: openai, url: x}\n");
+    EXPECT_NE(refusal().find("config.yaml:2: unknown key 'url'"), std::string::npos) << refusal();
+    write("providers:\n  work:\n");
+    EXPECT_NE(refusal().find("provider work has keys"), std::string::npos) << refusal();
+    write("providers:\n  work: {model: m}\n");
+    EXPECT_NE(refusal().find("neither type nor base_url"), std::string::npos) << refusal();
+    write("providers: [work]\n");
+    EXPECT_NE(refusal().find("providers has a name for each"), std::string::npos) << refusal();
+    write("provider: work\nbase_url: http://x\nproviders:\n  work: {type: openai}\n");
+    EXPECT_NE(refusal().find("belong to its entry"), std::string::npos) << refusal();
+    write("providers:\n  a/b: {type: openai}\n");
+    EXPECT_NE(refusal().find("without '/'"), std::string::npos) << refusal();
+}
+
 TEST_F(ConfigFileTest, NoFileAndAnEmptyOneSayNothing) {
     EXPECT_EQ(read_config(path()).model, "");
     write("");

@@ -1,92 +1,130 @@
 #include "model_choice.hpp"
 
-#include <array>
-#include <chrono>
+#include <algorithm>
 #include <functional>
 #include <string_view>
 #include <utility>
 
-#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
-#include <cubepi/core/runtime.hpp>
-#include <cubepi/core/task_scope.hpp>
-#include <cubepi/core/timeout.hpp>
 #include <cubepi/provider/env.hpp>
-#include <cubepi/provider/openai.hpp>
 
+#include "model_list.hpp"
 #include "offline_model.hpp"
+#include "paths.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
-constexpr std::string_view openai_url = "https://api.openai.com/v1";
-constexpr std::string_view default_openai_model = "gpt-5.1";
+const ProviderConfig* configured(const ConfigFile& config, std::string_view name) {
+    for (const ProviderConfig& provider : config.providers) {
+        if (provider.name == name) return &provider;
+    }
+    return nullptr;
+}
 
-struct KnownServer {
-    const char* name;
-    const char* base_url;
+std::string variable(const ModelSources& sources, const std::string& name) {
+    const auto found = sources.environment.find(name);
+    return found == sources.environment.end() ? std::string() : found->second;
+}
+
+struct NamedModel {
+    std::string provider = {};
+    std::string id = {};
 };
-constexpr std::array<KnownServer, 4> known_servers{{
-    {"Ollama", "http://127.0.0.1:11434/v1"},
-    {"llama.cpp", "http://127.0.0.1:8080/v1"},
-    {"vLLM", "http://127.0.0.1:8000/v1"},
-    {"LM Studio", "http://127.0.0.1:1234/v1"},
-}};
 
-std::string host_of(const std::string& url) {
-    const std::size_t begin = url.find("://");
-    const std::string rest = begin == std::string::npos ? url : url.substr(begin + 3);
-    return rest.substr(0, rest.find('/'));
+/// "anthropic/claude-sonnet-4-5": what stands before the slash counts when it is a provider's name, since model ids have
+/// slashes, too.
+NamedModel split_model(const ConfigFile& config, const std::string& text) {
+    NamedModel named;
+    named.id = text;
+    const std::size_t slash = text.find('/');
+    if (slash == std::string::npos) return named;
+    const std::string name = text.substr(0, slash);
+    if (!configured(config, name) && !known_provider(name)) return named;
+    named.provider = name;
+    named.id = text.substr(slash + 1);
+    return named;
 }
 
-std::string first_of(std::initializer_list<std::string> values) {
-    for (const std::string& value : values) {
-        if (!value.empty()) return value;
+/// What the top of the configuration file says: provider and model. The file's other members there belong to it.
+NamedModel file_default(const ConfigFile& config) {
+    NamedModel named;
+    named.provider = config.provider;
+    named.id = config.model;
+    if (named.provider.empty() && config.base_url.empty())
+        named = split_model(config, config.model);
+    return named;
+}
+
+bool same_service(std::string_view one, std::string_view other) {
+    if (one == other) return true;
+    const KnownProvider* a = known_provider(one);
+    const KnownProvider* b = known_provider(other);
+    return a && b && !a->key_variable.empty() && a->key_variable == b->key_variable;
+}
+
+/// Puts on what the top of the file says about `endpoint`.
+void apply_file(const ModelSources& sources, Endpoint& endpoint) {
+    const ConfigFile& config = sources.config;
+    const NamedModel top = file_default(config);
+    const std::string owner = top.provider.empty() ? "openai" : top.provider;
+    if (!same_service(owner, endpoint.provider)) return;
+    if (!configured(config, endpoint.provider)) {
+        const KnownProvider& known = *known_provider(endpoint.provider);
+        const bool from_environment =
+            !variable(sources, std::string(known.base_url_variable)).empty();
+        if (!config.base_url.empty() && !from_environment) endpoint.redirect(config.base_url);
+        if (endpoint.api_key.empty()) endpoint.api_key = config.api_key;
+        if (endpoint.api_key.empty() && !config.api_key_env.empty()) {
+            endpoint.key_variable = config.api_key_env;
+            endpoint.api_key = variable(sources, config.api_key_env);
+        }
     }
-    return {};
+    endpoint.name_model(top.id);
 }
 
-Task<std::string> get_text(std::shared_ptr<HttpTransport> transport, std::string url,
-                           std::string api_key) {
-    HttpClocks clocks;
-    clocks.connect = std::chrono::milliseconds(700);
-    clocks.first_byte = std::chrono::seconds(2);
-    clocks.total = std::chrono::seconds(5);
-    HttpRequest request =
-        HttpRequest("GET", std::move(url)).with_clocks(clocks).with_max_response_bytes(1 << 22);
-    if (!api_key.empty()) request.headers.add("authorization", "Bearer " + api_key);
-    HttpResponse response = co_await transport->send(std::move(request));
-    if (response.status != 200) {
-        const bool refused = response.status == 401 || response.status == 403;
-        throw Error(
-            refused ? ErrorCode::auth : ErrorCode::protocol,
-            "the list of models was answered with HTTP status " + std::to_string(response.status));
+std::string known_names(const ConfigFile& config) {
+    std::string names;
+    for (const KnownProvider& known : known_providers())
+        names += (names.empty() ? "" : ", ") + std::string(known.name);
+    for (const ProviderConfig& provider : config.providers) {
+        if (!known_provider(provider.name)) names += ", " + provider.name;
     }
-    std::string text;
-    bool more = true;
-    while (more) more = co_await response.body->read(text);
-    co_return text;
+    return names;
 }
 
-Task<LocalServer> ask_server(std::shared_ptr<HttpTransport> transport, KnownServer known) {
-    LocalServer server;
-    server.name = known.name;
-    server.base_url = known.base_url;
-    server.models = co_await list_models(std::move(transport), server.base_url, std::string());
-    co_return server;
+/// Which provider is meant when neither flags nor the top of the file name one; empty: none.
+std::string provider_by_keys(const ModelSources& sources) {
+    const ConfigFile& config = sources.config;
+    const bool file_has_one =
+        !config.base_url.empty() || !config.api_key.empty() ||
+        (!config.api_key_env.empty() && !variable(sources, config.api_key_env).empty());
+    if (!variable(sources, "OPENAI_BASE_URL").empty()) return "openai";
+    if (file_has_one) return "openai";
+    for (const KnownProvider& known : known_providers()) {
+        if (!variable(sources, std::string(known.key_variable)).empty())
+            return std::string(known.name);
+    }
+    return config.providers.empty() ? std::string() : config.providers.front().name;
 }
 
-BoundModel openai_model(const std::string& base_url, const std::string& key,
-                        const std::string& id) {
-    OpenAIOptions options;
-    options.api_key = key;
-    options.base_url = base_url;
-    return OpenAIProvider(std::move(options)).model(id);
+void require_key(const Endpoint& endpoint) {
+    if (!endpoint.needs_key || !endpoint.api_key.empty()) return;
+    throw Error(ErrorCode::not_found, "no model: there is no key for " + endpoint.provider +
+                                          ", since " + endpoint.key_variable +
+                                          " is not set.\n  export " + endpoint.key_variable +
+                                          "=...");
 }
 
-Task<std::string> pick(std::vector<std::string> models, std::string where, bool interactive,
+std::string place_of(const Endpoint& endpoint) {
+    return endpoint.title.empty() ? endpoint.host() : endpoint.title;
+}
+
+Task<std::string> pick(std::vector<OfferedModel> offered, std::string where, bool interactive,
                        ChooseModel choose) {
+    std::vector<std::string> models;
+    for (OfferedModel& model : offered) models.push_back(std::move(model.id));
     if (models.empty())
         throw Error(ErrorCode::not_found,
                     where + " offers no model; load one there, or name one with --model");
@@ -101,102 +139,147 @@ Task<std::string> pick(std::vector<std::string> models, std::string where, bool 
     co_return models.at(index);
 }
 
+ModelChoice bound(const Endpoint& endpoint, const std::string& id) {
+    ModelChoice choice;
+    choice.model = endpoint.bind(id);
+    choice.where =
+        id + " at " +
+        (endpoint.title.empty() ? endpoint.host() : endpoint.title + " (" + endpoint.host() + ")");
+    choice.key_variable = endpoint.key_variable;
+    return choice;
+}
+
+Task<ModelChoice> choose_on_this_machine(ModelSources sources,
+                                         std::shared_ptr<HttpTransport> transport,
+                                         ChooseModel choose) {
+    std::vector<LocalServer> servers = co_await find_local_servers(transport);
+    if (servers.empty()) {
+        throw Error(
+            ErrorCode::not_found,
+            "no model: there is no OPENAI_API_KEY and no ANTHROPIC_API_KEY, nothing in the "
+            "configuration, and no local server answers.\n"
+            "  export OPENAI_API_KEY=...            use OpenAI\n"
+            "  export ANTHROPIC_API_KEY=...         use Anthropic\n"
+            "  cubepi chat --base-url URL --model M any OpenAI-compatible server\n"
+            "  ollama serve                         or a server on this machine\n"
+            "  cubepi chat --offline                or the scripted offline model, to look around");
+    }
+    LocalServer& server = servers.front();
+    std::string id = sources.flags.model.empty() ? sources.config.model : sources.flags.model;
+    if (id.empty()) {
+        id = co_await pick(std::move(server.models), server.endpoint.title, sources.interactive,
+                           std::move(choose));
+    }
+    ModelChoice choice = bound(server.endpoint, id);
+    choice.found_locally = true;
+    co_return choice;
+}
+
 }  // namespace
 
 ModelSources model_sources(const ModelFlags& flags, const ConfigFile& config, bool interactive) {
     ModelSources sources;
     sources.flags = flags;
     sources.config = config;
-    sources.openai_api_key = env("OPENAI_API_KEY");
-    sources.openai_base_url = env("OPENAI_BASE_URL");
-    if (!config.api_key_env.empty()) sources.configured_key = env(config.api_key_env.c_str());
     sources.interactive = interactive;
+    std::vector<std::string> names = key_variables(config);
+    for (const KnownProvider& known : known_providers())
+        names.emplace_back(known.base_url_variable);
+    for (const std::string& name : names) {
+        const std::string value = name.empty() ? std::string() : env(name.c_str());
+        if (!value.empty()) sources.environment[name] = value;
+    }
     return sources;
 }
 
-Task<std::vector<std::string>> list_models(std::shared_ptr<HttpTransport> transport,
-                                           std::string base_url, std::string api_key) {
-    const std::string text =
-        co_await get_text(std::move(transport), base_url + "/models", std::move(api_key));
-    boost::system::error_code failed;
-    const Json json = boost::json::parse(text, failed);
-    const Json* data =
-        !failed && json.is_object() ? json.get_object().if_contains("data") : nullptr;
-    if (!data || !data->is_array()) {
-        throw Error(ErrorCode::protocol, base_url + "/models did not answer with a list of models");
-    }
-    std::vector<std::string> ids;
-    for (const Json& model : data->get_array()) {
-        const Json* id = model.is_object() ? model.get_object().if_contains("id") : nullptr;
-        if (id && id->is_string()) ids.emplace_back(id->get_string());
-    }
-    co_return ids;
+std::vector<std::string> key_variables(const ConfigFile& config) {
+    std::vector<std::string> names;
+    for (const KnownProvider& known : known_providers()) names.emplace_back(known.key_variable);
+    for (const ProviderConfig& provider : config.providers) names.push_back(provider.api_key_env);
+    names.push_back(config.api_key_env);
+    std::erase(names, std::string());
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    return names;
 }
 
-Task<std::vector<LocalServer>> find_local_servers(std::shared_ptr<HttpTransport> transport) {
-    std::vector<Task<LocalServer>> asking;
-    for (const KnownServer& known : known_servers) asking.push_back(ask_server(transport, known));
-    std::vector<Outcome<LocalServer>> answers = co_await collect_all(std::move(asking));
-    std::vector<LocalServer> servers;
-    for (Outcome<LocalServer>& answer : answers) {
-        if (answer.ok()) servers.push_back(std::move(answer).value());
+Endpoint find_endpoint(const ModelSources& sources, const std::string& name) {
+    Endpoint endpoint;
+    if (const ProviderConfig* own = configured(sources.config, name)) {
+        endpoint = endpoint_of(*own, sources.environment);
+    } else if (const KnownProvider* known = known_provider(name)) {
+        endpoint = endpoint_of(*known, sources.environment);
+    } else {
+        throw Error(ErrorCode::invalid_argument,
+                    "unknown provider '" + name + "'; known are: " + known_names(sources.config) +
+                        ". Others are named under 'providers' in " + config_path().string());
     }
-    co_return servers;
+    apply_file(sources, endpoint);
+    return endpoint;
+}
+
+Endpoint choose_endpoint(const ModelSources& sources) {
+    const ModelFlags& flags = sources.flags;
+    NamedModel named;
+    named.provider = flags.provider;
+    named.id = flags.model;
+    // Whoever names the server means the id as it stands.
+    if (named.provider.empty() && flags.base_url.empty())
+        named = split_model(sources.config, flags.model);
+    if (named.provider.empty() && flags.base_url.empty()) {
+        named.provider = file_default(sources.config).provider;
+        if (named.provider.empty()) named.provider = provider_by_keys(sources);
+    }
+    if (named.provider.empty() && !flags.base_url.empty()) named.provider = "openai";
+    if (named.provider.empty()) return Endpoint();
+    Endpoint endpoint = find_endpoint(sources, named.provider);
+    if (!flags.base_url.empty()) endpoint.redirect(flags.base_url);
+    endpoint.name_model(named.id);
+    return endpoint;
+}
+
+std::vector<Endpoint> configured_endpoints(const ModelSources& sources) {
+    std::vector<Endpoint> endpoints;
+    const auto add = [&](const std::string& name) {
+        const bool there = std::any_of(endpoints.begin(), endpoints.end(),
+                                       [&](const Endpoint& one) { return one.provider == name; });
+        if (!name.empty() && !there) endpoints.push_back(find_endpoint(sources, name));
+    };
+    add(choose_endpoint(sources).provider);
+    for (const ProviderConfig& provider : sources.config.providers) add(provider.name);
+    for (const KnownProvider& known : known_providers()) {
+        const bool twin = std::any_of(endpoints.begin(), endpoints.end(), [&](const Endpoint& one) {
+            return same_service(one.provider, known.name);
+        });
+        if (!twin && !variable(sources, std::string(known.key_variable)).empty())
+            add(std::string(known.name));
+    }
+    return endpoints;
 }
 
 Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTransport> transport,
                                ChooseModel choose) {
-    ModelChoice choice;
     const ModelFlags& flags = sources.flags;
     if (flags.offline || !flags.script.empty()) {
+        ModelChoice choice;
         choice.model = offline_model(flags.script);
         choice.where = "the offline model (scripted, no network)";
         choice.offline = true;
         co_return choice;
     }
-    const std::string provider = first_of({flags.provider, sources.config.provider});
-    if (!provider.empty() && provider != "openai") {
-        throw Error(ErrorCode::invalid_argument,
-                    "unknown provider '" + provider +
-                        "'; known is: openai (every OpenAI-compatible server, with --base-url)");
+    Endpoint endpoint = choose_endpoint(sources);
+    if (endpoint.provider.empty()) {
+        co_return co_await choose_on_this_machine(std::move(sources), std::move(transport),
+                                                  std::move(choose));
     }
-    const std::string key =
-        first_of({sources.openai_api_key, sources.config.api_key, sources.configured_key});
-    const std::string url =
-        first_of({flags.base_url, sources.openai_base_url, sources.config.base_url});
-    const std::string id = first_of({flags.model, sources.config.model});
-    if (!url.empty() || !key.empty()) {
-        const std::string base = url.empty() ? std::string(openai_url) : url;
-        std::string model = id;
-        if (model.empty() && base == openai_url) model = default_openai_model;
-        if (model.empty()) {
-            std::vector<std::string> models = co_await list_models(transport, base, key);
-            model = co_await pick(std::move(models), host_of(base), sources.interactive,
-                                  std::move(choose));
-        }
-        choice.model = openai_model(base, key, model);
-        choice.where = model + " at " + host_of(base);
-        co_return choice;
+    require_key(endpoint);
+    std::string id = endpoint.model;
+    if (id.empty()) {
+        std::vector<OfferedModel> models = co_await list_models(transport, endpoint);
+        id = co_await pick(std::move(models), place_of(endpoint), sources.interactive,
+                           std::move(choose));
     }
-    std::vector<LocalServer> servers = co_await find_local_servers(transport);
-    for (LocalServer& server : servers) {
-        std::string model = id;
-        if (model.empty()) {
-            model = co_await pick(server.models, server.name, sources.interactive, choose);
-        }
-        choice.model = openai_model(server.base_url, std::string(), model);
-        choice.where = model + " at " + server.name + " (" + host_of(server.base_url) + ")";
-        choice.found_locally = true;
-        co_return choice;
-    }
-    throw Error(
-        ErrorCode::not_found,
-        "no model: there is no OPENAI_API_KEY, nothing in the configuration, and no local server "
-        "answers.\n"
-        "  export OPENAI_API_KEY=...            use OpenAI\n"
-        "  cubepi chat --base-url URL --model M any OpenAI-compatible server\n"
-        "  ollama serve                         or a server on this machine\n"
-        "  cubepi chat --offline                or the scripted offline model, to look around");
+    co_return bound(endpoint, id);
 }
 
 }  // namespace cubepi::app

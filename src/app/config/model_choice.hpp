@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cubepi/core/http_transport.hpp>
@@ -12,20 +13,15 @@
 
 #include "../command_line.hpp"
 #include "config_file.hpp"
+#include "endpoint.hpp"
 
 namespace cubepi::app {
-
-/// A server on this machine that answered with a list of models.
-struct LocalServer {
-    std::string name = {};  ///< "Ollama"
-    std::string base_url = {};
-    std::vector<std::string> models = {};
-};
 
 /// The model that a conversation talks to.
 struct ModelChoice {
     BoundModel model = {};
-    std::string where = {};  ///< for people: "gpt-5.1 at api.openai.com"
+    std::string where = {};         ///< for people: "gpt-5.1 at api.openai.com"
+    std::string key_variable = {};  ///< where its key came from; empty: nowhere
     bool found_locally =
         false;  ///< nobody named it: it is announced before the first prompt goes there
     bool offline = false;
@@ -36,21 +32,25 @@ struct ModelChoice {
 struct ModelSources {
     ModelFlags flags = {};
     ConfigFile config = {};
-    std::string openai_api_key = {};
-    std::string openai_base_url = {};
-    std::string configured_key = {};  ///< value of the variable that config.api_key_env names
-    bool interactive = false;         ///< a person can choose
+    Environment environment = {};
+    bool interactive = false;  ///< a person can choose
 };
 
 ModelSources model_sources(const ModelFlags& flags, const ConfigFile& config, bool interactive);
 
-/// The ids that `base_url`/models lists. Throws Error when it does not answer a list.
-Task<std::vector<std::string>> list_models(std::shared_ptr<HttpTransport> transport,
-                                           std::string base_url, std::string api_key);
+/// The names of variables that hold keys, those of the configuration included.
+std::vector<std::string> key_variables(const ConfigFile& config);
 
-/// Ollama, llama.cpp, vLLM and LM Studio on their usual ports: those that answer. Asks all at once and waits a
-/// second at most.
-Task<std::vector<LocalServer>> find_local_servers(std::shared_ptr<HttpTransport> transport);
+/// The provider of that name, from the configuration or known. Throws Error(invalid_argument) for others.
+Endpoint find_endpoint(const ModelSources& sources, const std::string& name);
+
+/// Every endpoint that somebody configured, by file or by a key in the environment; the one that is used without flags
+/// comes first.
+std::vector<Endpoint> configured_endpoints(const ModelSources& sources);
+
+/// The endpoint that flags, environment and configuration mean, with the model they name in `model`; without a provider when
+/// they name none (then a server on this machine is looked for). Throws Error(invalid_argument): an unknown provider.
+Endpoint choose_endpoint(const ModelSources& sources);
 
 /// Asks which of several models to use; gives an index. Only called when `interactive`.
 using ChooseModel =

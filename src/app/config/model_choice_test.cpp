@@ -5,11 +5,15 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/network_error.hpp>
+#include <cubepi/provider/anthropic.hpp>
+#include <cubepi/provider/openai.hpp>
+#include <cubepi/provider/openai_responses.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
 namespace cubepi::app {
@@ -48,7 +52,7 @@ ErrorCode refusal(const ModelSources& sources, std::shared_ptr<MemoryTransport> 
 
 TEST(ModelChoice, AKeyAloneMeansOpenAi) {
     ModelSources sources;
-    sources.openai_api_key = "sk-x";
+    sources.environment["OPENAI_API_KEY"] = "sk-x";
     const auto nobody = network("", "");
     const ModelChoice choice = choose(sources, nobody);
     EXPECT_EQ(choice.where, "gpt-5.1 at api.openai.com");
@@ -62,7 +66,7 @@ TEST(ModelChoice, FlagsGoBeforeEnvironmentBeforeConfiguration) {
     sources.config.base_url = "https://config.example/v1";
     sources.config.api_key = "k";
     EXPECT_EQ(choose(sources, network("", "")).where, "from-config at config.example");
-    sources.openai_base_url = "https://env.example/v1";
+    sources.environment["OPENAI_BASE_URL"] = "https://env.example/v1";
     EXPECT_EQ(choose(sources, network("", "")).where, "from-config at env.example");
     sources.flags.base_url = "https://flag.example/v1";
     sources.flags.model = "from-flag";
@@ -82,7 +86,7 @@ TEST(ModelChoice, AnAddressWithoutModelIsAskedForItsOnlyOne) {
 TEST(ModelChoice, TheKeyGoesToTheListToo) {
     ModelSources sources;
     sources.flags.base_url = "http://box:9/v1";
-    sources.openai_api_key = "sk-x";
+    sources.environment["OPENAI_API_KEY"] = "sk-x";
     const auto transport = network("http://box:9/v1/models", one_model);
     choose(sources, transport);
     ASSERT_EQ(transport->requests().size(), 1u);
@@ -151,16 +155,183 @@ TEST(ModelChoice, SourcesComeFromTheEnvironment) {
     setenv("OPENAI_API_KEY", "sk-env", 1);
     setenv("OPENAI_BASE_URL", "http://env/v1", 1);
     setenv("CUBEPI_TEST_KEY", "named", 1);
+    setenv("CUBEPI_TEST_OTHER", "of the provider", 1);
     ConfigFile config;
     config.api_key_env = "CUBEPI_TEST_KEY";
+    config.providers.emplace_back();
+    config.providers.back().name = "work";
+    config.providers.back().api_key_env = "CUBEPI_TEST_OTHER";
     const ModelSources sources = model_sources(ModelFlags(), config, true);
-    unsetenv("OPENAI_API_KEY");
-    unsetenv("OPENAI_BASE_URL");
-    unsetenv("CUBEPI_TEST_KEY");
-    EXPECT_EQ(sources.openai_api_key, "sk-env");
-    EXPECT_EQ(sources.openai_base_url, "http://env/v1");
-    EXPECT_EQ(sources.configured_key, "named");
+    for (const char* name :
+         {"OPENAI_API_KEY", "OPENAI_BASE_URL", "CUBEPI_TEST_KEY", "CUBEPI_TEST_OTHER"})
+        unsetenv(name);
+    const Environment expected{{"OPENAI_API_KEY", "sk-env"},
+                               {"OPENAI_BASE_URL", "http://env/v1"},
+                               {"CUBEPI_TEST_KEY", "named"},
+                               {"CUBEPI_TEST_OTHER", "of the provider"}};
+    EXPECT_EQ(sources.environment, expected);
     EXPECT_TRUE(sources.interactive);
+}
+
+ProviderConfig work_provider() {
+    ProviderConfig work;
+    work.name = "work";
+    work.type = ProviderType::anthropic;
+    work.base_url = "https://llm.work.example";
+    work.api_key_env = "WORK_KEY";
+    work.model = "house-model";
+    return work;
+}
+
+TEST(Providers, AnAnthropicKeyAloneMeansAnthropic) {
+    ModelSources sources;
+    sources.environment["ANTHROPIC_API_KEY"] = "sk-ant-x";
+    const Endpoint endpoint = choose_endpoint(sources);
+    EXPECT_EQ(endpoint.type, ProviderType::anthropic);
+    EXPECT_EQ(endpoint.base_url, "https://api.anthropic.com");
+    EXPECT_EQ(endpoint.api_key, "sk-ant-x");
+    EXPECT_FALSE(endpoint.model.empty());
+    EXPECT_EQ(choose(sources, network("", "")).where, endpoint.model + " at api.anthropic.com");
+    sources.environment["OPENAI_API_KEY"] = "sk-x";
+    EXPECT_EQ(choose_endpoint(sources).type, ProviderType::openai) << "the first of two keys";
+    sources.flags.provider = "anthropic";
+    EXPECT_EQ(choose_endpoint(sources).api_key, "sk-ant-x");
+}
+
+TEST(Providers, ANamedOneHasItsOwnAddressKeyAndModel) {
+    ModelSources sources;
+    sources.config.providers.push_back(work_provider());
+    sources.environment["WORK_KEY"] = "wk";
+    sources.environment["ANTHROPIC_API_KEY"] = "sk-ant-x";
+    sources.flags.provider = "work";
+    const Endpoint endpoint = choose_endpoint(sources);
+    EXPECT_EQ(endpoint.type, ProviderType::anthropic);
+    EXPECT_EQ(endpoint.base_url, "https://llm.work.example");
+    EXPECT_EQ(endpoint.api_key, "wk") << "never the key of another service";
+    EXPECT_EQ(endpoint.model, "house-model");
+    sources.config.providers.front().api_key_env.clear();
+    EXPECT_EQ(choose_endpoint(sources).api_key, "") << "a key goes where it was meant to go";
+    sources.flags.provider.clear();
+    sources.config.provider = "work";
+    EXPECT_EQ(choose_endpoint(sources).provider, "work") << "the file's own choice";
+    sources.config.provider.clear();
+    sources.environment.clear();
+    EXPECT_EQ(choose_endpoint(sources).provider, "work") << "there is nothing else";
+}
+
+TEST(Providers, AKnownNameInTheFileKeepsWhatTheEntryLeavesOpen) {
+    ModelSources sources;
+    ProviderConfig openai;
+    openai.name = "openai";
+    openai.base_url = "https://gateway.example/v1";
+    sources.config.providers.push_back(openai);
+    sources.environment["OPENAI_API_KEY"] = "sk-x";
+    sources.environment["OPENAI_BASE_URL"] = "https://env.example/v1";
+    const Endpoint endpoint = find_endpoint(sources, "openai");
+    EXPECT_EQ(endpoint.base_url, "https://gateway.example/v1");
+    EXPECT_EQ(endpoint.api_key, "sk-x");
+    EXPECT_EQ(endpoint.model, "") << "another server has other models";
+}
+
+TEST(Providers, AModelMayBeNamedWithItsProvider) {
+    ModelSources sources;
+    sources.config.providers.push_back(work_provider());
+    sources.environment = Environment{{"OPENAI_API_KEY", "sk-x"},
+                                      {"ANTHROPIC_API_KEY", "sk-ant"},
+                                      {"OPENROUTER_API_KEY", "or"},
+                                      {"WORK_KEY", "wk"}};
+    const auto where = [&](const std::string& model) {
+        sources.flags.model = model;
+        return choose(sources, network("", "")).where;
+    };
+    EXPECT_EQ(where("anthropic/claude-x"), "claude-x at api.anthropic.com");
+    EXPECT_EQ(where("work/m"), "m at llm.work.example");
+    EXPECT_EQ(where("openrouter/anthropic/claude-x"), "anthropic/claude-x at openrouter.ai");
+    EXPECT_EQ(where("meta/llama"), "meta/llama at api.openai.com") << "no provider's name";
+    EXPECT_EQ(where("ollama/llama3.2"), "llama3.2 at Ollama (127.0.0.1:11434)");
+    sources.flags.provider = "openrouter";
+    EXPECT_EQ(where("anthropic/claude-x"), "anthropic/claude-x at openrouter.ai");
+    sources.flags.provider.clear();
+    sources.flags.base_url = "http://box:9/v1";
+    EXPECT_EQ(where("openai/gpt-oss-20b"), "openai/gpt-oss-20b at box:9");
+    sources.flags = {};
+    sources.config.model = "anthropic/claude-y";
+    EXPECT_EQ(choose(sources, network("", "")).where, "claude-y at api.anthropic.com");
+}
+
+TEST(Providers, WhatTheTopOfTheFileSaysIsForItsProviderAlone) {
+    ModelSources sources;
+    sources.config.model = "gpt-x";
+    sources.config.base_url = "https://config.example/v1";
+    sources.config.api_key = "file-key";
+    sources.flags.provider = "anthropic";
+    const Endpoint other = choose_endpoint(sources);
+    EXPECT_EQ(other.base_url, "https://api.anthropic.com");
+    EXPECT_EQ(other.api_key, "");
+    EXPECT_NE(other.model, "gpt-x");
+    sources.flags.provider = "openai-responses";
+    const Endpoint same = choose_endpoint(sources);
+    EXPECT_EQ(same.base_url, "https://config.example/v1") << "the same service in another protocol";
+    EXPECT_EQ(same.api_key, "file-key");
+    EXPECT_EQ(same.type, ProviderType::openai_responses);
+}
+
+TEST(Providers, WhatIsSpokenIsWhatTheTypeSays) {
+    ModelSources sources;
+    for (const char* key : {"OPENAI_API_KEY", "ANTHROPIC_API_KEY"}) sources.environment[key] = "k";
+    const auto type_of = [&](const std::string& provider) -> const std::type_info& {
+        sources.flags.provider = provider;
+        const ModelChoice choice = choose(sources, network("", ""));
+        const Provider& spoken = *choice.model.provider();
+        EXPECT_EQ(spoken.provider_id(), provider);
+        return typeid(spoken);
+    };
+    EXPECT_EQ(type_of("anthropic"), typeid(AnthropicProvider));
+    EXPECT_EQ(type_of("openai-responses"), typeid(OpenAIResponsesProvider));
+    EXPECT_EQ(type_of("openai"), typeid(OpenAIProvider));
+    sources.flags.base_url = "http://box:9/v1";
+    sources.flags.model = "m";
+    EXPECT_EQ(choose(sources, network("", "")).model.provider()->provider_id(), "box:9")
+        << "it has no list prices";
+}
+
+TEST(Providers, AMissingKeyIsSaidBeforeAnythingIsSent) {
+    ModelSources sources;
+    sources.flags.provider = "anthropic";
+    const auto transport = network("", "");
+    std::string said;
+    try {
+        choose(sources, transport);
+    } catch (const Error& error) {
+        said = error.what();
+    }
+    EXPECT_NE(said.find("export ANTHROPIC_API_KEY=..."), std::string::npos) << said;
+    EXPECT_TRUE(said.starts_with("no model")) << said;
+    EXPECT_TRUE(transport->requests().empty());
+}
+
+TEST(Providers, AllThatAreConfiguredAreFoundOnce) {
+    ModelSources sources;
+    sources.config.providers.push_back(work_provider());
+    sources.environment = Environment{{"OPENAI_API_KEY", "sk-x"}, {"ANTHROPIC_API_KEY", "sk-ant"}};
+    std::vector<std::string> names;
+    for (const Endpoint& endpoint : configured_endpoints(sources))
+        names.push_back(endpoint.provider);
+    EXPECT_EQ(names, (std::vector<std::string>{"openai", "work", "anthropic"}));
+    EXPECT_TRUE(configured_endpoints(ModelSources()).empty());
+}
+
+TEST(Providers, UnknownOnesAreRefusedWithTheNamesThatExist) {
+    ModelSources sources;
+    sources.config.providers.push_back(work_provider());
+    std::string said;
+    try {
+        find_endpoint(sources, "oracle");
+    } catch (const Error& error) {
+        said = error.what();
+    }
+    for (const char* name : {"'oracle'", "openai-responses", "anthropic", "ollama", "work"})
+        EXPECT_NE(said.find(name), std::string::npos) << said;
 }
 
 }  // namespace

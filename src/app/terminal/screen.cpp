@@ -8,6 +8,8 @@
 
 #include <unistd.h>
 
+#include <cubepi/provider/cost.hpp>
+
 namespace cubepi::app {
 
 namespace {
@@ -126,6 +128,7 @@ void Screen::summary(const RunResult& result, std::chrono::steady_clock::duratio
     if (usage.input_tokens || usage.output_tokens) {
         std::cerr << in << " tokens in, " << usage.output_tokens.value_or(0) << " out, ";
     }
+    if (result.cost) std::cerr << money_text(*result.cost) << ", ";
     std::cerr << seconds(time) << status_style_.off() << '\n';
 }
 

@@ -24,7 +24,7 @@ public:
     /// The sign that something is waited for, until the next event shows something.
     void wait(const std::string& what) { spinner_.start(what); }
     void on_event(const AgentEvent& event);
-    /// Tokens and time, after the run.
+    /// Tokens, money and time, after the run.
     void summary(const RunResult& result, std::chrono::steady_clock::duration time);
     /// Ends what is shown in part, so that something else can be written.
     void pause();

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/provider/provider.hpp>
+
+namespace cubepi::app {
+
+/// What is spoken at an endpoint.
+enum class ProviderType { openai, openai_responses, anthropic };
+
+/// "openai", "openai-responses", "anthropic"
+std::string_view name_of(ProviderType type) noexcept;
+std::optional<ProviderType> provider_type(std::string_view name) noexcept;
+
+/// An endpoint as the configuration file names it under `providers`. Empty members say nothing.
+struct ProviderConfig {
+    std::string name = {};
+    std::optional<ProviderType> type = {};
+    std::string base_url = {};
+    std::string api_key = {};
+    std::string api_key_env = {};
+    std::string model = {};  ///< the one that is used when nobody names one
+};
+
+/// An endpoint that the program knows by itself.
+struct KnownProvider {
+    std::string_view name;
+    std::string_view title;
+    ProviderType type;
+    std::string_view base_url;
+    std::string_view key_variable;       ///< empty: needs no key
+    std::string_view base_url_variable;  ///< empty: none
+    std::string_view model;              ///< empty: the endpoint is asked what it has
+    /// Looked for on this machine when nothing is configured.
+    bool local;
+};
+
+const std::vector<KnownProvider>& known_providers();
+const KnownProvider* known_provider(std::string_view name) noexcept;
+
+/// A place that answers model calls, with all that is needed to speak to it.
+struct Endpoint {
+    std::string provider = {};
+    std::string title = {};  ///< "Ollama"; empty when the host says it
+    ProviderType type = ProviderType::openai;
+    std::string base_url = {};
+    std::string api_key = {};
+    std::string key_variable = {};  ///< where a key is looked for; empty: nowhere
+    bool needs_key = false;         ///< nothing there answers without one
+    std::string model = {};         ///< empty: the endpoint is asked what it has
+    bool model_named = false;       ///< somebody named it; otherwise it is the endpoint's usual one
+
+    /// Host and port, without what may be secret.
+    std::string host() const;
+    /// What messages from there carry: the provider, or the host where that is not the provider's own.
+    std::string provider_id() const;
+    /// Sends the same to another server, which has other models and may want no key.
+    void redirect(const std::string& url);
+    void name_model(const std::string& id);
+    /// `id` there. Nothing is sent.
+    BoundModel bind(const std::string& id) const;
+};
+
+using Environment = std::map<std::string, std::string>;
+
+/// The endpoint of a known provider as the environment has it.
+Endpoint endpoint_of(const KnownProvider& known, const Environment& environment);
+/// A configured one. What it leaves open comes from the known provider of its name, if there is one.
+Endpoint endpoint_of(const ProviderConfig& config, const Environment& environment);
+
+}  // namespace cubepi::app
