@@ -21,5 +21,7 @@ std::shared_ptr<cubepi::Provider> make_anthropic_provider(const JsonObject& cons
                                                           std::uint16_t port);
 std::shared_ptr<cubepi::Provider> make_chat_provider(const JsonObject& constructor,
                                                      std::uint16_t port);
+std::shared_ptr<cubepi::Provider> make_responses_provider(const JsonObject& constructor,
+                                                          std::uint16_t port);
 
 }  // namespace conformance

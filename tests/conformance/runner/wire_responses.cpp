@@ -1,0 +1,33 @@
+#include <utility>
+
+#include <cubepi/provider/openai_responses.hpp>
+
+#include "reading.hpp"
+#include "wire_provider.hpp"
+
+namespace conformance {
+
+std::shared_ptr<cubepi::Provider> make_responses_provider(const JsonObject& constructor,
+                                                          std::uint16_t port) {
+    cubepi::OpenAIResponsesOptions made;
+    made.api_key = "sk-test";
+    made.base_url = "http://127.0.0.1:" + std::to_string(port) + "/v1";
+    // The cases have the original's words for effort, whatever a model really takes.
+    made.capability.reasoning = cubepi::openai_responses_reasoning();
+    only_keys(constructor, "constructor", {"extra_body", "extra_headers", "capability"});
+    if (const Json* body = constructor.if_contains("extra_body")) {
+        made.extra_body = as_object(*body, "extra_body");
+    }
+    if (const Json* headers = constructor.if_contains("extra_headers")) {
+        for (const auto& [name, value] : as_object(*headers, "extra_headers")) {
+            made.extra_headers.emplace_back(name, as_text(value, name));
+        }
+    }
+    if (const Json* capability = constructor.if_contains("capability")) {
+        // Responses has one name for the limit of an answer, whatever a capability says.
+        only_keys(as_object(*capability, "capability"), "capability", {"max_tokens_field"});
+    }
+    return std::make_shared<cubepi::OpenAIResponsesProvider>(std::move(made));
+}
+
+}  // namespace conformance
