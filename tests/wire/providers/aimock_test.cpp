@@ -1,58 +1,14 @@
-#include <cstdlib>
-#include <memory>
-#include <string>
-
-#include <gtest/gtest.h>
-
-#include <cubepi/core/run.hpp>
-#include <cubepi/net/http_client.hpp>
 #include <cubepi/provider/openai.hpp>
 
-#include "../net/child_process.hpp"
+#include "aimock.hpp"
 
-// OpenAIProvider against the third-party mock @copilotkit/aimock. Its journal says what reached it.
+// OpenAIProvider against aimock.
 
 namespace cubepi {
 namespace {
 
-std::string mocks_folder() {
-    const char* given = std::getenv("CUBEPI_MOCKS_DIR");
-    return given ? given : CUBEPI_MOCKS_DIR;
-}
-
-/// One server for all tests of this file.
-class Aimock : public ::testing::Test {
+class Aimock : public wire::AimockTest {
 protected:
-    static void SetUpTestSuite() {
-        const std::string script = std::string(CUBEPI_PROVIDER_WIRE_DIR) + "/aimock_server.mjs";
-        server = std::make_unique<wire::ChildProcess>(
-            std::vector<std::string>{"node", script, mocks_folder()});
-        const std::string line = server->read_line();
-        ASSERT_FALSE(line.empty())
-            << "aimock did not start: run tools/setup, which installs it in tools/mocks";
-        url = std::string(boost::json::parse(line).at("url").as_string());
-    }
-    static void TearDownTestSuite() { server.reset(); }
-
-    void SetUp() override { control("POST", "/__aimock/reset/journal"); }
-
-    static Json control(const std::string& method, const std::string& path) {
-        HttpRequest request(method, url + path);
-        const auto exchange = [](HttpRequest asked) -> Task<std::string> {
-            HttpClient client;
-            HttpResponse response = co_await client.send(std::move(asked));
-            std::string body;
-            while (co_await response.body->read(body)) {
-            }
-            co_return body;
-        };
-        const std::string body = run(exchange(std::move(request)));
-        boost::json::error_code ignored;
-        return boost::json::parse(body, ignored);
-    }
-
-    static Json journal() { return control("GET", "/__aimock/journal"); }
-
     static OpenAIProvider provider(std::vector<std::pair<std::string, std::string>> headers = {},
                                    int retries = 0) {
         OpenAIOptions options;
@@ -66,24 +22,8 @@ protected:
 
     static AssistantMessage ask(const OpenAIProvider& from, std::string text,
                                 std::shared_ptr<const ToolDefinitions> tools = {}) {
-        MessageList messages{user_message(std::move(text))};
-        return run(
-            from.model("gpt-4.1").generate(std::move(messages), "Be brief.", std::move(tools)));
+        return AimockTest::ask(from.model("gpt-4.1"), std::move(text), std::move(tools));
     }
-
-    static std::shared_ptr<const ToolDefinitions> weather_tool() {
-        ToolDefinition tool;
-        tool.name = "weather";
-        tool.description = "Weather of a city.";
-        tool.parameters = std::make_shared<const Json>(boost::json::parse(
-            R"({"type":"object","properties":{"city":{"type":"string"}},"required":["city"]})"));
-        ToolDefinitions tools;
-        tools.push_back(std::move(tool));
-        return std::make_shared<const ToolDefinitions>(std::move(tools));
-    }
-
-    static inline std::unique_ptr<wire::ChildProcess> server;
-    static inline std::string url;
 };
 
 TEST_F(Aimock, Text) {
