@@ -4,6 +4,8 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/provider/detail/model_profiles.hpp>
+#include <cubepi/provider/faux.hpp>
+#include <cubepi/provider/openai.hpp>
 
 namespace cubepi {
 namespace {
@@ -205,6 +207,29 @@ TEST(PreviewPayload, ThrowsWhereThePolicySaysSo) {
     CapabilityDescriptor capability;
     capability.reasoning.emplace().unsupported_mode_policy = UnsupportedModePolicy::error;
     EXPECT_THROW(preview_payload(capability, control(on)), Error);
+}
+
+TEST(PreviewRequest, ShowsTheWholeBodyWithoutSendingIt) {
+    const OpenAIProvider provider({.extra_body = {{"service_tier", "flex"}}});
+    Model model;
+    model.id = "gpt-5.1";
+    model.temperature = 0.3;
+    const PayloadPreview got =
+        preview_request(provider.model(model), {user_message("Hi")}, "Be brief.", {},
+                        StreamOptions().reasoning(control(on, low)));
+    EXPECT_EQ(boost::json::serialize(got.payload),
+              R"({"model":"gpt-5.1","messages":[{"role":"system","content":"Be brief."},)"
+              R"({"role":"user","content":"Hi"}],"stream":true,)"
+              R"("stream_options":{"include_usage":true},"reasoning_effort":"low",)"
+              R"("service_tier":"flex"})");
+    ASSERT_EQ(got.notices.size(), 1U);
+    EXPECT_EQ(got.notices[0].details.at("field"), Json("temperature"));
+}
+
+TEST(PreviewRequest, SaysWhenItCannot) {
+    const FauxProvider faux;
+    EXPECT_THROW(preview_request(faux.model("m"), {user_message("Hi")}), Error);
+    EXPECT_THROW(preview_request(BoundModel(), {user_message("Hi")}), Error);
 }
 
 TEST(LintCapability, FindsWhatCanNeverWork) {

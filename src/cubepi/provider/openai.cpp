@@ -64,6 +64,10 @@ BoundModel OpenAIProvider::model(Model model) const {
     return BoundModel(std::make_shared<OpenAIProvider>(*this), std::move(model));
 }
 
+PayloadPreview OpenAIProvider::preview(const ModelRequest& request) const {
+    return detail::preview_of(*protocol_, request);
+}
+
 MessageStream OpenAIProvider::stream(ModelRequest request) {
     if (observers()->empty()) {
         return MessageStream(

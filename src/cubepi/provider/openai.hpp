@@ -11,6 +11,7 @@
 #include <cubepi/provider/base_provider.hpp>
 #include <cubepi/provider/capability.hpp>
 #include <cubepi/provider/env.hpp>
+#include <cubepi/provider/preview.hpp>
 
 namespace cubepi {
 
@@ -45,7 +46,7 @@ struct OpenAIOptions {
 ///     Agent agent({.model = openai.model("gpt-5.1")});
 ///
 /// A request has what the caller set, and nothing else. A key that is missing is an error of the first call.
-class OpenAIProvider final : public BaseProvider {
+class OpenAIProvider final : public BaseProvider, public RequestPreview {
 public:
     /// Throws Error(invalid_argument) when `base_url` is not an http(s) URL.
     explicit OpenAIProvider(OpenAIOptions options);
@@ -54,6 +55,7 @@ public:
     BoundModel model(Model model) const;
 
     MessageStream stream(ModelRequest request) override;
+    PayloadPreview preview(const ModelRequest& request) const override;
 
 private:
     class Protocol;
