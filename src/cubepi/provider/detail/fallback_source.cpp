@@ -122,6 +122,8 @@ Task<> FallbackSource::next_leg() {
         queue_.push(MessageAssembler::notice(notice_of(failover)));
         if (chain_->options().on_failover) co_await tell(std::move(failover));
     }
+    // The consumer sees the notices before anything is sent, and may abort.
+    if (!queue_.empty()) co_return;
     if (stopped()) {
         end_aborted();
     } else if (chosen_) {
