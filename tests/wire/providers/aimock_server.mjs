@@ -33,6 +33,19 @@ mock.addFixtures([
     { match: { userMessage: 'broken' }, response: { error: { message: 'It broke', type: 'server_error' }, status: 500 } },
     { match: { userMessage: 'cut' }, response: { content: 'a'.repeat(400) }, chunkSize: 10, latency: 5, truncateAfterChunks: 5 },
 ]);
+// A connection that breaks after each of the answer's events.
+for (let n = 1; n <= 24; ++n) {
+    mock.addFixtures([
+        { match: { userMessage: `torn text ${n}.` }, response: { content: 'abcdefghi '.repeat(6) }, chunkSize: 10, latency: 3, truncateAfterChunks: n },
+        {
+            match: { userMessage: `torn call ${n}.` },
+            response: { content: 'Looking.', toolCalls: [{ name: 'weather', arguments: '{"city":"Paris, France"}', id: 'call_b' }] },
+            chunkSize: 4,
+            latency: 3,
+            truncateAfterChunks: n,
+        },
+    ]);
+}
 await mock.start();
 process.stdout.write(JSON.stringify({ url: mock.url }) + '\n');
 process.stdin.resume();
