@@ -23,6 +23,10 @@ bool OpenAIResponsesProvider::takes_response_format(const Model& model) const {
     return endpoint_->profile_of(model).capability.response_format.value_or(true);
 }
 
+PayloadPreview OpenAIResponsesProvider::preview(const ModelRequest& request) const {
+    return detail::preview_of(detail::OpenAIResponsesCall(endpoint_), request);
+}
+
 MessageStream OpenAIResponsesProvider::stream(ModelRequest request) {
     auto call = std::make_shared<const detail::OpenAIResponsesCall>(endpoint_);
     if (observers()->empty()) {
@@ -30,11 +34,9 @@ MessageStream OpenAIResponsesProvider::stream(ModelRequest request) {
             std::make_unique<detail::HttpStreamSource>(std::move(request), call, nullptr));
     }
     const Model model = request.model;
-    auto source =
-        std::make_unique<detail::HttpStreamSource>(std::move(request), call, observers());
-    return observed(std::move(source), model, [call](const AssistantMessage& message) {
-        return call->answer_body(message);
-    });
+    auto source = std::make_unique<detail::HttpStreamSource>(std::move(request), call, observers());
+    return observed(std::move(source), model,
+                    [call](const AssistantMessage& message) { return call->answer_body(message); });
 }
 
 }  // namespace cubepi

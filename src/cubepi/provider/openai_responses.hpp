@@ -11,6 +11,7 @@
 #include <cubepi/provider/base_provider.hpp>
 #include <cubepi/provider/capability.hpp>
 #include <cubepi/provider/env.hpp>
+#include <cubepi/provider/preview.hpp>
 
 namespace cubepi {
 
@@ -52,7 +53,7 @@ struct OpenAIResponsesOptions {
 ///
 /// Reasoning models get their earlier reasoning back, encrypted, with every request, also when nothing is stored at the
 /// endpoint. A request has what the caller set, and nothing else. A key that is missing is an error of the first call.
-class OpenAIResponsesProvider final : public BaseProvider {
+class OpenAIResponsesProvider final : public BaseProvider, public RequestPreview {
 public:
     /// Throws Error(invalid_argument) when `base_url` is not an http(s) URL.
     explicit OpenAIResponsesProvider(OpenAIResponsesOptions options);
@@ -61,6 +62,7 @@ public:
     BoundModel model(Model model) const;
 
     MessageStream stream(ModelRequest request) override;
+    PayloadPreview preview(const ModelRequest& request) const override;
     bool takes_response_format(const Model& model) const override;
 
 private:

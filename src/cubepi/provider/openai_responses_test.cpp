@@ -356,6 +356,25 @@ TEST(OpenAIResponsesProvider, D57_WhatAHookPutInIsNotTakenForTheHistory) {
     EXPECT_FALSE(it.refers(1));
 }
 
+TEST(OpenAIResponsesProvider, ShowsARequestWithoutSendingIt) {
+    Fixture it({});
+    const PayloadPreview shown = preview_request(
+        it.provider->model("gpt-4.1"), MessageList{user_message("x")}, "Be brief.", {}, {});
+    EXPECT_EQ(shown.payload.at("input").as_array().size(), 2u);
+    EXPECT_TRUE(it.transport->requests().empty());
+}
+
+TEST(OpenAIResponsesProvider, TakesAFormForItsAnswersUnlessToldOtherwise) {
+    Model model;
+    model.id = "gpt-4.1";
+    Fixture it({});
+    EXPECT_TRUE(it.provider->takes_response_format(model));
+    CapabilityDescriptor without;
+    without.response_format = false;
+    Fixture old({}, {.capability = without});
+    EXPECT_FALSE(old.provider->takes_response_format(model));
+}
+
 TEST(OpenAIResponsesProvider, ObserversSeeAResponse) {
     Fixture it({answer("r1", "Hi")});
     JsonObject seen;
