@@ -87,6 +87,7 @@ void Agent::reset() {
     impl_->state.error_message.clear();
     impl_->inbox.clear();
     impl_->log.forget();
+    impl_->prefix_guard.reset();
 }
 
 Subscription Agent::subscribe(Listener listener) {

@@ -83,6 +83,7 @@ Agent::Impl::Impl(AgentOptions options)
     parts.hub = &hub;
     parts.log = &log;
     parts.inputs = &inbox;
+    parts.prefix_guard = &prefix_guard;
     state.model = parts.model.shared_spec();
 }
 

@@ -8,6 +8,7 @@
 #include <cubepi/agent/detail/inbox.hpp>
 #include <cubepi/agent/detail/run_core.hpp>
 #include <cubepi/agent/detail/thread_log.hpp>
+#include <cubepi/provider/prefix_guard.hpp>
 
 namespace cubepi {
 
@@ -21,6 +22,7 @@ struct Agent::Impl {
     detail::EventHub hub;
     detail::Inbox inbox;
     detail::ThreadLog log;
+    PrefixGuard prefix_guard;
     std::unique_ptr<AsyncEvent> idle;  // made when somebody waits
     bool lost_persistence = false;     // store without thread id, or the reverse (D46)
 };

@@ -110,6 +110,10 @@ Task<std::optional<ModelRequest>> ModelTurn::build_request() {
                                 .runtime(parts.runtime);
     const std::optional<ReasoningControl>& reasoning = core_.state().reasoning;
     request.options = reasoning ? std::move(options).reasoning(*reasoning) : std::move(options);
+    if (parts.prefix_guard) {
+        std::optional<Notice> broken = parts.prefix_guard->check(request);
+        if (broken) co_await core_.notice(std::move(*broken));
+    }
     co_return made;
 }
 

@@ -14,6 +14,7 @@
 #include <cubepi/agent/detail/inbox.hpp>
 #include <cubepi/agent/detail/thread_log.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/provider/prefix_guard.hpp>
 
 namespace cubepi::detail {
 
@@ -31,6 +32,7 @@ struct RunParts {
     EventHub* hub = nullptr;
     ThreadLog* log = nullptr;
     InputSource* inputs = nullptr;
+    PrefixGuard* prefix_guard = nullptr;  ///< null: nobody looks
 };
 
 /// What every part of a run shares: its identity, its events, its messages, its abort.
