@@ -14,13 +14,19 @@ public:
 
     Built build(const ModelRequest& request) const override {
         detail::OpenAIChatSettings settings;
-        const auto own = options_.model_capability_overrides.find(request.model.id);
-        settings.capability =
-            own == options_.model_capability_overrides.end() ? options_.capability : own->second;
+        settings.capability = capability_of(request.model);
         settings.base_url = options_.base_url;
         settings.openai_endpoint = endpoint_.is_openai();
         settings.extra_body = options_.extra_body;
         return detail::build_openai_chat(request, settings);
+    }
+
+    bool takes_response_format(const Model& model) const {
+        static const std::map<std::string, CapabilityDescriptor> no_overrides;
+        const ProviderCapability told{capability_of(model), no_overrides, options_.base_url};
+        const ModelProfile profile = effective_profile(ModelApi::openai_chat, model, told);
+        return profile.capability.response_format.value_or(
+            endpoint_.is_openai() && detail::openai_takes_response_format(model.id));
     }
 
     void finish_body(JsonObject& body) const override { detail::unfold_extra_body(body); }
@@ -46,6 +52,11 @@ public:
     }
 
 private:
+    const CapabilityDescriptor& capability_of(const Model& model) const {
+        const auto own = options_.model_capability_overrides.find(model.id);
+        return own == options_.model_capability_overrides.end() ? options_.capability : own->second;
+    }
+
     detail::OpenAIEndpoint endpoint_;
     OpenAIOptions options_;
 };
@@ -62,6 +73,10 @@ BoundModel OpenAIProvider::model(std::string id) const {
 
 BoundModel OpenAIProvider::model(Model model) const {
     return BoundModel(std::make_shared<OpenAIProvider>(*this), std::move(model));
+}
+
+bool OpenAIProvider::takes_response_format(const Model& model) const {
+    return protocol_->takes_response_format(model);
 }
 
 PayloadPreview OpenAIProvider::preview(const ModelRequest& request) const {

@@ -56,6 +56,8 @@ public:
 
     MessageStream stream(ModelRequest request) override;
     PayloadPreview preview(const ModelRequest& request) const override;
+    /// OpenAI's own endpoint: yes, but for its oldest models. Others: where the capability says so.
+    bool takes_response_format(const Model& model) const override;
 
 private:
     class Protocol;

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include <cubepi/provider/detail/openai_responses_request.hpp>
 #include <cubepi/provider/detail/prompt_text.hpp>
 #include <cubepi/provider/model_profile.hpp>
 #include <cubepi/provider/tool_schema.hpp>
@@ -256,7 +257,27 @@ void add_sampling(WireProtocol::Built& built, const ModelRequest& request,
     built.notices.push_back(std::move(notice));
 }
 
+/// platform.openai.com/docs/guides/structured-outputs
+Json response_format_to_wire(const ResponseFormat& wanted) {
+    JsonObject format;
+    format["name"] = wanted.name.str();
+    if (!wanted.description.empty()) format["description"] = wanted.description.str();
+    format["schema"] = *wanted.schema;
+    format["strict"] = is_strict_schema(*wanted.schema);
+    JsonObject wire;
+    wire["type"] = "json_schema";
+    wire["json_schema"] = std::move(format);
+    return wire;
+}
+
 }  // namespace
+
+bool openai_takes_response_format(std::string_view id) {
+    const bool old = id == "gpt-4" || id.starts_with("gpt-4-") || id.starts_with("gpt-3.5") ||
+                     id == "gpt-4o-2024-05-13" || id.starts_with("o1-mini") ||
+                     id.starts_with("o1-preview");
+    return !old;
+}
 
 JsonArray openai_chat_messages(const ModelRequest& request, const CapabilityDescriptor& capability,
                                std::vector<Notice>& notices) {
@@ -288,6 +309,8 @@ WireProtocol::Built build_openai_chat(const ModelRequest& request,
                 left_out("The tool choice was left out: the request has no tools", "tool_choice"));
         }
     }
+    if (request.options.response_format())
+        built.body["response_format"] = response_format_to_wire(*request.options.response_format());
     add_sampling(built, request, profile, settings.openai_endpoint);
     for (const auto& [key, value] : settings.extra_body) built.body[key] = value;
     return built;

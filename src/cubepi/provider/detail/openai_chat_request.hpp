@@ -26,6 +26,9 @@ WireProtocol::Built build_openai_chat(const ModelRequest& request,
 JsonArray openai_chat_messages(const ModelRequest& request, const CapabilityDescriptor& capability,
                                std::vector<Notice>& notices);
 
+/// Whether OpenAI's endpoint can hold this model's answers to a JSON Schema (as of 2026-11: all but the oldest).
+bool openai_takes_response_format(std::string_view model_id);
+
 /// An answer in the form of an unstreamed chat.completion.
 JsonObject openai_chat_completion(const AssistantMessage& message);
 
