@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/provider/detail/anthropic_event.hpp>
 #include <cubepi/provider/detail/anthropic_words.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
@@ -43,7 +44,8 @@ std::string not_json(std::string_view data) {
 }  // namespace
 
 AnthropicDecoder::AnthropicDecoder(MessageAssembler& assembler, IdSource& ids)
-    : assembler_(assembler), ids_(ids) {}
+    : assembler_(assembler), ids_(ids), parser_(std::make_unique<AnthropicEventParser>()) {}
+AnthropicDecoder::~AnthropicDecoder() = default;
 
 void AnthropicDecoder::decode(std::string_view name, std::string_view data, EventQueue& out) {
     while (!data.empty() && (data.back() == ' ' || data.back() == '\r' || data.back() == '\n'))
@@ -56,12 +58,12 @@ void AnthropicDecoder::decode(std::string_view name, std::string_view data, Even
         return;
     }
     std::string mended;
-    if (!parser_.parse(name, data)) {
+    if (!parser_->parse(name, data)) {
         mended = replace_broken_utf8(data);
         data = mended;
-        if (!parser_.parse(name, data)) throw Error(ErrorCode::protocol, not_json(data));
+        if (!parser_->parse(name, data)) throw Error(ErrorCode::protocol, not_json(data));
     }
-    if (parser_.event.type != AnthropicEventType::other) {
+    if (parser_->event.type != AnthropicEventType::other) {
         apply_hot(out);
         return;
     }
@@ -77,7 +79,7 @@ void AnthropicDecoder::decode(std::string_view name, std::string_view data, Even
 }
 
 void AnthropicDecoder::apply_hot(EventQueue& out) {
-    const AnthropicEvent& event = parser_.event;
+    const AnthropicEvent& event = parser_->event;
     if (event.type == AnthropicEventType::message_stop) {
         over_ = true;
         return;
@@ -273,7 +275,7 @@ void AnthropicDecoder::add(Block& block, std::string_view piece, EventQueue& out
         case Kind::thinking: out.push(assembler_.thinking_delta(block.index, piece)); break;
         case Kind::call: out.push(assembler_.toolcall_delta(block.index, piece)); break;
         case Kind::foreign:
-            if (parser_.event.delta == AnthropicDelta::arguments) {
+            if (parser_->event.delta == AnthropicDelta::arguments) {
                 block.arguments += piece;
             } else {
                 Json& text = block.wire["text"];
@@ -304,8 +306,8 @@ void AnthropicDecoder::add_foreign(Block& block, const JsonObject& delta) {
 }
 
 void AnthropicDecoder::close(Block& block, EventQueue& out) {
-    if (parser_.split.holds_back() && last_delta_ == block.index)
-        add(block, parser_.split.give_up(), out);
+    if (parser_->split.holds_back() && last_delta_ == block.index)
+        add(block, parser_->split.give_up(), out);
     LazyObject extra;
     switch (block.kind) {
         case Kind::text:

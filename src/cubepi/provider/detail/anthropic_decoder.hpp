@@ -1,14 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <cubepi/provider/detail/anthropic_event.hpp>
 #include <cubepi/provider/detail/wire_protocol.hpp>
 
 namespace cubepi::detail {
+
+class AnthropicEventParser;
 
 /// Reads a stream of the Messages API (docs.claude.com, "Streaming Messages"), or an unstreamed message.
 ///
@@ -17,6 +19,7 @@ namespace cubepi::detail {
 class AnthropicDecoder final : public WireDecoder {
 public:
     AnthropicDecoder(MessageAssembler& assembler, IdSource& ids);
+    ~AnthropicDecoder() override;
 
     void decode(std::string_view event, std::string_view data, EventQueue& out) override;
     bool complete() const noexcept override { return finished_; }
@@ -60,7 +63,7 @@ private:
 
     MessageAssembler& assembler_;
     IdSource& ids_;
-    AnthropicEventParser parser_;
+    std::unique_ptr<AnthropicEventParser> parser_;
     std::vector<Block> open_;
     std::vector<std::string> call_ids_;
     std::string response_id_;

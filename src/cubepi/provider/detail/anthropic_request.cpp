@@ -225,7 +225,8 @@ private:
         const ModelProfile& profile = settings_.profile;
         if (request_.model.max_tokens) return *request_.model.max_tokens;
         if (!profile.max_output) return unknown_model_limit;
-        return std::min(*profile.max_output, thinks() ? thinking_limit : usual_limit);
+        const bool adaptive = thinks() && !has_budget();
+        return std::min(*profile.max_output, adaptive ? thinking_limit : usual_limit);
     }
 
     /// The most that a request may ask for; 0: not known.
@@ -236,6 +237,14 @@ private:
         if (profile.max_output && (most == 0 || *profile.max_output < most))
             most = *profile.max_output;
         return most;
+    }
+
+    void say_lowered(std::int64_t answer, std::int64_t budget, std::int64_t limit) {
+        built_.notices.push_back(
+            changed("The limit of " + std::to_string(answer) + " tokens for the answer and " +
+                        std::to_string(budget) + " for thinking was lowered to " +
+                        std::to_string(limit) + ", the model's own",
+                    "max_tokens"));
     }
 
     /// The budget comes on top of the limit that the caller set for the answer.
@@ -265,11 +274,7 @@ private:
         std::int64_t limit = answer + budget;
         if (const std::int64_t most = ceiling(); most > 0 && limit > most) {
             limit = most;
-            built_.notices.push_back(
-                changed("The limit of " + std::to_string(answer) + " tokens for the answer and " +
-                            std::to_string(budget) + " for thinking was lowered to " +
-                            std::to_string(limit) + ", the model's own",
-                        "max_tokens"));
+            if (request_.model.max_tokens) say_lowered(answer, budget, limit);
         }
         built_.body["max_tokens"] = limit;
         if (budget <= 0 || limit - budget >= least_answer) {
