@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/tape/tape_entry.hpp>
@@ -92,7 +93,7 @@ public:
     virtual Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
                                       TapeAppend options) = 0;
     virtual Task<TapePosition> position(std::string tape) = 0;
-    /// Empties the tape: an explicit wish of a person (D47). Removes its side state too.
+    /// Empties the tape: an explicit wish of a person (D47). Its side state stays.
     virtual Task<void> reset(std::string tape) = 0;
     virtual Task<TapeInfo> info(std::string tape) = 0;
     /// The last `limit` anchors, oldest first.
@@ -138,10 +139,9 @@ public:
 class TurnJournal {
 public:
     virtual ~TurnJournal() = default;
-    virtual void write(const std::vector<TapeEntry>& entries, bool reset) = 0;
-    /// Text that was shown and is in no entry yet.
-    virtual void write_said(std::string_view text) = 0;
-    /// The turn left nothing: removes the journal.
+    /// Appends whole lines: those of entries as on a tape, {"said": TEXT}, {"reset": true}. Blocks.
+    virtual void write(std::string_view lines) = 0;
+    /// Ends and removes the journal.
     virtual void remove() noexcept = 0;
 };
 

@@ -1,0 +1,141 @@
+#include <bub/tape/detail/descriptor.hpp>
+
+#include <cerrno>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bub/tape/detail/tape_errors.hpp>
+#include <cubepi/core/error.hpp>
+
+namespace bub::detail {
+
+Descriptor Descriptor::open(const std::filesystem::path& path, int flags, unsigned mode) {
+    Descriptor made;
+    made.path_ = path;
+    do {
+        made.fd_ = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+    } while (made.fd_ < 0 && errno == EINTR);
+    if (made.fd_ < 0 && (errno != ENOENT || (flags & O_CREAT) != 0))
+        throw_system("open " + path.string(), errno);
+    return made;
+}
+
+Descriptor::~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+}
+
+std::uint64_t Descriptor::size() const {
+    struct stat info = {};
+    if (::fstat(fd_, &info) != 0) throw_system("look at " + path_.string(), errno);
+    return static_cast<std::uint64_t>(info.st_size);
+}
+
+std::size_t Descriptor::read_at(std::uint64_t offset, char* to, std::size_t size) const {
+    std::size_t done = 0;
+    while (done < size) {
+        const ssize_t got = ::pread(fd_, to + done, size - done, static_cast<off_t>(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) throw_system("read " + path_.string(), errno);
+        if (got == 0) break;
+        done += static_cast<std::size_t>(got);
+    }
+    return done;
+}
+
+std::string Descriptor::read_all() const {
+    std::string text(size(), '\0');
+    text.resize(read_at(0, text.data(), text.size()));
+    return text;
+}
+
+void Descriptor::write(std::string_view bytes) const {
+    while (!bytes.empty()) {
+        const ssize_t put = ::write(fd_, bytes.data(), bytes.size());
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) throw_system("write " + path_.string(), errno);
+        bytes.remove_prefix(static_cast<std::size_t>(put));
+    }
+}
+
+void Descriptor::write_at(std::uint64_t offset, std::string_view bytes) const {
+    while (!bytes.empty()) {
+        const ssize_t put = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) throw_system("write " + path_.string(), errno);
+        bytes.remove_prefix(static_cast<std::size_t>(put));
+        offset += static_cast<std::uint64_t>(put);
+    }
+}
+
+void Descriptor::truncate(std::uint64_t size) const {
+    if (::ftruncate(fd_, static_cast<off_t>(size)) != 0)
+        throw_system("shorten " + path_.string(), errno);
+}
+
+void Descriptor::sync() const {
+    // A file system that cannot (EINVAL) has nothing to force.
+    if (::fdatasync(fd_) != 0 && errno != EINVAL && errno != ENOSYS)
+        throw_system("write " + path_.string() + " to the disk", errno);
+}
+
+bool try_lock(const Descriptor& file) {
+    int result = 0;
+    do {
+        result = ::flock(file.get(), LOCK_EX | LOCK_NB);
+    } while (result != 0 && errno == EINTR);
+    if (result != 0 && errno != EWOULDBLOCK) throw_system("lock " + file.path().string(), errno);
+    return result == 0;
+}
+
+FileLock::FileLock(const std::filesystem::path& path, Kind kind,
+                   std::chrono::milliseconds timeout) {
+    const bool shared = kind == Kind::shared;
+    file_ = Descriptor::open(path, shared ? O_RDONLY : O_RDWR | O_CREAT);
+    if (!file_) return;
+    const auto end = std::chrono::steady_clock::now() + timeout;
+    auto pause = std::chrono::microseconds(50);
+    while (::flock(file_.get(), (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
+        if (errno == EINTR) continue;
+        if (errno != EWOULDBLOCK) throw_system("lock " + path.string(), errno);
+        if (std::chrono::steady_clock::now() >= end) {
+            throw cubepi::CheckpointerLockTimeoutError(
+                cubepi::ErrorCode::storage_locked,
+                "another process has been writing for longer than " +
+                    std::to_string(timeout.count()) + " ms (it holds " + path.string() +
+                    "); try again, or end that process");
+        }
+        std::this_thread::sleep_for(pause);
+        if (pause < std::chrono::milliseconds(10)) pause *= 2;
+    }
+}
+
+void replace_file(const std::filesystem::path& path, std::string_view bytes, bool sync) {
+    std::filesystem::path fresh = path;
+    fresh += ".new";
+    try {
+        const Descriptor file = Descriptor::open(fresh, O_WRONLY | O_CREAT | O_TRUNC);
+        file.write(bytes);
+        if (sync) file.sync();
+    } catch (...) {
+        ::unlink(fresh.c_str());
+        throw;
+    }
+    if (::rename(fresh.c_str(), path.c_str()) != 0) throw_system("write " + path.string(), errno);
+}
+
+std::optional<std::string> read_file(const std::filesystem::path& path) {
+    const Descriptor file = Descriptor::open(path, O_RDONLY);
+    if (!file) return std::nullopt;
+    return file.read_all();
+}
+
+void remove_file(const std::filesystem::path& path) {
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+        throw_system("remove " + path.string(), errno);
+}
+
+}  // namespace bub::detail

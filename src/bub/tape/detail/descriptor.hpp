@@ -1,0 +1,71 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+struct stat;
+
+namespace bub::detail {
+
+/// An open file. All functions throw Error with the path in its text.
+class Descriptor {
+public:
+    Descriptor() = default;
+    /// open(2) with O_CLOEXEC. An invalid one when the file does not exist (and flags do not make it).
+    static Descriptor open(const std::filesystem::path& path, int flags, unsigned mode = 0600);
+    Descriptor(Descriptor&& other) noexcept
+        : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+    Descriptor& operator=(Descriptor&& other) noexcept {
+        std::swap(fd_, other.fd_);
+        std::swap(path_, other.path_);
+        return *this;
+    }
+    ~Descriptor();
+
+    explicit operator bool() const noexcept { return fd_ >= 0; }
+    int get() const noexcept { return fd_; }
+    const std::filesystem::path& path() const noexcept { return path_; }
+
+    std::uint64_t size() const;
+    /// Fewer bytes than `size` only at the end of the file.
+    std::size_t read_at(std::uint64_t offset, char* to, std::size_t size) const;
+    std::string read_all() const;
+    void write(std::string_view bytes) const;
+    void write_at(std::uint64_t offset, std::string_view bytes) const;
+    void truncate(std::uint64_t size) const;
+    void sync() const;
+
+private:
+    int fd_ = -1;
+    std::filesystem::path path_;
+};
+
+/// flock(2) on a file of its own, until it is destroyed.
+class FileLock {
+public:
+    enum class Kind { shared, exclusive };
+    FileLock() = default;
+    /// Waits up to `timeout`; throws CheckpointerLockTimeoutError. A shared lock on a file that does not exist is no lock:
+    /// nobody has written.
+    FileLock(const std::filesystem::path& path, Kind kind, std::chrono::milliseconds timeout);
+    explicit operator bool() const noexcept { return static_cast<bool>(file_); }
+
+private:
+    Descriptor file_;
+};
+
+/// True when the lock could be had at once.
+bool try_lock(const Descriptor& file);
+
+/// Writes `bytes` into a new file and puts it in the place of `path`, so that readers see the old one or the new.
+void replace_file(const std::filesystem::path& path, std::string_view bytes, bool sync);
+/// Nothing when the file does not exist.
+std::optional<std::string> read_file(const std::filesystem::path& path);
+void remove_file(const std::filesystem::path& path);
+
+}  // namespace bub::detail

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include <bub/tape/detail/entry_facts.hpp>
+
+namespace bub::detail {
+
+struct LineFacts {
+    std::int64_t id = 0;
+    EntryFacts facts = {};
+};
+
+/// facts_of(read_tape_line(line)) without making the entry. Nothing for a line that is no entry.
+std::optional<LineFacts> line_facts(std::string_view line);
+
+}  // namespace bub::detail

@@ -1,0 +1,275 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bub/tape/detail/fast_facts.hpp>
+#include <bub/tape/detail/json_text.hpp>
+#include <bub/tape/detail/tape_errors.hpp>
+#include <bub/tape/detail/tape_writing.hpp>
+#include <bub/tape/detail/turn_journal_file.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/schema/python_json.hpp>
+
+namespace bub::detail {
+
+namespace {
+
+/// What the commit file says before the block that is to be on the tape.
+struct CommitHeader {
+    std::uint64_t offset = 0;
+    std::uint64_t size = 0;
+    std::string turn = {};
+    bool replaces = false;
+};
+
+std::string commit_text(const CommitHeader& header, const std::string& block) {
+    JsonObject line;
+    line["offset"] = header.offset;
+    line["size"] = header.size;
+    line["turn"] = header.turn;
+    line["replaces"] = header.replaces;
+    std::string text;
+    append_json_text(text, line);
+    text += '\n';
+    text += block;
+    return text;
+}
+
+/// False when the text is no commit file.
+bool read_commit(std::string_view text, CommitHeader& header, std::string_view& block) {
+    const std::size_t feed = text.find('\n');
+    if (feed == text.npos) return false;
+    try {
+        const Json json = cubepi::parse_lenient(text.substr(0, feed));
+        const JsonObject& line = json.as_object();
+        header.offset = line.at("offset").to_number<std::uint64_t>();
+        header.size = line.at("size").to_number<std::uint64_t>();
+        header.turn = std::string(line.at("turn").as_string());
+        header.replaces = line.at("replaces").as_bool();
+    } catch (const std::exception&) {
+        return false;
+    }
+    block = text.substr(feed + 1);
+    return block.size() == header.size;
+}
+
+std::vector<TapeEntry> entries_of(std::string_view block) {
+    std::vector<TapeEntry> entries;
+    while (!block.empty()) {
+        const std::size_t feed = block.find('\n');
+        if (auto entry = read_tape_line(block.substr(0, feed)))
+            entries.push_back(std::move(*entry));
+        block.remove_prefix(feed == block.npos ? block.size() : feed + 1);
+    }
+    return entries;
+}
+
+bool needs_position(const std::vector<TapeEntry>& entries, const TapeAppend& options) {
+    if (options.expected_position()) return true;
+    for (const TapeEntry& entry : entries) {
+        if (kept_messages(entry)) return true;
+    }
+    return false;
+}
+
+void remove_journal(const TapePaths& paths, const std::string& turn) {
+    if (turn.empty()) return;
+    remove_file(paths.journal(turn));
+    ::rmdir(paths.turns.c_str());
+}
+
+}  // namespace
+
+TapePosition TapeDirectory::append(const std::string& name, std::vector<TapeEntry> entries,
+                                   const TapeAppend& options) {
+    close_dead_turns_at_start(name);
+    Writing writing = write_lock(name);
+    return append_locked(writing, std::move(entries), options);
+}
+
+TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntry> entries,
+                                          const TapeAppend& options) {
+    const TapePaths& paths = writing.paths;
+    if (options.guard()) options.guard()(read_state(writing.name));
+    const bool writes = !entries.empty() && !options.reset();
+    Descriptor tape = Descriptor::open(paths.tape, writes ? O_RDWR | O_APPEND | O_CREAT : O_RDONLY);
+    const std::uint64_t size = tape ? tape.size() : 0;
+    Tail tail;
+    tail.messages = 0;
+    if (tape) tail = current_tail(*writing.known, tape, size);
+    if (tape && needs_position(entries, options)) count_messages(tail, paths, tape, size);
+    if (options.expected_position() && *options.expected_position() != *tail.messages)
+        throw_stale(writing.name, *options.expected_position(), *tail.messages);
+    if (options.reset()) {
+        tail = Tail();
+        tail.messages = 0;
+    }
+    std::string block = tail.ended ? "" : "\n";
+    const std::string now = tape_date(options_.clock->wall());
+    for (TapeEntry& entry : entries) {
+        entry.id = ++tail.last_id;
+        if (entry.date.empty()) entry.date = now;
+        if (tail.messages) tail.messages = set_position(entry, *tail.messages);
+        block += tape_line(entry);
+    }
+    TapePosition end;
+    end.last_id = tail.last_id;
+    end.messages = tail.messages.value_or(-1);
+    if (entries.empty() && !options.reset()) {
+        remove_journal(paths, options.turn());
+        return end;
+    }
+    const bool all_or_none = entries.size() > 1 || !options.turn().empty() || options.reset();
+    writing.known->tail.reset();
+    if (options.reset() && entries.empty()) block.clear();
+    write_block(writing, tape, size, block, options.reset(), options.turn(), all_or_none);
+    if (options.reset()) return end;
+    struct stat info = {};
+    ::fstat(tape.get(), &info);
+    tail.modified = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
+    tail.mark.device = info.st_dev;
+    tail.mark.inode = info.st_ino;
+    tail.mark.covered = size + block.size();
+    tail.ended = true;
+    writing.known->tail = std::move(tail);
+    return end;
+}
+
+/// The commit file has the whole block before the tape has a byte of it, and goes when the tape has all of it: whoever
+/// finds one finishes what it says.
+void TapeDirectory::write_block(Writing& writing, const Descriptor& tape, std::uint64_t size,
+                                const std::string& block, bool replaces, const std::string& turn,
+                                bool all_or_none) {
+    const TapePaths& paths = writing.paths;
+    if (all_or_none) {
+        CommitHeader header;
+        header.offset = size;
+        header.size = block.size();
+        header.turn = turn;
+        header.replaces = replaces;
+        replace_file(paths.commit, commit_text(header, block), false);
+    }
+    if (replaces) {
+        finish_commit(writing);
+        return;
+    }
+    try {
+        tape.write(block);
+    } catch (...) {
+        // Nothing was stored: a full disk leaves no half entries.
+        tape.truncate(size);
+        if (all_or_none) remove_file(paths.commit);
+        throw;
+    }
+    if (options_.sync == TapeSync::append) tape.sync();
+    if (!all_or_none) return;
+    remove_journal(paths, turn);
+    remove_file(paths.commit);
+}
+
+void TapeDirectory::finish_commit(Writing& writing) {
+    const TapePaths& paths = writing.paths;
+    if (::access(paths.commit.c_str(), F_OK) != 0) return;
+    const std::optional<std::string> text = read_file(paths.commit);
+    CommitHeader header;
+    std::string_view block;
+    if (!text || !read_commit(*text, header, block)) {
+        remove_file(paths.commit);
+        return;
+    }
+    writing.known->tail.reset();
+    if (header.replaces) {
+        remove_file(paths.index);
+        if (block.empty()) {
+            remove_file(paths.tape);
+        } else {
+            replace_file(paths.tape, block, options_.sync == TapeSync::append);
+        }
+    } else {
+        const Descriptor tape = Descriptor::open(paths.tape, O_RDWR | O_APPEND | O_CREAT);
+        const std::uint64_t size = tape.size();
+        std::string there;
+        if (size >= header.offset) {
+            there.resize(static_cast<std::size_t>(
+                std::min<std::uint64_t>(size - header.offset, block.size())));
+            there.resize(tape.read_at(header.offset, there.data(), there.size()));
+        }
+        if (size >= header.offset && block.starts_with(there)) {
+            tape.write(block.substr(there.size()));
+            if (options_.sync == TapeSync::append) tape.sync();
+        } else {
+            // Somebody without locks wrote in between, or put another file in its place: the entries come behind that.
+            remove_file(paths.commit);
+            TapeAppend options = TapeAppend().turn(header.turn);
+            (void)append_locked(writing, entries_of(block), options);
+            return;
+        }
+    }
+    remove_journal(paths, header.turn);
+    remove_file(paths.commit);
+}
+
+void TapeDirectory::reset(const std::string& name) {
+    const TapePaths paths(options_.directory, name);
+    if (::access(paths.tape.c_str(), F_OK) != 0 && ::access(paths.lock.c_str(), F_OK) != 0) return;
+    Writing writing = write_lock(name);
+    writing.known->tail.reset();
+    remove_file(paths.index);
+    remove_file(paths.tape);
+}
+
+void TapeDirectory::close_dead_turns_at_start(const std::string& name) {
+    const std::shared_ptr<Known> tape = known(name);
+    if (tape->looked_for_turns.exchange(true)) return;
+    if (::access(TapePaths(options_.directory, name).turns.c_str(), F_OK) != 0) return;
+    try {
+        Writing writing = write_lock(name);
+        close_dead_turns(writing);
+    } catch (const cubepi::Error& error) {
+        // Who may only read reads what is there.
+        if (error.code() != cubepi::ErrorCode::permission_denied) throw;
+    }
+}
+
+void TapeDirectory::close_dead_turns(Writing& writing) {
+    namespace fs = std::filesystem;
+    std::vector<fs::path> journals;
+    std::error_code failed;
+    for (fs::directory_iterator file(writing.paths.turns, failed), end; !failed && file != end;
+         file.increment(failed)) {
+        if (file->path().extension() == ".journal") journals.push_back(file->path());
+    }
+    std::sort(journals.begin(), journals.end());
+    for (const fs::path& journal : journals) close_turn(writing, journal);
+    ::rmdir(writing.paths.turns.c_str());
+}
+
+void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& journal) {
+    const Descriptor file = Descriptor::open(journal, O_RDWR);
+    if (!file || !try_lock(file)) return;  // its process lives
+    JournaledTurn turn = read_journal(file.read_all());
+    if (turn.id.empty() || (turn.entries.empty() && turn.said.empty() && !turn.reset)) {
+        remove_file(journal);
+        return;
+    }
+    close_interrupted(turn);
+    TapeAppend options = TapeAppend().reset(turn.reset).turn(turn.id);
+    (void)append_locked(writing, std::move(turn.entries), options);
+    // The name of an id may have changed since: a journal is never closed twice.
+    remove_file(journal);
+}
+
+std::shared_ptr<TurnJournal> TapeDirectory::open_journal(const std::string& name,
+                                                         const std::string& turn_id) {
+    TapePaths paths(options_.directory, name);
+    make_directory();
+    if (::access(paths.turns.c_str(), F_OK) == 0) {
+        Writing writing = write_lock(name);
+        close_dead_turns(writing);
+    }
+    known(name)->looked_for_turns = true;
+    return std::make_shared<TurnJournalFile>(paths.turns, paths.journal(turn_id), turn_id,
+                                             options_.clock);
+}
+
+}  // namespace bub::detail

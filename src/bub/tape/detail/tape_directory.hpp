@@ -1,0 +1,110 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <bub/tape/detail/descriptor.hpp>
+#include <bub/tape/detail/tape_index_file.hpp>
+#include <bub/tape/file_tape_store.hpp>
+
+namespace bub::detail {
+
+/// The files of one tape.
+struct TapePaths {
+    TapePaths(const std::filesystem::path& directory, const std::string& name);
+
+    std::filesystem::path tape;    ///< NAME.jsonl
+    std::filesystem::path lock;    ///< locked while somebody writes
+    std::filesystem::path commit;  ///< there while several entries are written: all of them
+    std::filesystem::path index;
+    std::filesystem::path state;
+    std::filesystem::path turns;  ///< a folder: one journal for each turn in progress
+
+    std::filesystem::path journal(const std::string& turn_id) const;
+};
+
+/// A directory of tapes. Everything here blocks; any thread may call it.
+class TapeDirectory {
+public:
+    explicit TapeDirectory(FileTapeOptions options);
+
+    const FileTapeOptions& options() const noexcept { return options_; }
+    /// All names, sorted.
+    std::vector<std::string> names() const;
+    std::vector<TapeFileInfo> list_files() const;
+
+    void visit(const std::string& name, const TapeQuery& query,
+               const std::function<bool(const TapeEntry&)>& visit);
+    TapePosition append(const std::string& name, std::vector<TapeEntry> entries,
+                        const TapeAppend& options);
+    TapePosition position(const std::string& name);
+    void reset(const std::string& name);
+    TapeInfo info(const std::string& name);
+    std::vector<TapeEntry> anchors(const std::string& name, std::size_t limit);
+    std::optional<TapeEntry> find(const std::string& name, IndexKind kind, const std::string& key);
+    void copy(const std::string& name, const std::filesystem::path& target);
+
+    Json edit_state(const std::string& name, const std::function<Json(JsonObject&)>& edit);
+    JsonObject read_state(const std::string& name);
+    std::string put_media(const std::string& bytes);
+    std::optional<std::string> get_media(const std::string& sha256);
+    std::shared_ptr<TurnJournal> open_journal(const std::string& name, const std::string& turn_id);
+
+private:
+    /// Where the tape ended when it was last written or read.
+    struct Tail {
+        TapeMark mark = {};
+        std::int64_t modified = 0;
+        std::int64_t last_id = 0;
+        std::optional<std::int64_t> messages = {};
+        bool ended = true;  ///< the last byte is a line feed, or there is none
+    };
+    /// What is kept of a tape in memory.
+    struct Known {
+        std::mutex mutex;
+        std::optional<Tail> tail;
+        std::atomic<bool> looked_for_turns = false;
+    };
+    /// The right to write a tape: nobody else does, here or in another process.
+    struct Writing;
+    struct Range {
+        std::uint64_t from = 0;
+        std::uint64_t to = 0;
+    };
+
+    std::shared_ptr<Known> known(const std::string& name);
+    void make_directory();
+    Writing write_lock(const std::string& name);
+    /// Opens the tape for reading and gives the end of what is visible.
+    Descriptor open_visible(const std::string& name, std::uint64_t& end);
+    void close_dead_turns(Writing& writing);
+    void close_dead_turns_at_start(const std::string& name);
+    void close_turn(Writing& writing, const std::filesystem::path& journal);
+    void finish_commit(Writing& writing);
+    TapePosition append_locked(Writing& writing, std::vector<TapeEntry> entries,
+                               const TapeAppend& options);
+    void write_block(Writing& writing, const Descriptor& tape, std::uint64_t size,
+                     const std::string& block, bool replaces, const std::string& turn,
+                     bool all_or_none);
+    Tail tail_of(const Descriptor& tape, std::uint64_t end) const;
+    Tail current_tail(Known& known, const Descriptor& tape, std::uint64_t end) const;
+    void count_messages(Tail& tail, const TapePaths& paths, const Descriptor& tape,
+                        std::uint64_t end) const;
+    std::optional<Range> find_anchor(const TapePaths& paths, const Descriptor& tape,
+                                     std::uint64_t end, const std::string* name) const;
+    Range slice(const TapePaths& paths, const Descriptor& tape, std::uint64_t end,
+                const TapeQuery& query) const;
+
+    FileTapeOptions options_;
+    std::mutex mutex_;
+    std::map<std::string, std::shared_ptr<Known>> tapes_;
+    bool made_ = false;
+};
+
+}  // namespace bub::detail

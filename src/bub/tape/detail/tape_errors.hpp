@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace bub::detail {
+
+/// Whether the name has exactly one "__": it is no sidecar.
+bool is_main_tape(std::string_view name);
+/// Throws Error(invalid_argument) for a name that is no file name.
+void check_tape_name(std::string_view name);
+[[noreturn]] void throw_stale(const std::string& tape, std::int64_t expected, std::int64_t found);
+/// Throws Error with the code that fits `error_number`: "cannot WHAT: reason".
+[[noreturn]] void throw_system(const std::string& what, int error_number);
+
+}  // namespace bub::detail

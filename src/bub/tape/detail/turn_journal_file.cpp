@@ -1,0 +1,181 @@
+#include <bub/tape/detail/turn_journal_file.hpp>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <bub/tape/detail/entry_facts.hpp>
+#include <bub/tape/detail/json_text.hpp>
+#include <bub/tape/detail/tape_errors.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/python_json.hpp>
+
+namespace bub::detail {
+
+namespace {
+
+std::string line_of(const JsonObject& object) {
+    std::string line;
+    append_json_text(line, object);
+    line += '\n';
+    return line;
+}
+
+void read_line(JournaledTurn& turn, const JsonObject& line) {
+    if (const Json* id = line.if_contains("turn"); id && id->is_string()) {
+        turn.id = std::string(id->get_string());
+    } else if (const Json* said = line.if_contains("said"); said && said->is_string()) {
+        turn.said += std::string_view(said->get_string());
+    } else if (line.contains("reset")) {
+        turn.reset = true;
+        turn.entries.clear();
+    }
+}
+
+}  // namespace
+
+bool is_answer(const TapeEntry& entry) {
+    if (entry.kind == entry_kind::tool_call) return true;
+    if (entry.kind != entry_kind::message) return false;
+    const Json* role = entry.payload.if_contains("role");
+    return role && role->is_string() && role->get_string() == "assistant";
+}
+
+JournaledTurn read_journal(std::string_view text) {
+    JournaledTurn turn;
+    while (!text.empty()) {
+        const std::size_t feed = text.find('\n');
+        if (feed == text.npos) break;
+        const std::string_view line = text.substr(0, feed);
+        text.remove_prefix(feed + 1);
+        if (std::optional<TapeEntry> entry = read_tape_line(line)) {
+            if (is_answer(*entry)) turn.said.clear();
+            turn.entries.push_back(std::move(*entry));
+            continue;
+        }
+        try {
+            const Json json = cubepi::parse_lenient(line);
+            if (const JsonObject* object = json.if_object()) read_line(turn, *object);
+        } catch (const cubepi::Error&) {
+            continue;
+        }
+    }
+    return turn;
+}
+
+TapeEntry said_entry(std::string text, const std::string& turn_id, std::string_view status) {
+    JsonObject meta;
+    meta["turn"] = turn_id;
+    meta["interrupted"] = status;
+    return message_entry("assistant", std::move(text), std::move(meta));
+}
+
+TapeEntry turn_marker(const std::string& turn_id, std::string_view status) {
+    JsonObject data;
+    data["turn"] = turn_id;
+    data["status"] = status;
+    return event_entry(turn_event, std::move(data), hidden_from_context());
+}
+
+void close_interrupted(JournaledTurn& turn) {
+    if (!turn.said.empty())
+        turn.entries.push_back(said_entry(std::move(turn.said), turn.id, "interrupted"));
+    turn.said.clear();
+    turn.entries.push_back(turn_marker(turn.id, "interrupted"));
+}
+
+void JournalBuffer::end_said() {
+    if (said_.empty()) return;
+    JsonObject line;
+    line["said"] = said_;
+    lines_ += line_of(line);
+    said_.clear();
+}
+
+void JournalBuffer::add_said(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    said_ += text;
+}
+
+void JournalBuffer::add(const std::vector<TapeEntry>& entries, bool reset) {
+    const std::lock_guard lock(mutex_);
+    end_said();
+    if (reset) {
+        JsonObject line;
+        line["reset"] = true;
+        lines_ += line_of(line);
+    }
+    for (const TapeEntry& entry : entries) lines_ += tape_line(entry);
+}
+
+bool JournalBuffer::empty() const {
+    const std::lock_guard lock(mutex_);
+    return lines_.empty() && said_.empty();
+}
+
+void JournalBuffer::drain(const std::function<std::shared_ptr<TurnJournal>()>& open) {
+    const std::lock_guard lock(mutex_);
+    // A character that a delta has cut in two waits for its rest.
+    const std::size_t whole = cubepi::complete_utf8_prefix(said_);
+    std::string rest = said_.substr(whole);
+    said_.resize(whole);
+    end_said();
+    said_ = std::move(rest);
+    if (lines_.empty()) return;
+    if (!journal_) journal_ = open();
+    journal_->write(lines_);
+    lines_.clear();
+}
+
+std::shared_ptr<TurnJournal> JournalBuffer::journal() const {
+    const std::lock_guard lock(mutex_);
+    return journal_;
+}
+
+TurnJournalFile::TurnJournalFile(std::filesystem::path folder, std::filesystem::path path,
+                                 std::string turn_id, std::shared_ptr<cubepi::Clock> clock)
+    : folder_(std::move(folder)),
+      path_(std::move(path)),
+      turn_id_(std::move(turn_id)),
+      clock_(std::move(clock)) {}
+
+void TurnJournalFile::open() {
+    for (int attempt = 0; !file_; ++attempt) {
+        std::error_code failed;
+        std::filesystem::create_directory(folder_, failed);
+        if (failed) throw_system("make the folder " + folder_.string(), failed.value());
+        try {
+            file_ = Descriptor::open(path_, O_RDWR | O_APPEND | O_CREAT);
+        } catch (const cubepi::Error&) {
+            // Somebody has just removed the folder, which was empty.
+            if (attempt == 10) throw;
+        }
+    }
+    if (!try_lock(file_)) {
+        throw cubepi::CheckpointerLockTimeoutError(
+            cubepi::ErrorCode::storage_locked,
+            "turn '" + turn_id_ + "' is in progress in another process (" + path_.string() + ")");
+    }
+    JsonObject head;
+    head["turn"] = turn_id_;
+    head["pid"] = static_cast<std::int64_t>(::getpid());
+    head["started"] = tape_date(clock_->wall());
+    file_.write(line_of(head));
+}
+
+void TurnJournalFile::write(std::string_view lines) {
+    const std::lock_guard lock(mutex_);
+    if (removed_) return;
+    if (!file_) open();
+    file_.write(lines);
+}
+
+void TurnJournalFile::remove() noexcept {
+    const std::lock_guard lock(mutex_);
+    removed_ = true;
+    if (file_) ::unlink(path_.c_str());
+    ::rmdir(folder_.c_str());
+    file_ = Descriptor();
+}
+
+}  // namespace bub::detail

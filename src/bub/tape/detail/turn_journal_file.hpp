@@ -1,0 +1,76 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <bub/tape/detail/descriptor.hpp>
+#include <bub/tape/tape_store.hpp>
+#include <cubepi/core/clock.hpp>
+
+namespace bub::detail {
+
+/// What a journal says of a turn.
+struct JournaledTurn {
+    std::string id = {};
+    bool reset = false;
+    std::vector<TapeEntry> entries = {};
+    std::string said = {};  ///< was shown and is in no entry
+};
+
+/// A torn last line, and what cannot be read, is left out.
+JournaledTurn read_journal(std::string_view text);
+/// Whether the entry holds the text of an answer, which stands for what was said before it.
+bool is_answer(const TapeEntry& entry);
+/// Adds what was said, and the marker that the turn was interrupted.
+void close_interrupted(JournaledTurn& turn);
+/// What was said and never became an entry, as an assistant message.
+TapeEntry said_entry(std::string text, const std::string& turn_id, std::string_view status);
+TapeEntry turn_marker(const std::string& turn_id, std::string_view status);
+
+/// Lines of a journal that are not written yet, in their order. Any thread may call.
+class JournalBuffer {
+public:
+    void add_said(std::string_view text);
+    void add(const std::vector<TapeEntry>& entries, bool reset);
+    bool empty() const;
+    /// Writes all that is there. `open` makes the journal when there is none yet.
+    void drain(const std::function<std::shared_ptr<TurnJournal>()>& open);
+    /// Null before the first drain.
+    std::shared_ptr<TurnJournal> journal() const;
+
+private:
+    void end_said();
+
+    mutable std::mutex mutex_;
+    std::string lines_;
+    std::string said_;
+    std::shared_ptr<TurnJournal> journal_;
+};
+
+/// Locked while the process lives: who gets the lock knows that it does not.
+class TurnJournalFile final : public TurnJournal {
+public:
+    TurnJournalFile(std::filesystem::path folder, std::filesystem::path path, std::string turn_id,
+                    std::shared_ptr<cubepi::Clock> clock);
+
+    void write(std::string_view lines) override;
+    void remove() noexcept override;
+
+private:
+    void open();
+
+    const std::filesystem::path folder_;
+    const std::filesystem::path path_;
+    const std::string turn_id_;
+    const std::shared_ptr<cubepi::Clock> clock_;
+    std::mutex mutex_;
+    Descriptor file_;
+    bool removed_ = false;
+};
+
+}  // namespace bub::detail

@@ -1,0 +1,192 @@
+#include <bub/tape/memory_tape_store.hpp>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include <bub/tape/detail/digest.hpp>
+#include <bub/tape/detail/entry_facts.hpp>
+#include <bub/tape/detail/query_filter.hpp>
+#include <bub/tape/detail/tape_errors.hpp>
+
+namespace bub {
+
+namespace {
+
+struct StoredTape {
+    std::vector<TapeEntry> entries = {};
+    std::int64_t messages = 0;
+    TapeInfo info = {};
+    JsonObject state = {};
+    std::unordered_map<std::string, std::size_t> by_message = {};
+    std::unordered_map<std::string, std::size_t> by_event = {};
+    std::unordered_map<std::string, std::size_t> by_run = {};
+
+    TapePosition position() const {
+        TapePosition end;
+        if (!entries.empty()) end.last_id = entries.back().id;
+        end.messages = messages;
+        return end;
+    }
+    void clear() {
+        JsonObject kept = std::move(state);
+        *this = StoredTape();
+        state = std::move(kept);
+    }
+    void add(TapeEntry entry) {
+        const detail::EntryFacts facts = detail::facts_of(entry);
+        const std::size_t at = entries.size();
+        for (const std::string& id : facts.message_ids) by_message[id] = at;
+        if (facts.event) by_event[facts.name] = at;
+        if (!facts.run_id.empty()) by_run[facts.run_id] = at;
+        detail::add_to(info, facts);
+        entries.push_back(std::move(entry));
+    }
+    std::optional<TapeEntry> find(const std::unordered_map<std::string, std::size_t>& index,
+                                  const std::string& key) const {
+        const auto found = index.find(key);
+        if (found == index.end()) return std::nullopt;
+        return entries[found->second];
+    }
+};
+
+}  // namespace
+
+struct MemoryTapeStore::State {
+    std::mutex mutex;
+    std::shared_ptr<cubepi::Clock> clock;
+    std::map<std::string, StoredTape> tapes;
+    std::map<std::string, std::string> media;
+
+    const StoredTape& find(const std::string& tape) const {
+        static const StoredTape none;
+        const auto found = tapes.find(tape);
+        return found == tapes.end() ? none : found->second;
+    }
+};
+
+MemoryTapeStore::MemoryTapeStore(std::shared_ptr<cubepi::Clock> clock)
+    : state_(std::make_unique<State>()) {
+    state_->clock = clock ? std::move(clock) : std::make_shared<cubepi::SystemClock>();
+}
+MemoryTapeStore::~MemoryTapeStore() = default;
+
+Task<std::vector<std::string>> MemoryTapeStore::list_tapes() {
+    std::vector<std::string> names = co_await all_tapes();
+    std::erase_if(names, [](const std::string& name) { return !detail::is_main_tape(name); });
+    co_return names;
+}
+
+Task<std::vector<std::string>> MemoryTapeStore::all_tapes() {
+    const std::lock_guard lock(state_->mutex);
+    std::vector<std::string> names;
+    for (const auto& [name, tape] : state_->tapes) {
+        if (!tape.entries.empty()) names.push_back(name);
+    }
+    co_return names;
+}
+
+Task<std::vector<TapeEntry>> MemoryTapeStore::fetch(std::string tape, TapeQuery query) {
+    const std::lock_guard lock(state_->mutex);
+    co_return detail::evaluate(state_->find(tape).entries, query);
+}
+
+Task<TapePosition> MemoryTapeStore::append(std::string tape, std::vector<TapeEntry> entries,
+                                           TapeAppend options) {
+    const std::lock_guard lock(state_->mutex);
+    detail::check_tape_name(tape);
+    const StoredTape& before = state_->find(tape);
+    if (options.guard()) options.guard()(before.state);
+    if (options.expected_position() && *options.expected_position() != before.messages)
+        detail::throw_stale(tape, *options.expected_position(), before.messages);
+    StoredTape& stored = state_->tapes[tape];
+    if (options.reset()) stored.clear();
+    std::int64_t id = stored.entries.empty() ? 0 : stored.entries.back().id;
+    for (TapeEntry& entry : entries) {
+        entry.id = ++id;
+        if (entry.date.empty()) entry.date = tape_date(state_->clock->wall());
+        stored.messages = detail::set_position(entry, stored.messages);
+        stored.add(std::move(entry));
+    }
+    co_return stored.position();
+}
+
+Task<TapePosition> MemoryTapeStore::position(std::string tape) {
+    const std::lock_guard lock(state_->mutex);
+    co_return state_->find(tape).position();
+}
+
+Task<void> MemoryTapeStore::reset(std::string tape) {
+    const std::lock_guard lock(state_->mutex);
+    const auto found = state_->tapes.find(tape);
+    if (found != state_->tapes.end()) found->second.clear();
+    co_return;
+}
+
+Task<TapeInfo> MemoryTapeStore::info(std::string tape) {
+    const std::lock_guard lock(state_->mutex);
+    co_return state_->find(tape).info;
+}
+
+Task<std::vector<TapeEntry>> MemoryTapeStore::anchors(std::string tape, std::size_t limit) {
+    const std::lock_guard lock(state_->mutex);
+    std::vector<std::string> kinds(1, std::string(entry_kind::anchor));
+    TapeQuery query;
+    query = TapeQuery().kinds(std::move(kinds)).limit(limit).newest_first();
+    std::vector<TapeEntry> found = detail::evaluate(state_->find(tape).entries, query);
+    std::reverse(found.begin(), found.end());
+    co_return found;
+}
+
+Task<Json> MemoryTapeStore::edit_state(std::string tape,
+                                       std::function<Json(JsonObject& state)> edit) {
+    const std::lock_guard lock(state_->mutex);
+    detail::check_tape_name(tape);
+    JsonObject changed = state_->find(tape).state;
+    Json result = edit(changed);
+    state_->tapes[tape].state = std::move(changed);
+    co_return result;
+}
+
+Task<JsonObject> MemoryTapeStore::read_state(std::string tape) {
+    const std::lock_guard lock(state_->mutex);
+    co_return state_->find(tape).state;
+}
+
+Task<std::optional<TapeEntry>> MemoryTapeStore::find_message_entry(std::string tape,
+                                                                   std::string message_id) {
+    const std::lock_guard lock(state_->mutex);
+    const StoredTape& stored = state_->find(tape);
+    co_return stored.find(stored.by_message, message_id);
+}
+
+Task<std::optional<TapeEntry>> MemoryTapeStore::find_event(std::string tape, std::string name) {
+    const std::lock_guard lock(state_->mutex);
+    const StoredTape& stored = state_->find(tape);
+    co_return stored.find(stored.by_event, name);
+}
+
+Task<std::optional<TapeEntry>> MemoryTapeStore::find_run(std::string tape, std::string run_id) {
+    const std::lock_guard lock(state_->mutex);
+    const StoredTape& stored = state_->find(tape);
+    co_return stored.find(stored.by_run, run_id);
+}
+
+Task<std::string> MemoryTapeStore::put_media(std::string bytes) {
+    const std::lock_guard lock(state_->mutex);
+    std::string name = detail::sha256_hex(bytes);
+    state_->media.try_emplace(name, std::move(bytes));
+    co_return name;
+}
+
+Task<std::optional<std::string>> MemoryTapeStore::get_media(std::string sha256) {
+    const std::lock_guard lock(state_->mutex);
+    std::optional<std::string> bytes;
+    const auto found = state_->media.find(sha256);
+    if (found != state_->media.end()) bytes = found->second;
+    co_return bytes;
+}
+
+}  // namespace bub

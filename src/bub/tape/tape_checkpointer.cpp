@@ -1,0 +1,203 @@
+#include <bub/tape/tape_checkpointer.hpp>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <bub/tape/detail/checkpointer_state.hpp>
+#include <bub/tape/detail/dates.hpp>
+#include <bub/tape/detail/entry_facts.hpp>
+#include <bub/tape/tape_context.hpp>
+#include <cubepi/checkpoint/detail/claim_rules.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/message_json.hpp>
+
+namespace bub {
+
+using namespace cubepi;
+using detail::SideState;
+
+namespace {
+
+JsonObject data_of(const std::optional<TapeEntry>& event) {
+    if (!event) return {};
+    const Json* data = event->payload.if_contains("data");
+    return data && data->is_object() ? data->get_object() : JsonObject();
+}
+
+void merge_extra(JsonObject& extra, const JsonObject& changes) {
+    for (const auto& [key, value] : changes) {
+        if (value.is_null()) {
+            extra.erase(key);
+        } else {
+            extra[key] = value;
+        }
+    }
+}
+
+TapeEntry extra_entry(JsonObject extra) {
+    return event_entry(detail::extra_event, std::move(extra), hidden_from_context());
+}
+
+}  // namespace
+
+TapeCheckpointer::TapeCheckpointer(std::shared_ptr<TapeStore> store,
+                                   TapeCheckpointerOptions options)
+    : state_(std::make_shared<State>()) {
+    State& state = *state_;
+    state.side = dynamic_cast<TapeStateStore*>(store.get());
+    state.index = dynamic_cast<TapeIndex*>(store.get());
+    state.media = dynamic_cast<TapeMediaStore*>(store.get());
+    if (!state.side || !state.index) {
+        throw Error(ErrorCode::invalid_argument,
+                    "this tape store cannot be the memory of an agent: it needs side state "
+                    "(TapeStateStore) and an index (TapeIndex)");
+    }
+    state.store = std::move(store);
+    state.options = std::move(options);
+    if (!state.options.clock) state.options.clock = std::make_shared<SystemClock>();
+}
+TapeCheckpointer::~TapeCheckpointer() = default;
+
+Task<std::optional<CheckpointData>> TapeCheckpointer::load(std::string thread_id) {
+    const std::shared_ptr<State> state = state_;
+    std::optional<CheckpointData> data;
+    const TapePosition before = co_await state->store->position(thread_id);
+    std::vector<TapeEntry> entries = co_await state->read_context(thread_id);
+    co_await state->restore_media(entries);
+    const std::optional<TapeEntry> extra =
+        co_await state->index->find_event(thread_id, std::string(detail::extra_event));
+    MessageList messages = agent_messages(entries);
+    if (messages.empty() && !extra) co_return data;
+    data.emplace();
+    data->messages = std::move(messages);
+    data->extra = data_of(extra);
+    // What was appended since the position was read makes the next append stale, not lost.
+    data->position = before.messages;
+    co_return data;
+}
+
+Task<std::int64_t> TapeCheckpointer::append(std::string thread_id, MessageList messages,
+                                            AppendOptions options) {
+    const std::shared_ptr<State> state = state_;
+    std::set<std::string> runs;
+    for (const Message& message : messages) {
+        if (!message.run_id().empty()) runs.insert(message.run_id().str());
+    }
+    const JsonObject beside = co_await state->side->read_state(thread_id);
+    for (const std::string& run_id : runs) {
+        if (SideState(beside).is_open(run_id)) continue;
+        if (co_await state->is_complete(thread_id, run_id))
+            cubepi::detail::throw_run_completed(thread_id, run_id);
+    }
+    std::vector<TapeEntry> entries = co_await state->entries_of(thread_id, messages);
+    co_await state->put_media_aside(entries);
+    if (options.extra()) {
+        const std::optional<TapeEntry> stored =
+            co_await state->index->find_event(thread_id, std::string(detail::extra_event));
+        JsonObject extra = data_of(stored);
+        merge_extra(extra, *options.extra());
+        entries.push_back(extra_entry(std::move(extra)));
+    }
+    std::function<void(const JsonObject&)> guard;
+    if (!options.claim_owner().empty()) {
+        guard = [thread_id, run = options.claim_run_id(),
+                 owner = options.claim_owner()](const JsonObject& now) {
+            if (!SideState(now).holds(run, owner)) cubepi::detail::throw_claim_lost(thread_id, run);
+        };
+    }
+    TapeAppend how = TapeAppend().guard(std::move(guard));
+    TapeAppend with_position = options.expected_position()
+                                   ? std::move(how).expected_position(*options.expected_position())
+                                   : std::move(how);
+    const bool nothing = entries.empty();
+    std::int64_t position = 0;
+    std::exception_ptr failure;
+    try {
+        const TapePosition end =
+            co_await state->store->append(thread_id, std::move(entries), std::move(with_position));
+        position = end.messages;
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (failure) {
+        state->forget_batch(thread_id);
+        std::rethrow_exception(failure);
+    }
+    if (nothing || position < 0) {
+        const TapePosition end = co_await state->store->position(thread_id);
+        position = end.messages;
+    }
+    state->note_position(thread_id, position);
+    co_return position;
+}
+
+Task<void> TapeCheckpointer::save_extra(std::string thread_id, JsonObject extra) {
+    const std::shared_ptr<State> state = state_;
+    const std::optional<TapeEntry> stored =
+        co_await state->index->find_event(thread_id, std::string(detail::extra_event));
+    JsonObject merged = data_of(stored);
+    merge_extra(merged, extra);
+    if (stored && merged == data_of(stored)) co_return;
+    std::vector<TapeEntry> entries;
+    entries.push_back(extra_entry(std::move(merged)));
+    TapeAppend options;
+    co_await state->store->append(std::move(thread_id), std::move(entries), std::move(options));
+}
+
+Task<std::optional<Message>> TapeCheckpointer::find_message(std::string thread_id,
+                                                            std::string message_id) {
+    const std::shared_ptr<State> state = state_;
+    std::optional<Message> found;
+    std::optional<TapeEntry> entry =
+        co_await state->index->find_message_entry(std::move(thread_id), message_id);
+    if (!entry) co_return found;
+    std::vector<TapeEntry> one;
+    one.push_back(std::move(*entry));
+    co_await state->restore_media(one);
+    for (Message& message : detail::messages_in(one.front())) {
+        if (message.id() == message_id) found = std::move(message);
+    }
+    co_return found;
+}
+
+Task<std::vector<ThreadInfo>> TapeCheckpointer::list_threads() {
+    const std::shared_ptr<State> state = state_;
+    std::vector<ThreadInfo> list;
+    const std::vector<std::string> names = co_await state->store->all_tapes();
+    for (const std::string& name : names) {
+        ThreadInfo info;
+        info.thread_id = name;
+        const TapePosition end = co_await state->store->position(name);
+        info.message_count = end.messages;
+        TapeQuery newest = TapeQuery().newest_first().limit(1);
+        const std::vector<TapeEntry> last = co_await state->store->fetch(name, std::move(newest));
+        if (!last.empty()) {
+            if (const auto time = detail::parse_date(last.front().date))
+                info.updated_at = static_cast<double>(*time) / 1e6;
+        }
+        list.push_back(std::move(info));
+    }
+    std::sort(list.begin(), list.end(), [](const ThreadInfo& a, const ThreadInfo& b) {
+        const double first = a.updated_at.value_or(0);
+        const double second = b.updated_at.value_or(0);
+        return first != second ? first > second : a.thread_id < b.thread_id;
+    });
+    co_return list;
+}
+
+Task<void> TapeCheckpointer::delete_thread(std::string thread_id) {
+    const std::shared_ptr<State> state = state_;
+    const std::vector<std::string> names = co_await state->store->all_tapes();
+    if (std::find(names.begin(), names.end(), thread_id) == names.end())
+        cubepi::detail::throw_thread_not_found(thread_id);
+    co_await state->store->reset(thread_id);
+    std::function<Json(JsonObject&)> clear = [](JsonObject& beside) {
+        beside.clear();
+        return Json();
+    };
+    co_await state->side->edit_state(thread_id, std::move(clear));
+    state->forget_batch(thread_id);
+}
+
+}  // namespace bub

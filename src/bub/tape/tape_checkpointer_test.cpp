@@ -1,0 +1,378 @@
+#include <bub/tape/tape_checkpointer.hpp>
+
+#include <gtest/gtest.h>
+
+#include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/memory_tape_store.hpp>
+#include <bub/tape/tape.hpp>
+#include <bub/tape/tape_test_support.hpp>
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/agent/transcript.hpp>
+#include <cubepi/checkpoint/memory_checkpointer.hpp>
+#include <cubepi/provider/faux.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+#include <cubepi/testing/store_conformance.hpp>
+
+namespace bub {
+namespace {
+
+using namespace cubepi;
+
+/// A store that keeps the folder alive in which its tapes are.
+class InFolder final : public TapeStore, public TapeStateStore, public TapeIndex {
+public:
+    explicit InFolder(std::shared_ptr<TestFolder> folder)
+        : folder_(std::move(folder)), inner_(folder_->options()) {}
+    const std::shared_ptr<TestFolder>& folder() const { return folder_; }
+
+    Task<std::vector<std::string>> list_tapes() override { return inner_.list_tapes(); }
+    Task<std::vector<std::string>> all_tapes() override { return inner_.all_tapes(); }
+    Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override {
+        return inner_.fetch(std::move(tape), std::move(query));
+    }
+    Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
+                              TapeAppend options) override {
+        return inner_.append(std::move(tape), std::move(entries), std::move(options));
+    }
+    Task<TapePosition> position(std::string tape) override {
+        return inner_.position(std::move(tape));
+    }
+    Task<void> reset(std::string tape) override { return inner_.reset(std::move(tape)); }
+    Task<TapeInfo> info(std::string tape) override { return inner_.info(std::move(tape)); }
+    Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit) override {
+        return inner_.anchors(std::move(tape), limit);
+    }
+    Task<Json> edit_state(std::string tape, std::function<Json(JsonObject&)> edit) override {
+        return inner_.edit_state(std::move(tape), std::move(edit));
+    }
+    Task<JsonObject> read_state(std::string tape) override {
+        return inner_.read_state(std::move(tape));
+    }
+    Task<std::optional<TapeEntry>> find_message_entry(std::string tape, std::string id) override {
+        return inner_.find_message_entry(std::move(tape), std::move(id));
+    }
+    Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name) override {
+        return inner_.find_event(std::move(tape), std::move(name));
+    }
+    Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id) override {
+        return inner_.find_run(std::move(tape), std::move(run_id));
+    }
+
+private:
+    std::shared_ptr<TestFolder> folder_;
+    FileTapeStore inner_;
+};
+
+class Lease {
+public:
+    TapeCheckpointerOptions options() const {
+        TapeCheckpointerOptions made;
+        made.clock = clock_;
+        return made;
+    }
+    void advance(std::chrono::seconds amount) const { clock_->advance(amount); }
+
+private:
+    std::shared_ptr<cubepi::testing::ManualClock> clock_ =
+        std::make_shared<cubepi::testing::ManualClock>();
+};
+
+void expect_right(const cubepi::testing::StoreUnderTest& store) {
+    for (const auto& failure : cubepi::testing::check_store(store))
+        ADD_FAILURE() << failure.check << ": " << failure.text;
+}
+
+/// An answer with calls of these ids.
+Message calls(std::vector<std::string> ids, std::string text = {}) {
+    AssistantMessage message;
+    if (!text.empty()) {
+        TextContent block;
+        block.text = std::move(text);
+        message.content.emplace_back(std::move(block));
+    }
+    for (std::string& id : ids) {
+        ToolCall call;
+        call.name = "tool_" + id;
+        call.id = std::move(id);
+        call.arguments["x"] = "ö";
+        message.content.emplace_back(std::move(call));
+    }
+    message.stop_reason = stop_reason::shared(stop_reason::tool_use);
+    return message;
+}
+
+Message result(std::string id, std::string text) {
+    ToolResultMessage message;
+    message.tool_name = "tool_" + id;
+    message.tool_call_id = std::move(id);
+    TextContent block;
+    block.text = std::move(text);
+    message.content.emplace_back(std::move(block));
+    return message;
+}
+
+std::int64_t append_one(TapeCheckpointer& memory, Message message, std::int64_t position) {
+    MessageList one;
+    one.push_back(std::move(message));
+    return run(memory.append("w__s", std::move(one), AppendOptions().expected_position(position)));
+}
+
+std::vector<TapeEntry> all_of(TapeStore& store) { return run(store.fetch("w__s", TapeQuery())); }
+
+std::string kinds_of(const std::vector<TapeEntry>& entries) {
+    std::string kinds;
+    for (const TapeEntry& entry : entries) {
+        kinds += entry.kind;
+        if (entry.kind == "event" || entry.kind == "anchor")
+            kinds += ":" + std::string(entry_name(entry));
+        kinds += ' ';
+    }
+    return kinds;
+}
+
+}  // namespace
+
+TEST(TapeCheckpointer, B21_HoldsWhatAgentsNeedInMemory) {
+    const Lease lease;
+    cubepi::testing::StoreUnderTest store;
+    store.make = [&] {
+        return std::make_shared<TapeCheckpointer>(std::make_shared<MemoryTapeStore>(),
+                                                  lease.options());
+    };
+    store.advance = [&](std::chrono::seconds amount) { lease.advance(amount); };
+    expect_right(store);
+}
+
+TEST(TapeCheckpointer, B21_HoldsWhatAgentsNeedInFiles) {
+    const Lease lease;
+    std::shared_ptr<TestFolder> folder;
+    cubepi::testing::StoreUnderTest store;
+    store.make = [&] {
+        folder = std::make_shared<TestFolder>();
+        return std::make_shared<TapeCheckpointer>(std::make_shared<InFolder>(folder),
+                                                  lease.options());
+    };
+    store.reopen = [&](std::shared_ptr<Checkpointer> old) {
+        old.reset();
+        return std::make_shared<TapeCheckpointer>(std::make_shared<InFolder>(folder),
+                                                  lease.options());
+    };
+    store.advance = [&](std::chrono::seconds amount) { lease.advance(amount); };
+    expect_right(store);
+}
+
+TEST(TapeCheckpointer, B21_HoldsWhatAgentsNeedInAForkOfAnEmptyTape) {
+    const Lease lease;
+    cubepi::testing::StoreUnderTest store;
+    store.make = [&] {
+        auto fork = std::make_shared<TapeFork>(std::make_shared<MemoryTapeStore>(), "t");
+        return std::make_shared<TapeCheckpointer>(std::move(fork), lease.options());
+    };
+    store.advance = [&](std::chrono::seconds amount) { lease.advance(amount); };
+    expect_right(store);
+}
+
+TEST(TapeCheckpointer, B21_PayloadsAreWhatBubReads) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    TapeCheckpointer memory(store);
+    std::int64_t at = append_one(memory, user_message("grüß dich"), 0);
+    at = append_one(memory, calls({"a"}, "I look."), at);
+    at = append_one(memory, result("a", "found"), at);
+    const std::vector<TapeEntry> entries = all_of(*store);
+    ASSERT_EQ(kinds_of(entries), "message tool_call tool_result ");
+    EXPECT_EQ(entries[0].payload.at("content"), Json("grüß dich"));
+    EXPECT_EQ(entries[1].payload.at("content"), Json("I look."));
+    const JsonObject& call = entries[1].payload.at("calls").as_array().at(0).as_object();
+    EXPECT_EQ(call.at("id"), Json("a"));
+    EXPECT_EQ(call.at("function").as_object().at("arguments"), Json("{\"x\": \"ö\"}"));
+    EXPECT_EQ(entries[2].payload.at("results").as_array().at(0), Json("found"));
+}
+
+TEST(TapeCheckpointer, B21_ResultsThatComeOneByOneAreOneEntryInTheOrderOfTheCalls) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    TapeCheckpointer memory(store);
+    std::int64_t at = append_one(memory, user_message("go"), 0);
+    at = append_one(memory, calls({"a", "b", "c"}), at);
+    at = append_one(memory, result("b", "two"), at);
+    at = append_one(memory, result("c", "three"), at);
+    {
+        // Another process goes on where this one stopped.
+        TapeCheckpointer other(store);
+        const auto data = run(other.load("w__s"));
+        ASSERT_TRUE(data);
+        EXPECT_EQ(data->messages.size(), 4u);
+        EXPECT_EQ(data->position, at);
+        at = append_one(other, result("a", "one"), at);
+    }
+    const std::vector<TapeEntry> entries = all_of(*store);
+    ASSERT_EQ(kinds_of(entries),
+              "message tool_call event:cubepi.tool_result event:cubepi.tool_result tool_result ");
+    EXPECT_EQ(entries[4].payload.at("results"), Json(JsonArray{"one", "two", "three"}));
+    const auto data = run(memory.load("w__s"));
+    ASSERT_EQ(data->messages.size(), 5u);
+    EXPECT_TRUE(is_legal_transcript(data->messages));
+    EXPECT_EQ(data->messages[2].tool_result()->tool_call_id, "b");
+    EXPECT_EQ(data->position, at);
+    const JsonArray chat = context_messages(entries);
+    ASSERT_EQ(chat.size(), 5u);
+    EXPECT_EQ(chat[2].as_object().at("tool_call_id"), Json("a"));
+    EXPECT_EQ(chat[2].as_object().at("content"), Json("one"));
+}
+
+TEST(TapeCheckpointer, B21_AMergedTurnHasOneEntryOfResultsAndTheSamePosition) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape(store, "w__s");
+    run(tape.bootstrap());
+    TapeForkOptions options;
+    options.turn_id = "turn-1";
+    const auto fork = tape.fork(std::move(options));
+    TapeCheckpointer memory(fork);
+    std::int64_t at = append_one(memory, user_message("go"), 0);
+    at = append_one(memory, calls({"a", "b"}), at);
+    at = append_one(memory, result("b", "two"), at);
+    at = append_one(memory, result("a", "one"), at);
+    run(fork->merge());
+    const std::vector<TapeEntry> entries = all_of(*store);
+    EXPECT_EQ(kinds_of(entries),
+              "anchor:session/start event:handoff message tool_call tool_result event:turn ");
+    EXPECT_EQ(run(store->position("w__s")).messages, at);
+    TapeCheckpointer after(store);
+    EXPECT_EQ(append_one(after, user_message("more"), at), at + 1);
+}
+
+TEST(TapeCheckpointer, B10_TheContextStartsWithTheAnchorAsAUserMessage) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape(store, "w__s");
+    TapeCheckpointer memory(store);
+    const std::int64_t at = append_one(memory, user_message("old"), 0);
+    JsonObject state;
+    state["summary"] = "we chose Postgres";
+    run(tape.handoff("phase/2", std::move(state)));
+    append_one(memory, user_message("go on"), at);
+    const auto data = run(memory.load("w__s"));
+    ASSERT_EQ(data->messages.size(), 2u);
+    EXPECT_EQ(data->messages[0].role(), Role::user);
+    EXPECT_EQ(data->messages[0].text(),
+              "[Anchor created: phase/2]: {\"summary\": \"we chose Postgres\"}");
+    EXPECT_TRUE(is_synthetic_message(data->messages[0]));
+    EXPECT_EQ(data->messages[1].text(), "go on");
+}
+
+TEST(TapeCheckpointer, D1_AHandOffAmongCallsDoesNotComeBetweenThemAndTheirResults) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape(store, "w__s");
+    TapeCheckpointer memory(store);
+    std::int64_t at = append_one(memory, user_message("go"), 0);
+    at = append_one(memory, calls({"a"}), at);
+    run(tape.handoff("phase"));
+    append_one(memory, result("a", "done"), at);
+    const MessageList messages = agent_messages(all_of(*store));
+    ASSERT_EQ(messages.size(), 4u);
+    EXPECT_TRUE(is_legal_transcript(messages));
+    EXPECT_EQ(messages[3].text(), "[Anchor created: phase]: null");
+}
+
+TEST(TapeCheckpointer, B21_TapesOfBubBecomeMessages) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape(store, "w__s");
+    run(tape.bootstrap());
+    run(tape.append(message_entry("user", "hi")));
+    JsonObject function;
+    function["name"] = "ls";
+    function["arguments"] = "{\"path\": \".\"}";
+    JsonObject call;
+    call["id"] = "c1";
+    call["function"] = std::move(function);
+    JsonObject payload;
+    payload["calls"] = JsonArray(1, Json(call));
+    run(tape.append(tape_entry("tool_call", std::move(payload))));
+    JsonObject results;
+    results["results"] = JsonArray(1, Json(JsonObject()));
+    run(tape.append(tape_entry("tool_result", std::move(results))));
+    run(tape.append(message_entry("assistant", "done")));
+    TapeCheckpointer memory(store);
+    const auto data = run(memory.load("w__s"));
+    ASSERT_EQ(data->messages.size(), 5u);
+    EXPECT_TRUE(is_legal_transcript(data->messages));
+    EXPECT_EQ(data->messages[2].assistant()->tool_calls().at(0)->arguments.at("path"), Json("."));
+    EXPECT_EQ(data->messages[3].text(), "{}");
+    EXPECT_EQ(data->position, 4);
+}
+
+TEST(TapeCheckpointer, B10_ImagesAreKeptOnceByTheirHash) {
+    const TestFolder folder;
+    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    TapeCheckpointer memory(store);
+    UserMessage message;
+    ImageContent image;
+    image.media_type = "image/png";
+    image.source = std::string(10'000, 'A');
+    message.content.emplace_back(image);
+    std::int64_t at = append_one(memory, message, 0);
+    at = append_one(memory, message, at);
+    EXPECT_EQ(folder.read("w__s.jsonl").find("AAAA"), std::string::npos);
+    EXPECT_EQ(folder.count("media"), 1u);
+    TapeCheckpointer again(std::make_shared<FileTapeStore>(folder.options()));
+    const auto data = run(again.load("w__s"));
+    ASSERT_EQ(data->messages.size(), 2u);
+    EXPECT_EQ(data->messages[1], Message(message));
+}
+
+TEST(TapeCheckpointer, D20_EventsOfOthersDoNotMakeAnAppendStaleAndMessagesDo) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape(store, "w__s");
+    TapeCheckpointer memory(store);
+    const std::int64_t at = append_one(memory, user_message("one"), 0);
+    run(tape.append(event_entry("loop.step", JsonObject())));
+    const std::int64_t next = append_one(memory, user_message("two"), at);
+    run(tape.append(message_entry("user", "from elsewhere")));
+    EXPECT_THROW(append_one(memory, user_message("three"), next), StaleAppendError);
+}
+
+TEST(TapeCheckpointer, B21_IsTheMemoryOfAnAgent) {
+    const TestFolder folder;
+    const auto prompt = [&](const std::string& text, std::vector<FauxStep> steps) {
+        FauxProvider faux;
+        faux.set_responses(std::move(steps));
+        AgentOptions options;
+        options.model = faux.model("offline");
+        options.checkpointer =
+            std::make_shared<TapeCheckpointer>(std::make_shared<FileTapeStore>(folder.options()));
+        options.thread_id = "w__s";
+        Agent agent(std::move(options));
+        const RunResult result = run(agent.prompt(text));
+        EXPECT_TRUE(result) << result.text();
+        return agent.state().messages;
+    };
+    std::vector<FauxStep> first;
+    first.emplace_back("hello");
+    (void)prompt("hi", std::move(first));
+    std::vector<FauxStep> second;
+    second.emplace_back("again");
+    const MessageList messages = prompt("once more", std::move(second));
+    ASSERT_EQ(messages.size(), 4u);
+    EXPECT_EQ(messages[1].text(), "hello");
+    TapeCheckpointer memory(std::make_shared<FileTapeStore>(folder.options()));
+    EXPECT_EQ(run(memory.load("w__s"))->messages, messages);
+}
+
+TEST(ImportThread, CopiesAThreadOnce) {
+    const auto source = std::make_shared<MemoryCheckpointer>();
+    MessageList messages;
+    messages.push_back(user_message("hi", "m1"));
+    messages.push_back(calls({"a", "b"}));
+    messages.push_back(result("a", "1"));
+    messages.push_back(result("b", "2"));
+    run(source->append("chat", messages, AppendOptions()));
+    const auto store = std::make_shared<MemoryTapeStore>();
+    EXPECT_EQ(run(import_thread(source, "chat", store, "w__s", "sessions.db")), 4u);
+    EXPECT_EQ(run(import_thread(source, "chat", store, "w__s", "sessions.db")), 0u);
+    EXPECT_EQ(run(import_thread(source, "nobody", store, "w__t", "sessions.db")), 0u);
+    TapeCheckpointer memory(store);
+    const auto data = run(memory.load("w__s"));
+    ASSERT_EQ(data->messages.size(), 5u) << "the anchor comes first";
+    for (std::size_t i = 0; i < messages.size(); ++i) EXPECT_EQ(data->messages[i + 1], messages[i]);
+    EXPECT_EQ(run(memory.find_message("w__s", "m1")), messages[0]);
+}
+
+}  // namespace bub

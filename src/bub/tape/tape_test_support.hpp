@@ -1,0 +1,65 @@
+#pragma once
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <bub/tape/file_tape_store.hpp>
+#include <cubepi/core/run.hpp>
+
+namespace bub {
+
+using cubepi::run;
+
+/// A folder for tapes, which goes with the test.
+class TestFolder {
+public:
+    TestFolder() {
+        std::string name = (std::filesystem::temp_directory_path() / "cubepi-tape-XXXXXX").string();
+        path_ = mkdtemp(name.data());
+    }
+    ~TestFolder() {
+        std::error_code failed;
+        std::filesystem::remove_all(path_, failed);
+    }
+    TestFolder(const TestFolder&) = delete;
+    TestFolder& operator=(const TestFolder&) = delete;
+
+    const std::filesystem::path& path() const { return path_; }
+    /// Not synchronised: that guards against a power cut, and makes no difference to a killed process.
+    FileTapeOptions options() const {
+        FileTapeOptions options;
+        options.directory = path_;
+        options.sync = TapeSync::never;
+        return options;
+    }
+    std::string read(const std::string& name) const {
+        std::ifstream in(path_ / name, std::ios::binary);
+        return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    }
+    void write(const std::string& name, std::string_view text) const {
+        std::ofstream out(path_ / name, std::ios::binary | std::ios::trunc);
+        out << text;
+    }
+    void add(const std::string& name, std::string_view text) const {
+        std::ofstream out(path_ / name, std::ios::binary | std::ios::app);
+        out << text;
+    }
+    bool has(const std::string& name) const { return std::filesystem::exists(path_ / name); }
+    std::size_t count(const std::string& name) const {
+        std::error_code failed;
+        std::size_t files = 0;
+        for (std::filesystem::directory_iterator file(path_ / name, failed), end;
+             !failed && file != end; ++file)
+            ++files;
+        return files;
+    }
+
+private:
+    std::filesystem::path path_;
+};
+
+}  // namespace bub
