@@ -22,6 +22,7 @@ set(CUBEPI_LIBRARY_TABLE
     "OpenSSL::Crypto    | OpenSSL                  | libcrypto"
     "SQLite::SQLite3    | SQLite3                  | sqlite3"
     "simdjson::simdjson | simdjson                 | simdjson"
+    "yaml-cpp           | yaml-cpp                 | yaml-cpp"
 )
 
 function(cubepi_find_library library package pkgconfig)

@@ -1,0 +1,288 @@
+#include <bub/builtin/builtin.hpp>
+
+#include <utility>
+
+#include <bub/builtin/detail/agent_turn.hpp>
+#include <bub/builtin/detail/commands.hpp>
+#include <bub/builtin/detail/core.hpp>
+#include <bub/builtin/detail/prompt_parts.hpp>
+#include <bub/channel/steering_inbox.hpp>
+#include <bub/tape/file_tape_store.hpp>
+#include <cubepi/core/cancellation.hpp>
+
+namespace bub {
+
+namespace {
+
+using detail::BuiltinCore;
+using CorePtr = std::shared_ptr<BuiltinCore>;
+
+constexpr std::string_view default_prompt =
+    "<general_instruct>\n"
+    "Finish the task with the tools and skills you have. Say when you are not sure.\n"
+    "</general_instruct>\n"
+    "<response_instruct>\n"
+    "What you answer goes back to where the message came from. When a skill for the message's "
+    "channel (the $name in its context) says that answers are sent with it, send them that way.\n"
+    "</response_instruct>\n"
+    "<context_contract>\n"
+    "A context that grows too long fails. tape_info says how long it is; tape_handoff begins a new "
+    "chapter with a summary.\n"
+    "</context_contract>";
+
+/// The lifespan of a turn's message: closed once, and only if it was opened.
+struct OpenLifespan {
+    explicit OpenLifespan(std::shared_ptr<Lifespan> given) : lifespan(std::move(given)) {}
+    std::shared_ptr<Lifespan> lifespan;
+};
+
+Task<> close_lifespan(std::shared_ptr<OpenLifespan> open, std::exception_ptr error) {
+    const std::shared_ptr<Lifespan> lifespan = std::exchange(open->lifespan, nullptr);
+    if (lifespan) co_await lifespan->close(std::move(error));
+}
+
+std::optional<std::string> resolve_session(ResolveSessionCall& call) {
+    const std::optional<std::string>& id = call.message.session_id;
+    if (id && id->find_first_not_of(" \t\r\n") != std::string::npos) return *id;
+    return call.message.channel.value_or("default") + ":" +
+           call.message.chat_id.value_or("default");
+}
+
+/// What `,model` and the like have left on the tape.
+Task<Json> last_choice(std::shared_ptr<TapeStore> store, std::string tape, std::string event,
+                       std::string key) {
+    auto* index = dynamic_cast<TapeIndex*>(store.get());
+    if (!index) co_return nullptr;
+    const std::optional<TapeEntry> entry = co_await index->find_event(tape, event);
+    const Json* data = entry ? entry->payload.if_contains("data") : nullptr;
+    const JsonObject* object = data ? data->if_object() : nullptr;
+    const Json* value = object ? object->if_contains(key) : nullptr;
+    co_return value && value->is_string() ? *value : Json(nullptr);
+}
+
+Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {
+    if (call.message.lifespan) {
+        auto open = std::make_shared<OpenLifespan>(call.message.lifespan);
+        call.state.replace(open);
+        call.state.at_end(
+            [open](std::exception_ptr error) { return close_lifespan(open, std::move(error)); });
+        co_await open->lifespan->open();
+    }
+    JsonObject values;
+    values["session_id"] = call.session_id;
+    const std::string context = call.message.context_text();
+    if (!context.empty()) values["context"] = context;
+    const Tape tape = co_await core->tape(call.session_id, call.state);
+    Json model = co_await last_choice(tape.store(), tape.name(), "model_switch", "model");
+    if (const Json* wanted = call.message.context.if_contains("model")) {
+        if (wanted->is_string() && !wanted->get_string().empty()) model = *wanted;
+    }
+    if (model.is_string() && !model.get_string().empty()) values["model"] = std::move(model);
+    Json effort = co_await last_choice(tape.store(), tape.name(), "reasoning_effort_switch",
+                                       "reasoning_effort");
+    if (effort.is_string() && !effort.get_string().empty()) {
+        values["reasoning_effort"] = std::move(effort);
+    }
+    if (const Json* thread = call.message.context.if_contains("thread_id")) {
+        values["_runtime_thread_id"] = *thread;
+    }
+    std::optional<JsonObject> given(std::move(values));
+    co_return given;
+}
+
+Task<std::optional<Prompt>> build_prompt(CorePtr core, BuildPromptCall& call) {
+    const std::string& content = call.message.content_text();
+    if (content.starts_with(',') && call.message.is_operator()) {
+        call.message.kind = envelope_kind::command;
+        call.state.replace(
+            std::make_shared<detail::PendingCommand>(detail::PendingCommand{content}));
+        std::optional<Prompt> line(content);
+        co_return line;
+    }
+    auto message = std::make_shared<Envelope>(call.message);
+    const auto now = core->runtime().clock->wall();
+    std::optional<Prompt> prompt = co_await detail::prompt_of(std::move(message), now);
+    co_return prompt;
+}
+
+/// The command that this prompt is; null when it is for the model.
+std::shared_ptr<detail::PendingCommand> command_of(const RunModelCall& call) {
+    auto command = call.state.service<detail::PendingCommand>();
+    const std::string* text = call.prompt.if_text();
+    return command && text && *text == command->line ? command : nullptr;
+}
+
+EventStream answer_at_once(std::string text, bool ok) {
+    JsonObject end;
+    end["ok"] = ok;
+    end["text"] = text;
+    std::vector<StreamEvent> events;
+    events.push_back(StreamEvent::text(text));
+    events.emplace_back(event_kind::final, std::move(end));
+    return EventStream::of(std::move(events));
+}
+
+Task<EventStream> answer(CorePtr core, RunModelCall& call) {
+    if (call.prompt.empty()) co_return answer_at_once("error: empty prompt", false);
+    if (const auto command = command_of(call)) {
+        std::string output =
+            co_await detail::run_command(core, command->line, call.session_id, call.state);
+        co_return answer_at_once(std::move(output), true);
+    }
+    co_return EventStream(
+        std::make_unique<detail::AgentTurn>(core, call.prompt, call.session_id, call.state));
+}
+
+/// The whole answer as text; what a stream would report is reported here (B7).
+Task<std::optional<std::string>> answer_text(CorePtr core, RunModelCall& call) {
+    EventStream stream = co_await answer(core, call);
+    std::string text;
+    std::exception_ptr failure;
+    try {
+        while (std::optional<StreamEvent> event = co_await stream.next()) {
+            if (event->kind == event_kind::text) {
+                text += event->delta();
+            } else if (event->kind == event_kind::error) {
+                auto message = std::make_shared<Envelope>(call.message);
+                auto error = std::make_exception_ptr(error_from_event(event->data));
+                co_await core->framework().notify_error("run_model", std::move(error),
+                                                        std::move(message));
+            }
+        }
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    const bool cancelled = failure && cubepi::is_cancellation(failure);
+    if (cancelled) co_await cubepi::shield();
+    co_await stream.close();
+    if (cancelled) co_await cubepi::unshield();
+    if (failure) std::rethrow_exception(failure);
+    std::optional<std::string> given(std::move(text));
+    co_return given;
+}
+
+HookOutcome<Done> save_state(SaveStateCall& call) {
+    auto open = call.state.service<OpenLifespan>();
+    if (!open || !open->lifespan) return HookOutcome<Done>(Done());
+    const auto close = [](std::shared_ptr<OpenLifespan> span,
+                          std::exception_ptr error) -> Task<Done> {
+        co_await close_lifespan(std::move(span), std::move(error));
+        co_return Done();
+    };
+    return HookOutcome<Done>(close(std::move(open), call.error));
+}
+
+Envelope render(RenderOutboundCall& call) {
+    Envelope made(call.model_output);
+    made.session_id = call.session_id;
+    made.channel = call.message.channel.value_or("default");
+    made.chat_id = call.message.chat_id.value_or("default");
+    made.output_channel = call.message.output_channel;
+    made.kind = call.message.kind.value_or(std::string(envelope_kind::normal));
+    return made;
+}
+
+Task<std::optional<bool>> dispatch(CorePtr core, DispatchOutboundCall& call) {
+    const std::shared_ptr<OutboundChannelRouter> router = core->framework().router();
+    std::optional<bool> sent(false);
+    if (router) {
+        Envelope message = call.message;
+        sent = co_await router->dispatch_output(std::move(message));
+    }
+    co_return sent;
+}
+
+Task<> show_error(CorePtr core, OnErrorCall& call) {
+    if (!call.message) co_return;
+    auto made = std::make_shared<Envelope>(Envelope(
+        "An error occurred at stage '" + std::string(call.stage) + "': " + describe(call.error)));
+    made->session_id = call.message->session_id.value_or("unknown");
+    made->channel = call.message->channel.value_or("default");
+    made->chat_id = call.message->chat_id.value_or("default");
+    made->kind = envelope_kind::error;
+    co_await core->framework().dispatch_outbound(std::move(made));
+}
+
+Task<std::optional<std::string>> system_prompt(CorePtr core, SystemPromptCall& call) {
+    const std::string& own = core->options().system_prompt;
+    std::string text = own.empty() ? std::string(default_prompt) : own;
+    std::filesystem::path folder = core->workspace_of(call.state);
+    const std::string agents = co_await core->agents_file(std::move(folder));
+    if (!agents.empty()) text += "\n\n" + agents;
+    std::optional<std::string> given(std::move(text));
+    co_return given;
+}
+
+Task<std::optional<AdmitDecision>> admit(CorePtr core, AdmitMessageCall& call) {
+    const std::shared_ptr<OutboundChannelRouter> router = core->framework().router();
+    std::optional<AdmitDecision> decision;
+    if (router) {
+        decision = co_await router->admit_message(call.session_id, call.message, call.turn);
+    }
+    co_return decision;
+}
+
+std::optional<ModelOptions> model_options(const CorePtr& core) {
+    ModelOptions options;
+    const auto add = [&options](const std::string& id) {
+        for (const ModelChoice& known : options.models) {
+            if (known.id == id) return;
+        }
+        ModelChoice choice;
+        choice.id = id;
+        choice.name = id;
+        options.models.push_back(std::move(choice));
+    };
+    if (core->options().model) add(core->options().model.spec().id);
+    for (const std::string& id : core->options().other_models) add(id);
+    if (options.models.empty()) return std::nullopt;
+    options.current_model = options.models.front().id;
+    return options;
+}
+
+void add_turn_hooks(Plugin& plugin, const CorePtr& core) {
+    plugin.resolve_session = resolve_session;
+    plugin.load_state = [core](LoadStateCall& call) { return load_state(core, call); };
+    plugin.build_prompt = [core](BuildPromptCall& call) { return build_prompt(core, call); };
+    plugin.run_model = [core](RunModelCall& call) { return answer_text(core, call); };
+    plugin.run_model_stream = [core](RunModelCall& call) { return answer(core, call); };
+    plugin.save_state = save_state;
+    plugin.render_outbound = render;
+    plugin.dispatch_outbound = [core](DispatchOutboundCall& call) { return dispatch(core, call); };
+    plugin.on_error = [core](OnErrorCall& call) { return show_error(core, call); };
+    plugin.system_prompt = [core](SystemPromptCall& call) { return system_prompt(core, call); };
+    plugin.admit_message = [core](AdmitMessageCall& call) { return admit(core, call); };
+}
+
+void add_services(Plugin& plugin, const CorePtr& core) {
+    plugin.provide_steering_inbox = [core](ProvideCall&) -> std::shared_ptr<SteeringInbox> {
+        return std::make_shared<MemorySteeringInbox>(core->options().max_steering);
+    };
+    plugin.provide_tape_store = [core](ProvideCall& call) -> std::shared_ptr<TapeStore> {
+        if (core->options().tape_store) return core->options().tape_store;
+        FileTapeOptions options;
+        options.directory = core->options().home / "tapes";
+        options.clock = call.framework.runtime()->clock;
+        options.workers = call.framework.runtime()->workers;
+        return std::make_shared<FileTapeStore>(std::move(options));
+    };
+    plugin.provide_model_options = [core](ModelOptionsCall&) { return model_options(core); };
+    if (core->options().channels) {
+        plugin.provide_channels = [core](ProvideChannelsCall& call) {
+            return core->options().channels(call);
+        };
+    }
+}
+
+}  // namespace
+
+Plugin builtin_plugin(Framework& framework, BuiltinOptions options) {
+    auto core = std::make_shared<BuiltinCore>(framework, std::move(options));
+    Plugin plugin;
+    plugin.name = "builtin";
+    add_turn_hooks(plugin, core);
+    add_services(plugin, core);
+    return plugin;
+}
+
+}  // namespace bub

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <bub/framework.hpp>
+#include <bub/tape/tape_store.hpp>
+#include <cubepi/agent/agent.hpp>
+
+namespace bub {
+
+/// What a turn's agent is being made for; see BuiltinOptions::configure.
+struct AgentOccasion {
+    const std::string& session_id;
+    const std::filesystem::path& workspace;
+    TurnState& state;
+};
+
+/// What the builtin plugin is made of. Everything may be left out but the model, which is missed at the first turn that
+/// needs one.
+struct BuiltinOptions {
+    cubepi::BoundModel model = {};
+    /// The model for an id given with `,model`; without it the id is asked for at the provider of `model`.
+    std::function<cubepi::BoundModel(const std::string& id)> find_model = {};
+    /// For the list of choices, besides `model`.
+    std::vector<std::string> other_models = {};
+
+    /// Where tapes and spilled output go; empty: $BUB_HOME, or ~/.bub.
+    std::filesystem::path home = {};
+    /// Null: files under `home`/tapes.
+    std::shared_ptr<TapeStore> tape_store = {};
+    /// Where skills are looked for besides those of the workspace and ~/.agents/skills.
+    std::vector<std::filesystem::path> skill_folders = {};
+    bool with_user_skills = true;  ///< those of ~/.agents/skills
+
+    /// Put before AGENTS.md in the system prompt; empty: the builtin text.
+    std::string system_prompt = {};
+    /// The standard tools of the workspace (files, shell, fetch).
+    bool with_tools = true;
+    /// More tools, for the model and as comma commands.
+    std::vector<cubepi::AgentTool> tools = {};
+    std::size_t max_steps = 250;  ///< model calls of one turn
+    std::optional<std::int64_t> max_tokens = {};
+    std::size_t max_steering = 64;  ///< messages that wait for one session's turn
+
+    /// May change what each turn's agent is made of. Add middleware rather than explicit hooks: an explicit hook
+    /// replaces the interception hooks of the plugins.
+    std::function<void(cubepi::AgentOptions& options, const AgentOccasion& occasion)> configure =
+        {};
+    std::function<std::vector<std::shared_ptr<Channel>>(ProvideChannelsCall& call)> channels = {};
+};
+
+/// The plugin `builtin`: every hook of the pipeline with a default (docs/guides/bub/turn.md). Register it first, so
+/// that every other plugin takes precedence. `framework` outlives it.
+Plugin builtin_plugin(Framework& framework, BuiltinOptions options);
+
+/// $BUB_HOME, or ~/.bub.
+std::filesystem::path default_bub_home();
+
+}  // namespace bub

@@ -1,0 +1,285 @@
+#include <bub/builtin/detail/agent_turn.hpp>
+
+#include <utility>
+
+#include <bub/tape/tape_checkpointer.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/workspace/standard_tools.hpp>
+
+namespace bub::detail {
+
+namespace {
+
+JsonObject call_json(const cubepi::ToolCall& call) {
+    JsonObject function;
+    function["name"] = call.name.str();
+    function["arguments"] = boost::json::serialize(call.arguments);
+    JsonObject form;
+    form["id"] = call.id;
+    form["type"] = "function";
+    form["function"] = std::move(function);
+    return form;
+}
+
+/// What was not reported is left out.
+JsonObject usage_json(const cubepi::Usage& usage) {
+    JsonObject form;
+    const auto add = [&form](const char* key, cubepi::TokenCount tokens) {
+        if (tokens) form[key] = *tokens;
+    };
+    add("input_tokens", usage.input_tokens);
+    add("output_tokens", usage.output_tokens);
+    add("cache_read_tokens", usage.cache_read_tokens);
+    add("cache_write_tokens", usage.cache_write_tokens);
+    return form;
+}
+
+[[noreturn]] void throw_failure(const cubepi::Error& failure) {
+    if (const auto* error = dynamic_cast<const cubepi::ProviderError*>(&failure)) {
+        cubepi::throw_provider_error(error->info(), error->what());
+    }
+    throw cubepi::Error(failure.code(), failure.what());
+}
+
+void add_part(cubepi::UserMessage& message, const JsonObject& part) {
+    const Json* text = part.if_contains("text");
+    if (text && text->is_string()) {
+        message.content.emplace_back(cubepi::TextContent{std::string(text->get_string())});
+        return;
+    }
+    const Json* image = part.if_contains("image_url");
+    const JsonObject* place = image ? image->if_object() : nullptr;
+    const Json* url = place ? place->if_contains("url") : nullptr;
+    if (!url || !url->is_string()) {
+        const Json* type = part.if_contains("type");
+        const std::string name =
+            type && type->is_string() ? std::string(type->get_string()) : "part";
+        message.content.emplace_back(
+            cubepi::TextContent{"[" + name + ": cannot be shown to this model]"});
+        return;
+    }
+    cubepi::ImageContent content;
+    const std::string_view source = url->get_string();
+    const std::size_t comma = source.find(";base64,");
+    if (source.starts_with("data:") && comma != std::string_view::npos) {
+        content.media_type = cubepi::SharedString(std::string(source.substr(5, comma - 5)));
+        content.source = std::string(source.substr(comma + 8));
+    } else {
+        content.source = std::string(source);
+    }
+    message.content.emplace_back(std::move(content));
+}
+
+}  // namespace
+
+cubepi::Message user_message_of(const Prompt& prompt) {
+    if (const std::string* text = prompt.if_text()) return cubepi::user_message(*text);
+    cubepi::UserMessage message;
+    for (const Json& part : *prompt.if_parts()) {
+        if (const JsonObject* object = part.if_object()) add_part(message, *object);
+    }
+    return message;
+}
+
+AgentTurn::AgentTurn(std::shared_ptr<BuiltinCore> core, Prompt prompt, std::string session_id,
+                     TurnState& state)
+    : core_(std::move(core)),
+      prompt_(std::move(prompt)),
+      session_id_(std::move(session_id)),
+      state_(state) {}
+
+AgentTurn::~AgentTurn() = default;
+
+std::optional<StreamEvent> AgentTurn::ready() {
+    if (events_.empty()) return std::nullopt;
+    StreamEvent event = std::move(events_.front());
+    events_.pop_front();
+    return event;
+}
+
+Task<std::optional<StreamEvent>> AgentTurn::next() {
+    while (true) {
+        if (std::optional<StreamEvent> event = ready()) co_return event;
+        if (over_) co_return std::nullopt;
+        if (!std::exchange(begun_, true)) co_await begin();
+        std::optional<cubepi::AgentEvent> event = co_await run_->next();
+        if (event) {
+            translate(*event);
+        } else {
+            co_await finish();
+        }
+    }
+}
+
+Task<> AgentTurn::begin() {
+    Tape tape = co_await core_->tape(session_id_, state_);
+    TapeForkOptions options;
+    options.turn_id = core_->runtime().ids->next();
+    options.runtime = core_->framework().runtime();
+    fork_ = tape.fork(std::move(options));
+    tape_.emplace(tape.in(fork_));
+    co_await tape_->bootstrap();
+    state_.mark_recorded();
+    co_await start_agent();
+}
+
+Task<> AgentTurn::start_agent() {
+    const std::filesystem::path folder = core_->workspace_of(state_);
+    const BuiltinOptions& chosen = core_->options();
+    cubepi::AgentOptions options;
+    options.model = core_->model(state_);
+    options.system_prompt = co_await system_prompt();
+    if (chosen.with_tools) {
+        shells_ = core_->shells(session_id_, folder);
+        options.tools = cubepi::standard_tools(core_->workspace(folder),
+                                               cubepi::StandardToolOptions(), shells_);
+        options.spill = core_->spill();
+    }
+    for (cubepi::AgentTool& tool : session_tools(core_, *tape_, session_id_, state_)) {
+        options.tools.push_back(std::move(tool));
+    }
+    options.middleware = core_->framework().interception(session_id_, state_);
+    options.limits.max_turns = chosen.max_steps;
+    options.checkpointer = std::make_shared<TapeCheckpointer>(fork_);
+    options.thread_id = tape_->name();
+    options.runtime = core_->framework().runtime();
+    const AgentOccasion occasion{session_id_, folder, state_};
+    if (chosen.configure) chosen.configure(options, occasion);
+    agent_ = std::make_unique<cubepi::Agent>(std::move(options));
+    agent_->subscribe([this](const cubepi::AgentEvent& event) { return on_agent_event(event); });
+    run_.emplace(agent_->start(user_message_of(prompt_)));
+}
+
+Task<std::string> AgentTurn::system_prompt() {
+    std::string text = co_await core_->framework().system_prompt(prompt_, state_);
+    std::filesystem::path folder = core_->workspace_of(state_);
+    const std::vector<Skill> skills = co_await core_->skills(std::move(folder));
+    const std::string block = skills_block(skills, skill_hints(prompt_.text()));
+    if (!text.empty() && !block.empty()) text += "\n\n";
+    co_return text + block;
+}
+
+/// Runs inside the agent, in step with what it stores.
+Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
+    if (const std::string_view* delta = event.text_delta()) fork_->said(*delta);
+    const auto* end = event.get_if<cubepi::TurnEndEvent>();
+    const auto* message = event.get_if<cubepi::MessageEndEvent>();
+    const bool answer_ended = message && message->message.role() == cubepi::Role::assistant;
+    if (!end && !answer_ended) co_return;
+    const std::shared_ptr<SteeringInbox> inbox = co_await core_->framework().steering_inbox();
+    if (inbox && inbox->count(session_id_) > 0) {
+        for (Envelope& steering : inbox->drain(session_id_)) {
+            auto shared = std::make_shared<Envelope>(std::move(steering));
+            const Prompt prompt =
+                co_await core_->framework().build_prompt(shared, session_id_, state_);
+            agent_->steer(user_message_of(prompt));
+        }
+    }
+    if (!end || end->tool_results.empty()) co_return;
+    std::string more = co_await core_->framework().continue_prompt(prompt_, session_id_, state_);
+    if (!more.empty()) {
+        agent_->steer(cubepi::synthetic_user_message(std::move(more), "continue_prompt"));
+    }
+}
+
+void AgentTurn::push(std::string_view kind, JsonObject data,
+                     const std::shared_ptr<const cubepi::AgentEvent>& source) {
+    StreamEvent event(kind, std::move(data));
+    event.agent_event = source;
+    events_.push_back(std::move(event));
+}
+
+void AgentTurn::translate(const cubepi::AgentEvent& event) {
+    const auto source = std::make_shared<const cubepi::AgentEvent>(event);
+    if (const std::string_view* delta = event.text_delta()) {
+        // The texts of a turn's steps are apart from each other in what the turn returns (B19).
+        if (said_something_ && !step_has_text_) {
+            events_.push_back(StreamEvent::text("\n\n"));
+        }
+        step_has_text_ = true;
+        StreamEvent text = StreamEvent::text(*delta);
+        text.agent_event = source;
+        events_.push_back(std::move(text));
+        return;
+    }
+    if (const std::string_view* delta = event.thinking_delta()) {
+        JsonObject data;
+        data["delta"] = *delta;
+        push(event_kind::reasoning, std::move(data), source);
+        return;
+    }
+    push(event_kind::agent, JsonObject(), source);
+    const auto* end = event.get_if<cubepi::TurnEndEvent>();
+    if (!end) return;
+    const cubepi::AssistantMessage* answer = end->message.assistant();
+    if (!answer) return;
+    JsonObject data;
+    if (answer->has_tool_calls()) {
+        JsonArray calls;
+        for (const cubepi::ToolCall* call : answer->tool_calls()) calls.push_back(call_json(*call));
+        JsonObject called;
+        called["tool_calls"] = calls;
+        push(event_kind::tool_call, std::move(called), nullptr);
+        JsonArray results;
+        for (const cubepi::Message& result : end->tool_results) {
+            results.emplace_back(result.text());
+        }
+        JsonObject given;
+        given["tool_results"] = std::move(results);
+        push(event_kind::tool_result, std::move(given), nullptr);
+        data["tool_calls"] = std::move(calls);
+    }
+    if (answer->usage) push(event_kind::usage, usage_json(*answer->usage), nullptr);
+    data["ok"] = answer->error_message.empty();
+    data["text"] = answer->text();
+    push(event_kind::final, std::move(data), nullptr);
+    said_something_ = said_something_ || step_has_text_;
+    step_has_text_ = false;
+}
+
+Task<> AgentTurn::finish() {
+    const cubepi::RunResult result = co_await run_->result();
+    if (result) {
+        status_ = TurnStatus::ok;
+        over_ = true;
+        co_return;
+    }
+    if (result.outcome == cubepi::RunOutcome::aborted) cubepi::throw_cancelled();
+    const cubepi::Error& failure = result.error();
+    const bool overflow =
+        failure.code() == cubepi::ErrorCode::context_length || is_context_overflow(failure.what());
+    if (overflow && !std::exchange(handed_off_, true)) {
+        co_await tape_->overflow_handoff(failure.what());
+        run_.reset();
+        agent_.reset();
+        co_await start_agent();
+        co_return;
+    }
+    over_ = true;
+    if (result.outcome == cubepi::RunOutcome::failed) {
+        status_ = TurnStatus::error;
+        throw_failure(failure);
+    }
+    // A limit was reached, or a person is asked who is not here: the turn ends with what there is.
+    status_ = TurnStatus::ok;
+    JsonObject data;
+    data["kind"] = "temporary";
+    data["message"] = failure.what();
+    push(event_kind::error, std::move(data), nullptr);
+}
+
+Task<> AgentTurn::close() {
+    const std::shared_ptr<TapeFork> fork = std::exchange(fork_, nullptr);
+    if (!fork) co_return;
+    run_.reset();  // aborts what still runs
+    if (agent_) co_await agent_->wait_for_idle();
+    agent_.reset();
+    core_->keep_shells(session_id_, std::move(shells_));
+    if (session_id_.starts_with("temp/")) {
+        co_await fork->discard();
+    } else {
+        co_await fork->merge(status_);
+    }
+}
+
+}  // namespace bub::detail

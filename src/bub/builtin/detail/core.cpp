@@ -1,0 +1,147 @@
+#include <bub/builtin/detail/core.hpp>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include <cubepi/core/offload.hpp>
+
+namespace bub::detail {
+
+namespace {
+
+std::filesystem::path user_home() {
+    const char* home = std::getenv("HOME");
+    return home && *home ? std::filesystem::path(home) : std::filesystem::current_path();
+}
+
+std::string read_text(const std::filesystem::path& file) {
+    std::ifstream in(file, std::ios::binary);
+    if (!in) return {};
+    std::ostringstream text;
+    text << in.rdbuf();
+    std::string content = text.str();
+    while (!content.empty() && (content.back() == '\n' || content.back() == ' '))
+        content.pop_back();
+    return content;
+}
+
+}  // namespace
+
+BuiltinCore::BuiltinCore(Framework& owner, BuiltinOptions given)
+    : framework_(owner), options_(std::move(given)) {
+    if (options_.home.empty()) options_.home = default_bub_home();
+}
+
+std::filesystem::path BuiltinCore::workspace_of(const TurnState& state) const {
+    const std::string folder = state.text(TurnState::workspace_key);
+    return folder.empty() ? framework_.workspace() : std::filesystem::path(folder);
+}
+
+std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill() {
+    const std::lock_guard lock(mutex_);
+    if (!spill_) spill_ = std::make_shared<cubepi::FileSpillSink>();
+    return spill_;
+}
+
+std::shared_ptr<cubepi::Workspace> BuiltinCore::workspace(const std::filesystem::path& folder) {
+    const std::filesystem::path spilled = spill()->directory();
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<cubepi::Workspace>& place = workspaces_[folder.string()];
+    if (!place) {
+        place = std::make_shared<cubepi::LocalWorkspace>(
+            folder, cubepi::WorkspacePolicy().also_read(spilled));
+    }
+    return place;
+}
+
+std::shared_ptr<cubepi::ShellSessions> BuiltinCore::shells(const std::string& session_id,
+                                                           const std::filesystem::path& folder) {
+    cubepi::ShellOptions shell;
+    shell.spill = spill();
+    const std::shared_ptr<cubepi::Workspace> place = workspace(folder);
+    const std::lock_guard lock(mutex_);
+    const auto kept = shells_.find(session_id);
+    if (kept != shells_.end()) return kept->second;
+    return cubepi::ShellSessions::create(place, std::move(shell));
+}
+
+void BuiltinCore::keep_shells(const std::string& session_id,
+                              std::shared_ptr<cubepi::ShellSessions> shells) {
+    if (!shells) return;
+    const bool in_use = !shells->list().empty();
+    const std::lock_guard lock(mutex_);
+    if (in_use) {
+        shells_[session_id] = std::move(shells);
+    } else {
+        shells_.erase(session_id);
+    }
+}
+
+std::size_t BuiltinCore::kill_shells(const std::string& session_id) {
+    std::shared_ptr<cubepi::ShellSessions> shells;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto kept = shells_.find(session_id);
+        if (kept == shells_.end()) return 0;
+        shells = std::move(kept->second);
+        shells_.erase(kept);
+    }
+    std::size_t running = 0;
+    for (const auto& one : shells->list()) running += one.running ? 1 : 0;
+    shells->kill_all();
+    return running;
+}
+
+Task<std::shared_ptr<TapeStore>> BuiltinCore::store() { return framework_.tape_store(); }
+
+Task<Tape> BuiltinCore::tape(std::string session_id, const TurnState& state) {
+    std::shared_ptr<TapeStore> tapes = co_await store();
+    if (!tapes) {
+        throw cubepi::Error(cubepi::ErrorCode::not_found,
+                            "there is no tape store: provide_tape_store of every plugin gave none");
+    }
+    std::string name = tape_name(workspace_of(state), session_id);
+    co_return Tape(std::move(tapes), std::move(name));
+}
+
+Task<std::string> BuiltinCore::agents_file(std::filesystem::path folder) {
+    auto read = [file = folder / "AGENTS.md"] { return read_text(file); };
+    return cubepi::offload(*runtime().workers, std::move(read));
+}
+
+Task<std::vector<Skill>> BuiltinCore::skills(std::filesystem::path folder) {
+    std::vector<std::filesystem::path> folders = {folder / ".agents" / "skills",
+                                                  folder / ".agent" / "skills"};
+    if (options_.with_user_skills) folders.push_back(user_home() / ".agents" / "skills");
+    for (const auto& more : options_.skill_folders) folders.push_back(more);
+    auto read = [folders = std::move(folders)] { return find_skills(folders); };
+    return cubepi::offload(*runtime().workers, std::move(read));
+}
+
+cubepi::BoundModel BuiltinCore::model(const TurnState& state) const {
+    const std::string chosen = state.text("model");
+    if (!chosen.empty() && options_.find_model) return options_.find_model(chosen);
+    if (!options_.model) {
+        throw cubepi::Error(cubepi::ErrorCode::not_found,
+                            "no model is configured; run `cubepi onboard`, or give "
+                            "BuiltinOptions::model one");
+    }
+    cubepi::Model spec = options_.model.spec();
+    if (!chosen.empty()) spec.id = chosen;
+    if (options_.max_tokens && !spec.max_tokens) spec.max_tokens = options_.max_tokens;
+    return cubepi::BoundModel(options_.model.provider(), std::move(spec));
+}
+
+}  // namespace bub::detail
+
+namespace bub {
+
+std::filesystem::path default_bub_home() {
+    const char* home = std::getenv("BUB_HOME");
+    if (home && *home) return home;
+    return detail::user_home() / ".bub";
+}
+
+}  // namespace bub

@@ -1,0 +1,79 @@
+#include <bub/builtin/detail/prompt_parts.hpp>
+
+#include <algorithm>
+#include <cctype>
+#include <ctime>
+#include <utility>
+
+namespace bub::detail {
+
+namespace {
+
+/// Local time with its offset, to the second.
+std::string local_date(std::chrono::system_clock::time_point now) {
+    const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+    std::tm parts{};
+    localtime_r(&seconds, &parts);
+    char text[64];
+    const std::size_t size = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S%z", &parts);
+    std::string date(text, size);
+    if (date.size() > 5) date.insert(date.size() - 2, ":");
+    return date;
+}
+
+std::string audio_format(std::string mime) {
+    mime = mime.substr(0, mime.find(';'));
+    for (char& c : mime) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    std::string kind = mime.substr(mime.find('/') == std::string::npos ? 0 : mime.find('/') + 1);
+    if (kind.starts_with("x-")) kind = kind.substr(2);
+    if (kind == "mpeg") return "mp3";
+    if (kind == "mp4") return "m4a";
+    return kind.empty() ? "unknown" : kind;
+}
+
+Json media_part(const MediaItem& item, const std::string& url) {
+    JsonObject part;
+    if (item.type == MediaType::image || item.type == MediaType::video) {
+        const std::string key = item.type == MediaType::image ? "image_url" : "video_url";
+        JsonObject place;
+        place["url"] = url;
+        part["type"] = key;
+        part[key] = std::move(place);
+        return part;
+    }
+    const std::size_t comma = url.find(";base64,");
+    if (item.type != MediaType::audio || !url.starts_with("data:audio/") ||
+        comma == std::string::npos) {
+        return nullptr;
+    }
+    JsonObject audio;
+    audio["data"] = url.substr(comma + 8);
+    audio["format"] = audio_format(url.substr(5, comma - 5));
+    part["type"] = "input_audio";
+    part["input_audio"] = std::move(audio);
+    return part;
+}
+
+}  // namespace
+
+Task<Prompt> prompt_of(std::shared_ptr<Envelope> message,
+                       std::chrono::system_clock::time_point now) {
+    std::string text = message->content_text();
+    const std::string context = message->context_text();
+    if (!context.empty()) text = context + "\n---Date: " + local_date(now) + "---\n" + text;
+    JsonArray parts;
+    for (const MediaItem& item : message->media) {
+        const std::optional<std::string> url = co_await item.get_url();
+        if (!url) continue;
+        Json part = media_part(item, *url);
+        if (!part.is_null()) parts.push_back(std::move(part));
+    }
+    if (parts.empty()) co_return Prompt(std::move(text));
+    JsonObject first;
+    first["type"] = "text";
+    first["text"] = std::move(text);
+    parts.insert(parts.begin(), Json(std::move(first)));
+    co_return Prompt(std::move(parts));
+}
+
+}  // namespace bub::detail

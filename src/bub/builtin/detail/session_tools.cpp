@@ -1,0 +1,255 @@
+#include <cstdio>
+#include <utility>
+
+#include <bub/builtin/detail/agent_turn.hpp>
+#include <cubepi/workspace/standard_tools.hpp>
+
+namespace bub::detail {
+
+namespace {
+
+using cubepi::AgentTool;
+using cubepi::AgentToolResult;
+using cubepi::ToolRisk;
+
+struct NoArgs {};
+
+struct SkillArgs {
+    std::optional<std::string> name;
+};
+
+struct SearchArgs {
+    std::string query;
+    std::optional<std::int64_t> limit;
+    std::optional<std::string> start;
+    std::optional<std::string> end;
+    std::optional<std::vector<std::string>> kinds;
+};
+
+struct HandoffArgs {
+    std::string name = "handoff";
+    std::string summary = {};
+};
+
+struct ResetArgs {
+    bool archive = false;
+};
+
+struct ModelArgs {
+    std::string model_id;
+};
+
+struct EffortArgs {
+    std::string reasoning_effort;
+};
+
+struct SubagentArgs {
+    std::string prompt;
+    std::optional<std::string> model;
+};
+
+std::string number_or_none(const std::optional<std::int64_t>& value) {
+    return value ? std::to_string(*value) : "None";
+}
+
+std::string info_text(const std::string& name, const TapeInfo& info) {
+    std::string rate = "None";
+    if (info.last_token_cache_hit_rate) {
+        char text[32];
+        std::snprintf(text, sizeof text, "%.2f%%", *info.last_token_cache_hit_rate * 100);
+        rate = text;
+    }
+    return "name: " + name + "\nentries: " + std::to_string(info.entries) +
+           "\nanchors: " + std::to_string(info.anchors) +
+           "\nlast_anchor: " + info.last_anchor.value_or("None") +
+           "\nentries_since_last_anchor: " + std::to_string(info.entries_since_last_anchor) +
+           "\nlast_token_usage: " + number_or_none(info.last_token_usage) +
+           "\nlast_token_cache_hit_rate: " + rate;
+}
+
+Task<std::string> tape_info(Tape tape) {
+    const TapeInfo info = co_await tape.info();
+    co_return info_text(tape.name(), info);
+}
+
+Task<std::string> tape_anchors(Tape tape) {
+    const std::vector<TapeAnchor> anchors = co_await tape.anchors();
+    std::string text;
+    for (const TapeAnchor& anchor : anchors) text += (text.empty() ? "- " : "\n- ") + anchor.name;
+    co_return text.empty() ? std::string("(no anchors)") : text;
+}
+
+Task<std::string> tape_search(Tape tape, SearchArgs args) {
+    TapeSearch search;
+    search.text = args.query;
+    const std::int64_t wanted = args.limit.value_or(20);
+    search.limit = static_cast<std::size_t>(wanted < 1 ? 1 : wanted);
+    search.from = args.start.value_or("");
+    search.to = args.end.value_or("");
+    std::vector<std::string> usual = {"message", "tool_result"};
+    search.kinds = args.kinds ? *args.kinds : std::move(usual);
+    const std::vector<TapeEntry> found = co_await tape.search(std::move(search));
+    std::string text = "[tape.search]: " + std::to_string(found.size()) + " matches";
+    for (const TapeEntry& entry : found) {
+        JsonObject line;
+        line["date"] = entry.date;
+        line["content"] = entry.payload;
+        text += "\n" + boost::json::serialize(line);
+    }
+    co_return text;
+}
+
+Task<std::string> tape_handoff(Tape tape, HandoffArgs args) {
+    JsonObject state;
+    if (!args.summary.empty()) state["summary"] = args.summary;
+    std::optional<JsonObject> given(std::move(state));
+    co_await tape.handoff(args.name, std::move(given));
+    co_return "anchor added: " + args.name;
+}
+
+Task<std::string> tape_reset(std::shared_ptr<BuiltinCore> core, Tape tape, ResetArgs args) {
+    std::string archived;
+    if (args.archive) {
+        std::string folder = (core->options().home / "archive").string();
+        archived = co_await tape.archive(std::move(folder));
+    }
+    co_await tape.restart(archived);
+    co_return archived.empty() ? std::string("ok") : "Archived: " + archived;
+}
+
+Task<std::string> show_skill(std::shared_ptr<BuiltinCore> core, std::filesystem::path folder,
+                             SkillArgs args) {
+    const std::vector<Skill> skills = co_await core->skills(std::move(folder));
+    if (!args.name || args.name->empty()) {
+        std::string list;
+        for (const Skill& skill : skills) {
+            list += (list.empty() ? "- " : "\n- ") + skill.name + ": " + skill.description;
+        }
+        co_return list.empty() ? std::string("(no skills)") : list;
+    }
+    for (const Skill& skill : skills) {
+        if (skill.name != *args.name) continue;
+        const std::string body = skill.body.empty() ? std::string("(no content)") : skill.body;
+        co_return "Location: " + skill.location.string() + "\n---\n" + body;
+    }
+    co_return std::string("(no such skill)");
+}
+
+Task<std::string> switch_event(Tape tape, std::string event, std::string key, std::string value) {
+    JsonObject data;
+    data[key] = value;
+    TapeEntry entry = event_entry(event, std::move(data));
+    (void)co_await tape.append(std::move(entry));
+    co_return value;
+}
+
+Task<std::string> choose_model(Tape tape, TurnState* state, ModelArgs args) {
+    state->values["model"] = args.model_id;
+    const std::string id = co_await switch_event(tape, "model_switch", "model", args.model_id);
+    co_return "Session model set to " + id + " (applies from the next turn).";
+}
+
+Task<std::string> choose_effort(Tape tape, TurnState* state, EffortArgs args) {
+    state->values["reasoning_effort"] = args.reasoning_effort;
+    const std::string effort = co_await switch_event(tape, "reasoning_effort_switch",
+                                                     "reasoning_effort", args.reasoning_effort);
+    co_return "Session reasoning effort set to " + effort + " (applies from the next turn).";
+}
+
+/// What the model is asked beside the conversation; its text is never a command (B11), and nothing of it is kept.
+Task<AgentToolResult> run_subagent(std::shared_ptr<BuiltinCore> core, TurnState* state,
+                                   std::string session_id, SubagentArgs args) {
+    const std::filesystem::path folder = core->workspace_of(*state);
+    cubepi::AgentOptions options;
+    options.model = core->model(*state);
+    if (args.model && !args.model->empty()) {
+        cubepi::Model spec = options.model.spec();
+        spec.id = *args.model;
+        options.model = cubepi::BoundModel(options.model.provider(), std::move(spec));
+    }
+    const Prompt prompt(args.prompt);
+    options.system_prompt = co_await core->framework().system_prompt(prompt, *state);
+    if (core->options().with_tools) {
+        options.tools = cubepi::standard_tools(core->workspace(folder));
+        options.spill = core->spill();
+    }
+    options.middleware = core->framework().interception(session_id, *state);
+    options.limits.max_turns = core->options().max_steps;
+    options.runtime = core->framework().runtime();
+    const AgentOccasion occasion{session_id, folder, *state};
+    if (core->options().configure) core->options().configure(options, occasion);
+    options.checkpointer = nullptr;
+    options.thread_id.clear();
+    cubepi::Agent agent(std::move(options));
+    const cubepi::RunResult result = co_await agent.prompt(args.prompt);
+    if (result) co_return AgentToolResult(result.text());
+    co_return AgentToolResult::error(result.text() + "\n[Error: " + result.error().what() + "]");
+}
+
+void add_tape_tools(std::vector<AgentTool>& tools, const std::shared_ptr<BuiltinCore>& core,
+                    const Tape& tape) {
+    tools.push_back(cubepi::tool<NoArgs>("tape_info", "Says how long this conversation's tape is.",
+                                         [tape](NoArgs) { return tape_info(tape); })
+                        .risk(ToolRisk::read_only));
+    tools.push_back(
+        cubepi::tool<NoArgs>("tape_anchors", "Lists the last anchors of the tape.", [tape](NoArgs) {
+            return tape_anchors(tape);
+        }).risk(ToolRisk::read_only));
+    tools.push_back(cubepi::tool<SearchArgs>(
+                        "tape_search",
+                        "Searches what was said and done in this conversation, also "
+                        "before the last hand-off.",
+                        [tape](SearchArgs args) { return tape_search(tape, std::move(args)); })
+                        .risk(ToolRisk::read_only));
+    tools.push_back(cubepi::tool<HandoffArgs>(
+                        "tape_handoff",
+                        "Begins a new chapter: what came before is left out of the context from "
+                        "now on, except for the summary given here.",
+                        [tape](HandoffArgs args) { return tape_handoff(tape, std::move(args)); })
+                        .risk(ToolRisk::read_only));
+    tools.push_back(cubepi::tool<ResetArgs>(
+                        "tape_reset", "Empties the tape of this conversation.",
+                        [core, tape](ResetArgs args) { return tape_reset(core, tape, args); })
+                        .risk(ToolRisk::irreversible)
+                        .hidden());
+}
+
+}  // namespace
+
+std::vector<AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tape,
+                                     std::string session_id, TurnState& state) {
+    std::vector<AgentTool> tools;
+    add_tape_tools(tools, core, tape);
+    const std::filesystem::path folder = core->workspace_of(state);
+    TurnState* const turn = &state;
+    tools.push_back(cubepi::tool<SkillArgs>("skill", "Shows a skill, or lists all of them.",
+                                            [core, folder](SkillArgs args) {
+                                                return show_skill(core, folder, std::move(args));
+                                            })
+                        .risk(ToolRisk::read_only));
+    tools.push_back(cubepi::tool<SubagentArgs>(
+                        "subagent",
+                        "Has another agent do a task of its own and returns what it says. It "
+                        "knows nothing of this conversation.",
+                        [core, turn, session_id](SubagentArgs args) {
+                            return run_subagent(core, turn, session_id, std::move(args));
+                        })
+                        .risk(ToolRisk::writes));
+    tools.push_back(cubepi::tool<ModelArgs>("model", "Chooses the model of this conversation.",
+                                            [tape, turn](ModelArgs args) {
+                                                return choose_model(tape, turn, std::move(args));
+                                            })
+                        .hidden());
+    tools.push_back(
+        cubepi::tool<EffortArgs>(
+            "reasoning_effort", "Chooses how hard the model thinks.",
+            [tape, turn](EffortArgs args) { return choose_effort(tape, turn, std::move(args)); })
+            .hidden());
+    for (const auto& plugin : core->framework().plugins()) {
+        for (const AgentTool& more : plugin->tools) tools.push_back(more);
+    }
+    for (const AgentTool& more : core->options().tools) tools.push_back(more);
+    return tools;
+}
+
+}  // namespace bub::detail
