@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include <bub/tape/tape_entry.hpp>
-#include <bub/tape/tape_store.hpp>
+#include <bub/tape/tape.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/timeout.hpp>
 
@@ -209,8 +208,9 @@ Task<> Turn::record() {
     if (!result.model_output.empty()) {
         entries.push_back(message_entry("assistant", result.model_output));
     }
-    TapeAppend options;
-    (void)co_await store->append(name, std::move(entries), std::move(options));
+    const Tape tape(store, name);
+    co_await tape.bootstrap();
+    (void)co_await tape.append(std::move(entries));
 }
 
 Task<> Turn::render_outbound() {

@@ -1,0 +1,293 @@
+#include <bub/framework.hpp>
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include <bub/turn_test_support.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/core/timeout.hpp>
+
+namespace bub {
+namespace {
+
+using test::acting_plugin;
+using test::hello;
+using test::noting_plugin;
+using test::play;
+
+struct Broken : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+Task<> throw_broken(Envelope*) {
+    throw Broken("broken hook");
+    co_return;
+}
+
+TEST(Turn, B1_StagesRunInSourceOrderTheNewestPluginFirst) {
+    Framework framework;
+    std::vector<std::string> calls;
+    framework.add(noting_plugin("a", calls));
+    framework.add(noting_plugin("b", calls));
+    const TurnResult result = play(framework, hello());
+    EXPECT_EQ(result.session_id, "cli:room");
+    EXPECT_EQ(result.model_output, "answer");
+    const std::vector<std::string> order = {"b.load_state", "a.load_state", "b.run_model",
+                                            "b.save_state", "a.save_state"};
+    EXPECT_EQ(calls, order);
+    ASSERT_EQ(result.outbounds.size(), 1u);
+    EXPECT_EQ(result.outbounds[0].content, "answer");
+    EXPECT_EQ(result.outbounds[0].chat_id, "room");
+}
+
+TEST(Turn, PriorityGoesBeforeTheOrderOfRegistration) {
+    Framework framework;
+    std::vector<std::string> calls;
+    Plugin first = noting_plugin("first", calls);
+    first.priority = 1;
+    framework.add(std::move(first));
+    framework.add(noting_plugin("second", calls));
+    (void)play(framework, hello());
+    ASSERT_FALSE(calls.empty());
+    EXPECT_EQ(calls.front(), "first.load_state");
+}
+
+TEST(Turn, B2_AnEmptySessionIdFallsBackAndIsWrittenIntoTheEnvelope) {
+    Framework framework;
+    framework.add(
+        Plugin{.name = "none", .resolve_session = [](ResolveSessionCall&) { return ""; }});
+    auto inbound = std::make_shared<Envelope>("hi");
+    inbound->session_id = "old";
+    (void)cubepi::run(framework.process_inbound(inbound));
+    EXPECT_EQ(inbound->session_id, "default:default");
+}
+
+TEST(Turn, B3_APluginThatGivesNothingHidesNobody) {
+    for (const bool streams : {false, true}) {
+        Framework framework;
+        std::vector<std::string> calls;
+        framework.add(noting_plugin("below", calls));
+        framework.add(Plugin{.name = "above", .run_model = [](RunModelCall&) {
+                                 return std::optional<std::string>();
+                             }});
+        EXPECT_EQ(play(framework, hello(), streams).model_output, "answer");
+    }
+}
+
+TEST(Turn, B4_WithoutAnAnswerTheTurnEchoesAndSaysSo) {
+    for (const bool streams : {false, true}) {
+        Framework framework;
+        std::vector<std::string> calls;
+        Plugin plugin = noting_plugin("only", calls);
+        plugin.run_model = {};
+        framework.add(std::move(plugin));
+        EXPECT_EQ(play(framework, hello(), streams).model_output, "hello");
+        ASSERT_EQ(calls.size(), 3u);
+        EXPECT_TRUE(calls[1].starts_with("only.on_error:run_model:")) << calls[1];
+        EXPECT_EQ(calls[2], "only.save_state");
+    }
+}
+
+TEST(Turn, B6_WhatLoadStateOpenedIsClosedWhenALaterStageFails) {
+    Framework framework;
+    std::vector<std::string> closed;
+    Plugin plugin;
+    plugin.name = "opens";
+    plugin.load_state = [&closed](LoadStateCall& call) {
+        call.state.at_end([&closed](std::exception_ptr error) -> Task<> {
+            closed.push_back(describe(error));
+            co_return;
+        });
+    };
+    plugin.build_prompt = [](BuildPromptCall&) -> Prompt { throw Broken("no prompt"); };
+    framework.add(std::move(plugin));
+    EXPECT_THROW(play(framework, hello()), Broken);
+    EXPECT_EQ(closed, std::vector<std::string>{"no prompt"});
+}
+
+TEST(Turn, B7_AnErrorEventOfAnyFormReachesTheObservers) {
+    for (const bool streams : {false, true}) {
+        Framework framework;
+        std::vector<std::string> calls;
+        framework.add(noting_plugin("below", calls));
+        Plugin plugin;
+        plugin.name = "streams";
+        plugin.run_model_stream = [](RunModelCall&) {
+            JsonObject data;
+            data["kind"] = "meteorite";
+            data["message"] = "hit";
+            data["size"] = 3;
+            std::vector<StreamEvent> events;
+            events.push_back(StreamEvent::text("a"));
+            events.emplace_back("error", std::move(data));
+            events.push_back(StreamEvent::text("b"));
+            return EventStream::of(std::move(events));
+        };
+        framework.add(std::move(plugin));
+        EXPECT_EQ(play(framework, hello(), streams).model_output, "ab");
+        ASSERT_EQ(calls.size(), 3u);
+        EXPECT_EQ(calls[1], "below.on_error:run_model:[unknown] hit");
+    }
+}
+
+TEST(Turn, B16_ABrokenPluginIsReportedAndTheOthersWork) {
+    Framework framework;
+    std::vector<std::string> calls;
+    framework.note_broken("gone", "no such library");
+    EXPECT_FALSE(framework.load("worse", [](Framework&) -> Plugin { throw Broken("no licence"); }));
+    EXPECT_TRUE(
+        framework.load("good", [&calls](Framework&) { return noting_plugin("good", calls); }));
+    EXPECT_FALSE(
+        framework.load("good", [&calls](Framework&) { return noting_plugin("good", calls); }));
+    ASSERT_EQ(framework.plugin_status().size(), 4u);
+    EXPECT_EQ(framework.plugin_status()[1].reason, "no licence");
+    EXPECT_TRUE(framework.plugin_status()[2].ok);
+    EXPECT_EQ(play(framework, hello()).model_output, "answer");
+}
+
+TEST(Turn, B5_EverySaverRunsAndTheFirstErrorIsRaised) {
+    Framework framework;
+    std::vector<std::string> calls;
+    framework.add(noting_plugin("below", calls));
+    framework.add(
+        Plugin{.name = "second", .save_state = [](SaveStateCall&) { throw Broken("two"); }});
+    framework.add(
+        Plugin{.name = "first", .save_state = [](SaveStateCall&) { throw Broken("one"); }});
+    try {
+        (void)play(framework, hello());
+        FAIL() << "nothing was thrown";
+    } catch (const Broken& error) {
+        EXPECT_STREQ(error.what(), "one");
+    }
+    const std::vector<std::string> order = {"below.load_state", "below.run_model",
+                                            "below.on_error:save_state:two", "below.save_state",
+                                            "below.on_error:turn:one"};
+    EXPECT_EQ(calls, order);
+}
+
+class EachHook : public testing::TestWithParam<std::tuple<std::string, bool>> {
+protected:
+    const std::string& hook() const { return std::get<0>(GetParam()); }
+    bool streams() const { return std::get<1>(GetParam()); }
+    /// The builtin answers of a plugin stand below, so that every hook is reached.
+    void set_up(const test::Act& act) {
+        Plugin below = noting_plugin("below", calls);
+        // What a caller does not ask for stays out of the way.
+        framework.add(std::move(below));
+        framework.add(acting_plugin(hook(), act));
+        if (hook() == "on_error") {
+            framework.add(Plugin{.name = "fails", .build_prompt = [](BuildPromptCall&) -> Prompt {
+                                     throw Broken("no prompt");
+                                 }});
+        }
+    }
+
+    FrameworkOptions options() {
+        FrameworkOptions made;
+        made.close_grace = std::chrono::milliseconds(20);
+        return made;
+    }
+    std::vector<std::string> calls;
+    Framework framework{options()};
+};
+
+TEST_P(EachHook, B1_ThatThrowsFailsTheTurnAndNothingElse) {
+    set_up(throw_broken);
+    EXPECT_THROW(play(framework, hello(), streams()), Broken);
+    const bool saved = std::any_of(calls.begin(), calls.end(), [](const std::string& call) {
+        return call.starts_with("below.save_state");
+    });
+    const bool before_model = hook() == "resolve_session" || hook() == "load_state" ||
+                              hook() == "build_prompt" || hook() == "on_error" || hook() == "every";
+    EXPECT_EQ(saved, !before_model);
+    ASSERT_FALSE(calls.empty());
+    EXPECT_TRUE(calls.back().starts_with("below.on_error:turn:")) << calls.back();
+}
+
+Task<> hanging_turn(Framework& framework, bool streams, std::stop_token stop, bool& cancelled) {
+    std::exception_ptr failure;
+    Task<TurnResult> turn = framework.process_inbound(hello("stuck"), streams);
+    try {
+        (void)co_await cubepi::cancel_on(stop, std::move(turn));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    cancelled = cubepi::is_cancellation(failure);
+}
+
+TEST_P(EachHook, D7_ThatHangsEndsWithAnAbortAndLeavesOtherSessionsAlone) {
+    auto waiting = std::make_shared<cubepi::AsyncEvent>();
+    auto hang = [waiting](Envelope* message) -> Task<> {
+        if (!message || message->chat_id != "stuck") co_return;
+        waiting->set();
+        co_await test::wait_for_ever(message);
+    };
+    set_up(hang);
+    bool cancelled = false;
+    std::string other;
+    auto scenario = [&](cubepi::TaskScope& scope) -> Task<> {
+        std::stop_source stop;
+        scope.spawn(hanging_turn(framework, streams(), stop.get_token(), cancelled));
+        co_await waiting->wait();
+        std::exception_ptr failed;
+        try {
+            Task<TurnResult> turn = framework.process_inbound(hello("free"), streams());
+            const TurnResult result = co_await std::move(turn);
+            other = result.model_output;
+        } catch (const Broken&) {
+            other = "answer";  // the turn is made to fail where on_error is looked at
+        }
+        stop.request_stop();
+        co_await scope.join();
+    };
+    cubepi::run(cubepi::with_task_scope(scenario));
+    EXPECT_TRUE(cancelled);
+    EXPECT_EQ(other, "answer");
+    for (const std::string& call : calls) {
+        EXPECT_EQ(call.find("on_error:turn:cancelled"), std::string::npos) << call;
+    }
+}
+
+std::vector<std::tuple<std::string, bool>> hooks_and_modes() {
+    std::vector<std::tuple<std::string, bool>> all;
+    for (const std::string& hook : test::turn_hooks) {
+        if (hook != "run_model_stream") all.emplace_back(hook, false);
+        if (hook != "run_model") all.emplace_back(hook, true);
+    }
+    all.emplace_back("every", false);
+    all.emplace_back("every", true);
+    return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Turn, EachHook, testing::ValuesIn(hooks_and_modes()),
+                         [](const auto& info) {
+                             return std::get<0>(info.param) +
+                                    (std::get<1>(info.param) ? "_streaming" : "_plain");
+                         });
+
+TEST(Turn, B5_ASaverThatHangsAfterTheAbortHasItsGraceAndTheOthersRun) {
+    FrameworkOptions options;
+    options.close_grace = std::chrono::milliseconds(20);
+    Framework framework(std::move(options));
+    std::vector<std::string> calls;
+    framework.add(noting_plugin("below", calls));
+    framework.add(acting_plugin("save_state", test::wait_for_ever));
+    std::stop_source stop;
+    framework.add(
+        Plugin{.name = "stuck", .run_model = [stop](RunModelCall&) mutable -> Task<std::string> {
+                   stop.request_stop();
+                   co_await test::wait_for_ever(nullptr);
+                   co_return std::string();
+               }});
+    bool cancelled = false;
+    cubepi::run(hanging_turn(framework, false, stop.get_token(), cancelled));
+    EXPECT_TRUE(cancelled);
+    const std::vector<std::string> order = {
+        "below.load_state", "below.on_error:save_state:timed out after 0.02 s (save_state)",
+        "below.save_state:cancelled"};
+    EXPECT_EQ(calls, order);
+}
+
+}  // namespace
+}  // namespace bub
