@@ -10,6 +10,7 @@
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/network_error.hpp>
+#include <cubepi/provider/base_provider.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
@@ -19,13 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::MemoryResponse;
-
-Json read_case(const fs::path& path) {
-    std::ifstream file(path);
-    std::stringstream text;
-    text << file.rdbuf();
-    return boost::json::parse(text.str());
-}
 
 /// Removes what a JSON pointer names. True when everything is named.
 bool remove(Json& from, std::string_view pointer) {
@@ -324,6 +318,28 @@ void compare_events(const Json& wire_case, const std::vector<StreamEvent>& event
 
 }  // namespace
 
+Json read_case(const std::string& name) {
+    std::ifstream file(std::string(CUBEPI_WIRE_CASES) + "/" + name);
+    std::stringstream text;
+    text << file.rdbuf();
+    return boost::json::parse(text.str());
+}
+
+CaseAnswer answer_of_case(const Json& wire_case, const ProviderFactory& make) {
+    CaseAnswer answer;
+    std::shared_ptr<Provider> kept;
+    const auto watched = [&](const Json& constructor) {
+        kept = make(constructor);
+        auto& base = dynamic_cast<BaseProvider&>(*kept);
+        base.subscribe_response([&answer](const ProviderOutcome& outcome, const Model&) {
+            answer.body = outcome.body;
+        });
+        return kept;
+    };
+    answer.message = play(wire_case, watched, 0).events.back().partial.get();
+    return answer;
+}
+
 std::vector<std::string> cases_of(const std::string& prefix) {
     std::vector<std::string> names;
     for (const char* folder : {"", "responses/"}) {
@@ -355,7 +371,7 @@ std::string case_test_name(const ::testing::TestParamInfo<std::string>& info) {
 }
 
 void expect_case_holds(const std::string& name, const ProviderFactory& make) {
-    const Json wire_case = read_case(std::string(CUBEPI_WIRE_CASES) + "/" + name);
+    const Json wire_case = read_case(name);
     const bool is_request_case = !name.starts_with("responses/");
     for (const std::size_t stride : {0u, 1u, 2u, 3u, 7u, 61u, 250u}) {
         SCOPED_TRACE("pieces of " + std::to_string(stride));

@@ -27,6 +27,17 @@ std::string case_test_name(const ::testing::TestParamInfo<std::string>& info);
 /// Plays a case in pieces of several sizes; request, message and events must be what it expects.
 void expect_case_holds(const std::string& name, const ProviderFactory& make);
 
+/// The case of that name, as it is in its file.
+Json read_case(const std::string& name);
+
+/// What our provider makes of a case's answer.
+struct CaseAnswer {
+    AssistantMessage message = {};
+    Json body =
+        {};  ///< in the endpoint's own unstreamed form, as observers get it; null when the call failed
+};
+CaseAnswer answer_of_case(const Json& wire_case, const ProviderFactory& make);
+
 /// What is under `key`, or null: `object` may be anything.
 const Json* member(const Json& object, std::string_view key);
 /// The string under `key`, or an empty one.

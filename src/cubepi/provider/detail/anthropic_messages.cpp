@@ -112,6 +112,17 @@ JsonObject call_to_wire(const ToolCall& call, std::string_view id, bool own) {
     return block;
 }
 
+/// Puts the blocks that CubePi has no word for back in front of block `before`.
+void add_foreign(JsonArray& blocks, const JsonArray& foreign, std::size_t before) {
+    for (const Json& item : foreign) {
+        const JsonObject* kept = item.if_object();
+        const Json* at = kept ? kept->if_contains("before") : nullptr;
+        const Json* block = kept ? kept->if_contains("block") : nullptr;
+        if (!at || !at->is_number() || !block || !block->is_object()) continue;
+        if (at->to_number<double>() == static_cast<double>(before)) blocks.push_back(*block);
+    }
+}
+
 class Writer {
 public:
     explicit Writer(const ModelRequest& request) : request_(request) {
@@ -181,16 +192,6 @@ private:
             return nullptr;
         const Json* kept = answer.extra.find(foreign_blocks_key);
         return kept ? kept->if_array() : nullptr;
-    }
-
-    static void add_foreign(JsonArray& blocks, const JsonArray& foreign, std::size_t before) {
-        for (const Json& item : foreign) {
-            const JsonObject* kept = item.if_object();
-            const Json* at = kept ? kept->if_contains("before") : nullptr;
-            const Json* block = kept ? kept->if_contains("block") : nullptr;
-            if (!at || !at->is_number() || !block || !block->is_object()) continue;
-            if (at->to_number<double>() == static_cast<double>(before)) blocks.push_back(*block);
-        }
     }
 
     void leave_out_image(std::size_t source) {
@@ -281,7 +282,12 @@ AnthropicMessages anthropic_messages(const ModelRequest& request) { return Write
 
 JsonArray anthropic_content(const AssistantMessage& answer) {
     JsonArray blocks;
-    for (const AssistantContent& part : answer.content) {
+    const Json* kept = answer.extra.find(foreign_blocks_key);
+    const JsonArray none;
+    const JsonArray& foreign = kept && kept->is_array() ? kept->get_array() : none;
+    for (std::size_t i = 0; i < answer.content.size(); ++i) {
+        add_foreign(blocks, foreign, i);
+        const AssistantContent& part = answer.content[i];
         if (const auto* text = std::get_if<TextContent>(&part)) {
             blocks.push_back(text_to_wire(*text, true));
         } else if (const auto* thinking = std::get_if<ThinkingContent>(&part)) {
@@ -294,6 +300,7 @@ JsonArray anthropic_content(const AssistantMessage& answer) {
             blocks.push_back(call_to_wire(*call, call->id, true));
         }
     }
+    add_foreign(blocks, foreign, answer.content.size());
     return blocks;
 }
 

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include <cubepi/core/json.hpp>
+
+namespace cubepi::wire {
+
+/// What counts of an answer in a vendor's unstreamed form, so that ours and the SDK's can be compared: content, calls
+/// with parsed arguments, signatures, ids, why it stopped, tokens. What is absent and what is null or zero are the same.
+/// `provider` is "anthropic", "openai-chat" or "openai-responses".
+JsonObject normal_form(const std::string& provider, const Json& answer);
+
+}  // namespace cubepi::wire

@@ -1,0 +1,141 @@
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/provider/anthropic.hpp>
+#include <cubepi/provider/openai.hpp>
+#include <cubepi/provider/openai_responses.hpp>
+
+#include "../net/child_process.hpp"
+#include "../providers/wire_cases.hpp"
+#include "normal_form.hpp"
+
+// The recorded answers, given to the vendors' SDKs and to us: the same bytes must give the same message. Where they do not,
+// differences.json says why, and must be right in saying so.
+
+namespace cubepi::wire {
+namespace {
+
+template <class P, class Options>
+std::shared_ptr<Provider> made(const char* base_url) {
+    Options options;
+    options.api_key = "sk-test";
+    options.base_url = base_url;
+    options.retry.max_retries = 0;
+    return std::make_shared<P>(std::move(options));
+}
+
+std::shared_ptr<Provider> provider_of(const std::string& name) {
+    if (name == "anthropic") return made<AnthropicProvider, AnthropicOptions>("http://endpoint");
+    if (name == "openai-chat") return made<OpenAIProvider, OpenAIOptions>("http://endpoint/v1");
+    return made<OpenAIResponsesProvider, OpenAIResponsesOptions>("http://endpoint/v1");
+}
+
+const Json& differences() {
+    static const Json known = [] {
+        std::ifstream file(std::string(CUBEPI_ORACLE_DIR) + "/differences.json");
+        std::stringstream text;
+        text << file.rdbuf();
+        return boost::json::parse(text.str());
+    }();
+    return known;
+}
+
+/// What the SDK is asked: the bytes of the (last) answer, and how they come.
+JsonObject question_of(const Json& wire_case) {
+    JsonObject question;
+    question["provider"] = wire_case.at("provider");
+    question["body"] = text_of(wire_case, "response_sse");
+    const Json* shape = member(wire_case, "response");
+    if (const Json* answers = member(wire_case, "answers")) {
+        shape = &answers->as_array().back();
+        if (member(*shape, "body")) question["body"] = shape->at("body");
+    }
+    if (!shape) return question;
+    for (const char* key : {"status", "headers", "cut"}) {
+        if (const Json* value = member(*shape, key)) question[key] = *value;
+    }
+    return question;
+}
+
+/// The same answer for us, without the attempts before it.
+Json last_answer_of(Json wire_case) {
+    const Json* answers = member(wire_case, "answers");
+    if (!answers) return wire_case;
+    JsonArray last;
+    last.push_back(answers->as_array().back());
+    wire_case.as_object()["answers"] = std::move(last);
+    return wire_case;
+}
+
+class Oracle : public ::testing::TestWithParam<std::string> {
+protected:
+    static void SetUpTestSuite() {
+        const char* given = std::getenv("CUBEPI_MOCKS_DIR");
+        program = std::make_unique<ChildProcess>(
+            std::vector<std::string>{"node", std::string(CUBEPI_ORACLE_DIR) + "/oracle.mjs",
+                                     given ? given : CUBEPI_MOCKS_DIR});
+        ASSERT_FALSE(program->read_line().empty())
+            << "the SDKs do not load: run tools/setup, which installs them in tools/mocks";
+    }
+    static void TearDownTestSuite() { program.reset(); }
+
+    static Json ask(const JsonObject& question) {
+        program->write_line(boost::json::serialize(question));
+        return boost::json::parse(program->read_line());
+    }
+
+    static inline std::unique_ptr<ChildProcess> program;
+};
+
+/// Empty: they agree.
+std::string disagreement(const std::string& provider, const CaseAnswer& ours, const Json& theirs) {
+    const Json* failure = member(theirs, "error");
+    const bool we_failed = ours.message.stop_reason == stop_reason::error;
+    if (failure && we_failed) return {};
+    if (failure) return "the SDK fails: " + boost::json::serialize(*failure);
+    if (we_failed) return "we fail: " + ours.message.error_message.str();
+    const JsonObject own = normal_form(provider, ours.body);
+    const JsonObject other = normal_form(provider, theirs.at("message"));
+    if (own == other) return {};
+    return "ours    " + boost::json::serialize(own) + "\nthe SDK's " +
+           boost::json::serialize(other);
+}
+
+TEST_P(Oracle, TheSameBytesGiveTheSameMessage) {
+    const Json wire_case = read_case(GetParam());
+    if (member(wire_case.at("options"), "abort_after_events")) return;  // not about bytes
+    const std::string provider = text_of(wire_case, "provider");
+    const CaseAnswer ours = answer_of_case(last_answer_of(wire_case),
+                                           [&](const Json&) { return provider_of(provider); });
+    const std::string differ = disagreement(provider, ours, ask(question_of(wire_case)));
+    const std::string name = GetParam().substr(std::string("responses/").size());
+    const Json* known = member(differences(), name);
+    if (known) {
+        EXPECT_FALSE(differ.empty()) << "no difference any more: take it out of differences.json";
+    } else {
+        EXPECT_EQ(differ, "");
+    }
+}
+
+std::vector<std::string> answers_of(const std::string& prefix) {
+    std::vector<std::string> names;
+    for (std::string& name : cases_of(prefix)) {
+        if (name.starts_with("responses/")) names.push_back(std::move(name));
+    }
+    return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Anthropic, Oracle, ::testing::ValuesIn(answers_of("anthropic-")),
+                         case_test_name);
+INSTANTIATE_TEST_SUITE_P(OpenAIChat, Oracle, ::testing::ValuesIn(answers_of("openai-chat-")),
+                         case_test_name);
+INSTANTIATE_TEST_SUITE_P(OpenAIResponses, Oracle,
+                         ::testing::ValuesIn(answers_of("openai-responses-")), case_test_name);
+
+}  // namespace
+}  // namespace cubepi::wire
