@@ -268,7 +268,7 @@ ErrorInfo classify_failure(const EndpointFailure& failure,
         info.code = ErrorCode::rate_limited;
         info.retry_after = failure.retry_after;
     } else if (has(kind, "content_filter") || has(kind, "content_policy") ||
-               says_content_filter(text)) {
+               has(kind, "moderation_blocked") || says_content_filter(text)) {
         info.code = ErrorCode::content_filtered;
     } else if (has(kind, "model_not_found") ||
                ((status == 404 || status == 400 || status == 0) && says_unknown_model(text))) {

@@ -31,6 +31,15 @@ mock.addFixtures([
         response: { error: { message: 'Slow down', type: 'rate_limit_error', code: 'rate_limit_exceeded' }, status: 429, retryAfter: 7 },
     },
     { match: { userMessage: 'broken' }, response: { error: { message: 'It broke', type: 'server_error' }, status: 500 } },
+    {
+        match: { userMessage: 'teapot', endpoint: 'image' },
+        response: { images: [{ b64Json: 'QUJD', revisedPrompt: 'A nice teapot' }, { url: 'https://cdn.example/2.png' }] },
+    },
+    {
+        match: { userMessage: 'no paint', endpoint: 'image' },
+        response: { error: { message: 'Slow down', type: 'rate_limit_error', code: 'rate_limit_exceeded' }, status: 429 },
+    },
+    { match: { userMessage: 'spilt', endpoint: 'image' }, response: { error: { message: 'It broke', type: 'server_error' }, status: 500 } },
     { match: { userMessage: 'cut' }, response: { content: 'a'.repeat(400) }, chunkSize: 10, latency: 5, truncateAfterChunks: 5 },
 ]);
 // A connection that breaks after each of the answer's events.

@@ -1,0 +1,226 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/message.hpp>
+#include <cubepi/core/notice.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task.hpp>
+#include <cubepi/provider/stream_options.hpp>
+
+// Image generation: a family of providers of its own, beside those that chat.
+
+namespace cubepi {
+
+enum class ImageQuality : std::uint8_t { low, medium, high };
+enum class ImageFormat : std::uint8_t { png, jpeg, webp };
+std::string_view to_string(ImageQuality quality) noexcept;
+std::string_view to_string(ImageFormat format) noexcept;
+/// "image/png"
+std::string_view media_type_of(ImageFormat format) noexcept;
+
+/// USD. Absent means unknown, not free.
+struct ImagesCost {
+    std::optional<double> per_image = {};
+    std::optional<double> per_megapixel = {};
+};
+
+/// An image model and what its requests have where the caller says nothing. What is absent is not sent.
+struct ImagesModel {
+    std::string id = {};
+    std::string provider_id = {};
+    std::string api = {};
+    std::optional<std::string> size = {};
+    std::optional<int> n = {};
+    std::optional<ImageQuality> quality = {};
+    std::optional<ImageFormat> output_format = {};
+    std::optional<std::size_t> max_input_images = {};
+    std::optional<ImagesCost> cost = {};
+};
+
+/// What to draw.
+struct ImagesContext {
+    std::string prompt = {};
+    std::vector<ImageContent> input_images = {};  ///< to edit, or to go by; base64, not URLs
+    std::optional<std::string> size = {};  ///< "1024x1024", or a ratio where the endpoint takes one
+    std::optional<int> n = {};             ///< how many
+    std::optional<ImageQuality> quality = {};
+    std::optional<ImageFormat> output_format = {};
+    std::optional<std::int64_t> seed = {};
+    std::string negative_prompt = {};
+    std::optional<int> steps = {};
+    std::optional<double> guidance = {};
+    JsonObject extra = {};  ///< merged into the request, over everything else
+};
+
+/// What came of it. Failures are thrown, not told here.
+struct AssistantImages {
+    std::string api = {};
+    std::string provider_id = {};
+    std::string model = {};
+    std::vector<Content> output = {};  ///< images (base64 or URLs) and texts
+    SharedString stop_reason = stop_reason::shared(stop_reason::stop);  ///< "stop" or "aborted"
+    std::string response_id = {};
+    std::optional<double> timestamp = {};  ///< Unix time, seconds
+    std::optional<Usage> usage = {};
+    JsonObject metadata = {};  ///< what the endpoint said besides: size, quality, revised prompts
+
+    bool aborted() const noexcept { return stop_reason == stop_reason::aborted; }
+    /// The images among the output; valid while this lives.
+    std::vector<const ImageContent*> images() const;
+};
+
+/// USD of what was drawn, by ImagesModel::cost; empty when it has no price that fits.
+std::optional<double> cost_of(const AssistantImages& images, const ImagesModel& model);
+
+/// Something on the way to the images.
+struct ImagesEvent {
+    enum class Type : std::uint8_t {
+        partial_image,  ///< a sketch of an image that is not done
+        notice,         ///< a retry, or a value that was left out or changed
+    };
+    Type type = Type::notice;
+    int index = 0;  ///< of the sketch
+    ImageContent image = {};
+    Notice notice = {};
+};
+
+using ImagesPayloadHook =
+    std::function<Task<std::optional<JsonObject>>(JsonObject payload, ImagesModel model)>;
+using ImagesResponseHook = std::function<Task<void>(ProviderResponse response, ImagesModel model)>;
+
+/// Options of one call. `ImagesOptions().stop_token(token).partial_images(2)`
+class ImagesOptions {
+public:
+    ImagesOptions() {}
+
+    ImagesOptions&& stop_token(std::stop_token value) && {
+        stop_token_ = std::move(value);
+        return std::move(*this);
+    }
+    ImagesOptions&& on_payload(ImagesPayloadHook value) && {
+        on_payload_ = std::move(value);
+        return std::move(*this);
+    }
+    ImagesOptions&& on_response(ImagesResponseHook value) && {
+        on_response_ = std::move(value);
+        return std::move(*this);
+    }
+    /// Called on the executor of the call.
+    ImagesOptions&& on_event(std::function<void(const ImagesEvent&)> value) && {
+        on_event_ = std::move(value);
+        return std::move(*this);
+    }
+    /// How many sketches of each image to ask for, where the endpoint has them.
+    ImagesOptions&& partial_images(int value) && {
+        partial_images_ = value;
+        return std::move(*this);
+    }
+    ImagesOptions&& runtime(std::shared_ptr<const Runtime> value) && {
+        runtime_ = std::move(value);
+        return std::move(*this);
+    }
+
+    /// Ends the call from any thread; what comes back has the stop reason "aborted" and no output.
+    const std::stop_token& stop_token() const noexcept { return stop_token_; }
+    const ImagesPayloadHook& on_payload() const noexcept { return on_payload_; }
+    const ImagesResponseHook& on_response() const noexcept { return on_response_; }
+    const std::function<void(const ImagesEvent&)>& on_event() const noexcept { return on_event_; }
+    int partial_images() const noexcept { return partial_images_; }
+    /// Never null.
+    std::shared_ptr<const Runtime> runtime() const;
+
+private:
+    std::stop_token stop_token_;
+    ImagesPayloadHook on_payload_;
+    ImagesResponseHook on_response_;
+    std::function<void(const ImagesEvent&)> on_event_;
+    int partial_images_ = 0;
+    std::shared_ptr<const Runtime> runtime_;
+};
+
+/// An endpoint that draws. May be shared by several executors.
+class ImagesProvider {
+public:
+    virtual ~ImagesProvider() = default;
+    /// Draws. Throws ProviderError for what the endpoint or the network does wrong, Error for what can never be
+    /// sent; an abort is a result.
+    virtual Task<AssistantImages> generate_images(ImagesModel model, ImagesContext context,
+                                                  ImagesOptions options = {}) = 0;
+    virtual const std::string& provider_id() const noexcept = 0;
+};
+
+/// What an observer of images is told at the end of a call.
+struct ImagesOutcome {
+    std::optional<AssistantImages> images = {};  ///< empty when the call failed
+    std::exception_ptr failure = {};
+};
+using ImagesRequestObserver = std::function<void(const JsonObject& payload, const ImagesModel&)>;
+using ImagesResponseObserver = std::function<void(const ImagesOutcome&, const ImagesModel&)>;
+
+/// The observers of an images provider. What they throw harms nobody. Any thread may call any member.
+class ImagesObservers {
+public:
+    std::uint64_t add(ImagesRequestObserver observer);
+    std::uint64_t add(ImagesResponseObserver observer);
+    void remove(std::uint64_t id);
+    void tell(const JsonObject& payload, const ImagesModel& model) const;
+    void tell(const ImagesOutcome& outcome, const ImagesModel& model) const;
+
+private:
+    mutable std::mutex mutex_;
+    std::uint64_t last_id_ = 0;
+    std::vector<std::pair<std::uint64_t, std::shared_ptr<const ImagesRequestObserver>>> requests_;
+    std::vector<std::pair<std::uint64_t, std::shared_ptr<const ImagesResponseObserver>>> responses_;
+};
+
+/// An images provider with an id and observers. Copies are handles to the same observers.
+class BaseImagesProvider : public ImagesProvider {
+public:
+    const std::string& provider_id() const noexcept override { return provider_id_; }
+    /// A model of this provider.
+    ImagesModel model(std::string id) const;
+    /// Right before a request is sent, after all changes. The number is for unsubscribe().
+    std::uint64_t subscribe_request(ImagesRequestObserver observer) {
+        return observers_->add(std::move(observer));
+    }
+    /// Once per call, at its end.
+    std::uint64_t subscribe_response(ImagesResponseObserver observer) {
+        return observers_->add(std::move(observer));
+    }
+    /// Does nothing when there is none of that number.
+    void unsubscribe(std::uint64_t id) { observers_->remove(id); }
+
+protected:
+    explicit BaseImagesProvider(std::string provider_id)
+        : provider_id_(std::move(provider_id)), observers_(std::make_shared<ImagesObservers>()) {}
+    const std::shared_ptr<ImagesObservers>& observers() const noexcept { return observers_; }
+
+private:
+    std::string provider_id_;
+    std::shared_ptr<ImagesObservers> observers_;
+};
+
+/// Draws the same small picture every time: for tests.
+class FauxImagesProvider final : public BaseImagesProvider {
+public:
+    /// `png_base64` empty: one transparent pixel. `failure` is thrown by each call when it is set.
+    explicit FauxImagesProvider(std::string png_base64 = {}, std::exception_ptr failure = {});
+    Task<AssistantImages> generate_images(ImagesModel model, ImagesContext context,
+                                          ImagesOptions options = {}) override;
+
+private:
+    std::string png_base64_;
+    std::exception_ptr failure_;
+};
+
+}  // namespace cubepi
