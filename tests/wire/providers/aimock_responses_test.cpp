@@ -169,8 +169,9 @@ TEST_F(AimockResponses, D4_ACallTornAtEachEventRunsNothingHalf) {
         const AssistantMessage message = asked(provider(), text, weather_tool());
         whole = message.stop_reason == "tool_use";
         for (const ToolCall* call : message.tool_calls()) {
-            if (!call->arguments.empty())
+            if (!call->arguments.empty()) {
                 EXPECT_EQ(call->arguments, JsonObject({{"city", "Paris, France"}}));
+            }
         }
         if (!whole) expect_next_prompt_works(text, message);
     }
