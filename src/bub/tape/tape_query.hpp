@@ -20,9 +20,9 @@ public:
         slice_ = Slice::last_anchor;
         return std::move(*this);
     }
-    /// What follows the last anchor of this name.
+    /// What follows the last anchor of this name. An empty name takes the slice away.
     TapeQuery&& after_anchor(std::string name) && {
-        slice_ = Slice::after_anchor;
+        slice_ = name.empty() ? Slice::all : Slice::after_anchor;
         first_ = std::move(name);
         return std::move(*this);
     }

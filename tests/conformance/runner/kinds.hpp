@@ -14,8 +14,11 @@ namespace conformance {
 std::vector<std::string> check_database(const std::filesystem::path& file, const Json& content);
 std::vector<std::string> check_wire(const Json& content);
 std::vector<std::string> check_turn(const Json& content);
+std::vector<std::string> check_tape(const Json& content);
 
 /// The result of a turn scenario (README-turns.md, 2.7).
 Json play_turn(const Json& content);
+/// The result of a tape scenario (3.5).
+Json play_tape(const Json& content);
 
 }  // namespace conformance

@@ -59,6 +59,7 @@ std::vector<std::string> check(const std::string& name) {
     if (kind == "database") return conformance::check_database(name, file);
     if (kind == "wire") return conformance::check_wire(file);
     if (kind == "turn") return conformance::check_turn(file);
+    if (kind == "tape") return conformance::check_tape(file);
     throw Unsupported(kind);
 }
 
@@ -93,8 +94,11 @@ int check_all(const std::vector<std::string>& names) {
 int print_result(const std::string& name, const std::string& keep) {
     try {
         const Json file = read_file(name);
-        if (kind_of(file) == "turn") {
-            std::cout << boost::json::serialize(conformance::play_turn(file)) << '\n';
+        const std::string kind = kind_of(file);
+        if (kind == "turn" || kind == "tape") {
+            const Json result =
+                kind == "turn" ? conformance::play_turn(file) : conformance::play_tape(file);
+            std::cout << boost::json::serialize(result) << '\n';
             return 0;
         }
         if (kind_of(file) != "scenario") throw Unsupported(kind_of(file) + " without --check");

@@ -99,16 +99,18 @@ void TapeIndexFile::catch_up(const Descriptor& tape, std::uint64_t end) {
     const bool can_write = file_ && (::fcntl(file_.get(), F_GETFL) & O_ACCMODE) == O_RDWR;
     LineReader lines(tape, sums_.mark.covered, end);
     FileLine line;
+    bool unended = false;
     std::uint64_t covered = sums_.mark.covered;
     while (lines.next(line)) {
         // An entry whose line is not ended may get more bytes: it is counted, but not for good.
-        if (!line.ended) break;
+        unended = !line.ended;
+        if (unended) break;
         add(line.text, line.offset);
         covered = line.end;
         if (can_write && fresh_.size() >= most_fresh) write_records();
     }
     if (can_write) save(tape, covered);
-    if (!line.ended) add(line.text, line.offset);
+    if (unended) add(line.text, line.offset);
 }
 
 void TapeIndexFile::add(std::string_view line, std::uint64_t offset) {
