@@ -31,7 +31,8 @@
 # `fuzz_sse` that gives every file of the corpus to the same function once. All executables are in <build>/bin.
 
 # Whoever uses CubePi must see Asio as the library was compiled, so these are public parts of cubepi::core.
-set(CUBEPI_CORE_DEFINITIONS BOOST_ASIO_SEPARATE_COMPILATION BOOST_ASIO_NO_DEPRECATED)
+set(CUBEPI_CORE_DEFINITIONS BOOST_ASIO_SEPARATE_COMPILATION BOOST_ASIO_NO_DEPRECATED
+    BOOST_ASIO_RECYCLING_ALLOCATOR_CACHE_SIZE=16)
 if(BUILD_SHARED_LIBS)
     list(APPEND CUBEPI_CORE_DEFINITIONS BOOST_ASIO_DYN_LINK)
 endif()

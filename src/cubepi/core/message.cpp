@@ -2,7 +2,10 @@
 
 #include <array>
 #include <cassert>
+#include <type_traits>
 #include <utility>
+
+#include <cubepi/core/detail/ref_count.hpp>
 
 namespace cubepi {
 
@@ -79,7 +82,7 @@ bool operator==(const AssistantMessage& a, const AssistantMessage& b) {
 
 struct Message::Rep {
     explicit Rep(Role r) : role(r) {}
-    mutable std::atomic<std::uint32_t> refs{1};
+    mutable detail::RefCount refs;
     Role role;
 };
 
@@ -114,12 +117,18 @@ Message::Message(AssistantMessage message)
 Message::Message(ToolResultMessage message)
     : rep_(new ToolResultRep(Role::tool_result, std::move(message))) {}
 
-Message::Message(const Message& other) noexcept : rep_(other.rep_) {
-    if (rep_) rep_->refs.fetch_add(1, std::memory_order_relaxed);
+/// Lets `f` change the content where no other Message shows it.
+template <class F>
+bool Message::edit_unshared(F&& f) {
+    if (!rep_->refs.is_one()) return false;
+    visit([&](const auto& m) { f(const_cast<std::remove_cvref_t<decltype(m)>&>(m)); });
+    return true;
 }
 
-Message::~Message() {
-    if (!rep_ || rep_->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+void Message::retain() const noexcept { rep_->refs.retain(); }
+
+void Message::release() noexcept {
+    if (!rep_->refs.release()) return;
     switch (rep_->role) {
         case Role::user: delete static_cast<const UserRep*>(rep_); break;
         case Role::assistant: delete static_cast<const AssistantRep*>(rep_); break;
@@ -166,14 +175,36 @@ std::string Message::text() const {
     return visit([](const auto& m) { return joined_text(m.content); });
 }
 
-Message Message::with_id(std::string id) const {
+Message Message::with_id(std::string id) && {
+    if (edit_unshared([&](auto& m) { m.id = std::move(id); })) return std::move(*this);
+    return std::as_const(*this).with_id(std::move(id));
+}
+
+Message Message::with_run_id(SharedString run_id) && {
+    if (edit_unshared([&](auto& m) { m.run_id = std::move(run_id); })) return std::move(*this);
+    return std::as_const(*this).with_run_id(std::move(run_id));
+}
+
+Message Message::with_timestamp(double timestamp) && {
+    if (edit_unshared([&](auto& m) { m.timestamp = timestamp; })) return std::move(*this);
+    return std::as_const(*this).with_timestamp(timestamp);
+}
+
+Message Message::with_timestamp(double timestamp) const& {
+    return visit([&](auto m) {
+        m.timestamp = timestamp;
+        return Message(std::move(m));
+    });
+}
+
+Message Message::with_id(std::string id) const& {
     return visit([&](auto m) {
         m.id = std::move(id);
         return Message(std::move(m));
     });
 }
 
-Message Message::with_run_id(SharedString run_id) const {
+Message Message::with_run_id(SharedString run_id) const& {
     return visit([&](auto m) {
         m.run_id = std::move(run_id);
         return Message(std::move(m));

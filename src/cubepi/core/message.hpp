@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -128,13 +127,17 @@ public:
     Message(UserMessage message);
     Message(AssistantMessage message);
     Message(ToolResultMessage message);
-    Message(const Message& other) noexcept;
+    Message(const Message& other) noexcept : rep_(other.rep_) {
+        if (rep_) retain();
+    }
     Message(Message&& other) noexcept : rep_(other.rep_) { other.rep_ = nullptr; }
     Message& operator=(Message other) noexcept {
         std::swap(rep_, other.rep_);
         return *this;
     }
-    ~Message();
+    ~Message() {
+        if (rep_) release();
+    }
 
     explicit operator bool() const noexcept { return rep_ != nullptr; }
     Role role() const noexcept;
@@ -150,9 +153,15 @@ public:
     /// The text blocks, joined.
     std::string text() const;
 
-    /// This message with another id or run id; shares nothing that changed.
-    Message with_id(std::string id) const;
-    Message with_run_id(SharedString run_id) const;
+    /// This message with another id or run id; shares nothing that changed. Of a message that nobody else holds, the
+    /// second form keeps the content instead of copying it.
+    Message with_id(std::string id) const&;
+    Message with_id(std::string id) &&;
+    Message with_run_id(SharedString run_id) const&;
+    Message with_run_id(SharedString run_id) &&;
+    /// Unix time in seconds.
+    Message with_timestamp(double timestamp) const&;
+    Message with_timestamp(double timestamp) &&;
 
     /// Equal content (the same object, or the same fields).
     friend bool operator==(const Message& a, const Message& b);
@@ -164,6 +173,10 @@ public:
 private:
     template <class F>
     auto visit(F&& f) const;
+    template <class F>
+    bool edit_unshared(F&& f);
+    void retain() const noexcept;
+    void release() noexcept;
     const Rep* rep_ = nullptr;
 };
 

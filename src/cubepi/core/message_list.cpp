@@ -3,18 +3,46 @@
 #include <algorithm>
 #include <atomic>
 #include <cassert>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <new>
 #include <utility>
+
+#include <cubepi/core/detail/ref_count.hpp>
 
 namespace cubepi {
 
 // Slots below `used` are never written again while shared, so readers of older copies need no lock. Only the
 // list whose size equals `used` may append in place; of several such copies, the first that claims the slot.
 struct MessageList::Storage {
-    explicit Storage(std::size_t n) : slots(std::make_unique<Message[]>(n)), capacity(n) {}
-    std::unique_ptr<Message[]> slots;
-    std::size_t capacity;
+    explicit Storage(std::uint32_t n) noexcept : capacity(n) {}
+
+    /// One block of memory: this, then the slots.
+    static Storage* make(std::size_t n) {
+        if (n > std::numeric_limits<std::uint32_t>::max()) throw std::bad_alloc();
+        auto* made = ::new (::operator new(sizeof(Storage) + n * sizeof(Message)))
+            Storage(static_cast<std::uint32_t>(n));
+        std::uninitialized_default_construct_n(made->slots(), n);
+        return made;
+    }
+    static void destroy(Storage* storage) noexcept {
+        std::destroy_n(storage->slots(), storage->capacity);
+        storage->~Storage();
+        ::operator delete(storage);
+    }
+    Message* slots() noexcept { return reinterpret_cast<Message*>(this + 1); }
+
+    detail::RefCount refs;
+    const std::uint32_t capacity;
     std::atomic<std::size_t> used = 0;
 };
+
+void MessageList::retain() const noexcept { storage_->refs.retain(); }
+
+void MessageList::release() noexcept {
+    if (storage_->refs.release()) Storage::destroy(storage_);
+}
 
 MessageList::MessageList(std::initializer_list<Message> messages)
     : MessageList(messages.begin(), messages.end()) {}
@@ -24,11 +52,11 @@ MessageList::MessageList(const std::vector<Message>& messages)
 
 const Message& MessageList::operator[](std::size_t index) const noexcept {
     assert(index < size_);
-    return storage_->slots[index];
+    return storage_->slots()[index];
 }
 
 MessageList::const_iterator MessageList::begin() const noexcept {
-    return storage_ ? storage_->slots.get() : nullptr;
+    return storage_ ? storage_->slots() : nullptr;
 }
 
 void MessageList::push_back(Message message) {
@@ -38,12 +66,13 @@ void MessageList::push_back(Message message) {
         storage_->used.compare_exchange_strong(end_of_list, size_ + 1, std::memory_order_relaxed);
     if (!in_place) {
         const std::size_t wanted = std::max<std::size_t>(4, size_ + size_ / 2 + 1);
-        auto grown = std::make_shared<Storage>(wanted);
-        std::copy(begin(), end(), grown->slots.get());
+        Storage* const grown = Storage::make(wanted);
+        std::copy(begin(), end(), grown->slots());
         grown->used = size_ + 1;
-        storage_ = std::move(grown);
+        if (storage_) release();
+        storage_ = grown;
     }
-    storage_->slots[size_++] = std::move(message);
+    storage_->slots()[size_++] = std::move(message);
 }
 
 void MessageList::append(const MessageList& messages) {
@@ -56,13 +85,20 @@ void MessageList::append(const MessageList& messages) {
 }
 
 void MessageList::clear() noexcept {
-    storage_.reset();
+    if (storage_) release();
+    storage_ = nullptr;
     size_ = 0;
 }
 
 void MessageList::truncate(std::size_t count) {
     size_ = std::min(size_, count);
-    if (size_ == 0) storage_.reset();
+    if (size_ == 0) clear();
+}
+
+Message MessageList::take(std::size_t index) && {
+    assert(index < size_);
+    Message& slot = storage_->slots()[index];
+    return storage_->refs.is_one() ? std::move(slot) : slot;
 }
 
 MessageList MessageList::last(std::size_t count) const {

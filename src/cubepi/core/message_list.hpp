@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <initializer_list>
 #include <iterator>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -21,16 +20,20 @@ public:
     using iterator = const_iterator;
 
     MessageList() noexcept = default;
-    MessageList(const MessageList&) noexcept = default;
+    MessageList(const MessageList& other) noexcept : storage_(other.storage_), size_(other.size_) {
+        if (storage_) retain();
+    }
     /// Leaves `other` empty.
     MessageList(MessageList&& other) noexcept
-        : storage_(std::move(other.storage_)), size_(std::exchange(other.size_, 0)) {}
+        : storage_(std::exchange(other.storage_, nullptr)), size_(std::exchange(other.size_, 0)) {}
     MessageList& operator=(MessageList other) noexcept {
-        storage_ = std::move(other.storage_);
-        size_ = other.size_;
+        std::swap(storage_, other.storage_);
+        std::swap(size_, other.size_);
         return *this;
     }
-    ~MessageList() = default;
+    ~MessageList() {
+        if (storage_) release();
+    }
     MessageList(std::initializer_list<Message> messages);
     MessageList(const std::vector<Message>& messages);
     template <std::input_iterator It>
@@ -56,13 +59,18 @@ public:
     MessageList last(std::size_t count) const;
     /// This list with `message` in front.
     MessageList with_front(Message message) const;
+    /// One message of a list that is not needed any more, without a copy where nobody else has the list.
+    Message take(std::size_t index) &&;
     std::vector<Message> to_vector() const { return std::vector<Message>(begin(), end()); }
 
     friend bool operator==(const MessageList& a, const MessageList& b);
 
 private:
     struct Storage;
-    std::shared_ptr<Storage> storage_;
+    void retain() const noexcept;
+    void release() noexcept;
+
+    Storage* storage_ = nullptr;
     std::size_t size_ = 0;
 };
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <new>
+#include <stdexcept>
 #include <utility>
 
 #include <cubepi/core/detail/message_log.hpp>
@@ -13,7 +16,9 @@ AssistantMessage PartialMessage::get() const {
     return log_ ? log_->build(count_) : AssistantMessage{};
 }
 
-Message PartialMessage::message() const { return final_ ? final_ : Message(get()); }
+Message PartialMessage::message() && { return final_ ? std::move(final_) : Message(get()); }
+
+Message PartialMessage::message() const& { return final_ ? final_ : Message(get()); }
 
 std::string PartialMessage::text() const {
     if (final_) return final_.text();
@@ -23,79 +28,93 @@ std::string PartialMessage::text() const {
 namespace detail {
 
 MessageLog::~MessageLog() {
-    for (Page* page = first_.next; page != nullptr;) delete std::exchange(page, page->next);
+    for (Page* page = pages_; page != nullptr;) delete std::exchange(page, page->next);
+    for (Bytes* room = bytes_; room != nullptr;) {
+        ::operator delete(std::exchange(room, room->next));
+    }
+    // Not one inside the other: there may be many.
+    while (kept_) kept_ = std::move(const_cast<Kept&>(*kept_).next);
 }
 
-void MessageLog::add(Entry entry) {
-    const std::size_t slot = count_ % entries_per_page;
-    if (slot == 0 && count_ != 0) {
-        auto* page = new Page;
-        last_->next = page;
-        last_ = page;
+MessageLog::Entry& MessageLog::add(Kind kind, std::uint32_t block) {
+    Entry* entry = nullptr;
+    if (count_ < entries_of_first) {
+        entry = &first_[count_];
+    } else {
+        const std::uint32_t slot = (count_ - entries_of_first) % entries_per_page;
+        if (slot == 0) {
+            auto* page = new Page;
+            (last_ ? last_->next : pages_) = page;
+            last_ = page;
+        }
+        entry = &last_->entries[slot];
     }
-    last_->entries[slot] = entry;
+    entry->kind_ = static_cast<std::uint32_t>(kind) & 0xFu;
+    entry->block = block & 0xFFFFFFFu;
     ++count_;
+    return *entry;
+}
+
+const AssistantContent* MessageLog::keep(AssistantContent content) {
+    auto kept = std::make_unique<Kept>(Kept{std::move(content), nullptr});
+    kept->next = std::move(kept_);
+    kept_ = std::move(kept);
+    return &kept_->content;
 }
 
 std::string_view MessageLog::store(std::string_view text) {
     if (text.empty()) return {};
-    if (bytes_.empty() || bytes_.back().size - bytes_.back().used < text.size()) {
-        const std::size_t doubled =
-            bytes_.empty() ? 256 : std::min<std::size_t>(bytes_.back().size * 2, 65536);
-        const std::size_t size = std::max(doubled, text.size());
-        Bytes fresh;
-        fresh.data = std::make_unique_for_overwrite<char[]>(size);
-        fresh.size = size;
-        bytes_.push_back(std::move(fresh));
+    if (text.size() > std::numeric_limits<std::uint32_t>::max()) {
+        throw std::length_error("a piece of an answer is longer than 4 GiB");
     }
-    Bytes& room = bytes_.back();
-    char* at = room.data.get() + room.used;
+    if (!bytes_ || bytes_->size - bytes_->used < text.size()) {
+        const std::size_t doubled = bytes_ ? std::min<std::size_t>(bytes_->size * 2, 65536) : 232;
+        const std::size_t size = std::max(doubled, text.size());
+        void* const memory = ::operator new(sizeof(Bytes) + size);
+        bytes_ = ::new (memory) Bytes{bytes_, size, 0};
+    }
+    char* at = bytes_->data() + bytes_->used;
     std::memcpy(at, text.data(), text.size());
-    room.used += text.size();
+    bytes_->used += text.size();
     return {at, text.size()};
 }
 
 void MessageLog::open(Kind kind, std::uint32_t block, AssistantContent start) {
-    contents_.push_back(std::make_unique<const AssistantContent>(std::move(start)));
-    Entry entry;
-    entry.kind = kind;
-    entry.block = block;
-    entry.content = contents_.back().get();
-    add(entry);
+    // Nearly all blocks of text begin empty.
+    const auto* text = std::get_if<TextContent>(&start);
+    const auto* deep = std::get_if<ThinkingContent>(&start);
+    const bool empty =
+        (kind == Kind::text_start && text && text->text.empty() && text->extra.empty()) ||
+        (kind == Kind::thinking_start && deep && deep->thinking.empty() && deep->extra.empty());
+    const AssistantContent* content = empty ? nullptr : keep(std::move(start));
+    add(kind, block).content = content;
 }
 
 std::string_view MessageLog::delta(std::uint32_t block, std::string_view text) {
-    Entry entry;
-    entry.kind = Kind::delta;
-    entry.block = block;
-    entry.text = store(text);
-    add(entry);
-    return entry.text;
+    const std::string_view stored = store(text);
+    Entry& entry = add(Kind::delta, block);
+    entry.text = stored.data();
+    entry.size = static_cast<std::uint32_t>(stored.size());
+    return stored;
 }
 
 void MessageLog::replace(std::uint32_t block, AssistantContent content) {
-    contents_.push_back(std::make_unique<const AssistantContent>(std::move(content)));
-    Entry entry;
-    entry.kind = Kind::replace;
-    entry.block = block;
-    entry.content = contents_.back().get();
-    add(entry);
+    const AssistantContent* kept = keep(std::move(content));
+    add(Kind::replace, block).content = kept;
 }
 
-void MessageLog::end(std::uint32_t block) {
-    Entry entry;
-    entry.kind = Kind::end;
-    entry.block = block;
-    add(entry);
-}
+void MessageLog::end(std::uint32_t block) { add(Kind::end, block); }
 
 template <class F>
 void MessageLog::each(std::uint32_t count, F&& f) const {
-    const Page* page = &first_;
-    for (std::uint32_t i = 0; i < count; ++i) {
-        const std::size_t slot = i % entries_per_page;
-        if (slot == 0 && i != 0) page = page->next;
-        f(page->entries[slot]);
+    const std::uint32_t in_first = std::min(count, entries_of_first);
+    for (std::uint32_t i = 0; i < in_first; ++i) f(first_[i]);
+    const Page* page = pages_;
+    for (std::uint32_t left = count - in_first; left > 0; page = page->next) {
+        const std::uint32_t here = std::min(left, entries_per_page);
+        for (std::uint32_t i = 0; i < here; ++i) f(page->entries[i]);
+        left -= here;
+        if (left == 0) break;  // the next page may be about to be made
     }
 }
 
@@ -104,15 +123,20 @@ AssistantMessage MessageLog::build(std::uint32_t count) const {
     std::vector<std::size_t> lengths;
     each(count, [&](const Entry& entry) {
         if (entry.block >= lengths.size()) lengths.resize(entry.block + 1);
-        lengths[entry.block] += entry.text.size();
+        lengths[entry.block] += entry.piece().size();
     });
+    if (lengths.empty()) return message;
     message.content.reserve(lengths.size());
     each(count, [&](const Entry& entry) {
-        switch (entry.kind) {
+        switch (entry.kind()) {
             case Kind::text_start:
             case Kind::thinking_start:
             case Kind::toolcall_start: {
-                AssistantContent& block = message.content.emplace_back(*entry.content);
+                AssistantContent& block = entry.content
+                                              ? message.content.emplace_back(*entry.content)
+                                          : entry.kind() == Kind::thinking_start
+                                              ? message.content.emplace_back(ThinkingContent())
+                                              : message.content.emplace_back(TextContent());
                 const std::size_t length = lengths[entry.block];
                 if (auto* text = std::get_if<TextContent>(&block)) text->text.reserve(length);
                 if (auto* deep = std::get_if<ThinkingContent>(&block))
@@ -121,8 +145,9 @@ AssistantMessage MessageLog::build(std::uint32_t count) const {
             }
             case Kind::delta: {
                 AssistantContent& block = message.content[entry.block];
-                if (auto* text = std::get_if<TextContent>(&block)) text->text += entry.text;
-                if (auto* deep = std::get_if<ThinkingContent>(&block)) deep->thinking += entry.text;
+                if (auto* text = std::get_if<TextContent>(&block)) text->text += entry.piece();
+                if (auto* deep = std::get_if<ThinkingContent>(&block))
+                    deep->thinking += entry.piece();
                 break;
             }
             case Kind::replace: message.content[entry.block] = *entry.content; break;
@@ -137,7 +162,7 @@ std::string MessageLog::text(std::uint32_t count) const { return build(count).te
 std::string MessageLog::raw(std::uint32_t block) const {
     std::string joined;
     each(count_, [&](const Entry& entry) {
-        if (entry.kind == Kind::delta && entry.block == block) joined += entry.text;
+        if (entry.kind() == Kind::delta && entry.block == block) joined += entry.piece();
     });
     return joined;
 }

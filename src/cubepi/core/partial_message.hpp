@@ -19,12 +19,24 @@ class MessageLog;
 class PartialMessage {
 public:
     PartialMessage() noexcept = default;
+    PartialMessage(const PartialMessage&) noexcept = default;
+    PartialMessage(PartialMessage&&) noexcept = default;
+    PartialMessage& operator=(const PartialMessage& other) noexcept {
+        // The next snapshot of the same answer replaces the last, event by event.
+        if (log_ != other.log_) log_ = other.log_;
+        count_ = other.count_;
+        if (final_ || other.final_) final_ = other.final_;
+        return *this;
+    }
+    PartialMessage& operator=(PartialMessage&&) noexcept = default;
+    ~PartialMessage() = default;
     explicit PartialMessage(Message final_message) noexcept : final_(std::move(final_message)) {}
 
     explicit operator bool() const noexcept { return log_ != nullptr || final_; }
     /// Builds the message: costs its length. A tool call has empty arguments until its toolcall_end.
     AssistantMessage get() const;
-    Message message() const;
+    Message message() const&;
+    Message message() &&;
     /// The text blocks so far, joined.
     std::string text() const;
 

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <atomic>
 #include <compare>
-#include <cstdint>
 #include <ostream>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include <cubepi/core/detail/ref_count.hpp>
 
 namespace cubepi {
 
@@ -51,7 +51,7 @@ public:
 private:
     struct Rep {
         explicit Rep(std::string v) : value(std::move(v)) {}
-        std::atomic<std::uint32_t> refs{1};
+        detail::RefCount refs;
         std::string value;
     };
     static const std::string& empty_string() noexcept {
@@ -59,13 +59,17 @@ private:
         return empty;
     }
     void retain() noexcept {
-        if (rep_) rep_->refs.fetch_add(1, std::memory_order_relaxed);
+        if (rep_) rep_->refs.retain();
     }
     void release() noexcept {
-        if (rep_ && rep_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete rep_;
+        if (rep_ && rep_->refs.release()) delete rep_;
     }
 
     Rep* rep_ = nullptr;
 };
+
+/// A shared string of that text: the one that this thread made last of it, where it remembers. For names that come as
+/// text and that every message repeats: of models, providers, tools.
+SharedString shared_name(std::string_view text);
 
 }  // namespace cubepi

@@ -50,7 +50,8 @@ StreamEvent MessageAssembler::event(StreamEventType type, std::int32_t index,
     made.type = type;
     made.content_index = index;
     made.delta = delta;
-    made.partial = log().snapshot();
+    log();
+    made.partial = detail::MessageLog::snapshot_of(log_);
     return made;
 }
 

@@ -8,6 +8,10 @@
 
 namespace cubepi {
 
+namespace detail {
+struct StreamAccess;
+}
+
 /// The producing side of a model's answer: what a provider implements. Used by one consumer, on one
 /// executor. Destroying it ends the call at once.
 class StreamSource {
@@ -37,11 +41,19 @@ public:
     Task<AssistantMessage> result();
 
 private:
+    friend struct detail::StreamAccess;
     void note(const StreamEvent& event);
 
     std::unique_ptr<StreamSource> source_;
     PartialMessage final_;
     bool finished_ = false;
 };
+
+namespace detail {
+struct StreamAccess {
+    /// For who took the terminal event and will not ask for result(): lets go of the final message.
+    static void drop_result(MessageStream& stream) noexcept { stream.final_ = PartialMessage(); }
+};
+}  // namespace detail
 
 }  // namespace cubepi

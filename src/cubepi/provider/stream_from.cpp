@@ -20,8 +20,8 @@ constexpr std::size_t events_ahead = 4;
 AssistantMessage head_of(const ModelRequest& request) {
     AssistantMessage head;
     head.id = request.options.message_id();
-    head.provider_id = request.model.provider_id;
-    head.model_id = request.model.id;
+    head.provider_id = shared_name(request.model.provider_id);
+    head.model_id = shared_name(request.model.id);
     const auto wall = request.options.runtime()->clock->wall().time_since_epoch();
     head.timestamp = std::chrono::duration<double>(wall).count();
     return head;

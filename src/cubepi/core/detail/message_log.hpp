@@ -42,6 +42,9 @@ public:
     void end(std::uint32_t block);
 
     PartialMessage snapshot() const { return PartialMessage(shared_from_this(), count_); }
+    static PartialMessage snapshot_of(const std::shared_ptr<MessageLog>& log) {
+        return PartialMessage(log, log->count_);
+    }
     AssistantMessage build(std::uint32_t count) const;
     std::string text(std::uint32_t count) const;
     std::uint32_t count() const noexcept { return count_; }
@@ -50,33 +53,49 @@ public:
 
 private:
     struct Entry {
-        Kind kind = Kind::delta;
-        std::uint32_t block = 0;
-        std::string_view text = {};
-        const AssistantContent* content = nullptr;
+        union {
+            const char* text = nullptr;
+            const AssistantContent* content;  // of a start or a replacement; null: an empty block
+        };
+        std::uint32_t size = 0;  // of the text
+        std::uint32_t block : 28 = 0;
+        std::uint32_t kind_ : 4 = 0;
+        Kind kind() const noexcept { return static_cast<Kind>(kind_); }
+        std::string_view piece() const noexcept {
+            return kind() == Kind::delta ? std::string_view(text, size) : std::string_view();
+        }
     };
-    static constexpr std::size_t entries_per_page = 32;
+    static constexpr std::uint32_t entries_of_first = 24;
+    static constexpr std::uint32_t entries_per_page = 128;
     struct Page {
         std::array<Entry, entries_per_page> entries;
         Page* next = nullptr;
     };
+    /// Room for text, which follows the object.
     struct Bytes {
-        std::unique_ptr<char[]> data;
-        std::size_t size = 0;
-        std::size_t used = 0;
+        Bytes* next;
+        std::size_t size;
+        std::size_t used;
+        char* data() noexcept { return reinterpret_cast<char*>(this + 1); }
+    };
+    struct Kept {
+        AssistantContent content;
+        std::unique_ptr<const Kept> next;
     };
 
-    void add(Entry entry);
+    Entry& add(Kind kind, std::uint32_t block);
+    const AssistantContent* keep(AssistantContent content);
     std::string_view store(std::string_view text);
     template <class F>
     void each(std::uint32_t count, F&& f) const;
 
     AssistantMessage head_;
-    Page first_;
-    Page* last_ = &first_;
+    std::array<Entry, entries_of_first> first_;
+    Page* pages_ = nullptr;
+    Page* last_ = nullptr;
     std::uint32_t count_ = 0;
-    std::vector<Bytes> bytes_;
-    std::vector<std::unique_ptr<const AssistantContent>> contents_;
+    Bytes* bytes_ = nullptr;  // the newest first
+    std::unique_ptr<const Kept> kept_;
 };
 
 }  // namespace cubepi::detail

@@ -131,7 +131,7 @@ JsonObject observed_payload(const ModelRequest& request) {
 
 }  // namespace detail
 
-FauxSource::FauxSource(ModelRequest request, detail::FauxCall call)
+FauxSource::FauxSource(ModelRequest&& request, detail::FauxCall&& call)
     : request_(std::move(request)), call_(std::move(call)) {}
 
 bool FauxSource::needs_waiting() const noexcept {
@@ -294,16 +294,16 @@ StreamEvent FauxSource::step() {
     }
     AssistantMessage head;
     head.id = request_.options.message_id();
-    head.provider_id = request_.model.provider_id;
-    head.model_id = request_.model.id;
+    head.provider_id = shared_name(request_.model.provider_id);
+    head.model_id = shared_name(request_.model.id);
     return MessageAssembler(std::move(head)).error(failure_.message, failure_.info);
 }
 
 StreamEvent FauxSource::begin() {
     AssistantMessage head;
     head.id = request_.options.message_id();
-    head.provider_id = request_.model.provider_id;
-    head.model_id = request_.model.id;
+    head.provider_id = shared_name(request_.model.provider_id);
+    head.model_id = shared_name(request_.model.id);
     head.response_id = message_.response_id;
     head.timestamp = message_.timestamp;
     if (!head.timestamp) {

@@ -24,7 +24,10 @@ public:
         return z ^ (z >> 31);
     }
     int between(int low, int high) noexcept {
-        return low + static_cast<int>(next() % static_cast<std::uint64_t>(high - low + 1));
+        const std::uint64_t drawn = next();
+        return high == low
+                   ? low
+                   : low + static_cast<int>(drawn % static_cast<std::uint64_t>(high - low + 1));
     }
     FauxRandom split() noexcept { return FauxRandom(next()); }
 
@@ -59,7 +62,7 @@ namespace cubepi {
 
 class FauxSource final : public StreamSource {
 public:
-    FauxSource(ModelRequest request, detail::FauxCall call);
+    FauxSource(ModelRequest&& request, detail::FauxCall&& call);
 
     std::optional<StreamEvent> ready() override;
     Task<StreamEvent> next() override;

@@ -21,8 +21,8 @@ constexpr std::chrono::milliseconds linger_limit(50);
 AssistantMessage head_of(const ModelRequest& request) {
     AssistantMessage head;
     head.id = request.options.message_id();
-    head.provider_id = request.model.provider_id;
-    head.model_id = request.model.id;
+    head.provider_id = shared_name(request.model.provider_id);
+    head.model_id = shared_name(request.model.id);
     return head;
 }
 
