@@ -4,6 +4,7 @@
 
 #include <cubepi/agent/detail/agent_impl.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/detail/scope_core.hpp>
 
 namespace cubepi {
 
@@ -30,15 +31,34 @@ Message identified(const Agent::Impl& impl, const PromptInput& input, bool& by_c
     return by_caller ? message : message.with_id(impl.parts.runtime->ids->next());
 }
 
-/// Runs `work` so that cancelling the awaiting coroutine aborts the run, which then closes in order (D38).
-Task<RunResult> run_guarded(std::shared_ptr<Agent::Impl> impl, Task<RunResult> work) {
+using StartRun = Task<void> (*)(const std::shared_ptr<Agent::Impl>& impl, PromptInput& input,
+                                PromptOptions& options, RunResult& result);
+
+/// Runs the agent so that cancelling the awaiting coroutine aborts the run, which then closes in order (D38).
+Task<RunResult> run_guarded(std::shared_ptr<Agent::Impl> impl, StartRun start, PromptInput input,
+                            PromptOptions options) {
+    RunResult result;
+    Task<void> work = start(impl, input, options, result);
     const auto cancellation = co_await this_cancellation;
-    if (!cancellation.slot().is_connected()) co_return co_await std::move(work);
-    std::stop_source cancelled;
-    std::stop_callback abort(cancelled.get_token(), [impl] { impl->inbox.abort(); });
-    Clock& clock = *impl->parts.runtime->clock;
-    constexpr std::chrono::nanoseconds forever = std::chrono::nanoseconds::max();
-    co_return co_await stop_on_cancel(cancelled, clock, forever, std::move(work));
+    if (!cancellation.slot().is_connected()) {
+        co_await std::move(work);
+        co_return result;
+    }
+    const Executor executor = co_await this_executor;
+    std::exception_ptr failure;
+    detail::ScopeCore scope(executor, false);
+    scope.spawn(std::move(work), &failure);
+    if (scope.live() > 0) {
+        std::function<void()> abort = [&impl] { impl->inbox.abort(); };
+        const bool throws = co_await detail::throws_when_cancelled;
+        co_await detail::throw_when_cancelled(false);
+        co_await scope.settle(std::move(abort));
+        co_await detail::throw_when_cancelled(throws);
+    }
+    const auto after = co_await this_cancellation;
+    if (after.cancelled() != boost::asio::cancellation_type::none) throw_cancelled();
+    if (failure) std::rethrow_exception(failure);
+    co_return result;
 }
 
 }  // namespace
@@ -51,11 +71,19 @@ Agent::~Agent() {
 }
 
 Task<RunResult> Agent::prompt(PromptInput input, PromptOptions options) {
-    return run_guarded(impl_, detail::run_prompt(impl_, std::move(input), std::move(options)));
+    const StartRun start = [](const std::shared_ptr<Impl>& impl, PromptInput& in,
+                              PromptOptions& opt, RunResult& result) {
+        return detail::run_prompt(impl, std::move(in), std::move(opt), result);
+    };
+    return run_guarded(impl_, start, std::move(input), std::move(options));
 }
 
 Task<RunResult> Agent::resume(PromptOptions options) {
-    return run_guarded(impl_, detail::run_resume(impl_, std::move(options)));
+    const StartRun start = [](const std::shared_ptr<Impl>& impl, PromptInput&, PromptOptions& opt,
+                              RunResult& result) {
+        return detail::run_resume(impl, std::move(opt), result);
+    };
+    return run_guarded(impl_, start, PromptInput(MessageList()), std::move(options));
 }
 
 Receipt Agent::steer(PromptInput message, std::string for_run) {

@@ -68,12 +68,13 @@ struct AgentOptions {
 /// What the user says: a text, a message, or several messages.
 class PromptInput {
 public:
-    PromptInput(const char* text) : messages_({user_message(text)}) {}
-    PromptInput(std::string text) : messages_({user_message(std::move(text))}) {}
+    PromptInput(const char* text) : PromptInput(user_message(text)) {}
+    PromptInput(std::string text) : PromptInput(user_message(std::move(text))) {}
     PromptInput(std::string_view text) : PromptInput(std::string(text)) {}
     PromptInput(Message message) { messages_.push_back(std::move(message)); }
     PromptInput(MessageList messages) : messages_(std::move(messages)) {}
-    const MessageList& messages() const noexcept { return messages_; }
+    const MessageList& messages() const& noexcept { return messages_; }
+    MessageList messages() && noexcept { return std::move(messages_); }
 
 private:
     MessageList messages_;

@@ -46,7 +46,9 @@ Task<void> push_event(std::shared_ptr<AgentRun::State> state, AgentEvent event) 
 
 Task<void> drive(std::shared_ptr<AgentRun::State> state) {
     try {
-        state->result = co_await detail::run_prompt(state->impl, state->input, state->options);
+        RunResult result;
+        co_await detail::run_prompt(state->impl, state->input, state->options, result);
+        state->result = std::move(result);
     } catch (...) {
         state->failure = std::current_exception();
     }

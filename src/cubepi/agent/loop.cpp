@@ -19,38 +19,44 @@ enum class Next : std::uint8_t { turn, end_of_turns, ended };
 
 class Loop {
 public:
-    Loop(RunCore& core, std::function<Task<void>(RunOutcome)> finish_run,
-         std::function<Task<void>()> opening)
+    Loop(RunCore& core, std::function<Rest(RunOutcome)> finish_run, std::function<Rest()> opening)
         : core_(core),
           parts_(core.parts()),
           finish_run_(std::move(finish_run)),
           opening_(std::move(opening)) {}
 
-    Task<RunResult> run(std::vector<Input> prompts);
+    Task<void> drive(std::vector<Input> prompts);
+    Task<void> close(std::exception_ptr failure);
+    void fill(RunResult& result) const;
+    /// What whoever awaits the run is to get as an exception, or null.
+    const std::exception_ptr& rethrow() const noexcept { return rethrow_; }
 
 private:
-    Task<void> drive(std::vector<Input> prompts);
     Task<Next> turn();
     bool limit_reached();
     void limited(std::string text);
     bool price_unknown();
     Task<void> end_unpriced();
-    Task<void> begin_turn();
-    Task<void> end_turn(Message message, MessageList tool_results);
+    Rest begin_turn();
+    Rest end_turn(Message message, MessageList tool_results);
     Task<void> end_failed_turn(Message message);
-    Task<TurnAction> ask_after_response(Message& message);
+    Task<Next> run_tools(Message message, ToolList tools, MessageList inject_messages);
+    Task<void> ask_after_response(Message& message, TurnDecision& decision, MessageList& more);
+    bool asks_to_stop() const noexcept {
+        return parts_.hooks->should_stop_after_turn && !core_.stopped();
+    }
     Task<bool> should_stop(Message message, MessageList tool_results);
-    Task<bool> more_at_run_end();
-    Task<bool> take_queued();
+    std::vector<Input> take_queued(bool& steering);
+    Task<bool> ask_at_run_end();
     Task<void> inject(MessageList messages);
-    Task<void> close(std::exception_ptr failure);
-    Task<void> end_run();
-    RunResult result();
+    Rest end_run();
+    Task<void> end_run_after(Task<void> finished);
+    Rest announce_end();
 
     RunCore& core_;
     const RunParts& parts_;
-    std::function<Task<void>(RunOutcome)> finish_run_;
-    std::function<Task<void>()> opening_;
+    std::function<Rest(RunOutcome)> finish_run_;
+    std::function<Rest()> opening_;
     RunOutcome outcome_ = RunOutcome::completed;
     std::shared_ptr<const Error> error_;
     std::exception_ptr rethrow_;
@@ -61,43 +67,43 @@ private:
     bool terminated_ = false;
 };
 
-Task<RunResult> Loop::run(std::vector<Input> prompts) {
-    std::exception_ptr failure;
-    try {
-        co_await drive(std::move(prompts));
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    if (failure) co_await close(std::move(failure));
-    if (rethrow_) std::rethrow_exception(rethrow_);
-    co_return result();
-}
-
 // The run, top to bottom.
 
 Task<void> Loop::drive(std::vector<Input> prompts) {
-    if (auto rest = core_.emit(AgentStartEvent())) co_await std::move(*rest);
-    if (opening_) co_await opening_();
-    co_await begin_turn();
-    co_await core_.close_open_calls();
-    co_await core_.take_in(std::move(prompts), true);
+    if (Rest rest = core_.emit(AgentStartEvent())) co_await std::move(*rest);
+    if (opening_) {
+        if (Rest rest = opening_()) co_await std::move(*rest);
+    }
+    if (Rest rest = begin_turn()) co_await std::move(*rest);
+    if (Rest rest = core_.close_open_calls()) co_await std::move(*rest);
+    if (Rest rest = core_.take_in(std::move(prompts), true)) co_await std::move(*rest);
     if (!core_.stopped()) {
-        co_await core_.take_in(parts_.inputs->take_steering(), true);
+        if (Rest rest = core_.take_in(parts_.inputs->take_steering(), true)) {
+            co_await std::move(*rest);
+        }
     }
     if (price_unknown()) co_return co_await end_unpriced();
     Next next = Next::turn;
     while (next == Next::turn) {
         if (!turn_open_) {
             if (limit_reached()) break;
-            co_await begin_turn();
+            if (Rest rest = begin_turn()) co_await std::move(*rest);
         }
         next = co_await turn();
-        if (next == Next::end_of_turns && !core_.stopped()) {
-            const bool more = co_await more_at_run_end();
+        if (next != Next::end_of_turns || core_.stopped()) continue;
+        // The model is done: queued inputs come now, and what middleware wants to add (D5, D33).
+        bool steering = false;
+        std::vector<Input> queued = take_queued(steering);
+        if (!queued.empty()) {
+            if (Rest rest = core_.take_in(std::move(queued), steering)) co_await std::move(*rest);
+            next = Next::turn;
+        } else if (parts_.hooks->on_run_end && run_end_cycles_ < max_run_end_cycles) {
+            const bool more = co_await ask_at_run_end();
             if (more) next = Next::turn;
         }
     }
-    if (next != Next::ended) co_await end_run();
+    if (next == Next::ended) co_return;
+    if (Rest rest = end_run()) co_await std::move(*rest);
 }
 
 bool Loop::limit_reached() {
@@ -136,9 +142,9 @@ bool Loop::price_unknown() {
 /// A limit of money with a model of unknown price: the run ends before its first call (D24).
 Task<void> Loop::end_unpriced() {
     Message message = failure_message(core_, error_->what(), false);
-    co_await core_.announce(message);
-    co_await end_turn(std::move(message), MessageList());
-    co_await end_run();
+    if (Rest rest = core_.announce(message)) co_await std::move(*rest);
+    if (Rest rest = end_turn(std::move(message), MessageList())) co_await std::move(*rest);
+    if (Rest rest = end_run()) co_await std::move(*rest);
 }
 
 Task<Next> Loop::turn() {
@@ -153,68 +159,73 @@ Task<Next> Loop::turn() {
         co_await end_failed_turn(std::move(message));
         co_return Next::ended;
     }
-    TurnAction action;
-    if (parts_.hooks->after_model_response) action = co_await ask_after_response(message);
-    if (auto rest = core_.finish(message)) co_await std::move(*rest);
-    const TurnDecision decision = action.decision.value_or(TurnDecision::natural);
+    TurnDecision decision = TurnDecision::natural;
+    MessageList more;
+    if (parts_.hooks->after_model_response) co_await ask_after_response(message, decision, more);
+    if (Rest rest = core_.finish(message)) co_await std::move(*rest);
     const bool has_calls = message.assistant()->has_tool_calls();
-    if (decision != TurnDecision::natural || !has_calls) {
-        co_await core_.close_open_calls();
-        co_await inject(std::move(action.inject_messages));
-        co_await end_turn(message, MessageList());
-        if (decision == TurnDecision::loop_to_model) co_return Next::turn;
-        if (decision == TurnDecision::stop) {
-            co_await end_run();
-            co_return Next::ended;
-        }
-        const bool stop = co_await should_stop(message, MessageList());
-        if (stop) {
-            co_await end_run();
-            co_return Next::ended;
-        }
-        co_return Next::end_of_turns;
+    if (decision == TurnDecision::natural && has_calls) {
+        co_return co_await run_tools(std::move(message), model.tools(), std::move(more));
     }
-    ToolBatch batch(core_, message, model.tools());
+    if (Rest rest = core_.close_open_calls()) co_await std::move(*rest);
+    if (!more.empty()) co_await inject(std::move(more));
+    if (Rest rest = end_turn(message, MessageList())) co_await std::move(*rest);
+    if (decision == TurnDecision::loop_to_model) co_return Next::turn;
+    bool stop = decision == TurnDecision::stop;
+    if (!stop && asks_to_stop()) {
+        stop = co_await should_stop(std::move(message), MessageList());
+    }
+    if (!stop) co_return Next::end_of_turns;
+    if (Rest rest = end_run()) co_await std::move(*rest);
+    co_return Next::ended;
+}
+
+Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_messages) {
+    ToolBatch batch(core_, message, std::move(tools));
     co_await batch.run();
-    co_await inject(std::move(action.inject_messages));
-    co_await end_turn(message, batch.results());
-    const bool stop = co_await should_stop(message, batch.results());
+    if (!inject_messages.empty()) co_await inject(std::move(inject_messages));
+    if (Rest rest = end_turn(message, batch.results())) co_await std::move(*rest);
+    bool stop = false;
+    if (asks_to_stop()) stop = co_await should_stop(std::move(message), batch.results());
     if (stop) {
-        co_await end_run();
+        if (Rest rest = end_run()) co_await std::move(*rest);
         co_return Next::ended;
     }
     if (batch.terminates()) {
         terminated_ = true;
         co_return Next::end_of_turns;
     }
-    if (!core_.stopped()) co_await core_.take_in(parts_.inputs->take_steering(), true);
+    if (core_.stopped()) co_return Next::turn;
+    if (Rest rest = core_.take_in(parts_.inputs->take_steering(), true)) {
+        co_await std::move(*rest);
+    }
     co_return Next::turn;
 }
 
-Task<void> Loop::begin_turn() {
+Rest Loop::begin_turn() {
     core_.next_turn();
     ++turns_;
     turn_open_ = true;
-    if (auto rest = core_.emit(TurnStartEvent())) co_await std::move(*rest);
+    return core_.emit(TurnStartEvent());
 }
 
-Task<void> Loop::end_turn(Message message, MessageList tool_results) {
+Rest Loop::end_turn(Message message, MessageList tool_results) {
     turn_open_ = false;
     TurnEndEvent event;
     event.message = std::move(message);
     event.tool_results = std::move(tool_results);
-    if (auto rest = core_.emit(std::move(event))) co_await std::move(*rest);
+    return core_.emit(std::move(event));
 }
 
 /// A failed or aborted answer: nothing of it is executed, its calls get error results (D1, D34).
 Task<void> Loop::end_failed_turn(Message message) {
-    if (auto rest = core_.finish(message)) co_await std::move(*rest);
-    co_await core_.close_open_calls();
-    co_await end_turn(std::move(message), MessageList());
-    co_await end_run();
+    if (Rest rest = core_.finish(message)) co_await std::move(*rest);
+    if (Rest rest = core_.close_open_calls()) co_await std::move(*rest);
+    if (Rest rest = end_turn(std::move(message), MessageList())) co_await std::move(*rest);
+    if (Rest rest = end_run()) co_await std::move(*rest);
 }
 
-Task<TurnAction> Loop::ask_after_response(Message& message) {
+Task<void> Loop::ask_after_response(Message& message, TurnDecision& decision, MessageList& more) {
     HookContext context = core_.hook_context();
     // The hook sees the history with the response at its end.
     MessageList seen = core_.state().messages;
@@ -225,18 +236,18 @@ Task<TurnAction> Loop::ask_after_response(Message& message) {
     AssistantMessage response = *message.assistant();
     auto hook = parts_.hooks->after_model_response(std::move(response), with_response);
     std::optional<TurnAction> action = co_await core_.call_hook(std::move(hook));
-    if (!action) co_return TurnAction();
+    if (!action) co_return;
     if (action->response) {
         AssistantMessage replaced = std::move(*action->response);
         replaced.id = message.id();
         replaced.run_id = message.run_id();
         message = Message(std::move(replaced));
     }
-    co_return std::move(*action);
+    decision = action->decision.value_or(TurnDecision::natural);
+    more = std::move(action->inject_messages);
 }
 
 Task<bool> Loop::should_stop(Message message, MessageList tool_results) {
-    if (!parts_.hooks->should_stop_after_turn || core_.stopped()) co_return false;
     HookContext context = core_.hook_context();
     ShouldStopAfterTurnContext asked{message, tool_results, core_.new_messages(), context};
     auto hook = parts_.hooks->should_stop_after_turn(asked);
@@ -244,13 +255,14 @@ Task<bool> Loop::should_stop(Message message, MessageList tool_results) {
     co_return stop;
 }
 
-/// The model is done: queued inputs come now, and what middleware wants to add (D5, D33).
-Task<bool> Loop::more_at_run_end() {
-    if (!terminated_) {
-        const bool queued = co_await take_queued();
-        if (queued) co_return true;
-    }
-    if (!parts_.hooks->on_run_end || run_end_cycles_ >= max_run_end_cycles) co_return false;
+std::vector<Input> Loop::take_queued(bool& steering) {
+    if (terminated_) return {};
+    std::vector<Input> queued = parts_.inputs->take_steering();
+    steering = !queued.empty();
+    return steering ? std::move(queued) : parts_.inputs->take_follow_ups();
+}
+
+Task<bool> Loop::ask_at_run_end() {
     HookContext context = core_.hook_context();
     auto hook = parts_.hooks->on_run_end(context);
     MessageList more = co_await core_.call_hook(std::move(hook));
@@ -261,34 +273,34 @@ Task<bool> Loop::more_at_run_end() {
     co_return true;
 }
 
-Task<bool> Loop::take_queued() {
-    std::vector<Input> steering = parts_.inputs->take_steering();
-    if (!steering.empty()) {
-        co_await core_.take_in(std::move(steering), true);
-        co_return true;
-    }
-    std::vector<Input> follow_ups = parts_.inputs->take_follow_ups();
-    if (follow_ups.empty()) co_return false;
-    co_await core_.take_in(std::move(follow_ups), false);
-    co_return true;
-}
-
 Task<void> Loop::inject(MessageList messages) {
-    for (const Message& message : messages) co_await core_.announce(message);
+    for (const Message& message : messages) {
+        if (Rest rest = core_.announce(message)) co_await std::move(*rest);
+    }
 }
 
 // The end.
 
-Task<void> Loop::end_run() {
-    if (finish_run_) co_await finish_run_(outcome_);
+Rest Loop::end_run() {
+    if (finish_run_) {
+        if (Rest rest = finish_run_(outcome_)) return end_run_after(std::move(*rest));
+    }
+    return announce_end();
+}
+
+Task<void> Loop::end_run_after(Task<void> finished) {
+    co_await std::move(finished);
+    if (Rest rest = announce_end()) co_await std::move(*rest);
+}
+
+Rest Loop::announce_end() {
     end_announced_ = true;
     AgentEndEvent event;
     event.messages = core_.new_messages();
-    if (auto rest = core_.emit(std::move(event))) co_await std::move(*rest);
+    return core_.emit(std::move(event));
 }
 
-RunResult Loop::result() {
-    RunResult made;
+void Loop::fill(RunResult& made) const {
     made.run_id = core_.run_id().str();
     made.attempt_id = core_.info().attempt_id;
     made.outcome = outcome_;
@@ -296,7 +308,6 @@ RunResult Loop::result() {
     made.usage = core_.usage();
     made.cost = core_.spent();
     made.failure = error_;
-    return made;
 }
 
 /// Closes a run that an exception ended: an error message, turn_end if a turn is open (D31), one agent_end (D30).
@@ -341,35 +352,32 @@ Task<void> Loop::close(std::exception_ptr failure) {
     if (announce_message) {
         Message message = failure_message(core_, text, outcome_ == RunOutcome::aborted);
         try {
-            co_await core_.close_open_calls();
+            if (Rest rest = core_.close_open_calls()) co_await std::move(*rest);
         } catch (...) {
             keep_first();
         }
         try {
-            co_await core_.announce(message);
+            if (Rest rest = core_.announce(message)) co_await std::move(*rest);
         } catch (...) {
             keep_first();
         }
         core_.state().error_message = text;
         if (turn_open_) {
             try {
-                co_await end_turn(message, MessageList());
+                if (Rest rest = end_turn(message, MessageList())) co_await std::move(*rest);
             } catch (...) {
                 keep_first();
             }
         }
         try {
-            co_await end_run();
+            if (Rest rest = end_run()) co_await std::move(*rest);
         } catch (...) {
             keep_first();
         }
     }
     if (!end_announced_) {
-        end_announced_ = true;
-        AgentEndEvent event;
-        event.messages = core_.new_messages();
         try {
-            if (auto rest = core_.emit(std::move(event))) co_await std::move(*rest);
+            if (Rest rest = announce_end()) co_await std::move(*rest);
         } catch (...) {
             keep_first();
         }
@@ -379,11 +387,19 @@ Task<void> Loop::close(std::exception_ptr failure) {
 
 }  // namespace
 
-Task<RunResult> run_loop(RunCore& core, std::vector<Input> prompts,
-                         std::function<Task<void>(RunOutcome)> finish_run,
-                         std::function<Task<void>()> opening) {
+Task<void> run_loop(RunCore& core, std::vector<Input> prompts,
+                    std::function<Rest(RunOutcome)> finish_run, std::function<Rest()> opening,
+                    RunResult& result) {
     Loop loop(core, std::move(finish_run), std::move(opening));
-    co_return co_await loop.run(std::move(prompts));
+    std::exception_ptr failure;
+    try {
+        co_await loop.drive(std::move(prompts));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (failure) co_await loop.close(std::move(failure));
+    if (loop.rethrow()) std::rethrow_exception(loop.rethrow());
+    loop.fill(result);
 }
 
 namespace {
@@ -448,7 +464,7 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
     std::exception_ptr failure;
     RunResult result;
     try {
-        result = co_await run_loop(core, std::move(first), nullptr, nullptr);
+        co_await run_loop(core, std::move(first), nullptr, nullptr, result);
     } catch (...) {
         failure = std::current_exception();
     }

@@ -142,38 +142,44 @@ LastOutcome last_outcome(RunOutcome outcome) noexcept {
 /// One run of an agent, between claim and release.
 class AgentAttempt {
 public:
-    AgentAttempt(Agent::Impl& impl, std::string run_id, std::stop_token token)
+    AgentAttempt(Agent::Impl& impl, SharedString run_id, std::stop_token token)
         : impl_(impl), core_(impl.parts, std::move(run_id), std::move(token)) {}
 
     RunCore& core() noexcept { return core_; }
 
     Task<void> claim(ClaimKind kind);
     Task<void> release();
-    Task<RunResult> run(std::vector<Input> prompts);
+    Task<void> run(std::vector<Input> prompts, RunResult& result);
     /// An abort came before there was anything to run on: the run begins and ends.
-    Task<RunResult> abandon();
+    Task<void> abandon(RunResult& result);
 
 private:
-    Task<void> finish(RunOutcome outcome);
-    Task<void> announce_circumstances();
+    Rest finish(RunOutcome outcome);
+    Task<void> store_outcome(RunOutcome outcome);
+    Rest announce_circumstances();
+    Task<void> tell_circumstances();
     std::unique_ptr<ClockTimer> wall_clock(const Executor& executor);
     RunOutcome counting_limits(RunOutcome outcome) const noexcept;
 
     Agent::Impl& impl_;
     RunCore core_;
-    std::optional<ClaimKeeper> claim_;
-    ClaimResult taken_over_;
+    std::unique_ptr<ClaimKeeper> claim_;             // null: none
+    std::unique_ptr<const ClaimResult> taken_over_;  // null: nothing was
     bool out_of_time_ = false;
 };
 
 Task<void> AgentAttempt::claim(ClaimKind kind) {
     RunStore* runs = impl_.log.runs();
     if (!runs) co_return;
-    claim_.emplace(*runs, *impl_.parts.runtime->clock, impl_.log.thread_id(), core_.run_id().str(),
-                   core_.info().attempt_id);
+    claim_ =
+        std::make_unique<ClaimKeeper>(*runs, *impl_.parts.runtime->clock, impl_.log.thread_id(),
+                                      core_.run_id().str(), core_.info().attempt_id);
     std::exception_ptr failure;
     try {
-        taken_over_ = co_await claim_->claim(kind);
+        ClaimResult result = co_await claim_->claim(kind);
+        if (result.taken_over) {
+            taken_over_ = std::make_unique<const ClaimResult>(std::move(result));
+        }
     } catch (...) {
         failure = std::current_exception();
     }
@@ -192,8 +198,15 @@ Task<void> AgentAttempt::release() {
 }
 
 /// Stores what is to be stored when the outcome is known (D19). A completed run is marked before agent_end.
-Task<void> AgentAttempt::finish(RunOutcome outcome) {
+Rest AgentAttempt::finish(RunOutcome outcome) {
     outcome = counting_limits(outcome);
+    if (impl_.log.persistent()) return store_outcome(outcome);
+    impl_.log.drop_nulls();
+    impl_.state.last_outcome = last_outcome(outcome);
+    return std::nullopt;
+}
+
+Task<void> AgentAttempt::store_outcome(RunOutcome outcome) {
     co_await impl_.log.save_extra();
     const bool complete = outcome == RunOutcome::completed || outcome == RunOutcome::limited;
     if (complete && claim_) {
@@ -204,30 +217,34 @@ Task<void> AgentAttempt::finish(RunOutcome outcome) {
     impl_.state.last_outcome = last_outcome(outcome);
 }
 
-Task<void> AgentAttempt::announce_circumstances() {
+Rest AgentAttempt::announce_circumstances() {
+    if (!impl_.lost_persistence && !taken_over_) return std::nullopt;
+    return tell_circumstances();
+}
+
+Task<void> AgentAttempt::tell_circumstances() {
     if (impl_.lost_persistence) {
         impl_.lost_persistence = false;
         Notice notice;
         notice.code = "no_persistence";
         notice.text =
             "Nothing is stored: a checkpointer needs a thread_id, and a thread_id a checkpointer.";
-        co_await core_.notice(std::move(notice));
+        if (Rest rest = core_.notice(std::move(notice))) co_await std::move(*rest);
     }
-    if (taken_over_.taken_over) {
+    if (taken_over_) {
         Notice notice;
         notice.code = "claim_taken_over";
-        notice.text = "The thread was held by " + taken_over_.taken_over->description +
+        notice.text = "The thread was held by " + taken_over_->taken_over->description +
                       ", which does not run any more; its run was taken over.";
-        notice.details["run_id"] = taken_over_.taken_over_run_id;
-        notice.details["owner"] = taken_over_.taken_over->description;
-        co_await core_.notice(std::move(notice));
+        notice.details["run_id"] = taken_over_->taken_over_run_id;
+        notice.details["owner"] = taken_over_->taken_over->description;
+        if (Rest rest = core_.notice(std::move(notice))) co_await std::move(*rest);
     }
 }
 
 /// Time's up is an abort of our own.
 std::unique_ptr<ClockTimer> AgentAttempt::wall_clock(const Executor& executor) {
     const std::chrono::milliseconds limit = impl_.parts.limits.wall_clock;
-    if (limit.count() <= 0) return nullptr;
     auto timer = impl_.parts.runtime->clock->timer(executor);
     timer->expires_after(limit, [this] {
         out_of_time_ = true;
@@ -240,21 +257,24 @@ RunOutcome AgentAttempt::counting_limits(RunOutcome outcome) const noexcept {
     return out_of_time_ && outcome == RunOutcome::aborted ? RunOutcome::limited : outcome;
 }
 
-Task<RunResult> AgentAttempt::run(std::vector<Input> prompts) {
-    const Executor executor = co_await this_executor;
-    const std::unique_ptr<ClockTimer> timer = wall_clock(executor);
-    const std::function<Task<void>(RunOutcome)> finish_run = [this](RunOutcome outcome) {
+Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
+    std::unique_ptr<ClockTimer> timer;
+    if (impl_.parts.limits.wall_clock.count() > 0) {
+        const Executor executor = co_await this_executor;
+        timer = wall_clock(executor);
+    }
+    std::function<Rest(RunOutcome)> finish_run = [this](RunOutcome outcome) {
         return finish(outcome);
     };
-    const std::function<Task<void>()> opening = [this] { return announce_circumstances(); };
+    std::function<Rest()> opening = [this] { return announce_circumstances(); };
     std::exception_ptr failure;
-    RunResult result;
     try {
-        result = co_await run_loop(core_, std::move(prompts), finish_run, opening);
+        co_await run_loop(core_, std::move(prompts), std::move(finish_run), std::move(opening),
+                          result);
     } catch (...) {
         failure = std::current_exception();
     }
-    co_await release();
+    if (claim_) co_await release();
     if (failure) std::rethrow_exception(failure);
     result.outcome = counting_limits(result.outcome);
     if (out_of_time_ && result.outcome == RunOutcome::limited) {
@@ -262,46 +282,43 @@ Task<RunResult> AgentAttempt::run(std::vector<Input> prompts) {
             ErrorCode::limit, "the run reached its limit wall_clock (" +
                                   std::to_string(impl_.parts.limits.wall_clock.count()) + " ms)");
     }
-    co_return result;
 }
 
-Task<RunResult> AgentAttempt::abandon() {
+Task<void> AgentAttempt::abandon(RunResult& result) {
     co_await release();
     impl_.state.error_message = "Request was aborted";
     if (auto rest = core_.emit(AgentStartEvent())) co_await std::move(*rest);
     if (auto rest = core_.emit(AgentEndEvent())) co_await std::move(*rest);
-    RunResult result;
     result.run_id = core_.run_id().str();
     result.attempt_id = core_.info().attempt_id;
     result.outcome = RunOutcome::aborted;
     result.cost = 0.0;
     result.failure = std::make_shared<const Error>(ErrorCode::cancelled, "Request was aborted");
-    co_return result;
 }
 
 /// The messages of a prompt, with ids, run id and time; the caller's are checked first.
-std::vector<Input> prompt_inputs(const Agent::Impl& impl, const PromptInput& input,
-                                 const std::string& run_id, double now) {
-    std::vector<Input> inputs;
-    for (const Message& given : input.messages()) {
-        if (!given.run_id().empty() && given.run_id() != run_id) {
+std::vector<Input> prompt_inputs(const Agent::Impl& impl, MessageList given,
+                                 const SharedString& run_id, double now) {
+    for (const Message& message : given) {
+        if (!message.run_id().empty() && message.run_id() != run_id) {
             throw Error(
                 ErrorCode::invalid_argument,
-                "a message of the prompt belongs to run " + given.run_id().str() +
+                "a message of the prompt belongs to run " + message.run_id().str() +
                     ", not to this one: clear its run_id or pass PromptOptions().run_id(...)");
         }
-        Input one;
-        one.identified = !given.id().empty();
-        if (const UserMessage* user = given.user()) {
-            UserMessage stamped = *user;
-            if (stamped.id.empty()) stamped.id = impl.parts.runtime->ids->next();
-            if (!stamped.timestamp) stamped.timestamp = now;
-            stamped.run_id = run_id;
-            one.message = Message(std::move(stamped));
-        } else {
-            one.message = given.with_run_id(run_id);
+    }
+    std::vector<Input> inputs;
+    inputs.reserve(given.size());
+    for (std::size_t i = 0; i < given.size(); ++i) {
+        Message message = std::move(given).take(i);
+        Input& one = inputs.emplace_back();
+        one.identified = !message.id().empty();
+        if (message.role() == Role::user) {
+            if (!one.identified)
+                message = std::move(message).with_id(impl.parts.runtime->ids->next());
+            if (!message.timestamp()) message = std::move(message).with_timestamp(now);
         }
-        inputs.push_back(std::move(one));
+        one.message = std::move(message).with_run_id(run_id);
     }
     return inputs;
 }
@@ -357,32 +374,44 @@ Task<bool> load(Agent::Impl& impl, std::stop_token token) {
 
 }  // namespace
 
-Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
-                           PromptOptions options) {
+namespace {
+
+/// What is known of an input that came before (D42).
+enum class Known : std::uint8_t { no, unanswered, answered };
+
+Task<Known> look_up(Agent::Impl& impl, const std::string& message_id, RunResult& result) {
+    const std::optional<Message> known = co_await impl.log.find(message_id);
+    if (!known) co_return Known::no;
+    if (!has_answer(impl, message_id)) co_return Known::unanswered;
+    impl.state.last_outcome = LastOutcome::complete;
+    result = answered_result(impl, known->run_id());
+    co_return Known::answered;
+}
+
+}  // namespace
+
+Task<void> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, PromptOptions options,
+                      RunResult& result) {
     const Runtime& runtime = *impl->parts.runtime;
-    const std::string run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
+    const SharedString run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
     ActiveRun active(*impl, run_id);
     const double now =
         std::chrono::duration<double>(runtime.clock->wall().time_since_epoch()).count();
-    std::vector<Input> prompts = prompt_inputs(*impl, input, run_id, now);
-    AgentAttempt attempt(*impl, run_id, active.token());
+    std::vector<Input> prompts = prompt_inputs(*impl, std::move(input).messages(), run_id, now);
+    const auto attempt = std::make_unique<AgentAttempt>(*impl, run_id, active.token());
 
     // An input that is in the log already is not a new one (D42).
-    bool continues = false;
+    Known known = Known::no;
     if (prompts.size() == 1 && prompts.front().identified) {
         const bool loaded = co_await load(*impl, active.token());
-        if (!loaded) co_return co_await attempt.abandon();
-        const std::string id = prompts.front().message.id();
-        const std::optional<Message> known = co_await impl->log.find(id);
-        if (known && has_answer(*impl, id)) {
-            impl->state.last_outcome = LastOutcome::complete;
-            co_return answered_result(*impl, known->run_id());
-        }
-        continues = known.has_value();
-        if (continues) prompts.clear();
+        if (!loaded) co_return co_await attempt->abandon(result);
+        known = co_await look_up(*impl, prompts.front().message.id(), result);
+        if (known == Known::answered) co_return;
+        if (known == Known::unanswered) prompts.clear();
     }
-    const bool same_run = continues && !options.run_id().empty();
-    co_await attempt.claim(same_run ? ClaimKind::continue_run : ClaimKind::new_run);
+    if (!impl->log.persistent()) co_return co_await attempt->run(std::move(prompts), result);
+    const bool same_run = known == Known::unanswered && !options.run_id().empty();
+    co_await attempt->claim(same_run ? ClaimKind::continue_run : ClaimKind::new_run);
     bool loaded = false;
     std::exception_ptr failure;
     try {
@@ -391,20 +420,20 @@ Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
         failure = std::current_exception();
     }
     if (failure) {
-        co_await attempt.release();
+        co_await attempt->release();
         std::rethrow_exception(failure);
     }
-    if (!loaded) co_return co_await attempt.abandon();
-    co_return co_await attempt.run(std::move(prompts));
+    if (!loaded) co_return co_await attempt->abandon(result);
+    co_await attempt->run(std::move(prompts), result);
 }
 
-Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options) {
+Task<void> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options, RunResult& result) {
     const Runtime& runtime = *impl->parts.runtime;
-    const std::string run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
+    const SharedString run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
     ActiveRun active(*impl, run_id);
-    AgentAttempt attempt(*impl, run_id, active.token());
+    const auto attempt = std::make_unique<AgentAttempt>(*impl, run_id, active.token());
     const bool loaded = co_await load(*impl, active.token());
-    if (!loaded) co_return co_await attempt.abandon();
+    if (!loaded) co_return co_await attempt->abandon(result);
     if (impl->state.messages.empty()) {
         throw Error(ErrorCode::no_messages,
                     "No messages to continue from: prompt() starts a thread");
@@ -416,13 +445,14 @@ Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions opti
                     "Cannot continue: the thread ends with a finished answer and nothing is "
                     "queued; prompt() goes on");
     }
-    co_await attempt.claim(options.run_id().empty() ? ClaimKind::new_run : ClaimKind::continue_run);
+    co_await attempt->claim(options.run_id().empty() ? ClaimKind::new_run
+                                                     : ClaimKind::continue_run);
     if (finished) {
         // Steering first; the loop takes the rest at its usual places.
         inputs = impl->inbox.take_steering();
         if (inputs.empty()) inputs = impl->inbox.take_follow_ups();
     }
-    co_return co_await attempt.run(std::move(inputs));
+    co_return co_await attempt->run(std::move(inputs), result);
 }
 
 Task<void> wait_until_idle(std::shared_ptr<Agent::Impl> impl) {

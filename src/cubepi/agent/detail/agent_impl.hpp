@@ -29,9 +29,10 @@ struct Agent::Impl {
 
 namespace detail {
 
-Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
-                           PromptOptions options);
-Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options);
+/// `result` receives what prompt() and resume() give and lives as long as the task.
+Task<void> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, PromptOptions options,
+                      RunResult& result);
+Task<void> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options, RunResult& result);
 Task<void> wait_until_idle(std::shared_ptr<Agent::Impl> impl);
 
 }  // namespace detail

@@ -13,19 +13,21 @@ void EventHub::clear() noexcept {
     for (const auto& entry : entries_) entry->active = false;
 }
 
-std::optional<Task<void>> EventHub::deliver(const AgentEvent& event, const std::stop_token& token) {
+Rest EventHub::deliver(const AgentEvent& event, const std::stop_token& token) {
     busy_ = true;
     threw_ = false;
     return call_from(0, entries_.size(), event, token);
 }
 
-std::optional<Task<void>> EventHub::call_from(std::size_t index, std::size_t end,
-                                              const AgentEvent& event,
-                                              const std::stop_token& token) {
+Rest EventHub::call_from(std::size_t index, std::size_t end, const AgentEvent& event,
+                         const std::stop_token& token) {
     for (; index < end; ++index) {
-        // Held here, as a listener may cancel itself or destroy the agent.
-        const std::shared_ptr<ListenerEntry> entry = entries_[index];
-        if (!entry->active) continue;
+        // Not by reference to the list: a listener may subscribe another one.
+        ListenerEntry* const entry = entries_[index].get();
+        if (!entry->active) {
+            stale_ = true;
+            continue;
+        }
         if (entry->listener.is_async()) return finish(index, end, event, token);
         try {
             entry->listener.call(event, token);
@@ -33,6 +35,7 @@ std::optional<Task<void>> EventHub::call_from(std::size_t index, std::size_t end
             threw_ = true;
             if (!failure_) failure_ = std::current_exception();
         }
+        if (!entry->active) stale_ = true;
     }
     end_delivery();
     return std::nullopt;
@@ -41,8 +44,11 @@ std::optional<Task<void>> EventHub::call_from(std::size_t index, std::size_t end
 Task<void> EventHub::finish(std::size_t index, std::size_t end, const AgentEvent& event,
                             std::stop_token token) {
     for (; index < end; ++index) {
-        const std::shared_ptr<ListenerEntry> entry = entries_[index];
-        if (!entry->active) continue;
+        ListenerEntry* const entry = entries_[index].get();
+        if (!entry->active) {
+            stale_ = true;
+            continue;
+        }
         try {
             if (entry->listener.is_async()) {
                 co_await entry->listener.call_async(event, token);
@@ -53,6 +59,7 @@ Task<void> EventHub::finish(std::size_t index, std::size_t end, const AgentEvent
             threw_ = true;
             if (!failure_) failure_ = std::current_exception();
         }
+        if (!entry->active) stale_ = true;
     }
     end_delivery();
 }
@@ -60,7 +67,9 @@ Task<void> EventHub::finish(std::size_t index, std::size_t end, const AgentEvent
 void EventHub::end_delivery() {
     busy_ = false;
     if (idle_) idle_->pulse();
-    std::erase_if(entries_, [](const auto& entry) { return !entry->active; });
+    if (std::exchange(stale_, false)) {
+        std::erase_if(entries_, [](const auto& entry) { return !entry->active; });
+    }
     if (std::exchange(threw_, false)) throw ListenerFailed();
 }
 

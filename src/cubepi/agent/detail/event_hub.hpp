@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -14,6 +13,10 @@
 #include <cubepi/core/task.hpp>
 
 namespace cubepi::detail {
+
+/// What is left to await of a step: empty when the step is done, as most are in which nobody has to wait. Such a step
+/// costs no coroutine.
+using Rest = std::optional<Task<void>>;
 
 /// Thrown by deliver() when a listener threw. What it threw is in EventHub::failure().
 struct ListenerFailed {};
@@ -28,7 +31,7 @@ public:
 
     /// Delivers `event`; empty when that is done, else the rest of it to await. `event` must stay as it is
     /// until then.
-    std::optional<Task<void>> deliver(const AgentEvent& event, const std::stop_token& token);
+    Rest deliver(const AgentEvent& event, const std::stop_token& token);
     bool busy() const noexcept { return busy_; }
     /// Waits until no event is under way and takes the turn; deliver() must follow at once.
     Task<void> wait_turn();
@@ -38,17 +41,19 @@ public:
     bool failed() const noexcept { return failure_ != nullptr; }
 
 private:
-    std::optional<Task<void>> call_from(std::size_t index, std::size_t end, const AgentEvent& event,
-                                        const std::stop_token& token);
+    Rest call_from(std::size_t index, std::size_t end, const AgentEvent& event,
+                   const std::stop_token& token);
     Task<void> finish(std::size_t index, std::size_t end, const AgentEvent& event,
                       std::stop_token token);
     void end_delivery();
 
+    // Entries stay where they are while an event is under way, whatever listeners do.
     std::vector<std::shared_ptr<ListenerEntry>> entries_;
     std::unique_ptr<AsyncEvent> idle_;  // made when somebody has to wait
     std::exception_ptr failure_;
     bool busy_ = false;
     bool threw_ = false;
+    bool stale_ = false;  // an entry was seen that is not active any more
 };
 
 }  // namespace cubepi::detail

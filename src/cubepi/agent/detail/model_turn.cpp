@@ -31,6 +31,20 @@ Task<MessageStream> start_stream(std::shared_ptr<Provider> provider, ModelReques
     co_return started;
 }
 
+Task<void> await_rest(Rest rest) {
+    if (rest) co_await std::move(*rest);
+}
+
+/// What is there already, if anything.
+std::optional<StreamEvent> take_ready(MessageStream& stream, std::exception_ptr& failure) {
+    try {
+        return stream.ready();
+    } catch (...) {
+        failure = std::current_exception();
+        return std::nullopt;
+    }
+}
+
 }  // namespace
 
 Message failure_message(const RunCore& core, const std::string& text, bool aborted) {
@@ -44,18 +58,98 @@ Message failure_message(const RunCore& core, const std::string& text, bool abort
     return message;
 }
 
+/// Nothing stands between the history and the model.
+bool ModelTurn::is_plain() {
+    const HookSet& hooks = *core_.parts().hooks;
+    return !hooks.transform_context && !hooks.convert_to_llm && !hooks.transform_system_prompt &&
+           !hooks.around_model_call && core_.parts().log->is_legal();
+}
+
 Task<void> ModelTurn::run() {
     message_id_ = core_.runtime().ids->next();
     tools_ = core_.state().tools;
-    if (core_.stopped()) co_return co_await conclude_aborted();
-    std::optional<ModelRequest> request = co_await build_request();
-    if (core_.stopped() || !request) co_return co_await conclude_aborted();
-    co_await stream(std::move(*request));
+    if (core_.stopped()) return await_rest(conclude_aborted());
+    if (!is_plain()) return run_hooked();
+    ModelRequest plain = request(core_.state().messages, core_.state().system_prompt);
+    if (std::optional<Notice> broken = prefix_break(plain)) {
+        return stream_after(std::move(*broken), std::move(plain));
+    }
+    return stream(std::move(plain));
+}
+
+Task<void> ModelTurn::stream(ModelRequest&& request) {
+    std::exception_ptr failure;
+    std::optional<MessageStream> opened = open(std::move(request), failure);
+    if (!opened) return await_rest(conclude_without(std::move(failure)));
+    return pump(std::move(*opened));
+}
+
+Task<void> ModelTurn::stream_after(Notice notice, ModelRequest request) {
+    if (Rest rest = core_.notice(std::move(notice))) co_await std::move(*rest);
+    if (core_.stopped()) {
+        if (Rest rest = conclude_aborted()) co_await std::move(*rest);
+        co_return;
+    }
+    co_await stream(std::move(request));
+}
+
+Task<void> ModelTurn::run_hooked() {
+    std::optional<ModelRequest> request = co_await hooked_request();
+    if (core_.stopped()) {
+        if (Rest rest = conclude_aborted()) co_await std::move(*rest);
+        co_return;
+    }
+    const AroundModelCallHook& around = core_.parts().hooks->around_model_call;
+    if (!around) {
+        co_await stream(std::move(*request));
+        co_return;
+    }
+    std::exception_ptr failure;
+    std::optional<MessageStream> made;
+    try {
+        const std::shared_ptr<Provider> provider = core_.parts().model.provider();
+        ModelCallNext next = [provider](ModelRequest inner) {
+            return start_stream(provider, std::move(inner));
+        };
+        auto hook = around(std::move(*request), std::move(next));
+        made.emplace(co_await core_.call_hook(std::move(hook)));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (made) {
+        co_await pump(std::move(*made));
+    } else if (Rest rest = conclude_without(std::move(failure))) {
+        co_await std::move(*rest);
+    }
 }
 
 // The request.
 
-Task<MessageList> ModelTurn::request_messages() {
+ModelRequest ModelTurn::request(MessageList messages, SharedString system_prompt) const {
+    const RunParts& parts = core_.parts();
+    ModelRequest made;
+    made.model = parts.model.spec();
+    made.messages = std::move(messages);
+    made.system_prompt = std::move(system_prompt);
+    made.tools = tools_.definitions();
+    StreamOptions& options = made.options;
+    std::move(options)
+        .stop_token(core_.stop_token())
+        .on_payload(parts.on_payload)
+        .on_response(parts.on_response)
+        .message_id(message_id_)
+        .run_id(core_.run_id())
+        .runtime(parts.runtime);
+    if (core_.state().reasoning) std::move(options).reasoning(*core_.state().reasoning);
+    return made;
+}
+
+std::optional<Notice> ModelTurn::prefix_break(const ModelRequest& request) const {
+    PrefixGuard* const guard = core_.parts().prefix_guard;
+    return guard ? guard->check(request) : std::nullopt;
+}
+
+Task<MessageList> ModelTurn::hooked_messages() {
     const HookSet& hooks = *core_.parts().hooks;
     MessageList messages = core_.state().messages;
     HookContext context = core_.hook_context();
@@ -70,10 +164,10 @@ Task<MessageList> ModelTurn::request_messages() {
     co_return messages;
 }
 
-Task<void> ModelTurn::make_legal(ModelRequest& request) {
-    RepairedTranscript repaired = repair_request(request.messages);
+Task<void> ModelTurn::make_legal(MessageList& messages) {
+    RepairedTranscript repaired = repair_request(messages);
     if (!repaired.changed()) co_return;
-    request.messages = std::move(repaired.messages);
+    messages = std::move(repaired.messages);
     Notice notice;
     notice.code = "repair";
     notice.text =
@@ -82,102 +176,89 @@ Task<void> ModelTurn::make_legal(ModelRequest& request) {
         "left out. The stored history is unchanged.";
     notice.details["added_results"] = repaired.added_results;
     notice.details["left_out"] = repaired.left_out;
-    co_await core_.notice(std::move(notice));
+    if (Rest rest = core_.notice(std::move(notice))) co_await std::move(*rest);
 }
 
-Task<std::optional<ModelRequest>> ModelTurn::build_request() {
+Task<std::optional<ModelRequest>> ModelTurn::hooked_request() {
     const RunParts& parts = core_.parts();
-    std::optional<ModelRequest> made;
-    ModelRequest& request = made.emplace();
-    request.messages = core_.state().messages;
+    MessageList messages = core_.state().messages;
     const bool transformed = parts.hooks->transform_context || parts.hooks->convert_to_llm;
-    if (transformed) request.messages = co_await request_messages();
-    if (transformed || !parts.log->is_legal()) co_await make_legal(request);
-    request.system_prompt = core_.state().system_prompt;
+    if (transformed) messages = co_await hooked_messages();
+    if (transformed || !parts.log->is_legal()) co_await make_legal(messages);
+    SharedString system_prompt = core_.state().system_prompt;
     if (parts.hooks->transform_system_prompt) {
         HookContext context = core_.hook_context();
-        auto hook = parts.hooks->transform_system_prompt(request.system_prompt.str(), context);
-        request.system_prompt = co_await core_.call_hook(std::move(hook));
+        auto hook = parts.hooks->transform_system_prompt(system_prompt.str(), context);
+        system_prompt = co_await core_.call_hook(std::move(hook));
     }
-    request.model = parts.model.spec();
-    request.tools = tools_.definitions();
-    StreamOptions options = StreamOptions()
-                                .stop_token(core_.stop_token())
-                                .on_payload(parts.on_payload)
-                                .on_response(parts.on_response)
-                                .message_id(message_id_)
-                                .run_id(core_.run_id())
-                                .runtime(parts.runtime);
-    const std::optional<ReasoningControl>& reasoning = core_.state().reasoning;
-    request.options = reasoning ? std::move(options).reasoning(*reasoning) : std::move(options);
-    if (parts.prefix_guard) {
-        std::optional<Notice> broken = parts.prefix_guard->check(request);
-        if (broken) co_await core_.notice(std::move(*broken));
+    std::optional<ModelRequest> made(request(std::move(messages), std::move(system_prompt)));
+    if (std::optional<Notice> broken = prefix_break(*made)) {
+        if (Rest rest = core_.notice(std::move(*broken))) co_await std::move(*rest);
     }
     co_return made;
 }
 
 // The answer.
 
-Task<void> ModelTurn::stream(ModelRequest request) {
-    const std::shared_ptr<Provider> provider = core_.parts().model.provider();
-    std::exception_ptr failure;
+std::optional<MessageStream> ModelTurn::open(ModelRequest&& request,
+                                             std::exception_ptr& failure) const {
     std::optional<MessageStream> stream;
     try {
-        if (core_.parts().hooks->around_model_call) {
-            ModelCallNext next = [provider](ModelRequest inner) {
-                return start_stream(provider, std::move(inner));
-            };
-            auto hook = core_.parts().hooks->around_model_call(std::move(request), std::move(next));
-            stream.emplace(co_await core_.call_hook(std::move(hook)));
-        } else {
-            stream.emplace(provider->stream(std::move(request)));
-        }
+        stream.emplace(core_.parts().model.provider()->stream(std::move(request)));
     } catch (...) {
         failure = std::current_exception();
     }
-    if (failure) {
-        if (core_.stopped() && is_cancellation(failure)) {
-            co_await conclude_aborted();
-        } else {
-            co_await conclude_failed(std::move(failure));
-        }
-        co_return;
-    }
-    co_await pump(std::move(*stream));
+    return stream;
 }
 
 Task<void> ModelTurn::pump(MessageStream stream) {
-    std::exception_ptr failure;
+    bool follows = false;  // what came before was there at the same time
     for (;;) {
-        std::optional<StreamEvent> event;
-        try {
-            event = stream.ready();
-            if (!event && !stream.finished()) event = co_await wait_event(stream);
-        } catch (...) {
-            failure = std::current_exception();
+        std::exception_ptr failure;
+        std::optional<StreamEvent> event = take_ready(stream, failure);
+        if (!event && !failure && !stream.finished()) {
+            follows = false;
+            try {
+                event = co_await wait_event(stream);
+            } catch (...) {
+                failure = std::current_exception();
+            }
         }
-        if (failure) co_return co_await conclude_failed(std::move(failure));
         const bool ended = event && event->is_terminal();
-        if (!event || (core_.stopped() && !ended)) co_return co_await conclude_aborted();
-        if (ended) co_return co_await conclude(event->partial.message());
-        if (event->type == StreamEventType::notice) {
-            co_await core_.notice(*event->notice);
-        } else if (event->type == StreamEventType::start) {
-            started_ = true;
-            partial_ = event->partial;
-            MessageStartEvent start;
-            start.message = event->partial.message();
-            core_.state().streaming_message = partial_;
-            if (auto rest = core_.emit(std::move(start))) co_await std::move(*rest);
-        } else {
-            note_blocks(*event);
-            partial_ = event->partial;
-            MessageUpdateEvent update;
-            update.stream_event = std::move(*event);
-            if (auto rest = core_.emit(std::move(update))) co_await std::move(*rest);
+        if (!failure && event && !ended && !core_.stopped()) {
+            Rest rest = pass_on(std::move(*event), follows);
+            follows = !rest;
+            if (rest) co_await std::move(*rest);
+            continue;
         }
+        Rest rest;
+        if (failure) {
+            rest = conclude_failed(std::move(failure));
+        } else if (ended) {
+            Message final_message = std::move(event->partial).message();
+            StreamAccess::drop_result(stream);
+            rest = conclude(std::move(final_message));
+        } else {
+            rest = conclude_aborted();
+        }
+        if (rest) co_await std::move(*rest);
+        co_return;
     }
+}
+
+/// Gives an event that does not end the answer to the listeners.
+Rest ModelTurn::pass_on(StreamEvent&& event, bool follows) {
+    if (event.type == StreamEventType::notice) return core_.notice(*event.notice);
+    partial_ = event.partial;
+    if (event.type != StreamEventType::start) {
+        note_blocks(event);
+        return core_.emit_update(std::move(event), follows);
+    }
+    started_ = true;
+    MessageStartEvent start;
+    start.message = event.partial.message();
+    core_.state().streaming_message = partial_;
+    return core_.emit(std::move(start));
 }
 
 /// Waits for the next event; empty when an abort ended the wait and the provider had no last word.
@@ -215,22 +296,26 @@ AssistantMessage ModelTurn::so_far() const {
     return message;
 }
 
-Task<void> ModelTurn::conclude(Message final_message) {
-    AssistantMessage message = *final_message.assistant();
-    if (message.id.empty()) message.id = message_id_;
-    message.run_id = core_.run_id();
-    core_.count(message);
-    if (message.stop_reason == stop_reason::error || message.stop_reason == stop_reason::aborted) {
-        failure_ = error_of(message);
+Rest ModelTurn::conclude(Message final_message) {
+    const AssistantMessage& answer = *final_message.assistant();
+    core_.count(answer);
+    if (answer.stop_reason == stop_reason::error || answer.stop_reason == stop_reason::aborted) {
+        failure_ = error_of(answer);
     }
-    message_ = Message(std::move(message));
-    if (started_) co_return;
+    if (answer.id.empty()) final_message = std::move(final_message).with_id(message_id_);
+    message_ = std::move(final_message).with_run_id(core_.run_id());
+    if (started_) return std::nullopt;
     MessageStartEvent start;
     start.message = message_;
-    if (auto rest = core_.emit(std::move(start))) co_await std::move(*rest);
+    return core_.emit(std::move(start));
 }
 
-Task<void> ModelTurn::conclude_aborted() {
+Rest ModelTurn::conclude_without(std::exception_ptr failure) {
+    const bool aborted = core_.stopped() && is_cancellation(failure);
+    return aborted ? conclude_aborted() : conclude_failed(std::move(failure));
+}
+
+Rest ModelTurn::conclude_aborted() {
     AssistantMessage message = so_far();
     message.stop_reason = stop_reason::shared(stop_reason::aborted);
     message.error_message = aborted_text;
@@ -238,7 +323,7 @@ Task<void> ModelTurn::conclude_aborted() {
     return conclude(Message(std::move(message)));
 }
 
-Task<void> ModelTurn::conclude_failed(std::exception_ptr failure) {
+Rest ModelTurn::conclude_failed(std::exception_ptr failure) {
     AssistantMessage message = so_far();
     message.stop_reason = stop_reason::shared(stop_reason::error);
     try {

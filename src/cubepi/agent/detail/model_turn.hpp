@@ -26,15 +26,24 @@ public:
     std::shared_ptr<const Error> failure() const noexcept { return failure_; }
 
 private:
-    Task<std::optional<ModelRequest>> build_request();
-    Task<MessageList> request_messages();
-    Task<void> make_legal(ModelRequest& request);
-    Task<void> stream(ModelRequest request);
+    bool is_plain();
+    Task<void> run_hooked();
+    ModelRequest request(MessageList messages, SharedString system_prompt) const;
+    Task<std::optional<ModelRequest>> hooked_request();
+    Task<MessageList> hooked_messages();
+    Task<void> make_legal(MessageList& messages);
+    std::optional<Notice> prefix_break(const ModelRequest& request) const;
+    Task<void> stream(ModelRequest&& request);
+    Task<void> stream_after(Notice notice, ModelRequest request);
+    std::optional<MessageStream> open(ModelRequest&& request, std::exception_ptr& failure) const;
     Task<void> pump(MessageStream stream);
+    Rest pass_on(StreamEvent&& event, bool follows);
     Task<std::optional<StreamEvent>> wait_event(MessageStream& stream);
-    Task<void> conclude(Message final_message);
-    Task<void> conclude_aborted();
-    Task<void> conclude_failed(std::exception_ptr failure);
+    Rest conclude(Message final_message);
+    Rest conclude_aborted();
+    Rest conclude_failed(std::exception_ptr failure);
+    /// The end of a turn that an exception or an abort ended.
+    Rest conclude_without(std::exception_ptr failure);
     void note_blocks(const StreamEvent& event);
     AssistantMessage so_far() const;
 

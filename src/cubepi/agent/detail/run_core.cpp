@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include <cubepi/agent/transcript.hpp>
@@ -9,10 +10,10 @@
 
 namespace cubepi::detail {
 
-RunCore::RunCore(const RunParts& parts, std::string run_id, std::stop_token stop)
-    : parts_(parts), run_id_(run_id), stop_(std::move(stop)) {
+RunCore::RunCore(const RunParts& parts, SharedString run_id, std::stop_token stop)
+    : parts_(parts), run_id_(std::move(run_id)), stop_(std::move(stop)) {
     auto info = std::make_shared<RunInfo>();
-    info->run_id = std::move(run_id);
+    info->run_id = run_id_;
     info->attempt_id = parts_.runtime->ids->next();
     info->thread_id = parts_.log->thread_id();
     event_.run = std::move(info);
@@ -32,41 +33,49 @@ double RunCore::wall_seconds() const {
     return std::chrono::duration<double>(since_epoch).count();
 }
 
-void RunCore::update_state(const AgentEvent::Body& body) {
-    if (const auto* update = std::get_if<MessageUpdateEvent>(&body)) {
-        state().streaming_message = update->stream_event.partial;
-    } else if (const auto* start = std::get_if<ToolExecutionStartEvent>(&body)) {
-        state().pending_tool_calls.insert(start->tool_call_id);
-    } else if (const auto* end = std::get_if<ToolExecutionEndEvent>(&body)) {
-        state().pending_tool_calls.erase(end->tool_call_id);
-    } else if (const auto* turn = std::get_if<TurnEndEvent>(&body)) {
-        const AssistantMessage* message = turn->message.assistant();
-        if (message && !message->error_message.empty()) {
-            state().error_message = message->error_message.str();
-        }
+void RunCore::note(const ToolExecutionStartEvent& event) {
+    state().pending_tool_calls.insert(event.tool_call_id);
+}
+
+void RunCore::note(const ToolExecutionEndEvent& event) {
+    state().pending_tool_calls.erase(event.tool_call_id);
+}
+
+void RunCore::note(const TurnEndEvent& event) {
+    const AssistantMessage* message = event.message.assistant();
+    if (message && !message->error_message.empty()) {
+        state().error_message = message->error_message.str();
     }
 }
 
-std::optional<Task<void>> RunCore::emit(AgentEvent::Body body) {
-    update_state(body);
-    ++event_.seq;
-    if (parts_.hub->busy()) {
-        AgentEvent event;
-        event.body = std::move(body);
-        event.run = event_.run;
-        event.turn = event_.turn;
-        event.seq = event_.seq;
-        event.timestamp = runtime().clock->now();
-        return emit_later(std::move(event));
+Rest RunCore::emit_update(StreamEvent&& event, bool follows) {
+    state().streaming_message = event.partial;
+    auto* last = std::get_if<MessageUpdateEvent>(&event_.body);
+    if (!last || parts_.hub->busy()) {
+        MessageUpdateEvent update;
+        update.stream_event = std::move(event);
+        return emit(std::move(update));
     }
-    event_.body = std::move(body);
-    event_.timestamp = runtime().clock->now();
+    last->stream_event = std::move(event);
+    ++event_.seq;
+    if (!follows) event_.timestamp = runtime().clock->now();
     return parts_.hub->deliver(event_, stop_);
 }
 
-Task<void> RunCore::emit_later(AgentEvent event) {
+/// A listener is busy with an event still: this one waits for its turn.
+Rest RunCore::emit_later(AgentEvent::Body body) {
+    AgentEvent event;
+    event.body = std::move(body);
+    event.run = event_.run;
+    event.turn = event_.turn;
+    event.seq = event_.seq;
+    event.timestamp = runtime().clock->now();
+    return deliver_later(std::move(event));
+}
+
+Task<void> RunCore::deliver_later(AgentEvent event) {
     co_await parts_.hub->wait_turn();
-    if (auto rest = parts_.hub->deliver(event, stop_)) co_await std::move(*rest);
+    if (Rest rest = parts_.hub->deliver(event, stop_)) co_await std::move(*rest);
 }
 
 Message RunCore::stamped(Message message) const {
@@ -75,19 +84,45 @@ Message RunCore::stamped(Message message) const {
     return message;
 }
 
-Task<void> RunCore::announce(Message message) {
+Rest RunCore::announce(Message message) {
     message = stamped(std::move(message));
-    if (message.role() != Role::tool_result) co_await close_open_calls();
-    MessageStartEvent start;
-    start.message = message;
-    if (auto rest = emit(std::move(start))) co_await std::move(*rest);
-    if (auto rest = finish(std::move(message))) co_await std::move(*rest);
+    const bool waits = message.role() != Role::tool_result && !parts_.log->open_calls().empty();
+    if (waits) return announce_behind_results(std::move(message));
+    return announce_stamped(std::move(message));
 }
 
-std::optional<Task<void>> RunCore::finish(Message message) {
+Task<void> RunCore::announce_behind_results(Message message) {
+    co_await answer_open_calls();
+    if (Rest rest = announce_stamped(std::move(message))) co_await std::move(*rest);
+}
+
+Rest RunCore::announce_stamped(Message message) {
+    MessageStartEvent start;
+    start.message = message;
+    if (Rest rest = emit(std::move(start))) {
+        return finish_after(std::move(*rest), std::move(message));
+    }
+    return finish(std::move(message));
+}
+
+Task<void> RunCore::finish_after(Task<void> started, Message message) {
+    co_await std::move(started);
+    if (Rest rest = finish(std::move(message))) co_await std::move(*rest);
+}
+
+Rest RunCore::finish(Message message) {
     message = stamped(std::move(message));
     if (parts_.log->persistent()) return finish_stored(std::move(message));
     parts_.log->append_now(message);
+    return finish_in_memory(std::move(message));
+}
+
+Task<void> RunCore::finish_stored(Message message) {
+    co_await parts_.log->append(message);
+    if (Rest rest = finish_in_memory(std::move(message))) co_await std::move(*rest);
+}
+
+Rest RunCore::finish_in_memory(Message message) {
     new_messages_.push_back(message);
     state().streaming_message = PartialMessage();
     MessageEndEvent end;
@@ -95,26 +130,26 @@ std::optional<Task<void>> RunCore::finish(Message message) {
     return emit(std::move(end));
 }
 
-Task<void> RunCore::finish_stored(Message message) {
-    co_await parts_.log->append(message);
-    new_messages_.push_back(message);
-    state().streaming_message = PartialMessage();
-    MessageEndEvent end;
-    end.message = std::move(message);
-    if (auto rest = emit(std::move(end))) co_await std::move(*rest);
+Rest RunCore::close_open_calls() {
+    if (parts_.log->open_calls().empty()) return std::nullopt;
+    return answer_open_calls();
 }
 
-Task<void> RunCore::close_open_calls() {
-    if (parts_.log->open_calls().empty()) co_return;
+Task<void> RunCore::answer_open_calls() {
     const std::vector<ToolCall> open = parts_.log->open_calls();
     const SharedString caller = parts_.log->open_calls_run_id();
     for (const ToolCall& call : open) {
         Message result = interrupted_tool_result(call, caller, wall_seconds());
-        co_await announce(std::move(result));
+        if (Rest rest = announce(std::move(result))) co_await std::move(*rest);
     }
 }
 
-Task<void> RunCore::take_in(std::vector<Input> inputs, bool steering) {
+Rest RunCore::take_in(std::vector<Input> inputs, bool steering) {
+    if (inputs.empty()) return std::nullopt;
+    return take_all_in(std::move(inputs), steering);
+}
+
+Task<void> RunCore::take_all_in(std::vector<Input> inputs, bool steering) {
     std::size_t next = 0;
     std::exception_ptr failure;
     try {
@@ -129,7 +164,7 @@ Task<void> RunCore::take_in(std::vector<Input> inputs, bool steering) {
             }
             const std::size_t before = state().messages.size();
             try {
-                co_await announce(input.message);
+                if (Rest rest = announce(input.message)) co_await std::move(*rest);
             } catch (...) {
                 // Committed before a listener of its message_end threw: it must not come again.
                 const bool committed = state().messages.size() > before &&
@@ -159,10 +194,10 @@ Task<void> RunCore::take_in(std::vector<Input> inputs, bool steering) {
     std::rethrow_exception(failure);
 }
 
-Task<void> RunCore::notice(Notice notice) {
+Rest RunCore::notice(Notice notice) {
     NoticeEvent event;
     event.notice = std::move(notice);
-    if (auto rest = emit(std::move(event))) co_await std::move(*rest);
+    return emit(std::move(event));
 }
 
 HookContext RunCore::hook_context() {

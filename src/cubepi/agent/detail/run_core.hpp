@@ -38,7 +38,7 @@ struct RunParts {
 /// What every part of a run shares: its identity, its events, its messages, its abort.
 class RunCore {
 public:
-    RunCore(const RunParts& parts, std::string run_id, std::stop_token stop);
+    RunCore(const RunParts& parts, SharedString run_id, std::stop_token stop);
 
     const RunParts& parts() const noexcept { return parts_; }
     AgentState& state() const noexcept { return *parts_.state; }
@@ -57,18 +57,28 @@ public:
     void count(const AssistantMessage& answer);
     double wall_seconds() const;
 
-    /// Updates the state and delivers the event. Empty when that is done, else the rest of it to await.
-    /// Throws ListenerFailed after all listeners had the event.
-    [[nodiscard]] std::optional<Task<void>> emit(AgentEvent::Body body);
+    /// Updates the state and delivers the event. Throws ListenerFailed after all listeners had it.
+    template <class E>
+    [[nodiscard]] Rest emit(E event) {
+        note(event);
+        ++event_.seq;
+        if (parts_.hub->busy()) return emit_later(AgentEvent::Body(std::move(event)));
+        event_.body.emplace<E>(std::move(event));
+        event_.timestamp = runtime().clock->now();
+        return parts_.hub->deliver(event_, stop_);
+    }
+    /// message_update.
+    /// `follows`: came together with the event before, and has its time.
+    [[nodiscard]] Rest emit_update(StreamEvent&& event, bool follows);
     /// A message begins: message_start, then what finish() does.
-    Task<void> announce(Message message);
+    [[nodiscard]] Rest announce(Message message);
     /// Stores the message (storage first, then memory) and delivers message_end.
-    [[nodiscard]] std::optional<Task<void>> finish(Message message);
+    [[nodiscard]] Rest finish(Message message);
     /// Answers what is open at the end of the history (D1, D37), announced and stored.
-    Task<void> close_open_calls();
+    [[nodiscard]] Rest close_open_calls();
     /// Puts queued inputs into the history. What does not get there goes back to where it came from.
-    Task<void> take_in(std::vector<Input> inputs, bool steering);
-    Task<void> notice(Notice notice);
+    [[nodiscard]] Rest take_in(std::vector<Input> inputs, bool steering);
+    [[nodiscard]] Rest notice(Notice notice);
 
     HookContext hook_context();
     /// Runs a hook so that an abort ends it.
@@ -78,10 +88,23 @@ public:
     }
 
 private:
-    Task<void> emit_later(AgentEvent event);
+    Rest emit_later(AgentEvent::Body body);
+    Task<void> deliver_later(AgentEvent event);
+    Rest announce_stamped(Message message);
+    Task<void> announce_behind_results(Message message);
+    Task<void> finish_after(Task<void> started, Message message);
     Task<void> finish_stored(Message message);
-    void update_state(const AgentEvent::Body& body);
+    Rest finish_in_memory(Message message);
+    Task<void> answer_open_calls();
+    Task<void> take_all_in(std::vector<Input> inputs, bool steering);
     Message stamped(Message message) const;
+
+    // What an event changes in the state.
+    template <class E>
+    void note(const E&) noexcept {}
+    void note(const ToolExecutionStartEvent& event);
+    void note(const ToolExecutionEndEvent& event);
+    void note(const TurnEndEvent& event);
 
     const RunParts& parts_;
     SharedString run_id_;

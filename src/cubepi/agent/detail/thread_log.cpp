@@ -95,6 +95,7 @@ Task<void> ThreadLog::save_extra() {
 }
 
 void ThreadLog::drop_nulls() {
+    if (state_.extra.empty() && saved_extra_.empty()) return;
     const auto erase_from = [](JsonObject& object) {
         for (auto it = object.begin(); it != object.end();) {
             it = it->value().is_null() ? object.erase(it) : std::next(it);

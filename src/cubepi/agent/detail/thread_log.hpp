@@ -44,9 +44,11 @@ public:
     /// Forgets what is in memory; the next load() restores it.
     void forget();
 
+    /// Takes the keys with null values out of `extra`.
+    void drop_nulls();
+
 private:
     void note(const Message& message);
-    void drop_nulls();
 
     AgentState& state_;
     std::shared_ptr<Checkpointer> store_;

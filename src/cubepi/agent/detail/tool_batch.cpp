@@ -28,25 +28,13 @@ std::string text_of(const std::exception_ptr& failure) {
     }
 }
 
-/// Passes an abort on: to the tools' tokens at once, from whatever thread, and to the batch on its executor, if it still
-/// exists then.
-struct StopRelay {
-    Executor executor;
-    std::weak_ptr<std::function<void()>> reaction;
-    std::vector<std::stop_source> tools;
-    void operator()() {
-        for (std::stop_source& tool : tools) tool.request_stop();
-        boost::asio::post(executor, [reaction = reaction] {
-            if (auto alive = reaction.lock()) (*alive)();
-        });
-    }
-};
-
 }  // namespace
 
 ToolBatch::ToolBatch(RunCore& core, const Message& message, ToolList tools)
     : core_(core), message_(message), assistant_(*message_.assistant()), tools_(std::move(tools)) {
-    for (const ToolCall* call : assistant_.tool_calls()) calls_.emplace_back(*call);
+    const std::vector<const ToolCall*> calls = assistant_.tool_calls();
+    calls_.reserve(calls.size());
+    for (const ToolCall* call : calls) calls_.emplace_back(*call);
 }
 
 bool ToolBatch::terminates() const noexcept {
@@ -64,55 +52,73 @@ bool ToolBatch::is_sequential() const {
 
 Task<void> ToolBatch::run() {
     executor_ = co_await this_executor;
-    const auto reaction = std::make_shared<std::function<void()>>([this] { on_stop(); });
-    StopRelay relay{executor_, reaction, {}};
-    for (Call& call : calls_) relay.tools.push_back(call.stop);
-    const std::stop_callback<StopRelay> on_abort(core_.stop_token(), relay);
-
-    for (Call& call : calls_) call.tool = tools_.find(call.call.name);
+    const std::stop_callback<AbortWatch> on_abort(core_.stop_token(), AbortWatch{this});
+    for (Call& call : calls_) call.tool = tools_.find(call.call().name);
+    if (!is_sequential()) {
+        for (Call& call : calls_) {
+            if (Rest rest = prepare(call)) co_await std::move(*rest);
+        }
+    }
+    // A hook may have made a sequential call of one.
     if (is_sequential()) {
         co_await run_sequential();
     } else {
-        for (Call& call : calls_) co_await prepare(call);
-        if (is_sequential()) {
-            co_await run_sequential();
-        } else {
-            auto body = [this](TaskScope& scope) { return run_parallel(scope); };
-            co_await with_task_scope(body);
-            for (Call& call : calls_) co_await commit(call);
-        }
+        co_await run_parallel();
     }
     if (listener_failure_) std::rethrow_exception(listener_failure_);
 }
 
 Task<void> ToolBatch::run_sequential() {
     for (Call& call : calls_) {
-        if (!call.immediate) co_await prepare(call);
-        if (core_.stopped()) refuse(call, std::string(aborted_text));
-        auto body = [this, &call](TaskScope& scope) {
-            scope.spawn(run_one(call));
-            return scope.join();
-        };
-        co_await with_task_scope(body);
-        co_await commit(call);
+        if (!call.prepared) {
+            if (Rest rest = prepare(call)) co_await std::move(*rest);
+        }
+        if (Rest rest = announce(call)) co_await std::move(*rest);
+        if (Rest rest = execute(call)) co_await std::move(*rest);
+        if (Rest rest = commit(call)) co_await std::move(*rest);
     }
 }
 
-Task<void> ToolBatch::run_one(Call& call) {
-    std::optional<Task<void>> rest = co_await start(call);
-    if (rest) co_await std::move(*rest);
+/// A scope for children is made when there is something to run side by side.
+Task<void> ToolBatch::run_parallel() {
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+        Call& call = calls_[i];
+        if (Rest rest = announce(call)) co_await std::move(*rest);
+        Rest rest = execute(call);
+        if (!rest) continue;
+        if (!call.running || i + 1 == calls_.size()) {
+            co_await std::move(*rest);
+            continue;
+        }
+        auto body = [this, i, &rest](TaskScope& scope) {
+            return run_beside(scope, i, std::move(*rest));
+        };
+        co_await with_task_scope(body);
+        break;
+    }
+    for (Call& call : calls_) {
+        if (Rest rest = commit(call)) co_await std::move(*rest);
+    }
 }
 
-Task<void> ToolBatch::run_parallel(TaskScope& scope) {
+/// The calls from `first` on, of which that one runs already.
+Task<void> ToolBatch::run_beside(TaskScope& scope, std::size_t first, Task<void> first_rest) {
     const std::size_t cap = core_.parts().limits.parallel_tools;
-    for (Call& call : calls_) {
+    scope.spawn(std::move(first_rest));
+    for (std::size_t i = first + 1; i < calls_.size(); ++i) {
+        Call& call = calls_[i];
         while (cap != 0 && running_ >= cap) {
             slot_.reset();
             co_await slot_.wait();
         }
-        if (core_.stopped()) refuse(call, std::string(aborted_text));
-        std::optional<Task<void>> rest = co_await start(call);
-        if (rest) scope.spawn(std::move(*rest));
+        if (Rest rest = announce(call)) co_await std::move(*rest);
+        Rest rest = execute(call);
+        if (!rest) continue;
+        if (call.running) {
+            scope.spawn(std::move(*rest));
+        } else {
+            co_await std::move(*rest);
+        }
     }
     co_await scope.join();
 }
@@ -124,46 +130,55 @@ void ToolBatch::refuse(Call& call, std::string text) {
 
 // Before the call.
 
-Task<void> ToolBatch::prepare(Call& call) {
+Rest ToolBatch::prepare(Call& call) {
+    call.prepared = true;
     if (assistant_.stop_reason == stop_reason::length) {
         refuse(call, std::string(cut_off_text));
-        co_return;
-    }
-    if (core_.stopped()) {
+    } else if (core_.stopped()) {
         refuse(call, std::string(aborted_text));
-        co_return;
+    } else if (core_.parts().hooks->resolve_tool_call) {
+        return prepare_resolved(call);
+    } else if (check(call) && core_.parts().hooks->before_tool_call) {
+        return ask_before(call);
     }
+    return std::nullopt;
+}
+
+Task<void> ToolBatch::prepare_resolved(Call& call) {
     const bool go_on = co_await resolve(call);
     if (!go_on) co_return;
-    call.tool = tools_.find(call.call.name);
+    call.tool = tools_.find(call.call().name);
+    if (!check(call)) co_return;
+    if (core_.parts().hooks->before_tool_call) co_await ask_before(call);
+}
+
+/// Whether the call may run as far as its tool and its arguments go.
+bool ToolBatch::check(Call& call) {
+    const ToolCall& asked = call.call();
     if (!call.tool) {
-        refuse(call, "Tool " + call.call.name.str() + " not found");
-        co_return;
+        refuse(call, "Tool " + asked.name.str() + " not found");
+        return false;
     }
-    if (const Json* raw = call.call.extra.find("raw_arguments"); raw && !call.resolved) {
+    if (!call.resolved && asked.extra.find("raw_arguments")) {
         SchemaIssue issue;
         issue.path = "<root>";
         issue.expected = "a JSON object";
         issue.message = "expected a JSON object, found text that is not valid JSON";
-        refuse(call, format_issues(call.call.name, {issue}));
-        co_return;
+        refuse(call, format_issues(asked.name, {issue}));
+        return false;
     }
-    if (!validate(call, call.call.arguments)) co_return;
-    if (core_.parts().hooks->before_tool_call) co_await ask_before(call);
+    return validate(call, asked.arguments);
 }
 
 Task<bool> ToolBatch::resolve(Call& call) {
     const ResolveToolCallHook& hook = core_.parts().hooks->resolve_tool_call;
-    if (!hook) co_return true;
     HookContext context = core_.hook_context();
     std::exception_ptr failure;
     try {
-        std::optional<ToolCall> resolved = co_await core_.call_hook(hook(call.call, context));
+        std::optional<ToolCall> resolved = co_await core_.call_hook(hook(*call.given, context));
         if (resolved) {
-            const std::string id = call.call.id;
-            call.call = std::move(*resolved);
-            call.call.id = id;
-            call.resolved = true;
+            resolved->id = call.given->id;
+            call.resolved = std::move(resolved);
         }
     } catch (...) {
         failure = std::current_exception();
@@ -181,9 +196,9 @@ bool ToolBatch::validate(Call& call, JsonObject args) {
             call.args = std::move(value.as_object());
             return true;
         }
-        std::string text = format_issues(call.call.name, issues);
+        std::string text = format_issues(call.call().name, issues);
         if (call.resolved) {
-            text += "\n\nThe parameters of '" + call.call.name.str() + "':\n" +
+            text += "\n\nThe parameters of '" + call.call().name.str() + "':\n" +
                     boost::json::serialize(call.tool->parameters.source());
         }
         refuse(call, std::move(text));
@@ -195,7 +210,7 @@ bool ToolBatch::validate(Call& call, JsonObject args) {
 
 Task<void> ToolBatch::ask_before(Call& call) {
     const HookContext context = core_.hook_context();
-    BeforeToolCallContext asked{assistant_, call.call, *call.tool, call.args, context};
+    BeforeToolCallContext asked{assistant_, call.call(), *call.tool, call.args, context};
     std::optional<BeforeToolCallResult> answer;
     std::exception_ptr failure;
     try {
@@ -228,45 +243,34 @@ Task<void> ToolBatch::ask_before(Call& call) {
 
 // The call itself.
 
-Task<std::optional<Task<void>>> ToolBatch::start(Call& call) {
-    std::optional<Task<void>> rest;
+Rest ToolBatch::announce(Call& call) {
+    if (core_.stopped()) refuse(call, std::string(aborted_text));
     ToolExecutionStartEvent event;
-    event.tool_call_id = call.call.id;
-    event.tool_name = call.call.name;
-    event.args = call.call.arguments;
-    try {
-        if (auto pending = core_.emit(std::move(event))) co_await std::move(*pending);
-    } catch (...) {
-        if (!listener_failure_) listener_failure_ = std::current_exception();
-    }
+    event.tool_call_id = call.call().id;
+    event.tool_name = call.call().name;
+    event.args = call.call().arguments;
+    return tell(std::move(event));
+}
+
+Rest ToolBatch::execute(Call& call) {
     // A listener of the start may have aborted.
     if (core_.stopped() && !call.immediate) refuse(call, std::string(aborted_text));
-    if (call.immediate) {
-        rest = conclude(call, std::move(*call.immediate));
-    } else {
-        call.context = std::make_unique<ToolContext>(
-            call.call.id, call.call.name, call.stop.get_token(), core_.parts().runtime,
-            [this, &call](Json partial) { return update(call, std::move(partial)); });
-        std::exception_ptr failure;
-        try {
-            ToolOutcome outcome = call.tool->execute(call.args, *call.context);
-            if (outcome.task) {
-                call.running = true;
-                ++running_;
-                rest = await_outcome(call, std::move(*outcome.task));
-            } else {
-                rest = conclude(call, std::move(*outcome.result));
-            }
-        } catch (...) {
-            failure = std::current_exception();
-        }
-        if (failure) rest = conclude(call, AgentToolResult::error(text_of(failure)));
+    if (call.immediate) return conclude(call, std::move(*call.immediate));
+    call.context.emplace(call.call().id, call.call().name, call.stop.get_token(),
+                         core_.parts().runtime,
+                         [this, &call](Json partial) { return update(call, std::move(partial)); });
+    std::optional<ToolOutcome> outcome;
+    try {
+        // after_tool_call is shown the arguments, too.
+        JsonObject args = core_.parts().hooks->after_tool_call ? call.args : std::move(call.args);
+        outcome.emplace(call.tool->execute(std::move(args), *call.context));
+    } catch (...) {
+        outcome.emplace(AgentToolResult::error(text_of(std::current_exception())));
     }
-    if (rest && !call.running) {
-        co_await std::move(*rest);
-        rest.reset();
-    }
-    co_return rest;
+    if (!outcome->task) return conclude(call, std::move(*outcome->result));
+    call.running = true;
+    ++running_;
+    return await_outcome(call, std::move(*outcome->task));
 }
 
 std::unique_ptr<ClockTimer> ToolBatch::time_limit(Call& call) {
@@ -312,7 +316,7 @@ Task<void> ToolBatch::await_outcome(Call& call, Task<AgentToolResult> task) {
     } else if (failure) {
         result = AgentToolResult::error(text_of(failure));
     }
-    co_await conclude(call, std::move(result));
+    if (Rest rest = conclude(call, std::move(result))) co_await std::move(*rest);
     --running_;
     slot_.set();
 }
@@ -320,9 +324,9 @@ Task<void> ToolBatch::await_outcome(Call& call, Task<AgentToolResult> task) {
 Task<void> ToolBatch::update(Call& call, Json partial_result) {
     if (call.finished || !call.context) co_return;
     ToolExecutionUpdateEvent event;
-    event.tool_call_id = call.call.id;
-    event.tool_name = call.call.name;
-    event.args = call.call.arguments;
+    event.tool_call_id = call.call().id;
+    event.tool_name = call.call().name;
+    event.args = call.call().arguments;
     event.partial_result = std::move(partial_result);
     try {
         if (auto pending = core_.emit(std::move(event))) co_await std::move(*pending);
@@ -334,30 +338,45 @@ Task<void> ToolBatch::update(Call& call, Json partial_result) {
 
 // After the call.
 
-Task<void> ToolBatch::conclude(Call& call, AgentToolResult result) {
+Rest ToolBatch::conclude(Call& call, AgentToolResult result) {
     call.finished = true;
     call.result = std::move(result);
     call.is_error = call.result.is_error.value_or(false);
+    const std::size_t limit = core_.parts().limits.tool_result_chars;
+    const bool asks = call.after_hook && core_.parts().hooks->after_tool_call;
+    if (asks || (limit != 0 && is_longer(call.result, limit))) return conclude_changed(call);
+    return announce_end(call);
+}
+
+Task<void> ToolBatch::conclude_changed(Call& call) {
     if (call.after_hook && core_.parts().hooks->after_tool_call) co_await ask_after(call);
     co_await limit_size(call);
+    if (Rest rest = announce_end(call)) co_await std::move(*rest);
+}
+
+Rest ToolBatch::announce_end(Call& call) {
     ToolExecutionEndEvent event;
-    event.tool_call_id = call.call.id;
-    event.tool_name = call.call.name;
+    event.tool_call_id = call.call().id;
+    event.tool_name = call.call().name;
     event.result = call.result;
     event.is_error = call.is_error;
     event.terminate = call.result.terminate.value_or(false);
     event.blocked_by_hook = call.blocked;
     event.block_reason = call.block_reason;
+    return tell(std::move(event));
+}
+
+Task<void> ToolBatch::keep_failure(Task<void> rest) {
     try {
-        if (auto pending = core_.emit(std::move(event))) co_await std::move(*pending);
+        co_await std::move(rest);
     } catch (...) {
-        if (!listener_failure_) listener_failure_ = std::current_exception();
+        keep_failure();
     }
 }
 
 Task<void> ToolBatch::ask_after(Call& call) {
     const HookContext context = core_.hook_context();
-    AfterToolCallContext asked{assistant_,    call.call,    call.args, call.result,
+    AfterToolCallContext asked{assistant_,    call.call(),  call.args, call.result,
                                call.is_error, call.blocked, context};
     std::optional<AfterToolCallResult> answer;
     std::exception_ptr failure;
@@ -386,27 +405,44 @@ Task<void> ToolBatch::ask_after(Call& call) {
 Task<void> ToolBatch::limit_size(Call& call) {
     const std::size_t limit = core_.parts().limits.tool_result_chars;
     if (limit == 0 || !is_longer(call.result, limit)) co_return;
-    co_await cut_tool_output(core_.parts().runtime, core_.parts().spill, call.call.name,
-                             call.call.id, limit, call.result);
+    co_await cut_tool_output(core_.parts().runtime, core_.parts().spill, call.call().name,
+                             call.call().id, limit, call.result);
 }
 
-Task<void> ToolBatch::commit(Call& call) {
+Rest ToolBatch::commit(Call& call) {
     ToolResultMessage message;
-    message.tool_call_id = call.call.id;
-    message.tool_name = call.call.name;
-    message.content = call.result.content;
-    message.details = with_trace(call.result.details, call.hitl_trace);
+    message.tool_call_id = call.call().id;
+    message.tool_name = call.call().name;
+    message.content = std::move(call.result.content);
+    message.details = with_trace(std::move(call.result.details), call.hitl_trace);
     message.is_error = call.is_error;
     message.timestamp = core_.wall_seconds();
     message.run_id = core_.run_id();
     message.id = core_.runtime().ids->next();
-    const Message result(std::move(message));
+    Message result(std::move(message));
     results_.push_back(result);
     try {
-        co_await core_.announce(result);
+        if (Rest rest = core_.announce(std::move(result))) return commit_rest(std::move(*rest));
     } catch (const ListenerFailed&) {
-        if (!listener_failure_) listener_failure_ = std::current_exception();
+        keep_failure();
     }
+    return std::nullopt;
+}
+
+Task<void> ToolBatch::commit_rest(Task<void> rest) {
+    try {
+        co_await std::move(rest);
+    } catch (const ListenerFailed&) {
+        keep_failure();
+    }
+}
+
+void ToolBatch::pass_abort_on() {
+    for (Call& call : calls_) call.stop.request_stop();
+    self_ = std::make_shared<ToolBatch*>(this);
+    boost::asio::post(executor_, [self = std::weak_ptr<ToolBatch*>(self_)] {
+        if (const std::shared_ptr<ToolBatch*> alive = self.lock()) (*alive)->on_stop();
+    });
 }
 
 void ToolBatch::on_stop() {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -25,6 +24,8 @@ namespace cubepi::detail {
 class ToolBatch {
 public:
     ToolBatch(RunCore& core, const Message& message, ToolList tools);
+    ToolBatch(const ToolBatch&) = delete;
+    ToolBatch& operator=(const ToolBatch&) = delete;
 
     /// Runs everything and commits the results. Throws ListenerFailed when a listener did, after all results are
     /// committed.
@@ -36,17 +37,20 @@ public:
 
 private:
     struct Call {
-        explicit Call(ToolCall c) : call(std::move(c)) {}
-        ToolCall call;  // as resolved
+        explicit Call(const ToolCall& c) : given(&c) {}
+        const ToolCall& call() const noexcept { return resolved ? *resolved : *given; }
+
+        const ToolCall* given;                  // the message's
+        std::optional<ToolCall> resolved = {};  // what a hook made of it
         const AgentTool* tool = nullptr;
-        JsonObject args = {};                           // validated
-        bool resolved = false;                          // a hook rewrote the call
+        JsonObject args = {};  // validated
+        bool prepared = false;
         std::optional<AgentToolResult> immediate = {};  // decided without running the tool
         bool after_hook = true;                         // after_tool_call is asked
         bool blocked = false;
         std::string block_reason = {};
         Json hitl_trace = {};
-        std::unique_ptr<ToolContext> context = {};
+        std::optional<ToolContext> context = {};
         std::stop_source stop = {};               // the tool's own token
         std::stop_source kill{std::nostopstate};  // cancels its coroutine
         std::string time_out = {};                // set when its time was up
@@ -55,26 +59,54 @@ private:
         AgentToolResult result = {};
         bool is_error = false;
     };
+    struct AbortWatch {
+        ToolBatch* batch;
+        void operator()() const { batch->pass_abort_on(); }
+    };
 
     bool is_sequential() const;
     Task<void> run_sequential();
-    Task<void> run_parallel(TaskScope& scope);
-    Task<void> run_one(Call& call);
+    Task<void> run_parallel();
+    Task<void> run_beside(TaskScope& scope, std::size_t first, Task<void> first_rest);
 
-    Task<void> prepare(Call& call);
+    Rest prepare(Call& call);
+    Task<void> prepare_resolved(Call& call);
     Task<bool> resolve(Call& call);
+    bool check(Call& call);
     bool validate(Call& call, JsonObject args);
     Task<void> ask_before(Call& call);
 
-    /// Announces the call and starts it. Empty when it is over already.
-    Task<std::optional<Task<void>>> start(Call& call);
+    Rest announce(Call& call);
+    /// Starts a call that was announced. What is left of it is to be awaited, beside the others while call.running.
+    Rest execute(Call& call);
     Task<void> await_outcome(Call& call, Task<AgentToolResult> task);
-    Task<void> conclude(Call& call, AgentToolResult result);
+    Rest conclude(Call& call, AgentToolResult result);
+    Task<void> conclude_changed(Call& call);
+    Rest announce_end(Call& call);
     Task<void> ask_after(Call& call);
     Task<void> limit_size(Call& call);
     Task<void> update(Call& call, Json partial_result);
-    Task<void> commit(Call& call);
+    Rest commit(Call& call);
+    Task<void> commit_rest(Task<void> rest);
+
+    /// Delivers an event; what a listener throws is kept until the batch is over.
+    template <class E>
+    Rest tell(E event) {
+        try {
+            if (Rest rest = core_.emit(std::move(event))) return keep_failure(std::move(*rest));
+        } catch (...) {
+            keep_failure();
+        }
+        return std::nullopt;
+    }
+    Task<void> keep_failure(Task<void> rest);
+    void keep_failure() noexcept {
+        if (!listener_failure_) listener_failure_ = std::current_exception();
+    }
+
     std::unique_ptr<ClockTimer> time_limit(Call& call);
+    /// From any thread: the tools' tokens fire at once, the rest happens on the executor.
+    void pass_abort_on();
     void on_stop();
     void kill_running();
     void refuse(Call& call, std::string text);
@@ -83,10 +115,11 @@ private:
     Message message_;
     const AssistantMessage& assistant_;
     ToolList tools_;
-    std::deque<Call> calls_;
+    std::vector<Call> calls_;  // stay where they are
     MessageList results_;
     std::exception_ptr listener_failure_;
     Executor executor_ = {};
+    std::shared_ptr<ToolBatch*> self_;  // made by an abort: tells whether the batch exists still
     std::unique_ptr<ClockTimer> grace_;
     AsyncEvent slot_;
     std::size_t running_ = 0;
