@@ -135,6 +135,10 @@ BoundModel AnthropicProvider::model(Model model) const {
     return BoundModel(std::make_shared<AnthropicProvider>(*this), std::move(model));
 }
 
+PayloadPreview AnthropicProvider::preview(const ModelRequest& request) const {
+    return detail::preview_of(*protocol_, request);
+}
+
 MessageStream AnthropicProvider::stream(ModelRequest request) {
     if (observers()->empty()) {
         return MessageStream(

@@ -12,6 +12,7 @@
 #include <cubepi/provider/cache_policy.hpp>
 #include <cubepi/provider/capability.hpp>
 #include <cubepi/provider/env.hpp>
+#include <cubepi/provider/preview.hpp>
 
 namespace cubepi {
 
@@ -51,7 +52,7 @@ struct AnthropicOptions {
 ///
 /// A request has what the caller set, and besides only what the API demands (max_tokens) and cache markers. A key that
 /// is missing is an error of the first call.
-class AnthropicProvider final : public BaseProvider {
+class AnthropicProvider final : public BaseProvider, public RequestPreview {
 public:
     /// Throws Error(invalid_argument) when `base_url` is not an http(s) URL.
     explicit AnthropicProvider(AnthropicOptions options);
@@ -60,6 +61,7 @@ public:
     BoundModel model(Model model) const;
 
     MessageStream stream(ModelRequest request) override;
+    PayloadPreview preview(const ModelRequest& request) const override;
     bool takes_response_format(const Model& model) const override;
 
 private:

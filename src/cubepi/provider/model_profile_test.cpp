@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/provider/anthropic.hpp>
 #include <cubepi/provider/detail/model_profiles.hpp>
 #include <cubepi/provider/faux.hpp>
 #include <cubepi/provider/openai.hpp>
+#include <cubepi/provider/openai_responses.hpp>
 
 namespace cubepi {
 namespace {
@@ -224,6 +226,20 @@ TEST(PreviewRequest, ShowsTheWholeBodyWithoutSendingIt) {
               R"("service_tier":"flex"})");
     ASSERT_EQ(got.notices.size(), 1U);
     EXPECT_EQ(got.notices[0].details.at("field"), Json("temperature"));
+}
+
+TEST(PreviewRequest, IsThereForEachProtocol) {
+    Model model;
+    model.id = "claude-opus-5-5";
+    model.max_tokens = 100;
+    const AnthropicProvider anthropic({.api_key = "k"});
+    const PayloadPreview asked = preview_request(anthropic.model(model), {user_message("Hi")}, {},
+                                                 {}, StreamOptions().reasoning(control(off)));
+    EXPECT_EQ(asked.payload.at("output_config"), boost::json::parse(R"({"effort":"low"})"));
+    EXPECT_EQ(asked.notices.size(), 1U);
+    const OpenAIResponsesProvider responses({.api_key = "k"});
+    EXPECT_TRUE(preview_request(responses.model("gpt-5.1"), {user_message("Hi")})
+                    .payload.contains("input"));
 }
 
 TEST(PreviewRequest, SaysWhenItCannot) {
