@@ -24,15 +24,12 @@ Task<TurnResult> Framework::process_inbound(std::shared_ptr<Envelope> inbound, b
         result.prompt = co_await build_prompt(inbound, result.session_id, result.state);
         co_await turn.run_model();
         co_await turn.render_outbound();
-        for (const Envelope& outbound : result.outbounds) {
-            auto shared = std::make_shared<Envelope>(outbound);
-            co_await dispatch_outbound(std::move(shared));
-        }
+        co_await turn.dispatch_outbound();
     } catch (...) {
         failure = std::current_exception();
     }
     if (turn.is_cancelled_by(failure)) co_await cubepi::shield();
-    failure = co_await turn.close(failure);
+    if (turn.has_something_open()) failure = co_await turn.close(failure);
     if (!failure) co_return std::move(result);
     if (!cubepi::is_cancellation(failure)) co_await notify_error("turn", failure, inbound);
     std::rethrow_exception(failure);
@@ -44,8 +41,13 @@ Task<TurnResult> Framework::process_inbound(Envelope inbound, bool stream_output
 
 Task<std::string> Framework::resolve_session(std::shared_ptr<Envelope> inbound) {
     ResolveSessionCall call{*inbound};
-    std::optional<std::string> id =
-        co_await ask_first(impl_->plugins(), &Plugin::resolve_session, call);
+    auto outcome = ask_first(impl_->plugins(), &Plugin::resolve_session, call);
+    std::optional<std::string> id;
+    if (outcome.waits()) {
+        id = co_await std::move(outcome).task();
+    } else {
+        id = std::move(outcome).value();
+    }
     if (id && !id->empty()) co_return std::move(*id);
     co_return inbound->channel.value_or("default") + ":" + inbound->chat_id.value_or("default");
 }
@@ -53,8 +55,13 @@ Task<std::string> Framework::resolve_session(std::shared_ptr<Envelope> inbound) 
 Task<Prompt> Framework::build_prompt(std::shared_ptr<Envelope> message, std::string session_id,
                                      TurnState& state) {
     BuildPromptCall call{*message, session_id, state};
-    std::optional<Prompt> prompt =
-        co_await ask_first(impl_->plugins(), &Plugin::build_prompt, call);
+    auto outcome = ask_first(impl_->plugins(), &Plugin::build_prompt, call);
+    std::optional<Prompt> prompt;
+    if (outcome.waits()) {
+        prompt = co_await std::move(outcome).task();
+    } else {
+        prompt = std::move(outcome).value();
+    }
     if (prompt && !prompt->empty()) co_return std::move(*prompt);
     co_return Prompt(message->content_text());
 }
@@ -62,7 +69,8 @@ Task<Prompt> Framework::build_prompt(std::shared_ptr<Envelope> message, std::str
 Task<> Framework::dispatch_outbound(std::shared_ptr<Envelope> outbound) {
     DispatchOutboundCall call{*outbound};
     const auto ignore = [](const Plugin&, std::optional<bool>) {};
-    co_await ask_all(impl_->plugins(), &Plugin::dispatch_outbound, call, ignore);
+    auto outcome = ask_all(impl_->plugins(), &Plugin::dispatch_outbound, call, ignore);
+    if (outcome.waits()) (void)co_await std::move(outcome).task();
 }
 
 Task<> Framework::notify_error(std::string stage, std::exception_ptr error,

@@ -39,7 +39,7 @@ void check_name(const std::string& name, const std::vector<PluginStatus>& known)
 Framework::Impl::Impl(FrameworkOptions given) : options(std::move(given)) {
     if (!options.runtime) options.runtime = cubepi::Runtime::standard();
     options.workspace = resolved(options.workspace);
-    seed[TurnState::workspace_key] = options.workspace.string();
+    workspace = options.workspace.string();
     list = std::make_shared<const std::vector<std::shared_ptr<const Plugin>>>();
 }
 

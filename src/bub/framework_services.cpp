@@ -15,7 +15,8 @@ Task<std::string> Framework::system_prompt(const Prompt& prompt, TurnState& stat
     auto take = [&blocks](const Plugin&, std::optional<std::string> block) {
         if (block && !block->empty()) blocks.push_back(std::move(*block));
     };
-    co_await ask_all(impl_->plugins(), &Plugin::system_prompt, call, take);
+    auto outcome = ask_all(impl_->plugins(), &Plugin::system_prompt, call, take);
+    if (outcome.waits()) (void)co_await std::move(outcome).task();
     std::string joined;
     for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
         if (!joined.empty()) joined += "\n\n";
@@ -27,8 +28,13 @@ Task<std::string> Framework::system_prompt(const Prompt& prompt, TurnState& stat
 Task<std::string> Framework::continue_prompt(const Prompt& prompt, std::string session_id,
                                              TurnState& state) {
     ContinuePromptCall call{prompt, session_id, state};
-    std::optional<std::string> text =
-        co_await ask_first(impl_->plugins(), &Plugin::continue_prompt, call);
+    auto outcome = ask_first(impl_->plugins(), &Plugin::continue_prompt, call);
+    std::optional<std::string> text;
+    if (outcome.waits()) {
+        text = co_await std::move(outcome).task();
+    } else {
+        text = std::move(outcome).value();
+    }
     co_return std::move(text).value_or(std::string());
 }
 
@@ -36,8 +42,13 @@ Task<std::optional<AdmitDecision>> Framework::admit_message(std::string session_
                                                             const Envelope& message,
                                                             TurnSnapshot turn) {
     AdmitMessageCall call{session_id, message, turn};
-    std::optional<AdmitDecision> decision =
-        co_await ask_first(impl_->plugins(), &Plugin::admit_message, call);
+    auto outcome = ask_first(impl_->plugins(), &Plugin::admit_message, call);
+    std::optional<AdmitDecision> decision;
+    if (outcome.waits()) {
+        decision = co_await std::move(outcome).task();
+    } else {
+        decision = std::move(outcome).value();
+    }
     co_return decision;
 }
 
@@ -59,7 +70,8 @@ Task<std::vector<ProvidedChannel>> Framework::collect_channels(MessageHandler ha
             found.push_back(ProvidedChannel{std::move(channel), plugin.name});
         }
     };
-    co_await ask_all(impl_->plugins(), &Plugin::provide_channels, call, take);
+    auto outcome = ask_all(impl_->plugins(), &Plugin::provide_channels, call, take);
+    if (outcome.waits()) (void)co_await std::move(outcome).task();
     co_return found;
 }
 
@@ -71,7 +83,8 @@ Task<ModelOptions> Framework::model_options(std::string session_id) {
         for (ModelChoice& choice : options->models) all.models.push_back(std::move(choice));
         if (all.current_model.empty()) all.current_model = std::move(options->current_model);
     };
-    co_await ask_all(impl_->plugins(), &Plugin::provide_model_options, call, take);
+    auto outcome = ask_all(impl_->plugins(), &Plugin::provide_model_options, call, take);
+    if (outcome.waits()) (void)co_await std::move(outcome).task();
     co_return all;
 }
 
@@ -81,7 +94,8 @@ Task<std::vector<CliCommand>> Framework::cli_commands() {
     auto take = [&all](const Plugin&, std::vector<CliCommand> commands) {
         for (CliCommand& command : commands) all.push_back(std::move(command));
     };
-    co_await ask_all(impl_->plugins(), &Plugin::register_cli_commands, call, take);
+    auto outcome = ask_all(impl_->plugins(), &Plugin::register_cli_commands, call, take);
+    if (outcome.waits()) (void)co_await std::move(outcome).task();
     co_return all;
 }
 
@@ -123,8 +137,13 @@ Task<std::shared_ptr<TapeStore>> Framework::tape_store() {
         if (impl_->store) co_return *impl_->store;
     }
     ProvideCall call{*this};
-    std::shared_ptr<TapeStore> store =
-        co_await ask_first(impl_->plugins(), &Plugin::provide_tape_store, call);
+    auto outcome = ask_first(impl_->plugins(), &Plugin::provide_tape_store, call);
+    std::shared_ptr<TapeStore> store;
+    if (outcome.waits()) {
+        store = co_await std::move(outcome).task();
+    } else {
+        store = std::move(outcome).value();
+    }
     const std::lock_guard lock(impl_->mutex);
     if (!impl_->store) impl_->store = std::move(store);
     co_return *impl_->store;
@@ -136,8 +155,13 @@ Task<std::shared_ptr<SteeringInbox>> Framework::steering_inbox() {
         if (impl_->inbox) co_return *impl_->inbox;
     }
     ProvideCall call{*this};
-    std::shared_ptr<SteeringInbox> inbox =
-        co_await ask_first(impl_->plugins(), &Plugin::provide_steering_inbox, call);
+    auto outcome = ask_first(impl_->plugins(), &Plugin::provide_steering_inbox, call);
+    std::shared_ptr<SteeringInbox> inbox;
+    if (outcome.waits()) {
+        inbox = co_await std::move(outcome).task();
+    } else {
+        inbox = std::move(outcome).value();
+    }
     const std::lock_guard lock(impl_->mutex);
     if (!impl_->inbox) impl_->inbox = std::move(inbox);
     co_return *impl_->inbox;

@@ -53,7 +53,8 @@ public:
     /// given what the turn failed with, or null. Register it before awaiting what it is to undo.
     using Closer = std::function<cubepi::Task<>(std::exception_ptr error)>;
     void at_end(Closer work) { closers_.push_back(std::move(work)); }
-    /// For the kernel.
+    // For the kernel.
+    bool has_closers() const noexcept { return !closers_.empty(); }
     std::vector<Closer> take_closers() noexcept { return std::exchange(closers_, {}); }
 
     /// Says that this turn's messages are on the tape, so that the kernel does not record them (B20).

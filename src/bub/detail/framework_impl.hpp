@@ -19,8 +19,8 @@ struct Framework::Impl {
     void warn(std::string text) const;
 
     FrameworkOptions options;
-    /// The state that a turn begins with.
-    JsonObject seed;
+    /// What a turn's state begins with.
+    Json workspace;
     bool has_store = false;  ///< some plugin has a tape store
 
     // Read by turns on other executors.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -7,43 +8,85 @@
 
 #include <bub/hooks.hpp>
 
+// Asking plugins. A walk in which no hook waits is a plain loop: the coroutine that goes on with it is made when the
+// first one waits. `call` outlives the walk.
+
 namespace bub::detail {
 
 /// The plugins that a turn asks, highest precedence first; not changed while somebody holds it.
 using PluginList = std::shared_ptr<const std::vector<std::shared_ptr<const Plugin>>>;
 
-/// Asks plugin after plugin; the first that gives something (a value, a stream) is the answer.
 template <class R, class Call>
-Task<R> ask_first(PluginList plugins, Hook<R(Call)> Plugin::* hook, Call call) {
-    for (const auto& plugin : *plugins) {
-        const Hook<R(Call)>& callable = (*plugin).*hook;
+Task<R> ask_rest(PluginList plugins, Hook<R(Call)> Plugin::* hook, Call& call, std::size_t next,
+                 Task<R> waiting) {
+    R given = co_await std::move(waiting);
+    while (!given && next < plugins->size()) {
+        const Hook<R(Call)>& callable = (*(*plugins)[next++]).*hook;
         if (!callable) continue;
         HookOutcome<R> outcome = callable(call);
-        if (!outcome.waits()) {
-            R given = std::move(outcome).value();
-            if (given) co_return given;
-            continue;
+        if (outcome.waits()) {
+            given = co_await std::move(outcome).task();
+        } else {
+            given = std::move(outcome).value();
         }
-        R given = co_await std::move(outcome).task();
-        if (given) co_return given;
     }
-    co_return R();
+    co_return given;
+}
+
+/// Asks plugin after plugin; the first that gives something (a value, a stream) is the answer.
+template <class R, class Call>
+HookOutcome<R> ask_first(const PluginList& plugins, Hook<R(Call)> Plugin::* hook, Call& call) {
+    for (std::size_t i = 0; i < plugins->size(); ++i) {
+        const Hook<R(Call)>& callable = (*(*plugins)[i]).*hook;
+        if (!callable) continue;
+        HookOutcome<R> outcome = callable(call);
+        if (outcome.waits()) {
+            Task<R> waiting = std::move(outcome).task();
+            return HookOutcome<R>(ask_rest(plugins, hook, call, i + 1, std::move(waiting)));
+        }
+        R given = std::move(outcome).value();
+        if (given) return HookOutcome<R>(std::move(given));
+    }
+    return HookOutcome<R>(R());
+}
+
+template <class R, class Call, class Take>
+Task<Done> ask_all_rest(PluginList plugins, Hook<R(Call)> Plugin::* hook, Call& call, Take take,
+                        std::size_t at, Task<R> waiting) {
+    R first = co_await std::move(waiting);
+    take(*(*plugins)[at], std::move(first));
+    while (++at < plugins->size()) {
+        const Plugin& plugin = *(*plugins)[at];
+        const Hook<R(Call)>& callable = plugin.*hook;
+        if (!callable) continue;
+        HookOutcome<R> outcome = callable(call);
+        if (outcome.waits()) {
+            R given = co_await std::move(outcome).task();
+            take(plugin, std::move(given));
+        } else {
+            take(plugin, std::move(outcome).value());
+        }
+    }
+    co_return Done();
 }
 
 /// Asks every plugin and gives each result to `take(Plugin, R)`.
 template <class R, class Call, class Take>
-Task<> ask_all(PluginList plugins, Hook<R(Call)> Plugin::* hook, Call call, Take take) {
-    for (const auto& plugin : *plugins) {
-        const Hook<R(Call)>& callable = (*plugin).*hook;
+HookOutcome<Done> ask_all(const PluginList& plugins, Hook<R(Call)> Plugin::* hook, Call& call,
+                          Take take) {
+    for (std::size_t i = 0; i < plugins->size(); ++i) {
+        const Plugin& plugin = *(*plugins)[i];
+        const Hook<R(Call)>& callable = plugin.*hook;
         if (!callable) continue;
         HookOutcome<R> outcome = callable(call);
-        if (!outcome.waits()) {
-            take(*plugin, std::move(outcome).value());
-            continue;
+        if (outcome.waits()) {
+            Task<R> waiting = std::move(outcome).task();
+            return HookOutcome<Done>(
+                ask_all_rest(plugins, hook, call, std::move(take), i, std::move(waiting)));
         }
-        R given = co_await std::move(outcome).task();
-        take(*plugin, std::move(given));
+        take(plugin, std::move(outcome).value());
     }
+    return HookOutcome<Done>(Done());
 }
 
 }  // namespace bub::detail

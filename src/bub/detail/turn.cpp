@@ -41,16 +41,20 @@ Turn::Turn(Framework& owner, Framework::Impl& impl, PluginList asked,
       streaming(wants_stream) {}
 
 Task<> Turn::load_state() {
-    result.state.values = kernel.seed;
+    JsonObject& merged = result.state.values;
+    merged.reserve(8);
+    merged[TurnState::workspace_key] = kernel.workspace;
     std::vector<JsonObject> found;
+    found.reserve(plugins->size());
     LoadStateCall call{*inbound, result.session_id, result.state};
     auto keep = [&found](const Plugin&, std::optional<JsonObject> values) {
         if (values) found.push_back(std::move(*values));
     };
-    co_await ask_all(plugins, &Plugin::load_state, call, keep);
+    auto outcome = ask_all(plugins, &Plugin::load_state, call, keep);
+    if (outcome.waits()) (void)co_await std::move(outcome).task();
     // The first asked has the highest precedence, so it is merged last.
     for (auto values = found.rbegin(); values != found.rend(); ++values) {
-        for (auto& [key, value] : *values) result.state.values[key] = std::move(value);
+        for (auto& [key, value] : *values) merged[key] = std::move(value);
     }
 }
 
@@ -62,7 +66,20 @@ Task<> Turn::run_model() {
             if (asks_stream) {
                 answered_ = co_await ask_stream(*plugin);
             } else if (plugin->run_model) {
-                answered_ = co_await ask_text(*plugin);
+                RunModelCall call{result.prompt, result.session_id, result.state, *inbound};
+                HookOutcome<std::optional<std::string>> outcome = plugin->run_model(call);
+                std::optional<std::string> text;
+                if (outcome.waits()) {
+                    text = co_await std::move(outcome).task();
+                } else {
+                    text = std::move(outcome).value();
+                }
+                answered_ = text.has_value();
+                if (text && streaming) {
+                    co_await take_text(std::move(*text));
+                } else if (text) {
+                    result.model_output = std::move(*text);
+                }
             }
             if (answered_) break;
         }
@@ -76,24 +93,15 @@ Task<> Turn::run_model() {
     if (failure) std::rethrow_exception(failure);
 }
 
-Task<bool> Turn::ask_text(const Plugin& plugin) {
-    RunModelCall call{result.prompt, result.session_id, result.state, *inbound};
-    HookOutcome<std::optional<std::string>> outcome = plugin.run_model(call);
-    std::optional<std::string> text;
-    if (outcome.waits()) {
-        text = co_await std::move(outcome).task();
-    } else {
-        text = std::move(outcome).value();
+/// A text for a streaming caller: a stream of one event, which the router may want to see.
+Task<> Turn::take_text(std::string text) {
+    const std::shared_ptr<OutboundChannelRouter> router = framework.router();
+    if (!router) {
+        result.model_output = std::move(text);
+        co_return;
     }
-    if (!text) co_return false;
-    const std::shared_ptr<OutboundChannelRouter> router = streaming ? framework.router() : nullptr;
-    if (router) {
-        EventStream wrapped = router->wrap_stream(*inbound, EventStream::of_text(std::move(*text)));
-        co_await consume(std::move(wrapped));
-    } else {
-        result.model_output = std::move(*text);
-    }
-    co_return true;
+    EventStream wrapped = router->wrap_stream(*inbound, EventStream::of_text(std::move(text)));
+    co_await consume(std::move(wrapped));
 }
 
 Task<bool> Turn::ask_stream(const Plugin& plugin) {
@@ -219,7 +227,8 @@ Task<> Turn::render_outbound() {
     auto take = [&outbounds](const Plugin&, EnvelopeBatch batch) {
         for (Envelope& envelope : batch.items) outbounds.push_back(std::move(envelope));
     };
-    co_await ask_all(plugins, &Plugin::render_outbound, call, take);
+    auto outcome = ask_all(plugins, &Plugin::render_outbound, call, take);
+    if (outcome.waits()) (void)co_await std::move(outcome).task();
     if (!outbounds.empty()) co_return;
     Envelope made(result.model_output);
     made.session_id = result.session_id;
@@ -231,6 +240,17 @@ Task<> Turn::render_outbound() {
     }
     outbounds.push_back(std::move(made));
 }
+
+Task<> Turn::dispatch_outbound() {
+    const auto ignore = [](const Plugin&, std::optional<bool>) {};
+    for (Envelope& outbound : result.outbounds) {
+        DispatchOutboundCall call{outbound};
+        auto outcome = ask_all(plugins, &Plugin::dispatch_outbound, call, ignore);
+        if (outcome.waits()) (void)co_await std::move(outcome).task();
+    }
+}
+
+bool Turn::has_something_open() const noexcept { return cancelled_ || result.state.has_closers(); }
 
 Task<std::exception_ptr> Turn::close(std::exception_ptr failure) {
     std::vector<TurnState::Closer> closers = result.state.take_closers();

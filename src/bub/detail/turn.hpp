@@ -20,6 +20,9 @@ public:
     /// Asks the model and then, whatever came of it, save_state; throws what the stage failed with.
     Task<> run_model();
     Task<> render_outbound();
+    /// Each envelope goes to all plugins before the next one does.
+    Task<> dispatch_outbound();
+    bool has_something_open() const noexcept;
     /// True when this is the cancellation of the turn, seen for the first time: shield() then.
     bool is_cancelled_by(const std::exception_ptr& failure) noexcept;
     /// Puts away what load_state opened, and gives what the turn ends with: `failure`, or the cancellation that came
@@ -35,7 +38,7 @@ public:
 
 private:
     Task<bool> ask_stream(const Plugin& plugin);
-    Task<bool> ask_text(const Plugin& plugin);
+    Task<> take_text(std::string text);
     Task<> consume(EventStream stream);
     Task<> fall_back();
     Task<std::exception_ptr> save_state(std::exception_ptr failure);
