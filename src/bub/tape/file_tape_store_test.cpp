@@ -1,1 +1,304 @@
+#include <bub/tape/file_tape_store.hpp>
+
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <thread>
+
+#include <bub/tape/detail/descriptor.hpp>
+#include <bub/tape/detail/line_reader.hpp>
+#include <bub/tape/detail/tape_directory.hpp>
+#include <bub/tape/tape.hpp>
+#include <bub/tape/tape_test_support.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+namespace bub {
+namespace {
+
+std::string line(std::int64_t id, const std::string& text) {
+    TapeEntry entry = message_entry("user", text);
+    entry.id = id;
+    return tape_line(entry);
+}
+
+Tape tape_in(const TestFolder& folder) {
+    return Tape(std::make_shared<FileTapeStore>(folder.options()), "w__s");
+}
+
+std::string texts(const Tape& tape) {
+    std::string found;
+    for (const TapeEntry& entry : run(tape.query(TapeQuery()))) {
+        const Json* text = entry.payload.if_contains("content");
+        found += std::to_string(entry.id) + ":";
+        found += text ? std::string_view(text->as_string()) : entry_name(entry);
+        found += ' ';
+    }
+    return found;
+}
+
+void say(const Tape& tape, std::string text) {
+    run(tape.append(message_entry("user", std::move(text))));
+}
+
+/// The result of crashing after the commit file was written, and `written` bytes of it reached the tape.
+void crash_in_commit(const TestFolder& folder, const std::string& block, std::size_t written,
+                     const std::string& turn = {}) {
+    const std::string before = folder.read("w__s.jsonl");
+    folder.write("w__s.jsonl.commit", "{\"offset\": " + std::to_string(before.size()) +
+                                          ", \"size\": " + std::to_string(block.size()) +
+                                          ", \"turn\": \"" + turn + "\", \"replaces\": false}\n" +
+                                          block);
+    folder.write("w__s.jsonl", before + block.substr(0, written));
+}
+
+}  // namespace
+
+TEST(FileTapeStore, B9_ATornLastLineHarmsNothing) {
+    for (std::size_t cut = 1; cut <= line(2, "two").size(); cut += cut < 3 ? 1 : 4) {
+        const TestFolder folder;
+        const std::string whole = line(1, "one") + line(2, "two");
+        folder.write("w__s.jsonl", whole.substr(0, whole.size() - cut));
+        const Tape tape = tape_in(folder);
+        const bool kept = cut == 1;  // only its line feed is missing
+        EXPECT_EQ(texts(tape), kept ? "1:one 2:two " : "1:one ") << cut;
+        say(tape, "next");
+        const std::string wanted = kept ? "1:one 2:two 3:next " : "1:one 2:next ";
+        EXPECT_EQ(texts(tape), wanted) << cut;
+        EXPECT_EQ(texts(tape_in(folder)), wanted) << cut;
+        EXPECT_EQ(run(tape.info()).entries, kept ? 3 : 2) << cut;
+    }
+}
+
+TEST(FileTapeStore, B9_EntriesOfOneAppendAreAllThereOrNone) {
+    const std::string block = line(2, "two") + line(3, "three");
+    for (std::size_t written = 0; written <= block.size(); written += 5) {
+        const TestFolder folder;
+        folder.write("w__s.jsonl", line(1, "one"));
+        folder.write("w__s.jsonl.lock", "");
+        crash_in_commit(folder, block, written);
+        EXPECT_EQ(texts(tape_in(folder)), "1:one 2:two 3:three ") << written;
+        EXPECT_FALSE(folder.has("w__s.jsonl.commit"));
+        EXPECT_EQ(folder.read("w__s.jsonl"), line(1, "one") + block);
+    }
+}
+
+TEST(FileTapeStore, B9_ACommitThatIsDoneIsNotDoneAgain) {
+    const TestFolder folder;
+    folder.write("w__s.jsonl", line(1, "one"));
+    const std::string block = line(2, "two") + line(3, "three");
+    crash_in_commit(folder, block, block.size());
+    // Somebody who knows of no commit files has gone on.
+    folder.add("w__s.jsonl", line(4, "four"));
+    const Tape tape = tape_in(folder);
+    say(tape, "five");
+    EXPECT_EQ(texts(tape), "1:one 2:two 3:three 4:four 5:five ");
+}
+
+TEST(FileTapeStore, B9_ACommitIsDoneBehindWhatSomebodyElseWrote) {
+    const TestFolder folder;
+    folder.write("w__s.jsonl", line(1, "one"));
+    crash_in_commit(folder, line(2, "two") + line(3, "three"), 0);
+    folder.add("w__s.jsonl", line(2, "of Bub"));
+    EXPECT_EQ(texts(tape_in(folder)), "1:one 2:of Bub 3:two 4:three ");
+}
+
+TEST(FileTapeStore, B9_ACommitFileThatIsNoneIsRemoved) {
+    const TestFolder folder;
+    folder.write("w__s.jsonl", line(1, "one"));
+    folder.write("w__s.jsonl.commit", "{\"offset\": 1}");
+    EXPECT_EQ(texts(tape_in(folder)), "1:one ");
+    EXPECT_FALSE(folder.has("w__s.jsonl.commit"));
+}
+
+TEST(FileTapeStore, B9_WritersTakeTurns) {
+    const TestFolder folder;
+    constexpr int each = 40;
+    std::vector<std::thread> threads;
+    for (int writer = 0; writer < 3; ++writer) {
+        threads.emplace_back([&folder, writer] {
+            // A store of its own, as another process has.
+            const Tape tape = tape_in(folder);
+            for (int i = 0; i < each; ++i) {
+                std::vector<TapeEntry> two;
+                two.push_back(message_entry("user", std::to_string(writer)));
+                two.push_back(message_entry("assistant", std::to_string(writer)));
+                run(tape.append(std::move(two)));
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    const std::vector<TapeEntry> entries = run(tape_in(folder).query(TapeQuery()));
+    ASSERT_EQ(entries.size(), 3u * 2u * each);
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        EXPECT_EQ(entries[i].id, static_cast<std::int64_t>(i + 1));
+        if (i % 2 == 1)
+            EXPECT_EQ(entries[i].payload.at("content"), entries[i - 1].payload.at("content"));
+    }
+}
+
+TEST(FileTapeStore, ALockThatIsHeldTooLongIsAnError) {
+    const TestFolder folder;
+    say(tape_in(folder), "one");
+    const detail::Descriptor held =
+        detail::Descriptor::open(folder.path() / "w__s.jsonl.lock", O_RDWR);
+    ASSERT_TRUE(detail::try_lock(held));
+    FileTapeOptions options = folder.options();
+    options.lock_timeout = std::chrono::milliseconds(1);
+    const Tape tape(std::make_shared<FileTapeStore>(std::move(options)), "w__s");
+    EXPECT_THROW(say(tape, "two"), cubepi::CheckpointerLockTimeoutError);
+}
+
+TEST(FileTapeStore, NamesThatAreNoFileNamesAreRefused) {
+    const TestFolder folder;
+    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    for (const char* name : {"", ".hidden", "../up", "a/b"}) {
+        EXPECT_THROW(run(store->fetch(name, TapeQuery())), cubepi::Error) << name;
+        EXPECT_THROW(run(store->reset(name)), cubepi::Error) << name;
+    }
+}
+
+TEST(FileTapeStore, ReadingMakesNoFiles) {
+    const TestFolder folder;
+    const auto store = std::make_shared<FileTapeStore>(folder.path() / "none");
+    EXPECT_TRUE(run(store->fetch("w__s", TapeQuery())).empty());
+    EXPECT_EQ(run(store->info("w__s")).entries, 0);
+    EXPECT_TRUE(run(store->list_tapes()).empty());
+    run(store->reset("w__s"));
+    EXPECT_FALSE(folder.has("none"));
+}
+
+TEST(FileTapeStore, TapesAreListedNewestFirst) {
+    const TestFolder folder;
+    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    say(Tape(store, "w__a"), "x");
+    say(Tape(store, "w__b"), "y");
+    say(Tape(store, "w__b__sidecar__spill"), "y");
+    timespec times[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
+    ASSERT_EQ(utimensat(AT_FDCWD, (folder.path() / "w__a.jsonl").c_str(), times, 0), 0);
+    const std::vector<TapeFileInfo> files = run(store->list_files());
+    ASSERT_EQ(files.size(), 2u);
+    EXPECT_EQ(files[0].name, "w__b");
+    EXPECT_EQ(run(store->all_tapes()).size(), 3u);
+}
+
+TEST(LineReaders, AgreeAtEveryBlockBoundary) {
+    const TestFolder folder;
+    std::string text;
+    std::vector<std::string> wanted;
+    std::size_t size = 1;
+    for (int i = 0; i < 300; ++i) {
+        size = size * 7 % 4001;
+        wanted.push_back(std::string(i % 50 == 49 ? size * 200 : size, 'x'));
+        text += wanted.back() + "\n";
+    }
+    wanted.push_back("last");
+    text += "last";
+    folder.write("lines", text);
+    const detail::Descriptor file = detail::Descriptor::open(folder.path() / "lines", O_RDONLY);
+    std::vector<std::string> forward;
+    std::vector<std::string> backward;
+    std::vector<std::uint64_t> offsets;
+    detail::FileLine line;
+    for (detail::LineReader lines(file, 0, text.size()); lines.next(line);) {
+        forward.emplace_back(line.text);
+        offsets.push_back(line.offset);
+        EXPECT_EQ(line.end, line.offset + line.text.size() + (line.ended ? 1 : 0));
+    }
+    EXPECT_EQ(forward, wanted);
+    for (detail::BackwardLineReader lines(file, 0, text.size()); lines.next(line);) {
+        backward.emplace_back(line.text);
+        EXPECT_EQ(line.offset, offsets[wanted.size() - backward.size()]);
+        EXPECT_EQ(line.end, line.offset + line.text.size() + (line.ended ? 1 : 0));
+    }
+    std::reverse(backward.begin(), backward.end());
+    EXPECT_EQ(backward, wanted);
+}
+
+/// A tape that is longer than what is read to find its end, with one anchor at its start and one in the middle.
+class LongTape : public ::testing::Test {
+protected:
+    LongTape() {
+        std::string text = tape_line(numbered(anchor_entry("start")));
+        for (int i = 0; i < 3'000; ++i) {
+            if (i == 1'000) text += tape_line(numbered(anchor_entry("middle")));
+            text += tape_line(numbered(message_entry("user", std::to_string(i) + filler_)));
+            if (i == 2'000) {
+                JsonObject data;
+                data["run_id"] = "r1";
+                text += tape_line(numbered(event_entry("cubepi.run", std::move(data))));
+            }
+        }
+        folder_.write("w__s.jsonl", text);
+        size_ = text.size();
+    }
+    TapeEntry numbered(TapeEntry entry) {
+        entry.id = ++id_;
+        return entry;
+    }
+    /// How many bytes of the tape the index has to read to be up to date.
+    std::uint64_t not_indexed() const {
+        const auto tape = detail::Descriptor::open(folder_.path() / "w__s.jsonl", O_RDONLY);
+        const auto known = detail::TapeIndexFile::stored(folder_.path() / "w__s.jsonl.index", tape);
+        return tape.size() - (known ? known->mark.covered : 0);
+    }
+
+    const std::string filler_ = std::string(1'000, '.');
+    TestFolder folder_;
+    std::int64_t id_ = 0;
+    std::size_t size_ = 0;
+};
+
+TEST_F(LongTape, IsIndexedOnceAndThenOnlyItsEndIsRead) {
+    ASSERT_GT(size_, std::size_t{3} << 20U);
+    EXPECT_EQ(not_indexed(), size_);
+    EXPECT_EQ(run(tape_in(folder_).info()).entries, 3'003);
+    EXPECT_EQ(not_indexed(), 0u);
+    const Tape tape = tape_in(folder_);
+    say(tape, "more");
+    EXPECT_LT(not_indexed(), 1'000u);
+    const TapeInfo info = run(tape.info());
+    EXPECT_EQ(info.entries, 3'004);
+    EXPECT_EQ(info.anchors, 2);
+    EXPECT_EQ(info.last_anchor, "middle");
+    EXPECT_EQ(info.entries_since_last_anchor, 2'002);
+    const std::vector<TapeAnchor> anchors = run(tape.anchors(1));
+    ASSERT_EQ(anchors.size(), 1u);
+    EXPECT_EQ(anchors[0].name, "middle");
+    EXPECT_TRUE(run(tape_in(folder_).store()->position("w__s")).messages == 3'001);
+}
+
+TEST_F(LongTape, AnchorsFarFromTheEndAreFound) {
+    const Tape tape = tape_in(folder_);
+    EXPECT_EQ(run(tape.query(TapeQuery().last_anchor().limit(1))).at(0).id, 1'003);
+    EXPECT_EQ(run(tape.query(TapeQuery().after_anchor("start").limit(1))).at(0).id, 2);
+    EXPECT_THROW(run(tape.query(TapeQuery().after_anchor("none"))), cubepi::Error);
+    FileTapeStore store(folder_.options());
+    EXPECT_EQ(run(store.find_run("w__s", "r1"))->id, 2'004);
+    EXPECT_FALSE(run(store.find_run("w__s", "r2")));
+    EXPECT_EQ(run(store.find_event("w__s", "cubepi.run"))->id, 2'004);
+}
+
+TEST_F(LongTape, AnAppendNeedsNoIndex) {
+    const Tape tape = tape_in(folder_);
+    EXPECT_EQ(run(tape.append(message_entry("user", "x"))).last_id, id_ + 1);
+    EXPECT_FALSE(folder_.has("w__s.jsonl.index"));
+    TapeQuery tail = TapeQuery().newest_first().limit(2);
+    EXPECT_EQ(run(tape.query(std::move(tail))).size(), 2u);
+    EXPECT_FALSE(folder_.has("w__s.jsonl.index"));
+}
+
+TEST_F(LongTape, AnIndexOfAnotherFileIsNotBelieved) {
+    EXPECT_EQ(run(tape_in(folder_).info()).entries, 3'003);
+    folder_.write("w__s.jsonl", line(1, "one"));
+    EXPECT_EQ(run(tape_in(folder_).info()).entries, 1);
+    std::string broken = folder_.read("w__s.jsonl.index");
+    broken[100] = static_cast<char>(broken[100] ^ 1);
+    folder_.write("w__s.jsonl.index", broken);
+    EXPECT_EQ(run(tape_in(folder_).info()).entries, 1);
+    folder_.write("w__s.jsonl.index", "short");
+    EXPECT_EQ(run(tape_in(folder_).info()).entries, 1);
+}
+
+}  // namespace bub

@@ -1,1 +1,232 @@
+#include <bub/tape/tape_fork.hpp>
+
 #include <gtest/gtest.h>
+
+#include <future>
+
+#include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/memory_tape_store.hpp>
+#include <bub/tape/tape.hpp>
+#include <bub/tape/tape_test_support.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+
+namespace bub {
+namespace {
+
+Tape tape_in(const TestFolder& folder) {
+    return Tape(std::make_shared<FileTapeStore>(folder.options()), "w__s");
+}
+
+TapeForkOptions turn(std::string id) {
+    TapeForkOptions options;
+    options.turn_id = std::move(id);
+    return options;
+}
+
+void say(const Tape& tape, std::string_view role, std::string text) {
+    run(tape.append(message_entry(role, std::move(text))));
+}
+
+/// "role:text" of messages, the status of markers, the names of anchors.
+std::string shape(const Tape& tape) {
+    std::string found;
+    for (const TapeEntry& entry : run(tape.query(TapeQuery()))) {
+        if (entry.kind == "message") {
+            found += std::string(entry.payload.at("role").as_string()) + ":" +
+                     std::string(entry.payload.at("content").as_string());
+        } else if (entry.kind == "event" && entry_name(entry) == "turn") {
+            found += "turn=" + std::string(entry.payload.at("data").at("status").as_string());
+            EXPECT_FALSE(is_in_context(entry)) << "B9: out of the context";
+        } else {
+            found += entry_name(entry);
+        }
+        found += ' ';
+    }
+    return found;
+}
+
+/// The directory as a process that was killed leaves it: the journal is there, and nobody holds its lock.
+class Killed {
+public:
+    explicit Killed(const TestFolder& living) {
+        std::filesystem::copy(living.path(), after.path(),
+                              std::filesystem::copy_options::recursive);
+    }
+    TestFolder after;
+};
+
+}  // namespace
+
+TEST(TapeFork, B9_ATurnIsSeenWhenItIsWhole) {
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    const auto fork = tape.fork(turn("t1"));
+    const Tape inside = tape.in(fork);
+    say(inside, "user", "hi");
+    fork->said("hel");
+    say(inside, "assistant", "hello");
+    EXPECT_EQ(shape(tape), "");
+    EXPECT_EQ(shape(inside), "user:hi assistant:hello ");
+    EXPECT_EQ(folder.count("w__s.jsonl.turns"), 1u);
+    run(fork->merge());
+    EXPECT_EQ(shape(tape), "user:hi assistant:hello turn=ok ");
+    EXPECT_FALSE(folder.has("w__s.jsonl.turns"));
+    EXPECT_THROW(run(fork->merge()), cubepi::Error);
+}
+
+TEST(TapeFork, B9_AKilledTurnIsClosedWithWhatItHadSaid) {
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    const auto fork = tape.fork(turn("t1"));
+    say(tape.in(fork), "user", "hi");
+    fork->said("All is w");
+    fork->said("ell, größ");
+    run(fork->flush());
+    fork->said("never flushed");
+    const Killed killed(folder);
+    const Tape after = tape_in(killed.after);
+    EXPECT_EQ(shape(after), "user:hi assistant:All is well, größ turn=interrupted ");
+    EXPECT_FALSE(killed.after.has("w__s.jsonl.turns"));
+    EXPECT_EQ(shape(tape_in(killed.after)),
+              "user:hi assistant:All is well, größ turn=interrupted ");
+    EXPECT_EQ(shape(tape), "") << "the living turn is not touched";
+}
+
+TEST(TapeFork, B9_TheNextTurnClosesTheTurnOfAProcessThatDiedMeanwhile) {
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    EXPECT_EQ(shape(tape), "") << "this process has looked already";
+    std::filesystem::create_directory(folder.path() / "w__s.jsonl.turns");
+    TapeEntry entry = message_entry("user", "from the dead");
+    entry.date = "2026-03-01T00:00:00+00:00";
+    folder.write("w__s.jsonl.turns/x.journal", "{\"turn\": \"x\"}\n" + tape_line(entry) +
+                                                   "{\"said\": \"I\"}\n{\"said\": \" am\"}\n{\"sa");
+    const auto fork = tape.fork(turn("t2"));
+    say(tape.in(fork), "user", "next");
+    run(fork->merge());
+    EXPECT_EQ(shape(tape), "user:from the dead assistant:I am turn=interrupted user:next turn=ok ");
+    EXPECT_EQ(run(tape.query(TapeQuery().limit(1))).at(0).date, "2026-03-01T00:00:00+00:00");
+}
+
+TEST(TapeFork, B9_WhatAnEntryHoldsIsNotSaidTwice) {
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    const auto fork = tape.fork(turn("t1"));
+    const Tape inside = tape.in(fork);
+    say(inside, "user", "hi");
+    fork->said("first");
+    say(inside, "assistant", "first");
+    fork->said("second");
+    run(fork->flush());
+    const Killed killed(folder);
+    EXPECT_EQ(shape(tape_in(killed.after)),
+              "user:hi assistant:first assistant:second turn=interrupted ");
+}
+
+TEST(TapeFork, B9_AFailedTurnKeepsWhatItHadSaid) {
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    const auto fork = tape.fork(turn("t1"));
+    say(tape.in(fork), "user", "hi");
+    fork->said("I was ab");
+    run(fork->merge(TurnStatus::cancelled));
+    EXPECT_EQ(shape(tape), "user:hi assistant:I was ab turn=cancelled ");
+}
+
+TEST(TapeFork, B9_SaidTextIsInTheJournalAfterTheFlushInterval) {
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    const auto clock = std::make_shared<cubepi::testing::ManualClock>();
+    const auto workers = std::make_shared<cubepi::WorkerPool>(1);
+    TapeForkOptions options = turn("t1");
+    options.runtime = std::make_shared<const cubepi::Runtime>(
+        cubepi::Runtime().with_clock(clock).with_workers(workers));
+    options.flush_interval = std::chrono::milliseconds(500);
+    const auto fork = tape.fork(std::move(options));
+    const auto play = [&]() -> Task<void> {
+        TapeEntry entry = message_entry("user", "hi");
+        co_await tape.in(fork).append(std::move(entry));
+        fork->said("shown");
+        clock->advance(std::chrono::milliseconds(500));
+        // The timer's callback runs, then the pool's only thread writes; what it does next comes after that.
+        for (int i = 0; i < 3; ++i) co_await cubepi::yield_now();
+    };
+    run(play());
+    std::promise<void> written;
+    workers->post([&] { written.set_value(); });
+    written.get_future().wait();
+    const Killed killed(folder);
+    EXPECT_EQ(shape(tape_in(killed.after)), "user:hi assistant:shown turn=interrupted ");
+}
+
+TEST(TapeFork, B9_ADiscardedTurnLeavesNothing) {
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    const auto fork = tape.fork(turn("t1"));
+    say(tape.in(fork), "user", "hi");
+    run(fork->discard());
+    EXPECT_FALSE(folder.has("w__s.jsonl.turns"));
+    EXPECT_FALSE(folder.has("w__s.jsonl"));
+    EXPECT_THROW(say(tape.in(fork), "user", "late"), cubepi::Error);
+}
+
+TEST(TapeFork, B9_ATurnOfNothingLeavesNoMarker) {
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    run(tape.fork(turn("t1"))->merge());
+    EXPECT_FALSE(folder.has("w__s.jsonl"));
+}
+
+TEST(TapeFork, B9_ATurnThatIsLeftBehindIsClosedByTheNext) {
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    {
+        const auto fork = tape.fork(turn("t1"));
+        say(tape.in(fork), "user", "hi");
+    }
+    const auto fork = tape.fork(turn("t2"));
+    say(tape.in(fork), "user", "again");
+    run(fork->merge());
+    EXPECT_EQ(shape(tape), "user:hi turn=interrupted user:again turn=ok ");
+}
+
+TEST(TapeFork, B9_AResetInAKilledTurnIsKept) {
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    say(tape, "user", "old");
+    const auto fork = tape.fork(turn("t1"));
+    const Tape inside = tape.in(fork);
+    say(inside, "user", "dropped");
+    run(inside.restart());
+    say(inside, "user", "new");
+    const Killed killed(folder);
+    EXPECT_EQ(shape(tape_in(killed.after)), "session/start handoff user:new turn=interrupted ");
+    EXPECT_EQ(shape(tape), "user:old ");
+}
+
+TEST(TapeFork, LocksNothing) {
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    const auto first = tape.fork(turn("t1"));
+    const auto second = tape_in(folder).fork(turn("t2"));
+    say(tape.in(first), "user", "1");
+    say(tape.in(second), "user", "2");
+    say(tape, "user", "between");
+    run(second->merge());
+    run(first->merge());
+    EXPECT_EQ(shape(tape), "user:between user:2 turn=ok user:1 turn=ok ");
+}
+
+TEST(TapeFork, OtherTapesAreThoseOfTheStore) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape(store, "w__s");
+    const auto fork = tape.fork();
+    const Tape other(fork, "w__other");
+    say(other, "user", "at once");
+    EXPECT_EQ(run(store->info("w__other")).entries, 1);
+    EXPECT_EQ(shape(other), "user:at once ");
+    run(fork->discard());
+}
+
+}  // namespace bub
