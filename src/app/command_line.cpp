@@ -20,6 +20,7 @@ constexpr const char* examples = R"(Examples:
   cubepi chat --session plan                  a conversation that is kept
   cubepi chat --continue                      the last one, again
   cubepi models --provider anthropic          what an endpoint offers
+  cubepi tape search "migration"              what was said about it, in this folder's last session
   cubepi doctor                               what is configured, what is reachable
 
 Models: --model (also provider/model), --provider and --base-url, or OPENAI_API_KEY, ANTHROPIC_API_KEY, or
@@ -58,6 +59,40 @@ void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
         ->check(CLI::PositiveNumber);
 }
 
+void add_tape_flags(CLI::App& command, TapeArguments& tape, TapeArguments::What what) {
+    command.add_option("-t,--tape", tape.tape,
+                       "The tape's name, or how it begins (default: the newest of this folder)");
+    command.add_option("-s,--session", tape.session, "The tape of this session of this folder");
+    command.add_option("-k,--kind", tape.kinds,
+                       "Only entries of this kind: message, tool_call, anchor, ...");
+    command.add_option("--from", tape.from, "Not before this date, e.g. 2026-03-01");
+    command.add_option("--to", tape.to, "Not after this date");
+    command.add_option("-n,--limit", tape.limit, "How many at most, 0 for all")
+        ->capture_default_str();
+    command.add_flag("--json", tape.json, "Print entries as they are on the tape");
+    command.callback([&tape, what] { tape.what = what; });
+}
+
+void add_tape_commands(CLI::App& app, TapeArguments& tape) {
+    using What = TapeArguments::What;
+    CLI::App* command = app.add_subcommand("tape", "Look at what sessions have recorded");
+    command->require_subcommand(1);
+    command->add_option("--dir", tape.directory, "Where the tapes are (default: ~/.bub/tapes)");
+    CLI::App* list = command->add_subcommand("list", "List tapes, newest first");
+    list->add_option("-n,--limit", tape.limit, "How many at most, 0 for all")
+        ->capture_default_str();
+    list->callback([&tape] { tape.what = What::list; });
+    add_tape_flags(*command->add_subcommand("show", "Show the last entries"), tape, What::show);
+    CLI::App* search = command->add_subcommand("search", "Search the text of entries");
+    add_tape_flags(*search, tape, What::search);
+    search->add_option("text", tape.text, "The text; near finds come after exact ones")->required();
+    add_tape_flags(*command->add_subcommand("anchors", "List the anchors"), tape, What::anchors);
+    CLI::App* exports = command->add_subcommand("export", "Write a tape's entries as JSON lines");
+    add_tape_flags(*exports, tape, What::export_lines);
+    exports->add_flag("--messages", tape.messages, "Write the messages that a model would get");
+    exports->add_option("file", tape.output, "The file; standard output when there is none");
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, char** argv) {
@@ -92,6 +127,8 @@ CommandLine parse_command_line(int argc, char** argv) {
     CLI::App* list = sessions->add_subcommand("list", "List them, newest first");
     CLI::App* remove = sessions->add_subcommand("delete", "Delete one for good");
     remove->add_option("name", line.words, "The session's name")->required();
+
+    add_tape_commands(app, line.tape);
 
     CLI::App* completion =
         app.add_subcommand("completion", "Print a completion script: bash, zsh or fish");
@@ -129,6 +166,8 @@ CommandLine parse_command_line(int argc, char** argv) {
         line.verb = Verb::sessions_list;
     } else if (remove->parsed()) {
         line.verb = Verb::sessions_delete;
+    } else if (app.got_subcommand("tape")) {
+        line.verb = Verb::tape;
     } else if (completion->parsed()) {
         line.verb = Verb::completion;
     } else if (step->parsed()) {

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "tape.hpp"
+
 namespace cubepi::app {
 
 /// Which model to ask, as far as flags say.
@@ -36,6 +38,7 @@ enum class Verb {
     doctor,
     sessions_list,
     sessions_delete,
+    tape,
     completion,
     demo_step
 };
@@ -44,6 +47,7 @@ enum class Verb {
 struct CommandLine {
     Verb verb = Verb::none;
     ConversationFlags conversation = {};
+    TapeArguments tape = {};
     std::vector<std::string> words =
         {};             ///< the prompt's or a filter's words, a session's or shell's name
     bool fast = false;  ///< demo: without waiting

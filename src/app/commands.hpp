@@ -13,6 +13,7 @@ int demo_step_command(const CommandLine& line);
 int models_command(const CommandLine& line);
 int doctor_command(const CommandLine& line);
 int sessions_command(const CommandLine& line);
+int tape_command(const CommandLine& line);
 int completion_command(const CommandLine& line);
 
 }  // namespace cubepi::app

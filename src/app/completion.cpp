@@ -25,7 +25,7 @@ _cubepi() {
             COMPREPLY=($(compgen -W "$(cubepi sessions list 2>/dev/null | cut -f1)" -- "$word")); return ;;
     esac
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W "run chat demo models doctor sessions completion --version --help" -- "$word"))
+        COMPREPLY=($(compgen -W "run chat demo models doctor sessions tape completion --version --help" -- "$word"))
         return
     fi
     case "$command" in
@@ -33,6 +33,12 @@ _cubepi() {
         chat) COMPREPLY=($(compgen -W "$talk" -- "$word")) ;;
         models) COMPREPLY=($(compgen -W "--provider --base-url --json -h --help" -- "$word")) ;;
         demo) COMPREPLY=($(compgen -W "--fast -h --help" -- "$word")) ;;
+        tape)
+            if [ "$COMP_CWORD" -eq 2 ]; then
+                COMPREPLY=($(compgen -W "list show search anchors export" -- "$word"))
+            else
+                COMPREPLY=($(compgen -W "-t --tape -s --session -k --kind --from --to -n --limit --json" -- "$word"))
+            fi ;;
         completion) COMPREPLY=($(compgen -W "bash zsh fish" -- "$word")) ;;
         sessions)
             if [ "$before" = delete ]; then
@@ -74,7 +80,7 @@ _cubepi() {
         '(-h --help)'{-h,--help}'[help]'
     )
     if (( CURRENT == 2 )); then
-        compadd -- run chat demo models doctor sessions completion --version --help
+        compadd -- run chat demo models doctor sessions tape completion --version --help
         return
     fi
     local command=$words[2]
@@ -85,6 +91,7 @@ _cubepi() {
         models) _arguments $endpoint '--json[print a JSON array]' '*:words:' ;;
         demo) _arguments '--fast[without the pauses]' ;;
         completion) compadd bash zsh fish ;;
+        tape) compadd list show search anchors export ;;
         sessions) if [[ $words[CURRENT-1] == delete ]]; then _cubepi_sessions; else compadd list delete; fi ;;
     esac
 }
@@ -121,6 +128,8 @@ complete -c cubepi -n $talk -l max-turns -x -d 'Model calls of one prompt at mos
 complete -c cubepi -n '__fish_seen_subcommand_from run' -l json -d 'Print the events'
 complete -c cubepi -n '__fish_seen_subcommand_from models' -l json -d 'Print a JSON array'
 complete -c cubepi -n '__fish_seen_subcommand_from demo' -l fast -d 'Without the pauses'
+complete -c cubepi -n __fish_use_subcommand -a tape -d 'Look at what sessions have recorded'
+complete -c cubepi -n '__fish_seen_subcommand_from tape' -a 'list show search anchors export'
 complete -c cubepi -n '__fish_seen_subcommand_from sessions' -a 'list delete'
 complete -c cubepi -n '__fish_seen_subcommand_from delete' -a '(__cubepi_sessions)'
 complete -c cubepi -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'

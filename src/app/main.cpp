@@ -24,6 +24,7 @@ int dispatch(const cubepi::app::CommandLine& line) {
         case Verb::doctor: return doctor_command(line);
         case Verb::sessions_list:
         case Verb::sessions_delete: return sessions_command(line);
+        case Verb::tape: return tape_command(line);
         case Verb::completion: return completion_command(line);
         case Verb::none: break;
     }

@@ -1,0 +1,248 @@
+#include "tape.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+
+#include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/tape.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/schema/python_json.hpp>
+
+#include "commands.hpp"
+#include "exit_code.hpp"
+#include "terminal/style.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+using bub::FileTapeStore;
+using bub::Tape;
+using bub::TapeEntry;
+using bub::TapeFileInfo;
+using bub::TapeQuery;
+
+std::string local_time(std::chrono::system_clock::time_point time) {
+    const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+    std::tm local = {};
+    if (!localtime_r(&seconds, &local)) return "-";
+    std::array<char, 32> text = {};
+    const std::size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &local);
+    return std::string(text.data(), size);
+}
+
+std::string text_at(const JsonObject& object, std::string_view key) {
+    const Json* value = object.if_contains(key);
+    return value && value->is_string() ? std::string(value->get_string()) : std::string();
+}
+
+/// What an entry says, in one line.
+std::string summary_of(const TapeEntry& entry) {
+    if (entry.kind == "message")
+        return text_at(entry.payload, "role") + ": " + text_at(entry.payload, "content");
+    if (entry.kind == "tool_call") {
+        std::string names;
+        const Json* calls = entry.payload.if_contains("calls");
+        if (calls && calls->is_array()) {
+            for (const Json& call : calls->get_array()) {
+                const Json* function =
+                    call.is_object() ? call.get_object().if_contains("function") : nullptr;
+                if (!function || !function->is_object()) continue;
+                names += names.empty() ? "" : ", ";
+                names += text_at(function->get_object(), "name") + " " +
+                         text_at(function->get_object(), "arguments");
+            }
+        }
+        return names;
+    }
+    if (entry.kind == "anchor" || entry.kind == "event") {
+        const Json* more = entry.payload.if_contains(entry.kind == "anchor" ? "state" : "data");
+        return std::string(bub::entry_name(entry)) + (more ? " " + to_python_json(*more) : "");
+    }
+    return to_python_json(entry.payload);
+}
+
+class Show {
+public:
+    Show(TapeArguments arguments, std::ostream& out, std::ostream& err)
+        : arguments_(std::move(arguments)),
+          out_(out),
+          err_(err),
+          store_(std::make_shared<FileTapeStore>(
+              arguments_.directory.empty() ? bub::default_tape_directory()
+                                           : std::filesystem::path(arguments_.directory))) {}
+
+    Task<int> perform() {
+        if (arguments_.what == TapeArguments::What::list) co_return co_await list();
+        const std::string name = co_await find_tape();
+        if (name.empty()) co_return exit_usage;
+        const Tape tape(store_, name);
+        switch (arguments_.what) {
+            case TapeArguments::What::search: co_await search(tape); break;
+            case TapeArguments::What::anchors: co_await anchors(tape); break;
+            case TapeArguments::What::export_lines: co_await export_lines(tape); break;
+            default: co_await show(tape);
+        }
+        co_return exit_ok;
+    }
+
+private:
+    Task<int> list() {
+        const std::vector<TapeFileInfo> files = co_await store_->list_files();
+        if (files.empty())
+            err_ << "No tape is kept in " << printable(store_->directory().string()) << ".\n";
+        std::size_t left = arguments_.limit == 0 ? files.size() : arguments_.limit;
+        // Tabs, so that scripts can cut it.
+        for (const TapeFileInfo& file : files) {
+            if (left-- == 0) break;
+            const bub::TapeInfo info = co_await store_->info(file.name);
+            out_ << printable(file.name) << '\t' << local_time(file.modified) << '\t' << file.bytes
+                 << " bytes\t" << info.entries << (info.entries == 1 ? " entry\t" : " entries\t")
+                 << one_line(info.last_anchor.value_or("-"), 60) << '\n';
+        }
+        co_return exit_ok;
+    }
+
+    /// Empty when there is none, and err says so.
+    Task<std::string> find_tape() {
+        const std::string folder = std::filesystem::current_path().string();
+        if (!arguments_.session.empty()) {
+            const std::string name = bub::tape_name(folder, arguments_.session);
+            const std::vector<std::string> all = co_await store_->all_tapes();
+            if (std::find(all.begin(), all.end(), name) != all.end()) co_return name;
+            err_ << "cubepi: session '" << printable(arguments_.session)
+                 << "' of this folder has no tape.\n  See all tapes: cubepi tape list\n";
+            co_return std::string();
+        }
+        const std::vector<TapeFileInfo> files = co_await store_->list_files();
+        if (arguments_.tape.empty()) {
+            const std::string here = bub::tape_name(folder, "").substr(0, 18);
+            for (const TapeFileInfo& file : files) {
+                if (file.name.starts_with(here)) co_return file.name;
+            }
+            if (!files.empty()) co_return files.front().name;
+            err_ << "cubepi: no tape is kept in " << printable(store_->directory().string())
+                 << ".\n";
+            co_return std::string();
+        }
+        co_return co_await find_named();
+    }
+
+    Task<std::string> find_named() {
+        std::vector<std::string> found;
+        const std::vector<std::string> all = co_await store_->all_tapes();
+        for (const std::string& name : all) {
+            if (name == arguments_.tape) co_return name;
+            if (name.starts_with(arguments_.tape)) found.push_back(name);
+        }
+        if (found.size() == 1) co_return found.front();
+        err_ << "cubepi: " << (found.empty() ? "there is no tape '" : "several tapes begin with '")
+             << printable(arguments_.tape) << "'.\n  See their names: cubepi tape list\n";
+        co_return std::string();
+    }
+
+    void print(const TapeEntry& entry) {
+        if (arguments_.json) {
+            out_ << bub::tape_line(entry);
+            return;
+        }
+        out_ << entry.id << '\t' << printable(entry.date.substr(0, 19)) << '\t'
+             << printable(entry.kind) << '\t' << one_line(summary_of(entry), 200) << '\n';
+    }
+
+    TapeQuery filtered() const {
+        TapeQuery query = TapeQuery().kinds(arguments_.kinds);
+        if (arguments_.from.empty() && arguments_.to.empty()) return query;
+        return std::move(query).between_dates(
+            arguments_.from.empty() ? "0001-01-01" : arguments_.from,
+            arguments_.to.empty() ? "9999-12-31" : arguments_.to);
+    }
+
+    Task<void> show(Tape tape) {
+        if (arguments_.limit == 0) {
+            // One at a time: a tape may be longer than memory.
+            TapeQuery all = filtered();
+            std::function<bool(const TapeEntry&)> each = [this](const TapeEntry& entry) {
+                print(entry);
+                return out_.good();
+            };
+            co_await store_->visit(tape.name(), std::move(all), std::move(each));
+            co_return;
+        }
+        TapeQuery query = filtered();
+        TapeQuery newest = std::move(query).newest_first().limit(arguments_.limit);
+        std::vector<TapeEntry> entries = co_await tape.query(std::move(newest));
+        std::reverse(entries.begin(), entries.end());
+        for (const TapeEntry& entry : entries) print(entry);
+    }
+
+    Task<void> search(Tape tape) {
+        bub::TapeSearch wanted;
+        wanted.text = arguments_.text;
+        wanted.kinds = arguments_.kinds;
+        wanted.from = arguments_.from;
+        wanted.to = arguments_.to;
+        wanted.limit = arguments_.limit == 0 ? static_cast<std::size_t>(-1) : arguments_.limit;
+        const std::vector<TapeEntry> found = co_await tape.search(std::move(wanted));
+        for (const TapeEntry& entry : found) print(entry);
+        if (found.empty()) err_ << "Nothing on this tape is like that.\n";
+    }
+
+    Task<void> anchors(Tape tape) {
+        const std::size_t limit =
+            arguments_.limit == 0 ? static_cast<std::size_t>(-1) : arguments_.limit;
+        const std::vector<TapeEntry> found = co_await store_->anchors(tape.name(), limit);
+        for (const TapeEntry& entry : found) print(entry);
+    }
+
+    Task<void> export_lines(Tape tape) {
+        std::ofstream file;
+        if (!arguments_.output.empty()) {
+            file.open(arguments_.output, std::ios::binary | std::ios::trunc);
+            if (!file) {
+                throw Error(ErrorCode::io, "cannot write " + arguments_.output +
+                                               "; does its folder exist, and may you write there?");
+            }
+        }
+        std::ostream& to = arguments_.output.empty() ? out_ : file;
+        if (arguments_.messages) {
+            const std::vector<bub::TapeAnchor> last = co_await tape.anchors(1);
+            bub::ContextStart start =
+                last.empty() ? bub::ContextStart::beginning() : bub::ContextStart::last_anchor();
+            const JsonArray messages = co_await tape.context(std::move(start));
+            to << boost::json::serialize(messages) << '\n';
+        } else {
+            TapeQuery all = filtered();
+            std::function<bool(const TapeEntry&)> each = [&to](const TapeEntry& entry) {
+                to << bub::tape_line(entry);
+                return to.good();
+            };
+            co_await store_->visit(tape.name(), std::move(all), std::move(each));
+        }
+        to.flush();
+        if (!to) throw Error(ErrorCode::io, "the export could not be written to its end");
+    }
+
+    const TapeArguments arguments_;
+    std::ostream& out_;
+    std::ostream& err_;
+    std::shared_ptr<FileTapeStore> store_;
+};
+
+}  // namespace
+
+int show_tapes(const TapeArguments& arguments, std::ostream& out, std::ostream& err) {
+    Show show(arguments, out, err);
+    return run(show.perform());
+}
+
+int tape_command(const CommandLine& line) { return show_tapes(line.tape, std::cout, std::cerr); }
+
+}  // namespace cubepi::app

@@ -1,0 +1,123 @@
+#include "tape.hpp"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/tape.hpp>
+#include <cubepi/core/run.hpp>
+
+#include "exit_code.hpp"
+
+namespace cubepi::app {
+namespace {
+
+class TapeCommand : public ::testing::Test {
+protected:
+    TapeCommand() {
+        std::string name =
+            (std::filesystem::temp_directory_path() / "cubepi-app-tape-XXXXXX").string();
+        folder_ = mkdtemp(name.data());
+        arguments_.directory = folder_.string();
+    }
+    ~TapeCommand() override { std::filesystem::remove_all(folder_); }
+
+    void fill() {
+        const auto store = std::make_shared<bub::FileTapeStore>(folder_);
+        const bub::Tape tape(store, "aa__one");
+        run(tape.bootstrap());
+        run(tape.append(bub::message_entry("user", "Größe \x1b[31m?")));
+        run(tape.append(bub::message_entry("assistant", "42")));
+        run(bub::Tape(store, "bb__two").append(bub::message_entry("user", "else")));
+        arguments_.tape = "aa";
+    }
+    int show(TapeArguments::What what) {
+        arguments_.what = what;
+        out_.str({});
+        err_.str({});
+        return show_tapes(arguments_, out_, err_);
+    }
+
+    std::filesystem::path folder_;
+    TapeArguments arguments_;
+    std::ostringstream out_;
+    std::ostringstream err_;
+};
+
+using What = TapeArguments::What;
+
+}  // namespace
+
+TEST_F(TapeCommand, ListsTapes) {
+    EXPECT_EQ(show(What::list), exit_ok);
+    EXPECT_EQ(out_.str(), "");
+    fill();
+    EXPECT_EQ(show(What::list), exit_ok);
+    EXPECT_NE(out_.str().find("aa__one\t"), std::string::npos) << out_.str();
+    EXPECT_NE(out_.str().find("4 entries\tsession/start\n"), std::string::npos) << out_.str();
+    EXPECT_NE(out_.str().find("1 entry\t-\n"), std::string::npos) << out_.str();
+}
+
+TEST_F(TapeCommand, ShowsTheLastEntriesWithoutWhatATerminalObeys) {
+    fill();
+    arguments_.limit = 2;
+    EXPECT_EQ(show(What::show), exit_ok);
+    EXPECT_EQ(out_.str().find('\x1b'), std::string::npos);
+    EXPECT_NE(out_.str().find("\tmessage\tuser: Größe [31m?\n"), std::string::npos) << out_.str();
+    EXPECT_TRUE(out_.str().starts_with("3\t")) << out_.str();
+    arguments_.limit = 0;
+    arguments_.kinds = {"anchor"};
+    EXPECT_EQ(show(What::show), exit_ok);
+    EXPECT_TRUE(out_.str().starts_with("1\t")) << out_.str();
+}
+
+TEST_F(TapeCommand, B17_Searches) {
+    fill();
+    arguments_.text = "größe";
+    EXPECT_EQ(show(What::search), exit_ok);
+    EXPECT_TRUE(out_.str().starts_with("3\t")) << out_.str();
+    arguments_.text = "nothing like it";
+    EXPECT_EQ(show(What::search), exit_ok);
+    EXPECT_EQ(out_.str(), "");
+    EXPECT_NE(err_.str(), "");
+}
+
+TEST_F(TapeCommand, ListsAnchors) {
+    fill();
+    EXPECT_EQ(show(What::anchors), exit_ok);
+    EXPECT_NE(out_.str().find("anchor\tsession/start {\"owner\": \"human\"}\n"), std::string::npos)
+        << out_.str();
+}
+
+TEST_F(TapeCommand, ExportsLinesAndMessages) {
+    fill();
+    arguments_.output = (folder_ / "out").string();
+    EXPECT_EQ(show(What::export_lines), exit_ok);
+    const auto read = [](const std::filesystem::path& path) {
+        std::ifstream in(path, std::ios::binary);
+        return std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+    };
+    EXPECT_EQ(read(folder_ / "out"), read(folder_ / "aa__one.jsonl"));
+    arguments_.output.clear();
+    arguments_.messages = true;
+    EXPECT_EQ(show(What::export_lines), exit_ok);
+    EXPECT_NE(out_.str().find(R"({"role":"assistant","content":"42"})"), std::string::npos)
+        << out_.str();
+}
+
+TEST_F(TapeCommand, SaysWhichTapeIsNotThere) {
+    fill();
+    arguments_.tape = "cc";
+    EXPECT_EQ(show(What::show), exit_usage);
+    EXPECT_NE(err_.str().find("cubepi tape list"), std::string::npos);
+    arguments_.tape = "";
+    arguments_.session = "nobody";
+    EXPECT_EQ(show(What::show), exit_usage);
+}
+
+}  // namespace cubepi::app
