@@ -102,15 +102,16 @@ void OpenAIResponsesDecoder::decode(std::string_view event, std::string_view dat
     const bool failed = type == "error" || type == "response.failed" ||
                         type == "response.cancelled" || read.status == "failed" ||
                         read.status == "cancelled" || (type.empty() && !read.error.empty());
-    if (failed) fail(read, data);
+    if (failed) fail(type, data);
     apply(type, out);
 }
 
 /// Throws what the endpoint reported.
-void OpenAIResponsesDecoder::fail(const OpenAIResponsesEvent& event, std::string_view data) {
+void OpenAIResponsesDecoder::fail(std::string_view type, std::string_view data) {
+    const OpenAIResponsesEvent& event = parser_->event;
     if (event.usage) assembler_.head().usage = *event.usage;
     JsonTextError ignored;
-    const bool has_words = !event.error.empty() || event.type == "error";
+    const bool has_words = !event.error.empty() || type == "error";
     if (has_words) {
         const std::string_view words = event.error.empty() ? data : event.error;
         throw StreamFailure(read_stream_failure(parse_json(words, ignored)));

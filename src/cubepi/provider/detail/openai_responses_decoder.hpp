@@ -48,7 +48,7 @@ private:
 
     void apply(std::string_view type, EventQueue& out);
     void announce(EventQueue& out);
-    void fail(const OpenAIResponsesEvent& event, std::string_view data);
+    void fail(std::string_view type, std::string_view data);
 
     Item* find(std::int64_t output_index, std::string_view id);
     /// The item that a delta belongs to, opened when the endpoint never said that it began.

@@ -345,6 +345,16 @@ TEST(OpenAIResponsesDecoder, D13_WhatTheEndpointsOwnToolsDidIsKept) {
               "start text_start text_delta(Found) text_end notice(unsupported_item) done");
 }
 
+TEST(OpenAIResponsesDecoder, KeysMayComeInAnyOrder) {
+    const Decoded it = decode(
+        created + item("added", 0, message_item("m")) +
+        "data: {\"logprobs\":[],\"delta\":\"Hi\",\"output_index\":0,\"x\":{\"type\":1},"
+        "\"type\":\"response.output_text.delta\"}\n\n"
+        "data: {\"delta\":\" you\",\"item_id\":\"m\",\"type\":\"response.output_text.delta\"}\n\n" +
+        ended());
+    EXPECT_EQ(it.spelled(), "start text_start text_delta(Hi) text_delta( you) text_end done");
+}
+
 TEST(OpenAIResponsesDecoder, WhatIsNoJsonIsAProtocolError) {
     EXPECT_NE(decode(created + "data: {\"type\":\n\n").failure.find("not JSON"), std::string::npos);
     EXPECT_NE(decode("data: <html>\n\n").failure.find("<html>"), std::string::npos);

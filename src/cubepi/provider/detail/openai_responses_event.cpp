@@ -10,6 +10,13 @@ std::string_view string_of(od::value& value) {
     return is_string(value) ? std::string_view(value.get_string()) : std::string_view();
 }
 
+/// A string without escapes, as it stands in the text: names of types and ids.
+std::string_view word_of(od::value& value) {
+    if (!is_string(value)) return {};
+    const std::string_view token = value.raw_json_token();
+    return token.substr(1, token.rfind('"') - 1);
+}
+
 /// Empty for null.
 std::string_view present(od::value& value) {
     const std::string_view raw = raw_of(value);
@@ -18,11 +25,20 @@ std::string_view present(od::value& value) {
 
 }  // namespace
 
+void OpenAIResponsesEvent::clear() noexcept {
+    type = item_id = delta_token = item = error = {};
+    output_index = -1;
+    delta.reset();
+    output = status = response_id = incomplete_reason = {};
+    usage.reset();
+    is_response = false;
+}
+
 bool OpenAIResponsesEventParser::walk(std::string_view data,
                                       void (OpenAIResponsesEventParser::*read)(od::object&)) {
     padded_.reserve(data.size() + simdjson::SIMDJSON_PADDING);
     padded_.assign(data);
-    event = OpenAIResponsesEvent();
+    event.clear();
     od::document document;
     const simdjson::padded_string_view view(padded_.data(), padded_.size(), padded_.capacity());
     if (parser_.iterate(view).get(document) != simdjson::SUCCESS) return false;
@@ -44,32 +60,61 @@ bool OpenAIResponsesEventParser::parse(std::string_view data) {
     return true;
 }
 
+void OpenAIResponsesEventParser::read_delta(od::value& value) {
+    if (!is_string(value)) return;
+    event.delta_token = value.raw_json_token();
+    std::string_view plain;
+    if (value.get_string().get(plain) == simdjson::SUCCESS) event.delta = plain;
+}
+
 void OpenAIResponsesEventParser::read_event(od::object& root) {
-    bool has_output = false;
-    each(root, [&](const od::raw_json_string& key, od::value value) {
-        if (is(key, "delta")) {
-            if (!is_string(value)) return;
-            event.delta_token = value.raw_json_token();
-            std::string_view plain;
-            if (value.get_string().get(plain) == simdjson::SUCCESS) event.delta = plain;
-        } else if (is(key, "type")) {
-            event.type = string_of(value);
-        } else if (is(key, "item_id")) {
-            event.item_id = string_of(value);
-        } else if (is(key, "output_index")) {
-            event.output_index = integer_of(value, -1);
-        } else if (is(key, "item")) {
-            event.item = present(value);
-        } else if (is(key, "response") && is_object(value)) {
-            od::object response = value.get_object();
-            read_response(response);
-        } else if (is(key, "error")) {
-            event.error = present(value);
-        } else if (is(key, "output")) {
-            has_output = is_array(value);
-        }
-    });
-    event.is_response = event.type.empty() && has_output;
+    has_output_ = false;
+    for (auto member : root) {
+        od::field field;
+        if (std::move(member).get(field) != simdjson::SUCCESS)
+            throw simdjson::simdjson_error(simdjson::TAPE_ERROR);
+        read_member(field.key(), field.value());
+        // Deltas are nearly all there is; what follows (logprobs, padding against listeners) is of no use.
+        const bool whole_delta =
+            event.delta && event.output_index >= 0 && event.type.ends_with(".delta");
+        if (whole_delta) return;
+    }
+    event.is_response = event.type.empty() && has_output_;
+}
+
+void OpenAIResponsesEventParser::read_member(const od::raw_json_string& key, od::value& value) {
+    switch (*key.raw()) {
+        case 'd':
+            if (is(key, "delta")) read_delta(value);
+            break;
+        case 't':
+            if (is(key, "type")) event.type = word_of(value);
+            break;
+        case 'i':
+            if (is(key, "item_id")) {
+                event.item_id = word_of(value);
+            } else if (is(key, "item")) {
+                event.item = present(value);
+            }
+            break;
+        case 'o':
+            if (is(key, "output_index")) {
+                event.output_index = integer_of(value, -1);
+            } else if (is(key, "output")) {
+                has_output_ = is_array(value);
+            }
+            break;
+        case 'r':
+            if (is(key, "response") && is_object(value)) {
+                od::object response = value.get_object();
+                read_response(response);
+            }
+            break;
+        case 'e':
+            if (is(key, "error")) event.error = present(value);
+            break;
+        default: break;
+    }
 }
 
 void OpenAIResponsesEventParser::read_response(od::object& response) {

@@ -19,12 +19,16 @@ struct OpenAIResponsesEvent {
     std::optional<std::string_view> delta;  ///< absent: half of a character is in it
     std::string_view item;                  ///< raw JSON
     std::string_view error;                 ///< raw JSON; of the event itself, or of its response
-    std::string_view output;                ///< raw JSON, of its response
-    std::string_view status;                ///< of its response
+    // Of its response.
+    std::string_view output;  ///< raw JSON
+    std::string_view status;
     std::string_view response_id;
     std::string_view incomplete_reason;
     std::optional<Usage> usage;
     bool is_response = false;  ///< no event, but a whole response: the answer was not streamed
+
+    /// Forgets the last event.
+    void clear() noexcept;
 };
 
 /// Reads the events of a Responses stream, one after the other. Keeps its memory.
@@ -38,11 +42,14 @@ public:
 private:
     bool walk(std::string_view data, void (OpenAIResponsesEventParser::*read)(od::object&));
     void read_event(od::object& root);
+    void read_member(const od::raw_json_string& key, od::value& value);
+    void read_delta(od::value& value);
     void read_response(od::object& response);
     void read_usage(od::object usage);
 
     od::parser parser_;
     std::string padded_;
+    bool has_output_ = false;  ///< the event itself has an output, as a whole response does
 };
 
 }  // namespace cubepi::detail
