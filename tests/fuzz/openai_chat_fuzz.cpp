@@ -1,122 +1,15 @@
-// Whatever an endpoint streams, the answer is one legal sequence of events and a message, or a typed error.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include <cubepi/core/ids.hpp>
-#include <cubepi/core/message_json.hpp>
-#include <cubepi/net/sse_decoder.hpp>
 #include <cubepi/provider/detail/openai_chat_decoder.hpp>
-#include <cubepi/schema/parse_json.hpp>
 
-#include "fuzz_check.hpp"
-
-namespace {
-
-using namespace cubepi;
-
-/// Follows the grammar of StreamEvent.
-class Grammar {
-public:
-    void take(const StreamEvent& event) {
-        CUBEPI_FUZZ_CHECK(!ended_);
-        if (event.type == StreamEventType::notice) return;
-        if (event.is_terminal()) {
-            if (event.type == StreamEventType::done) {
-                CUBEPI_FUZZ_CHECK(started_);
-                for (const Block& block : blocks_) CUBEPI_FUZZ_CHECK(!block.open);
-            }
-            ended_ = true;
-            return;
-        }
-        if (event.type == StreamEventType::start) {
-            CUBEPI_FUZZ_CHECK(!started_);
-            started_ = true;
-            return;
-        }
-        CUBEPI_FUZZ_CHECK(started_);
-        block(event);
-    }
-    bool ended() const { return ended_; }
-
-private:
-    struct Block {
-        int kind = 0;
-        bool open = true;
-    };
-
-    void block(const StreamEvent& event) {
-        const int step =
-            static_cast<int>(event.type) - static_cast<int>(StreamEventType::text_start);
-        const int kind = step / 3;
-        CUBEPI_FUZZ_CHECK(event.content_index >= 0);
-        const auto index = static_cast<std::size_t>(event.content_index);
-        if (step % 3 == 0) {
-            CUBEPI_FUZZ_CHECK(index == blocks_.size());
-            blocks_.push_back({kind, true});
-            return;
-        }
-        CUBEPI_FUZZ_CHECK(index < blocks_.size());
-        CUBEPI_FUZZ_CHECK(blocks_[index].kind == kind && blocks_[index].open);
-        if (step % 3 == 2) blocks_[index].open = false;
-    }
-
-    std::vector<Block> blocks_;
-    bool started_ = false;
-    bool ended_ = false;
-};
-
-void decode(std::string_view bytes, bool accept_missing_finish) {
-    AssistantMessage head;
-    head.id = "m";
-    MessageAssembler assembler(head);
-    cubepi::testing::SequentialIds ids;
-    detail::OpenAIChatDecoder decoder(assembler, ids, accept_missing_finish);
-    detail::EventQueue queue;
-    try {
-        // What is no event stream is taken as payloads, one on each line.
-        SseDecoder sse;
-        sse.feed(bytes);
-        SseEvent event;
-        bool any = false;
-        while (!decoder.over() && sse.next(event)) {
-            any = true;
-            decoder.decode(event.event, event.data, queue);
-        }
-        for (std::size_t at = 0; !any && !decoder.over() && at < bytes.size();) {
-            const std::size_t end = std::min(bytes.find('\n', at), bytes.size());
-            decoder.decode("message", bytes.substr(at, end - at), queue);
-            at = end + 1;
-        }
-        decoder.finish(queue);
-    } catch (const Error& error) {
-        CUBEPI_FUZZ_CHECK(error.code() != ErrorCode::unknown);
-        queue.push(assembler.error(error.what()));
-    }
-    Grammar grammar;
-    std::vector<PartialMessage> kept;
-    while (!queue.empty()) {
-        const StreamEvent event = queue.pop();
-        grammar.take(event);
-        kept.push_back(event.partial);
-    }
-    CUBEPI_FUZZ_CHECK(grammar.ended());
-    for (std::size_t i = 0; i < kept.size(); i += kept.size() / 8 + 1) (void)kept[i].get();
-    // What came is whole text, and can be stored.
-    const Message message = kept.back().message();
-    const JsonObject stored = to_json(message);
-    const Json loaded = parse_json(boost::json::serialize(stored));
-    CUBEPI_FUZZ_CHECK(message_from_json(loaded).text() == message.text());
-}
-
-}  // namespace
+#include "stream_fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-    decode(bytes, false);
-    decode(bytes, true);
+    for (const bool accept_missing_finish : {false, true}) {
+        cubepi::fuzz::check_decoder(
+            bytes, [=](cubepi::MessageAssembler& assembler, cubepi::IdSource& ids) {
+                return std::make_unique<cubepi::detail::OpenAIChatDecoder>(assembler, ids,
+                                                                           accept_missing_finish);
+            });
+    }
     return 0;
 }
