@@ -60,6 +60,8 @@ constexpr ProfileRow rows[] = {
      ChatTools::without_reasoning},
     {"gpt-6.1-sol", effort, L | M | H | X | A, on, quiet, 1'050 * k, 128 * k, "", true,
      ChatTools::no},
+    {"gpt-6.2-sol", effort, L | M | H | X | A, on, quiet, 1'050 * k, 128 * k, "", true,
+     ChatTools::no},
     {"gpt-6.1-terra", effort, N | L | M | H | X | A, on, quiet, 1'050 * k, 128 * k, "", true,
      ChatTools::no},
     {"gpt-5.6", effort, N | L | M | H | X | A, on, quiet, 1'050 * k, 128 * k},
