@@ -159,33 +159,5 @@ void memory_of_sessions(benchmark::State& state) {
 }
 BENCHMARK(memory_of_sessions)->Iterations(1);
 
-/// One delta of a turn of 10,000, provider to listener; allocations beside it.
-void one_delta_of_many(benchmark::State& state) {
-    FauxProvider faux(ten_deltas());
-    const BoundModel model = faux.model("m");
-    constexpr int deltas = 10'000;
-    const AssistantMessage answer = faux_assistant_message(std::string(4 * deltas, 'x'));
-    std::size_t seen = 0;
-    std::size_t allocated = 0;
-    const auto loop = [&]() -> Task<void> {
-        for (auto _ : state) {
-            faux.set_responses({FauxStep(answer)});
-            AgentOptions options;
-            options.model = model;
-            Agent agent(std::move(options));
-            agent.subscribe([&](const AgentEvent& event) { seen += event.text_delta() ? 1 : 0; });
-            const std::size_t before = allocations();
-            RunResult result = co_await agent.prompt("hi");
-            allocated = allocations() - before;
-            benchmark::DoNotOptimize(result);
-        }
-    };
-    run(loop());
-    state.counters["ns_per_delta"] = benchmark::Counter(
-        static_cast<double>(seen) / 1e9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
-    state.counters["allocations_per_delta"] = static_cast<double>(allocated) / deltas;
-}
-BENCHMARK(one_delta_of_many);
-
 }  // namespace
 }  // namespace cubepi::bench

@@ -27,6 +27,18 @@ def measured(binary):
     return best
 
 
+def many_streams(binary):
+    """1,000 streams at once: agents against the least that a reader can do."""
+    seen = json.loads(subprocess.run([binary], check=True, capture_output=True, text=True).stdout)
+    flood, bare = seen["agents_flood"], seen["bare_flood"]
+    row("streams cpu", flood["cpu_ns_per_event"] / 1e3, bare["cpu_ns_per_event"] / 1e3, "us/ev", "-")
+    row("streams p99", seen["agents_paced"]["p99_us"] / 1e3, seen["bare_paced"]["p99_us"] / 1e3, "ms", "-")
+    print(f"1,000 streams on one thread: {flood['events_per_second']:.0f} events a second "
+          f"(bare {bare['events_per_second']:.0f}); at 20,000 a second the delay from the server's write to the listener "
+          f"is {seen['agents_paced']['p50_us'] / 1e3:.2f} ms in the middle; "
+          f"{seen['agents_paced']['bytes_per_stream'] / 1024:.1f} KiB of heap a stream")
+
+
 def start_ms(command):
     best = float("inf")
     for _ in range(20):
@@ -37,7 +49,7 @@ def start_ms(command):
 
 
 def row(name, ours, floor, unit, budget):
-    print(f"{name:<12} {ours:>12.2f} {floor:>12.2f} {unit:<6} {ours / floor:>8.2f} {budget:>8}")
+    print(f"{name:<18} {ours:>12.2f} {floor:>12.2f} {unit:<6} {ours / floor:>8.2f} {budget:>8}")
 
 
 def instructions(binary):
@@ -55,21 +67,30 @@ def instructions(binary):
 def main():
     bench, cubepi = sys.argv[1], sys.argv[2]
     best = measured(bench)
-    print(f"{'what':<12} {'ours':>12} {'floor':>12} {'unit':<6} {'ratio':>8} {'budget':>8}")
+    print(f"{'what':<18} {'ours':>12} {'floor':>12} {'unit':<6} {'ratio':>8} {'budget':>8}")
     row("run", best["runs_without_pauses"]["us_per_run"], 5.0, "us", "1")
     row("construct", best["construct_an_agent"]["ns"] / 1e3, 0.3, "us", "1")
     row("idle", best["memory_of_sessions"]["idle_bytes"], 500, "bytes", "1")
     row("session", best["memory_of_sessions"]["session_bytes"], 1500, "bytes", "1")
     row("delta", best["one_delta_of_many"]["ns_per_delta"], 300, "ns", "1")
-    row("wire", best["wire_to_listener"]["ns_per_delta"], best["simdjson_parses_the_payloads"]["ns_per_delta"],
-        "ns", "2")
+    for wire in ("chat", "responses", "anthropic"):
+        floor = best["simdjson_" + wire]["ns_per_delta"]
+        row("decode " + wire, best["decode_" + wire]["ns_per_delta"], floor, "ns", "2")
+        row("wire " + wire, best["wire_" + wire]["ns_per_delta"], floor, "ns", "-")
+    row("long answer", best["wire_long"]["ns_per_delta"], best["wire_short"]["ns_per_delta"], "ns", "1.2")
+    row("prefix guard", best["guard_long"]["ns_per_turn"], best["guard_short"]["ns_per_turn"], "ns", "1.2")
     row("append", best["append"]["ns"] / 1e3, best["bare_append"]["ns"] / 1e3, "us", "1.2")
     row("append 64", best["append_of_64_sessions"]["ns"] / 64e3, best["bare_append"]["ns"] / 1e3, "us", "1.2")
     row("load", best["load"]["ns"] / 1e6, best["bare_load"]["ns"] / 1e6, "ms", "2")
+    row("turn", best["turn_of_three_plugins"]["ns"] / 1e3, 2.0, "us", "1")
+    row("idle turn", best["idle_pipeline_sessions"]["bytes_per_session"], 100.0, "bytes", "1")
+    many_streams(bench.replace("cubepi_bench", "cubepi_many_streams"))
     if shutil.which("curl"):
         row("start", start_ms([cubepi, "--version"]), start_ms(["curl", "--version"]), "ms", "1")
     print(f"allocations per delta: {best['one_delta_of_many']['allocations_per_delta']:.3f} in process, "
-          f"{best['wire_to_listener']['allocations_per_delta']:.3f} from the wire")
+          f"{best['wire_chat']['allocations_per_delta']:.3f} from the wire of chat, "
+          f"{best['wire_responses']['allocations_per_delta']:.3f} of responses, "
+          f"{best['wire_anthropic']['allocations_per_delta']:.3f} of anthropic")
     if "--instructions" in sys.argv:
         instructions(bench)
 

@@ -5,90 +5,145 @@
 #include <benchmark/benchmark.h>
 #include <simdjson.h>
 
-#include <cubepi/agent/agent.hpp>
-#include <cubepi/core/run.hpp>
-#include <cubepi/provider/openai.hpp>
+#include <cubepi/core/ids.hpp>
+#include <cubepi/net/sse_decoder.hpp>
+#include <cubepi/provider/detail/anthropic_decoder.hpp>
+#include <cubepi/provider/detail/openai_chat_decoder.hpp>
+#include <cubepi/provider/detail/openai_responses_decoder.hpp>
+#include <cubepi/provider/faux.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
-#include "allocation_count.hpp"
+#include "streams.hpp"
 
-// A long answer of Chat Completions, from the bytes on the wire to the listener, and simdjson on the same payloads.
+// A long answer of each protocol, from the bytes on the wire to events and to the listener, and simdjson on the same
+// payloads.
 
 namespace cubepi::bench {
 namespace {
 
 constexpr int deltas = 2'000;
 
-std::vector<std::string> payloads() {
-    std::vector<std::string> all;
-    const std::string head =
-        R"({"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m",)";
-    all.push_back(
-        head +
-        R"("choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]})");
-    for (int i = 0; i < deltas; ++i) {
-        all.push_back(head + R"("choices":[{"index":0,"delta":{"content":" word)" +
-                      std::to_string(i) + R"("},"logprobs":null,"finish_reason":null}]})");
-    }
-    all.push_back(head + R"("choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})");
-    return all;
-}
-
-std::string wire_body() {
-    std::string body;
-    for (const std::string& payload : payloads()) body += "data: " + payload + "\n\n";
-    return body + "data: [DONE]\n\n";
-}
-
-void simdjson_parses_the_payloads(benchmark::State& state) {
+/// What a decoder cannot do without: the payload parsed, the kind of event and the piece of text looked up.
+template <class Text>
+void simdjson_reads(benchmark::State& state, Wire wire, Text text_of) {
     std::vector<simdjson::padded_string> all;
-    for (const std::string& payload : payloads()) all.emplace_back(payload);
+    for (const std::string& payload : payloads(wire, deltas)) all.emplace_back(payload);
     simdjson::ondemand::parser parser;
     for (auto _ : state) {
         std::size_t bytes = 0;
         for (const simdjson::padded_string& one : all) {
             simdjson::ondemand::document document = parser.iterate(one);
-            std::string_view content;
-            if (document["choices"].at(0)["delta"]["content"].get(content) == simdjson::SUCCESS)
-                bytes += content.size();
+            std::string_view text;
+            if (text_of(document).get(text) == simdjson::SUCCESS) bytes += text.size();
         }
         benchmark::DoNotOptimize(bytes);
     }
-    state.counters["ns_per_delta"] =
-        benchmark::Counter(static_cast<double>(state.iterations()) * deltas / 1e9,
-                           benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+    report_deltas(state, static_cast<std::size_t>(state.iterations()) * deltas, 0, deltas);
 }
-BENCHMARK(simdjson_parses_the_payloads);
 
-void wire_to_listener(benchmark::State& state) {
-    const std::string body = wire_body();
+using Document = simdjson::ondemand::document;
+
+void simdjson_chat(benchmark::State& state) {
+    simdjson_reads(state, Wire::chat, [](Document& document) {
+        return document["choices"].at(0)["delta"]["content"].get_string();
+    });
+}
+BENCHMARK(simdjson_chat);
+
+void simdjson_responses(benchmark::State& state) {
+    simdjson_reads(state, Wire::responses, [](Document& document) {
+        std::string_view type;
+        (void)document["type"].get(type);
+        return document["delta"].get_string();
+    });
+}
+BENCHMARK(simdjson_responses);
+
+void simdjson_anthropic(benchmark::State& state) {
+    simdjson_reads(state, Wire::anthropic, [](Document& document) {
+        std::string_view type;
+        (void)document["type"].get(type);
+        return document["delta"]["text"].get_string();
+    });
+}
+BENCHMARK(simdjson_anthropic);
+
+/// Bytes, in pieces as a socket gives them, to stream events with their snapshots.
+template <class Decoder>
+void decode(benchmark::State& state, Wire wire) {
+    const std::string body = body_of(wire, deltas);
+    testing::SequentialIds ids;
+    std::size_t seen = 0;
+    std::size_t allocated = 0;
+    for (auto _ : state) {
+        const std::size_t before = allocations();
+        MessageAssembler assembler{AssistantMessage()};
+        Decoder decoder(assembler, ids);
+        detail::EventQueue queue;
+        SseDecoder sse;
+        SseEvent event;
+        for (std::size_t at = 0; at < body.size(); at += 4096) {
+            sse.feed(std::string_view(body).substr(at, 4096));
+            while (sse.next(event)) {
+                decoder.decode(event.event, event.data, queue);
+                while (!queue.empty()) {
+                    const StreamEvent made = queue.pop();
+                    seen += made.type == StreamEventType::text_delta ? 1 : 0;
+                }
+            }
+        }
+        if (decoder.complete()) decoder.finish(queue);
+        allocated = allocations() - before;
+    }
+    report_deltas(state, seen, allocated, deltas);
+}
+
+void decode_chat(benchmark::State& state) { decode<detail::OpenAIChatDecoder>(state, Wire::chat); }
+BENCHMARK(decode_chat);
+void decode_responses(benchmark::State& state) {
+    decode<detail::OpenAIResponsesDecoder>(state, Wire::responses);
+}
+BENCHMARK(decode_responses);
+void decode_anthropic(benchmark::State& state) {
+    decode<detail::AnthropicDecoder>(state, Wire::anthropic);
+}
+BENCHMARK(decode_anthropic);
+
+/// The whole way, without a socket.
+void wire_to_listener(benchmark::State& state, Wire wire, int count) {
+    const std::string body = body_of(wire, count);
     auto transport = std::make_shared<testing::MemoryTransport>([&](const HttpRequest&) {
         return testing::MemoryResponse(200, body).with_header("content-type", "text/event-stream");
     });
     auto runtime = std::make_shared<const Runtime>(Runtime().with_transport(transport));
-    const OpenAIProvider provider({.api_key = "k", .base_url = "http://localhost/v1"});
-    const BoundModel model = provider.model("m");
-    std::size_t seen = 0;
-    std::size_t allocated = 0;
-    const auto loop = [&]() -> Task<void> {
-        for (auto _ : state) {
-            AgentOptions options;
-            options.model = model;
-            options.runtime = runtime;
-            Agent agent(std::move(options));
-            agent.subscribe([&](const AgentEvent& event) { seen += event.text_delta() ? 1 : 0; });
-            const std::size_t before = allocations();
-            RunResult result = co_await agent.prompt("hi");
-            allocated = allocations() - before;
-            benchmark::DoNotOptimize(result);
-        }
-    };
-    run(loop());
-    state.counters["ns_per_delta"] = benchmark::Counter(
-        static_cast<double>(seen) / 1e9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
-    state.counters["allocations_per_delta"] = static_cast<double>(allocated) / deltas;
+    deltas_to_listener(state, model_at(wire, "http://localhost"), runtime, count, [] {});
 }
-BENCHMARK(wire_to_listener);
+
+void wire_chat(benchmark::State& state) { wire_to_listener(state, Wire::chat, deltas); }
+BENCHMARK(wire_chat);
+void wire_responses(benchmark::State& state) { wire_to_listener(state, Wire::responses, deltas); }
+BENCHMARK(wire_responses);
+void wire_anthropic(benchmark::State& state) { wire_to_listener(state, Wire::anthropic, deltas); }
+BENCHMARK(wire_anthropic);
+
+// One delta must cost the same however long its message is.
+void wire_short(benchmark::State& state) { wire_to_listener(state, Wire::chat, 1'000); }
+BENCHMARK(wire_short);
+void wire_long(benchmark::State& state) { wire_to_listener(state, Wire::chat, 100'000); }
+BENCHMARK(wire_long);
+
+/// One delta of a turn of 10,000 without a wire: in-process provider to listener.
+void one_delta_of_many(benchmark::State& state) {
+    FauxOptions options;
+    options.token_size_min = options.token_size_max = 1;
+    options.prompt_cache = false;
+    FauxProvider faux(options);
+    constexpr int count = 10'000;
+    const AssistantMessage answer = faux_assistant_message(std::string(4 * count, 'x'));
+    deltas_to_listener(state, faux.model("m"), nullptr, count,
+                       [&] { faux.set_responses({FauxStep(answer)}); });
+}
+BENCHMARK(one_delta_of_many);
 
 }  // namespace
 }  // namespace cubepi::bench
