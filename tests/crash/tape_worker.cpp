@@ -1,0 +1,156 @@
+#include "tape_worker.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/tape.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/provider/faux.hpp>
+
+// This program's own write, pwrite, rename and unlink, so that it can die at each of them.
+
+namespace {
+
+std::atomic<bool> armed = false;
+std::atomic<std::size_t> steps = 0;
+std::atomic<std::size_t> last_step = 0;
+
+void step() {
+    if (armed && ++steps == last_step) (void)raise(SIGKILL);
+}
+
+bool is_file(int fd) {
+    struct stat info = {};
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+ssize_t plain_write(int fd, const void* bytes, std::size_t size) {
+    return syscall(SYS_write, fd, bytes, size);
+}
+
+}  // namespace
+
+extern "C" ssize_t write(int fd, const void* bytes, std::size_t size) {
+    if (!armed || size < 2 || !is_file(fd)) return plain_write(fd, bytes, size);
+    step();
+    const ssize_t first = plain_write(fd, bytes, size / 2);
+    if (first < 0) return first;
+    step();
+    const auto done = static_cast<std::size_t>(first);
+    const ssize_t rest = plain_write(fd, static_cast<const char*>(bytes) + done, size - done);
+    step();
+    return rest < 0 ? first : first + rest;
+}
+
+extern "C" int rename(const char* from, const char* to) noexcept {
+    step();
+    const long result = syscall(SYS_rename, from, to);
+    step();
+    return static_cast<int>(result);
+}
+
+extern "C" int unlink(const char* path) noexcept {
+    step();
+    const long result = syscall(SYS_unlink, path);
+    step();
+    return static_cast<int>(result);
+}
+
+namespace cubepi::crash_tests {
+
+namespace {
+
+struct NoArgs {};
+
+bub::FileTapeOptions options_in(const std::filesystem::path& folder) {
+    bub::FileTapeOptions options;
+    options.directory = folder / "tapes";
+    options.sync = bub::TapeSync::never;
+    return options;
+}
+
+/// A person sees the text; from then on it must not get lost.
+Task<void> show(std::shared_ptr<bub::TapeFork> fork, int shown, std::string delta) {
+    fork->said(delta);
+    co_await fork->flush();
+    (void)plain_write(shown, delta.data(), delta.size());
+}
+
+AssistantContent call(std::string id) {
+    return faux_tool_call("look", JsonObject(), std::move(id));
+}
+
+std::vector<FauxStep> script() {
+    std::vector<AssistantContent> two;
+    two.emplace_back(faux_text("Two at once. "));
+    two.push_back(call("c1"));
+    two.push_back(call("c2"));
+    std::vector<FauxStep> steps;
+    steps.emplace_back(faux_assistant_message(std::move(two), stop_reason::tool_use));
+    steps.emplace_back("All done. ");
+    steps.emplace_back("Nothing more. ");
+    return steps;
+}
+
+Task<void> take_turn(const bub::Tape& tape, FauxProvider& faux, std::string id, int shown,
+                     std::string input) {
+    bub::TapeForkOptions options;
+    options.turn_id = std::move(id);
+    const std::shared_ptr<bub::TapeFork> fork = tape.fork(std::move(options));
+    AgentOptions agent_options;
+    agent_options.model = faux.model("offline");
+    agent_options.checkpointer = std::make_shared<bub::TapeCheckpointer>(fork);
+    agent_options.thread_id = tape.name();
+    agent_options.tools.push_back(
+        tool<NoArgs>("look", "Looks.", [](NoArgs) { return std::string("seen"); }));
+    Agent agent(std::move(agent_options));
+    (void)agent.subscribe([&fork, shown](const AgentEvent& event, std::stop_token) {
+        const std::string_view* delta = event.text_delta();
+        return show(fork, shown, std::string(delta ? *delta : std::string_view()));
+    });
+    const RunResult result = co_await agent.prompt(std::move(input));
+    co_await fork->merge(result ? bub::TurnStatus::ok : bub::TurnStatus::error);
+}
+
+}  // namespace
+
+int run_tape_worker(const std::filesystem::path& folder, std::size_t kill_at) {
+    const int shown = open(shown_file(folder).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    last_step = kill_at;
+    armed = true;
+    FauxProvider faux;
+    faux.set_responses(script());
+    const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(folder)), tape);
+    run(on.bootstrap());
+    run(take_turn(on, faux, "turn-1", shown, "Do two things."));
+    run(take_turn(on, faux, "turn-2", shown, second_input));
+    armed = false;
+    close(shown);
+    return 0;
+}
+
+int run_tape_writer(const std::filesystem::path& folder, const std::string& name, int turns) {
+    const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(folder)), tape);
+    for (int i = 0; i < turns; ++i) {
+        bub::TapeForkOptions options;
+        options.turn_id = name + "-" + std::to_string(i);
+        const std::shared_ptr<bub::TapeFork> fork = on.fork(std::move(options));
+        const bub::Tape inside = on.in(fork);
+        for (const char* role : {"user", "assistant"})
+            run(inside.append(bub::message_entry(role, name)));
+        run(fork->merge());
+    }
+    return 0;
+}
+
+}  // namespace cubepi::crash_tests

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+
+namespace cubepi::crash_tests {
+
+inline constexpr const char* tape = "w__s";
+inline constexpr const char* second_input = "And then?";
+
+/// Where the process writes what it has shown, and what a person was told is stored.
+inline std::filesystem::path shown_file(const std::filesystem::path& folder) {
+    return folder / "shown";
+}
+
+/// Two turns of an agent on a tape in `folder`, the first with two calls of a tool. Kills itself at step `kill_at`: before,
+/// in the middle of, and after each write to a file, and around each rename and removal. Returns the exit status when
+/// there are fewer steps.
+int run_tape_worker(const std::filesystem::path& folder, std::size_t kill_at);
+
+/// Appends `turns` turns of three entries each, all of which say `name`.
+int run_tape_writer(const std::filesystem::path& folder, const std::string& name, int turns);
+
+}  // namespace cubepi::crash_tests
