@@ -54,12 +54,19 @@ JsonObject user_to_wire(const UserMessage& message) {
     return wire;
 }
 
+/// OpenAI takes ids of 40 bytes. Those of the Responses API, "<call id>|<item id>", are longer, their first half is not.
+std::string wire_call_id(std::string_view id) {
+    constexpr std::size_t longest = 40;
+    if (id.size() > longest) id = id.substr(0, id.find('|'));
+    return shortened_id(id, longest);
+}
+
 JsonObject call_to_wire(const ToolCall& call) {
     JsonObject function;
     function["name"] = call.name.str();
     function["arguments"] = to_python_json(call.arguments);
     JsonObject wire;
-    wire["id"] = call.id;
+    wire["id"] = wire_call_id(call.id);
     wire["type"] = "function";
     wire["function"] = std::move(function);
     return wire;
@@ -150,7 +157,7 @@ private:
             text += "(see the images in the next message)";
         }
         JsonObject wire = role_message("tool");
-        wire["tool_call_id"] = message.tool_call_id;
+        wire["tool_call_id"] = wire_call_id(message.tool_call_id);
         wire["content"] = std::move(text);
         wire_.push_back(std::move(wire));
     }
@@ -160,7 +167,7 @@ private:
     void close_results() {
         for (const std::string& id : open_calls_) {
             JsonObject wire = role_message("tool");
-            wire["tool_call_id"] = id;
+            wire["tool_call_id"] = wire_call_id(id);
             wire["content"] = interrupted_result;
             wire_.push_back(std::move(wire));
             Notice notice;

@@ -192,5 +192,25 @@ TEST(OpenAIChatRequest, AToolChoiceWithoutToolsIsLeftOutAudibly) {
     EXPECT_EQ(built.notices.size(), 1u);
 }
 
+TEST(OpenAIChatRequest, D13_IdsOfTheResponsesApiAreShortened) {
+    const std::string call_id = "call_abcdefghijklmnopqrstuvwx";
+    const std::string id = call_id + "|fc_" + std::string(50, '0');
+    ModelRequest request = request_for("gpt-4.1");
+    AssistantMessage answer;
+    ToolCall call;
+    call.id = id;
+    call.name = "add";
+    answer.content.emplace_back(call);
+    request.messages.push_back(answer);
+    ToolResultMessage result;
+    result.tool_call_id = id;
+    request.messages.push_back(result);
+    std::vector<Notice> notices;
+    const JsonArray wire = openai_chat_messages(request, CapabilityDescriptor(), notices);
+    EXPECT_EQ(wire.at(1).at("tool_calls").at(0).at("id"), Json(call_id));
+    EXPECT_EQ(wire.at(2).at("tool_call_id"), Json(call_id));
+    EXPECT_TRUE(notices.empty());
+}
+
 }  // namespace
 }  // namespace cubepi::detail

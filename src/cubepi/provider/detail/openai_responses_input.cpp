@@ -57,22 +57,10 @@ struct CallIds {
     std::string item;
 };
 
-/// Ids of other providers may be longer than this endpoint takes; the shortened form is the same in call and result.
-std::string short_call_id(std::string_view id) {
-    if (id.size() <= longest_call_id) return std::string(id);
-    std::uint64_t hash = 14695981039346656037u;
-    for (const char c : id) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-    std::string shorter(id.substr(0, 40));
-    // Half a character at the cut would be no UTF-8.
-    while (!shorter.empty() && (static_cast<unsigned char>(shorter.back()) & 0x80u) != 0)
-        shorter.pop_back();
-    return shorter + "_" + std::to_string(hash);
-}
-
 CallIds split_ids(std::string_view id) {
     const std::size_t bar = id.find('|');
-    if (bar == std::string_view::npos) return {short_call_id(id), {}};
-    return {short_call_id(id.substr(0, bar)), std::string(id.substr(bar + 1))};
+    if (bar == std::string_view::npos) return {shortened_id(id, longest_call_id), {}};
+    return {shortened_id(id.substr(0, bar), longest_call_id), std::string(id.substr(bar + 1))};
 }
 
 JsonObject output_part(const TextContent& block) {

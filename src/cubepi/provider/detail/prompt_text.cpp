@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 
 namespace cubepi::detail {
 
@@ -45,6 +46,18 @@ std::string image_url(const ImageContent& image) {
     if (image.source.starts_with("http://") || image.source.starts_with("https://"))
         return image.source;
     return "data:" + image.media_type.str() + ";base64," + image.source;
+}
+
+std::string shortened_id(std::string_view id, std::size_t longest) {
+    if (id.size() <= longest) return std::string(id);
+    std::uint64_t hash = 14695981039346656037u;
+    for (const char c : id) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+    constexpr std::size_t longest_number = 20;
+    std::string shorter(id.substr(0, longest - longest_number - 1));
+    // Half a character at the cut would be no UTF-8.
+    while (!shorter.empty() && (static_cast<unsigned char>(shorter.back()) & 0x80u) != 0)
+        shorter.pop_back();
+    return shorter + "_" + std::to_string(hash);
 }
 
 std::string marked_error(std::string text) {

@@ -21,6 +21,9 @@ bool has_images(const std::vector<Content>& content) noexcept;
 std::string joined_text(const std::vector<Content>& content, std::string_view separator);
 /// A data URL, or the URL that the image is.
 std::string image_url(const ImageContent& image);
+/// An id of at most `longest` bytes (22 or more): endpoints refuse longer ones, which other endpoints gave. The same for
+/// the same id, so that calls and results still meet.
+std::string shortened_id(std::string_view id, std::size_t longest);
 /// The text of a failed tool, recognisable as such where the wire has no flag for it.
 std::string marked_error(std::string text);
 
