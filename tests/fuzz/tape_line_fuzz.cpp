@@ -1,0 +1,61 @@
+// A line of a tape is an entry or skipped, by the quick reader as by the full one; an entry is written as a line that is
+// read as the same entry. A journal, whatever is in it, can be closed.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <bub/tape/detail/fast_facts.hpp>
+#include <bub/tape/detail/text_search.hpp>
+#include <bub/tape/detail/turn_journal_file.hpp>
+#include <bub/tape/tape_context.hpp>
+#include <bub/tape/tape_entry.hpp>
+
+#include "fuzz_check.hpp"
+
+namespace {
+
+using namespace bub;
+
+void check_line(std::string_view line) {
+    const std::optional<TapeEntry> entry = read_tape_line(line);
+    if (!entry) return;
+    const std::string written = tape_line(*entry);
+    CUBEPI_FUZZ_CHECK(written.find('\n') == written.size() - 1);
+    const std::optional<TapeEntry> again = read_tape_line(written);
+    CUBEPI_FUZZ_CHECK(again && *again == *entry);
+    const std::optional<detail::LineFacts> quick = detail::line_facts(written);
+    CUBEPI_FUZZ_CHECK(quick.has_value());
+    const detail::EntryFacts full = detail::facts_of(*entry);
+    CUBEPI_FUZZ_CHECK(quick->id == entry->id);
+    CUBEPI_FUZZ_CHECK(quick->facts.anchor == full.anchor && quick->facts.event == full.event);
+    CUBEPI_FUZZ_CHECK(quick->facts.messages == full.messages);
+    CUBEPI_FUZZ_CHECK(quick->facts.position == full.position);
+    CUBEPI_FUZZ_CHECK(quick->facts.message_ids == full.message_ids);
+    const detail::TextSearch search(line.substr(0, 8));
+    (void)search.found_in(*entry);
+    (void)search.nearness(*entry);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const std::string_view text(reinterpret_cast<const char*>(data), size);
+    std::vector<TapeEntry> entries;
+    for (std::size_t from = 0; from <= text.size();) {
+        const std::size_t feed = std::min(text.find('\n', from), text.size());
+        const std::string_view line = text.substr(from, feed - from);
+        check_line(line);
+        if (auto entry = read_tape_line(line)) entries.push_back(std::move(*entry));
+        from = feed + 1;
+    }
+    (void)context_messages(entries);
+    (void)agent_messages(entries);
+    detail::JournaledTurn turn = detail::read_journal(text);
+    detail::close_interrupted(turn);
+    CUBEPI_FUZZ_CHECK(!turn.entries.empty());
+    return 0;
+}
