@@ -1,6 +1,6 @@
 #include "approval.hpp"
 
-#include <iostream>
+#include <string>
 #include <utility>
 
 namespace cubepi::app {
@@ -28,10 +28,10 @@ std::string lower(std::string text) {
 
 }  // namespace
 
-Approval::Approval(ApprovalPolicy policy, std::shared_ptr<LineEditor> editor, Style style,
+Approval::Approval(ApprovalPolicy policy, std::shared_ptr<Asker> asker, Style style,
                    Options options)
     : policy_(std::move(policy)),
-      editor_(std::move(editor)),
+      asker_(std::move(asker)),
       style_(style),
       options_(std::move(options)) {}
 
@@ -40,7 +40,7 @@ Task<std::optional<BeforeToolCallResult>> Approval::before_tool_call(
     ApprovalDecision decision = policy_.decide(context.tool, context.args);
     std::optional<BeforeToolCallResult> result;
     if (decision.allowed || options_.allow_all) co_return result;
-    if (!editor_) {
+    if (!asker_) {
         result = blocked(
             "Refused: there is no terminal to ask at. The person can allow such calls with --yes, "
             "or "
@@ -53,16 +53,15 @@ Task<std::optional<BeforeToolCallResult>> Approval::before_tool_call(
 
 void Approval::show(const BeforeToolCallContext& context, const ApprovalDecision& decision) const {
     if (options_.before_question) options_.before_question();
-    std::cout << style_.yellow() << "? " << style_.off() << printable(decision.question) << '\n'
-              << style_.dim() << "  " << context.tool_call.name << ' '
-              << one_line(boost::json::serialize(context.args), 300) << style_.off() << '\n';
-    if (context.tool.name == "shell")
-        std::cout << style_.dim() << "  " << shell_warning << style_.off() << '\n';
-    if (decision.always) {
-        std::cout << style_.dim() << "  always adds: " << printable(decision.always->text())
-                  << style_.off() << '\n';
-    }
-    std::cout << std::flush;
+    const std::string dim(style_.dim());
+    const std::string off(style_.off());
+    std::string text = std::string(style_.yellow()) + "? " + off + printable(decision.question) +
+                       "\n" + dim + "  " + context.tool_call.name.str() + " " +
+                       one_line(boost::json::serialize(context.args), 300) + off + "\n";
+    if (context.tool.name == "shell") text += dim + "  " + std::string(shell_warning) + off + "\n";
+    if (decision.always)
+        text += dim + "  always adds: " + printable(decision.always->text()) + off + "\n";
+    asker_->say(text);
 }
 
 Task<std::optional<BeforeToolCallResult>> Approval::ask(const BeforeToolCallContext& context,
@@ -71,7 +70,7 @@ Task<std::optional<BeforeToolCallResult>> Approval::ask(const BeforeToolCallCont
     const std::string prompt =
         decision.always ? "  [y]es  [n]o  [a]lways  [e]dit > " : "  [y]es  [n]o  [e]dit > ";
     for (;;) {
-        std::optional<std::string> answer = co_await editor_->read(prompt);
+        std::optional<std::string> answer = co_await asker_->read(prompt);
         if (!answer) {
             std::optional<BeforeToolCallResult> refused(
                 blocked("Refused: the input has ended.", "human_deny"));
@@ -98,13 +97,13 @@ Task<std::optional<BeforeToolCallResult>> Approval::ask(const BeforeToolCallCont
 Task<std::optional<BeforeToolCallResult>> Approval::edit(const BeforeToolCallContext& context) {
     std::optional<BeforeToolCallResult> result;
     std::string shown = boost::json::serialize(context.args);
-    std::optional<std::string> text = co_await editor_->read("  arguments > ", std::move(shown));
+    std::optional<std::string> text = co_await asker_->read("  arguments > ", std::move(shown));
     if (!text) co_return result;
     boost::system::error_code failed;
     const Json edited = boost::json::parse(*text, failed);
     if (failed || !edited.is_object()) {
-        std::cout << style_.red() << "  That is no JSON object." << style_.off() << '\n'
-                  << std::flush;
+        asker_->say(std::string(style_.red()) + "  That is no JSON object." +
+                    std::string(style_.off()) + "\n");
         co_return result;
     }
     result.emplace();
@@ -118,7 +117,7 @@ Task<void> Approval::add_rule(ApprovalRule rule) {
     policy_.allow(rule);
     if (!options_.save_rule) co_return;
     const std::optional<std::string> answer =
-        co_await editor_->read("  for this session; save it for good? [y/N] > ");
+        co_await asker_->read("  for this session; save it for good? [y/N] > ");
     if (answer && lower(*answer) == "y") options_.save_rule(rule.text());
 }
 

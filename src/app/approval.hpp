@@ -8,7 +8,7 @@
 #include <cubepi/agent/middleware.hpp>
 #include <cubepi/workspace/approval_policy.hpp>
 
-#include "terminal/line_editor.hpp"
+#include "terminal/asker.hpp"
 #include "terminal/style.hpp"
 
 namespace cubepi::app {
@@ -24,9 +24,8 @@ public:
         std::function<void()> before_question = {};                   ///< e.g. stops the spinner
         std::function<void(const std::string& rule)> save_rule = {};  ///< keeps a rule for good
     };
-    /// `editor` null: nobody can be asked.
-    Approval(ApprovalPolicy policy, std::shared_ptr<LineEditor> editor, Style style,
-             Options options);
+    /// `asker` null: nobody can be asked.
+    Approval(ApprovalPolicy policy, std::shared_ptr<Asker> asker, Style style, Options options);
 
     Task<std::optional<BeforeToolCallResult>> before_tool_call(BeforeToolCallContext& context);
 
@@ -38,7 +37,7 @@ private:
     void show(const BeforeToolCallContext& context, const ApprovalDecision& decision) const;
 
     ApprovalPolicy policy_;
-    std::shared_ptr<LineEditor> editor_;
+    std::shared_ptr<Asker> asker_;
     Style style_;
     Options options_;
 };

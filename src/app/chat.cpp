@@ -13,7 +13,10 @@
 #include "config/paths.hpp"
 #include "conversation.hpp"
 #include "exit_code.hpp"
+#include "live_chat.hpp"
 #include "session.hpp"
+#include "terminal/console.hpp"
+#include "terminal/line_editor.hpp"
 #include "terminal/screen.hpp"
 
 namespace cubepi::app {
@@ -74,7 +77,7 @@ Task<int> talk(CommandLine line) {
     if (terminal) make_private_folder(history_path());
     SessionParts parts;
     parts.style = screen.style();
-    if (terminal) parts.editor = editor;
+    if (terminal) parts.asker = editor;
     parts.before_question = [&screen] { screen.pause(); };
     Session session = co_await open_session(line.conversation, std::move(parts));
     greet(session, screen.style());
@@ -98,6 +101,8 @@ Task<int> talk(CommandLine line) {
 
 }  // namespace
 
-int chat_command(const CommandLine& line) { return run(talk(line)); }
+int chat_command(const CommandLine& line) {
+    return run(Console::possible() ? live_chat(line) : talk(line));
+}
 
 }  // namespace cubepi::app

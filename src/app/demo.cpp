@@ -26,6 +26,7 @@
 #include "demo_scratch.hpp"
 #include "demo_script.hpp"
 #include "exit_code.hpp"
+#include "terminal/line_editor.hpp"
 #include "terminal/screen.hpp"
 
 namespace cubepi::app {

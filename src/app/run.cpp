@@ -16,6 +16,7 @@
 #include "exit_code.hpp"
 #include "failure.hpp"
 #include "session.hpp"
+#include "terminal/line_editor.hpp"
 #include "terminal/screen.hpp"
 
 namespace cubepi::app {
@@ -70,7 +71,7 @@ Task<int> run_once(CommandLine line, std::string prompt) {
     parts.style = screen.style();
     const bool can_ask =
         isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 && !line.conversation.json;
-    if (can_ask) parts.editor = std::make_shared<LineEditor>(executor, std::filesystem::path());
+    if (can_ask) parts.asker = std::make_shared<LineEditor>(executor, std::filesystem::path());
     parts.before_question = [&screen] { screen.pause(); };
     Session session = co_await open_session(line.conversation, std::move(parts));
     if (session.model.found_locally) std::cerr << "Using " << session.model.where << ".\n";

@@ -104,7 +104,7 @@ TEST(Chat, APastedBlockIsOneInput) {
     ASSERT_TRUE(chat.expect("> "));
     chat.type("/quit\r");
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
-    EXPECT_EQ(count_of(chat.shown(), "You said:"), 1u) << chat.shown();
+    EXPECT_EQ(count_of(chat.screen().text(), "You said:"), 1u) << chat.screen().text();
 }
 
 TEST(Chat, YesRunsTheCall) {
@@ -149,7 +149,7 @@ TEST(Chat, AlwaysAsksNoMore) {
     ASSERT_TRUE(chat.expect("> "));
     chat.type("y\r");
     ASSERT_TRUE(chat.expect("Both.")) << chat.shown();
-    EXPECT_EQ(count_of(chat.shown(), "[y]es"), 1u);
+    EXPECT_EQ(count_of(chat.screen().text(), "[y]es"), 1u) << chat.screen().text();
     EXPECT_EQ(read_file(home.work() / "b.txt"), "two");
     EXPECT_NE(read_file(home.config()).find("write: *"), std::string::npos);
 }
@@ -238,7 +238,7 @@ TEST(Chat, Capture) {
     EXPECT_EQ(read_file(home.work() / "plan.md"), "1. paint the door\n2. order grease\n");
     if (std::getenv("CUBEPI_WRITE_CAPTURE")) {
         write_file(CUBEPI_DOCS "/captures/chat.txt",
-                   "$ cubepi chat --script script.json\n" + chat.shown());
+                   "$ cubepi chat --script script.json\n" + chat.screen().text());
     }
     EXPECT_TRUE(std::filesystem::exists(CUBEPI_DOCS "/captures/chat.txt"));
 }

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <clocale>
 #include <csignal>
 #include <fstream>
 #include <sstream>
@@ -24,7 +25,7 @@ namespace {
 using Deadline = std::chrono::steady_clock::time_point;
 
 // So long that only something that hangs reaches it.
-Deadline patience() { return std::chrono::steady_clock::now() + std::chrono::minutes(4); }
+Deadline patience() { return std::chrono::steady_clock::now() + std::chrono::minutes(1); }
 
 /// Pointers for exec; made before the fork, since the child must not allocate.
 struct ExecArguments {
@@ -114,11 +115,14 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
     std::ofstream(path, std::ios::binary) << text;
 }
 
-Terminal::Terminal(const Home& home, std::vector<std::string> arguments) {
+Terminal::Terminal(const Home& home, std::vector<std::string> arguments, unsigned short columns,
+                   unsigned short rows)
+    : screen_(columns, rows) {
+    std::setlocale(LC_CTYPE, "C.UTF-8");  // the screen goes by characters
     const ExecArguments exec(home, std::move(arguments));
     winsize size = {};
-    size.ws_col = 110;
-    size.ws_row = 50;
+    size.ws_col = columns;
+    size.ws_row = rows;
     pid_ = forkpty(&master_, nullptr, nullptr, &size);
     if (pid_ < 0) throw std::runtime_error("no pseudo-terminal");
     if (pid_ == 0) exec.exec();
@@ -137,7 +141,11 @@ bool Terminal::read_more(int milliseconds) {
     if (poll(&ready, 1, milliseconds) <= 0) return true;
     char bytes[4096];
     const ssize_t count = read(master_, bytes, sizeof bytes);
-    if (count > 0) raw_.append(bytes, static_cast<std::size_t>(count));
+    if (count > 0) {
+        const std::string_view read(bytes, static_cast<std::size_t>(count));
+        raw_ += read;
+        screen_.write(read);
+    }
     return count > 0 || (count < 0 && errno == EINTR);
 }
 
@@ -156,6 +164,34 @@ bool Terminal::expect(const std::string& text) {
         if (!open || std::chrono::steady_clock::now() > end) return false;
         open = read_more(1000);
     }
+}
+
+bool Terminal::expect_on_screen(const std::string& text) {
+    const Deadline end = patience();
+    bool open = true;
+    while (screen_.text().find(text) == std::string::npos) {
+        if (!open || std::chrono::steady_clock::now() > end) return false;
+        open = read_more(1000);
+    }
+    return true;
+}
+
+bool Terminal::expect_gone(const std::string& text) {
+    const Deadline end = patience();
+    bool open = true;
+    while (screen_.text().find(text) != std::string::npos) {
+        if (!open || std::chrono::steady_clock::now() > end) return false;
+        open = read_more(1000);
+    }
+    return true;
+}
+
+void Terminal::resize(unsigned short columns, unsigned short rows) {
+    screen_.resize(columns, rows);
+    winsize size = {};
+    size.ws_col = columns;
+    size.ws_row = rows;
+    if (ioctl(master_, TIOCSWINSZ, &size) != 0) throw std::runtime_error("no new size");
 }
 
 void Terminal::type(const std::string& keys) {

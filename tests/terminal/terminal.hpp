@@ -6,6 +6,8 @@
 
 #include <sys/types.h>
 
+#include "virtual_screen.hpp"
+
 namespace cubepi::terminal_tests {
 
 /// A home, a folder to work in, and an environment without the machine's own settings.
@@ -38,19 +40,26 @@ void write_file(const std::filesystem::path& path, const std::string& text);
 /// The program at a pseudo-terminal.
 class Terminal {
 public:
-    Terminal(const Home& home, std::vector<std::string> arguments);
+    Terminal(const Home& home, std::vector<std::string> arguments, unsigned short columns = 110,
+             unsigned short rows = 50);
     ~Terminal();
     Terminal(const Terminal&) = delete;
     Terminal& operator=(const Terminal&) = delete;
 
     /// Waits until `text` is shown behind what was waited for before; false when the program ended, or after minutes.
     bool expect(const std::string& text);
+    /// Waits until the screen (with what has scrolled off it) has `text`.
+    bool expect_on_screen(const std::string& text);
+    /// Waits until the screen has it no more.
+    bool expect_gone(const std::string& text);
     void type(const std::string& keys);
+    void resize(unsigned short columns, unsigned short rows);
     /// Reads until the program ends, and gives its exit status (128 + signal when it was killed).
     int wait();
     /// All that was shown, without escape sequences and carriage returns.
     std::string shown() const;
     const std::string& raw() const { return raw_; }
+    const VirtualScreen& screen() const { return screen_; }
 
 private:
     bool read_more(int milliseconds);
@@ -59,6 +68,7 @@ private:
     pid_t pid_ = -1;
     int status_ = -1;
     std::string raw_;
+    VirtualScreen screen_;
     std::size_t matched_ = 0;
 };
 

@@ -87,6 +87,8 @@ LineEditor::LineEditor(Executor executor, std::filesystem::path history)
 
 LineEditor::~LineEditor() { state_->remove(); }
 
+void LineEditor::say(std::string_view text) { std::cout << text << std::flush; }
+
 void LineEditor::remember(const std::string& line) {
     if (!state_->terminal || line.empty()) return;
     add_history(line.c_str());

@@ -7,21 +7,24 @@
 
 #include <cubepi/core/task.hpp>
 
+#include "asker.hpp"
+
 namespace cubepi::app {
 
 /// Reads what a person types, with editing and history (libedit). One per process, at a terminal or not. A block of
 /// lines that is pasted is one input.
-class LineEditor {
+class LineEditor final : public Asker {
 public:
     /// History is kept in `history`; empty: not at all.
     LineEditor(Executor executor, std::filesystem::path history);
-    ~LineEditor();
+    ~LineEditor() override;
     LineEditor(const LineEditor&) = delete;
     LineEditor& operator=(const LineEditor&) = delete;
 
     /// The next input without its line end; empty when the input has ended. `prefill` can be edited. Cancelling it
     /// gives the terminal back as it was.
-    Task<std::optional<std::string>> read(std::string prompt, std::string prefill = {});
+    Task<std::optional<std::string>> read(std::string prompt, std::string prefill = {}) override;
+    void say(std::string_view text) override;
     /// Keeps a line in the history.
     void remember(const std::string& line);
     /// Drops what was typed so far and shows the prompt again; false when nothing was typed.

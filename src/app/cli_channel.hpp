@@ -1,0 +1,83 @@
+#pragma once
+
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <bub/channel.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+#include "terminal/chat_view.hpp"
+#include "terminal/console.hpp"
+
+namespace cubepi::app {
+
+/// The channel `cli`: the console of `cubepi chat` as a way in and out of the pipeline. What is entered while a turn runs
+/// steers it, or waits for its own turn; Esc ends the turn, and what it did not hear goes back into the prompt.
+class CliChannel final : public bub::Channel {
+public:
+    struct Parts {
+        std::shared_ptr<Console> console = {};
+        ChatView* view = nullptr;  ///< outlives the channel
+        bub::MessageHandler handler = {};
+        std::string session_id = "cli:chat";
+        /// Ends the turn and drops what waits behind it.
+        std::function<Task<>()> abort = {};
+        /// The person wants to leave. Any number of times.
+        std::function<void()> leave = {};
+        /// A failed turn in words for people.
+        std::function<std::string(const std::exception_ptr& failure)> explain = {};
+    };
+    explicit CliChannel(Parts parts);
+    ~CliChannel() override;
+
+    const std::string& name() const noexcept override { return name_; }
+    bub::ChannelRole role() const noexcept override { return bub::ChannelRole::user_interface; }
+    Task<> start(std::stop_token stopping) override;
+    Task<> stop() override;
+    Task<> send(bub::Envelope message) override;
+    bub::EventStream stream_events(const bub::Envelope& message, bub::EventStream stream) override;
+    Task<std::optional<bub::AdmitDecision>> admit_message(std::string session_id,
+                                                          const bub::Envelope& message,
+                                                          bub::TurnSnapshot turn) override;
+
+private:
+    class Turn;
+    /// Something that was entered and that no turn has heard yet.
+    struct Unheard {
+        std::string text = {};
+        bool later = false;
+        bool echoed = false;
+    };
+
+    Task<> listen();
+    Task<> deliver(bub::Envelope message);
+    Task<> abort_turn();
+    void on_interrupt();
+    void on_line(std::string text);
+    bool on_command(const std::string& command, const std::string& rest);
+    void enter(std::string text, bool later);
+    void show(const bub::StreamEvent& event, bool command);
+    void on_turn_begun(const std::string& text);
+    void on_turn_over(const std::exception_ptr& error);
+    void heard(const std::string& text);
+    void give_back();
+    void show_waiting();
+
+    std::string name_ = "cli";
+    Parts parts_;
+    Console& console_;
+    ChatView& view_;
+    std::unique_ptr<BackgroundScope> work_;
+    std::deque<Unheard> unheard_;
+    bool running_ = false;
+    bool stopping_ = false;
+    bool asked_to_leave_ = false;
+    bool explained_ = false;  // the failure of the last turn was shown
+};
+
+}  // namespace cubepi::app

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/core/agent_event.hpp>
+#include <cubepi/core/clock.hpp>
+#include <cubepi/core/model.hpp>
+#include <cubepi/core/task.hpp>
+
+#include "console.hpp"
+#include "markdown.hpp"
+
+namespace cubepi::app {
+
+/// What a conversation looks like at the console: answers as Markdown while they arrive, a card for each tool call, what is
+/// waited for, and the sums of tokens, money and time. Used on one executor.
+class ChatView {
+public:
+    /// All three outlive it.
+    ChatView(Console& console, Clock& clock, Executor executor);
+    ~ChatView();
+    ChatView(const ChatView&) = delete;
+    ChatView& operator=(const ChatView&) = delete;
+
+    /// What the status line begins with, and the model whose prices count.
+    void introduce(std::string model, std::string session, std::shared_ptr<const Model> priced);
+
+    /// What the person entered, as it stays on the screen; `remark` says what became of it, e.g. "steers".
+    void echo(std::string_view text, std::string_view remark = {});
+    void begin_turn();
+    void end_turn();
+    void on_event(const AgentEvent& event);
+    /// A piece of an answer that comes from no agent.
+    void add_text(std::string_view delta);
+    /// Ends the answer that is being shown.
+    void end_text();
+    /// A line about what happens.
+    void note(std::string_view text);
+    void problem(std::string_view text);
+    /// What waits for the running turn, oldest first.
+    void set_waiting(std::vector<std::string> texts);
+    /// Tool cards are shown in full from now on, beginning with the last one; or folded again.
+    void toggle_details();
+
+private:
+    struct Card {
+        std::string title = {};
+        std::string text = {};
+        bool failed = false;
+        std::chrono::steady_clock::time_point begun = {};
+        std::string time = {};
+    };
+
+    void on_stream(const StreamEvent& event);
+    void on_tool_end(const ToolExecutionEndEvent& event, std::chrono::steady_clock::time_point now);
+    void on_message_end(const Message& message);
+    void wait_for(std::string what);
+    void print_card(const Card& card, bool full);
+    void end_thinking();
+    void refresh();
+    void tick();
+    std::string status_text() const;
+
+    Console& console_;
+    Clock& clock_;
+    Style style_;
+    std::unique_ptr<ClockTimer> timer_;
+    MarkdownStream markdown_;
+    std::string markdown_out_;
+    std::string model_;
+    std::string session_;
+    std::shared_ptr<const Model> priced_;
+
+    bool busy_ = false;
+    bool answering_ = false;
+    bool details_ = false;
+    std::size_t frame_ = 0;
+    std::size_t thinking_ = 0;
+    std::string waiting_for_;
+    std::chrono::steady_clock::time_point waiting_since_ = {};
+    std::chrono::steady_clock::time_point turn_begun_ = {};
+    std::chrono::steady_clock::duration last_turn_{0};
+    std::vector<std::string> order_;  // of the running cards
+    std::map<std::string, Card> running_;
+    std::deque<Card> finished_;
+    std::vector<std::string> waiting_;
+
+    std::int64_t tokens_in_ = 0;
+    std::int64_t tokens_out_ = 0;
+    double cost_ = 0;
+    bool cost_known_ = true;
+};
+
+}  // namespace cubepi::app

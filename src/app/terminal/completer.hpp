@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace cubepi::app {
+
+/// What Tab makes of a line.
+struct Completion {
+    std::size_t from = 0;                   ///< where the word begins
+    std::string word = {};                  ///< what stands there afterwards
+    std::vector<std::string> choices = {};  ///< shown when there are several
+};
+
+/// Completes a command (a first word that begins with '/' or ',') or the name of a file below the current folder.
+Completion complete_line(const std::string& line, std::size_t cursor,
+                         const std::vector<std::string>& commands);
+
+}  // namespace cubepi::app

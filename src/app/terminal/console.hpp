@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/core/clock.hpp>
+#include <cubepi/core/task.hpp>
+
+#include "asker.hpp"
+#include "style.hpp"
+
+namespace cubepi::app {
+
+/// What a person did at the console.
+struct ConsoleInput {
+    enum class Kind : std::uint8_t {
+        line,       ///< entered `text`
+        interrupt,  ///< Ctrl-C, or Esc while busy
+        unfold,     ///< Ctrl-O
+        end,        ///< Ctrl-D, or the terminal is gone
+    };
+    Kind kind = Kind::line;
+    std::string text = {};
+};
+
+/// A terminal with a prompt at its bottom that can be used all the time, while text appears above it. Questions take the
+/// prompt's place until they are answered. One per process, and only where standard input and output are a terminal that
+/// knows cursor movements. Used on one executor.
+class Console final : public Asker {
+public:
+    /// History is kept in `history`; empty: in memory alone. `clock` outlives it.
+    Console(Executor executor, Clock& clock, std::filesystem::path history);
+    ~Console() override;
+    Console(const Console&) = delete;
+    Console& operator=(const Console&) = delete;
+
+    /// True where a console can be had.
+    static bool possible();
+
+    /// Text that stays, above the prompt. It may end in the middle of a line and go on later.
+    void print(std::string_view text);
+    void say(std::string_view text) override { print(text); }
+    /// Ends a line that was printed in part.
+    void end_line();
+    /// Lines that change in place, between the text and the prompt.
+    void set_live(std::vector<std::string> lines);
+    /// The line below the prompt.
+    void set_status(std::string status);
+    /// While it is busy Esc and Ctrl-C interrupt, whatever was typed.
+    void set_busy(bool busy);
+    /// What Tab completes at the beginning of a line.
+    void set_commands(std::vector<std::string> commands);
+    /// Puts a text in front of what is being typed.
+    void give_back(const std::string& text);
+    void remember(const std::string& line);
+
+    /// The next thing that the person does.
+    Task<ConsoleInput> next();
+    Task<std::optional<std::string>> read(std::string prompt, std::string prefill = {}) override;
+
+    const Style& style() const noexcept;
+    std::size_t columns() const noexcept;
+    std::size_t rows() const noexcept;
+    /// Shows what waits to be shown, now.
+    void flush();
+    /// Takes the prompt away for good; what is printed then goes on below.
+    void close();
+
+private:
+    struct State;
+    std::shared_ptr<State> state_;
+};
+
+}  // namespace cubepi::app

@@ -1,0 +1,115 @@
+#include "edit_buffer.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+namespace cubepi::app {
+
+namespace {
+
+bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
+bool in_word(char byte) {
+    return static_cast<unsigned char>(byte) >= 0x80 ||
+           std::isalnum(static_cast<unsigned char>(byte)) || byte == '_';
+}
+
+}  // namespace
+
+void EditBuffer::set(std::string text) {
+    text_ = std::move(text);
+    cursor_ = text_.size();
+}
+
+void EditBuffer::set(std::string text, std::size_t cursor) {
+    text_ = std::move(text);
+    cursor_ = std::min(cursor, text_.size());
+}
+
+void EditBuffer::insert(std::string_view text) {
+    text_.insert(cursor_, text);
+    cursor_ += text.size();
+}
+
+std::size_t EditBuffer::before(std::size_t at) const {
+    if (at > 0) --at;
+    while (at > 0 && continues(text_[at])) --at;
+    return at;
+}
+
+std::size_t EditBuffer::after(std::size_t at) const {
+    if (at < text_.size()) ++at;
+    while (at < text_.size() && continues(text_[at])) ++at;
+    return at;
+}
+
+std::size_t EditBuffer::word_before(std::size_t at) const {
+    while (at > 0 && !in_word(text_[at - 1])) --at;
+    while (at > 0 && in_word(text_[at - 1])) --at;
+    return at;
+}
+
+std::size_t EditBuffer::word_after(std::size_t at) const {
+    while (at < text_.size() && !in_word(text_[at])) ++at;
+    while (at < text_.size() && in_word(text_[at])) ++at;
+    return at;
+}
+
+std::size_t EditBuffer::line_start(std::size_t at) const {
+    if (at == 0) return 0;
+    const std::size_t feed = text_.rfind('\n', at - 1);
+    return feed == std::string::npos ? 0 : feed + 1;
+}
+
+std::size_t EditBuffer::line_end(std::size_t at) const {
+    return std::min(text_.find('\n', at), text_.size());
+}
+
+void EditBuffer::cut(std::size_t from, std::size_t to, bool keep) {
+    if (keep && from < to) kept_ = text_.substr(from, to - from);
+    text_.erase(from, to - from);
+    cursor_ = from;
+}
+
+bool EditBuffer::move_line(bool up) {
+    const std::size_t start = line_start(cursor_);
+    const std::size_t column = cursor_ - start;
+    std::size_t target = 0;
+    if (up) {
+        if (start == 0) return false;
+        target = line_start(start - 1);
+    } else {
+        const std::size_t end = line_end(cursor_);
+        if (end == text_.size()) return false;
+        target = end + 1;
+    }
+    cursor_ = std::min(target + column, line_end(target));
+    while (cursor_ > target && cursor_ < text_.size() && continues(text_[cursor_])) --cursor_;
+    return true;
+}
+
+bool EditBuffer::apply(const Key& key) {
+    switch (key.code) {
+        case KeyCode::text:
+        case KeyCode::paste: insert(key.text); return true;
+        case KeyCode::new_line: insert("\n"); return true;
+        case KeyCode::backspace: cut(before(cursor_), cursor_, false); return true;
+        case KeyCode::erase: cut(cursor_, after(cursor_), false); return true;
+        case KeyCode::left: cursor_ = before(cursor_); return true;
+        case KeyCode::right: cursor_ = after(cursor_); return true;
+        case KeyCode::home: cursor_ = line_start(cursor_); return true;
+        case KeyCode::end: cursor_ = line_end(cursor_); return true;
+        case KeyCode::word_left: cursor_ = word_before(cursor_); return true;
+        case KeyCode::word_right: cursor_ = word_after(cursor_); return true;
+        case KeyCode::erase_word: cut(word_before(cursor_), cursor_, true); return true;
+        case KeyCode::erase_to_start: cut(line_start(cursor_), cursor_, true); return true;
+        case KeyCode::erase_to_end: cut(cursor_, line_end(cursor_), true); return true;
+        case KeyCode::yank: insert(std::string(kept_)); return true;
+        case KeyCode::up: return move_line(true);
+        case KeyCode::down: return move_line(false);
+        default: return false;
+    }
+}
+
+}  // namespace cubepi::app

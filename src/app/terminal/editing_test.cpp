@@ -1,0 +1,175 @@
+// Keys, the text under editing, history and completion, without a terminal.
+
+#include <gtest/gtest.h>
+
+#include <clocale>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <stdlib.h>
+
+#include "completer.hpp"
+#include "edit_buffer.hpp"
+#include "history.hpp"
+#include "input_field.hpp"
+#include "keys.hpp"
+
+namespace cubepi::app {
+namespace {
+
+std::vector<KeyCode> codes(const std::vector<Key>& keys) {
+    std::vector<KeyCode> all;
+    for (const Key& key : keys) all.push_back(key.code);
+    return all;
+}
+
+TEST(Keys, AreTheSameInWhateverPiecesTheyCome) {
+    const std::string bytes =
+        "aö\x1b[A\x1bOB\x1b[1;5C\x1b[3~\x1b\r\x1b[200~p\r\nq\x1b[201~\x7f\x03\x1b[99;9Rz";
+    KeyDecoder whole;
+    const std::vector<Key> expected = whole.feed(bytes);
+    EXPECT_EQ(codes(expected),
+              (std::vector<KeyCode>{KeyCode::text, KeyCode::text, KeyCode::up, KeyCode::down,
+                                    KeyCode::word_right, KeyCode::erase, KeyCode::new_line,
+                                    KeyCode::paste, KeyCode::backspace, KeyCode::interrupt,
+                                    KeyCode::text}));
+    EXPECT_EQ(expected[7].text, "p\nq");
+    for (std::size_t cut = 1; cut < bytes.size(); ++cut) {
+        KeyDecoder decoder;
+        std::vector<Key> keys = decoder.feed(bytes.substr(0, cut));
+        for (Key& key : decoder.feed(bytes.substr(cut))) keys.push_back(std::move(key));
+        EXPECT_EQ(codes(keys), codes(expected)) << "cut at " << cut;
+    }
+}
+
+TEST(Keys, ALoneEscIsAKeyOnceNothingFollows) {
+    KeyDecoder decoder;
+    EXPECT_TRUE(decoder.feed("\x1b").empty());
+    EXPECT_TRUE(decoder.waiting());
+    EXPECT_EQ(codes(decoder.flush()), std::vector<KeyCode>{KeyCode::escape});
+    EXPECT_FALSE(decoder.waiting());
+}
+
+Key key(KeyCode code, std::string text = {}) {
+    Key made;
+    made.code = code;
+    made.text = std::move(text);
+    return made;
+}
+
+TEST(EditBuffer, EditsByCharactersWordsAndLines) {
+    EditBuffer buffer;
+    buffer.set("öne two");
+    buffer.apply(key(KeyCode::word_left));
+    buffer.apply(key(KeyCode::text, "x"));
+    EXPECT_EQ(buffer.text(), "öne xtwo");
+    buffer.apply(key(KeyCode::home));
+    buffer.apply(key(KeyCode::erase));
+    EXPECT_EQ(buffer.text(), "ne xtwo");
+    buffer.apply(key(KeyCode::end));
+    buffer.apply(key(KeyCode::erase_word));
+    EXPECT_EQ(buffer.text(), "ne ");
+    buffer.apply(key(KeyCode::yank));
+    buffer.apply(key(KeyCode::yank));
+    EXPECT_EQ(buffer.text(), "ne xtwoxtwo");
+    buffer.apply(key(KeyCode::erase_to_start));
+    EXPECT_TRUE(buffer.empty());
+    buffer.apply(key(KeyCode::backspace));
+    buffer.apply(key(KeyCode::left));
+    EXPECT_TRUE(buffer.empty());
+}
+
+TEST(EditBuffer, MovesBetweenLinesUntilThereIsNone) {
+    EditBuffer buffer;
+    buffer.set("long line\nab\nthird");
+    EXPECT_TRUE(buffer.apply(key(KeyCode::up)));
+    EXPECT_EQ(buffer.cursor(), 12u) << "the end of a shorter line";
+    EXPECT_TRUE(buffer.apply(key(KeyCode::up)));
+    EXPECT_EQ(buffer.cursor(), 2u);
+    EXPECT_FALSE(buffer.apply(key(KeyCode::up)));
+    EXPECT_TRUE(buffer.apply(key(KeyCode::down)));
+    EXPECT_TRUE(buffer.apply(key(KeyCode::down)));
+    EXPECT_FALSE(buffer.apply(key(KeyCode::down)));
+    EXPECT_FALSE(buffer.apply(key(KeyCode::tab)));
+}
+
+TEST(InputField, WrapsAndKeepsTheCursorInView) {
+    std::setlocale(LC_CTYPE, "C.UTF-8");
+    EditBuffer buffer;
+    buffer.set(std::string(30, 'a'));
+    FieldRows field = field_rows("> ", buffer, 21, 10);
+    EXPECT_EQ(field.rows.size(), 2u);
+    EXPECT_EQ(field.rows[0], "> " + std::string(18, 'a'));
+    EXPECT_EQ(field.rows[1], "  " + std::string(12, 'a'));
+    EXPECT_EQ(field.cursor_row, 1u);
+    EXPECT_EQ(field.cursor_column, 14u);
+    buffer.set("1\n2\n3\n4\n5\n6");
+    field = field_rows("> ", buffer, 21, 3);
+    EXPECT_EQ(field.rows, (std::vector<std::string>{"  4", "  5", "  6"}));
+    EXPECT_EQ(field.cursor_row, 2u);
+    buffer.set("y");
+    field = field_rows("a question that is long > ", buffer, 24, 5);
+    EXPECT_EQ(field.rows.back(), "> y");
+    EXPECT_EQ(field.cursor_column, 3u);
+}
+
+class EditingFolder : public ::testing::Test {
+protected:
+    EditingFolder() : before_(std::filesystem::current_path()) {
+        std::string name = (std::filesystem::temp_directory_path() / "cubepi-edit-XXXXXX").string();
+        folder_ = mkdtemp(name.data());
+        std::filesystem::current_path(folder_);
+    }
+    ~EditingFolder() override {
+        std::filesystem::current_path(before_);
+        std::error_code ignored;
+        std::filesystem::remove_all(folder_, ignored);
+    }
+    std::filesystem::path before_;
+    std::filesystem::path folder_;
+};
+
+TEST_F(EditingFolder, HistoryGoesBackAndKeepsTheDraft) {
+    History history(folder_ / "history");
+    for (const char* entry : {"one", "two", "two", "t\\ree\nlines"}) history.add(entry);
+    EXPECT_EQ(history.size(), 3u);
+    EXPECT_EQ(*history.older("draft"), "t\\ree\nlines");
+    EXPECT_EQ(*history.older(""), "two");
+    EXPECT_EQ(*history.newer(), "t\\ree\nlines");
+    EXPECT_EQ(*history.newer(), "draft");
+    EXPECT_EQ(history.newer(), nullptr);
+    EXPECT_EQ(*history.find_older("n"), "t\\ree\nlines");
+    EXPECT_EQ(*history.find_older("n"), "one");
+    EXPECT_EQ(history.find_older("n"), nullptr);
+    History again(folder_ / "history");
+    EXPECT_EQ(again.size(), 3u);
+    EXPECT_EQ(*again.older(""), "t\\ree\nlines");
+    std::ifstream file(folder_ / "history");
+    std::string first;
+    std::getline(file, first);
+    EXPECT_EQ(first, "_HiStOrY_V2_") << "libedit reads it as well";
+    const auto mode = std::filesystem::status(folder_ / "history").permissions();
+    EXPECT_EQ(mode, std::filesystem::perms(0600));
+}
+
+TEST_F(EditingFolder, TabCompletesCommandsAndFiles) {
+    std::ofstream("lighthouse.md") << "x";
+    std::ofstream("lightning.txt") << "x";
+    std::filesystem::create_directory("docs");
+    const std::vector<std::string> commands{"/help", "/history", "/quit"};
+    EXPECT_EQ(complete_line("/q", 2, commands).word, "/quit ");
+    EXPECT_EQ(complete_line("/h", 2, commands).choices,
+              (std::vector<std::string>{"/help", "/history"}));
+    EXPECT_EQ(complete_line("see ligh", 8, commands).word, "light");
+    EXPECT_EQ(complete_line("see lighth", 10, commands).word, "lighthouse.md ");
+    EXPECT_EQ(complete_line("see @lighth", 11, commands).word, "@lighthouse.md ");
+    EXPECT_EQ(complete_line("do", 2, commands).word, "docs/");
+    EXPECT_EQ(complete_line("nothing", 7, commands).word, "nothing");
+    EXPECT_EQ(complete_line("", 0, commands).word, "");
+}
+
+}  // namespace
+}  // namespace cubepi::app

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cubepi::app {
+
+enum class KeyCode : std::uint8_t {
+    text,   ///< one character, in Key::text
+    paste,  ///< a pasted block, in Key::text, with line feeds
+    enter,
+    new_line,  ///< Alt-Enter
+    tab,
+    backspace,
+    erase,  ///< the delete key
+    left,
+    right,
+    up,
+    down,
+    home,
+    end,
+    word_left,
+    word_right,
+    erase_word,      ///< Ctrl-W
+    erase_to_start,  ///< Ctrl-U
+    erase_to_end,    ///< Ctrl-K
+    yank,            ///< Ctrl-Y
+    escape,
+    interrupt,     ///< Ctrl-C
+    end_of_input,  ///< Ctrl-D
+    clear_screen,  ///< Ctrl-L
+    unfold,        ///< Ctrl-O
+    search,        ///< Ctrl-R
+    suspend,       ///< Ctrl-Z
+};
+
+struct Key {
+    KeyCode code = KeyCode::text;
+    std::string text = {};
+};
+
+/// What was typed, from the bytes that a terminal sends. Bytes may come in any pieces.
+class KeyDecoder {
+public:
+    std::vector<Key> feed(std::string_view bytes);
+    /// True when an escape sequence or character has begun: after a short silence it was the key Esc.
+    bool waiting() const noexcept { return !held_.empty() && !pasting_; }
+    /// Nothing follows: gives what was held back.
+    std::vector<Key> flush();
+
+private:
+    bool take(std::vector<Key>& keys);
+    bool take_escape(std::vector<Key>& keys);
+    bool take_paste(std::vector<Key>& keys);
+    void take_control(char byte, std::vector<Key>& keys);
+
+    std::string held_;
+    bool pasting_ = false;
+};
+
+}  // namespace cubepi::app

@@ -1,0 +1,284 @@
+// The prompt of `cubepi chat`: what the screen shows while people type, wait, interrupt and resize.
+
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <filesystem>
+#include <string>
+
+#include "terminal.hpp"
+
+namespace cubepi::terminal_tests {
+namespace {
+
+/// An answer that takes its time: numbered words, so many in a second.
+std::string slow_script(const std::string& more = {}, int words = 300, int speed = 30) {
+    std::string text;
+    for (int i = 0; i < words; ++i) text += "w" + std::to_string(i) + " ";
+    return R"({"tokens_per_second": )" + std::to_string(speed) + R"(, "answers": [")" + text +
+           "\"" + more + "]}";
+}
+
+std::size_t count_of(const std::string& text, const std::string& what) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))
+        ++count;
+    return count;
+}
+
+/// How often a word that ends with a number is there; the ends of rows may be in its middle.
+std::size_t count_of_word(std::string text, const std::string& word) {
+    std::erase(text, '\n');
+    std::size_t count = 0;
+    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+        const std::size_t end = at + word.size();
+        count += end == text.size() || !std::isdigit(static_cast<unsigned char>(text[end]));
+    }
+    return count;
+}
+
+/// The row on which people type.
+std::string prompt_row(const Terminal& chat) { return chat.screen().cursor_row(); }
+
+TEST(LiveChat, ThePromptStaysUsableWhileOutputStreamsAboveIt) {
+    for (const int columns : {40, 80, 200}) {
+        const Home home;
+        Terminal chat(home, {"chat", "--script", home.script(slow_script({}, 120, 60))},
+                      static_cast<unsigned short>(columns), 24);
+        ASSERT_TRUE(chat.expect_on_screen("talks to")) << chat.shown();
+        chat.type("go\r");
+        ASSERT_TRUE(chat.expect_on_screen("w3 ")) << chat.screen().text();
+        chat.type("typed meanwhile");
+        ASSERT_TRUE(chat.expect_on_screen("> typed meanwhile")) << chat.screen().text();
+        ASSERT_TRUE(chat.expect_on_screen("w119")) << chat.screen().text();
+        ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.screen().text();
+        EXPECT_EQ(prompt_row(chat), "> typed meanwhile") << chat.screen().text();
+        EXPECT_EQ(chat.screen().cursor_column(), 17u);
+        const std::string text = chat.screen().text();
+        for (int i = 0; i < 120; ++i) {
+            EXPECT_EQ(count_of_word(text, "w" + std::to_string(i)), 1u)
+                << "w" << i << " at " << columns << " columns\n"
+                << text;
+        }
+        EXPECT_EQ(count_of(text, "> typed meanwhile"), 1u) << text;
+    }
+}
+
+TEST(LiveChat, EscStopsTheAnswerAndThePromptGoesOn) {
+    const Home home;
+    Terminal chat(home, {"chat", "--script", home.script(slow_script(R"(, "Here again.")"))});
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect_on_screen("w3 "));
+    chat.type("\x1b");
+    ASSERT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
+    chat.type("and?\r");
+    ASSERT_TRUE(chat.expect_on_screen("Here again.")) << chat.screen().text();
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+}
+
+constexpr const char* tool_then_text =
+    R"({"tokens_per_second": 40, "answers": [
+        {"stop_reason": "tool_use", "content": [
+          {"type": "text", "text": "I will look around in this folder now, slowly, word by word, so that there is time."},
+          {"type": "tool_call", "id": "c1", "name": "list", "arguments": {"path": "."}}]},
+        "Seen.", "Later."]})";
+
+TEST(LiveChat, WhatIsEnteredMeanwhileSteersOrWaits) {
+    const Home home;
+    write_file(home.work() / "a.txt", "x\n");
+    Terminal chat(home, {"chat", "--script", home.script(tool_then_text)});
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect_on_screen("I will"));
+    chat.type("look twice\r");
+    ASSERT_TRUE(chat.expect_on_screen("look twice  (steers)")) << chat.screen().text();
+    chat.type("/later and then\r");
+    ASSERT_TRUE(chat.expect_on_screen("↳ later: and then")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("Seen.")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("Later.")) << chat.screen().text();
+    EXPECT_NE(chat.screen().text().find("> and then"), std::string::npos) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("↳"));
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+}
+
+TEST(LiveChat, WhatWasNotHeardComesBackWhenTheAnswerIsStopped) {
+    const Home home;
+    Terminal chat(home, {"chat", "--script", home.script(slow_script())});
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect_on_screen("w3 "));
+    chat.type("one more thing\r");
+    ASSERT_TRUE(chat.expect_on_screen("↳ one more thing")) << chat.screen().text();
+    chat.type("\x03");
+    ASSERT_TRUE(chat.expect_on_screen("stopped."));
+    ASSERT_TRUE(chat.expect_gone("↳"));
+    EXPECT_EQ(prompt_row(chat), "> one more thing") << chat.screen().text();
+}
+
+TEST(LiveChat, ToolCardsFold) {
+    const Home home;
+    write_file(home.work() / "a.txt", "first line\nsecond line\nthird line\n");
+    const std::string script = R"([{"stop_reason": "tool_use", "content": [
+        {"type": "tool_call", "id": "c1", "name": "read", "arguments": {"path": "a.txt"}}]}, "Read."])";
+    Terminal chat(home, {"chat", "--script", home.script(script)});
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect_on_screen("Read.")) << chat.screen().text();
+    EXPECT_NE(chat.screen().text().find("● read path: a.txt"), std::string::npos);
+    EXPECT_NE(chat.screen().text().find("lines)"), std::string::npos) << chat.screen().text();
+    EXPECT_EQ(chat.screen().text().find("third line"), std::string::npos);
+    chat.type("\x0f");
+    ASSERT_TRUE(chat.expect_on_screen("third line")) << chat.screen().text();
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+}
+
+TEST(LiveChat, ApprovalsTakeThePromptsPlaceAndGiveItBack) {
+    const Home home;
+    const std::string script =
+        R"({"tokens_per_second": 40, "answers": [{"stop_reason": "tool_use", "content": [
+             {"type": "text", "text": "I will now write a file, if I may do so, after these words."},
+             {"type": "tool_call", "id": "c1", "name": "write",
+              "arguments": {"path": "a.txt", "content": "hello"}}]}, "Written."]})";
+    Terminal chat(home, {"chat", "--script", home.script(script)}, 60, 20);
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect_on_screen("I will"));
+    chat.type("a draft");
+    ASSERT_TRUE(chat.expect_on_screen("[y]es")) << chat.screen().text();
+    EXPECT_NE(prompt_row(chat).find("[e]dit >"), std::string::npos) << prompt_row(chat);
+    chat.type("y\r");
+    ASSERT_TRUE(chat.expect_on_screen("Written.")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("Esc stops ·"));
+    EXPECT_EQ(prompt_row(chat), "> a draft") << chat.screen().text();
+    EXPECT_EQ(read_file(home.work() / "a.txt"), "hello");
+}
+
+TEST(LiveChat, CompletionAndHistorySearch) {
+    const Home home;
+    write_file(home.work() / "lighthouse.md", "x\n");
+    Terminal chat(home, {"chat", "--offline"});
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type("/he\t");
+    ASSERT_TRUE(chat.expect_on_screen("> /help")) << chat.screen().text();
+    chat.type("\r");
+    ASSERT_TRUE(chat.expect_on_screen("Alt-Enter")) << chat.screen().text();
+    chat.type("what is in ligh\t");
+    ASSERT_TRUE(chat.expect_on_screen("> what is in lighthouse.md")) << chat.screen().text();
+    chat.type("\x15");
+    chat.type("first thing\r");
+    ASSERT_TRUE(chat.expect_on_screen("You said: first thing")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("Esc stops ·"));
+    chat.type("\x12rst");
+    ASSERT_TRUE(chat.expect_on_screen("search 'rst' > first thing")) << chat.screen().text();
+    chat.type("\x1b");
+    ASSERT_TRUE(chat.expect_gone("search 'rst'"));
+    EXPECT_EQ(prompt_row(chat), "> first thing") << chat.screen().text();
+    chat.type("\x15/\t");
+    ASSERT_TRUE(chat.expect_on_screen("/details  /help")) << chat.screen().text();
+}
+
+TEST(LiveChat, LongInputWrapsAndCanHaveLines) {
+    const Home home;
+    Terminal chat(home, {"chat", "--offline"}, 40, 20);
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    const std::string text(100, 'a');
+    chat.type(text + "END");
+    ASSERT_TRUE(chat.expect_on_screen("END")) << chat.screen().text();
+    chat.type("\x15one\x1b\rtwo\x1b\rthree");
+    ASSERT_TRUE(chat.expect_on_screen("> one\n  two\n  three")) << chat.screen().text();
+    chat.type("\x1b[A\x1b[A!");
+    ASSERT_TRUE(chat.expect_on_screen("> one!")) << chat.screen().text();
+    chat.type("\x1b[200~pasted\rblock\x1b[201~");
+    ASSERT_TRUE(chat.expect_on_screen("block")) << chat.screen().text();
+    EXPECT_EQ(chat.screen().text().find("You said"), std::string::npos) << "nothing was entered";
+    chat.type("\r");
+    ASSERT_TRUE(chat.expect_on_screen("You said:")) << chat.screen().text();
+}
+
+TEST(LiveChat, AResizeKeepsTextAndPrompt) {
+    const Home home;
+    Terminal chat(home, {"chat", "--script", home.script(slow_script({}, 120, 60))}, 100, 30);
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect_on_screen("w20 "));
+    chat.resize(60, 20);
+    chat.type("still here");
+    ASSERT_TRUE(chat.expect_on_screen("> still here")) << chat.screen().text();
+    chat.resize(120, 40);
+    ASSERT_TRUE(chat.expect_on_screen("w119")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("Esc stops ·"));
+    EXPECT_EQ(prompt_row(chat), "> still here") << chat.screen().text();
+    chat.type("\x15/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+}
+
+TEST(LiveChat, ATinyTerminalStillHasAPrompt) {
+    const Home home;
+    Terminal chat(home, {"chat", "--offline"}, 20, 4);
+    chat.type("hello\r");
+    ASSERT_TRUE(chat.expect_on_screen("You said")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("Esc stops ·"));
+    std::string text = chat.screen().text();
+    std::erase(text, '\n');
+    EXPECT_NE(text.find("OPENAI_API_KEY"), std::string::npos) << chat.screen().text();
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+}
+
+TEST(LiveChat, WideCharactersKeepTheCursorRight) {
+    const Home home;
+    Terminal chat(home, {"chat", "--offline"}, 30, 20);
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type("漢字 öé 🙂");
+    ASSERT_TRUE(chat.expect_on_screen("> 漢字 öé 🙂")) << chat.screen().text();
+    EXPECT_EQ(chat.screen().cursor_column(), 2u + 4 + 1 + 2 + 1 + 2);
+    chat.type("\x7f\x7f!");
+    ASSERT_TRUE(chat.expect_on_screen("> 漢字 öé!")) << chat.screen().text();
+    EXPECT_EQ(chat.screen().cursor_column(), 2u + 4 + 1 + 2 + 1);
+}
+
+TEST(LiveChat, NoColorHasNoColours) {
+    Home home;
+    home.set("NO_COLOR", "1");
+    Terminal chat(home, {"chat", "--offline"});
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type("hello\r");
+    ASSERT_TRUE(chat.expect_on_screen("a mind")) << chat.screen().text();
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+    for (std::size_t at = chat.raw().find("\x1b["); at != std::string::npos;
+         at = chat.raw().find("\x1b[", at + 2)) {
+        const std::size_t end = chat.raw().find_first_not_of("0123456789;?", at + 2);
+        EXPECT_NE(chat.raw()[end], 'm') << "a colour: " << chat.raw().substr(at + 1, 8);
+    }
+}
+
+TEST(LiveChat, ADumbTerminalGetsPlainLines) {
+    Home home;
+    home.set("TERM", "dumb");
+    Terminal chat(home, {"chat", "--offline"});
+    ASSERT_TRUE(chat.expect("> ")) << chat.shown();
+    chat.type("hello\r");
+    ASSERT_TRUE(chat.expect("You said")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0) << chat.shown();
+}
+
+TEST(LiveChat, TheTerminalIsGivenBackAsItWas) {
+    const Home home;
+    Terminal chat(home, {"chat", "--offline"});
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type("\x04");
+    EXPECT_EQ(chat.wait(), 0);
+    EXPECT_NE(chat.raw().rfind("\x1b[?2004l"), std::string::npos);
+    EXPECT_EQ(chat.raw().rfind("\x1b[?25h") > chat.raw().rfind("\x1b[?25l"), true);
+    EXPECT_EQ(chat.screen().text().find("\n>"), std::string::npos) << "the prompt is gone";
+}
+
+}  // namespace
+}  // namespace cubepi::terminal_tests

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cubepi::terminal_tests {
+
+/// What a terminal shows, from the bytes that are written to it: the part of xterm that programs of lines need. Rows that
+/// have scrolled off are kept. A change of width leaves rows as they are, as xterm does.
+class VirtualScreen {
+public:
+    VirtualScreen(std::size_t columns, std::size_t rows);
+
+    void write(std::string_view bytes);
+    void resize(std::size_t columns, std::size_t rows);
+
+    /// All rows, those scrolled off included, without blanks at their ends and without empty rows at the end.
+    std::string text() const;
+    /// The row of the cursor.
+    std::string cursor_row() const;
+    std::size_t cursor_column() const noexcept { return column_; }
+    /// Rows now on the screen.
+    std::vector<std::string> screen() const;
+
+private:
+    using Row = std::vector<
+        std::string>;  // a cell holds a character; the second half of a wide one is "\1"
+
+    void put(std::string_view character);
+    void control(char byte);
+    void sequence(std::string_view parameters, char final);
+    void line_feed();
+    Row& row() { return rows_[top_ + line_]; }
+    static std::string text_of(const Row& row);
+
+    std::size_t columns_;
+    std::size_t height_;
+    std::vector<Row> rows_;
+    std::size_t top_ = 0;
+    std::size_t line_ = 0;
+    std::size_t column_ = 0;
+    bool wrap_pending_ = false;
+    std::string held_;
+};
+
+}  // namespace cubepi::terminal_tests
