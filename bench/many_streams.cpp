@@ -28,15 +28,20 @@ namespace {
 
 constexpr int streams = 1'000;
 constexpr int flood_events = 500;
-constexpr int paced_events = 60;
+constexpr int paced_events = 80;
+constexpr int warm_up = 20;
 constexpr std::int64_t period_us = 50'000;  // 20,000 events a second over all streams
 
 /// What the readers of one round saw.
 struct Seen {
     std::vector<std::int64_t> delays = {};
+    std::size_t events = 0;
     std::size_t bytes_open = 0;  ///< on the heap when all streams were open
 
-    void event(std::string_view text) {
+    /// `number` of the event in its stream. While the streams still open, the delay is the opening's.
+    void event(std::string_view text, int number) {
+        ++events;
+        if (number < warm_up) return;
         std::int64_t sent = 0;
         if (std::from_chars(text.data(), text.data() + text.size(), sent).ec != std::errc()) return;
         delays.push_back(now_ns() - sent);
@@ -89,13 +94,12 @@ Task<void> one_agent(BoundModel model, std::shared_ptr<const Runtime> runtime, S
     options.model = std::move(model);
     options.runtime = std::move(runtime);
     Agent agent(std::move(options));
-    bool first = true;
+    int number = 0;
     agent.subscribe([&](const AgentEvent& event) {
         const std::string_view* delta = event.text_delta();
         if (!delta) return;
-        if (first && ++*open == streams) seen->bytes_open = heap_bytes() - heap_before;
-        first = false;
-        seen->event(*delta);
+        if (number == 0 && ++*open == streams) seen->bytes_open = heap_bytes() - heap_before;
+        seen->event(*delta, number++);
     });
     RunResult result = co_await agent.prompt("hi");
     if (!result) std::fprintf(stderr, "%s\n", result.error().what());
@@ -122,7 +126,11 @@ void read_bare(Wire, std::uint16_t port, Seen& seen) {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(port);
     const int epoll = epoll_create1(0);
-    std::unordered_map<int, std::string> buffers;
+    struct Stream {
+        std::string buffer = {};
+        int number = 0;
+    };
+    std::unordered_map<int, Stream> buffers;
     const std::size_t before = heap_bytes();
     for (int i = 0; i < streams; ++i) {
         const int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -147,14 +155,16 @@ void read_bare(Wire, std::uint16_t port, Seen& seen) {
                 buffers.erase(fd);
                 continue;
             }
-            std::string& buffer = buffers[fd];
+            Stream& stream = buffers[fd];
+            std::string& buffer = stream.buffer;
             buffer.append(piece.data(), static_cast<std::size_t>(got));
             std::size_t at = 0;
             for (std::size_t end; (end = buffer.find("\n\n", at)) != std::string::npos;
                  at = end + 2) {
                 const std::string_view event = std::string_view(buffer).substr(at, end - at);
                 const std::size_t time = event.find("\"0000");
-                if (time != std::string_view::npos) seen.event(event.substr(time + 1, 20));
+                if (time != std::string_view::npos)
+                    seen.event(event.substr(time + 1, 20), stream.number++);
             }
             buffer.erase(0, at);
         }
@@ -173,7 +183,7 @@ Round measure(void (*reader)(Wire, std::uint16_t, Seen&), Wire wire, int events,
     reader(wire, server.port(), seen);
     Round round;
     round.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
-    const auto count = static_cast<double>(seen.delays.size());
+    const auto count = static_cast<double>(seen.events);
     round.cpu_ns_per_event = (cpu_seconds() - cpu) * 1e9 / count;
     round.events_per_second = count / round.seconds;
     round.bytes_per_stream = static_cast<double>(seen.bytes_open) / streams;
