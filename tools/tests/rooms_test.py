@@ -38,6 +38,15 @@ class RoomOrder(unittest.TestCase):
         self.assertEqual(len(self.complaints("net/a.hpp", "#include <curl/curl.h>\n")), 1)
         self.assertEqual(self.complaints("net/detail/a.hpp", "#include <curl/curl.h>\n"), [])
 
+    def test_the_pipeline_includes_the_library_and_not_the_other_way_round(self):
+        order = ["tape", "kernel", "channel"]
+        check = lambda path, text: list(rooms.check_file(pathlib.PurePath(path), text, order, root="bub"))
+        self.assertEqual(check("framework.cpp", "#include <bub/detail/turn.hpp>\n#include <cubepi/agent/agent.hpp>\n"), [])
+        self.assertIn("may not include kernel", check("tape/tape.cpp", "#include <bub/framework.hpp>\n")[0])
+        self.assertIn("may not include channel", check("detail/turn.cpp", "#include <bub/channel/manager.hpp>\n")[0])
+        self.assertEqual(check("channel/manager.cpp", "#include <bub/framework.hpp>\n#include <bub/tape/tape.hpp>\n"), [])
+        self.assertIn("includes bub", self.complaints("net/a.cpp", "#include <bub/hooks.hpp>\n")[0])
+
     def test_the_lists_are_read_from_cmake(self):
         self.assertEqual(rooms.read_test_rooms("cubepi_room(a\n  TEST_DEPENDS testing\n    net\n  LINK x)"), {"testing", "net"})
         self.assertEqual(rooms.read_rooms("x\nset(rooms a b\n c)\n"), ["a", "b", "c"])
