@@ -122,6 +122,8 @@ CommandLine parse_command_line(int argc, char** argv) {
     app.add_subcommand("doctor",
                        "Say what is configured and reachable, and what to do about what is not");
 
+    app.add_subcommand("hooks", "Show what each plugin implements, and which are broken");
+
     CLI::App* sessions = app.add_subcommand("sessions", "List or delete kept conversations");
     sessions->require_subcommand(1);
     CLI::App* list = sessions->add_subcommand("list", "List them, newest first");
@@ -162,6 +164,8 @@ CommandLine parse_command_line(int argc, char** argv) {
         line.verb = Verb::models;
     } else if (app.got_subcommand("doctor")) {
         line.verb = Verb::doctor;
+    } else if (app.got_subcommand("hooks")) {
+        line.verb = Verb::hooks;
     } else if (list->parsed()) {
         line.verb = Verb::sessions_list;
     } else if (remove->parsed()) {

@@ -36,6 +36,7 @@ enum class Verb {
     demo,
     models,
     doctor,
+    hooks,
     sessions_list,
     sessions_delete,
     tape,

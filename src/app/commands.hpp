@@ -12,6 +12,7 @@ int demo_command(const CommandLine& line);
 int demo_step_command(const CommandLine& line);
 int models_command(const CommandLine& line);
 int doctor_command(const CommandLine& line);
+int hooks_command(const CommandLine& line);
 int sessions_command(const CommandLine& line);
 int tape_command(const CommandLine& line);
 int completion_command(const CommandLine& line);

@@ -25,7 +25,7 @@ _cubepi() {
             COMPREPLY=($(compgen -W "$(cubepi sessions list 2>/dev/null | cut -f1)" -- "$word")); return ;;
     esac
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W "run chat demo models doctor sessions tape completion --version --help" -- "$word"))
+        COMPREPLY=($(compgen -W "run chat demo models doctor hooks sessions tape completion --version --help" -- "$word"))
         return
     fi
     case "$command" in
@@ -80,7 +80,7 @@ _cubepi() {
         '(-h --help)'{-h,--help}'[help]'
     )
     if (( CURRENT == 2 )); then
-        compadd -- run chat demo models doctor sessions tape completion --version --help
+        compadd -- run chat demo models doctor hooks sessions tape completion --version --help
         return
     fi
     local command=$words[2]
@@ -109,6 +109,7 @@ complete -c cubepi -n __fish_use_subcommand -a chat -d 'Talk with an agent that 
 complete -c cubepi -n __fish_use_subcommand -a demo -d 'A guided tour, offline'
 complete -c cubepi -n __fish_use_subcommand -a models -d 'List the models that an endpoint offers'
 complete -c cubepi -n __fish_use_subcommand -a doctor -d 'What is configured and reachable'
+complete -c cubepi -n __fish_use_subcommand -a hooks -d 'What each plugin implements'
 complete -c cubepi -n __fish_use_subcommand -a sessions -d 'List or delete kept conversations'
 complete -c cubepi -n __fish_use_subcommand -a completion -d 'Print a completion script'
 complete -c cubepi -n __fish_use_subcommand -l version -d 'Print the version'

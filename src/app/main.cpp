@@ -22,6 +22,7 @@ int dispatch(const cubepi::app::CommandLine& line) {
         case Verb::demo_step: return demo_step_command(line);
         case Verb::models: return models_command(line);
         case Verb::doctor: return doctor_command(line);
+        case Verb::hooks: return hooks_command(line);
         case Verb::sessions_list:
         case Verb::sessions_delete: return sessions_command(line);
         case Verb::tape: return tape_command(line);
