@@ -100,6 +100,12 @@ ToolChoice tool_choice_of(const std::string& choice) {
     return wanted;
 }
 
+Task<std::optional<JsonObject>> with_members(JsonObject body, JsonObject members) {
+    for (const auto& [key, value] : members) body[key] = value;
+    std::optional<JsonObject> changed(std::move(body));
+    co_return changed;
+}
+
 /// Each step moves to a new object first: a setter gives back the object that it is called on.
 StreamOptions stream_options_of(const Json& options) {
     StreamOptions made;
@@ -108,11 +114,8 @@ StreamOptions stream_options_of(const Json& options) {
     const std::string choice = text_of(options, "tool_choice");
     if (!choice.empty()) made = StreamOptions(std::move(made)).tool_choice(tool_choice_of(choice));
     if (const Json* payload = member(options, "payload")) {
-        auto hook = [members = payload->as_object()](JsonObject body,
-                                                     Model) -> Task<std::optional<JsonObject>> {
-            for (const auto& [key, value] : members) body[key] = value;
-            std::optional<JsonObject> changed(std::move(body));
-            co_return changed;
+        auto hook = [members = payload->as_object()](JsonObject body, const Model&) {
+            return with_members(std::move(body), members);
         };
         made = StreamOptions(std::move(made)).on_payload(std::move(hook));
     }
