@@ -125,6 +125,7 @@ BENCHMARK(construct_an_agent);
 /// Not a time: bytes of an idle agent, and of one after a run with its history kept.
 void memory_of_sessions(benchmark::State& state) {
     constexpr int count = 1000;
+    const LiveBytes live;
     FauxProvider faux(ten_deltas());
     const BoundModel model = faux.model("m");
     const AgentTool echo = echo_tool();
@@ -134,15 +135,15 @@ void memory_of_sessions(benchmark::State& state) {
     for (auto _ : state) {
         std::vector<std::unique_ptr<Agent>> agents;
         agents.reserve(count);
-        const std::size_t before = live_bytes();
+        const std::size_t before = live.now();
         for (int i = 0; i < count; ++i) {
             AgentOptions options;
             options.model = model;
             agents.push_back(std::make_unique<Agent>(std::move(options)));
         }
-        idle = static_cast<double>(live_bytes() - before) / count;
+        idle = static_cast<double>(live.now() - before) / count;
         agents.clear();
-        const std::size_t begin = live_bytes();
+        const std::size_t begin = live.now();
         const auto loop = [&]() -> Task<void> {
             for (int i = 0; i < count; ++i) {
                 faux.set_responses(steps);
@@ -152,7 +153,7 @@ void memory_of_sessions(benchmark::State& state) {
             }
         };
         run(loop());
-        session = static_cast<double>(live_bytes() - begin) / count;
+        session = static_cast<double>(live.now() - begin) / count;
     }
     state.counters["idle_bytes"] = idle;
     state.counters["session_bytes"] = session;

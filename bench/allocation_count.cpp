@@ -7,20 +7,22 @@
 #include <malloc.h>
 
 namespace {
+std::atomic<bool> watching{false};
 std::atomic<std::size_t> live{0};
-std::atomic<std::size_t> count{0};
+thread_local std::size_t count = 0;
 
 void* counted(std::size_t size) {
     void* block = std::malloc(size);
     if (!block) throw std::bad_alloc();
-    live.fetch_add(malloc_usable_size(block), std::memory_order_relaxed);
-    count.fetch_add(1, std::memory_order_relaxed);
+    ++count;
+    if (watching.load(std::memory_order_relaxed)) live.fetch_add(malloc_usable_size(block));
     return block;
 }
 
 void uncounted(void* block) noexcept {
-    if (!block) return;
-    live.fetch_sub(malloc_usable_size(block), std::memory_order_relaxed);
+    if (block && watching.load(std::memory_order_relaxed)) {
+        live.fetch_sub(malloc_usable_size(block));
+    }
     std::free(block);
 }
 }  // namespace
@@ -33,6 +35,8 @@ void operator delete(void* block, std::size_t) noexcept { uncounted(block); }
 void operator delete[](void* block, std::size_t) noexcept { uncounted(block); }
 
 namespace cubepi::bench {
-std::size_t live_bytes() noexcept { return live.load(); }
-std::size_t allocations() noexcept { return count.load(); }
+std::size_t allocations() noexcept { return count; }
+LiveBytes::LiveBytes() noexcept { watching = true; }
+LiveBytes::~LiveBytes() { watching = false; }
+std::size_t LiveBytes::now() const noexcept { return live.load(); }
 }  // namespace cubepi::bench

@@ -4,8 +4,18 @@
 
 namespace cubepi::bench {
 
-/// Bytes that are allocated now, and allocations since the start of the program: this program's operator new counts.
-std::size_t live_bytes() noexcept;
+/// Allocations of this thread since it began: this program's operator new counts.
 std::size_t allocations() noexcept;
+
+/// Counts the bytes that are allocated while it lives, and not freed again. Asking for the size of each block costs as
+/// much as getting it, so nothing is timed beside it.
+class LiveBytes {
+public:
+    LiveBytes() noexcept;
+    ~LiveBytes();
+    LiveBytes(const LiveBytes&) = delete;
+    LiveBytes& operator=(const LiveBytes&) = delete;
+    std::size_t now() const noexcept;
+};
 
 }  // namespace cubepi::bench
