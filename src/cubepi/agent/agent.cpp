@@ -28,7 +28,7 @@ Message identified(const Agent::Impl& impl, const PromptInput& input, bool& by_c
     }
     Message message = input.messages().front();
     by_caller = !message.id().empty();
-    return by_caller ? message : message.with_id(impl.parts.runtime->ids->next());
+    return by_caller ? message : message.with_id(impl.runtime->ids->next());
 }
 
 using StartRun = Task<void> (*)(const std::shared_ptr<Agent::Impl>& impl, PromptInput& input,
@@ -124,9 +124,7 @@ Subscription Agent::subscribe(Listener listener) {
 
 const AgentState& Agent::state() const noexcept { return impl_->state; }
 AgentState& Agent::state() noexcept { return impl_->state; }
-const std::shared_ptr<const Runtime>& Agent::runtime() const noexcept {
-    return impl_->parts.runtime;
-}
+const std::shared_ptr<const Runtime>& Agent::runtime() const noexcept { return impl_->runtime; }
 const std::string& Agent::thread_id() const noexcept { return impl_->log.thread_id(); }
 
 }  // namespace cubepi

@@ -59,7 +59,7 @@ Task<void> drive(std::shared_ptr<AgentRun::State> state) {
 void start(const std::shared_ptr<AgentRun::State>& state, const Executor& executor) {
     if (std::exchange(state->started, true)) return;
     if (state->options.run_id().empty()) {
-        state->options = PromptOptions().run_id(state->impl->parts.runtime->ids->next());
+        state->options = PromptOptions().run_id(state->impl->runtime->ids->next());
     }
     std::weak_ptr<AgentRun::State> weak = state;
     state->subscription = state->impl->hub.subscribe(

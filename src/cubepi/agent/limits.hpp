@@ -19,6 +19,7 @@ struct AgentLimits {
     std::size_t tool_result_chars = 50'000;  ///< Unicode code points
     std::chrono::milliseconds abort_grace =
         std::chrono::seconds(2);  ///< for tools that heed a stop
+    friend bool operator==(const AgentLimits&, const AgentLimits&) = default;
 };
 
 }  // namespace cubepi

@@ -441,19 +441,19 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
     hub.subscribe(std::move(emit));
     ThreadLog log(state, nullptr, std::string());
     FunctionInputs inputs(options);
-    RunParts parts;
-    parts.model = options.model;
-    parts.hooks = &options.hooks;
-    parts.tool_execution = options.tool_execution;
-    parts.limits = options.limits;
-    parts.on_payload = options.on_payload;
-    parts.on_response = options.on_response;
-    parts.spill = options.spill;
-    parts.runtime = runtime;
-    parts.state = &state;
-    parts.hub = &hub;
-    parts.log = &log;
-    parts.inputs = &inputs;
+    const RunParts parts{.model = options.model,
+                         .hooks = &options.hooks,
+                         .tool_execution = options.tool_execution,
+                         .limits = options.limits,
+                         .on_payload = options.on_payload,
+                         .on_response = options.on_response,
+                         .spill = options.spill,
+                         .runtime = runtime,
+                         .state = &state,
+                         .hub = &hub,
+                         .log = &log,
+                         .inputs = &inputs,
+                         .prefix_guard = nullptr};
     RunCore core(parts, runtime->ids->next(), options.stop_token);
     std::vector<Input> first;
     for (const Message& prompt : prompts) {

@@ -12,9 +12,8 @@ namespace cubepi {
 
 namespace {
 
-const HookSet no_hooks;
-
-std::unique_ptr<const HookSet> take_hooks(AgentOptions& options) {
+/// Null where everything is as usual.
+std::unique_ptr<const Agent::Impl::Settings> take_settings(AgentOptions& options) {
     HookSet hooks;
     hooks.transform_context = std::move(options.transform_context);
     hooks.convert_to_llm = std::move(options.convert_to_llm);
@@ -26,9 +25,18 @@ std::unique_ptr<const HookSet> take_hooks(AgentOptions& options) {
     hooks.should_stop_after_turn = std::move(options.should_stop_after_turn);
     hooks.on_run_end = std::move(options.on_run_end);
     hooks.around_model_call = std::move(options.around_model_call);
-    HookSet composed = compose_middleware(options.middleware, std::move(hooks));
-    if (composed.empty()) return nullptr;
-    return std::make_unique<const HookSet>(std::move(composed));
+    Agent::Impl::Settings taken;
+    taken.hooks = compose_middleware(options.middleware, std::move(hooks));
+    taken.tool_execution = options.tool_execution;
+    taken.limits = options.limits;
+    taken.on_payload = std::move(options.on_payload);
+    taken.on_response = std::move(options.on_response);
+    taken.spill = std::move(options.spill);
+    const bool usual = taken.hooks.empty() && taken.tool_execution == ExecutionMode::parallel &&
+                       taken.limits == AgentLimits() && !taken.on_payload && !taken.on_response &&
+                       !taken.spill;
+    if (usual) return nullptr;
+    return std::make_unique<const Agent::Impl::Settings>(std::move(taken));
 }
 
 AgentState first_state(AgentOptions& options) {
@@ -66,25 +74,35 @@ BoundModel bound_model(const AgentOptions& options) {
 }  // namespace
 
 Agent::Impl::Impl(AgentOptions options)
-    : hooks(take_hooks(options)),
+    : model(bound_model(options)),
+      runtime(options.runtime ? std::move(options.runtime) : Runtime::standard()),
+      own_settings(take_settings(options)),
       state(first_state(options)),
       inbox(options.steering_mode, options.follow_up_mode),
-      log(state, options.checkpointer, options.thread_id),
-      lost_persistence((options.checkpointer != nullptr) != !options.thread_id.empty()) {
-    parts.model = bound_model(options);
-    parts.hooks = hooks ? hooks.get() : &no_hooks;
-    parts.tool_execution = options.tool_execution;
-    parts.limits = options.limits;
-    parts.on_payload = std::move(options.on_payload);
-    parts.on_response = std::move(options.on_response);
-    parts.spill = std::move(options.spill);
-    parts.runtime = options.runtime ? std::move(options.runtime) : Runtime::standard();
-    parts.state = &state;
-    parts.hub = &hub;
-    parts.log = &log;
-    parts.inputs = &inbox;
-    parts.prefix_guard = &prefix_guard;
-    state.model = parts.model.shared_spec();
+      log(state, std::move(options.checkpointer), std::move(options.thread_id)) {
+    state.model = model.shared_spec();
+}
+
+const Agent::Impl::Settings& Agent::Impl::settings() const noexcept {
+    static const Settings usual;
+    return own_settings ? *own_settings : usual;
+}
+
+detail::RunParts Agent::Impl::parts() noexcept {
+    const Settings& set = settings();
+    return {.model = model,
+            .hooks = &set.hooks,
+            .tool_execution = set.tool_execution,
+            .limits = set.limits,
+            .on_payload = set.on_payload,
+            .on_response = set.on_response,
+            .spill = set.spill,
+            .runtime = runtime,
+            .state = &state,
+            .hub = &hub,
+            .log = &log,
+            .inputs = &inbox,
+            .prefix_guard = &prefix_guard};
 }
 
 namespace detail {
@@ -94,7 +112,7 @@ namespace {
 /// From the moment a run is accepted to the moment the agent is idle again, on every path.
 class ActiveRun {
 public:
-    ActiveRun(Agent::Impl& impl, const std::string& run_id) : impl_(impl) {
+    ActiveRun(Agent::Impl& impl, const SharedString& run_id) : impl_(impl) {
         if (impl_.state.is_streaming) {
             throw Error(ErrorCode::busy,
                         "the agent is already processing a prompt: steer() or follow_up() it, or "
@@ -143,7 +161,7 @@ LastOutcome last_outcome(RunOutcome outcome) noexcept {
 class AgentAttempt {
 public:
     AgentAttempt(Agent::Impl& impl, SharedString run_id, std::stop_token token)
-        : impl_(impl), core_(impl.parts, std::move(run_id), std::move(token)) {}
+        : impl_(impl), parts_(impl.parts()), core_(parts_, std::move(run_id), std::move(token)) {}
 
     RunCore& core() noexcept { return core_; }
 
@@ -162,6 +180,7 @@ private:
     RunOutcome counting_limits(RunOutcome outcome) const noexcept;
 
     Agent::Impl& impl_;
+    const RunParts parts_;
     RunCore core_;
     std::unique_ptr<ClaimKeeper> claim_;             // null: none
     std::unique_ptr<const ClaimResult> taken_over_;  // null: nothing was
@@ -171,9 +190,8 @@ private:
 Task<void> AgentAttempt::claim(ClaimKind kind) {
     RunStore* runs = impl_.log.runs();
     if (!runs) co_return;
-    claim_ =
-        std::make_unique<ClaimKeeper>(*runs, *impl_.parts.runtime->clock, impl_.log.thread_id(),
-                                      core_.run_id().str(), core_.info().attempt_id);
+    claim_ = std::make_unique<ClaimKeeper>(*runs, *impl_.runtime->clock, impl_.log.thread_id(),
+                                           core_.run_id().str(), core_.info().attempt_id);
     std::exception_ptr failure;
     try {
         ClaimResult result = co_await claim_->claim(kind);
@@ -218,13 +236,13 @@ Task<void> AgentAttempt::store_outcome(RunOutcome outcome) {
 }
 
 Rest AgentAttempt::announce_circumstances() {
-    if (!impl_.lost_persistence && !taken_over_) return std::nullopt;
+    if (!impl_.log.lost_persistence() && !taken_over_) return std::nullopt;
     return tell_circumstances();
 }
 
 Task<void> AgentAttempt::tell_circumstances() {
-    if (impl_.lost_persistence) {
-        impl_.lost_persistence = false;
+    if (impl_.log.lost_persistence()) {
+        impl_.log.forget_loss();
         Notice notice;
         notice.code = "no_persistence";
         notice.text =
@@ -244,8 +262,8 @@ Task<void> AgentAttempt::tell_circumstances() {
 
 /// Time's up is an abort of our own.
 std::unique_ptr<ClockTimer> AgentAttempt::wall_clock(const Executor& executor) {
-    const std::chrono::milliseconds limit = impl_.parts.limits.wall_clock;
-    auto timer = impl_.parts.runtime->clock->timer(executor);
+    const std::chrono::milliseconds limit = parts_.limits.wall_clock;
+    auto timer = impl_.runtime->clock->timer(executor);
     timer->expires_after(limit, [this] {
         out_of_time_ = true;
         impl_.inbox.abort();
@@ -259,7 +277,7 @@ RunOutcome AgentAttempt::counting_limits(RunOutcome outcome) const noexcept {
 
 Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
     std::unique_ptr<ClockTimer> timer;
-    if (impl_.parts.limits.wall_clock.count() > 0) {
+    if (parts_.limits.wall_clock.count() > 0) {
         const Executor executor = co_await this_executor;
         timer = wall_clock(executor);
     }
@@ -280,7 +298,7 @@ Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
     if (out_of_time_ && result.outcome == RunOutcome::limited) {
         result.failure = std::make_shared<const Error>(
             ErrorCode::limit, "the run reached its limit wall_clock (" +
-                                  std::to_string(impl_.parts.limits.wall_clock.count()) + " ms)");
+                                  std::to_string(parts_.limits.wall_clock.count()) + " ms)");
     }
 }
 
@@ -314,8 +332,7 @@ std::vector<Input> prompt_inputs(const Agent::Impl& impl, MessageList given,
         Input& one = inputs.emplace_back();
         one.identified = !message.id().empty();
         if (message.role() == Role::user) {
-            if (!one.identified)
-                message = std::move(message).with_id(impl.parts.runtime->ids->next());
+            if (!one.identified) message = std::move(message).with_id(impl.runtime->ids->next());
             if (!message.timestamp()) message = std::move(message).with_timestamp(now);
         }
         one.message = std::move(message).with_run_id(run_id);
@@ -341,7 +358,7 @@ RunResult answered_result(const Agent::Impl& impl, const SharedString& run_id) {
 bool is_finished(const Agent::Impl& impl) {
     const MessageList& messages = impl.state.messages;
     const AssistantMessage* last = messages.empty() ? nullptr : messages.back().assistant();
-    return last && impl.log.open_calls().empty();
+    return last && !impl.log.has_open_calls();
 }
 
 bool has_answer(const Agent::Impl& impl, const std::string& message_id) {
@@ -392,7 +409,7 @@ Task<Known> look_up(Agent::Impl& impl, const std::string& message_id, RunResult&
 
 Task<void> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, PromptOptions options,
                       RunResult& result) {
-    const Runtime& runtime = *impl->parts.runtime;
+    const Runtime& runtime = *impl->runtime;
     const SharedString run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
     ActiveRun active(*impl, run_id);
     const double now =
@@ -428,7 +445,7 @@ Task<void> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, Prom
 }
 
 Task<void> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options, RunResult& result) {
-    const Runtime& runtime = *impl->parts.runtime;
+    const Runtime& runtime = *impl->runtime;
     const SharedString run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
     ActiveRun active(*impl, run_id);
     const auto attempt = std::make_unique<AgentAttempt>(*impl, run_id, active.token());

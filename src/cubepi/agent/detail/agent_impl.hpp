@@ -16,15 +16,28 @@ namespace cubepi {
 struct Agent::Impl {
     explicit Impl(AgentOptions options);
 
-    detail::RunParts parts;
-    std::unique_ptr<const HookSet> hooks;  // null: none, as most agents have
+    /// What most agents leave as it is.
+    struct Settings {
+        HookSet hooks = {};
+        ExecutionMode tool_execution = ExecutionMode::parallel;
+        AgentLimits limits = {};
+        PayloadHook on_payload = {};
+        ResponseHook on_response = {};
+        std::shared_ptr<SpillSink> spill = {};
+    };
+    const Settings& settings() const noexcept;
+    detail::RunParts parts() noexcept;
+
+    // A process may have many idle agents: what not all of them need is made when it is needed.
+    BoundModel model;
+    std::shared_ptr<const Runtime> runtime;
+    std::unique_ptr<const Settings> own_settings;  // null: the usual ones
     AgentState state;
     detail::EventHub hub;
     detail::Inbox inbox;
     detail::ThreadLog log;
     PrefixGuard prefix_guard;
     std::unique_ptr<AsyncEvent> idle;  // made when somebody waits
-    bool lost_persistence = false;     // store without thread id, or the reverse (D46)
 };
 
 namespace detail {

@@ -36,7 +36,7 @@ bool has_id(const Input& input, std::string_view id) {
     return steer_id && steer_id->is_string() && steer_id->get_string() == id;
 }
 
-std::vector<Input> take(std::vector<Input>& queue, QueueMode mode, const std::string& run_id) {
+std::vector<Input> take(std::vector<Input>& queue, QueueMode mode, const SharedString& run_id) {
     std::vector<Input> taken;
     for (auto it = queue.begin(); it != queue.end();) {
         if (!it->for_run.empty() && it->for_run != run_id) {
@@ -58,15 +58,22 @@ void put_front(std::vector<Input>& queue, std::vector<Input> inputs) {
 
 }  // namespace
 
+Inbox::Queues& Inbox::queues() {
+    if (!queues_) queues_ = std::make_unique<Queues>();
+    return *queues_;
+}
+
 void Inbox::count() {
-    steering_count_.store(static_cast<std::uint32_t>(steering_.size()), std::memory_order_release);
-    follow_up_count_.store(static_cast<std::uint32_t>(follow_ups_.size()),
+    steering_count_.store(static_cast<std::uint32_t>(queues().steering.size()),
+                          std::memory_order_release);
+    follow_up_count_.store(static_cast<std::uint32_t>(queues().follow_ups.size()),
                            std::memory_order_release);
 }
 
 Receipt Inbox::steer(Message message, std::string for_run, bool identified) {
     const std::lock_guard lock(mutex_);
-    if (auto known = identified ? queued(steering_, message.id()) : nullptr) return Receipt(known);
+    if (auto known = identified ? queued(queues().steering, message.id()) : nullptr)
+        return Receipt(known);
     auto receipt = std::make_shared<Receipt::Shared>(message.id());
     if (!for_run.empty() && !run_id_.empty() && for_run != run_id_) {
         receipt->state.store(ReceiptState::refused);
@@ -77,35 +84,36 @@ Receipt Inbox::steer(Message message, std::string for_run, bool identified) {
     input.receipt = receipt;
     input.for_run = std::move(for_run);
     input.identified = identified;
-    steering_.push_back(std::move(input));
+    queues().steering.push_back(std::move(input));
     count();
     return Receipt(std::move(receipt));
 }
 
 Receipt Inbox::follow_up(Message message, bool identified) {
     const std::lock_guard lock(mutex_);
-    if (auto known = identified ? queued(follow_ups_, message.id()) : nullptr)
+    if (auto known = identified ? queued(queues().follow_ups, message.id()) : nullptr)
         return Receipt(known);
     auto receipt = std::make_shared<Receipt::Shared>(message.id());
     Input input;
     input.message = std::move(message);
     input.receipt = receipt;
     input.identified = identified;
-    follow_ups_.push_back(std::move(input));
+    queues().follow_ups.push_back(std::move(input));
     count();
     return Receipt(std::move(receipt));
 }
 
 bool Inbox::cancel_steer(std::string_view id) {
     const std::lock_guard lock(mutex_);
-    const std::size_t before = steering_.size();
-    std::erase_if(steering_, [&](const Input& input) {
+    if (!queues_) return false;
+    const std::size_t before = queues().steering.size();
+    std::erase_if(queues().steering, [&](const Input& input) {
         if (!has_id(input, id)) return false;
         input.mark(ReceiptState::cancelled);
         return true;
     });
     count();
-    return steering_.size() != before;
+    return queues().steering.size() != before;
 }
 
 void Inbox::abort() {
@@ -120,14 +128,15 @@ void Inbox::abort() {
 
 void Inbox::clear() {
     const std::lock_guard lock(mutex_);
-    for (const Input& input : steering_) input.mark(ReceiptState::cancelled);
-    for (const Input& input : follow_ups_) input.mark(ReceiptState::cancelled);
-    steering_.clear();
-    follow_ups_.clear();
+    if (!queues_) return;
+    for (const Input& input : queues().steering) input.mark(ReceiptState::cancelled);
+    for (const Input& input : queues().follow_ups) input.mark(ReceiptState::cancelled);
+    queues().steering.clear();
+    queues().follow_ups.clear();
     count();
 }
 
-std::stop_token Inbox::begin_run(std::string run_id) {
+std::stop_token Inbox::begin_run(SharedString run_id) {
     const std::lock_guard lock(mutex_);
     run_id_ = std::move(run_id);
     stop_ = std::stop_source();
@@ -136,14 +145,14 @@ std::stop_token Inbox::begin_run(std::string run_id) {
 
 void Inbox::end_run() {
     const std::lock_guard lock(mutex_);
-    run_id_.clear();
+    run_id_ = SharedString();
     stop_ = std::stop_source(std::nostopstate);
 }
 
 std::vector<Input> Inbox::take_steering() {
     if (!has_steering()) return {};
     const std::lock_guard lock(mutex_);
-    std::vector<Input> taken = take(steering_, steering_mode_, run_id_);
+    std::vector<Input> taken = take(queues().steering, steering_mode_, run_id_);
     count();
     return taken;
 }
@@ -151,20 +160,20 @@ std::vector<Input> Inbox::take_steering() {
 std::vector<Input> Inbox::take_follow_ups() {
     if (!has_follow_ups()) return {};
     const std::lock_guard lock(mutex_);
-    std::vector<Input> taken = take(follow_ups_, follow_up_mode_, run_id_);
+    std::vector<Input> taken = take(queues().follow_ups, follow_up_mode_, run_id_);
     count();
     return taken;
 }
 
 void Inbox::put_back_steering(std::vector<Input> inputs) {
     const std::lock_guard lock(mutex_);
-    put_front(steering_, std::move(inputs));
+    put_front(queues().steering, std::move(inputs));
     count();
 }
 
 void Inbox::put_back_follow_ups(std::vector<Input> inputs) {
     const std::lock_guard lock(mutex_);
-    put_front(follow_ups_, std::move(inputs));
+    put_front(queues().follow_ups, std::move(inputs));
     count();
 }
 

@@ -58,7 +58,7 @@ public:
 
     // The run's executor.
     /// The token of the run that begins; abort() fires it from now on.
-    std::stop_token begin_run(std::string run_id);
+    std::stop_token begin_run(SharedString run_id);
     void end_run();
     bool has_steering() const noexcept {
         return steering_count_.load(std::memory_order_acquire) != 0;
@@ -78,11 +78,16 @@ private:
     const QueueMode steering_mode_;
     const QueueMode follow_up_mode_;
     std::mutex mutex_;
-    std::vector<Input> steering_;
-    std::vector<Input> follow_ups_;
+    struct Queues {
+        std::vector<Input> steering;
+        std::vector<Input> follow_ups;
+    };
+    Queues& queues();
+
+    std::unique_ptr<Queues> queues_;  // made by the first input
     std::atomic<std::uint32_t> steering_count_{0};
     std::atomic<std::uint32_t> follow_up_count_{0};
-    std::string run_id_;
+    SharedString run_id_;
     std::stop_source stop_{std::nostopstate};
 };
 

@@ -86,7 +86,7 @@ Message RunCore::stamped(Message message) const {
 
 Rest RunCore::announce(Message message) {
     message = stamped(std::move(message));
-    const bool waits = message.role() != Role::tool_result && !parts_.log->open_calls().empty();
+    const bool waits = message.role() != Role::tool_result && parts_.log->has_open_calls();
     if (waits) return announce_behind_results(std::move(message));
     return announce_stamped(std::move(message));
 }
@@ -131,7 +131,7 @@ Rest RunCore::finish_in_memory(Message message) {
 }
 
 Rest RunCore::close_open_calls() {
-    if (parts_.log->open_calls().empty()) return std::nullopt;
+    if (!parts_.log->has_open_calls()) return std::nullopt;
     return answer_open_calls();
 }
 

@@ -20,19 +20,19 @@ namespace cubepi::detail {
 
 /// What a run works with. Everything outlives the run.
 struct RunParts {
-    BoundModel model = {};
-    const HookSet* hooks = nullptr;
-    ExecutionMode tool_execution = ExecutionMode::parallel;
-    AgentLimits limits = {};
-    PayloadHook on_payload = {};
-    ResponseHook on_response = {};
-    std::shared_ptr<SpillSink> spill = {};
-    std::shared_ptr<const Runtime> runtime = {};
-    AgentState* state = nullptr;
-    EventHub* hub = nullptr;
-    ThreadLog* log = nullptr;
-    InputSource* inputs = nullptr;
-    PrefixGuard* prefix_guard = nullptr;  ///< null: nobody looks
+    const BoundModel& model;
+    const HookSet* hooks;
+    ExecutionMode tool_execution;
+    const AgentLimits& limits;
+    const PayloadHook& on_payload;
+    const ResponseHook& on_response;
+    const std::shared_ptr<SpillSink>& spill;
+    const std::shared_ptr<const Runtime>& runtime;
+    AgentState* state;
+    EventHub* hub;
+    ThreadLog* log;
+    InputSource* inputs;
+    PrefixGuard* prefix_guard;  ///< null: nobody looks
 };
 
 /// What every part of a run shares: its identity, its events, its messages, its abort.

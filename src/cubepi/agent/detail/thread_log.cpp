@@ -7,45 +7,61 @@
 
 namespace cubepi::detail {
 
+namespace {
+
+/// The answer whose calls the end of the history is about; null when it is about none.
+const AssistantMessage* last_caller(const MessageList& messages, std::size_t& results) {
+    std::size_t end = messages.size();
+    while (end > 0 && messages[end - 1].role() == Role::tool_result) --end;
+    results = messages.size() - end;
+    return end > 0 ? messages[end - 1].assistant() : nullptr;
+}
+
+}  // namespace
+
 ThreadLog::ThreadLog(AgentState& state, std::shared_ptr<Checkpointer> store, std::string thread_id)
-    : state_(state), thread_id_(std::move(thread_id)) {
-    for (const Message& message : state_.messages) note(message);
-    if (!store || thread_id_.empty()) return;
-    store_ = std::move(store);
-    runs_ = dynamic_cast<RunStore*>(store_.get());
-    index_ = dynamic_cast<MessageIndex*>(store_.get());
+    : state_(state) {
+    if (!store && thread_id.empty()) return;
+    thread_ = std::make_unique<Thread>();
+    thread_->id = std::move(thread_id);
+    thread_->lost = !store || thread_->id.empty();
+    if (thread_->lost) return;
+    thread_->store = std::move(store);
+    thread_->runs = dynamic_cast<RunStore*>(thread_->store.get());
+    thread_->index = dynamic_cast<MessageIndex*>(thread_->store.get());
+}
+
+const std::string& ThreadLog::thread_id() const noexcept {
+    static const std::string none;
+    return thread_ ? thread_->id : none;
 }
 
 Task<void> ThreadLog::load() {
-    if (!store_ || loaded_) co_return;
-    std::optional<CheckpointData> data = co_await store_->load(thread_id_);
-    loaded_ = true;
+    if (!persistent() || thread_->loaded) co_return;
+    std::optional<CheckpointData> data = co_await thread_->store->load(thread_->id);
+    thread_->loaded = true;
     if (!data) co_return;
-    position_ = data->position;
+    thread_->position = data->position;
     if (state_.messages.empty()) state_.messages = std::move(data->messages);
-    open_calls_ = open_tool_calls(state_.messages);
-    if (!open_calls_.empty()) {
-        const auto caller =
-            std::find_if(std::make_reverse_iterator(state_.messages.end()),
-                         std::make_reverse_iterator(state_.messages.begin()),
-                         [](const Message& m) { return m.role() == Role::assistant; });
-        open_calls_run_id_ = caller->run_id();
-    }
     state_.extra = std::move(data->extra);
-    saved_extra_ = state_.extra;
+    thread_->saved_extra = state_.extra;
 }
 
-void ThreadLog::note(const Message& message) {
-    if (const AssistantMessage* assistant = message.assistant()) {
-        open_calls_.clear();
-        for (const ToolCall* call : assistant->tool_calls()) open_calls_.push_back(*call);
-        if (!open_calls_.empty()) open_calls_run_id_ = assistant->run_id;
-    } else if (const ToolResultMessage* result = message.tool_result()) {
-        const auto found =
-            std::find_if(open_calls_.begin(), open_calls_.end(),
-                         [&](const ToolCall& call) { return call.id == result->tool_call_id; });
-        if (found != open_calls_.end()) open_calls_.erase(found);
-    }
+bool ThreadLog::has_open_calls() const {
+    const MessageList& messages = state_.messages;
+    if (messages.empty() || messages.back().role() == Role::user) return false;
+    std::size_t results = 0;
+    const AssistantMessage* caller = last_caller(messages, results);
+    if (!caller || !caller->has_tool_calls()) return false;
+    return results == 0 || !open_calls().empty();
+}
+
+std::vector<ToolCall> ThreadLog::open_calls() const { return open_tool_calls(state_.messages); }
+
+SharedString ThreadLog::open_calls_run_id() const {
+    std::size_t results = 0;
+    const AssistantMessage* caller = last_caller(state_.messages, results);
+    return caller ? caller->run_id : SharedString();
 }
 
 bool ThreadLog::is_legal() {
@@ -55,27 +71,27 @@ bool ThreadLog::is_legal() {
     return true;
 }
 
-void ThreadLog::append_now(Message message) {
-    note(message);
-    state_.messages.push_back(std::move(message));
-}
+void ThreadLog::append_now(Message message) { state_.messages.push_back(std::move(message)); }
 
 Task<void> ThreadLog::append(Message message) {
-    if (store_) {
+    if (persistent()) {
+        Thread& thread = *thread_;
         // One object per step: a setter's result assigned to its own object would be a move onto itself.
-        AppendOptions positioned = AppendOptions().expected_position(position_);
-        const bool with_extra = state_.extra != saved_extra_;
+        AppendOptions positioned = AppendOptions().expected_position(thread.position);
+        const bool with_extra = state_.extra != thread.saved_extra;
         AppendOptions filled =
             with_extra ? std::move(positioned).extra(state_.extra) : std::move(positioned);
-        AppendOptions options = claim_run_id_.empty()
-                                    ? std::move(filled)
-                                    : std::move(filled).claim(claim_run_id_, claim_owner_);
+        AppendOptions options =
+            thread.claim_run_id.empty()
+                ? std::move(filled)
+                : std::move(filled).claim(thread.claim_run_id, thread.claim_owner);
         JsonObject saved = with_extra ? state_.extra : JsonObject();
         MessageList one;
         one.push_back(message);
-        position_ = co_await store_->append(thread_id_, std::move(one), std::move(options));
+        thread.position =
+            co_await thread.store->append(thread.id, std::move(one), std::move(options));
         if (with_extra) {
-            saved_extra_ = std::move(saved);
+            thread.saved_extra = std::move(saved);
             drop_nulls();
         }
     }
@@ -83,26 +99,25 @@ Task<void> ThreadLog::append(Message message) {
 }
 
 Task<void> ThreadLog::save_extra() {
-    if (!store_) {
+    if (!persistent()) {
         drop_nulls();
         co_return;
     }
-    if (state_.extra == saved_extra_) co_return;
+    if (state_.extra == thread_->saved_extra) co_return;
     JsonObject saved = state_.extra;
-    co_await store_->save_extra(thread_id_, saved);
-    saved_extra_ = std::move(saved);
+    co_await thread_->store->save_extra(thread_->id, saved);
+    thread_->saved_extra = std::move(saved);
     drop_nulls();
 }
 
 void ThreadLog::drop_nulls() {
-    if (state_.extra.empty() && saved_extra_.empty()) return;
     const auto erase_from = [](JsonObject& object) {
         for (auto it = object.begin(); it != object.end();) {
             it = it->value().is_null() ? object.erase(it) : std::next(it);
         }
     };
     erase_from(state_.extra);
-    erase_from(saved_extra_);
+    if (thread_) erase_from(thread_->saved_extra);
 }
 
 Task<std::optional<Message>> ThreadLog::find(std::string message_id) {
@@ -110,20 +125,22 @@ Task<std::optional<Message>> ThreadLog::find(std::string message_id) {
     for (const Message& message : state_.messages) {
         if (message.id() == message_id) found = message;
     }
-    if (!found && index_) found = co_await index_->find_message(thread_id_, std::move(message_id));
+    if (!found && thread_ && thread_->index) {
+        found = co_await thread_->index->find_message(thread_->id, std::move(message_id));
+    }
     co_return found;
 }
 
 void ThreadLog::set_claim(std::string run_id, std::string owner_id) {
-    claim_run_id_ = std::move(run_id);
-    claim_owner_ = std::move(owner_id);
+    thread_->claim_run_id = std::move(run_id);
+    thread_->claim_owner = std::move(owner_id);
 }
 
 void ThreadLog::forget() {
-    loaded_ = false;
     legal_ = 0;
-    position_ = 0;
-    open_calls_.clear();
+    if (!thread_) return;
+    thread_->loaded = false;
+    thread_->position = 0;
 }
 
 }  // namespace cubepi::detail

@@ -18,10 +18,12 @@ public:
     /// `state` outlives the log. Without a store, or without a thread id, nothing is persisted.
     ThreadLog(AgentState& state, std::shared_ptr<Checkpointer> store, std::string thread_id);
 
-    bool persistent() const noexcept { return store_ != nullptr; }
-    Checkpointer* store() const noexcept { return store_.get(); }
-    RunStore* runs() const noexcept { return runs_; }
-    const std::string& thread_id() const noexcept { return thread_id_; }
+    bool persistent() const noexcept { return thread_ && thread_->store; }
+    RunStore* runs() const noexcept { return thread_ ? thread_->runs : nullptr; }
+    const std::string& thread_id() const noexcept;
+    /// There is a store without a thread id, or the reverse (D46), and nobody was told.
+    bool lost_persistence() const noexcept { return thread_ && thread_->lost; }
+    void forget_loss() noexcept { thread_->lost = false; }
 
     /// Restores history and extra, once, when memory is empty.
     Task<void> load();
@@ -35,9 +37,11 @@ public:
 
     /// Whether the history is legal (D1). Looks only at what came since the last time.
     bool is_legal();
-    /// The calls at the end that have no result yet.
-    const std::vector<ToolCall>& open_calls() const noexcept { return open_calls_; }
-    const SharedString& open_calls_run_id() const noexcept { return open_calls_run_id_; }
+    /// Whether calls at the end have no result yet.
+    bool has_open_calls() const;
+    std::vector<ToolCall> open_calls() const;
+    /// The run of the answer that made these calls.
+    SharedString open_calls_run_id() const;
 
     /// Under which claim appends are made (D50); empty: none.
     void set_claim(std::string run_id, std::string owner_id);
@@ -48,21 +52,23 @@ public:
     void drop_nulls();
 
 private:
-    void note(const Message& message);
+    /// Only where there is a thread id or a store.
+    struct Thread {
+        std::shared_ptr<Checkpointer> store;
+        RunStore* runs = nullptr;
+        MessageIndex* index = nullptr;
+        std::string id;
+        std::int64_t position = 0;
+        bool loaded = false;
+        bool lost = false;
+        JsonObject saved_extra;
+        std::string claim_run_id;
+        std::string claim_owner;
+    };
 
     AgentState& state_;
-    std::shared_ptr<Checkpointer> store_;
-    RunStore* runs_ = nullptr;
-    MessageIndex* index_ = nullptr;
-    std::string thread_id_;
-    std::int64_t position_ = 0;
-    bool loaded_ = false;
+    std::unique_ptr<Thread> thread_;
     std::size_t legal_ = 0;  // so many messages were found to be legal
-    JsonObject saved_extra_;
-    std::vector<ToolCall> open_calls_;
-    SharedString open_calls_run_id_;
-    std::string claim_run_id_;
-    std::string claim_owner_;
 };
 
 }  // namespace cubepi::detail
