@@ -326,5 +326,60 @@ TEST(Tools, ASequentialToolMakesTheBatchSequential) {
                                                "tool_execution_end:b", "message_end:tool_result"}));
 }
 
+TEST(Tools, InstantAndWaitingCallsOfOneBatchKeepTheirOrder) {
+    auto instant = tool<Where>("instant", "Answers at once.",
+                               [](Where args) { return "instant " + args.city; });
+    auto waiting =
+        tool<Where>("waiting", "Lets others go first.", [](Where args) -> Task<std::string> {
+            co_await yield_now();
+            co_return "waited " + args.city;
+        });
+    const auto call = [](const char* name, const char* id) {
+        return faux_tool_call(name, {{"city", id}}, id);
+    };
+    FauxProvider faux;
+    faux.set_responses({calling({call("instant", "a"), call("waiting", "b"), call("instant", "c"),
+                                 call("waiting", "d")}),
+                        calling({call("waiting", "e")}), "done"});
+    Agent agent({.model = faux.model(), .tools = {instant, waiting}});
+    std::vector<std::string> ended;
+    agent.subscribe([&](const AgentEvent& event) {
+        if (const auto* end = event.get_if<ToolExecutionEndEvent>()) {
+            ended.push_back(end->tool_call_id);
+        }
+    });
+    const RunResult result = run(agent.prompt("hi"));
+    ASSERT_EQ(result.new_messages.size(), 9U);
+    const std::vector<std::string> texts{"instant a", "waited b", "instant c", "waited d"};
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        EXPECT_EQ(result.new_messages[i + 2].text(), texts[i]);
+    }
+    EXPECT_EQ(result.new_messages[7].text(), "waited e");
+    EXPECT_EQ(ended, (std::vector<std::string>{"a", "c", "b", "d", "e"}));
+}
+
+TEST(Tools, ACallThatAHookMadeSequentialIsAskedAboutOnce) {
+    AgentTool echo = tool<Where>("echo", "Echo.", [](Where args) { return args.city; });
+    AgentTool alone =
+        tool<Where>("alone", "Echo, alone.", [](Where args) { return args.city; }).sequential();
+    FauxProvider faux;
+    faux.set_responses({calling({faux_tool_call("echo", {{"city", "Oslo"}}, "c1")}), "done"});
+    int asked = 0;
+    AgentOptions options;
+    options.model = faux.model();
+    options.tools = {echo, alone};
+    options.resolve_tool_call = [](ToolCall call) {
+        call.name = "alone";
+        return std::optional<ToolCall>(std::move(call));
+    };
+    options.before_tool_call = [&](BeforeToolCallContext&) {
+        ++asked;
+        return std::optional<BeforeToolCallResult>();
+    };
+    Agent agent(std::move(options));
+    EXPECT_EQ(run(agent.prompt("hi")).new_messages[2].text(), "Oslo");
+    EXPECT_EQ(asked, 1);
+}
+
 }  // namespace
 }  // namespace cubepi

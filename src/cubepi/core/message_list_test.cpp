@@ -152,5 +152,18 @@ TEST(MessageList, OlderCopiesAreReadWhileTheNewestGrows) {
     for (std::thread& reader : readers) reader.join();
 }
 
+TEST(MessageList, AMessageIsTakenFromAListThatNobodyElseHas) {
+    MessageList list;
+    list.push_back(message(1));
+    const Message copy = list[0];
+    EXPECT_TRUE(std::move(list).take(0).is_same(copy));
+
+    MessageList shared;
+    shared.push_back(message(2));
+    const MessageList other = shared;
+    EXPECT_EQ(std::move(shared).take(0).text(), "2");
+    EXPECT_EQ(other[0].text(), "2");
+}
+
 }  // namespace
 }  // namespace cubepi

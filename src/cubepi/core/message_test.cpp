@@ -183,5 +183,24 @@ TEST(StopReason, KnownOnesAreSharedAndOthersPass) {
     EXPECT_EQ(stop_reason::shared("pause_turn"), "pause_turn");
 }
 
+TEST(Message, WhatNobodyElseHoldsIsChangedInPlace) {
+    Message message = user_message("hi");
+    const UserMessage* const content = message.user();
+    message = std::move(message).with_id("m1").with_run_id("r1").with_timestamp(1.5);
+    EXPECT_EQ(message.user(), content);
+    EXPECT_EQ(message.id(), "m1");
+    EXPECT_EQ(message.run_id(), "r1");
+    EXPECT_EQ(message.timestamp(), 1.5);
+}
+
+TEST(Message, WhatIsSharedIsCopiedBeforeItChanges) {
+    const Message before = user_message("hi", "m1");
+    Message message = before;
+    message = std::move(message).with_id("m2").with_timestamp(2.5);
+    EXPECT_EQ(message.id(), "m2");
+    EXPECT_EQ(before.id(), "m1");
+    EXPECT_FALSE(before.timestamp());
+}
+
 }  // namespace
 }  // namespace cubepi

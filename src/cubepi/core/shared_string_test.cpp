@@ -60,5 +60,12 @@ TEST(SharedString, CopiesOnSeveralThreads) {
     for (std::thread& thread : threads) thread.join();
 }
 
+TEST(SharedString, NamesThatCameAgainAreShared) {
+    const SharedString first = shared_name("gpt-5.1");
+    EXPECT_EQ(first.c_str(), shared_name("gpt-5.1").c_str());
+    EXPECT_EQ(shared_name("gpt-5.2"), "gpt-5.2");
+    EXPECT_TRUE(shared_name("").empty());
+}
+
 }  // namespace
 }  // namespace cubepi
