@@ -31,9 +31,7 @@ ToolDefinition AgentTool::definition() const {
     ToolDefinition made;
     made.name = name;
     made.description = description;
-    // Shares the schema, which lives as long as any copy of `parameters`.
-    auto schema = std::make_shared<const JsonSchema>(parameters);
-    made.parameters = std::shared_ptr<const Json>(schema, &schema->source());
+    made.parameters = parameters.shared_source();
     return made;
 }
 

@@ -7,6 +7,7 @@ ToolList::ToolList(std::vector<AgentTool> tools) {
     auto shared = std::make_shared<Shared>();
     shared->tools = std::move(tools);
     auto definitions = std::make_shared<ToolDefinitions>();
+    definitions->reserve(shared->tools.size());
     for (const AgentTool& tool : shared->tools) {
         if (tool.expose_to_model) definitions->push_back(tool.definition());
     }

@@ -222,6 +222,9 @@ JsonSchema::JsonSchema(Json schema) : state_(std::make_shared<State>(std::move(s
 JsonSchema::~JsonSchema() = default;
 
 const Json& JsonSchema::source() const noexcept { return state_->source; }
+std::shared_ptr<const Json> JsonSchema::shared_source() const noexcept {
+    return std::shared_ptr<const Json>(state_, &state_->source);
+}
 
 void JsonSchema::compile() const { state_->full(); }
 

@@ -25,6 +25,8 @@ public:
 
     /// The schema as it was given.
     const Json& source() const noexcept;
+    /// The same, kept alive by what is returned.
+    std::shared_ptr<const Json> shared_source() const noexcept;
 
     /// Compiles now. Throws Error (invalid_argument) that names the place when the schema is no schema.
     void compile() const;

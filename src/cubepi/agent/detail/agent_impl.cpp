@@ -389,10 +389,6 @@ Task<bool> load(Agent::Impl& impl, std::stop_token token) {
     std::rethrow_exception(failure);
 }
 
-}  // namespace
-
-namespace {
-
 /// What is known of an input that came before (D42).
 enum class Known : std::uint8_t { no, unanswered, answered };
 

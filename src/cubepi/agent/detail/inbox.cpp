@@ -1,5 +1,8 @@
 #include <cubepi/agent/detail/inbox.hpp>
 
+#include <array>
+#include <cstddef>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -58,6 +61,11 @@ void put_front(std::vector<Input>& queue, std::vector<Input> inputs) {
 
 }  // namespace
 
+std::mutex& Inbox::mutex() const noexcept {
+    static std::array<std::mutex, 64> shared;
+    return shared[std::hash<const Inbox*>()(this) / alignof(std::max_align_t) % shared.size()];
+}
+
 Inbox::Queues& Inbox::queues() {
     if (!queues_) queues_ = std::make_unique<Queues>();
     return *queues_;
@@ -71,7 +79,7 @@ void Inbox::count() {
 }
 
 Receipt Inbox::steer(Message message, std::string for_run, bool identified) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex());
     if (auto known = identified ? queued(queues().steering, message.id()) : nullptr)
         return Receipt(known);
     auto receipt = std::make_shared<Receipt::Shared>(message.id());
@@ -90,7 +98,7 @@ Receipt Inbox::steer(Message message, std::string for_run, bool identified) {
 }
 
 Receipt Inbox::follow_up(Message message, bool identified) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex());
     if (auto known = identified ? queued(queues().follow_ups, message.id()) : nullptr)
         return Receipt(known);
     auto receipt = std::make_shared<Receipt::Shared>(message.id());
@@ -104,7 +112,7 @@ Receipt Inbox::follow_up(Message message, bool identified) {
 }
 
 bool Inbox::cancel_steer(std::string_view id) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex());
     if (!queues_) return false;
     const std::size_t before = queues().steering.size();
     std::erase_if(queues().steering, [&](const Input& input) {
@@ -119,7 +127,7 @@ bool Inbox::cancel_steer(std::string_view id) {
 void Inbox::abort() {
     std::stop_source stop(std::nostopstate);
     {
-        const std::lock_guard lock(mutex_);
+        const std::lock_guard lock(mutex());
         stop = stop_;
     }
     // Outside the lock: stop callbacks run here.
@@ -127,7 +135,7 @@ void Inbox::abort() {
 }
 
 void Inbox::clear() {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex());
     if (!queues_) return;
     for (const Input& input : queues().steering) input.mark(ReceiptState::cancelled);
     for (const Input& input : queues().follow_ups) input.mark(ReceiptState::cancelled);
@@ -137,21 +145,21 @@ void Inbox::clear() {
 }
 
 std::stop_token Inbox::begin_run(SharedString run_id) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex());
     run_id_ = std::move(run_id);
     stop_ = std::stop_source();
     return stop_.get_token();
 }
 
 void Inbox::end_run() {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex());
     run_id_ = SharedString();
     stop_ = std::stop_source(std::nostopstate);
 }
 
 std::vector<Input> Inbox::take_steering() {
     if (!has_steering()) return {};
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex());
     std::vector<Input> taken = take(queues().steering, steering_mode_, run_id_);
     count();
     return taken;
@@ -159,20 +167,20 @@ std::vector<Input> Inbox::take_steering() {
 
 std::vector<Input> Inbox::take_follow_ups() {
     if (!has_follow_ups()) return {};
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex());
     std::vector<Input> taken = take(queues().follow_ups, follow_up_mode_, run_id_);
     count();
     return taken;
 }
 
 void Inbox::put_back_steering(std::vector<Input> inputs) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex());
     put_front(queues().steering, std::move(inputs));
     count();
 }
 
 void Inbox::put_back_follow_ups(std::vector<Input> inputs) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex());
     put_front(queues().follow_ups, std::move(inputs));
     count();
 }

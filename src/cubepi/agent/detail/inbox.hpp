@@ -77,7 +77,8 @@ private:
 
     const QueueMode steering_mode_;
     const QueueMode follow_up_mode_;
-    std::mutex mutex_;
+    /// One of a few that all inboxes share: what happens under it takes no longer than a move.
+    std::mutex& mutex() const noexcept;
     struct Queues {
         std::vector<Input> steering;
         std::vector<Input> follow_ups;
