@@ -135,7 +135,7 @@ void memory_of_sessions(benchmark::State& state) {
     for (auto _ : state) {
         std::vector<std::unique_ptr<Agent>> agents;
         agents.reserve(count);
-        const std::size_t before = live.now();
+        const std::ptrdiff_t before = live.now();
         for (int i = 0; i < count; ++i) {
             AgentOptions options;
             options.model = model;
@@ -143,7 +143,7 @@ void memory_of_sessions(benchmark::State& state) {
         }
         idle = static_cast<double>(live.now() - before) / count;
         agents.clear();
-        const std::size_t begin = live.now();
+        const std::ptrdiff_t begin = live.now();
         const auto loop = [&]() -> Task<void> {
             for (int i = 0; i < count; ++i) {
                 faux.set_responses(steps);

@@ -8,20 +8,21 @@
 
 namespace {
 std::atomic<bool> watching{false};
-std::atomic<std::size_t> live{0};
+std::atomic<std::ptrdiff_t> live{0};
 thread_local std::size_t count = 0;
 
 void* counted(std::size_t size) {
     void* block = std::malloc(size);
     if (!block) throw std::bad_alloc();
     ++count;
-    if (watching.load(std::memory_order_relaxed)) live.fetch_add(malloc_usable_size(block));
+    if (watching.load(std::memory_order_relaxed))
+        live.fetch_add(static_cast<std::ptrdiff_t>(malloc_usable_size(block)));
     return block;
 }
 
 void uncounted(void* block) noexcept {
     if (block && watching.load(std::memory_order_relaxed)) {
-        live.fetch_sub(malloc_usable_size(block));
+        live.fetch_sub(static_cast<std::ptrdiff_t>(malloc_usable_size(block)));
     }
     std::free(block);
 }
@@ -38,5 +39,5 @@ namespace cubepi::bench {
 std::size_t allocations() noexcept { return count; }
 LiveBytes::LiveBytes() noexcept { watching = true; }
 LiveBytes::~LiveBytes() { watching = false; }
-std::size_t LiveBytes::now() const noexcept { return live.load(); }
+std::ptrdiff_t LiveBytes::now() const noexcept { return live.load(); }
 }  // namespace cubepi::bench

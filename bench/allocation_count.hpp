@@ -15,7 +15,7 @@ public:
     ~LiveBytes();
     LiveBytes(const LiveBytes&) = delete;
     LiveBytes& operator=(const LiveBytes&) = delete;
-    std::size_t now() const noexcept;
+    std::ptrdiff_t now() const noexcept;
 };
 
 }  // namespace cubepi::bench

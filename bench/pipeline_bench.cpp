@@ -78,9 +78,10 @@ BENCHMARK(streamed_turn_of_three_plugins);
 void idle_pipeline_sessions(benchmark::State& state) {
     constexpr std::size_t sessions = 10'000;
     for (auto _ : state) {
+        const LiveBytes live;
         bub::Framework framework;
         add_plugins(framework, false);
-        const std::size_t before = live_bytes();
+        const std::ptrdiff_t before = live.now();
         const auto loop = [&framework]() -> Task<void> {
             for (std::size_t i = 0; i < sessions; ++i) {
                 bub::Envelope inbound("hello");
@@ -91,7 +92,7 @@ void idle_pipeline_sessions(benchmark::State& state) {
             }
         };
         run(loop());
-        const auto left = static_cast<double>(live_bytes()) - static_cast<double>(before);
+        const auto left = static_cast<double>(live.now() - before);
         state.counters["bytes_per_session"] = left / static_cast<double>(sessions);
     }
 }
