@@ -137,8 +137,9 @@ void CliChannel::enter(std::string text, bool later) {
     Unheard unheard;
     unheard.text = text;
     unheard.later = waits;
-    unheard.echoed = !waits;
-    if (!waits) view_.echo(text, running_ ? "steers" : "");
+    // In the middle of an answer it would tear the answer apart: it is shown where it is heard.
+    unheard.echoed = !running_;
+    if (!running_) view_.echo(text);
     unheard_.push_back(std::move(unheard));
     show_waiting();
     bub::Envelope message(text);
@@ -161,9 +162,11 @@ Task<> CliChannel::deliver(bub::Envelope message) {
         failure = std::current_exception();
     }
     if (!failure) co_return;
-    heard(text);
-    if (is_cancellation(failure)) std::rethrow_exception(failure);
-    // Who refused it has said so.
+    // Refused, which somebody has said, or dropped because the person stopped everything.
+    std::erase_if(unheard_, [&](const Unheard& one) { return one.text == text; });
+    show_waiting();
+    const auto state = co_await this_cancellation;
+    if (state.cancelled() != boost::asio::cancellation_type::none) std::rethrow_exception(failure);
 }
 
 Task<std::optional<bub::AdmitDecision>> CliChannel::admit_message(std::string,
@@ -242,10 +245,11 @@ void CliChannel::show(const bub::StreamEvent& event, bool command) {
 
 void CliChannel::heard(const std::string& text) {
     const auto found = std::find_if(unheard_.begin(), unheard_.end(), [&](const Unheard& one) {
-        // The prompt has the message's context around it.
-        return text.find(one.text) != std::string::npos;
+        // The prompt has the message's context in front of it.
+        return text.ends_with(one.text);
     });
     if (found == unheard_.end()) return;
+    if (!found->echoed) view_.echo(found->text);
     unheard_.erase(found);
     show_waiting();
 }

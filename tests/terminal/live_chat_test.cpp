@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "terminal.hpp"
 
@@ -93,10 +95,13 @@ TEST(LiveChat, WhatIsEnteredMeanwhileSteersOrWaits) {
     chat.type("go\r");
     ASSERT_TRUE(chat.expect_on_screen("I will"));
     chat.type("look twice\r");
-    ASSERT_TRUE(chat.expect_on_screen("look twice  (steers)")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("↳ look twice")) << chat.screen().text();
     chat.type("/later and then\r");
     ASSERT_TRUE(chat.expect_on_screen("↳ later: and then")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Seen.")) << chat.screen().text();
+    EXPECT_LT(chat.screen().text().find("> look twice"), chat.screen().text().find("Seen."))
+        << "it stands where it was heard\n"
+        << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Later.")) << chat.screen().text();
     EXPECT_NE(chat.screen().text().find("> and then"), std::string::npos) << chat.screen().text();
     ASSERT_TRUE(chat.expect_gone("↳"));
@@ -155,6 +160,96 @@ TEST(LiveChat, ApprovalsTakeThePromptsPlaceAndGiveItBack) {
     ASSERT_TRUE(chat.expect_gone("Esc stops ·"));
     EXPECT_EQ(prompt_row(chat), "> a draft") << chat.screen().text();
     EXPECT_EQ(read_file(home.work() / "a.txt"), "hello");
+}
+
+TEST(LiveChat, D7_EscAtAQuestionEndsTheTurnThatAsks) {
+    const Home home;
+    const std::string script = R"([{"stop_reason": "tool_use", "content": [
+        {"type": "tool_call", "id": "c1", "name": "write",
+         "arguments": {"path": "a.txt", "content": "x"}}]}, "Here again."])";
+    Terminal chat(home, {"chat", "--script", home.script(script)});
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect_on_screen("[y]es")) << chat.screen().text();
+    chat.type("\x1b");
+    ASSERT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
+    EXPECT_EQ(prompt_row(chat), ">") << chat.screen().text();
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "a.txt"));
+    chat.type("and?\r");
+    ASSERT_TRUE(chat.expect_on_screen("Here again.")) << chat.screen().text();
+}
+
+TEST(LiveChat, B11_CommaCommandsRunInThePipelineAndNeverReachTheModel) {
+    const Home home;
+    Terminal chat(home, {"chat", "--script", home.script(slow_script(R"(, "Second.")"))});
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type(",help\r");
+    ASSERT_TRUE(chat.expect_on_screen("tape")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("Esc stops ·"));
+    EXPECT_EQ(chat.screen().text().find("w0 "), std::string::npos) << "the model was not asked";
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect_on_screen("w3 ")) << chat.screen().text();
+    chat.type(",help\r");
+    ASSERT_TRUE(chat.expect_on_screen("↳ later: ,help")) << chat.screen().text();
+    chat.type("\x1b");
+    ASSERT_TRUE(chat.expect_on_screen("stopped."));
+    EXPECT_EQ(prompt_row(chat), "> ,help") << chat.screen().text();
+}
+
+TEST(LiveChat, AFailureIsSaidOnceWithWhatToDo) {
+    const Home home;
+    Terminal chat(home, {"chat", "--base-url", "http://127.0.0.1:9/v1", "-m", "m"});
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type("hello\r");
+    ASSERT_TRUE(chat.expect_on_screen("cubepi doctor")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("Esc stops ·"));
+    EXPECT_EQ(count_of(chat.screen().text(), "cannot reach"), 1u) << chat.screen().text();
+    EXPECT_EQ(chat.screen().text().find("An error occurred"), std::string::npos)
+        << chat.screen().text();
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+}
+
+TEST(LiveChat, ShowsMarkdownWithCodeAndTables) {
+    const Home home;
+    const std::string script =
+        R"({"tokens_per_second": 200, "answers": ["# Plan\n\n- paint the **door**\n\n```sh\nmake all\n```\n\n| who | what |\n|---|---|\n| Ann | grease |\n\nThat is all."]})";
+    Terminal chat(home, {"chat", "--script", home.script(script)}, 60, 24);
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type("plan\r");
+    ASSERT_TRUE(chat.expect_on_screen("That is all.")) << chat.screen().text();
+    for (const char* text : {"• paint the door", "make all", "who  what", "Ann  grease"})
+        EXPECT_NE(chat.screen().text().find(text), std::string::npos) << text << "\n"
+                                                                      << chat.screen().text();
+}
+
+/// The pages docs/captures/chat-COLUMNSxROWS.txt: a chat in the middle of an answer, with something waiting for it and a
+/// draft. Written when CUBEPI_WRITE_CAPTURE is set.
+TEST(LiveChat, Captures) {
+    for (const auto& [columns, rows] : {std::pair(60, 16), std::pair(100, 20)}) {
+        Home home;
+        home.set("NO_COLOR", "1");
+        write_file(home.work() / "notes.md", "# Lighthouse\n\nThe inspector comes on Friday.\n");
+        const std::string script =
+            R"({"tokens_per_second": 25, "answers": [{"stop_reason": "tool_use", "content": [
+                 {"type": "text", "text": "I look at the notes."},
+                 {"type": "tool_call", "id": "c1", "name": "read", "arguments": {"path": "notes.md"}}]},
+               "The inspector comes on Friday. Until then the door is to be painted and the lamp to be cleaned; both take a day when the weather holds, and two when it does not. I would begin with the door."]})";
+        Terminal chat(home, {"chat", "--script", home.script(script)},
+                      static_cast<unsigned short>(columns), static_cast<unsigned short>(rows));
+        ASSERT_TRUE(chat.expect_on_screen("talks to"));
+        chat.type("What is to be done here?\r");
+        ASSERT_TRUE(chat.expect_on_screen("The inspector comes")) << chat.screen().text();
+        chat.type("and the grease?\r");
+        ASSERT_TRUE(chat.expect_on_screen("↳ and the grease?")) << chat.screen().text();
+        chat.type("a draft of what comes ne");
+        ASSERT_TRUE(chat.expect_on_screen("> a draft of what comes ne")) << chat.screen().text();
+        if (std::getenv("CUBEPI_WRITE_CAPTURE")) {
+            write_file(CUBEPI_DOCS "/captures/chat-" + std::to_string(columns) + "x" +
+                           std::to_string(rows) + ".txt",
+                       chat.screen().text());
+        }
+    }
 }
 
 TEST(LiveChat, CompletionAndHistorySearch) {

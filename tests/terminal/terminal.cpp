@@ -169,7 +169,7 @@ bool Terminal::expect(const std::string& text) {
 bool Terminal::expect_on_screen(const std::string& text) {
     const Deadline end = patience();
     bool open = true;
-    while (screen_.text().find(text) == std::string::npos) {
+    while (screen_.updating() || screen_.text().find(text) == std::string::npos) {
         if (!open || std::chrono::steady_clock::now() > end) return false;
         open = read_more(1000);
     }
@@ -179,7 +179,7 @@ bool Terminal::expect_on_screen(const std::string& text) {
 bool Terminal::expect_gone(const std::string& text) {
     const Deadline end = patience();
     bool open = true;
-    while (screen_.text().find(text) != std::string::npos) {
+    while (screen_.updating() || screen_.text().find(text) != std::string::npos) {
         if (!open || std::chrono::steady_clock::now() > end) return false;
         open = read_more(1000);
     }

@@ -133,6 +133,10 @@ void VirtualScreen::sequence(std::string_view parameters, char final) {
         case 'K':
             if (row().size() > column_) row().resize(column_);
             break;
+        case 'h':
+        case 'l':
+            if (parameters == "?2026") updating_ = final == 'h';
+            return;
         default: return;
     }
     wrap_pending_ = false;

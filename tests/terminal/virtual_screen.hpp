@@ -21,6 +21,8 @@ public:
     /// The row of the cursor.
     std::string cursor_row() const;
     std::size_t cursor_column() const noexcept { return column_; }
+    /// In the middle of a synchronized update (mode 2026): a terminal would not show this.
+    bool updating() const noexcept { return updating_ || !held_.empty(); }
     /// Rows now on the screen.
     std::vector<std::string> screen() const;
 
@@ -42,6 +44,7 @@ private:
     std::size_t line_ = 0;
     std::size_t column_ = 0;
     bool wrap_pending_ = false;
+    bool updating_ = false;
     std::string held_;
 };
 

@@ -281,7 +281,10 @@ void ChatView::print_card(const Card& card, bool full) {
     }
     if (!full) {
         const std::size_t room = width > tail.size() + 8 ? width - tail.size() - 6 : 10;
-        out += lines.empty() ? "done" : one_line(lines.front(), room);
+        const std::size_t text = lines.empty() ? 0 : lines.front().find_first_not_of(" \t");
+        out += lines.empty() || text == std::string::npos
+                   ? "done"
+                   : one_line(lines.front().substr(text), room);
     } else {
         for (std::size_t i = 0; i < shown; ++i) out += (i == 0 ? "" : "\n    ") + lines[i];
     }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <boost/asio/io_context.hpp>
+
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/testing/manual_clock.hpp>
