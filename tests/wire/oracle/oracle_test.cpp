@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -14,8 +16,8 @@
 #include "../providers/wire_cases.hpp"
 #include "normal_form.hpp"
 
-// The recorded answers, given to the vendors' SDKs and to us: the same bytes must give the same message. Where they do not,
-// differences.json says why, and must be right in saying so.
+// The recorded answers and the corpus of odd streams (tests/wire/quirks), given to the vendors' SDKs and to us: the same bytes
+// must give the same message. Where they do not, differences.json says why, and must be right in saying so.
 
 namespace cubepi::wire {
 namespace {
@@ -72,7 +74,7 @@ Json last_answer_of(Json wire_case) {
     return wire_case;
 }
 
-class Oracle : public ::testing::TestWithParam<std::string> {
+class OracleOfQuirks : public ::testing::Test {
 protected:
     static void SetUpTestSuite() {
         const char* given = std::getenv("CUBEPI_MOCKS_DIR");
@@ -92,6 +94,8 @@ protected:
     static inline std::unique_ptr<ChildProcess> program;
 };
 
+class Oracle : public OracleOfQuirks, public ::testing::WithParamInterface<std::string> {};
+
 /// Empty: they agree.
 std::string disagreement(const std::string& provider, const CaseAnswer& ours, const Json& theirs) {
     const Json* failure = member(theirs, "error");
@@ -106,19 +110,62 @@ std::string disagreement(const std::string& provider, const CaseAnswer& ours, co
            boost::json::serialize(other);
 }
 
-TEST_P(Oracle, TheSameBytesGiveTheSameMessage) {
-    const Json wire_case = read_case(GetParam());
-    if (member(wire_case.at("options"), "abort_after_events")) return;  // not about bytes
+/// `name` is the case's in differences.json.
+void expect_agreement(const std::string& name, const Json& wire_case, const Json& theirs) {
     const std::string provider = text_of(wire_case, "provider");
     const CaseAnswer ours = answer_of_case(last_answer_of(wire_case),
                                            [&](const Json&) { return provider_of(provider); });
-    const std::string differ = disagreement(provider, ours, ask(question_of(wire_case)));
-    const std::string name = GetParam().substr(std::string("responses/").size());
-    const Json* known = member(differences(), name);
-    if (known) {
+    const std::string differ = disagreement(provider, ours, theirs);
+    const bool odd = name.starts_with("quirks/") && member(theirs, "error");
+    if (odd) return;  // what a compatible server sends need not please the vendor's SDK
+    if (member(differences(), name)) {
         EXPECT_FALSE(differ.empty()) << "no difference any more: take it out of differences.json";
     } else {
-        EXPECT_EQ(differ, "");
+        EXPECT_EQ(differ, "") << name;
+    }
+}
+
+TEST_P(Oracle, TheSameBytesGiveTheSameMessage) {
+    const Json wire_case = read_case(GetParam());
+    if (member(wire_case.at("options"), "abort_after_events")) return;  // not about bytes
+    expect_agreement(GetParam().substr(std::string("responses/").size()), wire_case,
+                     ask(question_of(wire_case)));
+}
+
+namespace fs = std::filesystem;
+
+/// A quirk's file is a header and, after a blank line, the bytes of the answer.
+Json case_of_quirk(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::stringstream text;
+    text << file.rdbuf();
+    const std::string whole = text.str();
+    const std::string folder = path.parent_path().filename().string();
+    JsonObject made;
+    made["provider"] = folder == "anthropic" ? folder : "openai-" + folder;
+    made["model"] = "m";
+    made["options"] = JsonObject();
+    made["tools"] = JsonArray();
+    made["messages"] =
+        boost::json::parse(R"([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])");
+    made["response_sse"] = whole.substr(whole.find("\n\n") + 2);
+    return made;
+}
+
+TEST_F(OracleOfQuirks, TheSameBytesGiveTheSameMessage) {
+    std::vector<fs::path> files;
+    for (const char* folder : {"anthropic", "chat", "responses"}) {
+        const fs::path all = fs::path(CUBEPI_QUIRKS) / folder;
+        if (!fs::exists(all)) continue;
+        for (const auto& entry : fs::directory_iterator(all)) files.push_back(entry.path());
+    }
+    std::sort(files.begin(), files.end());
+    for (const fs::path& path : files) {
+        const std::string name =
+            "quirks/" + path.parent_path().filename().string() + "/" + path.filename().string();
+        SCOPED_TRACE(name);
+        const Json wire_case = case_of_quirk(path);
+        expect_agreement(name, wire_case, ask(question_of(wire_case)));
     }
 }
 
