@@ -155,8 +155,10 @@ TEST(Handover, D13_EveryFamilyContinuesWhatEveryOtherBegan) {
             const bool is_anthropic = std::string(from.name) == "anthropic";
             EXPECT_EQ(next.sent.find("EmwKAhgBEgy3va3pzix") != std::string::npos,
                       same && is_anthropic);
-            if (!same) EXPECT_TRUE(all_of(next.sent, "encrypted_content").empty());
-            if (!same) EXPECT_TRUE(all_of(next.sent, "signature").empty());
+            if (!same) {
+                EXPECT_TRUE(all_of(next.sent, "encrypted_content").empty());
+                EXPECT_TRUE(all_of(next.sent, "signature").empty());
+            }
             // And back again, with the other family's answer in between.
             messages.push_back(next.answer);
             messages.push_back(user_message("And now?"));
