@@ -102,8 +102,9 @@ void expect_whole(const std::vector<bub::TapeEntry>& entries) {
             closed.emplace_back(entries[i].payload.at("data").as_object().at("turn").as_string());
             EXPECT_EQ(inputs.size(), closed.size())
                 << "a turn without its input, or one in another";
-            if (i + 1 != entries.size())
+            if (i + 1 != entries.size()) {
                 EXPECT_NE(status_of(entries[i]), "interrupted") << "only the last was";
+            }
         }
     }
     EXPECT_EQ(inputs.size(), closed.size()) << "B9: each turn is closed";

@@ -133,8 +133,9 @@ TEST(FileTapeStore, B9_WritersTakeTurns) {
     ASSERT_EQ(entries.size(), 3u * 2u * each);
     for (std::size_t i = 0; i < entries.size(); ++i) {
         EXPECT_EQ(entries[i].id, static_cast<std::int64_t>(i + 1));
-        if (i % 2 == 1)
+        if (i % 2 == 1) {
             EXPECT_EQ(entries[i].payload.at("content"), entries[i - 1].payload.at("content"));
+        }
     }
 }
 

@@ -105,7 +105,7 @@ std::optional<LineFacts> line_facts(std::string_view line) {
     if (line.find('{') == line.npos) return std::nullopt;
     thread_local simdjson::dom::parser parser;
     // A parser keeps memory for the longest text it has seen.
-    constexpr std::size_t long_line = std::size_t{1} << 20U;
+    constexpr std::size_t long_line = std::size_t{128} << 10U;
     simdjson::dom::parser parser_for_long_lines;
     simdjson::dom::parser& reader = line.size() > long_line ? parser_for_long_lines : parser;
     simdjson::dom::element json;

@@ -127,9 +127,7 @@ TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntr
     struct stat info = {};
     ::fstat(tape.get(), &info);
     tail.modified = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
-    tail.mark.device = info.st_dev;
-    tail.mark.inode = info.st_ino;
-    tail.mark.covered = size + block.size();
+    tail.mark = TapeMark::of(tape, size + block.size());
     tail.ended = true;
     writing.known->tail = std::move(tail);
     return end;
@@ -220,15 +218,19 @@ void TapeDirectory::reset(const std::string& name) {
 
 void TapeDirectory::close_dead_turns_at_start(const std::string& name) {
     const std::shared_ptr<Known> tape = known(name);
-    if (tape->looked_for_turns.exchange(true)) return;
-    if (::access(TapePaths(options_.directory, name).turns.c_str(), F_OK) != 0) return;
-    try {
-        Writing writing = write_lock(name);
-        close_dead_turns(writing);
-    } catch (const cubepi::Error& error) {
-        // Who may only read reads what is there.
-        if (error.code() != cubepi::ErrorCode::permission_denied) throw;
+    if (tape->looked_for_turns) return;
+    const std::lock_guard lock(tape->start);
+    if (tape->looked_for_turns) return;
+    if (::access(TapePaths(options_.directory, name).turns.c_str(), F_OK) == 0) {
+        try {
+            Writing writing = write_lock(name);
+            close_dead_turns(writing);
+        } catch (const cubepi::Error& error) {
+            // Who may only read reads what is there.
+            if (error.code() != cubepi::ErrorCode::permission_denied) throw;
+        }
     }
+    tape->looked_for_turns = true;
 }
 
 void TapeDirectory::close_dead_turns(Writing& writing) {

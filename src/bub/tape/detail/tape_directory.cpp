@@ -174,8 +174,7 @@ TapeDirectory::Tail TapeDirectory::current_tail(Known& known, const Descriptor& 
     ::fstat(tape.get(), &info);
     const std::int64_t modified = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
     const bool same = known.tail && known.tail->mark.covered == end &&
-                      known.tail->modified == modified && known.tail->mark.inode == info.st_ino &&
-                      known.tail->mark.device == info.st_dev;
+                      known.tail->modified == modified && known.tail->mark.holds(tape);
     if (!same) known.tail = tail_of(tape, end);
     return *known.tail;
 }

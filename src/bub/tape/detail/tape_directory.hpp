@@ -69,6 +69,7 @@ private:
     struct Known {
         std::mutex mutex;
         std::optional<Tail> tail;
+        std::mutex start;  ///< held while turns of dead processes are closed, before the first use
         std::atomic<bool> looked_for_turns = false;
     };
     /// The right to write a tape: nobody else does, here or in another process.

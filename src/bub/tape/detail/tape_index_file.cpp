@@ -53,7 +53,7 @@ TapeMark TapeMark::of(const Descriptor& tape, std::uint64_t covered) {
     mark.device = info.st_dev;
     mark.inode = info.st_ino;
     mark.covered = covered;
-    std::array<char, 128> bytes = {};
+    std::array<char, 256> bytes = {};
     const std::size_t size =
         covered < bytes.size() ? static_cast<std::size_t>(covered) : bytes.size();
     const std::size_t got = tape.read_at(covered - size, bytes.data(), size);
