@@ -163,9 +163,8 @@ Task<> Turn::fall_back() {
 }
 
 Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
-    const std::exception_ptr model_failure = failure;
     SaveStateCall call{result.session_id,   result.state,  *inbound,
-                       result.model_output, result.prompt, model_failure};
+                       result.model_output, result.prompt, failure};
     for (const auto& plugin : *plugins) {
         if (!plugin->save_state) continue;
         std::exception_ptr broke;

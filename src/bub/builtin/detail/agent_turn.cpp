@@ -34,6 +34,21 @@ JsonObject usage_json(const cubepi::Usage& usage) {
     return form;
 }
 
+/// What `,reasoning_effort` has chosen; nothing for what is no effort.
+std::optional<cubepi::ReasoningControl> reasoning_of(const TurnState& state) {
+    using Effort = cubepi::ReasoningEffort;
+    const std::string chosen = state.text("reasoning_effort");
+    for (const Effort effort :
+         {Effort::minimal, Effort::low, Effort::medium, Effort::high, Effort::max}) {
+        if (chosen != cubepi::to_string(effort)) continue;
+        cubepi::ReasoningControl control;
+        control.mode = cubepi::ReasoningMode::on;
+        control.effort = effort;
+        return control;
+    }
+    return std::nullopt;
+}
+
 [[noreturn]] void throw_failure(const cubepi::Error& failure) {
     if (const auto* error = dynamic_cast<const cubepi::ProviderError*>(&failure)) {
         cubepi::throw_provider_error(error->info(), error->what());
@@ -140,6 +155,7 @@ Task<> AgentTurn::start_agent() {
     }
     options.middleware = core_->framework().interception(session_id_, state_);
     options.limits.max_turns = chosen.max_steps;
+    options.reasoning = reasoning_of(state_);
     options.checkpointer = std::make_shared<TapeCheckpointer>(fork_);
     options.thread_id = tape_->name();
     options.runtime = core_->framework().runtime();

@@ -199,7 +199,9 @@ private:
         if (result.is_error.value_or(false)) {
             throw cubepi::Error(ErrorCode::unknown, result.text());
         }
-        co_return result.text();
+        std::string text = result.text();
+        while (text.ends_with('\n')) text.pop_back();
+        co_return text.empty() ? std::string("(no output)") : text;
     }
 
     Task<std::string> shell(std::string line) {

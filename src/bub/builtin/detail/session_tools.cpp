@@ -150,6 +150,14 @@ Task<std::string> choose_model(Tape tape, TurnState* state, ModelArgs args) {
 }
 
 Task<std::string> choose_effort(Tape tape, TurnState* state, EffortArgs args) {
+    bool known = false;
+    for (const std::string_view effort : {"minimal", "low", "medium", "high", "max"}) {
+        known = known || args.reasoning_effort == effort;
+    }
+    if (!known) {
+        throw cubepi::Error(cubepi::ErrorCode::invalid_argument,
+                            "reasoning_effort is one of minimal, low, medium, high, max");
+    }
     state->values["reasoning_effort"] = args.reasoning_effort;
     const std::string effort = co_await switch_event(tape, "reasoning_effort_switch",
                                                      "reasoning_effort", args.reasoning_effort);
