@@ -51,9 +51,18 @@ void OpenAIChatChunkParser::read_root(od::object& root) {
 }
 
 void OpenAIChatChunkParser::read_choice(od::object choice) {
-    each(choice, [this](const od::raw_json_string& key, od::value value) {
-        if (is(key, "delta") || is(key, "message")) {
-            if (is_object(value)) read_delta(value.get_object());
+    bool has_delta = false;
+    each(choice, [&](const od::raw_json_string& key, od::value value) {
+        if (is(key, "delta")) {
+            if (!is_object(value)) return;
+            // Some servers send what is new and all of it so far, side by side.
+            chunk.clear_content();
+            has_delta = true;
+            read_delta(value.get_object());
+        } else if (is(key, "message")) {
+            if (has_delta || !is_object(value)) return;
+            chunk.whole = true;
+            read_delta(value.get_object());
         } else if (is(key, "finish_reason")) {
             if (is_string(value)) chunk.finish_reason = value.get_string();
         }
@@ -66,6 +75,7 @@ void OpenAIChatChunkParser::read_delta(od::object delta) {
             read_content(value);
         } else if (is(key, "tool_calls")) {
             if (is_array(value)) read_calls(value.get_array());
+            if (is_object(value)) read_call(value.get_object());
         } else if (is(key, "reasoning_content")) {
             const std::string_view piece = text_of(value, thinking);
             if (piece.empty()) return;
@@ -106,34 +116,35 @@ void OpenAIChatChunkParser::read_content(od::value& value) {
 
 void OpenAIChatChunkParser::read_calls(od::array calls) {
     each(calls, [this](od::value& item) {
-        if (!is_object(item)) return;
-        OpenAIChatCallPiece piece;
-        od::object call = item.get_object();
-        each(call, [&](const od::raw_json_string& key, od::value value) {
-            if (is(key, "index")) {
-                piece.index = integer_of(value, -1);
-            } else if (is(key, "id")) {
-                if (is_string(value)) piece.id = value.get_string();
-            } else if (is(key, "function") && is_object(value)) {
-                od::object function = value.get_object();
-                each(function, [&](const od::raw_json_string& inner, od::value part) {
-                    if (is(inner, "name")) {
-                        if (is_string(part)) piece.name = part.get_string();
-                    } else if (is(inner, "arguments")) {
-                        // Some servers send the object itself instead of its text.
-                        piece.arguments =
-                            is_object(part) ? raw_of(part) : text_of(part, arguments_);
-                    }
-                });
-            }
-        });
-        // Scratch text is of one piece only: what is split between chunks is kept by hand.
-        if (!piece.arguments.empty() && piece.arguments.data() == arguments_.scratch.data()) {
-            arguments_.keep.push_back(arguments_.scratch);
-            piece.arguments = arguments_.keep.back();
-        }
-        chunk.calls.push_back(piece);
+        if (is_object(item)) read_call(item.get_object());
     });
+}
+
+void OpenAIChatChunkParser::read_call(od::object call) {
+    OpenAIChatCallPiece piece;
+    each(call, [&](const od::raw_json_string& key, od::value value) {
+        if (is(key, "index")) {
+            piece.index = integer_of(value, -1);
+        } else if (is(key, "id")) {
+            if (is_string(value)) piece.id = value.get_string();
+        } else if (is(key, "function") && is_object(value)) {
+            od::object function = value.get_object();
+            each(function, [&](const od::raw_json_string& inner, od::value part) {
+                if (is(inner, "name")) {
+                    if (is_string(part)) piece.name = part.get_string();
+                } else if (is(inner, "arguments")) {
+                    // Some servers send the object itself instead of its text.
+                    piece.arguments = is_object(part) ? raw_of(part) : text_of(part, arguments_);
+                }
+            });
+        }
+    });
+    // Scratch text is of one piece only: what is split between chunks is kept by hand.
+    if (!piece.arguments.empty() && piece.arguments.data() == arguments_.scratch.data()) {
+        arguments_.keep.push_back(arguments_.scratch);
+        piece.arguments = arguments_.keep.back();
+    }
+    chunk.calls.push_back(piece);
 }
 
 void OpenAIChatChunkParser::read_usage(od::object object) {

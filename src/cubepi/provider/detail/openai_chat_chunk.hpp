@@ -31,12 +31,17 @@ struct OpenAIChatChunk {
     std::string_view error;  ///< raw JSON
     std::vector<OpenAIChatCallPiece> calls;
     std::optional<Usage> usage;
+    bool whole = false;  ///< says all of the answer so far ("message"), not what is new ("delta")
 
     void clear() {
-        id = thinking = thinking_field = text = refusal = thinking_details = finish_reason =
-            error = {};
-        calls.clear();
+        clear_content();
+        id = finish_reason = error = {};
         usage.reset();
+    }
+    void clear_content() {
+        thinking = thinking_field = text = refusal = thinking_details = {};
+        calls.clear();
+        whole = false;
     }
 };
 
@@ -58,6 +63,7 @@ private:
     void read_delta(od::object delta);
     void read_content(od::value& value);
     void read_calls(od::array calls);
+    void read_call(od::object call);
     void read_usage(od::object usage);
 
     od::parser parser_;

@@ -30,7 +30,8 @@ OpenAIChatDecoder::~OpenAIChatDecoder() = default;
 
 void OpenAIChatDecoder::decode(std::string_view event, std::string_view data, EventQueue& out) {
     data = trimmed(data);
-    if (data.empty()) return;
+    // A comment that a proxy has wrapped up as data is a keep-alive all the same.
+    if (data.empty() || data.front() == ':') return;
     if (data == "[DONE]") {
         done_marker_ = true;
         return;
@@ -61,7 +62,15 @@ void OpenAIChatDecoder::apply(EventQueue& out) {
         if (!again) out.push(std::move(start));
     }
     if (chunk.usage) assembler_.head().usage = *chunk.usage;
-    if (finished_) return;
+    // A last chunk with the whole message repeats what was streamed.
+    if (!chunk.whole || !assembler_.has_content()) add_content(out);
+    if (chunk.finish_reason.empty()) return;
+    if (!finished_ || reason_ == stop_reason::stop) reason_ = stop_reason_of(chunk.finish_reason);
+    finished_ = true;
+}
+
+void OpenAIChatDecoder::add_content(EventQueue& out) {
+    const OpenAIChatChunk& chunk = parser_->chunk;
     if (!chunk.thinking_details.empty()) {
         JsonTextError error;
         const Json details = parse_json(chunk.thinking_details, error);
@@ -79,10 +88,6 @@ void OpenAIChatDecoder::apply(EventQueue& out) {
     if (!chunk.text.empty()) add_text(chunk.text, false, out);
     if (!chunk.refusal.empty()) add_text(chunk.refusal, true, out);
     for (const OpenAIChatCallPiece& piece : chunk.calls) add_call(piece, out);
-    if (chunk.finish_reason.empty()) return;
-    reason_ = stop_reason_of(chunk.finish_reason);
-    close_blocks(out);
-    finished_ = true;
 }
 
 void OpenAIChatDecoder::add_thinking(std::string_view text, EventQueue& out) {
@@ -113,9 +118,10 @@ void OpenAIChatDecoder::add_text(std::string_view text, bool refusal, EventQueue
 /// index 0, and some of those give no ids either.
 bool OpenAIChatDecoder::begins_another(const Call& call, const OpenAIChatCallPiece& piece) const {
     if (!piece.id.empty() && !call.wire_id.empty()) return piece.id != call.wire_id;
-    if (piece.name.empty() || !call.named || !call.has_arguments) return false;
+    if (piece.name.empty() || call.name.empty()) return false;
     const std::size_t first = piece.arguments.find_first_not_of(" \n\r\t");
     if (first == std::string_view::npos || piece.arguments[first] != '{') return false;
+    if (!call.has_arguments) return piece.name != call.name;
     return parse_arguments(assembler_.raw_arguments(call.index)).state == ArgumentsState::exact;
 }
 
@@ -153,7 +159,7 @@ OpenAIChatDecoder::Call& OpenAIChatDecoder::open_call(const OpenAIChatCallPiece&
     call.wire_index = piece.index;
     call.index = last_block_ = start.content_index;
     call.wire_id = piece.id;
-    call.named = !piece.name.empty();
+    call.name = piece.name;
     out.push(std::move(start));
     return calls_.emplace_back(std::move(call));
 }
@@ -164,13 +170,20 @@ void OpenAIChatDecoder::add_call(const OpenAIChatCallPiece& piece, EventQueue& o
         // A piece of nothing at all (a heartbeat of some servers) opens no call.
         if (piece.name.empty() && piece.arguments.empty() && piece.id.empty()) return;
         call = &open_call(piece, out);
-    } else if (!call->named && !piece.name.empty()) {
-        call->named = true;
-        assembler_.rename_call(call->index, SharedString(piece.name));
+    } else {
+        add_name(*call, piece.name);
     }
     if (piece.arguments.empty()) return;
     call->has_arguments = true;
     out.push(assembler_.toolcall_delta(call->index, piece.arguments));
+}
+
+/// A name comes once, or again with every piece, or late, or in pieces before the arguments.
+void OpenAIChatDecoder::add_name(Call& call, std::string_view name) {
+    if (name.empty() || name == call.name) return;
+    if (!call.name.empty() && call.has_arguments) return;
+    call.name += name;
+    assembler_.rename_call(call.index, SharedString(call.name));
 }
 
 /// Keeps OpenRouter's reasoning items, whose signatures must come back as they were (D13). The pieces of one item
@@ -216,7 +229,6 @@ void OpenAIChatDecoder::close_blocks(EventQueue& out) {
 void OpenAIChatDecoder::finish(EventQueue& out) {
     if (!finished_ && accept_missing_finish_ && announced_) {
         reason_ = calls_.empty() ? stop_reason::stop : stop_reason::tool_use;
-        close_blocks(out);
         finished_ = true;
     }
     if (!finished_) {
@@ -224,6 +236,7 @@ void OpenAIChatDecoder::finish(EventQueue& out) {
                     announced_ ? "the answer ended without a finish_reason: it may be cut off"
                                : "the answer ended before it began");
     }
+    close_blocks(out);
     out.push(assembler_.done(reason_));
 }
 

@@ -17,7 +17,8 @@ class OpenAIChatChunkParser;
 /// the many compatible servers send them.
 ///
 /// Blocks are in the order in which the endpoint spoke: text after a call or after thinking is a block of its own.
-/// Open text ends where a call begins; open thinking and calls end with the answer.
+/// Open text ends where a call begins; open thinking and calls end with the answer. A finish_reason does not end it:
+/// some servers send one with every chunk.
 class OpenAIChatDecoder final : public WireDecoder {
 public:
     /// `accept_missing_finish`: for servers that never send a finish_reason.
@@ -36,14 +37,16 @@ private:
         std::int64_t wire_index = 0;
         std::int32_t index = 0;  ///< of the block
         std::string wire_id;     ///< the id the endpoint gave, perhaps empty
-        bool named = false;
+        std::string name;
         bool has_arguments = false;
     };
 
     void apply(EventQueue& out);
+    void add_content(EventQueue& out);
     void add_thinking(std::string_view text, EventQueue& out);
     void add_text(std::string_view text, bool refusal, EventQueue& out);
     void add_call(const OpenAIChatCallPiece& piece, EventQueue& out);
+    void add_name(Call& call, std::string_view name);
     Call* find_call(const OpenAIChatCallPiece& piece);
     bool begins_another(const Call& call, const OpenAIChatCallPiece& piece) const;
     Call& open_call(const OpenAIChatCallPiece& piece, EventQueue& out);
