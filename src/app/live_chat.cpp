@@ -1,5 +1,7 @@
 #include "live_chat.hpp"
 
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -8,7 +10,9 @@
 #include <bub/framework.hpp>
 #include <bub/tape/memory_tape_store.hpp>
 
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task_scope.hpp>
 
 #include "cli_channel.hpp"
 #include "config/paths.hpp"
@@ -106,6 +110,33 @@ private:
     bub::ChannelManager manager_;
 };
 
+Task<> stop_on_interrupt(std::shared_ptr<Console> console, std::stop_source stop) {
+    co_await console->interrupted();
+    stop.request_stop();
+}
+
+/// The plan, or a cancellation when the person does not want to wait for it.
+Task<SessionPlan> plan_unless_interrupted(ConversationFlags flags, SessionParts parts,
+                                          std::shared_ptr<Console> console) {
+    const Executor executor = co_await this_executor;
+    std::stop_source stop;
+    BackgroundScope keys(executor);
+    keys.spawn(stop_on_interrupt(console, stop));
+    std::optional<SessionPlan> plan;
+    std::exception_ptr failure;
+    try {
+        plan =
+            co_await cancel_on(stop.get_token(), plan_session(std::move(flags), std::move(parts)));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    co_await shield();
+    co_await keys.close();
+    co_await unshield();
+    if (failure) std::rethrow_exception(failure);
+    co_return std::move(*plan);
+}
+
 }  // namespace
 
 Task<int> live_chat(CommandLine line) {
@@ -118,7 +149,8 @@ Task<int> live_chat(CommandLine line) {
     parts.style = console->style();
     parts.asker = console;
     parts.before_question = [&view] { view.end_text(); };
-    SessionPlan plan = co_await plan_session(line.conversation, std::move(parts));
+    SessionPlan plan =
+        co_await plan_unless_interrupted(line.conversation, std::move(parts), console);
     greet(*console, plan);
     view.introduce(plan.model.model.spec().id, plan.name, plan.model.model.shared_spec());
     {

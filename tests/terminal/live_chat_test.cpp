@@ -5,8 +5,13 @@
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <utility>
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "terminal.hpp"
 
@@ -362,6 +367,37 @@ TEST(LiveChat, ADumbTerminalGetsPlainLines) {
     ASSERT_TRUE(chat.expect("> "));
     chat.type("/quit\r");
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
+}
+
+/// A server that takes connections and never says anything.
+struct SilentServer {
+    SilentServer() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+        sockaddr_in address = {};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof address;
+        auto* plain = reinterpret_cast<sockaddr*>(&address);
+        if (bind(socket_, plain, size) != 0 || listen(socket_, 8) != 0 ||
+            getsockname(socket_, plain, &size) != 0)
+            throw std::runtime_error("no server");
+        url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/v1";
+    }
+    ~SilentServer() { close(socket_); }
+    SilentServer(const SilentServer&) = delete;
+    SilentServer& operator=(const SilentServer&) = delete;
+    std::string url;
+
+private:
+    int socket_;
+};
+
+TEST(LiveChat, D7_CtrlCLeavesWhileAModelIsLookedFor) {
+    const Home home;
+    const SilentServer server;
+    Terminal chat(home, {"chat", "--base-url", server.url});
+    ASSERT_TRUE(chat.expect_on_screen(">")) << chat.shown();
+    chat.type("\x03");
+    EXPECT_EQ(chat.wait(), 130) << chat.shown();
 }
 
 TEST(LiveChat, TheTerminalIsGivenBackAsItWas) {

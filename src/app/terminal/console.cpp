@@ -394,6 +394,21 @@ Task<ConsoleInput> Console::next() {
     co_return input;
 }
 
+Task<> Console::interrupted() {
+    const std::shared_ptr<State> state = state_;
+    const auto stops = [](const ConsoleInput& input) {
+        return input.kind == ConsoleInput::Kind::interrupt || input.kind == ConsoleInput::Kind::end;
+    };
+    for (;;) {
+        const auto found = std::find_if(state->inputs.begin(), state->inputs.end(), stops);
+        if (found != state->inputs.end()) {
+            state->inputs.erase(found);
+            co_return;
+        }
+        co_await state->arrived.wait();
+    }
+}
+
 Task<std::optional<std::string>> Console::read(std::string prompt, std::string prefill) {
     const std::shared_ptr<State> state = state_;
     const auto question = std::make_shared<Question>();

@@ -60,6 +60,8 @@ public:
 
     /// The next thing that the person does.
     Task<ConsoleInput> next();
+    /// Returns when the person wants to stop or to leave; what else is entered stays for next().
+    Task<> interrupted();
     Task<std::optional<std::string>> read(std::string prompt, std::string prefill = {}) override;
 
     const Style& style() const noexcept;
