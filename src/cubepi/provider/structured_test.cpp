@@ -244,7 +244,9 @@ TEST(Structured, ARefusalIsItsOwnCase) {
         EXPECT_EQ(error.failure(), StructuredFailure::refused);
         EXPECT_EQ(error.code(), ErrorCode::content_filtered);
         EXPECT_EQ(error.attempts(), 1);
-        if (i == 0) EXPECT_EQ(error.text(), "I cannot help with that.");
+        if (i == 0) {
+            EXPECT_EQ(error.text(), "I cannot help with that.");
+        }
     }
 }
 

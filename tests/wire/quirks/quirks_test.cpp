@@ -136,8 +136,9 @@ void forget_made_up_id(JsonObject& actual, const Json& expected) {
 }
 
 void check_count(const JsonObject& expected, std::string_view key, TokenCount actual) {
-    if (const Json* wanted = expected.if_contains(key))
+    if (const Json* wanted = expected.if_contains(key)) {
         EXPECT_EQ(Json(actual.value_or(-1)), *wanted) << key;
+    }
 }
 
 void check(const Json& expected, const AssistantMessage& message) {
@@ -158,8 +159,9 @@ void check(const Json& expected, const AssistantMessage& message) {
             check_count(usage->get_object(), "output", message.usage->output_tokens);
         }
     }
-    if (const Json* id = wanted.if_contains("response_id"))
+    if (const Json* id = wanted.if_contains("response_id")) {
         EXPECT_EQ(Json(message.response_id.str()), *id);
+    }
     const Json* error = wanted.if_contains("error");
     ASSERT_EQ(message.error != nullptr, error != nullptr) << message.error_message;
     if (!error) return;
