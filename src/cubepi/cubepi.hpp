@@ -6,5 +6,8 @@
 #include <cubepi/agent/loop.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/provider/anthropic.hpp>
+#include <cubepi/provider/fallback.hpp>
 #include <cubepi/provider/faux.hpp>
 #include <cubepi/provider/openai.hpp>
+#include <cubepi/provider/openai_responses.hpp>
