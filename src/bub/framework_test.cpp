@@ -161,7 +161,7 @@ TEST(Turn, B5_EverySaverRunsAndTheFirstErrorIsRaised) {
         EXPECT_STREQ(error.what(), "one");
     }
     const std::vector<std::string> order = {"below.load_state", "below.run_model",
-                                            "below.on_error:save_state:two", "below.save_state",
+                                            "below.on_error:save_state:two", "below.save_state:one",
                                             "below.on_error:turn:one"};
     EXPECT_EQ(calls, order);
 }
