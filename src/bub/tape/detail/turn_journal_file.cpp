@@ -143,7 +143,10 @@ void TurnJournalFile::open() {
     for (int attempt = 0; !file_; ++attempt) {
         std::error_code failed;
         std::filesystem::create_directory(folder_, failed);
-        if (failed) throw_system("make the folder " + folder_.string(), failed.value());
+        // There while it was made, and gone when that was looked at: the next step finds out.
+        const bool fleeting = failed == std::errc::file_exists;
+        if (failed && !fleeting)
+            throw_system("make the folder " + folder_.string(), failed.value());
         try {
             file_ = Descriptor::open(path_, O_RDWR | O_APPEND | O_CREAT);
         } catch (const cubepi::Error&) {
