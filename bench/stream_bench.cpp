@@ -41,6 +41,29 @@ void simdjson_reads(benchmark::State& state, Wire wire, Text text_of) {
     report_deltas(state, static_cast<std::size_t>(state.iterations()) * deltas, 0, deltas);
 }
 
+/// Each payload parsed whole: all values read and checked, as a reader must who is to miss nothing.
+void simdjson_parses(benchmark::State& state, Wire wire) {
+    std::vector<simdjson::padded_string> all;
+    for (const std::string& payload : payloads(wire, deltas)) all.emplace_back(payload);
+    simdjson::dom::parser parser;
+    for (auto _ : state) {
+        std::size_t read = 0;
+        for (const simdjson::padded_string& one : all) {
+            simdjson::dom::element document;
+            if (parser.parse(one).get(document) == simdjson::SUCCESS) ++read;
+        }
+        benchmark::DoNotOptimize(read);
+    }
+    report_deltas(state, static_cast<std::size_t>(state.iterations()) * deltas, 0, deltas);
+}
+
+void simdjson_parse_chat(benchmark::State& state) { simdjson_parses(state, Wire::chat); }
+BENCHMARK(simdjson_parse_chat);
+void simdjson_parse_responses(benchmark::State& state) { simdjson_parses(state, Wire::responses); }
+BENCHMARK(simdjson_parse_responses);
+void simdjson_parse_anthropic(benchmark::State& state) { simdjson_parses(state, Wire::anthropic); }
+BENCHMARK(simdjson_parse_anthropic);
+
 using Document = simdjson::ondemand::document;
 
 void simdjson_chat(benchmark::State& state) {

@@ -148,7 +148,37 @@ bool SseDecoder::dispatch(SseEvent& event) {
     return whole;
 }
 
+/// Takes an event that is there as model endpoints send it: one `data` line, perhaps one `event` line before it, LF at
+/// the ends. Anything else is left, as it is, to be read line by line.
+bool SseDecoder::take_plain(SseEvent& event) {
+    if (line_ != event_ || data_lines_ != 0 || skip_lf_ || first_line_) return false;
+    const std::string_view text = buffer_;
+    std::size_t end = lf_.find(text, line_);
+    if (end == none) return false;
+    std::string_view type;
+    std::string_view line = text.substr(line_, end - line_);
+    if (line.starts_with("event: ")) {
+        type = line.substr(7);
+        const std::size_t begin = end + 1;
+        end = text.find('\n', begin);
+        if (end == none) return false;
+        line = text.substr(begin, end - begin);
+    }
+    const bool plain = line.starts_with("data: ") && line.size() <= limits_.max_line &&
+                       line.size() < limits_.max_event && type.size() + 7 <= limits_.max_line &&
+                       end + 1 < text.size() && text[end + 1] == '\n';
+    if (!plain || cr_.find(text, line_) < end) return false;
+    event.event = type.empty() ? std::string_view("message") : type;
+    event.data = line.substr(6);
+    event.id = id_;
+    event.retry = retry_;
+    retry_.reset();
+    line_ = event_ = end + 2;
+    return true;
+}
+
 bool SseDecoder::next(SseEvent& event) {
+    if (take_plain(event)) return true;
     std::string_view line;
     while (take_line(line)) {
         if (!line.empty()) {

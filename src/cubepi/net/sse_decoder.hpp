@@ -71,6 +71,7 @@ private:
         std::size_t size = 0;
     };
 
+    bool take_plain(SseEvent& event);
     bool take_line(std::string_view& line);
     void field(std::string_view line);
     void add_data(std::string_view value);
