@@ -53,12 +53,9 @@ od::field field_of(simdjson::simdjson_result<od::field> member) {
 }  // namespace
 
 bool AnthropicEventParser::parse(std::string_view name, std::string_view data) {
-    padded_.reserve(data.size() + simdjson::SIMDJSON_PADDING);
-    padded_.assign(data);
     event = AnthropicEvent();
     od::document document;
-    const simdjson::padded_string_view view(padded_.data(), padded_.size(), padded_.capacity());
-    if (parser_.iterate(view).get(document) != simdjson::SUCCESS) return false;
+    if (parser_.iterate(padded_.hold(data)).get(document) != simdjson::SUCCESS) return false;
     od::object root;
     if (document.get_object().get(root) != simdjson::SUCCESS) return false;
     try {

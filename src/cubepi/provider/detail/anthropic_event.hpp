@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include <cubepi/provider/detail/padded_text.hpp>
 #include <cubepi/provider/detail/simdjson_walk.hpp>
 
 namespace cubepi::detail {
@@ -43,7 +44,7 @@ private:
     void read_delta(od::object delta);
 
     od::parser parser_;
-    std::string padded_;
+    PaddedText padded_;
 };
 
 }  // namespace cubepi::detail

@@ -9,13 +9,10 @@
 namespace cubepi::detail {
 
 bool OpenAIChatChunkParser::parse(std::string_view data) {
-    padded_.reserve(data.size() + simdjson::SIMDJSON_PADDING);
-    padded_.assign(data);
     chunk.clear();
     arguments_.keep.clear();
     od::document document;
-    const simdjson::padded_string_view view(padded_.data(), padded_.size(), padded_.capacity());
-    if (parser_.iterate(view).get(document) != simdjson::SUCCESS) return false;
+    if (parser_.iterate(padded_.hold(data)).get(document) != simdjson::SUCCESS) return false;
     od::object root;
     if (document.get_object().get(root) != simdjson::SUCCESS) return false;
     try {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <cubepi/core/usage.hpp>
+#include <cubepi/provider/detail/padded_text.hpp>
 #include <cubepi/provider/detail/simdjson_walk.hpp>
 
 namespace cubepi::detail {
@@ -67,7 +68,7 @@ private:
     void read_usage(od::object usage);
 
     od::parser parser_;
-    std::string padded_;
+    PaddedText padded_;
     SplitText arguments_;
 };
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <cubepi/core/usage.hpp>
+#include <cubepi/provider/detail/padded_text.hpp>
 #include <cubepi/provider/detail/simdjson_walk.hpp>
 
 namespace cubepi::detail {
@@ -48,7 +49,7 @@ private:
     void read_usage(od::object usage);
 
     od::parser parser_;
-    std::string padded_;
+    PaddedText padded_;
     bool has_output_ = false;  ///< the event itself has an output, as a whole response does
 };
 
