@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include <bub/tape/detail/digest.hpp>
 #include <bub/tape/detail/tape_directory.hpp>
 #include <bub/tape/detail/tape_errors.hpp>
 #include <cubepi/core/offload.hpp>
@@ -53,7 +54,9 @@ std::filesystem::path default_tape_directory() {
 }
 
 FileTapeStore::FileTapeStore(FileTapeOptions options)
-    : state_(std::make_shared<State>(std::move(options))) {}
+    : state_(std::make_shared<State>(std::move(options))) {
+    detail::prepare_digests();
+}
 FileTapeStore::FileTapeStore(std::filesystem::path directory)
     : FileTapeStore(in_directory(std::move(directory))) {}
 FileTapeStore::~FileTapeStore() = default;

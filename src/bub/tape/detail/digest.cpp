@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 
 #include <cubepi/core/error.hpp>
@@ -30,5 +31,6 @@ std::string hex_digest(const EVP_MD* kind, std::string_view bytes) {
 
 std::string md5_hex(std::string_view bytes) { return hex_digest(EVP_md5(), bytes); }
 std::string sha256_hex(std::string_view bytes) { return hex_digest(EVP_sha256(), bytes); }
+void prepare_digests() { OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CONFIG, nullptr); }
 
 }  // namespace bub::detail
