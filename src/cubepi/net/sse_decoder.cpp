@@ -152,24 +152,26 @@ bool SseDecoder::dispatch(SseEvent& event) {
 /// the ends. Anything else is left, as it is, to be read line by line.
 bool SseDecoder::take_plain(SseEvent& event) {
     if (line_ != event_ || data_lines_ != 0 || skip_lf_ || first_line_) return false;
-    const std::string_view text = buffer_;
-    std::size_t end = lf_.find(text, line_);
+    const char* const text = buffer_.data();
+    const std::size_t size = buffer_.size();
+    std::size_t begin = line_;
+    std::size_t end = lf_.find(buffer_, begin);
     if (end == none) return false;
-    std::string_view type;
-    std::string_view line = text.substr(line_, end - line_);
-    if (line.starts_with("event: ")) {
-        type = line.substr(7);
-        const std::size_t begin = end + 1;
-        end = text.find('\n', begin);
-        if (end == none) return false;
-        line = text.substr(begin, end - begin);
+    std::string_view type = "message";
+    if (end - begin > 7 && std::memcmp(text + begin, "event: ", 7) == 0) {
+        type = std::string_view(text + begin + 7, end - begin - 7);
+        begin = end + 1;
+        const void* const hit = std::memchr(text + begin, '\n', size - begin);
+        if (hit == nullptr) return false;
+        end = static_cast<std::size_t>(static_cast<const char*>(hit) - text);
     }
-    const bool plain = line.starts_with("data: ") && line.size() <= limits_.max_line &&
-                       line.size() < limits_.max_event && type.size() + 7 <= limits_.max_line &&
-                       end + 1 < text.size() && text[end + 1] == '\n';
-    if (!plain || cr_.find(text, line_) < end) return false;
-    event.event = type.empty() ? std::string_view("message") : type;
-    event.data = line.substr(6);
+    // The bytes that are compared are there: the line ends behind them, and a blank one must follow.
+    const bool plain = end + 1 < size && text[end + 1] == '\n' && end - begin >= 6 &&
+                       std::memcmp(text + begin, "data: ", 6) == 0;
+    if (!plain || cr_.find(buffer_, line_) < end) return false;
+    if (end - line_ > limits_.max_line || end - line_ >= limits_.max_event) return false;
+    event.event = type;
+    event.data = std::string_view(text + begin + 6, end - begin - 6);
     event.id = id_;
     event.retry = retry_;
     retry_.reset();

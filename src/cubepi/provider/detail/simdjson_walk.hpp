@@ -49,6 +49,9 @@ inline std::string_view raw_of(od::value& value) {
 }
 
 inline std::int64_t integer_of(od::value& value, std::int64_t otherwise) {
+    // An index has one digit nearly always.
+    const std::string_view token = value.raw_json_token();
+    if (token.size() == 1 && token[0] >= '0' && token[0] <= '9') return token[0] - '0';
     std::int64_t number = 0;
     if (value.get_int64().get(number) == simdjson::SUCCESS) return number;
     double real = 0;
