@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 Scene::Scene(const Cell& cell, int failures)
     : cell_(cell),
       progress_(cell),
-      failures_(failures),
+      names_(std::make_shared<Names>(failures)),
       server_([this](Connection& connection) { serve(connection); }),
       agent_(std::make_unique<Agent>(options())) {
     if (cell.row->kind == Kind::abort) progress_.also = [this] { agent_->abort(); };
@@ -36,16 +36,15 @@ RunResult Scene::first() {
                            : testing::run_advancing(*clock_, agent_->prompt("Add."));
     failures_ = 0;
     progress_.also = {};
-    if (!name_resolves_.try_wait()) name_resolves_.count_down();
+    if (!names_->resolve.try_wait()) names_->resolve.count_down();
     return result;
 }
 
 RunResult Scene::next() { return run(agent_->prompt("Go on.")); }
 
-std::vector<std::string> Scene::resolve(const std::string& host) {
-    const Kind kind = cell_.row->kind;
-    if (kind == Kind::connect_clock) name_resolves_.wait();
-    const bool fails = failures_ > 0 && failures_-- > 0;
+std::vector<std::string> Scene::resolve(Kind kind, Names& names, const std::string& host) {
+    if (kind == Kind::connect_clock) names.resolve.wait();
+    const bool fails = names.failures > 0 && names.failures-- > 0;
     if (fails && kind == Kind::no_name)
         throw NetworkError(ErrorCode::dns, host, false, "Cannot find the server " + host + ".");
     // The whole of 127.0.0.0/8 is this machine; the server listens on one address of it.
@@ -56,7 +55,9 @@ AgentOptions Scene::options() {
     HttpClientOptions http;
     http.clock = clock_;
     http.env = [](const std::string&) { return std::optional<std::string>(); };
-    http.resolver = [this](const std::string& name) { return resolve(name); };
+    http.resolver = [kind = cell_.row->kind, names = names_](const std::string& name) {
+        return resolve(kind, *names, name);
+    };
     TableClocks clocks;
     const std::string host = cell_.reaches_server() ? "127.0.0.1" : "endpoint.test";
     switch (cell_.row->kind) {

@@ -161,18 +161,25 @@ public:
     std::atomic<int> tool_runs{0};
 
 private:
+    /// What a name's resolution needs; a resolver that hung may look at it when the scene is over.
+    struct Names {
+        explicit Names(int count) : failures(count) {}
+        std::latch resolve{1};
+        std::atomic<int> failures;
+    };
+
     AgentOptions options();
     void serve(Connection& connection);
-    std::vector<std::string> resolve(const std::string& host);
+    static std::vector<std::string> resolve(Kind kind, Names& names, const std::string& host);
     bool fail(Connection& connection);
     bool fail_before_headers(Connection& connection);
     void let_time_pass(Connection& connection);
 
     const Cell cell_;
     const std::shared_ptr<testing::ManualClock> clock_ = std::make_shared<testing::ManualClock>();
-    std::latch name_resolves_{1};
     Progress progress_;
-    std::atomic<int> failures_;
+    const std::shared_ptr<Names> names_;
+    std::atomic<int>& failures_ = names_->failures;
     mutable std::mutex mutex_;
     std::vector<std::string> bodies_;
     RawServer server_;
