@@ -23,11 +23,12 @@ int main() {
 
     // What the program does besides.
     int ticks = 0;
+    bool over = false;  // cancelling a timer does not take back a tick that is due
     asio::steady_timer timer(context);
     std::function<void()> tick = [&] {
         timer.expires_after(std::chrono::milliseconds(2));
         timer.async_wait([&](boost::system::error_code failure) {
-            if (failure) return;
+            if (failure || over) return;
             ++ticks;
             tick();
         });
@@ -43,6 +44,7 @@ int main() {
     int status = 1;
     asio::co_spawn(context, agent.prompt("Who owns the loop?"),
                    [&](std::exception_ptr failure, RunResult result) {
+                       over = true;
                        timer.cancel();
                        interrupts.cancel();
                        if (failure)
