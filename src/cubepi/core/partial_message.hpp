@@ -22,6 +22,7 @@ public:
     PartialMessage(const PartialMessage&) noexcept = default;
     PartialMessage(PartialMessage&&) noexcept = default;
     PartialMessage& operator=(const PartialMessage& other) noexcept {
+        if (this == &other) return *this;
         // The next snapshot of the same answer replaces the last, event by event.
         if (log_ != other.log_) log_ = other.log_;
         count_ = other.count_;
