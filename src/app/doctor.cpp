@@ -248,7 +248,7 @@ std::optional<std::filesystem::path> first_on_path(const std::string& name) {
     std::string rest = value ? value : "";
     while (!rest.empty()) {
         const std::size_t end = rest.find(':');
-        const std::filesystem::path candidate = std::filesystem::path(rest.substr(0, end)) / name;
+        std::filesystem::path candidate = std::filesystem::path(rest.substr(0, end)) / name;
         if (access(candidate.c_str(), X_OK) == 0 && std::filesystem::is_regular_file(candidate))
             return candidate;
         rest = end == std::string::npos ? std::string() : rest.substr(end + 1);

@@ -63,7 +63,7 @@ TEST(ModelList, AnthropicIsAskedPageByPage) {
 }
 
 TEST(ModelList, APageThatRepeatsEndsIt) {
-    const MemoryResponse page(200, R"({"data":[{"id":"a"}],"has_more":true,"last_id":"a"})");
+    MemoryResponse page(200, R"({"data":[{"id":"a"}],"has_more":true,"last_id":"a"})");
     const auto transport = std::make_shared<MemoryTransport>(
         [page](const HttpRequest&) -> MemoryResponse { return page; });
     EXPECT_EQ(run(list_models(transport, anthropic())).size(), 2u);
