@@ -1,12 +1,24 @@
 #include <cubepi/provider/detail/openai_chat_chunk.hpp>
 
-#include <algorithm>
 #include <utility>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/provider/detail/openai_usage.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi::detail {
+
+namespace {
+
+constexpr OpenAIUsageNames usage_names = {
+    .input = "prompt_tokens",
+    .output = "completion_tokens",
+    .input_details = "prompt_tokens_details",
+    .output_details = "completion_tokens_details",
+    .cached = "prompt_cache_hit_tokens",
+};
+
+}  // namespace
 
 bool OpenAIChatChunkParser::parse(std::string_view data) {
     chunk.clear();
@@ -39,7 +51,9 @@ void OpenAIChatChunkParser::read_root(od::object& root) {
         } else if (is(key, "id")) {
             if (is_string(value)) chunk.id = value.get_string();
         } else if (is(key, "usage")) {
-            if (is_object(value)) read_usage(value.get_object());
+            if (!is_object(value)) return;
+            if (auto usage = read_openai_usage(value.get_object(), usage_names))
+                chunk.usage = usage;
         } else if (is(key, "error")) {
             const std::string_view raw = raw_of(value);
             if (!raw.empty() && raw.front() != 'n') chunk.error = raw;
@@ -142,40 +156,6 @@ void OpenAIChatChunkParser::read_call(od::object call) {
         piece.arguments = arguments_.keep.back();
     }
     chunk.calls.push_back(piece);
-}
-
-void OpenAIChatChunkParser::read_usage(od::object object) {
-    std::int64_t prompt = -1;
-    std::int64_t output = -1;
-    std::int64_t cached = -1;
-    std::int64_t reasoning = -1;
-    const auto read_detail = [](od::value& value, std::string_view name, std::int64_t& into) {
-        if (!is_object(value)) return;
-        od::object details = value.get_object();
-        each(details, [&](const od::raw_json_string& key, od::value number) {
-            if (is(key, name)) into = integer_of(number, into);
-        });
-    };
-    each(object, [&](const od::raw_json_string& key, od::value value) {
-        if (is(key, "prompt_tokens")) {
-            prompt = integer_of(value, prompt);
-        } else if (is(key, "completion_tokens")) {
-            output = integer_of(value, output);
-        } else if (is(key, "prompt_tokens_details")) {
-            read_detail(value, "cached_tokens", cached);
-        } else if (is(key, "prompt_cache_hit_tokens")) {
-            cached = integer_of(value, cached);
-        } else if (is(key, "completion_tokens_details")) {
-            read_detail(value, "reasoning_tokens", reasoning);
-        }
-    });
-    Usage usage;
-    if (prompt >= 0)
-        usage.input_tokens = std::max<std::int64_t>(0, prompt - std::max<std::int64_t>(0, cached));
-    if (output >= 0) usage.output_tokens = output;
-    if (cached >= 0) usage.cache_read_tokens = cached;
-    if (reasoning >= 0) usage.reasoning_tokens = reasoning;
-    if (!(usage == Usage())) chunk.usage = usage;
 }
 
 }  // namespace cubepi::detail

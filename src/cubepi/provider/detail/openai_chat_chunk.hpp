@@ -65,7 +65,6 @@ private:
     void read_content(od::value& value);
     void read_calls(od::array calls);
     void read_call(od::object call);
-    void read_usage(od::object usage);
 
     od::parser parser_;
     PaddedText padded_;

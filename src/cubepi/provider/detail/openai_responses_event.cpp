@@ -1,10 +1,18 @@
 #include <cubepi/provider/detail/openai_responses_event.hpp>
 
-#include <algorithm>
+#include <cubepi/provider/detail/openai_usage.hpp>
 
 namespace cubepi::detail {
 
 namespace {
+
+constexpr OpenAIUsageNames usage_names = {
+    .input = "input_tokens",
+    .output = "output_tokens",
+    .input_details = "input_tokens_details",
+    .output_details = "output_tokens_details",
+    .cached = {},
+};
 
 std::string_view string_of(od::value& value) {
     return is_string(value) ? std::string_view(value.get_string()) : std::string_view();
@@ -121,7 +129,9 @@ void OpenAIResponsesEventParser::read_response(od::object& response) {
         } else if (is(key, "status")) {
             event.status = string_of(value);
         } else if (is(key, "usage")) {
-            if (is_object(value)) read_usage(value.get_object());
+            if (!is_object(value)) return;
+            if (auto usage = read_openai_usage(value.get_object(), usage_names))
+                event.usage = usage;
         } else if (is(key, "error")) {
             event.error = present(value);
         } else if (is(key, "output")) {
@@ -133,38 +143,6 @@ void OpenAIResponsesEventParser::read_response(od::object& response) {
             });
         }
     });
-}
-
-void OpenAIResponsesEventParser::read_usage(od::object object) {
-    std::int64_t input = -1;
-    std::int64_t output = -1;
-    std::int64_t cached = -1;
-    std::int64_t reasoning = -1;
-    const auto read_detail = [](od::value& value, std::string_view name, std::int64_t& into) {
-        if (!is_object(value)) return;
-        od::object details = value.get_object();
-        each(details, [&](const od::raw_json_string& key, od::value number) {
-            if (is(key, name)) into = integer_of(number, into);
-        });
-    };
-    each(object, [&](const od::raw_json_string& key, od::value value) {
-        if (is(key, "input_tokens")) {
-            input = integer_of(value, input);
-        } else if (is(key, "output_tokens")) {
-            output = integer_of(value, output);
-        } else if (is(key, "input_tokens_details")) {
-            read_detail(value, "cached_tokens", cached);
-        } else if (is(key, "output_tokens_details")) {
-            read_detail(value, "reasoning_tokens", reasoning);
-        }
-    });
-    Usage usage;
-    if (input >= 0)
-        usage.input_tokens = std::max<std::int64_t>(0, input - std::max<std::int64_t>(0, cached));
-    if (output >= 0) usage.output_tokens = output;
-    if (cached >= 0) usage.cache_read_tokens = cached;
-    if (reasoning >= 0) usage.reasoning_tokens = reasoning;
-    if (!(usage == Usage())) event.usage = usage;
 }
 
 }  // namespace cubepi::detail

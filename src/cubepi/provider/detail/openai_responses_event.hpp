@@ -46,7 +46,6 @@ private:
     void read_member(const od::raw_json_string& key, od::value& value);
     void read_delta(od::value& value);
     void read_response(od::object& response);
-    void read_usage(od::object usage);
 
     od::parser parser_;
     PaddedText padded_;
