@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -21,6 +22,23 @@ namespace cubepi::wire {
 inline std::string mocks_folder() {
     const char* given = std::getenv("CUBEPI_MOCKS_DIR");
     return given ? given : CUBEPI_MOCKS_DIR;
+}
+
+/// What a test says of the provider that it asks.
+struct Given {
+    std::vector<std::pair<std::string, std::string>> headers = {};
+    int retries = 0;
+};
+
+template <class Options>
+Options options_for(std::string base_url, Given given) {
+    Options options;
+    options.api_key = "sk-test-key";
+    options.base_url = std::move(base_url);
+    options.extra_headers = std::move(given.headers);
+    options.retry.max_retries = given.retries;
+    options.retry.base_delay = std::chrono::milliseconds(1);
+    return options;
 }
 
 /// One server for all tests of a suite. What it answers is in aimock_server.mjs.
@@ -71,6 +89,14 @@ protected:
         ToolDefinitions tools;
         tools.push_back(std::move(tool));
         return std::make_shared<const ToolDefinitions>(std::move(tools));
+    }
+
+    static Message weather_result(const ToolCall& call) {
+        ToolResultMessage result;
+        result.tool_call_id = call.id;
+        result.tool_name = "weather";
+        result.content.emplace_back(TextContent{"21.5"});
+        return result;
     }
 
     static inline std::unique_ptr<ChildProcess> server;

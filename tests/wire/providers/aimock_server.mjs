@@ -1,4 +1,4 @@
-// @copilotkit/aimock on an ephemeral port of 127.0.0.1, with the answers that aimock_test.cpp asks for.
+// @copilotkit/aimock on an ephemeral port of 127.0.0.1, with the answers that the aimock_*_test.cpp ask for.
 //   node aimock_server.mjs FOLDER_WITH_NODE_MODULES
 // prints {"url": ...}. It ends with its standard input.
 import path from 'node:path';
@@ -40,7 +40,7 @@ mock.addFixtures([
         response: { error: { message: 'Slow down', type: 'rate_limit_error', code: 'rate_limit_exceeded' }, status: 429 },
     },
     { match: { userMessage: 'spilt', endpoint: 'image' }, response: { error: { message: 'It broke', type: 'server_error' }, status: 500 } },
-    { match: { userMessage: 'cut' }, response: { content: 'a'.repeat(400) }, chunkSize: 10, latency: 5, truncateAfterChunks: 5 },
+    { match: { userMessage: 'cut' }, response: { content: 'a'.repeat(400) }, chunkSize: 10, latency: 5, truncateAfterChunks: 8 },
 ]);
 // A connection that breaks after each of the answer's events.
 for (let n = 1; n <= 24; ++n) {
