@@ -8,7 +8,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 
 
 def measured(binary):
@@ -39,29 +38,33 @@ def many_streams(binary):
           f"{seen['agents_paced']['bytes_per_stream'] / 1024:.1f} KiB of heap a stream")
 
 
-def start_ms(command):
-    best = float("inf")
-    for _ in range(20):
-        begin = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        best = min(best, time.perf_counter() - begin)
-    return best * 1e3
+def starts(binary, ours, floor):
+    """Rows of `--version` against curl's."""
+    text = subprocess.run([binary, ours, floor], check=True, capture_output=True, text=True).stdout
+    mine, others = json.loads(text)
+    row("start cpu", mine["cpu_ms"], others["cpu_ms"], "ms", "1")
+    row("start memory", mine["peak_mb"], others["peak_mb"], "MB", "1")
 
 
 def row(name, ours, floor, unit, budget):
     print(f"{name:<18} {ours:>12.2f} {floor:>12.2f} {unit:<6} {ours / floor:>8.2f} {budget:>8}")
 
 
-def instructions(binary):
-    """Instructions of one "2+1" run, the agent's construction included, by callgrind."""
-    counts = []
-    for iterations in (1, 11):
-        text = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", binary,
-                               f"--benchmark_filter=^runs_without_pauses/iterations:{iterations}$"],
-                              check=True, capture_output=True, text=True).stderr
-        total = [line for line in text.splitlines() if "refs" in line][-1]
-        counts.append(int(total.split(":")[-1].replace(",", "")))
-    print(f"instructions of one '2+1' run: {(counts[1] - counts[0]) // 1000}")
+def counted(command):
+    """Instructions of a process, by callgrind."""
+    text = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command],
+                          check=True, capture_output=True, text=True).stderr
+    total = [line for line in text.splitlines() if "refs" in line][-1]
+    return int(total.split(":")[-1].replace(",", ""))
+
+
+def instructions(bench, cubepi):
+    once, often = (counted([bench, f"--benchmark_filter=^runs_without_pauses/iterations:{iterations}$"])
+                   for iterations in (1, 11))
+    print(f"instructions of one '2+1' run, the agent's construction included: {(often - once) // 1000}")
+    curl = shutil.which("curl")
+    if curl:
+        row("start count", counted([cubepi, "--version"]) / 1e6, counted([curl, "--version"]) / 1e6, "M", "1")
 
 
 def main():
@@ -87,14 +90,15 @@ def main():
     row("turn", best["turn_of_three_plugins"]["ns"] / 1e3, 2.0, "us", "1")
     row("idle turn", best["idle_pipeline_sessions"]["bytes_per_session"], 100.0, "bytes", "1")
     many_streams(bench.replace("cubepi_bench", "cubepi_many_streams"))
-    if shutil.which("curl"):
-        row("start", start_ms([cubepi, "--version"]), start_ms(["curl", "--version"]), "ms", "1")
+    curl = shutil.which("curl")
+    if curl:
+        starts(bench.replace("cubepi_bench", "cubepi_starts"), cubepi, curl)
     print(f"allocations per delta: {best['one_delta_of_many']['allocations_per_delta']:.3f} in process, "
           f"{best['wire_chat']['allocations_per_delta']:.3f} from the wire of chat, "
           f"{best['wire_responses']['allocations_per_delta']:.3f} of responses, "
           f"{best['wire_anthropic']['allocations_per_delta']:.3f} of anthropic")
     if "--instructions" in sys.argv:
-        instructions(bench)
+        instructions(bench, cubepi)
 
 
 if __name__ == "__main__":

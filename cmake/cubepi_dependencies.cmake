@@ -2,6 +2,18 @@
 # LINK_PRIVATE, how an installed CubePi finds it again: the package for CMake, the module for pkg-config (or
 # -l flags). cubepi_room() refuses a library that is not in the table, so that no install is left incomplete.
 
+# What ships is one file that asks a bare Debian 12 for as few packages as possible, and starts faster so.
+option(CUBEPI_STATIC_DEPENDENCIES "Link Boost, SQLite and yaml-cpp from their archives" OFF)
+if(CUBEPI_STATIC_DEPENDENCIES)
+    set(Boost_USE_STATIC_LIBS ON)
+    find_library(CUBEPI_SQLITE_ARCHIVE NAMES libsqlite3.a)
+    find_library(CUBEPI_YAML_ARCHIVE NAMES libyaml-cpp.a)
+    mark_as_advanced(CUBEPI_SQLITE_ARCHIVE CUBEPI_YAML_ARCHIVE)
+    if(CUBEPI_SQLITE_ARCHIVE)
+        set(SQLite3_LIBRARY ${CUBEPI_SQLITE_ARCHIVE} CACHE FILEPATH "" FORCE)
+    endif()
+endif()
+
 find_package(Boost 1.81 REQUIRED COMPONENTS json url)
 find_package(Threads REQUIRED)
 find_package(CURL 7.86 REQUIRED)
@@ -9,6 +21,19 @@ find_package(OpenSSL REQUIRED)
 find_package(simdjson REQUIRED)
 if(CUBEPI_WITH_SQLITE)
     find_package(SQLite3 3.35 REQUIRED)
+    if(CUBEPI_SQLITE_ARCHIVE)
+        target_link_libraries(SQLite::SQLite3 INTERFACE m ${CMAKE_DL_LIBS})
+    endif()
+endif()
+if(NOT CUBEPI_ROOMS)   # src/bub and the program
+    find_package(yaml-cpp REQUIRED)
+    if(CUBEPI_YAML_ARCHIVE)
+        get_target_property(configurations yaml-cpp IMPORTED_CONFIGURATIONS)
+        foreach(configuration IN LISTS configurations)
+            set_target_properties(yaml-cpp PROPERTIES
+                IMPORTED_LOCATION_${configuration} ${CUBEPI_YAML_ARCHIVE} IMPORTED_SONAME_${configuration} "")
+        endforeach()
+    endif()
 endif()
 
 # library               CMake package              pkg-config module or flags

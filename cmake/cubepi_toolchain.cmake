@@ -45,6 +45,10 @@ if(CUBEPI_LLD)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
         add_link_options(-B${lld_folder})
     endif()
+    # Every start runs the initialisers of all files. With them side by side it reads a few pages of the program instead
+    # of most of it (4 MB less memory for `cubepi --version`); the other three make it smaller.
+    string(JOIN "," lean -Wl -z keep-text-section-prefix -z pack-relative-relocs --gc-sections --icf=safe)
+    add_link_options("$<$<CONFIG:Release>:${lean}>")
 endif()
 
 if(CUBEPI_SANITIZE)
