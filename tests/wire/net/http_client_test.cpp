@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -315,6 +316,29 @@ TEST(HttpClient, ServesManyAtOnce) {
     for (std::size_t i = 0; i < answers.size(); ++i) {
         EXPECT_EQ(answers[i].body, std::to_string(i));
     }
+}
+
+TEST(HttpClient, RequestsToAPlainServerDoNotWaitForEachOther) {
+    // The first is answered when the second has come.
+    std::promise<void> second_came;
+    RawServer server([&](Connection& connection) {
+        const std::string request = connection.read_request();
+        if (request.starts_with("GET /first")) second_came.get_future().wait();
+        if (request.starts_with("GET /second")) second_came.set_value();
+        connection.send(ok("x"));
+    });
+    HttpClient client(with_env());
+    std::vector<Task<Answer>> tasks;
+    for (const char* path : {"/first", "/second"})
+        tasks.push_back(fetch(client, HttpRequest("GET", server.url(path))));
+    std::exception_ptr failure;
+    try {
+        run(when_all(std::move(tasks)));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    EXPECT_FALSE(failure) << failure_of(failure).text;
+    if (server.accepted() < 2) second_came.set_value();
 }
 
 TEST(HttpClient, ServesStrandsOfAContextWithSeveralThreads) {

@@ -74,9 +74,10 @@ bool CurlTransfer::set_options() {
         set(easy_, CURLOPT_HEADERFUNCTION, &on_header) && set(easy_, CURLOPT_HEADERDATA, this) &&
         set(easy_, CURLOPT_PREREQFUNCTION, &on_connected) && set(easy_, CURLOPT_PREREQDATA, this) &&
         engine_->set_socket_options(easy_);
-    // Several requests to one host wait for the first connection and share it where it is HTTP/2.
-    ok = ok && set(easy_, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS)) &&
-         set(easy_, CURLOPT_PIPEWAIT, 1L);
+    ok = ok && set(easy_, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
+    // Several requests to one host wait for the first connection and share it where it is HTTP/2. Only TLS tells at once
+    // whether it is: without, libcurl would let them wait until the first answer is complete.
+    if (plan_.url.starts_with("https:")) ok = ok && set(easy_, CURLOPT_PIPEWAIT, 1L);
     ok = ok && set(easy_, CURLOPT_SSL_VERIFYPEER, 1L) && set(easy_, CURLOPT_SSL_VERIFYHOST, 2L) &&
          set(easy_, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
     // The system's certificates stay in force: libcurl also looks into its CAPATH.
