@@ -166,6 +166,7 @@ EventServer::EventServer(EventForm form, int events, std::int64_t period_us) {
     process_ = fork();
     if (process_ == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_NAME, "event_server");  // for profilers
         if (getppid() != parent) _exit(0);
         Server(listener, std::move(form), events, period_us).run();
     }

@@ -5,6 +5,7 @@
 #include <benchmark/benchmark.h>
 #include <simdjson.h>
 
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/ids.hpp>
 #include <cubepi/net/sse_decoder.hpp>
 #include <cubepi/provider/detail/anthropic_decoder.hpp>
@@ -148,6 +149,62 @@ void wire_responses(benchmark::State& state) { wire_to_listener(state, Wire::res
 BENCHMARK(wire_responses);
 void wire_anthropic(benchmark::State& state) { wire_to_listener(state, Wire::anthropic, deltas); }
 BENCHMARK(wire_anthropic);
+
+/// Gives one event a read, and never before the reader has gone to sleep: a slow answer.
+class SleepyBody final : public HttpBody {
+public:
+    explicit SleepyBody(const std::vector<std::string>& events) : events_(events) {}
+
+    bool read_ready(std::string&) override { return false; }
+
+    Task<bool> read(std::string& out) override {
+        co_await yield_now();
+        if (at_ == events_.size()) co_return false;
+        out += events_[at_++];
+        co_return true;
+    }
+
+private:
+    const std::vector<std::string>& events_;
+    std::size_t at_ = 0;
+};
+
+class SleepyTransport final : public HttpTransport {
+public:
+    SleepyTransport(Wire wire, int count) {
+        for (const std::string& payload : payloads(wire, count))
+            events_.push_back(framed(wire, payload));
+        if (wire == Wire::chat) events_.emplace_back("data: [DONE]\n\n");
+    }
+
+    Task<HttpResponse> send(HttpRequest) override {
+        HttpResponse response;
+        response.status = 200;
+        response.headers.add("content-type", "text/event-stream");
+        response.body = std::make_unique<SleepyBody>(events_);
+        co_return response;
+    }
+
+private:
+    std::vector<std::string> events_;
+};
+
+/// One delta that comes alone.
+void wake_chat(benchmark::State& state) {
+    auto runtime = std::make_shared<const Runtime>(
+        Runtime().with_transport(std::make_shared<SleepyTransport>(Wire::chat, deltas)));
+    deltas_to_listener(state, model_at(Wire::chat, "http://localhost"), runtime, deltas, [] {});
+}
+BENCHMARK(wake_chat);
+
+/// The least that waiting costs: a coroutine that sleeps and wakes.
+void bare_wake(benchmark::State& state) {
+    const auto rounds = [&]() -> Task<void> {
+        for (auto _ : state) co_await yield_now();
+    };
+    run(rounds());
+}
+BENCHMARK(bare_wake);
 
 // One delta must cost the same however long its message is. Both are too long for the second-level cache.
 void wire_short(benchmark::State& state) { wire_to_listener(state, Wire::chat, 10'000); }
