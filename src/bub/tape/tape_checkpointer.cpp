@@ -59,6 +59,12 @@ TapeCheckpointer::TapeCheckpointer(std::shared_ptr<TapeStore> store,
 }
 TapeCheckpointer::~TapeCheckpointer() = default;
 
+Task<JsonObject> TapeCheckpointer::State::extra_of(std::string tape) {
+    const std::optional<TapeEntry> stored =
+        co_await index->find_event(std::move(tape), std::string(detail::extra_event));
+    co_return data_of(stored);
+}
+
 Task<std::optional<CheckpointData>> TapeCheckpointer::load(std::string thread_id) {
     const std::shared_ptr<State> state = state_;
     std::optional<CheckpointData> data;
@@ -67,11 +73,14 @@ Task<std::optional<CheckpointData>> TapeCheckpointer::load(std::string thread_id
     co_await state->restore_media(entries);
     const std::optional<TapeEntry> extra =
         co_await state->index->find_event(thread_id, std::string(detail::extra_event));
+    const std::optional<TapeEntry> fork =
+        co_await state->index->find_event(thread_id, std::string(detail::fork_event));
     MessageList messages = agent_messages(entries);
     if (messages.empty() && !extra) co_return data;
     data.emplace();
     data->messages = std::move(messages);
     data->extra = data_of(extra);
+    if (fork) data->parent_thread_id = detail::state_text(data_of(fork), "from");
     // What was appended since the position was read makes the next append stale, not lost.
     data->position = before.messages;
     co_return data;
@@ -93,9 +102,7 @@ Task<std::int64_t> TapeCheckpointer::append(std::string thread_id, MessageList m
     std::vector<TapeEntry> entries = co_await state->entries_of(thread_id, messages);
     co_await state->put_media_aside(entries);
     if (options.extra()) {
-        const std::optional<TapeEntry> stored =
-            co_await state->index->find_event(thread_id, std::string(detail::extra_event));
-        JsonObject extra = data_of(stored);
+        JsonObject extra = co_await state->extra_of(thread_id);
         merge_extra(extra, *options.extra());
         entries.push_back(extra_entry(std::move(extra)));
     }

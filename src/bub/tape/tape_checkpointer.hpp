@@ -26,6 +26,7 @@ class TapeCheckpointer final : public cubepi::Checkpointer,
                                public cubepi::RunStore,
                                public cubepi::MessageIndex,
                                public cubepi::HitlStore,
+                               public cubepi::ForkStore,
                                public cubepi::ThreadStore {
 public:
     /// Throws Error(invalid_argument) for a store without side state and index.
@@ -62,6 +63,13 @@ public:
                                                std::string question_id) override;
     Task<void> clear_hitl_answers(std::string thread_id, std::string run_id,
                                   std::vector<std::string> question_ids) override;
+
+    /// The context as it was at the end of the run: from the anchor that was the last one then.
+    Task<cubepi::MessageList> snapshot(std::string thread_id, std::string after_run_id) override;
+    /// The new tape begins with that anchor; what was before it stays with the source. Its event `cubepi.fork` says where
+    /// it comes from.
+    Task<void> fork(std::string source_thread_id, std::string new_thread_id,
+                    std::string after_run_id, std::optional<JsonObject> metadata) override;
 
     Task<std::vector<cubepi::ThreadInfo>> list_threads() override;
     Task<void> delete_thread(std::string thread_id) override;

@@ -356,6 +356,49 @@ TEST(TapeCheckpointer, B21_IsTheMemoryOfAnAgent) {
     EXPECT_EQ(run(memory.load("w__s"))->messages, messages);
 }
 
+TEST(TapeCheckpointer, B21_AForkBeginsWithTheAnchorThatWasTheLastOneThen) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape(store, "w__s");
+    TapeCheckpointer memory(store);
+    const auto play = [&](const std::string& run_id) {
+        (void)run(memory.claim_run("w__s", run_id, ClaimOwner(), ClaimKind::new_run));
+        MessageList one;
+        one.push_back(user_message("in " + run_id).with_run_id(run_id));
+        (void)run(memory.append("w__s", std::move(one), AppendOptions()));
+        run(memory.mark_run_complete("w__s", run_id));
+    };
+    play("r1");
+    JsonObject choice;
+    choice["model"] = "other";
+    run(tape.append(event_entry("model_switch", std::move(choice))));
+    run(tape.handoff("phase/2"));
+    play("r2");
+    run(tape.handoff("phase/3"));
+    play("r3");
+    run(memory.fork("w__s", "w__new", "r2", std::nullopt));
+    TapeCheckpointer other(store);
+    const auto data = run(other.load("w__new"));
+    ASSERT_TRUE(data);
+    ASSERT_EQ(data->messages.size(), 2u);
+    EXPECT_EQ(data->messages[0].text(), "[Anchor created: phase/2]: null");
+    EXPECT_EQ(data->messages[1].text(), "in r2");
+    EXPECT_EQ(data->parent_thread_id, "w__s");
+    EXPECT_EQ(data->messages, run(memory.snapshot("w__s", "r2")));
+    EXPECT_TRUE(run(other.is_run_complete("w__new", "r1"))) << "also runs from before the anchor";
+    EXPECT_TRUE(run(store->find_event("w__new", "model_switch")));
+    EXPECT_EQ(run(Tape(store, "w__new").anchors()).size(), 1u);
+}
+
+TEST(TapeCheckpointer, B21_HasEveryAbilityThatAStoreCanHave) {
+    TapeCheckpointer memory(std::make_shared<MemoryTapeStore>());
+    Checkpointer& store = memory;
+    EXPECT_TRUE(dynamic_cast<RunStore*>(&store));
+    EXPECT_TRUE(dynamic_cast<MessageIndex*>(&store));
+    EXPECT_TRUE(dynamic_cast<HitlStore*>(&store));
+    EXPECT_TRUE(dynamic_cast<ForkStore*>(&store));
+    EXPECT_TRUE(dynamic_cast<ThreadStore*>(&store));
+}
+
 TEST(ImportThread, CopiesAThreadOnce) {
     const auto source = std::make_shared<MemoryCheckpointer>();
     MessageList messages;

@@ -59,6 +59,7 @@ struct TapeCheckpointer::State {
 
     Task<std::vector<TapeEntry>> read_context(std::string tape);
     Task<bool> is_complete(std::string tape, std::string run_id);
+    Task<JsonObject> extra_of(std::string tape);
     Task<std::vector<TapeEntry>> entries_of(std::string tape, cubepi::MessageList messages);
     /// Images go to the media, and what stands for them stays in the entries; and back.
     Task<void> put_media_aside(std::vector<TapeEntry>& entries);

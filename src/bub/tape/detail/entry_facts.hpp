@@ -18,6 +18,8 @@ inline constexpr std::string_view meta_key = "cubepi";
 inline constexpr std::string_view run_event = "cubepi.run";
 /// The event that holds a thread's whole extra as it is from here on.
 inline constexpr std::string_view extra_event = "cubepi.extra";
+/// The event that says which tape this one goes on from: {from, after_run}.
+inline constexpr std::string_view fork_event = "cubepi.fork";
 /// The event that holds the result of one call of several, before the batch is whole.
 inline constexpr std::string_view result_event = "cubepi.tool_result";
 /// The commit marker of a turn: {turn, status}.
