@@ -1,16 +1,12 @@
 #include <bub/tape/tape.hpp>
 
 #include <algorithm>
-#include <fcntl.h>
-#include <filesystem>
 #include <regex>
 #include <utility>
 
-#include <bub/tape/detail/descriptor.hpp>
 #include <bub/tape/detail/query_filter.hpp>
 #include <bub/tape/detail/tape_errors.hpp>
 #include <bub/tape/detail/text_search.hpp>
-#include <cubepi/core/offload.hpp>
 
 namespace bub {
 
@@ -71,11 +67,19 @@ Tape::Tape(std::shared_ptr<TapeStore> store, std::string name)
     detail::check_tape_name(name_);
 }
 
+Tape::Tape(std::shared_ptr<TapeStore> store, std::string name, std::vector<std::string> sidecars)
+    : Tape(std::move(store), std::move(name)) {
+    sidecars_ = std::move(sidecars);
+}
+
 std::shared_ptr<TapeFork> Tape::fork(TapeForkOptions options) const {
+    for (const std::string& name : sidecars_) options.sidecars.push_back(name);
     return std::make_shared<TapeFork>(store_, name_, std::move(options));
 }
 
-Tape Tape::in(std::shared_ptr<TapeFork> fork) const { return Tape(std::move(fork), name_); }
+Tape Tape::in(std::shared_ptr<TapeFork> fork) const {
+    return Tape(std::move(fork), name_, sidecars_);
+}
 
 Task<TapePosition> Tape::append(TapeEntry entry) const {
     std::vector<TapeEntry> entries;
@@ -121,25 +125,6 @@ Task<void> Tape::restart(std::string archived) const {
         handoff_entries(bootstrap_anchor, std::move(first), std::move(meta));
     TapeAppend options = TapeAppend().reset();
     co_await tape.store_->append(tape.name_, std::move(entries), std::move(options));
-}
-
-Task<std::string> Tape::archive(std::string directory) const {
-    const Tape tape = *this;
-    const std::shared_ptr<const cubepi::Runtime> runtime = cubepi::Runtime::standard();
-    std::string stamp = tape_date(runtime->clock->wall()).substr(0, 19);
-    std::erase_if(stamp, [](char c) { return c == '-' || c == ':'; });
-    const std::filesystem::path path =
-        std::filesystem::path(directory) / (tape.name_ + ".jsonl." + stamp + "Z.bak");
-    TapeQuery all;
-    std::vector<TapeEntry> entries = co_await tape.store_->fetch(tape.name_, std::move(all));
-    auto write = [path, entries = std::move(entries)] {
-        std::filesystem::create_directories(path.parent_path());
-        const detail::Descriptor file =
-            detail::Descriptor::open(path, O_WRONLY | O_CREAT | O_TRUNC);
-        for (const TapeEntry& entry : entries) file.write(tape_line(entry));
-    };
-    co_await cubepi::offload(*runtime->workers, std::move(write));
-    co_return path.string();
 }
 
 Task<std::vector<TapeEntry>> Tape::query(TapeQuery query) const {

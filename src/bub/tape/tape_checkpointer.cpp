@@ -75,7 +75,8 @@ Task<std::optional<CheckpointData>> TapeCheckpointer::load(std::string thread_id
         co_await state->index->find_event(thread_id, std::string(detail::extra_event));
     const std::optional<TapeEntry> fork =
         co_await state->index->find_event(thread_id, std::string(detail::fork_event));
-    MessageList messages = agent_messages(entries);
+    const auto& select = state->options.context.select;
+    MessageList messages = select ? select(entries) : agent_messages(entries);
     if (messages.empty() && !extra) co_return data;
     data.emplace();
     data->messages = std::move(messages);

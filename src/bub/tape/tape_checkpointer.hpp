@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <bub/tape/tape_context.hpp>
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/core/clock.hpp>
@@ -15,6 +16,8 @@ struct TapeCheckpointerOptions {
     /// How long a claim holds without being renewed (D50).
     std::chrono::seconds lease{60};
     std::shared_ptr<cubepi::Clock> clock = {};  ///< null: the machine's
+    /// What load() gives. A tape without anchors is read from its beginning when the last one is asked for.
+    TapeContext context = {};
 };
 
 /// Makes a tape the memory of a cubepi::Agent: the thread id is the name of the tape (B21). What is loaded is the context

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,13 @@ public:
 private:
     explicit ContextStart(TapeQuery query) : query_(std::move(query)) {}
     TapeQuery query_;
+};
+
+/// How the memory of an agent is made of a tape.
+struct TapeContext {
+    ContextStart start = ContextStart::last_anchor();
+    /// Makes messages of the entries from there on, its anchor first; absent: agent_messages().
+    std::function<cubepi::MessageList(const std::vector<TapeEntry>&)> select = {};
 };
 
 /// "[Anchor created: NAME]: STATE", as a model sees an anchor.

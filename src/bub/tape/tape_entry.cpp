@@ -5,6 +5,7 @@
 
 #include <bub/tape/detail/dates.hpp>
 #include <bub/tape/detail/digest.hpp>
+#include <bub/tape/detail/entry_facts.hpp>
 #include <bub/tape/detail/json_text.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
@@ -101,17 +102,21 @@ std::optional<TapeEntry> read_tape_line(std::string_view line) {
     }
     JsonObject* object = json.if_object();
     if (!object) return std::nullopt;
-    const std::optional<std::int64_t> id = id_of(*object);
-    Json* kind = object->if_contains("kind");
-    Json* payload = object->if_contains("payload");
+    return detail::entry_of_json(std::move(*object));
+}
+
+std::optional<TapeEntry> detail::entry_of_json(JsonObject object) {
+    const std::optional<std::int64_t> id = id_of(object);
+    Json* kind = object.if_contains("kind");
+    Json* payload = object.if_contains("payload");
     if (!id || !kind || !kind->is_string() || !payload || !payload->is_object())
         return std::nullopt;
     TapeEntry entry;
     entry.id = *id;
     entry.kind = std::string(kind->get_string());
-    entry.date = date_of(*object);
+    entry.date = date_of(object);
     entry.payload = std::move(payload->get_object());
-    if (Json* meta = object->if_contains("meta"); meta && meta->is_object())
+    if (Json* meta = object.if_contains("meta"); meta && meta->is_object())
         entry.meta = std::move(meta->get_object());
     return entry;
 }

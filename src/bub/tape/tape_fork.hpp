@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -20,11 +21,13 @@ struct TapeForkOptions {
     std::string turn_id = {};
     /// Text that was shown is in the journal at most this much later.
     std::chrono::milliseconds flush_interval{500};
+    /// The tape's sidecars by name: they are in the fork too. Tape::fork adds those of the tape.
+    std::vector<std::string> sidecars = {};
     std::shared_ptr<const cubepi::Runtime> runtime = {};  ///< null: Runtime::standard()
 };
 
-/// A tape store in which one tape has a continuation that nobody else sees until it is merged. Inside one sees the tape
-/// followed by what the fork holds. It locks nothing: the tape can be appended to, read and forked again
+/// A tape store in which one tape, with its sidecars, has a continuation that nobody else sees until it is merged. Inside
+/// one sees the tape followed by what the fork holds. It locks nothing: the tape can be appended to, read and forked again
 /// meanwhile. Other tapes of the store are passed through. Used on one executor.
 ///
 /// A turn that is neither merged nor discarded stays in its journal, and the next start closes it as interrupted.
@@ -40,7 +43,7 @@ public:
 
     const std::string& tape() const noexcept;
     const std::string& turn_id() const noexcept;
-    /// What the fork holds.
+    /// What the fork holds of the tape.
     const std::vector<TapeEntry>& entries() const noexcept;
 
     /// Text of the answer that was shown and is in no entry yet. The next assistant entry stands for it and clears it.
@@ -49,8 +52,12 @@ public:
     void said(std::string_view delta);
     /// Writes what said() has buffered, now.
     Task<void> flush();
+    /// Entries that come behind all others when the fork is merged, and are not seen before: what a child of the turn
+    /// did must not come between the turn's calls and their results. In the journal at once.
+    Task<void> append_behind(std::vector<TapeEntry> entries);
     /// Ends the fork: all it holds is on the tape, or (when it throws) nothing. Text that was said and is in no
-    /// entry becomes an assistant message unless the status is `ok`. A turn that holds nothing leaves nothing.
+    /// entry becomes an assistant message unless the status is `ok`. A turn that holds nothing leaves nothing. Sidecars
+    /// come first; where one cannot be written, the event `sidecar.merge` on the tape says so.
     Task<void> merge(TurnStatus status = TurnStatus::ok);
     /// Ends the fork: nothing of it stays.
     Task<void> discard();
@@ -58,6 +65,8 @@ public:
     Task<std::vector<std::string>> list_tapes() override;
     Task<std::vector<std::string>> all_tapes() override;
     Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override;
+    Task<void> visit(std::string tape, TapeQuery query,
+                     std::function<bool(const TapeEntry&)> visit) override;
     Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
                               TapeAppend options) override;
     Task<TapePosition> position(std::string tape) override;

@@ -139,7 +139,8 @@ public:
 class TurnJournal {
 public:
     virtual ~TurnJournal() = default;
-    /// Appends whole lines: those of entries as on a tape, {"said": TEXT}, {"reset": true}. Blocks.
+    /// Appends whole lines: those of entries as on a tape, {"said": TEXT}, {"reset": true}, {"behind": ENTRY};
+    /// {"sidecar": NAME, "entry": ENTRY} and {"sidecar": NAME, "reset": true}. Blocks.
     virtual void write(std::string_view lines) = 0;
     /// Ends and removes the journal.
     virtual void remove() noexcept = 0;

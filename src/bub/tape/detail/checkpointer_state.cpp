@@ -102,10 +102,11 @@ Task<std::vector<TapeEntry>> TapeCheckpointer::State::read_context(std::string t
     std::vector<TapeEntry> entries;
     bool has_anchor = true;
     try {
-        TapeQuery query = ContextStart::last_anchor().query();
+        TapeQuery query = options.context.start.query();
         entries = co_await store->fetch(tape, std::move(query));
     } catch (const Error& error) {
-        if (error.code() != ErrorCode::not_found) throw;
+        const bool any = options.context.start.query().slice() == TapeQuery::Slice::last_anchor;
+        if (error.code() != ErrorCode::not_found || !any) throw;
         has_anchor = false;
     }
     if (!has_anchor) {

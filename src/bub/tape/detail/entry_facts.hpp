@@ -49,6 +49,9 @@ struct EntryFacts {
     }
 };
 
+/// The entry that a line's object is; see read_tape_line.
+std::optional<TapeEntry> entry_of_json(JsonObject object);
+
 EntryFacts facts_of(const TapeEntry& entry);
 
 /// Gives the entry its position, when it carries messages. Returns the position after it.

@@ -7,6 +7,7 @@
 #include <bub/tape/detail/tape_errors.hpp>
 #include <bub/tape/detail/tape_writing.hpp>
 #include <bub/tape/detail/turn_journal_file.hpp>
+#include <bub/tape/tape_sidecar.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -250,15 +251,39 @@ void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& jo
     const Descriptor file = Descriptor::open(journal, O_RDWR);
     if (!file || !try_lock(file)) return;  // its process lives
     JournaledTurn turn = read_journal(file.read_all());
-    if (turn.id.empty() || (turn.entries.empty() && turn.said.empty() && !turn.reset)) {
+    if (turn.id.empty() || turn.empty()) {
         remove_file(journal);
         return;
     }
+    close_sidecars(writing.name, turn);
     close_interrupted(turn);
     TapeAppend options = TapeAppend().reset(turn.reset).turn(turn.id);
     (void)append_locked(writing, std::move(turn.entries), options);
     // The name of an id may have changed since: a journal is never closed twice.
     remove_file(journal);
+}
+
+/// Whoever holds a sidecar's lock waits for no other, so the tape's may be held meanwhile.
+void TapeDirectory::close_sidecars(const std::string& name, JournaledTurn& turn) {
+    for (auto& [sidecar, part] : turn.sidecars) {
+        const std::string tape = sidecar_tape_name(name, sidecar);
+        // The turn was being merged when its process died, and the sidecar comes before the tape.
+        bool there = false;
+        std::vector<std::string> events(1, std::string(entry_kind::event));
+        const TapeQuery query = TapeQuery().kinds(std::move(events)).newest_first();
+        visit(tape, query, [&](const TapeEntry& entry) {
+            if (entry_name(entry) != turn_event) return true;
+            const Json* data = entry.payload.if_contains("data");
+            const JsonObject* object = data ? data->if_object() : nullptr;
+            const Json* id = object ? object->if_contains("turn") : nullptr;
+            there = id && *id == Json(turn.id);
+            return false;
+        });
+        if (there) continue;
+        part.entries.push_back(turn_marker(turn.id, "interrupted"));
+        TapeAppend options = TapeAppend().reset(part.reset);
+        (void)append(tape, std::move(part.entries), options);
+    }
 }
 
 std::shared_ptr<TurnJournal> TapeDirectory::open_journal(const std::string& name,

@@ -15,6 +15,8 @@
 
 namespace bub::detail {
 
+struct JournaledTurn;
+
 /// The files of one tape.
 struct TapePaths {
     TapePaths(const std::filesystem::path& directory, const std::string& name);
@@ -86,6 +88,7 @@ private:
     Descriptor open_visible(const std::string& name, std::uint64_t& end);
     void close_dead_turns(Writing& writing);
     void close_dead_turns_at_start(const std::string& name);
+    void close_sidecars(const std::string& name, JournaledTurn& turn);
     void close_turn(Writing& writing, const std::filesystem::path& journal);
     void finish_commit(Writing& writing);
     TapePosition append_locked(Writing& writing, std::vector<TapeEntry> entries,

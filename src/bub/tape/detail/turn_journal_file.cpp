@@ -21,8 +21,36 @@ std::string line_of(const JsonObject& object) {
     return line;
 }
 
+/// `{KEY: the line of ENTRY}` without building the entry's JSON once more.
+std::string wrapped_line(std::string before, const TapeEntry& entry) {
+    std::string line = tape_line(entry);
+    line.pop_back();
+    return std::move(before) + line + "}\n";
+}
+
+std::optional<TapeEntry> entry_at(const JsonObject& line, std::string_view key) {
+    const Json* value = line.if_contains(key);
+    if (!value || !value->is_object()) return std::nullopt;
+    return entry_of_json(value->get_object());
+}
+
+void read_sidecar_line(JournaledTurn& turn, const JsonObject& line, std::string_view name) {
+    JournaledTurn::Sidecar& sidecar = turn.sidecars[std::string(name)];
+    if (line.contains("reset")) {
+        sidecar.reset = true;
+        sidecar.entries.clear();
+    } else if (std::optional<TapeEntry> entry = entry_at(line, "entry")) {
+        sidecar.entries.push_back(std::move(*entry));
+    }
+}
+
 void read_line(JournaledTurn& turn, const JsonObject& line) {
-    if (const Json* id = line.if_contains("turn"); id && id->is_string()) {
+    const Json* sidecar = line.if_contains("sidecar");
+    if (sidecar && sidecar->is_string()) {
+        read_sidecar_line(turn, line, sidecar->get_string());
+    } else if (std::optional<TapeEntry> entry = entry_at(line, "behind")) {
+        turn.behind.push_back(std::move(*entry));
+    } else if (const Json* id = line.if_contains("turn"); id && id->is_string()) {
         turn.id = std::string(id->get_string());
     } else if (const Json* said = line.if_contains("said"); said && said->is_string()) {
         turn.said += std::string_view(said->get_string());
@@ -81,6 +109,8 @@ void close_interrupted(JournaledTurn& turn) {
     if (!turn.said.empty())
         turn.entries.push_back(said_entry(std::move(turn.said), turn.id, "interrupted"));
     turn.said.clear();
+    for (TapeEntry& entry : turn.behind) turn.entries.push_back(std::move(entry));
+    turn.behind.clear();
     turn.entries.push_back(turn_marker(turn.id, "interrupted"));
 }
 
@@ -97,15 +127,31 @@ void JournalBuffer::add_said(std::string_view text) {
     said_ += text;
 }
 
-void JournalBuffer::add(const std::vector<TapeEntry>& entries, bool reset) {
+void JournalBuffer::add(const std::vector<TapeEntry>& entries, bool reset,
+                        const std::string& sidecar) {
     const std::lock_guard lock(mutex_);
     end_said();
+    if (!sidecar.empty()) {
+        std::string head = "{\"sidecar\": ";
+        append_json_string(head, sidecar);
+        if (reset) lines_ += head + ", \"reset\": true}\n";
+        for (const TapeEntry& entry : entries) {
+            lines_ += wrapped_line(head + ", \"entry\": ", entry);
+        }
+        return;
+    }
     if (reset) {
         JsonObject line;
         line["reset"] = true;
         lines_ += line_of(line);
     }
     for (const TapeEntry& entry : entries) lines_ += tape_line(entry);
+}
+
+void JournalBuffer::add_behind(const std::vector<TapeEntry>& entries) {
+    const std::lock_guard lock(mutex_);
+    end_said();
+    for (const TapeEntry& entry : entries) lines_ += wrapped_line("{\"behind\": ", entry);
 }
 
 bool JournalBuffer::empty() const {

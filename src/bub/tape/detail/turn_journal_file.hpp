@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,17 +17,27 @@ namespace bub::detail {
 
 /// What a journal says of a turn.
 struct JournaledTurn {
+    struct Sidecar {
+        bool reset = false;
+        std::vector<TapeEntry> entries = {};
+    };
     std::string id = {};
     bool reset = false;
     std::vector<TapeEntry> entries = {};
-    std::string said = {};  ///< was shown and is in no entry
+    std::vector<TapeEntry> behind = {};  ///< come after all others
+    std::string said = {};               ///< was shown and is in no entry
+    std::map<std::string, Sidecar> sidecars = {};
+
+    bool empty() const {
+        return entries.empty() && behind.empty() && said.empty() && !reset && sidecars.empty();
+    }
 };
 
 /// A torn last line, and what cannot be read, is left out.
 JournaledTurn read_journal(std::string_view text);
 /// Whether the entry holds the text of an answer, which stands for what was said before it.
 bool is_answer(const TapeEntry& entry);
-/// Adds what was said, and the marker that the turn was interrupted.
+/// Adds what was said, what comes behind, and the marker that the turn was interrupted.
 void close_interrupted(JournaledTurn& turn);
 /// What was said and never became an entry, as an assistant message.
 TapeEntry said_entry(std::string text, const std::string& turn_id, std::string_view status);
@@ -36,7 +47,9 @@ TapeEntry turn_marker(const std::string& turn_id, std::string_view status);
 class JournalBuffer {
 public:
     void add_said(std::string_view text);
-    void add(const std::vector<TapeEntry>& entries, bool reset);
+    /// `sidecar`: whose entries they are; empty: the tape's.
+    void add(const std::vector<TapeEntry>& entries, bool reset, const std::string& sidecar);
+    void add_behind(const std::vector<TapeEntry>& entries);
     bool empty() const;
     /// Writes all that is there. `open` makes the journal when there is none yet.
     void drain(const std::function<std::shared_ptr<TurnJournal>()>& open);

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <bub/tape/detail/turn_journal_file.hpp>
+#include <bub/tape/tape_fork.hpp>
+#include <cubepi/core/clock.hpp>
+
+namespace bub {
+
+namespace detail {
+
+/// What a fork holds of one tape.
+struct ForkBranch {
+    std::string tape = {};
+    std::string sidecar = {};  ///< its name; empty: the main tape
+    std::vector<TapeEntry> entries = {};
+    std::optional<TapePosition> base = {};  ///< of the parent, when the first entry came
+    TapePosition end = {};
+    bool reset = false;  ///< the parent's entries are hidden
+    bool merged = false;
+
+    bool holds_something() const { return reset || !entries.empty(); }
+};
+
+}  // namespace detail
+
+struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
+    std::shared_ptr<TapeStore> parent;
+    TapeStateStore* parent_state = nullptr;
+    TapeIndex* parent_index = nullptr;
+    TapeMediaStore* parent_media = nullptr;
+    TurnJournalStore* journals = nullptr;
+    TapeForkOptions options;
+
+    detail::ForkBranch main;
+    std::vector<detail::ForkBranch> sidecars;
+    std::vector<TapeEntry> behind;  ///< of the main tape
+    bool over = false;
+
+    std::string said;  ///< said, and in no entry yet
+    std::shared_ptr<detail::JournalBuffer> journal = std::make_shared<detail::JournalBuffer>();
+    std::unique_ptr<cubepi::ClockTimer> timer;
+    bool timer_armed = false;
+
+    bool is_journaled() const { return !options.turn_id.empty() && journals; }
+    void check_open() const;
+    /// Null for a tape that is not in the fork.
+    detail::ForkBranch* find(const std::string& tape);
+
+    /// Writes what waits for the journal. Any thread.
+    void drain();
+    /// The same on a worker thread, because the file system may take its time.
+    Task<void> write_journal();
+    /// The same, and nobody waits for it.
+    void post_said();
+
+    Task<void> find_base(detail::ForkBranch* branch);
+    TapePosition add(detail::ForkBranch& branch, std::vector<TapeEntry> added);
+    Task<void> merge_sidecar(detail::ForkBranch* branch, TurnStatus status);
+    void close();
+};
+
+}  // namespace bub

@@ -1,0 +1,234 @@
+#include <gtest/gtest.h>
+
+#include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/memory_tape_store.hpp>
+#include <bub/tape/tape.hpp>
+#include <bub/tape/tape_test_support.hpp>
+#include <cubepi/core/error.hpp>
+
+namespace bub {
+namespace {
+
+Tape with_notes(std::shared_ptr<TapeStore> store) {
+    return Tape(std::move(store), "w__s", {"notes"});
+}
+
+void note(const Tape& tape, const char* text) { run(tape.append(message_entry("user", text))); }
+
+std::vector<std::string> names_in(const Tape& tape, std::string_view kind) {
+    std::vector<std::string> names;
+    for (const TapeEntry& entry : run(tape.query(TapeQuery()))) {
+        if (entry.kind == kind) names.emplace_back(entry_name(entry));
+    }
+    return names;
+}
+
+std::size_t size_of(const Tape& tape) { return run(tape.query(TapeQuery())).size(); }
+
+const JsonObject data_of(const Tape& tape, std::string_view event) {
+    for (const TapeEntry& entry : run(tape.query(TapeQuery().newest_first()))) {
+        if (entry.kind == "event" && entry_name(entry) == event)
+            return entry.payload.at("data").as_object();
+    }
+    return {};
+}
+
+}  // namespace
+
+TEST(Sidecars, AreTapesOfTheirOwnBesideTheirOwner) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape = with_notes(store);
+    note(tape.sidecar("notes"), "remember");
+    EXPECT_EQ(tape.sidecar("notes").name(), "w__s__sidecar__notes");
+    EXPECT_EQ(size_of(tape), 0u);
+    EXPECT_TRUE(run(store->list_tapes()).empty()) << "no tape of a conversation";
+    EXPECT_THROW((void)tape.sidecar("others"), cubepi::Error);
+}
+
+TEST(Sidecars, B9_AreMergedWithTheTurnAndNotBefore) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape = with_notes(store);
+    TapeForkOptions options;
+    options.turn_id = "t1";
+    const auto fork = tape.fork(std::move(options));
+    note(tape.in(fork), "hi");
+    note(tape.in(fork).sidecar("notes"), "seen inside");
+    EXPECT_EQ(size_of(tape.in(fork).sidecar("notes")), 1u);
+    EXPECT_EQ(size_of(tape.sidecar("notes")), 0u);
+    run(fork->merge());
+    EXPECT_EQ(size_of(tape.sidecar("notes")), 2u) << "the note, and the marker of the turn";
+    EXPECT_EQ(size_of(tape), 2u);
+}
+
+TEST(Sidecars, B9_AreDiscardedWithTheTurn) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape = with_notes(store);
+    const auto fork = tape.fork();
+    note(tape.in(fork).sidecar("notes"), "for nothing");
+    run(fork->discard());
+    EXPECT_EQ(size_of(tape.sidecar("notes")), 0u);
+}
+
+TEST(Sidecars, B9_OfAKilledTurnAreClosedWithItAndOnlyOnce) {
+    const TestFolder living;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(living.options()));
+    TapeForkOptions options;
+    options.turn_id = "t1";
+    const auto fork = tape.fork(std::move(options));
+    note(tape.in(fork), "hi");
+    note(tape.in(fork).sidecar("notes"), "before the end");
+    const TestFolder killed;
+    std::filesystem::copy(living.path(), killed.path(), std::filesystem::copy_options::recursive);
+    const TestFolder killed_between;
+    std::filesystem::copy(living.path(), killed_between.path(),
+                          std::filesystem::copy_options::recursive);
+    {
+        const Tape after = with_notes(std::make_shared<FileTapeStore>(killed.options()));
+        EXPECT_EQ(names_in(after, "event"), std::vector<std::string>{"turn"});
+        EXPECT_EQ(size_of(after.sidecar("notes")), 2u);
+    }
+    // The sidecar had been merged when the process died.
+    std::filesystem::copy_file(killed.path() / "w__s__sidecar__notes.jsonl",
+                               killed_between.path() / "w__s__sidecar__notes.jsonl");
+    const Tape after = with_notes(std::make_shared<FileTapeStore>(killed_between.options()));
+    EXPECT_EQ(size_of(after), 2u);
+    EXPECT_EQ(size_of(after.sidecar("notes")), 2u);
+}
+
+TEST(Sidecars, FollowTheTapeWhenItIsArchivedAndEmptied) {
+    const TestFolder folder;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(folder.options()));
+    run(tape.bootstrap());
+    note(tape.sidecar("notes"), "old");
+    TapeReset how;
+    how.archive_directory = (folder.path() / "archive").string();
+    const std::string archived = run(tape.reset(how));
+    EXPECT_TRUE(std::filesystem::exists(archived));
+    EXPECT_EQ(folder.count("archive"), 2u);
+    EXPECT_EQ(size_of(tape.sidecar("notes")), 0u);
+    const std::vector<std::string> events = {"handoff", "sidecar.archive", "sidecar.reset"};
+    EXPECT_EQ(names_in(tape, "event"), events);
+    const JsonObject data = data_of(tape, "sidecar.archive");
+    EXPECT_EQ(data.at("sidecar"), Json("notes"));
+    EXPECT_EQ(data.at("status"), Json("ok"));
+    EXPECT_EQ(data.at("reason"), Json("tape.reset"));
+    EXPECT_TRUE(std::filesystem::exists(std::string(data.at("archive").as_string())));
+    EXPECT_EQ(run(tape.context()).size(), 1u) << "events of sidecars stay out of the context";
+}
+
+TEST(Sidecars, ThatCannotBeArchivedAreNotEmptied) {
+    const TestFolder folder;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(folder.options()));
+    note(tape.sidecar("notes"), "precious");
+    folder.write("archive", "a file in the folder's place");
+    TapeReset how;
+    how.archive_directory = (folder.path() / "archive").string();
+    (void)run(tape.reset(how));
+    EXPECT_EQ(size_of(tape.sidecar("notes")), 1u);
+    EXPECT_EQ(data_of(tape, "sidecar.archive").at("status"), Json("error"));
+    EXPECT_EQ(names_in(tape, "event"), (std::vector<std::string>{"handoff", "sidecar.archive"}));
+}
+
+TEST(Sidecars, Defect62_ArchivesOfOneSecondKeepTheirOwnFilesAndEmptyTapesLeaveNone) {
+    const TestFolder folder;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(folder.options()));
+    const std::string directory = (folder.path() / "archive").string();
+    note(tape, "one");
+    const std::string first = run(tape.archive(directory));
+    const std::string second = run(tape.archive(directory));
+    const std::string third = run(tape.archive(directory));
+    EXPECT_NE(first, second);
+    EXPECT_NE(second, third);
+    EXPECT_EQ(folder.count("archive"), 3u);
+    EXPECT_EQ(run(tape.sidecar("notes").archive(directory)), "");
+    EXPECT_EQ(folder.count("archive"), 3u);
+}
+
+TEST(Sidecars, CanBeEmptiedAlone) {
+    const TestFolder folder;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(folder.options()));
+    run(tape.bootstrap());
+    note(tape.sidecar("notes"), "old");
+    const std::string archived =
+        run(tape.reset_sidecar("notes", (folder.path() / "archive").string(), "gc"));
+    EXPECT_TRUE(std::filesystem::exists(archived));
+    EXPECT_EQ(size_of(tape.sidecar("notes")), 0u);
+    EXPECT_EQ(data_of(tape, "sidecar.reset").at("reason"), Json("gc"));
+    EXPECT_THROW(run(tape.reset_sidecar("others")), cubepi::Error);
+}
+
+TEST(Sidecars, ThatCannotBeMergedDoNotStopTheTurn) {
+    const TestFolder folder;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(folder.options()));
+    const auto fork = tape.fork();
+    note(tape.in(fork), "hi");
+    note(tape.in(fork).sidecar("notes"), "nowhere to go");
+    std::filesystem::create_directory(folder.path() / "w__s__sidecar__notes.jsonl");
+    run(fork->merge());
+    EXPECT_EQ(names_in(tape, "event"), std::vector<std::string>{"sidecar.merge"});
+    EXPECT_EQ(data_of(tape, "sidecar.merge").at("status"), Json("error"));
+    EXPECT_EQ(size_of(tape), 2u);
+}
+
+TEST(Sidecars, ResetInsideAForkHappensWithTheMerge) {
+    const TestFolder folder;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(folder.options()));
+    note(tape, "old");
+    note(tape.sidecar("notes"), "old");
+    const auto fork = tape.fork();
+    (void)run(tape.in(fork).reset());
+    EXPECT_EQ(size_of(tape.in(fork).sidecar("notes")), 0u);
+    EXPECT_EQ(size_of(tape.sidecar("notes")), 1u);
+    run(fork->merge());
+    EXPECT_EQ(size_of(tape.sidecar("notes")), 0u);
+    EXPECT_EQ(names_in(tape, "anchor"), std::vector<std::string>{"session/start"});
+}
+
+TEST(TapeFork, WhatComesBehindIsSeenAfterTheMerge) {
+    const TestFolder folder;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(folder.options()));
+    TapeForkOptions options;
+    options.turn_id = "t1";
+    const auto fork = tape.fork(std::move(options));
+    note(tape.in(fork), "one");
+    std::vector<TapeEntry> child;
+    child.push_back(message_entry("user", "three"));
+    run(fork->append_behind(std::move(child)));
+    note(tape.in(fork), "two");
+    EXPECT_EQ(size_of(tape.in(fork)), 2u);
+    const TestFolder killed;
+    std::filesystem::copy(folder.path(), killed.path(), std::filesystem::copy_options::recursive);
+    run(fork->merge());
+    for (const TestFolder* where : {&folder, &killed}) {
+        const Tape after(std::make_shared<FileTapeStore>(where->options()), "w__s");
+        const std::vector<TapeEntry> entries = run(after.query(TapeQuery()));
+        ASSERT_EQ(entries.size(), 4u);
+        EXPECT_EQ(entries[1].payload.at("content"), Json("two"));
+        EXPECT_EQ(entries[2].payload.at("content"), Json("three"));
+        EXPECT_EQ(entry_name(entries[3]), "turn");
+    }
+}
+
+TEST(TapeFork, ASearchInsideReadsBothPartsInOrderAndStopsAtItsLimit) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape(store, "w__s");
+    for (const char* text : {"a", "b", "c"}) note(tape, text);
+    const auto fork = tape.fork();
+    for (const char* text : {"d", "e"}) note(tape.in(fork), text);
+    const auto seen = [&](TapeQuery query) {
+        std::string text;
+        std::function<bool(const TapeEntry&)> look = [&text](const TapeEntry& entry) {
+            text += entry.payload.at("content").as_string();
+            return true;
+        };
+        run(fork->visit("w__s", std::move(query), std::move(look)));
+        return text;
+    };
+    EXPECT_EQ(seen(TapeQuery()), "abcde");
+    EXPECT_EQ(seen(TapeQuery().newest_first()), "edcba");
+    EXPECT_EQ(seen(TapeQuery().newest_first().limit(3)), "edc");
+    EXPECT_EQ(seen(TapeQuery().limit(4)), "abcd");
+    EXPECT_EQ(seen(TapeQuery().text("B")), "b");
+}
+
+}  // namespace bub
