@@ -107,6 +107,12 @@ public:
     /// Asked for once, at first use; null when nobody has one.
     Task<std::shared_ptr<TapeStore>> tape_store();
     Task<std::shared_ptr<SteeringInbox>> steering_inbox();
+    /// The names of the sidecars that each session's tape has, asked for once. Of two with one name the one of the
+    /// plugin of higher precedence stays.
+    Task<std::vector<std::string>> tape_sidecars();
+    /// What the builtin agent's memory is made of in this turn: the first hook's answer, or the last anchor and what
+    /// follows it.
+    Task<TapeContext> tape_context(std::string session_id, TurnState& state);
     /// The interception hooks of all plugins as a middleware of the agent that answers this turn. `state` outlives it.
     /// Empty when no plugin has one.
     std::vector<cubepi::Middleware> interception(std::string session_id, TurnState& state) const;

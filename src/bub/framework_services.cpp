@@ -167,4 +167,39 @@ Task<std::shared_ptr<SteeringInbox>> Framework::steering_inbox() {
     co_return *impl_->inbox;
 }
 
+Task<std::vector<std::string>> Framework::tape_sidecars() {
+    {
+        const std::lock_guard lock(impl_->mutex);
+        if (impl_->sidecars) co_return *impl_->sidecars;
+    }
+    std::vector<std::string> names;
+    ProvideCall call{*this};
+    auto take = [this, &names](const Plugin& plugin, std::optional<TapeSidecar> sidecar) {
+        if (!sidecar || sidecar->name.empty()) return;
+        if (std::find(names.begin(), names.end(), sidecar->name) != names.end()) {
+            impl_->warn("the tape sidecar " + sidecar->name + " of plugin " + plugin.name +
+                        " gives way to that of a plugin of higher precedence");
+            return;
+        }
+        names.push_back(std::move(sidecar->name));
+    };
+    auto outcome = ask_all(impl_->plugins(), &Plugin::provide_tape_sidecar, call, take);
+    if (outcome.waits()) (void)co_await std::move(outcome).task();
+    const std::lock_guard lock(impl_->mutex);
+    if (!impl_->sidecars) impl_->sidecars = std::move(names);
+    co_return *impl_->sidecars;
+}
+
+Task<TapeContext> Framework::tape_context(std::string session_id, TurnState& state) {
+    BuildTapeContextCall call{session_id, state};
+    auto outcome = ask_first(impl_->plugins(), &Plugin::build_tape_context, call);
+    std::optional<TapeContext> context;
+    if (outcome.waits()) {
+        context = co_await std::move(outcome).task();
+    } else {
+        context = std::move(outcome).value();
+    }
+    co_return std::move(context).value_or(TapeContext());
+}
+
 }  // namespace bub

@@ -16,7 +16,7 @@ bool has(const Plugin& plugin) {
     return static_cast<bool>(plugin.*member);
 }
 
-constexpr std::array<HookName, 22> hook_names = {{
+constexpr std::array<HookName, 24> hook_names = {{
     {"resolve_session", has<&Plugin::resolve_session>},
     {"load_state", has<&Plugin::load_state>},
     {"build_prompt", has<&Plugin::build_prompt>},
@@ -35,6 +35,8 @@ constexpr std::array<HookName, 22> hook_names = {{
     {"admit_message", has<&Plugin::admit_message>},
     {"provide_steering_inbox", has<&Plugin::provide_steering_inbox>},
     {"provide_tape_store", has<&Plugin::provide_tape_store>},
+    {"provide_tape_sidecar", has<&Plugin::provide_tape_sidecar>},
+    {"build_tape_context", has<&Plugin::build_tape_context>},
     {"provide_channels", has<&Plugin::provide_channels>},
     {"provide_model_options", has<&Plugin::provide_model_options>},
     {"onboard_config", has<&Plugin::onboard_config>},

@@ -20,6 +20,8 @@
 #include <bub/event_stream.hpp>
 #include <bub/hook.hpp>
 #include <bub/prompt.hpp>
+#include <bub/tape/tape_context.hpp>
+#include <bub/tape/tape_sidecar.hpp>
 #include <bub/turn_state.hpp>
 
 namespace bub {
@@ -114,6 +116,10 @@ struct AdmitMessageCall {
 struct ProvideCall {
     Framework& framework;
 };
+struct BuildTapeContextCall {
+    const std::string& session_id;
+    TurnState& state;
+};
 
 /// A model that a user may choose.
 struct ModelChoice {
@@ -174,6 +180,8 @@ struct Plugin {
     Hook<std::optional<AdmitDecision>(AdmitMessageCall)> admit_message = {};        ///< first
     Hook<std::shared_ptr<SteeringInbox>(ProvideCall)> provide_steering_inbox = {};  ///< first
     Hook<std::shared_ptr<TapeStore>(ProvideCall)> provide_tape_store = {};          ///< first
+    Hook<std::optional<TapeSidecar>(ProvideCall)> provide_tape_sidecar = {};  ///< all; by name
+    Hook<std::optional<TapeContext>(BuildTapeContextCall)> build_tape_context = {};  ///< first
     Hook<std::vector<std::shared_ptr<Channel>>(ProvideChannelsCall)> provide_channels =
         {};  ///< all; by name
     Hook<std::optional<ModelOptions>(ModelOptionsCall)> provide_model_options = {};  ///< all

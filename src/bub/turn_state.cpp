@@ -9,6 +9,13 @@ std::string TurnState::text(std::string_view key) const {
     return value && value->is_string() ? std::string(value->get_string()) : std::string();
 }
 
+TurnState TurnState::child() const {
+    TurnState made;
+    made.values = values;
+    made.services_ = services_;
+    return made;
+}
+
 std::shared_ptr<void> TurnState::find(TypeKey key) const noexcept {
     for (const auto& [type, object] : services_) {
         if (type == key) return object;

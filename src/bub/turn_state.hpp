@@ -26,6 +26,9 @@ public:
 
     cubepi::JsonObject values;
 
+    /// A state for a turn inside this one: the same values and objects, which it may change for itself.
+    TurnState child() const;
+
     /// The text under `key`; empty when there is none.
     std::string text(std::string_view key) const;
 

@@ -129,8 +129,10 @@ Task<EventStream> answer(CorePtr core, RunModelCall& call) {
             co_await detail::run_command(core, command->line, call.session_id, call.state);
         co_return answer_at_once(std::move(output), true);
     }
+    detail::AgentTurnPlan plan;
+    plan.session_id = call.session_id;
     co_return EventStream(
-        std::make_unique<detail::AgentTurn>(core, call.prompt, call.session_id, call.state));
+        std::make_unique<detail::AgentTurn>(core, call.prompt, std::move(plan), call.state));
 }
 
 /// The whole answer as text; what a stream would report is reported here (B7).
@@ -265,6 +267,12 @@ void add_services(Plugin& plugin, const CorePtr& core) {
         options.clock = call.framework.runtime()->clock;
         options.workers = call.framework.runtime()->workers;
         return std::make_shared<FileTapeStore>(std::move(options));
+    };
+    // Where Bub keeps long results: ours are files, but a tape of Bub's is archived and emptied whole.
+    plugin.provide_tape_sidecar = [](ProvideCall&) {
+        TapeSidecar spill;
+        spill.name = "spill";
+        return spill;
     };
     plugin.provide_model_options = [core](ModelOptionsCall&) { return model_options(core); };
     if (core->options().channels) {

@@ -3,77 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
+#include <bub/builtin/builtin_test_support.hpp>
 #include <bub/builtin/skills.hpp>
-#include <bub/tape/memory_tape_store.hpp>
-#include <bub/tape/tape.hpp>
-#include <cubepi/core/run.hpp>
-#include <cubepi/provider/faux.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace bub {
 namespace {
 
-using cubepi::faux_assistant_message;
-using cubepi::faux_tool_call;
-
-/// A framework with the builtin plugin on a scripted model, and folders of its own.
-class Builtin : public testing::Test {
-protected:
-    Builtin() {
-        std::string name = (std::filesystem::temp_directory_path() / "bub-builtin-XXXXXX").string();
-        if (!mkdtemp(name.data())) throw std::runtime_error("no folder for temporary files");
-        root = name;
-        std::filesystem::create_directories(root / "work");
-        FrameworkOptions options;
-        options.workspace = root / "work";
-        framework = std::make_unique<Framework>(std::move(options));
-    }
-    ~Builtin() override {
-        framework.reset();
-        std::error_code ignored;
-        std::filesystem::remove_all(root, ignored);
-    }
-
-    void add_builtin(std::vector<cubepi::FauxStep> steps) {
-        faux.set_responses(std::move(steps));
-        BuiltinOptions options;
-        options.model = faux.model("scripted");
-        options.home = root / "home";
-        options.with_user_skills = false;
-        framework->add(builtin_plugin(*framework, std::move(options)));
-    }
-
-    TurnResult say(std::string text, std::string channel = "cli", bool streams = false) {
-        Envelope inbound = Envelope(std::move(text)).on(std::move(channel), "room");
-        return cubepi::run(framework->process_inbound(std::move(inbound), streams));
-    }
-
-    std::vector<TapeEntry> tape(const std::string& session) {
-        const auto store = cubepi::run(framework->tape_store());
-        return cubepi::run(store->fetch(tape_name(framework->workspace(), session), TapeQuery()));
-    }
-
-    static std::size_t count(const std::vector<TapeEntry>& entries, std::string_view kind,
-                             std::string_view name = {}) {
-        return static_cast<std::size_t>(
-            std::count_if(entries.begin(), entries.end(), [&](const TapeEntry& entry) {
-                return entry.kind == kind && (name.empty() || entry_name(entry) == name);
-            }));
-    }
-
-    void write(const std::filesystem::path& file, std::string_view text) {
-        std::filesystem::create_directories(file.parent_path());
-        std::ofstream(file) << text;
-    }
-
-    std::filesystem::path root;
-    cubepi::FauxProvider faux;
-    std::unique_ptr<Framework> framework;
-};
+using test::Builtin;
 
 std::vector<cubepi::FauxStep> two_steps() {
     std::vector<cubepi::AssistantContent> first;
@@ -259,6 +197,66 @@ TEST_F(Builtin, APluginMayAnswerInTheModelsPlace) {
                           .before_llm_call = [](BeforeLlmCall&) { return "from the cache"; }});
     EXPECT_EQ(say("hello").model_output, "from the cache");
     EXPECT_EQ(faux.call_count(), 0u);
+}
+
+TEST_F(Builtin, SidecarsOfPluginsAreInTheTurn) {
+    add_builtin(two_steps());
+    const auto keeper = [](std::string name) {
+        Plugin plugin;
+        plugin.name = std::move(name);
+        plugin.provide_tape_sidecar = [](ProvideCall&) { return TapeSidecar{"notes"}; };
+        return plugin;
+    };
+    framework->add(keeper("older"));
+    Plugin newer = keeper("newer");
+    newer.after_tool_call =
+        [](AfterToolCall& call) -> Task<std::optional<cubepi::AfterToolCallResult>> {
+        const std::shared_ptr<Tape> tape = call.state.service<Tape>();
+        TapeEntry entry = event_entry("note", JsonObject());
+        co_await tape->sidecar("notes").append(std::move(entry));
+        co_return std::nullopt;
+    };
+    framework->add(std::move(newer));
+    (void)say("look");
+    EXPECT_EQ(cubepi::run(framework->tape_sidecars()),
+              (std::vector<std::string>{"notes", "spill"}));
+    const auto store = cubepi::run(framework->tape_store());
+    const std::string owner = tape_name(framework->workspace(), "cli:room");
+    const std::vector<TapeEntry> notes =
+        cubepi::run(store->fetch(sidecar_tape_name(owner, "notes"), TapeQuery()));
+    EXPECT_EQ(count(notes, entry_kind::event, "note"), 1u);
+    EXPECT_EQ(count(notes, entry_kind::event, "turn"), 1u) << "merged with the turn";
+}
+
+TEST_F(Builtin, APluginMayChooseWhereTheContextBeginsAndWhatIsInIt) {
+    std::vector<std::string> texts;
+    const auto note = [&texts](const cubepi::ModelRequest& request) {
+        texts.clear();
+        for (const cubepi::Message& message : request.messages) texts.push_back(message.text());
+        return faux_assistant_message("ok");
+    };
+    std::vector<cubepi::FauxStep> steps;
+    for (int i = 0; i < 3; ++i) steps.emplace_back(note);
+    add_builtin(std::move(steps));
+    (void)say("before");
+    (void)say(",tape.handoff chapter");
+    Plugin plugin;
+    plugin.name = "whole";
+    plugin.build_tape_context = [](BuildTapeContextCall&) {
+        TapeContext context;
+        context.start = ContextStart::beginning();
+        context.select = [](const std::vector<TapeEntry>& entries) {
+            cubepi::MessageList messages;
+            for (const cubepi::Message& message : agent_messages(entries)) {
+                if (!message.text().starts_with("[Anchor")) messages.push_back(message);
+            }
+            return messages;
+        };
+        return context;
+    };
+    framework->add(std::move(plugin));
+    (void)say("after");
+    EXPECT_EQ(texts, (std::vector<std::string>{"before", "ok", "after"}));
 }
 
 TEST(Skills, HintsLosePunctuationAtTheirEnd) {

@@ -29,6 +29,7 @@ struct Framework::Impl {
     std::shared_ptr<OutboundChannelRouter> router;
     std::optional<std::shared_ptr<TapeStore>> store;
     std::optional<std::shared_ptr<SteeringInbox>> inbox;
+    std::optional<std::vector<std::string>> sidecars;
 
     std::vector<PluginStatus> status;
     /// Plugins in order of registration.

@@ -1,7 +1,9 @@
 #include <bub/builtin/detail/agent_turn.hpp>
 
+#include <algorithm>
 #include <utility>
 
+#include <bub/builtin/detail/tool_names.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
@@ -85,6 +87,43 @@ void add_part(cubepi::UserMessage& message, const JsonObject& part) {
     message.content.emplace_back(std::move(content));
 }
 
+/// The history up to the answer whose calls are being made: an agent cannot go on from there.
+cubepi::MessageList without_open_calls(cubepi::MessageList messages) {
+    std::size_t results = 0;
+    for (std::size_t i = messages.size(); i > 0; --i) {
+        const cubepi::Message& message = messages[i - 1];
+        if (message.tool_result()) ++results;
+        const cubepi::AssistantMessage* answer = message.assistant();
+        if (!answer) continue;
+        if (answer->tool_calls().size() <= results) return messages;
+        return cubepi::MessageList(messages.begin(),
+                                   messages.begin() + static_cast<std::ptrdiff_t>(i - 1));
+    }
+    return messages;
+}
+
+/// Takes away what this turn's model is not to call. Hidden tools are commands of operators (B11). Throws
+/// Error(invalid_argument) that lists the names in the plan that no tool has.
+void keep_allowed(std::vector<cubepi::AgentTool>& tools, const AgentTurnPlan& plan) {
+    std::erase_if(tools, [&plan](const cubepi::AgentTool& tool) {
+        return !tool.expose_to_model || (plan.is_subagent && tool.name == "subagent") ||
+               (plan.inherits && tool.name == "tape_handoff");
+    });
+    if (!plan.allowed_tools) return;
+    std::set<std::string> unknown = *plan.allowed_tools;
+    unknown.erase("subagent");
+    for (const cubepi::AgentTool& tool : tools) unknown.erase(tool.name.str());
+    std::string names;
+    for (const std::string& name : unknown) names += (names.empty() ? "" : ", ") + name;
+    if (!names.empty()) {
+        throw cubepi::Error(cubepi::ErrorCode::invalid_argument,
+                            "allowed_tools names what is no tool: " + names);
+    }
+    std::erase_if(tools, [&plan](const cubepi::AgentTool& tool) {
+        return !plan.allowed_tools->contains(tool.name.str());
+    });
+}
+
 }  // namespace
 
 cubepi::Message user_message_of(const Prompt& prompt) {
@@ -96,12 +135,9 @@ cubepi::Message user_message_of(const Prompt& prompt) {
     return message;
 }
 
-AgentTurn::AgentTurn(std::shared_ptr<BuiltinCore> core, Prompt prompt, std::string session_id,
+AgentTurn::AgentTurn(std::shared_ptr<BuiltinCore> core, Prompt prompt, AgentTurnPlan plan,
                      TurnState& state)
-    : core_(std::move(core)),
-      prompt_(std::move(prompt)),
-      session_id_(std::move(session_id)),
-      state_(state) {}
+    : core_(std::move(core)), prompt_(std::move(prompt)), plan_(std::move(plan)), state_(state) {}
 
 AgentTurn::~AgentTurn() = default;
 
@@ -127,15 +163,55 @@ Task<std::optional<StreamEvent>> AgentTurn::next() {
 }
 
 Task<> AgentTurn::begin() {
-    Tape tape = co_await core_->tape(session_id_, state_);
-    TapeForkOptions options;
-    options.turn_id = core_->runtime().ids->next();
-    options.runtime = core_->framework().runtime();
-    fork_ = tape.fork(std::move(options));
-    tape_.emplace(tape.in(fork_));
-    co_await tape_->bootstrap();
+    Tape tape = co_await core_->tape(plan_.session_id, state_);
+    if (plan_.inherits) {
+        tape_.emplace(tape.in(plan_.inherits));
+    } else {
+        TapeForkOptions options;
+        options.turn_id = core_->runtime().ids->next();
+        options.runtime = core_->framework().runtime();
+        fork_ = tape.fork(std::move(options));
+        tape_.emplace(tape.in(fork_));
+        co_await tape_->bootstrap();
+        state_.replace(std::make_shared<RunningTurn>(RunningTurn{fork_}));
+    }
+    state_.replace(std::make_shared<Tape>(*tape_));
     state_.mark_recorded();
     co_await start_agent();
+}
+
+std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& folder) {
+    std::vector<cubepi::AgentTool> tools;
+    if (core_->options().with_tools) {
+        // An agent that inherits the conversation has its commands too.
+        if (plan_.inherits) shells_ = state_.service<cubepi::ShellSessions>();
+        if (!shells_) shells_ = core_->shells(plan_.session_id, folder);
+        state_.replace(shells_);
+        tools = cubepi::standard_tools(core_->workspace(folder), cubepi::StandardToolOptions(),
+                                       shells_);
+    }
+    for (cubepi::AgentTool& tool : session_tools(core_, *tape_, plan_.session_id, state_)) {
+        tools.push_back(std::move(tool));
+    }
+    return tools;
+}
+
+/// What the agent knows of the conversation, and where its messages go.
+Task<> AgentTurn::remember(cubepi::AgentOptions& options) {
+    TapeCheckpointerOptions how;
+    how.clock = core_->runtime().clock;
+    how.context = co_await core_->framework().tape_context(plan_.session_id, state_);
+    const std::shared_ptr<TapeFork> turn = plan_.inherits ? plan_.inherits : fork_;
+    auto memory = std::make_shared<TapeCheckpointer>(turn, std::move(how));
+    if (!plan_.inherits) {
+        options.checkpointer = std::move(memory);
+        options.thread_id = tape_->name();
+        co_return;
+    }
+    options.checkpointer = nullptr;
+    options.thread_id.clear();
+    std::optional<cubepi::CheckpointData> data = co_await memory->load(tape_->name());
+    if (data) options.messages = without_open_calls(std::move(data->messages));
 }
 
 Task<> AgentTurn::start_agent() {
@@ -144,23 +220,23 @@ Task<> AgentTurn::start_agent() {
     cubepi::AgentOptions options;
     options.model = core_->model(state_);
     options.system_prompt = co_await system_prompt();
-    if (chosen.with_tools) {
-        shells_ = core_->shells(session_id_, folder);
-        options.tools = cubepi::standard_tools(core_->workspace(folder),
-                                               cubepi::StandardToolOptions(), shells_);
-        options.spill = core_->spill();
-    }
-    for (cubepi::AgentTool& tool : session_tools(core_, *tape_, session_id_, state_)) {
-        options.tools.push_back(std::move(tool));
-    }
-    options.middleware = core_->framework().interception(session_id_, state_);
+    options.tools = tools(folder);
+    if (chosen.with_tools) options.spill = core_->spill();
+    options.middleware = core_->framework().interception(plan_.session_id, state_);
     options.limits.max_turns = chosen.max_steps;
     options.reasoning = reasoning_of(state_);
-    options.checkpointer = std::make_shared<TapeCheckpointer>(fork_);
-    options.thread_id = tape_->name();
     options.runtime = core_->framework().runtime();
-    const AgentOccasion occasion{session_id_, folder, state_};
-    if (chosen.configure) chosen.configure(options, occasion);
+    const AgentOccasion occasion{plan_.session_id, folder, state_};
+    if (plan_.is_subagent) {
+        // The memory that `configure` gives is that of the conversation it belongs to.
+        if (chosen.configure) chosen.configure(options, occasion);
+        co_await remember(options);
+    } else {
+        co_await remember(options);
+        if (chosen.configure) chosen.configure(options, occasion);
+    }
+    keep_allowed(options.tools, plan_);
+    options.middleware.emplace_back(UnknownTools(options.tools));
     agent_ = std::make_unique<cubepi::Agent>(std::move(options));
     agent_->subscribe([this](const cubepi::AgentEvent& event) { return on_agent_event(event); });
     run_.emplace(agent_->start(user_message_of(prompt_)));
@@ -169,7 +245,12 @@ Task<> AgentTurn::start_agent() {
 Task<std::string> AgentTurn::system_prompt() {
     std::string text = co_await core_->framework().system_prompt(prompt_, state_);
     std::filesystem::path folder = core_->workspace_of(state_);
-    const std::vector<Skill> skills = co_await core_->skills(std::move(folder));
+    std::vector<Skill> skills = co_await core_->skills(std::move(folder));
+    if (plan_.allowed_skills) {
+        std::erase_if(skills, [this](const Skill& skill) {
+            return !plan_.allowed_skills->contains(skill.name);
+        });
+    }
     const std::string block = skills_block(skills, skill_hints(prompt_.text()));
     if (!text.empty() && !block.empty()) text += "\n\n";
     co_return text + block;
@@ -177,22 +258,25 @@ Task<std::string> AgentTurn::system_prompt() {
 
 /// Runs inside the agent, in step with what it stores.
 Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
-    if (const std::string_view* delta = event.text_delta()) fork_->said(*delta);
+    const std::string_view* delta = event.text_delta();
+    if (delta && fork_) fork_->said(*delta);
     const auto* end = event.get_if<cubepi::TurnEndEvent>();
     const auto* message = event.get_if<cubepi::MessageEndEvent>();
     const bool answer_ended = message && message->message.role() == cubepi::Role::assistant;
     if (!end && !answer_ended) co_return;
-    const std::shared_ptr<SteeringInbox> inbox = co_await core_->framework().steering_inbox();
-    if (inbox && inbox->count(session_id_) > 0) {
-        for (Envelope& steering : inbox->drain(session_id_)) {
+    std::shared_ptr<SteeringInbox> inbox;
+    if (!plan_.is_subagent) inbox = co_await core_->framework().steering_inbox();
+    if (inbox && inbox->count(plan_.session_id) > 0) {
+        for (Envelope& steering : inbox->drain(plan_.session_id)) {
             auto shared = std::make_shared<Envelope>(std::move(steering));
             const Prompt prompt =
-                co_await core_->framework().build_prompt(shared, session_id_, state_);
+                co_await core_->framework().build_prompt(shared, plan_.session_id, state_);
             agent_->steer(user_message_of(prompt));
         }
     }
     if (!end || end->tool_results.empty()) co_return;
-    std::string more = co_await core_->framework().continue_prompt(prompt_, session_id_, state_);
+    std::string more =
+        co_await core_->framework().continue_prompt(prompt_, plan_.session_id, state_);
     if (!more.empty()) {
         agent_->steer(cubepi::synthetic_user_message(std::move(more), "continue_prompt"));
     }
@@ -255,6 +339,7 @@ void AgentTurn::translate(const cubepi::AgentEvent& event) {
 
 Task<> AgentTurn::finish() {
     const cubepi::RunResult result = co_await run_->result();
+    if (plan_.inherits) made_ = result.new_messages;
     if (result) {
         status_ = TurnStatus::ok;
         over_ = true;
@@ -264,7 +349,7 @@ Task<> AgentTurn::finish() {
     const cubepi::Error& failure = result.error();
     const bool overflow =
         failure.code() == cubepi::ErrorCode::context_length || is_context_overflow(failure.what());
-    if (overflow && !std::exchange(handed_off_, true)) {
+    if (overflow && !plan_.inherits && !std::exchange(handed_off_, true)) {
         co_await tape_->overflow_handoff(failure.what());
         run_.reset();
         agent_.reset();
@@ -284,16 +369,40 @@ Task<> AgentTurn::finish() {
     push(event_kind::error, std::move(data), nullptr);
 }
 
+/// The messages of a turn that inherits, behind those of the turn that it belongs to.
+Task<> AgentTurn::keep_inherited() {
+    if (made_.empty()) co_return;
+    const std::shared_ptr<TapeFork> own =
+        std::make_shared<TapeFork>(plan_.inherits, plan_.inherits->tape());
+    TapeCheckpointer memory(own);
+    cubepi::AppendOptions options;
+    cubepi::MessageList made = std::move(made_);
+    made_.clear();
+    (void)co_await memory.append(own->tape(), std::move(made), std::move(options));
+    std::vector<TapeEntry> entries = own->entries();
+    co_await plan_.inherits->append_behind(std::move(entries));
+    co_await own->discard();
+}
+
 Task<> AgentTurn::close() {
-    const std::shared_ptr<TapeFork> fork = std::exchange(fork_, nullptr);
-    if (!fork) co_return;
+    const std::optional<Tape> tape = std::exchange(tape_, std::nullopt);
+    if (!tape) co_return;
     run_.reset();  // aborts what still runs
     if (agent_) co_await agent_->wait_for_idle();
     agent_.reset();
-    core_->keep_shells(session_id_, std::move(shells_));
-    if (session_id_.starts_with("temp/")) {
+    if (plan_.inherits) {
+        co_await keep_inherited();
+        co_return;
+    }
+    const std::shared_ptr<TapeFork> fork = std::exchange(fork_, nullptr);
+    state_.replace(std::make_shared<RunningTurn>());
+    // Whoever looks at the tape later in the turn looks at the one that the fork went into.
+    Tape after = co_await core_->tape(plan_.session_id, state_);
+    state_.replace(std::make_shared<Tape>(std::move(after)));
+    if (is_passing(plan_.session_id)) {
         co_await fork->discard();
     } else {
+        core_->keep_shells(plan_.session_id, std::move(shells_));
         co_await fork->merge(status_);
     }
 }

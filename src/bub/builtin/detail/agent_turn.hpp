@@ -3,6 +3,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include <bub/builtin/detail/core.hpp>
@@ -11,12 +12,24 @@
 
 namespace bub::detail {
 
+/// Whose turn it is, and what is different when a model has asked for it.
+struct AgentTurnPlan {
+    std::string session_id = {};
+    /// Not steered by people, and without agents of its own.
+    bool is_subagent = false;
+    /// Names of tools and skills; absent: all.
+    std::optional<std::set<std::string>> allowed_tools = {};
+    std::optional<std::set<std::string>> allowed_skills = {};
+    /// The turn in progress whose conversation it goes on from. What it adds comes behind that turn.
+    std::shared_ptr<TapeFork> inherits = {};
+};
+
 /// One turn of the agent on the session's tape, as a stream: the answer of the builtin plugin. What the turn writes is
 /// merged into the tape by close(), whatever became of it (B9). A request that does not fit the model's window hands
 /// the tape off and is tried once more.
 class AgentTurn final : public EventSource {
 public:
-    AgentTurn(std::shared_ptr<BuiltinCore> core, Prompt prompt, std::string session_id,
+    AgentTurn(std::shared_ptr<BuiltinCore> core, Prompt prompt, AgentTurnPlan plan,
               TurnState& state);
     ~AgentTurn() override;
 
@@ -27,8 +40,11 @@ public:
 private:
     Task<> begin();
     Task<> start_agent();
+    Task<> remember(cubepi::AgentOptions& options);
+    std::vector<cubepi::AgentTool> tools(const std::filesystem::path& folder);
     Task<std::string> system_prompt();
     Task<> finish();
+    Task<> keep_inherited();
     Task<> on_agent_event(cubepi::AgentEvent event);
     void translate(const cubepi::AgentEvent& event);
     void push(std::string_view kind, JsonObject data,
@@ -36,14 +52,15 @@ private:
 
     std::shared_ptr<BuiltinCore> core_;
     Prompt prompt_;
-    std::string session_id_;
+    AgentTurnPlan plan_;
     TurnState& state_;
     std::optional<Tape> tape_;
-    std::shared_ptr<TapeFork> fork_;
+    std::shared_ptr<TapeFork> fork_;  ///< null: inherited
     std::shared_ptr<cubepi::ShellSessions> shells_;
     std::unique_ptr<cubepi::Agent> agent_;
     std::optional<cubepi::AgentRun> run_;
     std::deque<StreamEvent> events_;
+    cubepi::MessageList made_;  ///< by a turn that inherits
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;
     bool over_ = false;
@@ -52,9 +69,17 @@ private:
     bool handed_off_ = false;
 };
 
+/// The turn that a tool belongs to, as a service of its TurnState.
+struct RunningTurn {
+    std::shared_ptr<TapeFork> fork = {};
+};
+
 /// What a person or the tools may do with a session, as tools for the model and as comma commands.
 std::vector<cubepi::AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tape,
                                              std::string session_id, TurnState& state);
+/// The tool `subagent`.
+cubepi::AgentTool subagent_tool(std::shared_ptr<BuiltinCore> core, std::string session_id,
+                                TurnState& state);
 
 /// The prompt as the user's message; images of data URLs become images.
 cubepi::Message user_message_of(const Prompt& prompt);

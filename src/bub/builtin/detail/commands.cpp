@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <bub/builtin/detail/agent_turn.hpp>
+#include <bub/builtin/detail/tool_names.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
@@ -63,24 +64,6 @@ std::vector<std::string> words_of(std::string_view line) {
     return words;
 }
 
-/// Bub's names for tools that are called otherwise here.
-std::string command_name(std::string name) {
-    std::replace(name.begin(), name.end(), '.', '_');
-    struct Alias {
-        std::string_view from;
-        std::string_view to;
-    };
-    static constexpr Alias aliases[] = {
-        {"fs_read", "read"},    {"fs_write", "write"},           {"fs_edit", "edit"},
-        {"bash", "shell"},      {"bash_output", "shell_output"}, {"bash_kill", "shell_kill"},
-        {"web_fetch", "fetch"},
-    };
-    for (const Alias& alias : aliases) {
-        if (name == alias.from) return std::string(alias.to);
-    }
-    return name;
-}
-
 const AgentTool* find_tool(const std::vector<AgentTool>& tools, const std::string& name) {
     const AgentTool* found = nullptr;
     for (const AgentTool& tool : tools) {
@@ -89,28 +72,43 @@ const AgentTool* find_tool(const std::vector<AgentTool>& tools, const std::strin
     return found;
 }
 
-/// `key=value` by name, others in the order of the parameters. Texts; the schema makes numbers of them.
-JsonObject arguments_of(const AgentTool& tool, const std::vector<std::string>& words) {
+/// The names of the parameters, in their order.
+std::vector<std::string> parameters_of(const AgentTool& tool) {
+    std::vector<std::string> names;
     const Json* properties = tool.parameters.source().as_object().if_contains("properties");
-    const JsonObject none;
-    const JsonObject& known =
-        properties && properties->is_object() ? properties->get_object() : none;
+    if (!properties || !properties->is_object()) return names;
+    for (const auto& [key, schema] : properties->get_object()) names.emplace_back(key);
+    return names;
+}
+
+/// `key=value` by name, others in the order of the parameters. Texts; the schema makes numbers of them. A command by
+/// Bub's name takes its arguments as there.
+JsonObject arguments_of(const AgentTool& tool, const std::vector<std::string>& words) {
+    std::vector<std::string> in_order = parameters_of(tool);
+    std::vector<std::string> known = in_order;
+    const BubTool* bubs = find_bub_tool(words[0]);
+    if (bubs) {
+        in_order.assign(bubs->parameters.begin(), bubs->parameters.end());
+        known.insert(known.end(), in_order.begin(), in_order.end());
+    }
     JsonObject arguments;
-    auto place = known.begin();
+    auto place = in_order.begin();
     for (std::size_t i = 1; i < words.size(); ++i) {
         const std::size_t equals = words[i].find('=');
-        if (equals != std::string::npos && known.contains(words[i].substr(0, equals))) {
-            arguments[words[i].substr(0, equals)] = words[i].substr(equals + 1);
+        const std::string key = words[i].substr(0, equals);
+        if (equals != std::string::npos &&
+            std::find(known.begin(), known.end(), key) != known.end()) {
+            arguments[key] = words[i].substr(equals + 1);
             continue;
         }
-        while (place != known.end() && arguments.contains(place->key())) ++place;
-        if (place == known.end()) {
+        while (place != in_order.end() && arguments.contains(*place)) ++place;
+        if (place == in_order.end()) {
             throw cubepi::Error(ErrorCode::invalid_argument,
                                 words[0] + " takes no such argument: " + words[i]);
         }
-        arguments[place->key()] = words[i];
-        ++place;
+        arguments[*place++] = words[i];
     }
+    if (bubs) arguments = our_arguments(*bubs, std::move(arguments));
     return arguments;
 }
 
@@ -138,7 +136,7 @@ public:
     /// `line` is without its comma. Gives the name under which the command is recorded, too.
     Task<std::string> run(std::string line, std::string& name) {
         if (line.empty()) throw cubepi::Error(ErrorCode::invalid_argument, "empty command");
-        name = command_name(line.substr(0, line.find_first_of(" \t\n")));
+        name = our_tool_name(line.substr(0, line.find_first_of(" \t\n")));
         if (name == "help") co_return help();
         if (name == "quit") co_return co_await quit();
         const AgentTool* tool = find_tool(tools_, name);
@@ -156,12 +154,7 @@ private:
         std::string text = "Commands begin with a comma:\n  ,help\n  ,quit";
         for (const AgentTool& tool : tools_) {
             text += "\n  ," + tool.name.str();
-            const Json* properties = tool.parameters.source().as_object().if_contains("properties");
-            if (properties && properties->is_object()) {
-                for (const auto& [key, schema] : properties->get_object()) {
-                    text += " " + std::string(key) + "=...";
-                }
-            }
+            for (const std::string& key : parameters_of(tool)) text += " " + key + "=...";
         }
         return text + "\n  ,<anything else> runs in the shell";
     }
@@ -222,14 +215,35 @@ private:
     std::vector<AgentTool> tools_;
 };
 
+TapeEntry command_entry(const std::string& line, const std::string& name, const std::string& output,
+                        const std::exception_ptr& failure, const cubepi::Clock& clock,
+                        cubepi::Clock::time_point begun) {
+    const std::chrono::duration<double, std::milli> took = clock.now() - begun;
+    JsonObject data;
+    data["raw"] = line;
+    data["name"] = name;
+    data["status"] = failure ? "error" : "ok";
+    data["elapsed_ms"] = static_cast<std::int64_t>(took.count());
+    data["output"] = failure ? describe(failure) : output;
+    data["date"] = tape_date(clock.wall());
+    return event_entry("command", std::move(data));
+}
+
 }  // namespace
 
 Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, std::string line,
                               std::string session_id, TurnState& state) {
     const auto begun = core->runtime().clock->now();
-    Tape tape = co_await core->tape(session_id, state);
+    const Tape session = co_await core->tape(session_id, state);
+    TapeForkOptions options;
+    options.turn_id = core->runtime().ids->next();
+    options.runtime = core->framework().runtime();
+    const std::shared_ptr<TapeFork> fork = session.fork(std::move(options));
+    const Tape tape = session.in(fork);
     co_await tape.bootstrap();
     state.mark_recorded();
+    state.replace(std::make_shared<RunningTurn>(RunningTurn{fork}));
+    state.replace(std::make_shared<Tape>(tape));
     std::string name = "command";
     std::string output;
     std::exception_ptr failure;
@@ -242,18 +256,19 @@ Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, std::string lin
             failure = std::current_exception();
         }
     }
-    if (cubepi::is_cancellation(failure)) co_await cubepi::shield();
-    const std::chrono::duration<double, std::milli> took = core->runtime().clock->now() - begun;
-    JsonObject data;
-    data["raw"] = line;
-    data["name"] = name;
-    data["status"] = failure ? "error" : "ok";
-    data["elapsed_ms"] = static_cast<std::int64_t>(took.count());
-    data["output"] = failure ? describe(failure) : output;
-    data["date"] = tape_date(core->runtime().clock->wall());
-    TapeEntry entry = event_entry("command", std::move(data));
+    const bool cancelled = cubepi::is_cancellation(failure);
+    if (cancelled) co_await cubepi::shield();
+    state.replace(std::make_shared<RunningTurn>());
+    state.replace(std::make_shared<Tape>(session));
+    TapeEntry entry = command_entry(line, name, output, failure, *core->runtime().clock, begun);
     (void)co_await tape.append(std::move(entry));
-    if (cubepi::is_cancellation(failure)) co_await cubepi::unshield();
+    if (is_passing(session_id)) {
+        co_await fork->discard();
+    } else {
+        const TurnStatus ended = cancelled ? TurnStatus::cancelled : TurnStatus::error;
+        co_await fork->merge(failure ? ended : TurnStatus::ok);
+    }
+    if (cancelled) co_await cubepi::unshield();
     if (failure) std::rethrow_exception(failure);
     co_return output;
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/builtin/builtin.hpp>
@@ -14,6 +15,9 @@
 #include <cubepi/workspace/spill.hpp>
 
 namespace bub::detail {
+
+/// Whether nothing of the session is kept.
+bool is_passing(std::string_view session_id) noexcept;
 
 /// What the builtin plugin keeps from turn to turn. Locked, since turns may run on several executors. A session leaves
 /// nothing here between its turns, background commands excepted.
@@ -38,7 +42,7 @@ public:
     std::size_t kill_shells(const std::string& session_id);
 
     Task<std::shared_ptr<TapeStore>> store();
-    /// The session's tape. Looks at the file system.
+    /// The session's tape, with its sidecars. Looks at the file system.
     Task<Tape> tape(std::string session_id, const TurnState& state);
 
     /// AGENTS.md of the workspace; empty: none.

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstdio>
+#include <set>
 #include <utility>
 
 #include <bub/builtin/detail/agent_turn.hpp>
@@ -9,7 +11,6 @@ namespace bub::detail {
 namespace {
 
 using cubepi::AgentTool;
-using cubepi::AgentToolResult;
 using cubepi::ToolRisk;
 
 struct NoArgs {};
@@ -28,11 +29,11 @@ struct SearchArgs {
 
 struct HandoffArgs {
     std::string name = "handoff";
-    std::string summary = {};
+    std::optional<std::string> summary;
 };
 
 struct ResetArgs {
-    bool archive = false;
+    std::optional<bool> archive;
 };
 
 struct ModelArgs {
@@ -43,10 +44,8 @@ struct EffortArgs {
     std::string reasoning_effort;
 };
 
-struct SubagentArgs {
-    std::string prompt;
-    std::optional<std::string> model;
-};
+/// Begins what tape_search answers.
+constexpr std::string_view search_mark = "[tape.search]:";
 
 std::string number_or_none(const std::optional<std::int64_t>& value) {
     return value ? std::to_string(*value) : "None";
@@ -88,8 +87,15 @@ Task<std::string> tape_search(Tape tape, SearchArgs args) {
     search.to = args.end.value_or("");
     std::vector<std::string> usual = {"message", "tool_result"};
     search.kinds = args.kinds ? *args.kinds : std::move(usual);
-    const std::vector<TapeEntry> found = co_await tape.search(std::move(search));
-    std::string text = "[tape.search]: " + std::to_string(found.size()) + " matches";
+    std::vector<TapeEntry> found = co_await tape.search(std::move(search));
+    // What was found before is not found once more.
+    const std::size_t all = found.size();
+    const auto is_search = [](const TapeEntry& entry) {
+        return boost::json::serialize(entry.payload).find(search_mark) != std::string::npos;
+    };
+    std::erase_if(found, is_search);
+    std::string text = std::string(search_mark) + " " + std::to_string(found.size()) +
+                       " matches (" + std::to_string(all - found.size()) + " filtered)";
     for (const TapeEntry& entry : found) {
         JsonObject line;
         line["date"] = entry.date;
@@ -101,25 +107,43 @@ Task<std::string> tape_search(Tape tape, SearchArgs args) {
 
 Task<std::string> tape_handoff(Tape tape, HandoffArgs args) {
     JsonObject state;
-    if (!args.summary.empty()) state["summary"] = args.summary;
+    if (args.summary && !args.summary->empty()) state["summary"] = *args.summary;
     std::optional<JsonObject> given(std::move(state));
     co_await tape.handoff(args.name, std::move(given));
     co_return "anchor added: " + args.name;
 }
 
 Task<std::string> tape_reset(std::shared_ptr<BuiltinCore> core, Tape tape, ResetArgs args) {
-    std::string archived;
-    if (args.archive) {
-        std::string folder = (core->options().home / "archive").string();
-        archived = co_await tape.archive(std::move(folder));
-    }
-    co_await tape.restart(archived);
+    TapeReset how;
+    if (args.archive.value_or(false))
+        how.archive_directory = (core->options().home / "archive").string();
+    const std::string archived = co_await tape.reset(std::move(how));
     co_return archived.empty() ? std::string("ok") : "Archived: " + archived;
 }
 
-Task<std::string> show_skill(std::shared_ptr<BuiltinCore> core, std::filesystem::path folder,
-                             SkillArgs args) {
-    const std::vector<Skill> skills = co_await core->skills(std::move(folder));
+/// The skills that a sub-agent was given, in the state of its turn; nothing: all.
+std::optional<std::set<std::string>> allowed_skills(const TurnState& state) {
+    const Json* list = state.values.if_contains("allowed_skills");
+    if (!list || !list->is_array()) return std::nullopt;
+    std::set<std::string> names;
+    for (const Json& name : list->get_array()) {
+        if (name.is_string()) names.emplace(name.get_string());
+    }
+    return names;
+}
+
+Task<std::string> show_skill(std::shared_ptr<BuiltinCore> core, TurnState* state, SkillArgs args) {
+    std::filesystem::path folder = core->workspace_of(*state);
+    std::vector<Skill> skills = co_await core->skills(std::move(folder));
+    if (const auto allowed = allowed_skills(*state)) {
+        const bool known =
+            args.name && std::any_of(skills.begin(), skills.end(),
+                                     [&](const Skill& one) { return one.name == *args.name; });
+        if (known && !allowed->contains(*args.name)) {
+            co_return "(the skill " + *args.name + " is not allowed here)";
+        }
+        std::erase_if(skills, [&](const Skill& one) { return !allowed->contains(one.name); });
+    }
     if (!args.name || args.name->empty()) {
         std::string list;
         for (const Skill& skill : skills) {
@@ -164,36 +188,6 @@ Task<std::string> choose_effort(Tape tape, TurnState* state, EffortArgs args) {
     co_return "Session reasoning effort set to " + effort + " (applies from the next turn).";
 }
 
-/// What the model is asked beside the conversation; its text is never a command (B11), and nothing of it is kept.
-Task<AgentToolResult> run_subagent(std::shared_ptr<BuiltinCore> core, TurnState* state,
-                                   std::string session_id, SubagentArgs args) {
-    const std::filesystem::path folder = core->workspace_of(*state);
-    cubepi::AgentOptions options;
-    options.model = core->model(*state);
-    if (args.model && !args.model->empty()) {
-        cubepi::Model spec = options.model.spec();
-        spec.id = *args.model;
-        options.model = cubepi::BoundModel(options.model.provider(), std::move(spec));
-    }
-    const Prompt prompt(args.prompt);
-    options.system_prompt = co_await core->framework().system_prompt(prompt, *state);
-    if (core->options().with_tools) {
-        options.tools = cubepi::standard_tools(core->workspace(folder));
-        options.spill = core->spill();
-    }
-    options.middleware = core->framework().interception(session_id, *state);
-    options.limits.max_turns = core->options().max_steps;
-    options.runtime = core->framework().runtime();
-    const AgentOccasion occasion{session_id, folder, *state};
-    if (core->options().configure) core->options().configure(options, occasion);
-    options.checkpointer = nullptr;
-    options.thread_id.clear();
-    cubepi::Agent agent(std::move(options));
-    const cubepi::RunResult result = co_await agent.prompt(args.prompt);
-    if (result) co_return AgentToolResult(result.text());
-    co_return AgentToolResult::error(result.text() + "\n[Error: " + result.error().what() + "]");
-}
-
 void add_tape_tools(std::vector<AgentTool>& tools, const std::shared_ptr<BuiltinCore>& core,
                     const Tape& tape) {
     tools.push_back(cubepi::tool<NoArgs>("tape_info", "Says how long this conversation's tape is.",
@@ -228,21 +222,13 @@ std::vector<AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tap
                                      std::string session_id, TurnState& state) {
     std::vector<AgentTool> tools;
     add_tape_tools(tools, core, tape);
-    const std::filesystem::path folder = core->workspace_of(state);
     TurnState* const turn = &state;
     tools.push_back(cubepi::tool<SkillArgs>("skill", "Shows a skill, or lists all of them.",
-                                            [core, folder](SkillArgs args) {
-                                                return show_skill(core, folder, std::move(args));
+                                            [core, turn](SkillArgs args) {
+                                                return show_skill(core, turn, std::move(args));
                                             })
                         .risk(ToolRisk::read_only));
-    tools.push_back(cubepi::tool<SubagentArgs>(
-                        "subagent",
-                        "Has another agent do a task of its own and returns what it says. It "
-                        "knows nothing of this conversation.",
-                        [core, turn, session_id](SubagentArgs args) {
-                            return run_subagent(core, turn, session_id, std::move(args));
-                        })
-                        .risk(ToolRisk::writes));
+    tools.push_back(subagent_tool(core, session_id, state));
     tools.push_back(cubepi::tool<ModelArgs>("model", "Chooses the model of this conversation.",
                                             [tape, turn](ModelArgs args) {
                                                 return choose_model(tape, turn, std::move(args));

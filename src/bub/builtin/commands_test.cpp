@@ -1,0 +1,174 @@
+#include <gtest/gtest.h>
+
+#include <bub/builtin/builtin_test_support.hpp>
+#include <bub/tape/tape_entry.hpp>
+
+namespace bub {
+namespace {
+
+using test::calling;
+
+class Commands : public test::Builtin {
+protected:
+    std::string command(std::string line) { return say(std::move(line)).model_output; }
+};
+
+TEST_F(Commands, OfBubsNamesTakeItsArguments) {
+    add_builtin({});
+    write(root / "work" / "a.txt", "one\ntwo\nthree\n");
+    EXPECT_NE(command(",fs.read a.txt offset=1 limit=1").find("two"), std::string::npos);
+    EXPECT_EQ(command(",fs.read a.txt 1 1").find("three"), std::string::npos);
+    (void)command(",fs.write b.txt content='x y'");
+    (void)command(",fs.edit b.txt old=x new=z");
+    EXPECT_NE(command(",fs.read b.txt").find("z y"), std::string::npos);
+    EXPECT_EQ(command(",bash cmd='echo hi'"), "hi");
+    EXPECT_EQ(command(",bash 'echo hi' " + (root / "work").string()), "hi");
+}
+
+TEST_F(Commands, ReadAndKillWhatRunsInTheBackground) {
+    add_builtin({});
+    const std::string started = command(",bash cmd='echo ready; sleep 60' background=true");
+    ASSERT_NE(started.find(" as sh1."), std::string::npos) << started;
+    const std::string id = "sh1";
+    EXPECT_NE(command(",bash.output shell_id=" + id).find("running"), std::string::npos);
+    EXPECT_FALSE(command(",bash.kill shell_id=" + id).empty());
+}
+
+TEST_F(Commands, TapeInfoSaysSevenThings) {
+    add_builtin({});
+    const std::string text = command(",tape.info");
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 6);
+    for (const char* line : {"\nentries: ", "\nanchors: 1", "\nlast_anchor: session/start",
+                             "\nentries_since_last_anchor: ", "\nlast_token_usage: None",
+                             "\nlast_token_cache_hit_rate: None"}) {
+        EXPECT_NE(text.find(line), std::string::npos) << line;
+    }
+}
+
+TEST_F(Commands, TapeSearchDoesNotFindWhatItHasFound) {
+    std::vector<cubepi::FauxStep> steps;
+    JsonObject query;
+    query["query"] = "blue";
+    steps.emplace_back(calling("tape_search", query));
+    steps.emplace_back(faux_assistant_message("it was blue"));
+    add_builtin(std::move(steps));
+    (void)say("which colour, blue or red?");
+    const std::string found = command(",tape.search blue");
+    EXPECT_TRUE(found.starts_with("[tape.search]: 2 matches (1 filtered)\n")) << found;
+}
+
+TEST_F(Commands, WithoutArgumentsTakeTheirDefaults) {
+    add_builtin({});
+    EXPECT_EQ(command(",tape.handoff"), "anchor added: handoff");
+    EXPECT_EQ(command(",tape.anchors"), "- session/start\n- handoff");
+    EXPECT_EQ(command(",tape.reset"), "ok");
+    EXPECT_EQ(command(",tape.anchors"), "- session/start");
+}
+
+TEST_F(Commands, TapeResetArchivesTheTapeAndWhatIsBesideIt) {
+    add_builtin({});
+    (void)command(",echo something");
+    const std::string said = command(",tape.reset archive=true");
+    ASSERT_TRUE(said.starts_with("Archived: ")) << said;
+    EXPECT_TRUE(std::filesystem::exists(said.substr(10)));
+    const std::vector<TapeEntry> entries = tape("cli:room");
+    ASSERT_EQ(count(entries, entry_kind::anchor), 1u);
+    EXPECT_EQ(entries[0].payload.at("state").as_object().at("archived"), Json(said.substr(10)));
+    EXPECT_EQ(count(entries, entry_kind::event, "sidecar.reset"), 1u);
+    EXPECT_EQ(count(entries, entry_kind::event, "command"), 1u);
+}
+
+TEST_F(Commands, B9_ThatAreRunAreOnTheTapeAsAWholeTurn) {
+    add_builtin({});
+    EXPECT_THROW(say(",exit 3"), cubepi::Error);
+    const std::vector<TapeEntry> entries = tape("cli:room");
+    EXPECT_EQ(count(entries, entry_kind::event, "command"), 1u);
+    ASSERT_EQ(count(entries, entry_kind::event, "turn"), 1u);
+    EXPECT_EQ(entries.back().payload.at("data").as_object().at("status"), Json("error"));
+}
+
+TEST_F(Commands, OfAPassingSessionLeaveNothing) {
+    add_builtin({});
+    Envelope inbound = Envelope(",echo hi").on("cli", "room");
+    inbound.session_id = "temp/1";
+    EXPECT_EQ(cubepi::run(framework->process_inbound(std::move(inbound))).model_output, "hi");
+    EXPECT_TRUE(tape("temp/1").empty());
+}
+
+TEST_F(Commands, SkillShowsOneAndListsAll) {
+    write(root / "work" / ".agents" / "skills" / "map" / "SKILL.md",
+          "---\nname: map\ndescription: Draws.\n---\nDo this.\n");
+    add_builtin({});
+    EXPECT_EQ(command(",skill"), "- map: Draws.");
+    EXPECT_NE(command(",skill map").find("---\nDo this."), std::string::npos);
+    EXPECT_EQ(command(",skill nothing"), "(no such skill)");
+}
+
+TEST_F(Commands, ReasoningEffortIsCheckedAndKept) {
+    add_builtin({});
+    EXPECT_EQ(command(",reasoning_effort high"),
+              "Session reasoning effort set to high (applies from the next turn).");
+    EXPECT_THROW(say(",reasoning_effort enormous"), cubepi::Error);
+    EXPECT_EQ(count(tape("cli:room"), entry_kind::event, "reasoning_effort_switch"), 1u);
+}
+
+TEST_F(Commands, OfAPluginAreToolsOfItsName) {
+    add_builtin({});
+    Plugin plugin;
+    plugin.name = "more";
+    struct Text {
+        std::string text;
+    };
+    plugin.tools.push_back(
+        cubepi::tool<Text>("shout", "Says it louder.", [](Text args) { return args.text + "!"; }));
+    framework->add(std::move(plugin));
+    EXPECT_EQ(command(",shout hello"), "hello!");
+}
+
+class ToolNames : public test::Builtin {
+protected:
+    /// What the model is told after it has called the tool.
+    std::string told(std::string tool, JsonObject arguments = {}) {
+        std::string text;
+        std::vector<cubepi::FauxStep> steps;
+        steps.emplace_back(calling(std::move(tool), std::move(arguments)));
+        steps.emplace_back([&text](const cubepi::ModelRequest& request) {
+            text = request.messages.back().text();
+            return faux_assistant_message("ok");
+        });
+        add_builtin(std::move(steps));
+        (void)say("go");
+        return text;
+    }
+};
+
+TEST_F(ToolNames, ThatAreUnknownAreAnsweredWithThoseThatAreAlike) {
+    const std::string text = told("tape_serch");
+    EXPECT_TRUE(text.starts_with("There is no tool named 'tape_serch'. Did you mean 'tape_search'"))
+        << text;
+}
+
+TEST_F(ToolNames, ThatAreLikeNoneAreAnsweredWithTheSkills) {
+    const std::string text = told("xylophone");
+    EXPECT_TRUE(
+        text.starts_with("There is no tool named 'xylophone'. No other has a name like it."))
+        << text;
+    EXPECT_NE(text.find("skill"), std::string::npos);
+}
+
+TEST_F(ToolNames, OfBubWorkWithItsArguments) {
+    JsonObject arguments;
+    arguments["cmd"] = "echo from Bub";
+    EXPECT_NE(told("bash", std::move(arguments)).find("from Bub"), std::string::npos);
+}
+
+TEST_F(ToolNames, B11_OfCommandsForOperatorsAreNotForModels) {
+    JsonObject arguments;
+    arguments["model_id"] = "expensive";
+    const std::string text = told("model", std::move(arguments));
+    EXPECT_TRUE(text.starts_with("There is no tool named 'model'.")) << text;
+    EXPECT_EQ(count(tape("cli:room"), entry_kind::event, "model_switch"), 0u);
+}
+
+}  // namespace
+}  // namespace bub
