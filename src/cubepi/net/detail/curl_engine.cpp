@@ -2,15 +2,18 @@
 
 #include <cubepi/net/detail/curl_transfer.hpp>
 
+#include <array>
 #include <mutex>
 #include <utility>
 
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/execution_context.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <boost/system/system_error.hpp>
 
 #include <unistd.h>
 
@@ -99,6 +102,11 @@ CurlEngine::~CurlEngine() { shutdown(); }
 bool CurlEngine::open() {
     if (multi_ != nullptr) return true;
     initialise_libcurl();
+    try {
+        sockets_.emplace(strand_);
+    } catch (const boost::system::system_error&) {
+        return false;
+    }
     multi_ = curl_multi_init();
     if (multi_ == nullptr) return false;
     curl_multi_setopt(multi_, CURLMOPT_SOCKETFUNCTION, &on_socket);
@@ -150,12 +158,13 @@ void CurlEngine::shutdown() noexcept {
     if (!alive_.exchange(false)) return;
     auto transfers = std::move(transfers_);
     transfers_.clear();
+    connections_.clear();
     for (auto& [easy, transfer] : transfers) {
         curl_multi_remove_handle(multi_, easy);
         transfer->release_handle();
     }
     if (multi_ != nullptr) curl_multi_cleanup(std::exchange(multi_, nullptr));
-    while (!sockets_.empty()) forget(sockets_.begin()->first);
+    sockets_.reset();
     timer_.reset();
     for (auto& [easy, transfer] : transfers) transfer->context_gone();
     // Neither may a strand outlive its context, which this engine does where somebody still holds a body.
@@ -175,23 +184,39 @@ void CurlEngine::add(const std::shared_ptr<CurlTransfer>& transfer) {
 void CurlEngine::remove(CurlTransfer& transfer) noexcept {
     CURL* easy = transfer.easy();
     if (easy == nullptr || multi_ == nullptr) return;
+    leave_connection(transfer);
     curl_multi_remove_handle(multi_, easy);
     transfer.release_handle();
     transfers_.erase(easy);
+}
+
+void CurlEngine::connected(CurlTransfer& transfer, int connection) {
+    leave_connection(transfer);
+    transfer.connection(connection);
+    connections_[connection].insert(&transfer);
+}
+
+void CurlEngine::leave_connection(CurlTransfer& transfer) noexcept {
+    const auto found = connections_.find(transfer.connection());
+    if (found == connections_.end()) return;
+    found->second.erase(&transfer);
+    if (found->second.empty()) connections_.erase(found);
+}
+
+CurlTransfer* CurlEngine::sibling_of(const CurlTransfer& transfer) const noexcept {
+    const auto found = connections_.find(transfer.connection());
+    if (found == connections_.end()) return nullptr;
+    for (CurlTransfer* other : found->second) {
+        if (other != &transfer) return other;
+    }
+    return nullptr;
 }
 
 /// Removes a transfer that is under way so that the server learns of it now: alone on its connection it takes that
 /// along; else its stream is reset.
 void CurlEngine::cut_off(CurlTransfer& transfer) noexcept {
     if (transfer.easy() == nullptr || multi_ == nullptr) return;
-    std::shared_ptr<CurlTransfer> sibling;
-    for (const auto& [easy, other] : transfers_) {
-        if (easy != transfer.easy() && other->connection() == transfer.connection() &&
-            transfer.connection() != 0) {
-            sibling = other;
-            break;
-        }
-    }
+    CurlTransfer* const sibling = sibling_of(transfer);
     transfer.forbid_reuse();
     remove(transfer);
     if (sibling) sibling->flush_connection();
@@ -202,10 +227,11 @@ void CurlEngine::cut_off(CurlTransfer& transfer) noexcept {
 int CurlEngine::on_socket(CURL*, curl_socket_t fd, int what, void* self, void*) noexcept {
     auto* engine = static_cast<CurlEngine*>(self);
     try {
-        if (what == CURL_POLL_REMOVE) {
-            engine->forget(fd);
+        if (what == CURL_POLL_REMOVE || what == CURL_POLL_NONE) {
+            engine->sockets_->forget(fd);
         } else {
-            engine->watch(fd, what);
+            engine->sockets_->watch(fd, what);
+            engine->arm();
         }
         return 0;
     } catch (...) {
@@ -214,67 +240,33 @@ int CurlEngine::on_socket(CURL*, curl_socket_t fd, int what, void* self, void*) 
 }
 
 int CurlEngine::on_close(void* self, curl_socket_t fd) noexcept {
-    // Normally it was forgotten long ago; a descriptor must never be closed under the reactor's feet.
-    static_cast<CurlEngine*>(self)->forget(fd);
+    // Normally it was forgotten long ago; a descriptor must never be closed while the set holds it.
+    auto& sockets = static_cast<CurlEngine*>(self)->sockets_;
+    if (sockets) sockets->forget(fd);
     return ::close(fd);
 }
 
-void CurlEngine::watch(curl_socket_t fd, int what) {
-    SocketPtr& socket = sockets_[fd];
-    if (!socket) {
-        try {
-            socket = std::make_shared<Socket>(strand_);
-            socket->descriptor.assign(fd);
-        } catch (...) {
-            sockets_.erase(fd);
-            throw;
-        }
-    }
-    socket->wanted = what;
-    arm(fd, socket);
+void CurlEngine::arm() {
+    if (armed_ || !sockets_ || sockets_->empty()) return;
+    armed_ = true;
+    sockets_->async_wait([self = shared_from_this()](boost::system::error_code) {
+        self->armed_ = false;
+        self->serve();
+    });
 }
 
-void CurlEngine::forget(curl_socket_t fd) noexcept {
-    const auto found = sockets_.find(fd);
-    if (found == sockets_.end()) return;
-    const SocketPtr socket = std::move(found->second);
-    sockets_.erase(found);
-    socket->gone = true;
-    socket->descriptor.release();
-}
-
-void CurlEngine::arm(curl_socket_t fd, const SocketPtr& socket) {
-    using Descriptor = asio::posix::stream_descriptor;
-    if ((socket->wanted & CURL_POLL_IN) != 0 && !socket->reading) {
-        socket->reading = true;
-        socket->descriptor.async_wait(
-            Descriptor::wait_read,
-            [self = shared_from_this(), fd, socket](boost::system::error_code error) {
-                socket->reading = false;
-                self->ready(fd, socket, error ? CURL_CSELECT_ERR : CURL_CSELECT_IN);
-            });
-    }
-    if ((socket->wanted & CURL_POLL_OUT) != 0 && !socket->writing) {
-        socket->writing = true;
-        socket->descriptor.async_wait(
-            Descriptor::wait_write,
-            [self = shared_from_this(), fd, socket](boost::system::error_code error) {
-                socket->writing = false;
-                self->ready(fd, socket, error ? CURL_CSELECT_ERR : CURL_CSELECT_OUT);
-            });
-    }
-}
-
-void CurlEngine::ready(curl_socket_t fd, const SocketPtr& socket, int events) {
-    if (socket->gone || multi_ == nullptr) return;
-    const int wanted = (socket->wanted & CURL_POLL_IN ? CURL_CSELECT_IN : 0) |
-                       (socket->wanted & CURL_POLL_OUT ? CURL_CSELECT_OUT : 0) | CURL_CSELECT_ERR;
-    if ((events & wanted) != 0) {
+/// What is ready, a batch at a time: then it is the others' turn.
+void CurlEngine::serve() {
+    constexpr std::size_t batch = 16;
+    std::array<SocketSet::Ready, batch> ready;
+    const std::size_t count = sockets_ ? sockets_->ready(ready) : 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        if (!sockets_ || !sockets_->holds(ready[i])) continue;
         int running = 0;
-        curl_multi_socket_action(multi_, fd, events, &running);
-        run_due();
+        curl_multi_socket_action(multi_, ready[i].fd, ready[i].events, &running);
     }
-    if (!socket->gone) arm(fd, socket);
+    run_due();
+    arm();
 }
 
 // ---- time

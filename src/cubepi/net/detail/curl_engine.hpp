@@ -2,12 +2,14 @@
 
 #include <cubepi/core/task.hpp>
 #include <cubepi/net/detail/name_cache.hpp>
+#include <cubepi/net/detail/socket_set.hpp>
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <curl/curl.h>
@@ -36,6 +38,8 @@ public:
     void shutdown() noexcept;
 
     bool set_socket_options(CURL* easy) noexcept;
+    /// For libcurl's callbacks: the transfer goes by this connection from now on. May throw std::bad_alloc.
+    void connected(CurlTransfer& transfer, int connection);
 
     /// What the system's resolver said, for all clients of the context that have no resolver of their own. Any thread.
     const std::shared_ptr<NameCache>& system_names() const noexcept { return system_names_; }
@@ -44,16 +48,6 @@ public:
     CurlEngine& operator=(const CurlEngine&) = delete;
 
 private:
-    struct Socket {
-        explicit Socket(const Executor& executor) : descriptor(executor) {}
-        boost::asio::posix::stream_descriptor descriptor;
-        int wanted = 0;
-        bool reading = false;
-        bool writing = false;
-        bool gone = false;
-    };
-    using SocketPtr = std::shared_ptr<Socket>;
-
     static int on_socket(CURL* easy, curl_socket_t fd, int what, void* self, void* socket) noexcept;
     static int on_timer(CURLM* multi, long timeout_ms, void* self) noexcept;
     static int on_close(void* self, curl_socket_t fd) noexcept;
@@ -62,10 +56,10 @@ private:
     void add(const std::shared_ptr<CurlTransfer>& transfer);
     void remove(CurlTransfer& transfer) noexcept;
     void cut_off(CurlTransfer& transfer) noexcept;
-    void watch(curl_socket_t fd, int what);
-    void forget(curl_socket_t fd) noexcept;
-    void arm(curl_socket_t fd, const SocketPtr& socket);
-    void ready(curl_socket_t fd, const SocketPtr& socket, int events);
+    void leave_connection(CurlTransfer& transfer) noexcept;
+    CurlTransfer* sibling_of(const CurlTransfer& transfer) const noexcept;
+    void arm();
+    void serve();
     void set_timer(long timeout_ms);
     void run_due();
     void reap();
@@ -77,8 +71,11 @@ private:
     std::unique_ptr<boost::asio::steady_timer> timer_;
     unsigned timer_round_ = 0;
     bool due_now_ = false;
-    std::unordered_map<curl_socket_t, SocketPtr> sockets_;
+    std::optional<SocketSet> sockets_;
+    bool armed_ = false;
     std::unordered_map<CURL*, std::shared_ptr<CurlTransfer>> transfers_;
+    /// Who goes by which connection: several where it is HTTP/2.
+    std::unordered_map<int, std::unordered_set<CurlTransfer*>> connections_;
 };
 
 }  // namespace cubepi::detail

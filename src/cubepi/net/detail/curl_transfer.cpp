@@ -252,7 +252,12 @@ int CurlTransfer::on_seek(void* self, curl_off_t offset, int origin) noexcept {
 
 int CurlTransfer::on_connected(void* self, char*, char*, int, int local_port) noexcept {
     auto* transfer = static_cast<CurlTransfer*>(self);
-    transfer->connection_ = local_port;
+    try {
+        transfer->engine_->connected(*transfer, local_port);
+    } catch (...) {
+        transfer->own_failure_ = std::current_exception();
+        return CURL_PREREQFUNC_ABORT;
+    }
     const bool one_piece = transfer->plan_.request.body.size() <= one_piece_limit;
     transfer->reach(one_piece ? TransferStage::waiting : TransferStage::sending);
     return CURL_PREREQFUNC_OK;

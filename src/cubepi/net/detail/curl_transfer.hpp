@@ -66,6 +66,7 @@ public:
     void unpause() noexcept;
     /// The local port of the connection in use, by which libcurl tells connections apart in its callbacks; 0: none.
     int connection() const noexcept { return connection_; }
+    void connection(int local_port) noexcept { connection_ = local_port; }
     /// Makes libcurl write out what it holds back for the connection.
     void flush_connection() noexcept;
     /// The connection is not to be kept when this exchange is removed, unless others use it.
