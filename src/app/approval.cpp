@@ -1,7 +1,11 @@
 #include "approval.hpp"
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
+
+#include "terminal/text_width.hpp"
 
 namespace cubepi::app {
 
@@ -24,6 +28,66 @@ std::optional<BeforeToolCallResult> approved() {
 std::string lower(std::string text) {
     for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     return text;
+}
+
+constexpr std::size_t shown_lines = 12;
+constexpr std::size_t command_lines = 200;
+constexpr std::size_t longest_line = 4000;
+
+struct Excerpt {
+    std::string text = {};
+    bool cut = false;
+};
+
+/// `lines` of a value at most, each with `sign` in front; 0: all.
+void add_lines(Excerpt& excerpt, std::string_view value, std::size_t lines, std::string_view sign,
+               std::string_view off) {
+    std::string text = printable(value);
+    if (text.ends_with('\n')) text.pop_back();
+    std::size_t count = 0;
+    for (std::size_t at = 0; at <= text.size(); ++count) {
+        const std::size_t end = std::min(text.find('\n', at), text.size());
+        if (lines > 0 && count == lines) {
+            const auto left =
+                1 + std::count(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), '\n');
+            excerpt.text +=
+                "    … and " + std::to_string(left) + (left == 1 ? " line" : " lines") + " more\n";
+            excerpt.cut = true;
+            return;
+        }
+        std::string line = text.substr(at, end - at);
+        if (lines > 0 && line.size() > longest_line) {
+            line = shortened(line, longest_line);
+            excerpt.cut = true;
+        }
+        excerpt.text += "    " + std::string(sign) + line + std::string(off) + "\n";
+        at = end + 1;
+    }
+}
+
+/// What a tool is called with, for people.
+Excerpt arguments_for_people(const std::string& tool, const JsonObject& args, const Style& style,
+                             bool all) {
+    Excerpt excerpt;
+    const std::size_t lines = all ? 0 : tool == "shell" ? command_lines : shown_lines;
+    const std::string red = std::string(style.red()) + "- ";
+    const std::string green = std::string(style.green()) + "+ ";
+    for (const auto& [key, value] : args) {
+        const std::string name = printable(std::string_view(key));
+        const std::string text =
+            value.is_string() ? std::string(value.get_string()) : boost::json::serialize(value);
+        if (tool == "edit" && (name == "old_text" || name == "new_text")) {
+            add_lines(excerpt, text, lines, name == "old_text" ? red : green, style.off());
+        } else if (text.find('\n') == std::string::npos && text.size() < longest_line) {
+            excerpt.text += std::string(style.dim()) + "  " + name + ": " +
+                            std::string(style.off()) + printable(text) + "\n";
+        } else {
+            excerpt.text +=
+                std::string(style.dim()) + "  " + name + ":" + std::string(style.off()) + "\n";
+            add_lines(excerpt, text, lines, {}, {});
+        }
+    }
+    return excerpt;
 }
 
 }  // namespace
@@ -51,24 +115,27 @@ Task<std::optional<BeforeToolCallResult>> Approval::before_tool_call(
     co_return co_await ask(context, std::move(decision));
 }
 
-void Approval::show(const BeforeToolCallContext& context, const ApprovalDecision& decision) const {
+bool Approval::show(const BeforeToolCallContext& context, const ApprovalDecision& decision) const {
     if (options_.before_question) options_.before_question();
     const std::string dim(style_.dim());
     const std::string off(style_.off());
-    std::string text = std::string(style_.yellow()) + "? " + off + printable(decision.question) +
-                       "\n" + dim + "  " + context.tool_call.name.str() + " " +
-                       one_line(boost::json::serialize(context.args), 300) + off + "\n";
+    const Excerpt args =
+        arguments_for_people(context.tool_call.name.str(), context.args, style_, false);
+    std::string text =
+        std::string(style_.yellow()) + "? " + off + printable(decision.question) + "\n" + args.text;
     if (context.tool.name == "shell") text += dim + "  " + std::string(shell_warning) + off + "\n";
     if (decision.always)
         text += dim + "  always adds: " + printable(decision.always->text()) + off + "\n";
     asker_->say(text);
+    return args.cut;
 }
 
 Task<std::optional<BeforeToolCallResult>> Approval::ask(const BeforeToolCallContext& context,
                                                         ApprovalDecision decision) {
-    show(context, decision);
-    const std::string prompt =
-        decision.always ? "  [y]es  [n]o  [a]lways  [e]dit > " : "  [y]es  [n]o  [e]dit > ";
+    const bool cut = show(context, decision);
+    std::string prompt = "  [y]es  [n]o  ";
+    if (decision.always) prompt += "[a]lways  ";
+    prompt += cut ? "[e]dit  [v]iew > " : "[e]dit > ";
     for (;;) {
         std::optional<std::string> answer = co_await asker_->read(prompt);
         if (!answer) {
@@ -86,6 +153,11 @@ Task<std::optional<BeforeToolCallResult>> Approval::ask(const BeforeToolCallCont
         if ((word == "a" || word == "always") && decision.always) {
             co_await add_rule(*decision.always);
             co_return approved();
+        }
+        if (word == "v" || word == "view") {
+            const Excerpt all =
+                arguments_for_people(context.tool_call.name.str(), context.args, style_, true);
+            asker_->say(all.text);
         }
         if (word == "e" || word == "edit") {
             std::optional<BeforeToolCallResult> edited = co_await edit(context);

@@ -15,7 +15,8 @@ namespace cubepi::app {
 
 /// Asks a person before a tool writes, runs a command or uses the network; a middleware.
 ///
-/// y runs this call, n refuses it, a adds a rule (shown first, for this session unless saved), e edits the arguments.
+/// y runs this call, n refuses it, a adds a rule (shown first, for this session unless saved), e edits the arguments, v
+/// shows all of what was shown in part. A command is always shown whole.
 /// Without a terminal every such call is refused, unless all are allowed (--yes).
 class Approval {
 public:
@@ -34,7 +35,8 @@ private:
                                                   ApprovalDecision decision);
     Task<std::optional<BeforeToolCallResult>> edit(const BeforeToolCallContext& context);
     Task<void> add_rule(ApprovalRule rule);
-    void show(const BeforeToolCallContext& context, const ApprovalDecision& decision) const;
+    /// True when the arguments were too long to be shown whole.
+    bool show(const BeforeToolCallContext& context, const ApprovalDecision& decision) const;
 
     ApprovalPolicy policy_;
     std::shared_ptr<Asker> asker_;

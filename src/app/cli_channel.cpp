@@ -50,7 +50,12 @@ private:
 
 CliChannel::CliChannel(Parts parts)
     : parts_(std::move(parts)), console_(*parts_.console), view_(*parts_.view) {
-    console_.set_commands({"/details", "/help", "/later ", "/quit", "/stop", ",help"});
+    console_.set_commands({{"/later ", "say TEXT when the answer is there"},
+                           {"/details", "show tool results in full, or fold them"},
+                           {"/stop", "stop the answer"},
+                           {"/help", "keys and commands"},
+                           {"/quit", "leave"},
+                           {",help", "commands of the pipeline"}});
 }
 
 CliChannel::~CliChannel() = default;

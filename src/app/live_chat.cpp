@@ -158,7 +158,8 @@ Task<int> live_chat(CommandLine line) {
         co_await pipeline.run();
     }
     console->close();
-    co_return exit_ok;
+    const int signal = console->ended_by();
+    co_return signal == 0 ? exit_ok : 128 + signal;
 }
 
 }  // namespace cubepi::app

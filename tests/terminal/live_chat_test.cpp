@@ -277,8 +277,14 @@ TEST(LiveChat, CompletionAndHistorySearch) {
     chat.type("\x1b");
     ASSERT_TRUE(chat.expect_gone("search 'rst'"));
     EXPECT_EQ(prompt_row(chat), "> first thing") << chat.screen().text();
-    chat.type("\x15/\t");
-    ASSERT_TRUE(chat.expect_on_screen("/details  /help")) << chat.screen().text();
+    chat.type("\x15/");
+    ASSERT_TRUE(chat.expect_on_screen("/details  show tool results")) << chat.screen().text();
+    chat.type("\t\t");
+    ASSERT_TRUE(chat.expect_on_screen("> /later\n")) << chat.screen().text();
+    chat.type("\t");
+    ASSERT_TRUE(chat.expect_on_screen("> /details\n")) << chat.screen().text();
+    chat.type("\x15");
+    ASSERT_TRUE(chat.expect_gone("or fold them\n")) << chat.screen().text();
 }
 
 TEST(LiveChat, LongInputWrapsAndCanHaveLines) {

@@ -32,7 +32,7 @@ std::size_t number(std::string_view parameters, std::size_t otherwise) {
 }  // namespace
 
 VirtualScreen::VirtualScreen(std::size_t columns, std::size_t rows)
-    : columns_(columns), height_(rows), rows_(rows) {}
+    : columns_(columns), height_(rows), rows_(rows), goes_on_(rows) {}
 
 void VirtualScreen::write(std::string_view bytes) {
     held_ += bytes;
@@ -43,6 +43,14 @@ void VirtualScreen::write(std::string_view bytes) {
         if (first == 0x1b) {
             if (rest.size() < 2) break;
             if (rest[1] != '[') {
+                if (rest[1] == '7') {
+                    saved_line_ = line_;
+                    saved_column_ = column_;
+                } else if (rest[1] == '8') {
+                    line_ = std::min(saved_line_, height_ - 1);
+                    column_ = std::min(saved_column_, columns_ - 1);
+                    wrap_pending_ = false;
+                }
                 at += 2;
                 continue;
             }
@@ -69,6 +77,7 @@ void VirtualScreen::line_feed() {
         ++line_;
     } else {
         rows_.emplace_back();
+        goes_on_.push_back(false);
         ++top_;
     }
 }
@@ -99,8 +108,10 @@ void VirtualScreen::put(std::string_view character) {
     if (wrap_pending_ || column_ + wide > columns_) {
         column_ = 0;
         wrap_pending_ = false;
+        goes_on_[top_ + line_] = true;
         line_feed();
     }
+    goes_on_[top_ + line_] = false;
     if (row().size() < column_ + wide) row().resize(column_ + wide, " ");
     row()[column_] = character;
     for (std::size_t i = 1; i < wide; ++i) row()[column_ + i] = "\1";
@@ -142,18 +153,60 @@ void VirtualScreen::sequence(std::string_view parameters, char final) {
     wrap_pending_ = false;
 }
 
-void VirtualScreen::resize(std::size_t columns, std::size_t rows) {
+/// Joins the rows of a line and breaks it for another width; the cursor stays at its character.
+void VirtualScreen::reflow(std::size_t columns) {
+    std::vector<Row> rows;
+    std::vector<bool> goes_on;
+    const std::size_t cursor_row = top_ + line_;
+    std::size_t new_row = 0;
+    std::size_t new_column = 0;
+    std::size_t last = rows_.size();
+    while (last > cursor_row + 1 && rows_[last - 1].empty()) --last;
+    for (std::size_t i = 0; i < last;) {
+        Row line;
+        std::size_t cursor = std::string::npos;
+        for (bool more = true; more && i < last; ++i) {
+            if (i == cursor_row) cursor = line.size() + column_ + (wrap_pending_ ? 1 : 0);
+            line.insert(line.end(), rows_[i].begin(), rows_[i].end());
+            more = goes_on_[i];
+        }
+        std::size_t at = 0;
+        do {
+            std::size_t end = std::min(at + columns, line.size());
+            if (end < line.size() && line[end] == "\1") --end;
+            const bool here = cursor != std::string::npos && cursor >= at &&
+                              (cursor < at + columns || end == line.size());
+            if (here) {
+                new_row = rows.size();
+                new_column = std::min(cursor - at, columns - 1);
+                cursor = std::string::npos;
+            }
+            rows.emplace_back(line.begin() + static_cast<std::ptrdiff_t>(at),
+                              line.begin() + static_cast<std::ptrdiff_t>(end));
+            goes_on.push_back(end < line.size());
+            at = end;
+        } while (at < line.size());
+    }
+    rows_ = std::move(rows);
+    goes_on_ = std::move(goes_on);
+    top_ = rows_.size() > height_ ? rows_.size() - height_ : 0;
+    rows_.resize(top_ + height_);
+    goes_on_.resize(top_ + height_);
+    top_ = std::min(top_, new_row);
+    line_ = new_row - top_;
+    column_ = new_column;
+}
+
+void VirtualScreen::resize(std::size_t columns, std::size_t rows, bool reflows) {
+    if (reflows && columns != columns_) reflow(columns);
     columns_ = columns;
     column_ = std::min(column_, columns_ - 1);
     wrap_pending_ = false;
-    if (rows < height_) {
-        const std::size_t off = line_ >= rows ? line_ - rows + 1 : 0;
-        top_ += off;
-        line_ -= off;
-        rows_.resize(top_ + rows);
-    } else {
-        rows_.resize(top_ + rows);
-    }
+    const std::size_t off = line_ >= rows ? line_ - rows + 1 : 0;
+    top_ += off;
+    line_ -= off;
+    rows_.resize(top_ + rows);
+    goes_on_.resize(top_ + rows);
     height_ = rows;
 }
 

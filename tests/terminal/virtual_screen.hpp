@@ -8,13 +8,14 @@
 namespace cubepi::terminal_tests {
 
 /// What a terminal shows, from the bytes that are written to it: the part of xterm that programs of lines need. Rows that
-/// have scrolled off are kept. A change of width leaves rows as they are, as xterm does.
+/// have scrolled off are kept. A change of width breaks lines anew, as most terminals do, or leaves rows as they are, as xterm
+/// does.
 class VirtualScreen {
 public:
     VirtualScreen(std::size_t columns, std::size_t rows);
 
     void write(std::string_view bytes);
-    void resize(std::size_t columns, std::size_t rows);
+    void resize(std::size_t columns, std::size_t rows, bool reflow = true);
 
     /// All rows, those scrolled off included, without blanks at their ends and without empty rows at the end.
     std::string text() const;
@@ -34,16 +35,20 @@ private:
     void control(char byte);
     void sequence(std::string_view parameters, char final);
     void line_feed();
+    void reflow(std::size_t columns);
     Row& row() { return rows_[top_ + line_]; }
     static std::string text_of(const Row& row);
 
     std::size_t columns_;
     std::size_t height_;
     std::vector<Row> rows_;
+    std::vector<bool> goes_on_;  // rows that were full and go on in the next one
     std::size_t top_ = 0;
     std::size_t line_ = 0;
     std::size_t column_ = 0;
     bool wrap_pending_ = false;
+    std::size_t saved_line_ = 0;
+    std::size_t saved_column_ = 0;
     bool updating_ = false;
     std::string held_;
 };

@@ -20,6 +20,7 @@ constexpr std::chrono::milliseconds frame_time(120);
 constexpr std::size_t kept_cards = 20;
 constexpr std::size_t kept_text = 64 * 1024;
 constexpr std::size_t full_lines = 40;
+constexpr std::size_t echoed_lines = 12;
 
 std::string seconds(std::chrono::steady_clock::duration time) {
     std::ostringstream text;
@@ -32,6 +33,44 @@ std::string grouped(std::int64_t number) {
     std::string digits = std::to_string(number);
     for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
     return digits;
+}
+
+/// A number of tokens where there is little room.
+std::string rounded(std::int64_t number) {
+    if (number < 10'000) return grouped(number);
+    std::ostringstream text;
+    text << std::fixed << std::setprecision(number < 100'000 ? 1 : 0)
+         << static_cast<double>(number) / 1000 << "k";
+    return text.str();
+}
+
+struct StatusPart {
+    std::string text = {};
+    int weight = 0;  ///< where there is no room the lightest ones go
+};
+
+std::string fit_status(std::vector<StatusPart> parts, std::size_t columns) {
+    for (;;) {
+        std::string text;
+        for (const StatusPart& part : parts) text += (text.empty() ? "" : " · ") + part.text;
+        if (parts.size() < 2 || display_width(text) <= columns) return text;
+        parts.erase(std::min_element(
+            parts.begin(), parts.end(),
+            [](const StatusPart& a, const StatusPart& b) { return a.weight < b.weight; }));
+    }
+}
+
+/// The arguments that have lines of their own, or many characters.
+std::string long_arguments(const JsonObject& args) {
+    std::string text;
+    for (const auto& [key, value] : args) {
+        if (!value.is_string()) continue;
+        const std::string_view shown = value.get_string();
+        if (shown.find('\n') == std::string_view::npos && shown.size() < 60) continue;
+        text += std::string(key) + ":\n" + std::string(shown.substr(0, kept_text));
+        if (!text.ends_with('\n')) text += "\n";
+    }
+    return text;
 }
 
 std::string arguments_text(const JsonObject& args) {
@@ -60,7 +99,11 @@ ChatView::ChatView(Console& console, Clock& clock, Executor executor)
       clock_(clock),
       style_(console.style()),
       timer_(clock.timer(std::move(executor))),
-      markdown_(style_, [this](std::string_view text) { markdown_out_ += text; }) {}
+      markdown_(style_, [this](std::string_view text, Flow flow) {
+          if (markdown_out_.empty() || markdown_out_.back().flow != flow)
+              markdown_out_.push_back(Piece{{}, flow});
+          markdown_out_.back().text += text;
+      }) {}
 
 ChatView::~ChatView() { timer_->cancel(); }
 
@@ -74,10 +117,14 @@ void ChatView::introduce(std::string model, std::string session,
 
 void ChatView::echo(std::string_view text, std::string_view remark) {
     end_text();
+    const std::vector<std::string> lines = lines_of(std::string(text));
     std::string shown = std::string(style_.bold()) + "> " + std::string(style_.off());
-    for (const char c : printable(text)) {
-        shown += c;
-        if (c == '\n') shown += "  ";
+    // Of a long block its beginning is enough to know it again.
+    const std::size_t last = lines.size() > echoed_lines + 1 ? echoed_lines : lines.size();
+    for (std::size_t i = 0; i < last; ++i) shown += (i == 0 ? "" : "\n  ") + lines[i];
+    if (last < lines.size()) {
+        shown += "\n  " + std::string(style_.dim()) + "… and " +
+                 std::to_string(lines.size() - last) + " lines more" + std::string(style_.off());
     }
     if (!remark.empty()) {
         shown += std::string(style_.dim()) + "  (" + std::string(remark) + ")" +
@@ -120,16 +167,25 @@ void ChatView::tick() {
 }
 
 std::string ChatView::status_text() const {
-    std::string text;
-    // What is cut off where there is no room is what does not change.
-    if (busy_) text = "Esc stops · " + seconds(clock_.now() - turn_begun_) + " · ";
-    text += model_;
-    if (!session_.empty()) text += " · " + session_;
+    std::vector<StatusPart> parts;
+    const auto add = [&](std::string text, int weight) {
+        if (!text.empty()) parts.push_back(StatusPart{std::move(text), weight});
+    };
+    if (busy_) add("Esc stops", 8);
+    if (busy_) add(seconds(clock_.now() - turn_begun_), 7);
+    add(printable(model_), 4);
+    add(printable(session_), 2);
+    const bool narrow = console_.columns() < 60;
+    const auto number = [narrow](std::int64_t count) {
+        return narrow ? rounded(count) : grouped(count);
+    };
     if (tokens_in_ > 0 || tokens_out_ > 0)
-        text += " · " + grouped(tokens_in_) + " in, " + grouped(tokens_out_) + " out";
-    if (cost_known_ && cost_ > 0) text += " · " + money_text(cost_);
-    if (!busy_ && last_turn_.count() > 0) text += " · " + seconds(last_turn_);
-    return text;
+        add(number(tokens_in_) + " in, " + number(tokens_out_) + " out", 5);
+    if (priced_ && priced_->context_window.value_or(0) > 0 && context_ > 0)
+        add("context " + std::to_string(100 * context_ / *priced_->context_window) + "%", 1);
+    if (cost_known_ && cost_ > 0) add(money_text(cost_), 6);
+    if (!busy_ && last_turn_.count() > 0) add(seconds(last_turn_), 3);
+    return fit_status(std::move(parts), console_.columns() - 1);
 }
 
 void ChatView::refresh() {
@@ -141,16 +197,24 @@ void ChatView::refresh() {
         if (card == running_.end()) continue;
         const std::string time = "  " + seconds(clock_.now() - card->second.begun);
         const std::size_t room = console_.columns() > 30 ? console_.columns() - 16 : 14;
-        lines.push_back(sign + " " + cut_to_width(card->second.title, room) +
+        lines.push_back(sign + " " + shortened(card->second.title, room) +
                         std::string(style_.dim()) + time + std::string(style_.off()));
     }
     if (order_.empty() && busy_ && !waiting_for_.empty()) {
         lines.push_back(sign + " " + std::string(style_.dim()) + waiting_for_ + "  " +
                         seconds(clock_.now() - waiting_since_) + std::string(style_.off()));
     }
-    for (const std::string& text : waiting_) {
-        lines.push_back(std::string(style_.dim()) + "↳ " + one_line(text, console_.columns()) +
+    if (markdown_.held_rows() > 1) {
+        lines.push_back(sign + " " + std::string(style_.dim()) + "a table, " +
+                        std::to_string(markdown_.held_rows()) + " lines so far" +
                         std::string(style_.off()));
+    }
+    for (const std::string& text : waiting_) {
+        const bool more = text.find('\n') != std::string::npos;
+        lines.push_back(
+            std::string(style_.dim()) + "↳ " +
+            shortened(one_line(text, 500) + (more ? " …" : ""), console_.columns() - 3) +
+            std::string(style_.off()));
     }
     console_.set_live(std::move(lines));
     console_.set_status(status_text());
@@ -164,23 +228,40 @@ void ChatView::set_waiting(std::vector<std::string> texts) {
 void ChatView::add_text(std::string_view delta) {
     end_thinking();
     if (!std::exchange(answering_, true)) waiting_for_.clear();
+    markdown_.set_columns(console_.columns());
+    const std::size_t held = markdown_.held_rows();
     markdown_.add(delta);
-    console_.print(std::exchange(markdown_out_, {}));
+    print_markdown();
+    if (held != markdown_.held_rows()) refresh();
+}
+
+void ChatView::print_markdown() {
+    for (const Piece& piece : std::exchange(markdown_out_, {}))
+        console_.print(piece.text, piece.flow);
 }
 
 void ChatView::end_text() {
     end_thinking();
     if (!std::exchange(answering_, false)) return;
     markdown_.finish();
-    console_.print(std::exchange(markdown_out_, {}));
+    print_markdown();
     console_.end_line();
 }
 
+void ChatView::on_thinking(std::string_view delta) {
+    if (!std::exchange(thinking_, true)) {
+        thinking_since_ = clock_.now();
+        if (details_) console_.print(style_.dim());
+    }
+    if (details_) console_.print(printable(delta));
+    wait_for("thinking");
+}
+
 void ChatView::end_thinking() {
-    if (thinking_ == 0) return;
-    console_.print(std::string(style_.dim()) + "… thought for " +
-                   std::to_string(std::exchange(thinking_, 0)) + " characters" +
-                   std::string(style_.off()) + "\n");
+    if (!std::exchange(thinking_, false)) return;
+    console_.end_line();
+    console_.print(std::string(style_.off()) + std::string(style_.dim()) + "… thought for " +
+                   seconds(clock_.now() - thinking_since_) + std::string(style_.off()) + "\n");
 }
 
 void ChatView::note(std::string_view text) {
@@ -200,6 +281,7 @@ void ChatView::on_event(const AgentEvent& event) {
         Card card;
         card.title = std::string(style_.bold()) + start->tool_name.str() +
                      std::string(style_.off()) + " " + one_line(arguments_text(start->args), 500);
+        card.arguments = long_arguments(start->args);
         card.begun = event.timestamp;
         order_.push_back(start->tool_call_id);
         running_[start->tool_call_id] = std::move(card);
@@ -220,9 +302,7 @@ void ChatView::on_event(const AgentEvent& event) {
 
 void ChatView::on_stream(const StreamEvent& event) {
     switch (event.type) {
-        case StreamEventType::thinking_delta:
-            thinking_ += event.delta.size();
-            return wait_for("thinking");
+        case StreamEventType::thinking_delta: return on_thinking(event.delta);
         case StreamEventType::text_delta: return add_text(event.delta);
         case StreamEventType::text_end: return end_text();
         default: return;
@@ -234,6 +314,8 @@ void ChatView::on_message_end(const Message& message) {
     const AssistantMessage* answer = message.assistant();
     if (!answer || !answer->usage) return;
     const Usage& usage = *answer->usage;
+    context_ = usage.input_tokens.value_or(0) + usage.cache_read_tokens.value_or(0) +
+               usage.cache_write_tokens.value_or(0) + usage.output_tokens.value_or(0);
     tokens_in_ += usage.input_tokens.value_or(0) + usage.cache_read_tokens.value_or(0) +
                   usage.cache_write_tokens.value_or(0);
     tokens_out_ += usage.output_tokens.value_or(0);
@@ -268,27 +350,40 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
 
 void ChatView::print_card(const Card& card, bool full) {
     const std::size_t width = std::max<std::size_t>(console_.columns(), 20);
+    const std::string dim(style_.dim());
+    const std::string off(style_.off());
+    console_.print(std::string(style_.cyan()) + "● " + off + shortened(card.title, width - 3) +
+                   off + "\n");
+    if (full && !card.arguments.empty()) print_lines(card.arguments);
     const std::vector<std::string> lines = lines_of(card.text);
-    std::string out = std::string(style_.cyan()) + "● " + std::string(style_.off()) +
-                      cut_to_width(card.title, width - 3) + std::string(style_.off()) + "\n";
-    out += std::string(card.failed ? style_.red() : style_.green()) +
-           (card.failed ? "  ✗ " : "  ✓ ") + std::string(style_.off()) + std::string(style_.dim());
+    std::string out = std::string(card.failed ? style_.red() : style_.green()) +
+                      (card.failed ? "  ✗ " : "  ✓ ") + off + dim;
     std::string tail = card.time.empty() ? "" : "  " + card.time;
-    const std::size_t shown = full ? std::min(lines.size(), full_lines) : 1;
-    if (lines.size() > shown) {
-        tail = "  (+" + std::to_string(lines.size() - shown) +
-               (lines.size() - shown == 1 ? " line)" : " lines)") + tail;
+    if (full) {
+        console_.print(out + (card.failed ? "failed" : "done") + tail + off + "\n");
+        return print_lines(card.text);
     }
-    if (!full) {
-        const std::size_t room = width > tail.size() + 8 ? width - tail.size() - 6 : 10;
-        const std::size_t text = lines.empty() ? 0 : lines.front().find_first_not_of(" \t");
-        out += lines.empty() || text == std::string::npos
-                   ? "done"
-                   : one_line(lines.front().substr(text), room);
-    } else {
-        for (std::size_t i = 0; i < shown; ++i) out += (i == 0 ? "" : "\n    ") + lines[i];
+    if (lines.size() > 1) {
+        tail = "  (+" + std::to_string(lines.size() - 1) +
+               (lines.size() == 2 ? " line)" : " lines)") + tail;
     }
-    console_.print(out + tail + std::string(style_.off()) + "\n");
+    const std::size_t room =
+        width > display_width(tail) + 15 ? width - display_width(tail) - 5 : 10;
+    const std::size_t text = lines.empty() ? 0 : lines.front().find_first_not_of(" \t");
+    out += lines.empty() || text == std::string::npos ? "done"
+                                                      : shortened(lines.front().substr(text), room);
+    console_.print(out + tail + off + "\n");
+}
+
+/// What a card hides while it is folded.
+void ChatView::print_lines(const std::string& text) {
+    const std::vector<std::string> lines = lines_of(text);
+    const std::size_t shown = std::min(lines.size(), full_lines);
+    std::string out(style_.dim());
+    for (std::size_t i = 0; i < shown; ++i) out += "    " + lines[i] + "\n";
+    if (shown < lines.size())
+        out += "    … and " + std::to_string(lines.size() - shown) + " lines more\n";
+    console_.print(out + std::string(style_.off()), Flow::code);
 }
 
 void ChatView::toggle_details() {

@@ -46,12 +46,13 @@ public:
     void problem(std::string_view text);
     /// What waits for the running turn, oldest first.
     void set_waiting(std::vector<std::string> texts);
-    /// Tool cards are shown in full from now on, beginning with the last one; or folded again.
+    /// Tool cards and thinking are shown in full from now on, beginning with the last one; or folded again.
     void toggle_details();
 
 private:
     struct Card {
         std::string title = {};
+        std::string arguments = {};  // those that the title cannot show
         std::string text = {};
         bool failed = false;
         std::chrono::steady_clock::time_point begun = {};
@@ -63,7 +64,10 @@ private:
     void on_message_end(const Message& message);
     void wait_for(std::string what);
     void print_card(const Card& card, bool full);
+    void print_lines(const std::string& text);
+    void on_thinking(std::string_view delta);
     void end_thinking();
+    void print_markdown();
     void refresh();
     void tick();
     std::string status_text() const;
@@ -73,7 +77,11 @@ private:
     Style style_;
     std::unique_ptr<ClockTimer> timer_;
     MarkdownStream markdown_;
-    std::string markdown_out_;
+    struct Piece {
+        std::string text = {};
+        Flow flow = Flow::prose;
+    };
+    std::vector<Piece> markdown_out_;
     std::string model_;
     std::string session_;
     std::shared_ptr<const Model> priced_;
@@ -82,7 +90,8 @@ private:
     bool answering_ = false;
     bool details_ = false;
     std::size_t frame_ = 0;
-    std::size_t thinking_ = 0;
+    bool thinking_ = false;
+    std::chrono::steady_clock::time_point thinking_since_ = {};
     std::string waiting_for_;
     std::chrono::steady_clock::time_point waiting_since_ = {};
     std::chrono::steady_clock::time_point turn_begun_ = {};
@@ -92,6 +101,7 @@ private:
     std::deque<Card> finished_;
     std::vector<std::string> waiting_;
 
+    std::int64_t context_ = 0;  // tokens of the last call
     std::int64_t tokens_in_ = 0;
     std::int64_t tokens_out_ = 0;
     double cost_ = 0;

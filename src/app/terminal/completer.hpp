@@ -6,6 +6,12 @@
 
 namespace cubepi::app {
 
+/// Something that can be entered by its name.
+struct Command {
+    std::string name = {};  ///< as it is typed; ends with a blank when something follows
+    std::string help = {};
+};
+
 /// What Tab makes of a line.
 struct Completion {
     std::size_t from = 0;                   ///< where the word begins

@@ -18,45 +18,38 @@
 
 #include <cubepi/core/event_signal.hpp>
 
-#include "completer.hpp"
 #include "edit_buffer.hpp"
-#include "history.hpp"
 #include "input_field.hpp"
 #include "keys.hpp"
-#include "live_area.hpp"
+#include "prompt.hpp"
 #include "raw_mode.hpp"
-#include "text_width.hpp"
+#include "terminal_output.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
 constexpr std::chrono::milliseconds escape_silence(40);
+// Who types on for so long did not mean the question that has come up meanwhile.
+constexpr std::chrono::milliseconds typing_pause(600);
+// More pictures in a second than eyes need are not drawn.
+constexpr std::chrono::milliseconds frame_time(12);
+constexpr std::chrono::seconds time_to_end(5);
 
-void write_all(std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t count = write(STDOUT_FILENO, text.data(), text.size());
-        if (count > 0) {
-            text.remove_prefix(static_cast<std::size_t>(count));
-            continue;
-        }
-        if (errno == EINTR) continue;
-        if (errno != EAGAIN) return;
-        pollfd ready{STDOUT_FILENO, POLLOUT, 0};
-        poll(&ready, 1, 1000);
-    }
-}
-
-winsize terminal_size() {
+winsize size_of(int terminal) {
     winsize size{};
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) size.ws_col = 80;
+    if (ioctl(terminal, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) size.ws_col = 80;
     if (size.ws_row == 0) size.ws_row = 24;
     return size;
 }
 
-bool input_waits() {
-    pollfd waiting{STDIN_FILENO, POLLIN, 0};
-    return poll(&waiting, 1, 0) == 1 && (waiting.revents & POLLIN) != 0;
+/// Most terminals break their lines anew when their width changes; these are known not to.
+bool terminal_reflows() {
+    const char* term = std::getenv("TERM");
+    const std::string_view name = term ? term : "";
+    if (name.starts_with("tmux") || std::getenv("TMUX")) return true;
+    return !std::getenv("XTERM_VERSION") && !name.starts_with("screen") &&
+           !name.starts_with("rxvt") && name != "linux";
 }
 
 struct Question {
@@ -69,52 +62,90 @@ struct Question {
 }  // namespace
 
 struct Console::State : std::enable_shared_from_this<Console::State> {
-    State(Executor executor_, Clock& clock, std::filesystem::path history_file)
+    State(Executor executor_, Clock& clock_, std::filesystem::path history,
+          ConsoleTerminal terminal_)
         : executor(executor_),
-          input(executor_, dup(STDIN_FILENO)),
+          clock(clock_),
+          terminal(terminal_),
+          input(executor_, dup(terminal_.input)),
+          output(executor_, terminal_.output, terminal_is_ascii()),
           resized(executor_, SIGWINCH),
           ended(executor_, SIGTERM, SIGHUP),
-          escape_timer(clock.timer(executor_)),
-          history(std::move(history_file)),
-          style(Style::of(STDOUT_FILENO)),
-          area([](std::string_view text) { write_all(text); }, terminal_size().ws_col,
-               terminal_size().ws_row) {}
+          escape_timer(clock_.timer(executor_)),
+          frame_timer(clock_.timer(executor_)),
+          question_timer(clock_.timer(executor_)),
+          end_timer(clock_.timer(executor_)),
+          style(Style::of(terminal_.output)),
+          prompt(style, History(std::move(history))),
+          area([this](std::string_view text) { output.write(text); },
+               size_of(terminal_.output).ws_col, size_of(terminal_.output).ws_row) {}
 
     void begin() {
+        output.on_idle([this] { schedule(); });
         wait_for_keys();
         wait_for_resize();
-        ended.async_wait([](const boost::system::error_code& failed, int signal) {
-            if (failed) return;
-            RawMode::leave();
-            std::_Exit(128 + signal);
-        });
+        wait_for_end();
         schedule();
     }
 
     void close() {
         if (closed) return;
         closed = true;
-        escape_timer->cancel();
+        for (ClockTimer* timer : {escape_timer.get(), frame_timer.get(), question_timer.get()})
+            timer->cancel();
+        end_timer->cancel();
         boost::system::error_code ignored;
         input.cancel(ignored);
         resized.cancel(ignored);
         ended.cancel(ignored);
         area.hide();
+        output.drain();
         raw.reset();
+    }
+
+    /// The first signal ends the chat as a person would; the second one waits for nobody.
+    void wait_for_end() {
+        ended.async_wait(
+            [self = shared_from_this()](const boost::system::error_code& failed, int signal) {
+                if (failed || self->closed) return;
+                const auto leave = [signal] {
+                    RawMode::leave();
+                    std::_Exit(128 + signal);
+                };
+                if (self->ended_by != 0) leave();
+                self->ended_by = signal;
+                self->end_timer->expires_after(time_to_end, leave);
+                self->push(ConsoleInput::Kind::end);
+                self->wait_for_end();
+            });
     }
 
     // What is shown.
 
+    /// Draws soon; many changes at once make one picture.
     void schedule() {
         if (closed || std::exchange(scheduled, true)) return;
-        boost::asio::post(executor, [self = shared_from_this()] { self->draw(); });
+        const auto due = last_frame + frame_time - clock.now();
+        if (last_frame == std::chrono::steady_clock::time_point() || due.count() <= 0) {
+            boost::asio::post(executor, [self = shared_from_this()] { self->draw(); });
+        } else {
+            frame_timer->expires_after(due, [this] { draw(); });
+        }
     }
 
     void draw() {
         scheduled = false;
-        if (closed) return;
+        // What a slow terminal has not shown yet would only grow.
+        if (closed || !output.idle()) return;
+        last_frame = clock.now();
         area.show(content());
         area.draw();
+        if (area.more() && output.idle()) schedule();
+    }
+
+    void draw_now() {
+        frame_timer->cancel();
+        draw();
     }
 
     LiveArea::Content content() const {
@@ -125,63 +156,74 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         const std::size_t live_room = rows > 6 ? rows / 3 : 0;
         const std::size_t skipped = live.size() > live_room ? live.size() - live_room : 0;
         for (std::size_t i = skipped; i < live.size(); ++i) content.lines.push_back(live[i]);
-        if (!hint.empty() && rows > 4) content.lines.push_back(hint);
-        const FieldRows field = shown_field(room);
+        const bool asking = question_shows();
+        if (!questions.empty() && !asking && rows > 4) {
+            content.lines.push_back(std::string(style.dim()) +
+                                    "(the question waits until you stop typing)" +
+                                    std::string(style.off()));
+        }
+        const FieldRows field = asking ? field_rows(questions.front()->prompt,
+                                                    questions.front()->buffer, area.columns(), room)
+                                       : prompt.field(area.columns(), room);
         content.cursor_line = content.lines.size() + field.cursor_row;
         content.cursor_column = field.cursor_column;
         content.lines.insert(content.lines.end(), field.rows.begin(), field.rows.end());
+        if (!asking) {
+            const std::size_t used = content.lines.size() + 2;
+            const std::size_t menu_room = std::min(rows > used ? rows - used : 0, rows / 3);
+            for (std::string& row : prompt.menu(area.columns(), menu_room))
+                content.lines.push_back(std::move(row));
+        }
         if (!status.empty() && rows > 3)
             content.lines.push_back(std::string(style.dim()) + status + std::string(style.off()));
         return content;
-    }
-
-    FieldRows shown_field(std::size_t max_rows) const {
-        if (!questions.empty()) {
-            const Question& question = *questions.front();
-            return field_rows(question.prompt, question.buffer, area.columns(), max_rows);
-        }
-        if (searching) {
-            EditBuffer found;
-            found.set(buffer.text());
-            return field_rows("search '" + pattern + "' > ", found, area.columns(), max_rows);
-        }
-        return field_rows(std::string(style.bold()) + "> " + std::string(style.off()), buffer,
-                          area.columns(), max_rows);
     }
 
     void wait_for_resize() {
         resized.async_wait(
             [self = shared_from_this()](const boost::system::error_code& failed, int) {
                 if (failed || self->closed) return;
-                const winsize size = terminal_size();
-                self->area.resize(size.ws_col, size.ws_row);
-                self->style.columns = size.ws_col;
+                self->take_size();
                 self->schedule();
                 self->wait_for_resize();
             });
     }
 
+    void take_size() {
+        const winsize size = size_of(terminal.output);
+        area.resize(size.ws_col, size.ws_row, terminal_reflows());
+        style.columns = size.ws_col;
+    }
+
     // What is typed.
+
+    bool input_waits() const {
+        pollfd waiting{terminal.input, POLLIN, 0};
+        return poll(&waiting, 1, 0) == 1 && (waiting.revents & POLLIN) != 0;
+    }
 
     void wait_for_keys() {
         input.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                          [self = shared_from_this()](const boost::system::error_code& failed) {
                              if (failed || self->closed) return;
-                             char bytes[4096];
-                             const ssize_t count = ::read(STDIN_FILENO, bytes, sizeof bytes);
-                             if (count <= 0 && errno != EINTR && errno != EAGAIN)
-                                 return self->push(ConsoleInput::Kind::end);
-                             self->escape_timer->cancel();
-                             if (count > 0)
-                                 self->take(self->decoder.feed(
-                                     std::string_view(bytes, static_cast<std::size_t>(count))));
-                             if (self->closed) return;
-                             if (self->decoder.waiting()) {
-                                 self->escape_timer->expires_after(
-                                     escape_silence, [self] { self->take(self->decoder.flush()); });
-                             }
-                             self->wait_for_keys();
+                             self->read_keys();
                          });
+    }
+
+    void read_keys() {
+        char bytes[4096];
+        const ssize_t count = ::read(terminal.input, bytes, sizeof bytes);
+        const bool gone = count == 0 || (count < 0 && errno != EINTR && errno != EAGAIN);
+        if (gone) return push(ConsoleInput::Kind::end);
+        escape_timer->cancel();
+        for (ssize_t i = 0; i < count && typed_ahead > 0; ++i, --typed_ahead) {
+            if (bytes[i] == '\n') bytes[i] = '\r';
+        }
+        if (count > 0) take(decoder.feed(std::string_view(bytes, static_cast<std::size_t>(count))));
+        if (closed) return;
+        if (decoder.waiting())
+            escape_timer->expires_after(escape_silence, [this] { take(decoder.flush()); });
+        wait_for_keys();
     }
 
     void take(const std::vector<Key>& keys) {
@@ -189,7 +231,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
             const bool more = i + 1 < keys.size() || input_waits();
             press(keys[i], more);
         }
-        schedule();
+        draw_now();
     }
 
     void push(ConsoleInput::Kind kind, std::string text = {}) {
@@ -201,41 +243,23 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     }
 
     void press(const Key& key, bool more_follows) {
-        hint.clear();
         switch (key.code) {
             case KeyCode::interrupt: return interrupt();
             case KeyCode::unfold: return push(ConsoleInput::Kind::unfold);
             case KeyCode::suspend: return suspend();
-            case KeyCode::clear_screen: write_all("\x1b[H\x1b[2J"); return area.forget();
+            case KeyCode::clear_screen: area.forget(); return output.write("\x1b[H\x1b[2J");
             default: break;
         }
-        if (!questions.empty()) return press_in_question(key);
-        if (searching && press_in_search(key)) return;
-        switch (key.code) {
-            case KeyCode::enter:
-                // A line end in the middle of a block is part of what was pasted.
-                if (more_follows) return buffer.insert("\n");
-                return submit();
-            case KeyCode::escape:
-                if (busy) return push(ConsoleInput::Kind::interrupt);
+        if (question_shows()) return press_in_question(key);
+        typed_last = clock.now();
+        switch (prompt.press(key, more_follows)) {
+            case Prompt::Outcome::none: return;
+            case Prompt::Outcome::entered: return push(ConsoleInput::Kind::line, prompt.take());
+            case Prompt::Outcome::end: return push(ConsoleInput::Kind::end);
+            case Prompt::Outcome::escape:
+                if (busy) push(ConsoleInput::Kind::interrupt);
                 return;
-            case KeyCode::end_of_input:
-                if (buffer.empty()) return push(ConsoleInput::Kind::end);
-                (void)buffer.apply(Key{KeyCode::erase, {}});
-                return;
-            case KeyCode::tab: return complete();
-            case KeyCode::search:
-                searching = true;
-                pattern.clear();
-                history.rewind();
-                return;
-            default: break;
         }
-        if (buffer.apply(key)) return;
-        const std::string* entry = nullptr;
-        if (key.code == KeyCode::up) entry = history.older(buffer.text());
-        if (key.code == KeyCode::down) entry = history.newer();
-        if (entry) buffer.set(*entry);
     }
 
     void press_in_question(const Key& key) {
@@ -251,93 +275,82 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         (void)question.buffer.apply(key);
     }
 
-    /// False when the key means what it always means.
-    bool press_in_search(const Key& key) {
-        const std::string* found = nullptr;
-        if (key.code == KeyCode::text) {
-            pattern += key.text;
-            history.rewind();
-            found = history.find_older(pattern);
-        } else if (key.code == KeyCode::search) {
-            found = history.find_older(pattern);
-        } else if (key.code == KeyCode::backspace && !pattern.empty()) {
-            do pattern.pop_back();
-            while (!pattern.empty() && (static_cast<unsigned char>(pattern.back()) & 0xC0) == 0x80);
-            history.rewind();
-            found = history.find_older(pattern);
-        } else {
-            searching = false;
-            return key.code == KeyCode::enter || key.code == KeyCode::escape;
+    /// A question that comes while somebody types shows when the typing pauses, and then until it is answered.
+    bool question_shows() const { return !questions.empty() && !question_held; }
+
+    void hold_question() {
+        const auto pause = clock.now() - typed_last;
+        question_held = !questions.empty() && !prompt.text().empty() && pause < typing_pause;
+        if (question_held) {
+            question_timer->expires_after(typing_pause - pause, [this] {
+                hold_question();
+                schedule();
+            });
         }
-        if (found) buffer.set(*found);
-        return true;
     }
 
     void interrupt() {
-        searching = false;
-        if (questions.empty() && !busy && !buffer.empty()) {
-            buffer.set({});
-            history.rewind();
-            return;
-        }
+        if (!question_shows() && !busy && prompt.clear()) return;
         push(ConsoleInput::Kind::interrupt);
     }
 
-    void submit() {
-        std::string text = buffer.text();
-        if (text.find_first_not_of(" \t\n") == std::string::npos) return buffer.set({});
-        buffer.set({});
-        history.rewind();
-        push(ConsoleInput::Kind::line, std::move(text));
-    }
-
-    void complete() {
-        const Completion found = complete_line(buffer.text(), buffer.cursor(), commands);
-        const std::string text = buffer.text().substr(0, found.from) + found.word;
-        const std::string rest = buffer.text().substr(buffer.cursor());
-        buffer.set(text + rest, text.size());
-        for (const std::string& choice : found.choices) hint += "  " + printable(choice);
-        if (!hint.empty()) hint = std::string(style.dim()) + hint + std::string(style.off());
+    /// Before it was raw the terminal made a line feed of the Enter key.
+    void count_typed_ahead() {
+        int count = 0;
+        typed_ahead = ioctl(terminal.input, FIONREAD, &count) == 0 ? count : 0;
     }
 
     void suspend() {
         area.hide();
+        output.drain();
         RawMode::leave();
+        // All that was started together, as the terminal itself does it; this process last, and here.
+        std::signal(SIGTSTP, SIG_IGN);
+        kill(0, SIGTSTP);
+        std::signal(SIGTSTP, SIG_DFL);
         std::raise(SIGTSTP);
         RawMode::enter();
+        count_typed_ahead();
         area.forget();
-        const winsize size = terminal_size();
-        area.resize(size.ws_col, size.ws_row);
+        take_size();
     }
 
     Executor executor;
+    Clock& clock;
+    ConsoleTerminal terminal;
     boost::asio::posix::stream_descriptor input;
+    TerminalOutput output;
     boost::asio::signal_set resized;
     boost::asio::signal_set ended;
     std::unique_ptr<ClockTimer> escape_timer;
+    std::unique_ptr<ClockTimer> frame_timer;
+    std::unique_ptr<ClockTimer> question_timer;
+    std::unique_ptr<ClockTimer> end_timer;
     std::optional<RawMode> raw;
     KeyDecoder decoder;
-    History history;
     Style style;
+    Prompt prompt;
     LiveArea area;
-    EditBuffer buffer;
-    std::string pattern;
     std::vector<std::string> live;
-    std::string hint;
     std::string status;
-    std::vector<std::string> commands;
     std::deque<std::shared_ptr<Question>> questions;
     std::deque<ConsoleInput> inputs;
     AsyncEvent arrived;
-    bool searching = false;
+    std::chrono::steady_clock::time_point last_frame = {};
+    std::chrono::steady_clock::time_point typed_last = {};
+    int ended_by = 0;
+    int typed_ahead = 0;
+    bool question_held = false;
     bool busy = false;
     bool scheduled = false;
     bool closed = false;
 };
 
-Console::Console(Executor executor, Clock& clock, std::filesystem::path history)
-    : state_(std::make_shared<State>(std::move(executor), clock, std::move(history))) {
-    state_->raw.emplace();
+Console::Console(Executor executor, Clock& clock, std::filesystem::path history,
+                 ConsoleTerminal terminal)
+    : state_(std::make_shared<State>(std::move(executor), clock, std::move(history), terminal)) {
+    state_->raw.emplace(terminal.input, terminal.output);
+    state_->count_typed_ahead();
     state_->begin();
 }
 
@@ -349,10 +362,13 @@ bool Console::possible() {
     return term && *term && std::string_view(term) != "dumb";
 }
 
-void Console::print(std::string_view text) {
+void Console::print(std::string_view text, Flow flow) {
     if (text.empty()) return;
-    if (state_->closed) return write_all(text);
-    state_->area.print(text);
+    if (state_->closed) {
+        state_->output.write(text);
+        return state_->output.drain();
+    }
+    state_->area.print(text, flow);
     state_->schedule();
 }
 
@@ -374,17 +390,16 @@ void Console::set_status(std::string status) {
 
 void Console::set_busy(bool busy) { state_->busy = busy; }
 
-void Console::set_commands(std::vector<std::string> commands) {
-    state_->commands = std::move(commands);
+void Console::set_commands(std::vector<Command> commands) {
+    state_->prompt.set_commands(std::move(commands));
 }
 
 void Console::give_back(const std::string& text) {
-    const std::string typed = state_->buffer.text();
-    state_->buffer.set(typed.empty() ? text : text + "\n" + typed);
+    state_->prompt.give_back(text);
     state_->schedule();
 }
 
-void Console::remember(const std::string& line) { state_->history.add(line); }
+void Console::remember(const std::string& line) { state_->prompt.remember(line); }
 
 Task<ConsoleInput> Console::next() {
     const std::shared_ptr<State> state = state_;
@@ -415,6 +430,7 @@ Task<std::optional<std::string>> Console::read(std::string prompt, std::string p
     question->prompt = std::move(prompt);
     question->buffer.set(std::move(prefill));
     state->questions.push_back(question);
+    if (state->questions.size() == 1) state->hold_question();
     state->schedule();
     std::exception_ptr failure;
     try {
@@ -434,7 +450,13 @@ const Style& Console::style() const noexcept { return state_->style; }
 std::size_t Console::columns() const noexcept { return state_->area.columns(); }
 std::size_t Console::rows() const noexcept { return state_->area.rows(); }
 
+int Console::ended_by() const noexcept { return state_->ended_by; }
+
 void Console::flush() { state_->draw(); }
+
+bool Console::shown() const noexcept {
+    return !state_->scheduled && !state_->area.more() && state_->output.idle();
+}
 
 void Console::close() { state_->close(); }
 

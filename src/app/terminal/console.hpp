@@ -11,6 +11,8 @@
 #include <cubepi/core/task.hpp>
 
 #include "asker.hpp"
+#include "completer.hpp"
+#include "live_area.hpp"
 #include "style.hpp"
 
 namespace cubepi::app {
@@ -21,28 +23,36 @@ struct ConsoleInput {
         line,       ///< entered `text`
         interrupt,  ///< Ctrl-C, or Esc while busy
         unfold,     ///< Ctrl-O
-        end,        ///< Ctrl-D, or the terminal is gone
+        end,        ///< Ctrl-D, the terminal is gone, or the process was told to end
     };
     Kind kind = Kind::line;
     std::string text = {};
 };
 
+/// The terminal of a console.
+struct ConsoleTerminal {
+    int input = 0;
+    int output = 1;
+};
+
 /// A terminal with a prompt at its bottom that can be used all the time, while text appears above it. Questions take the
-/// prompt's place until they are answered. One per process, and only where standard input and output are a terminal that
-/// knows cursor movements. Used on one executor.
+/// prompt's place until they are answered; while somebody types they wait for a pause, so that no key meant for the text
+/// answers them. A slow terminal holds up nothing but what it shows. One per process, and only at a terminal that knows cursor
+/// movements. Used on one executor.
 class Console final : public Asker {
 public:
     /// History is kept in `history`; empty: in memory alone. `clock` outlives it.
-    Console(Executor executor, Clock& clock, std::filesystem::path history);
+    Console(Executor executor, Clock& clock, std::filesystem::path history,
+            ConsoleTerminal terminal = {});
     ~Console() override;
     Console(const Console&) = delete;
     Console& operator=(const Console&) = delete;
 
-    /// True where a console can be had.
+    /// True where standard input and output make a console.
     static bool possible();
 
     /// Text that stays, above the prompt. It may end in the middle of a line and go on later.
-    void print(std::string_view text);
+    void print(std::string_view text, Flow flow = Flow::prose);
     void say(std::string_view text) override { print(text); }
     /// Ends a line that was printed in part.
     void end_line();
@@ -53,7 +63,7 @@ public:
     /// While it is busy Esc and Ctrl-C interrupt, whatever was typed.
     void set_busy(bool busy);
     /// What Tab completes at the beginning of a line.
-    void set_commands(std::vector<std::string> commands);
+    void set_commands(std::vector<Command> commands);
     /// Puts a text in front of what is being typed.
     void give_back(const std::string& text);
     void remember(const std::string& line);
@@ -64,11 +74,15 @@ public:
     Task<> interrupted();
     Task<std::optional<std::string>> read(std::string prompt, std::string prefill = {}) override;
 
+    /// The signal that told the process to end, which came as ConsoleInput::end; 0: none.
+    int ended_by() const noexcept;
     const Style& style() const noexcept;
     std::size_t columns() const noexcept;
     std::size_t rows() const noexcept;
     /// Shows what waits to be shown, now.
     void flush();
+    /// All that was printed has been shown.
+    bool shown() const noexcept;
     /// Takes the prompt away for good; what is printed then goes on below.
     void close();
 

@@ -4,11 +4,14 @@
 #include <cctype>
 #include <utility>
 
+#include "text_width.hpp"
+
 namespace cubepi::app {
 
 namespace {
 
-bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+constexpr std::size_t max_undo = 200;
+constexpr std::size_t max_undo_bytes = std::size_t{8} << 20;
 
 bool in_word(char byte) {
     return static_cast<unsigned char>(byte) >= 0x80 ||
@@ -20,9 +23,14 @@ bool in_word(char byte) {
 void EditBuffer::set(std::string text) {
     text_ = std::move(text);
     cursor_ = text_.size();
+    before_.clear();
+    before_bytes_ = 0;
+    typing_ = false;
 }
 
-void EditBuffer::set(std::string text, std::size_t cursor) {
+void EditBuffer::replace(std::string text, std::size_t cursor) {
+    save();
+    typing_ = false;
     text_ = std::move(text);
     cursor_ = std::min(cursor, text_.size());
 }
@@ -32,17 +40,29 @@ void EditBuffer::insert(std::string_view text) {
     cursor_ += text.size();
 }
 
-std::size_t EditBuffer::before(std::size_t at) const {
-    if (at > 0) --at;
-    while (at > 0 && continues(text_[at])) --at;
-    return at;
+void EditBuffer::save() {
+    Saved saved;
+    saved.text = text_;
+    saved.cursor = cursor_;
+    before_bytes_ += text_.size();
+    before_.push_back(std::move(saved));
+    while (before_.size() > max_undo || (before_.size() > 1 && before_bytes_ > max_undo_bytes)) {
+        before_bytes_ -= before_.front().text.size();
+        before_.pop_front();
+    }
 }
 
-std::size_t EditBuffer::after(std::size_t at) const {
-    if (at < text_.size()) ++at;
-    while (at < text_.size() && continues(text_[at])) ++at;
-    return at;
+void EditBuffer::undo() {
+    if (before_.empty()) return;
+    text_ = std::move(before_.back().text);
+    cursor_ = before_.back().cursor;
+    before_bytes_ -= text_.size();
+    before_.pop_back();
 }
+
+std::size_t EditBuffer::before(std::size_t at) const { return previous_character(text_, at); }
+
+std::size_t EditBuffer::after(std::size_t at) const { return next_character(text_, at); }
 
 std::size_t EditBuffer::word_before(std::size_t at) const {
     while (at > 0 && !in_word(text_[at - 1])) --at;
@@ -74,7 +94,8 @@ void EditBuffer::cut(std::size_t from, std::size_t to, bool keep) {
 
 bool EditBuffer::move_line(bool up) {
     const std::size_t start = line_start(cursor_);
-    const std::size_t column = cursor_ - start;
+    const std::size_t column =
+        display_width(std::string_view(text_).substr(start, cursor_ - start));
     std::size_t target = 0;
     if (up) {
         if (start == 0) return false;
@@ -84,32 +105,59 @@ bool EditBuffer::move_line(bool up) {
         if (end == text_.size()) return false;
         target = end + 1;
     }
-    cursor_ = std::min(target + column, line_end(target));
-    while (cursor_ > target && cursor_ < text_.size() && continues(text_[cursor_])) --cursor_;
+    const std::size_t stop = line_end(target);
+    std::size_t width = 0;
+    for (cursor_ = target; cursor_ < stop; cursor_ = after(cursor_)) {
+        width += display_width(std::string_view(text_).substr(cursor_, after(cursor_) - cursor_));
+        if (width > column) break;
+    }
     return true;
 }
 
-bool EditBuffer::apply(const Key& key) {
+/// Does what a key does that changes the text.
+bool EditBuffer::edit(const Key& key) {
     switch (key.code) {
         case KeyCode::text:
         case KeyCode::paste: insert(key.text); return true;
         case KeyCode::new_line: insert("\n"); return true;
         case KeyCode::backspace: cut(before(cursor_), cursor_, false); return true;
         case KeyCode::erase: cut(cursor_, after(cursor_), false); return true;
+        case KeyCode::erase_word: cut(word_before(cursor_), cursor_, true); return true;
+        case KeyCode::erase_next_word: cut(cursor_, word_after(cursor_), true); return true;
+        case KeyCode::erase_to_start: cut(line_start(cursor_), cursor_, true); return true;
+        case KeyCode::erase_to_end: cut(cursor_, line_end(cursor_), true); return true;
+        case KeyCode::yank: insert(std::string(kept_)); return true;
+        default: return false;
+    }
+}
+
+bool EditBuffer::apply(const Key& key) {
+    const bool goes_on = typing_ && key.code == KeyCode::text && key.text != " ";
+    typing_ = key.code == KeyCode::text;
+    switch (key.code) {
+        case KeyCode::undo: undo(); return true;
         case KeyCode::left: cursor_ = before(cursor_); return true;
         case KeyCode::right: cursor_ = after(cursor_); return true;
         case KeyCode::home: cursor_ = line_start(cursor_); return true;
         case KeyCode::end: cursor_ = line_end(cursor_); return true;
         case KeyCode::word_left: cursor_ = word_before(cursor_); return true;
         case KeyCode::word_right: cursor_ = word_after(cursor_); return true;
-        case KeyCode::erase_word: cut(word_before(cursor_), cursor_, true); return true;
-        case KeyCode::erase_to_start: cut(line_start(cursor_), cursor_, true); return true;
-        case KeyCode::erase_to_end: cut(cursor_, line_end(cursor_), true); return true;
-        case KeyCode::yank: insert(std::string(kept_)); return true;
         case KeyCode::up: return move_line(true);
         case KeyCode::down: return move_line(false);
-        default: return false;
+        default: break;
     }
+    if (goes_on) return edit(key);
+    const std::string text = text_;
+    const std::size_t cursor = cursor_;
+    if (!edit(key)) return false;
+    if (text == text_) return true;
+    // What was there before is what undo gives.
+    std::string changed = std::exchange(text_, text);
+    const std::size_t moved = std::exchange(cursor_, cursor);
+    save();
+    text_ = std::move(changed);
+    cursor_ = moved;
+    return true;
 }
 
 }  // namespace cubepi::app

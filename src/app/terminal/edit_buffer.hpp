@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <string>
 #include <string_view>
 
@@ -15,10 +16,10 @@ public:
     std::size_t cursor() const noexcept { return cursor_; }  ///< a byte offset
     bool empty() const noexcept { return text_.empty(); }
 
-    /// With the cursor at the end.
+    /// With the cursor at the end. There is nothing to undo afterwards.
     void set(std::string text);
-    /// With the cursor at a byte offset between two characters.
-    void set(std::string text, std::size_t cursor);
+    /// With the cursor at a byte offset between two characters. Can be undone.
+    void replace(std::string text, std::size_t cursor);
     void insert(std::string_view text);
     /// Does what an editing key does. False for keys that edit nothing (enter, tab, escape, ...), and for up and down at
     /// the first and last line.
@@ -33,10 +34,21 @@ private:
     std::size_t line_end(std::size_t at) const;
     void cut(std::size_t from, std::size_t to, bool keep);
     bool move_line(bool up);
+    void save();
+    void undo();
+    bool edit(const Key& key);
+
+    struct Saved {
+        std::string text = {};
+        std::size_t cursor = 0;
+    };
 
     std::string text_;
     std::string kept_;
     std::size_t cursor_ = 0;
+    std::deque<Saved> before_;  // what undo gives, the newest last
+    std::size_t before_bytes_ = 0;
+    bool typing_ = false;  // a run of typed characters is undone as one
 };
 
 }  // namespace cubepi::app

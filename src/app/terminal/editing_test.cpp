@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <clocale>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -51,6 +50,28 @@ TEST(Keys, ALoneEscIsAKeyOnceNothingFollows) {
     EXPECT_TRUE(decoder.waiting());
     EXPECT_EQ(codes(decoder.flush()), std::vector<KeyCode>{KeyCode::escape});
     EXPECT_FALSE(decoder.waiting());
+    EXPECT_EQ(codes(decoder.feed("\x1b\x03")),
+              (std::vector<KeyCode>{KeyCode::escape, KeyCode::interrupt}));
+}
+
+TEST(Keys, HalfACharacterIsNoEsc) {
+    KeyDecoder decoder;
+    EXPECT_TRUE(decoder.feed("\xc3").empty());
+    EXPECT_FALSE(decoder.waiting());
+    EXPECT_TRUE(decoder.flush().empty());
+    EXPECT_EQ(decoder.feed("\xb6").at(0).text, "ö");
+    EXPECT_TRUE(decoder.feed("\x1b[1;").empty()) << "a sequence that comes in pieces";
+    EXPECT_FALSE(decoder.waiting());
+    EXPECT_EQ(codes(decoder.feed("5D")), std::vector<KeyCode>{KeyCode::word_left});
+}
+
+TEST(Keys, AltAndAKeyThatMeansNothingIsNothing) {
+    KeyDecoder decoder;
+    EXPECT_TRUE(decoder.feed("\x1bx").empty());
+    EXPECT_TRUE(decoder.feed("\x1bö").empty());
+    EXPECT_EQ(codes(decoder.feed("\x1b"
+                                 "d\n\x1f")),
+              (std::vector<KeyCode>{KeyCode::erase_next_word, KeyCode::new_line, KeyCode::undo}));
 }
 
 Key key(KeyCode code, std::string text = {}) {
@@ -96,8 +117,69 @@ TEST(EditBuffer, MovesBetweenLinesUntilThereIsNone) {
     EXPECT_FALSE(buffer.apply(key(KeyCode::tab)));
 }
 
+TEST(EditBuffer, UndoTakesBackWordsPastesAndCuts) {
+    EditBuffer buffer;
+    for (const char letter : std::string("one two")) buffer.apply(key(KeyCode::text, {letter}));
+    buffer.apply(key(KeyCode::paste, "a\nwrong\npaste"));
+    buffer.apply(key(KeyCode::undo));
+    EXPECT_EQ(buffer.text(), "one two");
+    buffer.apply(key(KeyCode::undo));
+    EXPECT_EQ(buffer.text(), "one");
+    buffer.apply(key(KeyCode::erase_to_start));
+    EXPECT_TRUE(buffer.empty());
+    buffer.apply(key(KeyCode::undo));
+    EXPECT_EQ(buffer.text(), "one");
+    EXPECT_EQ(buffer.cursor(), 3u);
+    buffer.replace({}, 0);
+    buffer.apply(key(KeyCode::undo));
+    EXPECT_EQ(buffer.text(), "one") << "also what Ctrl-C dropped";
+    buffer.apply(key(KeyCode::undo));
+    buffer.apply(key(KeyCode::undo));
+    EXPECT_TRUE(buffer.empty());
+}
+
+TEST(EditBuffer, GoesByWhatAPersonSees) {
+    EditBuffer buffer;
+    buffer.set("e\u0301👨\u200D👩x");
+    buffer.apply(key(KeyCode::left));
+    buffer.apply(key(KeyCode::backspace));
+    EXPECT_EQ(buffer.text(), "e\u0301x");
+    buffer.set("漢字\nabc");
+    buffer.apply(key(KeyCode::left));
+    buffer.apply(key(KeyCode::up));
+    EXPECT_EQ(buffer.cursor(), 3u) << "below each other are columns, not bytes";
+}
+
+TEST(InputField, SaysWhatIsAboveAndBelow) {
+    EditBuffer buffer;
+    std::string text;
+    for (int i = 1; i <= 200; ++i) text += (i == 1 ? "" : "\n") + std::to_string(i);
+    buffer.set(text);
+    FieldRows field = field_rows("> ", buffer, 40, 5);
+    EXPECT_EQ(field.rows, (std::vector<std::string>{"  … 196 lines above", "  197", "  198",
+                                                    "  199", "  200"}));
+    for (int i = 0; i < 100; ++i) buffer.apply(key(KeyCode::up));
+    field = field_rows("> ", buffer, 40, 5);
+    EXPECT_EQ(field.rows[field.cursor_row], "  100");
+    EXPECT_EQ(field.rows.front(), "  … 98 lines above");
+    EXPECT_EQ(field.rows.back(), "  … 99 lines below");
+    for (int i = 0; i < 99; ++i) buffer.apply(key(KeyCode::up));
+    field = field_rows("> ", buffer, 40, 5);
+    EXPECT_EQ(field.rows.front(), "> 1");
+    EXPECT_EQ(field.cursor_row, 0u);
+}
+
+TEST(InputField, ALongQuestionIsWrapped) {
+    EditBuffer buffer;
+    const FieldRows field = field_rows("  [y]es  [n]o  [a]lways  [e]dit > ", buffer, 20, 8);
+    std::string all;
+    for (const std::string& row : field.rows) all += row + "|";
+    EXPECT_NE(all.find("[a]lways"), std::string::npos) << all;
+    EXPECT_NE(all.find("[e]dit"), std::string::npos) << all;
+    EXPECT_EQ(field.rows.back(), "> ");
+}
+
 TEST(InputField, WrapsAndKeepsTheCursorInView) {
-    std::setlocale(LC_CTYPE, "C.UTF-8");
     EditBuffer buffer;
     buffer.set(std::string(30, 'a'));
     FieldRows field = field_rows("> ", buffer, 21, 10);
@@ -144,6 +226,15 @@ TEST_F(EditingFolder, HistoryGoesBackAndKeepsTheDraft) {
     EXPECT_EQ(*history.find_older("n"), "t\\ree\nlines");
     EXPECT_EQ(*history.find_older("n"), "one");
     EXPECT_EQ(history.find_older("n"), nullptr);
+    History other(folder_ / "history");
+    history.add("four");
+    other.add("five");
+    History both(folder_ / "history");
+    EXPECT_EQ(*both.older(""), "five");
+    EXPECT_EQ(*both.older(""), "four") << "two chats share the file";
+    std::filesystem::remove(folder_ / "history");
+    History first_again(folder_ / "history");
+    for (const char* entry : {"one", "two", "t\\ree\nlines"}) first_again.add(entry);
     History again(folder_ / "history");
     EXPECT_EQ(again.size(), 3u);
     EXPECT_EQ(*again.older(""), "t\\ree\nlines");

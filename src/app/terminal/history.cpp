@@ -2,7 +2,9 @@
 
 #include <fstream>
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace cubepi::app {
 
@@ -60,12 +62,28 @@ void History::load() {
         if (line == header || line.empty()) continue;
         entries_.push_back(decoded(line));
     }
-    if (entries_.size() > max_entries)
-        entries_.erase(entries_.begin(), entries_.end() - static_cast<std::ptrdiff_t>(max_entries));
+    if (entries_.size() <= max_entries) return;
+    const bool long_file = entries_.size() > 2 * max_entries;
+    entries_.erase(entries_.begin(), entries_.end() - static_cast<std::ptrdiff_t>(max_entries));
+    if (long_file) shorten();
 }
 
-void History::save() const {
+/// One write at the end of the file, so that several chats can share it.
+void History::append(const std::string& entry) const {
     if (file_.empty()) return;
+    const int file = open(file_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    // Without a history one can still talk.
+    if (file < 0) return;
+    struct stat status = {};
+    const bool fresh = fstat(file, &status) == 0 && status.st_size == 0;
+    const std::string text = (fresh ? std::string(header) + "\n" : "") + encoded(entry) + "\n";
+    fchmod(file, S_IRUSR | S_IWUSR);
+    [[maybe_unused]] const ssize_t written = write(file, text.data(), text.size());
+    close(file);
+}
+
+/// Writes the file anew with the entries that are kept.
+void History::shorten() const {
     std::filesystem::path fresh = file_;
     fresh += ".new";
     {
@@ -75,7 +93,6 @@ void History::save() const {
         file << header << '\n';
         for (const std::string& entry : entries_) file << encoded(entry) << '\n';
         file.flush();
-        // Without a history one can still talk.
         if (!file) return;
     }
     std::error_code ignored;
@@ -87,7 +104,7 @@ void History::add(const std::string& entry) {
     if (!entry.empty() && !again) {
         entries_.push_back(entry);
         if (entries_.size() > max_entries) entries_.erase(entries_.begin());
-        save();
+        append(entry);
     }
     rewind();
 }

@@ -14,7 +14,7 @@ public:
     /// Empty path: kept in memory alone.
     explicit History(std::filesystem::path file);
 
-    /// Adds an entry that differs from the one before, and writes the file.
+    /// Adds an entry that differs from the one before, also to the file; what others have added there stays.
     void add(const std::string& entry);
     /// The entry before the one shown; `current` is what stands in the line. Null when there is none.
     const std::string* older(const std::string& current);
@@ -27,7 +27,8 @@ public:
 
 private:
     void load();
-    void save() const;
+    void append(const std::string& entry) const;
+    void shorten() const;
 
     std::filesystem::path file_;
     std::vector<std::string> entries_;

@@ -1,6 +1,8 @@
 #include "input_field.hpp"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "text_width.hpp"
 
@@ -8,61 +10,141 @@ namespace cubepi::app {
 
 namespace {
 
-bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+// A line without an end is laid out from here on, not from its beginning.
+constexpr std::size_t max_line_before = 32 * 1024;
+
+/// Where the layout begins: so many lines above the cursor that they fill the field.
+std::size_t window_begin(std::string_view text, std::size_t cursor, std::size_t max_rows) {
+    std::size_t begin = cursor;
+    for (std::size_t lines = 0; begin > 0 && cursor - begin < max_line_before; --begin) {
+        if (text[begin - 1] == '\n' && ++lines > max_rows) return begin;
+    }
+    while (begin > 0 && begin < text.size() &&
+           (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80)
+        ++begin;
+    return begin;
+}
+
+std::string lines_sign(std::string_view hidden, std::string_view where) {
+    auto feeds = static_cast<std::size_t>(std::count(hidden.begin(), hidden.end(), '\n'));
+    if (feeds > 0 && !hidden.ends_with('\n')) ++feeds;
+    if (feeds == 0) return "  …";
+    return "  … " + std::to_string(feeds) + (feeds == 1 ? " line " : " lines ") +
+           std::string(where);
+}
+
+class Layout {
+public:
+    Layout(const std::string& prompt, const EditBuffer& buffer, std::size_t columns,
+           std::size_t max_rows)
+        : text_(buffer.text()),
+          cursor_(buffer.cursor()),
+          usable_(columns > 12 ? columns - 1 : 11),
+          room_(std::max<std::size_t>(max_rows, 1)) {
+        set_prompt(prompt);
+    }
+
+    FieldRows rows() {
+        const std::size_t begin = window_begin(text_, cursor_, room_);
+        if (begin > 0) row_ = std::string(indent_, ' ');
+        lay_out(begin);
+        fit();
+        return std::move(field_);
+    }
+
+private:
+    void set_prompt(const std::string& prompt) {
+        indent_ = display_width(prompt);
+        row_ = prompt;
+        if (indent_ + 8 <= usable_) return;
+        // The question takes rows of its own.
+        std::string rest = wrapped(prompt, usable_);
+        for (std::size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n')) {
+            field_.rows.push_back(rest.substr(0, end));
+            begins_.push_back(0);
+            rest.erase(0, end + 1);
+        }
+        field_.rows.push_back(rest);
+        begins_.push_back(0);
+        row_ = "> ";
+        indent_ = 2;
+    }
+
+    void end_row(std::size_t next) {
+        field_.rows.push_back(std::exchange(row_, std::string(indent_, ' ')));
+        begins_.push_back(begin_of_row_);
+        begin_of_row_ = next;
+        column_ = indent_;
+    }
+
+    void lay_out(std::size_t at) {
+        begin_of_row_ = at;
+        column_ = indent_;
+        std::size_t rows_below = 0;
+        bool passed = false;
+        while (at < text_.size() && rows_below <= room_) {
+            const std::size_t end = next_character(text_, at);
+            std::string shown = text_.substr(at, end - at);
+            if (shown == "\t") shown = " ";
+            const std::size_t width = shown == "\n" ? 0 : display_width(shown);
+            if (shown != "\n" && column_ + width > usable_) {
+                end_row(at);
+                rows_below += passed ? 1 : 0;
+            }
+            if (at == cursor_) mark_cursor();
+            passed = passed || at >= cursor_;
+            if (shown == "\n") {
+                end_row(end);
+                rows_below += passed ? 1 : 0;
+            } else {
+                row_ += shown;
+                column_ += width;
+            }
+            at = end;
+        }
+        if (cursor_ == text_.size()) mark_cursor();
+        end_row(at);
+    }
+
+    void mark_cursor() {
+        field_.cursor_row = field_.rows.size();
+        field_.cursor_column = column_;
+    }
+
+    /// Leaves the rows around the cursor, with signs for what is above and below them.
+    void fit() {
+        std::vector<std::string>& rows = field_.rows;
+        if (rows.size() <= room_) return;
+        std::size_t first = field_.cursor_row >= room_ / 2 ? field_.cursor_row - room_ / 2 : 0;
+        first = std::min(first, rows.size() - room_);
+        const std::size_t last = first + room_;
+        if (room_ > 3 && last < rows.size() && field_.cursor_row + 1 < last)
+            rows[last - 1] = lines_sign(std::string_view(text_).substr(begins_[last - 1]), "below");
+        rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(last), rows.end());
+        if (room_ > 3 && first > 0 && field_.cursor_row > first)
+            rows[first] = lines_sign(
+                std::string_view(text_).substr(0, begins_[std::min(first + 1, last - 1)]), "above");
+        rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(first));
+        field_.cursor_row -= first;
+    }
+
+    const std::string& text_;
+    std::size_t cursor_;
+    std::size_t usable_;
+    std::size_t room_;
+    std::size_t indent_ = 0;
+    std::string row_;
+    std::size_t column_ = 0;
+    std::size_t begin_of_row_ = 0;
+    std::vector<std::size_t> begins_;  // where each row begins in the text
+    FieldRows field_;
+};
 
 }  // namespace
 
 FieldRows field_rows(const std::string& prompt, const EditBuffer& buffer, std::size_t columns,
                      std::size_t max_rows) {
-    FieldRows field;
-    const std::size_t usable = columns > 12 ? columns - 1 : 11;
-    std::size_t indent = display_width(prompt);
-    std::string row = prompt;
-    if (indent + 8 > usable) {
-        // The question takes a row of its own.
-        field.rows.push_back(prompt);
-        row = "> ";
-        indent = 2;
-    }
-    const std::string margin(indent, ' ');
-    std::size_t column = indent;
-    const std::string& text = buffer.text();
-    for (std::size_t at = 0; at <= text.size();) {
-        if (at == buffer.cursor()) {
-            field.cursor_row = field.rows.size();
-            field.cursor_column = column;
-        }
-        if (at == text.size()) break;
-        std::size_t end = at + 1;
-        while (end < text.size() && continues(text[end])) ++end;
-        std::string shown = text.substr(at, end - at);
-        if (shown == "\t") shown = " ";
-        const std::size_t width = shown == "\n" ? 0 : display_width(shown);
-        if (shown == "\n" || column + width > usable) {
-            field.rows.push_back(std::move(row));
-            row = margin;
-            column = indent;
-            if (shown != "\n" && at == buffer.cursor()) {
-                ++field.cursor_row;
-                field.cursor_column = column;
-            }
-        }
-        if (shown != "\n") row += shown;
-        column += width;
-        at = end;
-    }
-    field.rows.push_back(std::move(row));
-    const std::size_t room = std::max<std::size_t>(max_rows, 1);
-    if (field.rows.size() > room) {
-        std::size_t first = field.cursor_row >= room / 2 ? field.cursor_row - room / 2 : 0;
-        first = std::min(first, field.rows.size() - room);
-        field.rows.erase(field.rows.begin() + static_cast<std::ptrdiff_t>(first + room),
-                         field.rows.end());
-        field.rows.erase(field.rows.begin(),
-                         field.rows.begin() + static_cast<std::ptrdiff_t>(first));
-        field.cursor_row -= first;
-    }
-    return field;
+    return Layout(prompt, buffer, columns, max_rows).rows();
 }
 
 }  // namespace cubepi::app

@@ -41,7 +41,18 @@ constexpr std::array sequences{
     Sequence{"\r", KeyCode::new_line},
     Sequence{"\n", KeyCode::new_line},
     Sequence{"[13;2u", KeyCode::new_line},
+    Sequence{"[13;5u", KeyCode::new_line},
+    Sequence{"[27;2;13~", KeyCode::new_line},
+    Sequence{"[27;5;13~", KeyCode::new_line},
     Sequence{"\x7f", KeyCode::erase_word},
+    Sequence{"\x08", KeyCode::erase_word},
+    Sequence{"d", KeyCode::erase_next_word},
+    Sequence{"[3;5~", KeyCode::erase_next_word},
+    Sequence{"[3;3~", KeyCode::erase_next_word},
+    Sequence{"[5C", KeyCode::word_right},
+    Sequence{"[5D", KeyCode::word_left},
+    Sequence{"Oc", KeyCode::word_right},
+    Sequence{"Od", KeyCode::word_left},
 };
 
 std::size_t character_length(unsigned char first) {
@@ -89,13 +100,9 @@ std::vector<Key> KeyDecoder::feed(std::string_view bytes) {
 
 std::vector<Key> KeyDecoder::flush() {
     std::vector<Key> keys;
-    if (pasting_ || held_.empty()) return keys;
-    const std::string rest = std::exchange(held_, {});
+    if (!waiting()) return keys;
+    held_.clear();
     keys.push_back(key(KeyCode::escape));
-    // What followed the Esc was typed by itself.
-    if (rest.size() > 1 && rest.front() == '\x1b') {
-        for (Key& more : feed(rest.substr(1))) keys.push_back(std::move(more));
-    }
     return keys;
 }
 
@@ -154,15 +161,23 @@ bool KeyDecoder::take_escape(std::vector<Key>& keys) {
         held_.erase(0, 3);
         return true;
     }
-    keys.push_back(key(KeyCode::escape));
-    held_.erase(0, 1);
+    if (static_cast<unsigned char>(rest.front()) < 0x20) {
+        // Ctrl-C right behind an Esc is still Ctrl-C; a second Esc may begin a sequence.
+        keys.push_back(key(KeyCode::escape));
+        held_.erase(0, 1);
+        return true;
+    }
+    // Alt and a key that means nothing here.
+    const std::size_t length = character_length(static_cast<unsigned char>(rest.front()));
+    if (rest.size() < length) return false;
+    held_.erase(0, 1 + length);
     return true;
 }
 
 void KeyDecoder::take_control(char byte, std::vector<Key>& keys) {
     switch (byte) {
-        case '\r':
-        case '\n': return keys.push_back(key(KeyCode::enter));
+        case '\r': return keys.push_back(key(KeyCode::enter));
+        case '\n': return keys.push_back(key(KeyCode::new_line));
         case '\t': return keys.push_back(key(KeyCode::tab));
         case '\x7f':
         case '\x08': return keys.push_back(key(KeyCode::backspace));
@@ -172,6 +187,7 @@ void KeyDecoder::take_control(char byte, std::vector<Key>& keys) {
         case '\x04': return keys.push_back(key(KeyCode::end_of_input));
         case '\x05': return keys.push_back(key(KeyCode::end));
         case '\x06': return keys.push_back(key(KeyCode::right));
+        case '\x07': return keys.push_back(key(KeyCode::cancel));
         case '\x0b': return keys.push_back(key(KeyCode::erase_to_end));
         case '\x0c': return keys.push_back(key(KeyCode::clear_screen));
         case '\x0e': return keys.push_back(key(KeyCode::down));
@@ -181,6 +197,7 @@ void KeyDecoder::take_control(char byte, std::vector<Key>& keys) {
         case '\x15': return keys.push_back(key(KeyCode::erase_to_start));
         case '\x17': return keys.push_back(key(KeyCode::erase_word));
         case '\x19': return keys.push_back(key(KeyCode::yank));
+        case '\x1f': return keys.push_back(key(KeyCode::undo));
         case '\x1a': return keys.push_back(key(KeyCode::suspend));
         default: return;
     }

@@ -11,7 +11,7 @@ enum class KeyCode : std::uint8_t {
     text,   ///< one character, in Key::text
     paste,  ///< a pasted block, in Key::text, with line feeds
     enter,
-    new_line,  ///< Alt-Enter
+    new_line,  ///< Alt-Enter, Ctrl-J
     tab,
     backspace,
     erase,  ///< the delete key
@@ -23,16 +23,19 @@ enum class KeyCode : std::uint8_t {
     end,
     word_left,
     word_right,
-    erase_word,      ///< Ctrl-W
-    erase_to_start,  ///< Ctrl-U
-    erase_to_end,    ///< Ctrl-K
-    yank,            ///< Ctrl-Y
+    erase_word,       ///< Ctrl-W
+    erase_to_start,   ///< Ctrl-U
+    erase_to_end,     ///< Ctrl-K
+    erase_next_word,  ///< Alt-D
+    yank,             ///< Ctrl-Y
+    undo,             ///< Ctrl-_
     escape,
     interrupt,     ///< Ctrl-C
     end_of_input,  ///< Ctrl-D
     clear_screen,  ///< Ctrl-L
     unfold,        ///< Ctrl-O
     search,        ///< Ctrl-R
+    cancel,        ///< Ctrl-G
     suspend,       ///< Ctrl-Z
 };
 
@@ -45,9 +48,9 @@ struct Key {
 class KeyDecoder {
 public:
     std::vector<Key> feed(std::string_view bytes);
-    /// True when an escape sequence or character has begun: after a short silence it was the key Esc.
-    bool waiting() const noexcept { return !held_.empty() && !pasting_; }
-    /// Nothing follows: gives what was held back.
+    /// True when an Esc has come that may begin a sequence: after a short silence it was the key Esc.
+    bool waiting() const noexcept { return held_ == "\x1b" && !pasting_; }
+    /// Nothing follows: gives the Esc that was held back.
     std::vector<Key> flush();
 
 private:

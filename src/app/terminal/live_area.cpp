@@ -1,6 +1,7 @@
 #include "live_area.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "text_width.hpp"
@@ -12,6 +13,11 @@ namespace {
 // The terminal shows what comes in between at once, where it can.
 constexpr std::string_view begin_update = "\x1b[?2026h\x1b[?25l";
 constexpr std::string_view end_update = "\x1b[?25h\x1b[?2026l";
+// A slow terminal shows keys between two parts of a long text.
+constexpr std::size_t part_size = 16 * 1024;
+// Long lines are taken in pieces, so that the work does not grow with their square.
+constexpr std::size_t piece_size = 2048;
+constexpr std::size_t max_open_line = 16 * 1024;
 
 std::string up(std::size_t rows) {
     return rows == 0 ? std::string() : "\x1b[" + std::to_string(rows) + "A";
@@ -21,24 +27,59 @@ std::size_t rows_of(std::string_view line, std::size_t columns) {
     return extent_of(line, columns).row + 1;
 }
 
+/// Bytes up to the end of the line, or of a part of it that is not too long.
+std::size_t piece_of(std::string_view text) {
+    std::size_t end = std::min(text.find('\n'), text.size());
+    if (end <= piece_size) return end;
+    end = piece_size;
+    while (end > piece_size - 4 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+    return end;
+}
+
 bool has_style(std::string_view line) { return line.find('\x1b') != std::string_view::npos; }
 
 }  // namespace
 
 LiveArea::LiveArea(Write write, std::size_t columns, std::size_t rows)
-    : write_(std::move(write)), columns_(columns), rows_(rows) {}
+    : write_(std::move(write)), columns_(columns), rows_(rows), drawn_columns_(columns) {}
 
-void LiveArea::print(std::string_view text) {
-    const std::size_t end = text.rfind('\n');
-    if (end == std::string_view::npos) {
-        open_line_ += text;
-        return;
+void LiveArea::print(std::string_view text, Flow flow) {
+    flow_ = flow;
+    while (!text.empty()) {
+        const std::string_view piece = text.substr(0, piece_of(text));
+        open_line_ += piece;
+        commit_rows();
+        if (open_line_.size() > max_open_line) commit_high_line();
+        text.remove_prefix(piece.size());
+        if (!text.starts_with('\n')) continue;
+        end_line();
+        text.remove_prefix(1);
     }
-    std::string complete = std::exchange(open_line_, {});
-    complete += text.substr(0, end + 1);
-    open_line_ = style_at_end(complete);
-    open_line_ += text.substr(end + 1);
-    printed_ += complete;
+}
+
+void LiveArea::end_line() {
+    printed_ += open_line_;
+    printed_ += '\n';
+    open_line_ = style_at_end(open_line_);
+    indent_.clear();
+    broken_ = false;
+}
+
+/// Rows of prose that are full do not change any more.
+void LiveArea::commit_rows() {
+    if (flow_ != Flow::prose) return;
+    while (const std::optional<RowBreak> at = first_break(open_line_, columns_ - 1)) {
+        if (!std::exchange(broken_, true)) {
+            indent_ = hanging_indent(open_line_);
+            if (indent_.size() > columns_ / 2) indent_.clear();
+        }
+        const std::string head = open_line_.substr(0, at->end);
+        const std::string style = style_at_end(std::string_view(open_line_).substr(0, at->next));
+        printed_ += head;
+        if (!style.empty()) printed_ += "\x1b[0m";
+        printed_ += '\n';
+        open_line_ = style + indent_ + open_line_.substr(at->next);
+    }
 }
 
 void LiveArea::show(Content content) { content_ = std::move(content); }
@@ -59,7 +100,7 @@ LiveArea::Content LiveArea::fitted() const {
     return fit;
 }
 
-/// An open line may grow beyond the screen: its first rows are written for good.
+/// A line that the terminal breaks may grow beyond the screen: its first rows are written for good.
 void LiveArea::commit_high_line() {
     const std::size_t room =
         rows_ > content_.lines.size() + 3 ? rows_ - content_.lines.size() - 2 : 1;
@@ -71,13 +112,73 @@ void LiveArea::commit_high_line() {
     open_line_ = style_at_end(head) + open_line_.substr(split);
 }
 
+/// To the area's first row, which is emptied with all below. (A terminal like tmux takes an order to empty everything
+/// from the screen's first cell on for one to keep it.)
 std::string LiveArea::erase() {
     if (!visible_) return {};
     std::size_t above = 0;
-    for (std::size_t i = 0; i + 1 < drawn_.size(); ++i) above += rows_of(drawn_[i], columns_);
-    if (!drawn_.empty()) above += drawn_column_ / columns_;
+    for (std::size_t i = 0; i + 1 < drawn_.size(); ++i) above += rows_of(drawn_[i], drawn_columns_);
+    if (!drawn_.empty()) above += drawn_column_ / drawn_columns_;
     visible_ = false;
-    return up(above) + "\r\x1b[J";
+    return up(above) +
+           "\r\x1b[K\x1b"
+           "7\x1b[1B\r\x1b[J\x1b"
+           "8";
+}
+
+/// What of the printed text is written now.
+std::string LiveArea::take_printed() {
+    std::string text;
+    if (printed_.size() <= part_size) {
+        text = std::exchange(printed_, {});
+    } else {
+        std::size_t end = printed_.rfind('\n', part_size);
+        if (end == std::string::npos) end = printed_.find('\n');
+        text = printed_.substr(0, end + 1);
+        printed_ = style_at_end(text) + printed_.substr(end + 1);
+    }
+    if (has_style(text)) text += "\x1b[0m";
+    return text;
+}
+
+bool LiveArea::open_line_shows() const {
+    // While earlier text waits, the line cannot stand below it.
+    return printed_.empty() && !open_line_.empty() && display_width(open_line_) > 0;
+}
+
+std::string LiveArea::cursor_to(const Content& fit) const {
+    std::string out = "\r";
+    if (fit.cursor_column > 0) out += "\x1b[" + std::to_string(fit.cursor_column) + "C";
+    return out;
+}
+
+/// Rewrites the lines that differ; false when more than that has changed.
+bool LiveArea::draw_changes(const Content& fit) {
+    if (!visible_ || !printed_.empty() || open_line_ != drawn_open_line_ ||
+        fit.lines.size() != drawn_content_.lines.size() ||
+        fit.cursor_line != drawn_content_.cursor_line || drawn_columns_ != columns_)
+        return false;
+    std::string out(begin_update);
+    std::size_t line = fit.cursor_line;
+    const auto go_to = [&](std::size_t wanted) {
+        if (wanted > line) out += "\x1b[" + std::to_string(wanted - line) + "B";
+        if (wanted < line) out += up(line - wanted);
+        line = wanted;
+    };
+    for (std::size_t i = 0; i < fit.lines.size(); ++i) {
+        if (fit.lines[i] == drawn_content_.lines[i]) continue;
+        go_to(i);
+        out += "\r" + fit.lines[i] + "\x1b[K";
+        if (i > fit.cursor_line) continue;
+        const std::size_t shift = drawn_.size() - 1 - fit.cursor_line;
+        drawn_[i + shift] = fit.lines[i];
+    }
+    go_to(fit.cursor_line);
+    out += cursor_to(fit);
+    drawn_column_ = fit.cursor_column;
+    out += end_update;
+    write_(out);
+    return true;
 }
 
 void LiveArea::draw() {
@@ -85,12 +186,16 @@ void LiveArea::draw() {
     Content fit = fitted();
     if (visible_ && printed_.empty() && fit == drawn_content_ && open_line_ == drawn_open_line_)
         return;
+    if (draw_changes(fit)) {
+        drawn_content_ = std::move(fit);
+        return;
+    }
     std::string out(begin_update);
     out += erase();
-    if (has_style(printed_)) printed_ += "\x1b[0m";
-    out += std::exchange(printed_, {});
+    out += take_printed();
     drawn_.clear();
-    if (!open_line_.empty() && display_width(open_line_) > 0) {
+    drawn_columns_ = columns_;
+    if (open_line_shows()) {
         out += open_line_;
         if (has_style(open_line_)) out += "\x1b[0m";
         if (!fit.lines.empty()) out += "\n";
@@ -104,8 +209,7 @@ void LiveArea::draw() {
         if (i <= fit.cursor_line) drawn_.push_back(fit.lines[i]);
     }
     if (!fit.lines.empty()) {
-        out += up(fit.lines.size() - 1 - fit.cursor_line) + "\r";
-        if (fit.cursor_column > 0) out += "\x1b[" + std::to_string(fit.cursor_column) + "C";
+        out += up(fit.lines.size() - 1 - fit.cursor_line) + cursor_to(fit);
         drawn_column_ = fit.cursor_column;
     }
     out += end_update;
@@ -117,20 +221,26 @@ void LiveArea::draw() {
 
 void LiveArea::hide() {
     std::string out = erase();
-    out += std::exchange(printed_, {});
-    if (!open_line_.empty() && display_width(open_line_) > 0) {
-        out += std::exchange(open_line_, {});
+    while (!printed_.empty()) out += take_printed();
+    if (open_line_shows()) {
+        out += open_line_;
+        if (has_style(open_line_)) out += "\x1b[0m";
         out += "\n";
     }
     open_line_.clear();
+    indent_.clear();
+    broken_ = false;
     if (!out.empty()) write_(out);
 }
 
-void LiveArea::resize(std::size_t columns, std::size_t rows) {
+void LiveArea::resize(std::size_t columns, std::size_t rows, bool reflows) {
     columns_ = std::max<std::size_t>(columns, 10);
     rows_ = std::max<std::size_t>(rows, 2);
+    // Rows that were wider than the screen is now stand on more of them, if the terminal breaks them anew.
+    if (reflows) drawn_columns_ = columns_;
     drawn_open_line_.clear();
     drawn_content_ = Content();
+    commit_rows();
 }
 
 void LiveArea::forget() {

@@ -4,234 +4,211 @@
 #include <cctype>
 #include <utility>
 
+#include "markdown_table.hpp"
+
 namespace cubepi::app {
 
 namespace {
 
-std::size_t width_of(std::string_view text) {
-    return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-        return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-    }));
+std::size_t count_front(std::string_view text, char wanted) {
+    return std::min(text.find_first_not_of(wanted), text.size());
 }
 
-std::string trimmed(std::string_view text) {
-    const std::size_t begin = text.find_first_not_of(" \t");
-    if (begin == std::string_view::npos) return {};
-    return std::string(text.substr(begin, text.find_last_not_of(" \t") - begin + 1));
+std::string_view without_indent(std::string_view line) {
+    return line.substr(count_front(line, ' '));
 }
 
-std::vector<std::string> cells_of(std::string_view row) {
-    std::string text = trimmed(row);
-    if (!text.empty() && text.front() == '|') text.erase(0, 1);
-    if (!text.empty() && text.back() == '|') text.pop_back();
-    std::vector<std::string> cells;
-    std::size_t begin = 0;
-    for (std::size_t i = 0; i <= text.size(); ++i) {
-        if (i == text.size() || (text[i] == '|' && (i == 0 || text[i - 1] != '\\'))) {
-            cells.push_back(trimmed(std::string_view(text).substr(begin, i - begin)));
-            begin = i + 1;
-        }
+/// The backticks or tildes at the front, when they are enough for a fence.
+std::string fence_of(std::string_view line) {
+    const std::string_view rest = without_indent(line);
+    if (rest.empty() || (rest.front() != '`' && rest.front() != '~')) return {};
+    const std::size_t count = count_front(rest, rest.front());
+    if (count < 3) return {};
+    // What has backticks behind them is code inside of a line.
+    if (rest.front() == '`' && rest.find('`', count) != std::string_view::npos) return {};
+    return std::string(count, rest.front());
+}
+
+/// Three or more of '-', '*' or '_', alone on a line.
+bool is_rule(std::string_view line) {
+    std::size_t count = 0;
+    char mark = 0;
+    for (const char byte : line) {
+        if (byte == ' ') continue;
+        if ((byte != '-' && byte != '*' && byte != '_') || (mark != 0 && byte != mark))
+            return false;
+        mark = byte;
+        ++count;
     }
-    return cells;
+    return count >= 3;
 }
 
-bool is_rule_row(const std::vector<std::string>& cells) {
-    return std::all_of(cells.begin(), cells.end(), [](const std::string& cell) {
-        return !cell.empty() && cell.find_first_not_of("-: ") == std::string::npos;
-    });
-}
-
-/// More of the line is needed to tell what it is.
-bool undecided(std::string_view start) {
-    const std::size_t text = start.find_first_not_of(' ');
-    if (text == std::string_view::npos) return start.size() < 12;
-    const std::string_view rest = start.substr(text);
-    if (rest == "-" || rest == "*" || rest == "+" || rest == "`" || rest == "``") return true;
-    if (rest.find_first_not_of('#') == std::string_view::npos) return rest.size() < 7;
-    return rest.size() < 4 && rest.find_first_not_of("0123456789") == std::string_view::npos;
+bool may_be_rule(std::string_view line) {
+    const char mark = line.front();
+    return (mark == '-' || mark == '*' || mark == '_') &&
+           std::all_of(line.begin(), line.end(),
+                       [mark](char byte) { return byte == mark || byte == ' '; });
 }
 
 }  // namespace
 
 MarkdownStream::MarkdownStream(Style style, Write write)
-    : style_(style), write_(std::move(write)) {}
+    : style_(style),
+      write_(std::move(write)),
+      inside_(style_, [this](std::string_view text) { out(text); }),
+      columns_(static_cast<std::size_t>(std::max(style.columns, 10))) {}
 
 void MarkdownStream::out(std::string_view text) {
     if (text.empty()) return;
     wrote_ = true;
     at_line_start_ = text.back() == '\n';
-    write_(text);
+    write_(text, flow_);
 }
 
 void MarkdownStream::add(std::string_view text) {
     const std::string clean = printable(text);
-    if (!style_.color) return out(clean);
+    if (!style_.terminal) return out(clean);
     for (const char byte : clean) take(byte);
 }
 
 void MarkdownStream::take(char byte) {
     if (byte == '\n') return end_line();
-    if (in_table_ || !line_known_) {
-        start_ += byte;
-        if (!in_table_ && !undecided(start_)) begin_line();
-        return;
+    if (line_known_) {
+        if (!fence_.empty()) return out(std::string_view(&byte, 1));
+        return inside_.add(byte);
     }
-    if (in_code_block_) return out(std::string_view(&byte, 1));
-    inline_byte(byte);
+    start_ += byte;
+    if (!table_line_ && !undecided()) begin_line();
+}
+
+/// More of the line is needed to tell what it is.
+bool MarkdownStream::undecided() const {
+    const std::string_view rest = without_indent(start_);
+    if (rest.empty()) return start_.size() < 12;
+    if (!fence_.empty()) return count_front(rest, fence_.front()) == rest.size();
+    if (rest.front() == '`' || rest.front() == '~') {
+        const std::size_t count = count_front(rest, rest.front());
+        return count == rest.size() || count >= 3;
+    }
+    if (may_be_rule(rest)) return true;
+    if (rest == "+") return true;
+    if (count_front(rest, '#') == rest.size()) return rest.size() < 7;
+    return rest.size() < 4 && rest.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 /// The kind of the line is clear: shows its beginning in its style.
 void MarkdownStream::begin_line() {
+    if (fence_.empty() && without_indent(start_).starts_with('|')) {
+        table_line_ = true;
+        return;
+    }
+    flush_table();
     line_known_ = true;
     const std::string start = std::exchange(start_, {});
-    const std::size_t indent = std::min(start.find_first_not_of(' '), start.size());
-    const std::string_view rest = std::string_view(start).substr(indent);
-    if (rest.starts_with("```")) {
-        in_code_block_ = !in_code_block_;
-        out(style_.dim());
-        return out(start);
-    }
-    if (in_code_block_) {
+    if (!fence_.empty()) {
+        flow_ = Flow::code;
         out(style_.cyan());
         return out(start);
     }
-    if (rest.starts_with("|")) {
-        in_table_ = true;
-        line_known_ = false;
-        start_ = start;
-        return;
-    }
-    const std::size_t hashes = std::min(rest.find_first_not_of('#'), rest.size());
-    if (hashes >= 1 && hashes <= 6 && hashes < rest.size() && rest[hashes] == ' ') {
-        heading_ = true;
-        out(style_.bold());
-        for (const char byte : rest.substr(hashes + 1)) inline_byte(byte);
-        return;
-    }
+    flow_ = Flow::prose;
+    begin_prose(start);
+}
+
+void MarkdownStream::begin_prose(std::string_view start) {
+    const std::size_t indent = count_front(start, ' ');
+    const std::string_view rest = start.substr(indent);
     std::size_t from = 0;
-    if (rest.size() >= 2 && (rest[0] == '-' || rest[0] == '*' || rest[0] == '+') &&
-        rest[1] == ' ') {
+    const std::size_t hashes = count_front(rest, '#');
+    if (!style_.color) {
+        // As it is written.
+    } else if (hashes >= 1 && hashes <= 6 && hashes < rest.size() && rest[hashes] == ' ') {
+        inside_.set_base(std::string(style_.bold()));
+        from = indent + hashes + 1;
+    } else if (rest.size() >= 2 && (rest[0] == '-' || rest[0] == '*' || rest[0] == '+') &&
+               rest[1] == ' ') {
         out(start.substr(0, indent));
         out("• ");
         from = indent + 2;
     } else if (rest.starts_with(">")) {
-        quote_ = true;
-        out(style_.dim());
+        inside_.set_base(std::string(style_.dim()));
         out("│");
         from = indent + 1;
     }
-    for (const char byte : std::string_view(start).substr(from)) inline_byte(byte);
+    for (const char byte : start.substr(from)) inside_.add(byte);
 }
 
-void MarkdownStream::inline_byte(char byte) {
-    const bool mark = byte == '*' || byte == '_' || byte == '`';
-    if (mark && (marks_.empty() || marks_.back() == byte) && marks_.size() < 2 &&
-        (byte == '`' || !code_)) {
-        marks_ += byte;
-        if (byte == '`') flush_marks();
-        return;
-    }
-    const char next = byte;
-    if (!marks_.empty()) {
-        // Underscores inside words and stars between blanks are text.
-        const bool inside_word = marks_[0] == '_' &&
-                                 std::isalnum(static_cast<unsigned char>(previous_)) &&
-                                 std::isalnum(static_cast<unsigned char>(next));
-        const bool between = previous_ == ' ' && next == ' ';
-        if (inside_word || between) {
-            out(std::exchange(marks_, {}));
-        } else {
-            flush_marks();
-        }
-        if (mark) return inline_byte(byte);
-    }
-    out(std::string_view(&byte, 1));
-    previous_ = byte;
-}
-
-void MarkdownStream::flush_marks() {
-    if (marks_.empty()) return;
-    if (marks_[0] == '`') {
-        code_ = !code_;
-    } else if (marks_.size() == 2) {
-        bold_ = !bold_;
-    } else {
-        italic_ = !italic_;
-    }
-    marks_.clear();
-    restyle();
-}
-
-void MarkdownStream::restyle() {
+/// A line that opens or closes a code block.
+bool MarkdownStream::take_fence() {
+    if (line_known_) return false;
+    const std::string fence = fence_of(start_);
+    if (fence.empty()) return false;
+    if (!fence_.empty() &&
+        (fence.front() != fence_.front() || fence.size() < fence_.size() ||
+         count_front(without_indent(start_), fence.front()) != without_indent(start_).size()))
+        return false;
+    flush_table();
+    fence_ = fence_.empty() ? fence : std::string();
+    flow_ = Flow::code;
+    out(style_.dim());
+    out(std::exchange(start_, {}));
     out(style_.off());
-    if (heading_ || bold_) out(style_.bold());
-    if (quote_) out(style_.dim());
-    if (italic_) out(style_.italic());
-    if (code_) out(style_.cyan());
+    out("\n");
+    return true;
 }
 
 void MarkdownStream::end_line() {
-    if (in_table_) {
-        if (!trimmed(start_).starts_with("|")) {
-            show_table();
-            in_table_ = false;
-            begin_line();
-        } else {
-            table_.push_back(std::exchange(start_, {}));
-            return;
-        }
-    } else if (!line_known_) {
-        begin_line();
-        if (in_table_) return end_line();
+    if (table_line_) return add_table_line(std::exchange(start_, {}));
+    if (take_fence()) return;
+    if (!line_known_ && fence_.empty() && is_rule(start_)) {
+        flush_table();
+        start_.clear();
+        flow_ = Flow::code;
+        out(style_.dim());
+        for (std::size_t i = 0; i < std::min<std::size_t>(columns_ - 1, 40); ++i) out("─");
+        out(style_.off());
+        return out("\n");
     }
-    flush_marks();
-    const bool styled =
-        heading_ || quote_ || bold_ || italic_ || code_ || in_code_block_ || line_known_;
-    heading_ = quote_ = bold_ = italic_ = code_ = false;
-    if (styled) out(style_.off());
+    if (!line_known_) {
+        begin_line();
+        if (table_line_) return end_line();
+    }
+    inside_.finish();
+    if (!fence_.empty()) out(style_.off());
     out("\n");
     line_known_ = false;
-    previous_ = ' ';
 }
 
-void MarkdownStream::show_table() {
-    std::vector<std::vector<std::string>> rows;
-    std::vector<std::size_t> widths;
-    for (const std::string& line : table_) {
-        std::vector<std::string> cells = cells_of(line);
-        if (is_rule_row(cells)) continue;
-        if (cells.size() > widths.size()) widths.resize(cells.size());
-        for (std::size_t i = 0; i < cells.size(); ++i)
-            widths[i] = std::max(widths[i], width_of(cells[i]));
-        rows.push_back(std::move(cells));
+void MarkdownStream::add_table_line(std::string line) {
+    table_line_ = false;
+    table_.push_back(std::move(line));
+    if (table_.size() == 2 && !is_table_rule(table_.back())) flush_table();
+}
+
+/// What was held back as a table is shown as one, or as the lines that it is.
+void MarkdownStream::flush_table() {
+    if (table_.empty()) return;
+    const std::vector<std::string> lines = std::exchange(table_, {});
+    if (lines.size() > 1 && is_table_rule(lines[1])) {
+        flow_ = Flow::code;
+        return out(table_text(lines, style_, columns_ - 1));
     }
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-        std::string line;
-        for (std::size_t i = 0; i < rows[r].size(); ++i) {
-            line += rows[r][i] + std::string(widths[i] - width_of(rows[r][i]) + 2, ' ');
-        }
-        if (r == 0) out(style_.bold());
-        out(line);
-        if (r == 0) out(style_.off());
-        out("\n");
-    }
-    table_.clear();
+    flow_ = Flow::prose;
+    for (const std::string& line : lines) out(markdown_line(style_, line) + "\n");
 }
 
 void MarkdownStream::finish() {
-    if (in_table_) {
-        if (!start_.empty()) table_.push_back(std::exchange(start_, {}));
-        show_table();
-        in_table_ = false;
-    } else if (!start_.empty()) {
+    if (table_line_) add_table_line(std::exchange(start_, {}));
+    if (!start_.empty() && !take_fence()) {
         begin_line();
-        if (in_table_) return finish();
+        if (table_line_) return finish();
     }
-    flush_marks();
-    if (in_code_block_ || heading_ || bold_ || italic_ || code_ || quote_) out(style_.off());
-    heading_ = quote_ = bold_ = italic_ = code_ = in_code_block_ = line_known_ = false;
+    flush_table();
+    inside_.finish();
+    if (!fence_.empty() && line_known_) out(style_.off());
     if (wrote_ && !at_line_start_) out("\n");
-    wrote_ = false;
+    fence_.clear();
+    line_known_ = wrote_ = false;
+    flow_ = Flow::prose;
 }
 
 }  // namespace cubepi::app

@@ -1,4 +1,5 @@
 #include "markdown.hpp"
+#include "text_width.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +17,7 @@ Style colored() {
 
 std::string shown(const Style& style, const std::vector<std::string>& pieces) {
     std::string text;
-    MarkdownStream stream(style, [&](std::string_view piece) { text += piece; });
+    MarkdownStream stream(style, [&](std::string_view piece, Flow) { text += piece; });
     for (const std::string& piece : pieces) stream.add(piece);
     stream.finish();
     return text;
@@ -72,12 +73,115 @@ TEST(Markdown, LeavesMarksThatAreText) {
     EXPECT_EQ(read_off(shown(colored(), {"```\na **b** c\n```\n"})), "```\na **b** c\n```\n");
 }
 
-TEST(Markdown, AlignsTables) {
+TEST(Markdown, MarksThatOpenNothingStay) {
+    for (const char* text : {"*.cpp and *.hpp\n", "2*3*4 and a * b\n", "/* a comment */\n",
+                             "__init__.py is __main__\n", "a_b_c *\n", "[x] and [y]\n",
+                             "a [half link](http\n", "2**3\n", "C:\\dir\n"}) {
+        EXPECT_EQ(read_off(shown(colored(), {text})), text);
+    }
+}
+
+TEST(Markdown, BackslashesTakeTheMeaningFromMarks) {
+    EXPECT_EQ(read_off(shown(colored(), {"\\*a\\* and \\`b\\` \\[c](d)\n"})),
+              "*a* and `b` [c](d)\n");
+}
+
+TEST(Markdown, ShowsLinksWithTheirAddress) {
+    EXPECT_EQ(read_off(shown(colored(), {"see [the **page**](http://a.org/x \"t\") now\n"})),
+              "see the page (http://a.org/x) now\n");
+    EXPECT_EQ(read_off(shown(colored(), {"[http://a.org](http://a.org)\n"})), "http://a.org\n");
+}
+
+TEST(Markdown, CodeBlocksEndWithTheirOwnFence) {
+    const std::string text =
+        "````md\n```sh\nls **x**\n```\n````\n**after**\n~~~\n```\n*x*\n~~~\n**end**\n";
+    EXPECT_EQ(read_off(shown(colored(), {text})),
+              "````md\n```sh\nls **x**\n```\n````\nafter\n~~~\n```\n*x*\n~~~\nend\n");
+    EXPECT_EQ(read_off(shown(colored(), {"```three ticks in a line``` **b**\n"})),
+              "three ticks in a line b\n");
+    EXPECT_EQ(read_off(shown(colored(), {"``a ` b``\n"})), "a ` b\n");
+}
+
+TEST(Markdown, CodeAndTablesAreForTheTerminalToBreak) {
+    std::string code;
+    MarkdownStream stream(colored(), [&](std::string_view text, Flow flow) {
+        if (flow == Flow::code) code += text;
+    });
+    stream.add("prose\n```\nint a;\n```\nmore\n| a | b |\n|---|---|\n| c | d |\n");
+    stream.finish();
+    code = read_off(code);
+    EXPECT_NE(code.find("int a;"), std::string::npos);
+    EXPECT_NE(code.find("c  d"), std::string::npos);
+    EXPECT_EQ(code.find("prose"), std::string::npos);
+    EXPECT_EQ(code.find("more"), std::string::npos);
+}
+
+TEST(Markdown, ARuleIsALine) {
+    EXPECT_TRUE(read_off(shown(colored(), {"a\n\n---\n"})).ends_with("\n──────────\n") ||
+                read_off(shown(colored(), {"---\n"})).starts_with("────"));
+    EXPECT_EQ(read_off(shown(colored(), {"- - x\n"})), "• - x\n");
+}
+
+Style narrow(int columns) {
+    Style style = colored();
+    style.columns = columns;
+    return style;
+}
+
+TEST(Markdown, AlignsTablesByColumns) {
+    const std::string table = read_off(shown(
+        colored(), {"| a | long | n |\n|---|:-:|--:|\n| 漢字 | x | 1 |\n| **b** | `c` | 22 |\n"}));
+    EXPECT_EQ(table,
+              "a     long   n\n"
+              "──────────────\n"
+              "漢字   x     1\n"
+              "b      c    22\n");
+}
+
+TEST(Markdown, CellsWrapWhereThereIsLittleRoom) {
+    const std::string table = read_off(
+        shown(narrow(31),
+              {"| key | what it is |\n|---|---|\n| one | some words that do not fit here |\n"}));
+    EXPECT_EQ(table,
+              "key  what it is\n"
+              "──────────────────────────────\n"
+              "one  some words that do not\n"
+              "     fit here\n");
+}
+
+TEST(Markdown, ATableThatIsTooNarrowIsAList) {
     const std::string table =
-        read_off(shown(colored(), {"| a | long |\n|---|---|\n| 漢字 | x |\n"}));
-    EXPECT_EQ(table.find("---"), std::string::npos) << table;
-    EXPECT_EQ(table.find('|'), std::string::npos) << table;
-    EXPECT_NE(table.find("long"), std::string::npos);
+        read_off(shown(narrow(20), {"| name | meaning | n |\n|---|---|---|\n| first one | a long "
+                                    "text here | 12345678901 |\n"}));
+    EXPECT_EQ(table,
+              "• name: first\n    one\n  meaning: a\n    long text here\n  n:\n    12345678901\n");
+}
+
+TEST(Markdown, NoRowOfATableIsWiderThanTheTerminal) {
+    const std::string text =
+        "| a | b | c |\n|---|---|---|\n| " + std::string(70, 'x') +
+        " | 漢字漢字漢字漢字 and `code that is long` | **bold words** of a row |\n";
+    for (int columns = 12; columns < 120; ++columns) {
+        std::string all = read_off(shown(narrow(columns), {text}));
+        while (!all.empty()) {
+            const std::size_t end = all.find('\n');
+            EXPECT_LT(display_width(all.substr(0, end)), static_cast<std::size_t>(columns));
+            all.erase(0, end + 1);
+        }
+    }
+}
+
+TEST(Markdown, LinesThatOnlyLookLikeATableStay) {
+    EXPECT_EQ(read_off(shown(colored(), {"|x| is the **size** of x\n|y| too\nend\n"})),
+              "|x| is the size of x\n|y| too\nend\n");
+    EXPECT_EQ(read_off(shown(colored(), {"| half"})), "| half\n");
+}
+
+TEST(Markdown, WithoutColoursATerminalStillGetsTables) {
+    Style style;
+    style.terminal = true;
+    EXPECT_EQ(shown(style, {"# T\n- **x**\n\n| a | b |\n|---|---|\n| cc | d |\n"}),
+              "# T\n- **x**\n\na   b\n─────\ncc  d\n");
 }
 
 TEST(Markdown, EndsEveryDocumentWithALineAndItsOwnColours) {

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include <poll.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -10,18 +11,25 @@ namespace cubepi::app {
 namespace {
 
 termios before{};
+int input_fd = STDIN_FILENO;
+int output_fd = STDOUT_FILENO;
 bool known = false;
 bool raw = false;
 
 void send(std::string_view text) {
+    // A terminal that is full would hold up even the end of the process.
+    pollfd ready{output_fd, POLLOUT, 0};
+    if (poll(&ready, 1, 1000) != 1) return;
     // Nothing can be done about a terminal that takes no more.
-    [[maybe_unused]] const ssize_t sent = write(STDOUT_FILENO, text.data(), text.size());
+    [[maybe_unused]] const ssize_t sent = write(output_fd, text.data(), text.size());
 }
 
 }  // namespace
 
-RawMode::RawMode() {
-    known = tcgetattr(STDIN_FILENO, &before) == 0;
+RawMode::RawMode(int input, int output) {
+    input_fd = input;
+    output_fd = output;
+    known = tcgetattr(input_fd, &before) == 0;
     enter();
 }
 
@@ -35,14 +43,14 @@ void RawMode::enter() noexcept {
     keys.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON | IEXTEN | ISIG);
     keys.c_cc[VMIN] = 1;
     keys.c_cc[VTIME] = 0;
-    raw = tcsetattr(STDIN_FILENO, TCSADRAIN, &keys) == 0;
+    raw = tcsetattr(input_fd, TCSANOW, &keys) == 0;
     if (raw) send("\x1b[?2004h");
 }
 
 void RawMode::leave() noexcept {
     if (!raw) return;
-    send("\x1b[?2004l");
-    tcsetattr(STDIN_FILENO, TCSADRAIN, &before);
+    send("\x1b[?2004l\x1b[?25h");
+    tcsetattr(input_fd, TCSANOW, &before);
     raw = false;
 }
 

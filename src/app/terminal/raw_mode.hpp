@@ -2,10 +2,10 @@
 
 namespace cubepi::app {
 
-/// Keys one by one instead of lines, for the process's terminal (standard input), while it exists. One at a time.
+/// Keys one by one instead of lines, for a terminal, while it exists. One at a time.
 class RawMode {
 public:
-    RawMode();
+    RawMode(int input, int output);
     ~RawMode();
     RawMode(const RawMode&) = delete;
     RawMode& operator=(const RawMode&) = delete;

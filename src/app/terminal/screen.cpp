@@ -5,6 +5,7 @@
 #include <iostream>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include <unistd.h>
 
@@ -42,24 +43,26 @@ std::size_t lines_of(std::string_view text) {
 }  // namespace
 
 Screen::Screen(Clock& clock, Executor executor)
-    : style_(Style::of(STDOUT_FILENO)),
+    : clock_(clock),
+      style_(Style::of(STDOUT_FILENO)),
       status_style_(Style::of(STDERR_FILENO)),
       spinner_(status_style_, clock, std::move(executor)),
-      markdown_(style_, [](std::string_view text) { std::cout << text << std::flush; }) {}
+      markdown_(style_, [this](std::string_view text, Flow) { markdown_out_ += text; }) {}
+
+void Screen::write_markdown() { std::cout << std::exchange(markdown_out_, {}) << std::flush; }
 
 void Screen::pause() {
     spinner_.stop();
     end_thinking();
     if (answering_) markdown_.finish();
     answering_ = false;
-    std::cout << std::flush;
+    write_markdown();
 }
 
 void Screen::end_thinking() {
-    if (thinking_ == 0) return;
-    std::cerr << status_style_.dim() << "… thought for " << thinking_ << " characters"
+    if (!std::exchange(thinking_, false)) return;
+    std::cerr << status_style_.dim() << "… thought for " << seconds(clock_.now() - thinking_since_)
               << status_style_.off() << '\n';
-    thinking_ = 0;
 }
 
 void Screen::on_event(const AgentEvent& event) {
@@ -82,12 +85,15 @@ void Screen::on_event(const AgentEvent& event) {
 
 void Screen::on_stream(const StreamEvent& event) {
     switch (event.type) {
-        case StreamEventType::thinking_delta: thinking_ += event.delta.size(); return;
+        case StreamEventType::thinking_delta:
+            if (!std::exchange(thinking_, true)) thinking_since_ = clock_.now();
+            return;
         case StreamEventType::text_delta:
             spinner_.stop();
             end_thinking();
             answering_ = true;
-            return markdown_.add(event.delta);
+            markdown_.add(event.delta);
+            return write_markdown();
         case StreamEventType::text_end: return pause();
         default: return;
     }

@@ -37,13 +37,17 @@ private:
                        std::chrono::steady_clock::time_point now);
     void on_tool_end(const ToolExecutionEndEvent& event, std::chrono::steady_clock::time_point now);
     void end_thinking();
+    void write_markdown();
 
+    Clock& clock_;
     Style style_;         // of standard output
     Style status_style_;  // of standard error
     Spinner spinner_;
     MarkdownStream markdown_;
     std::map<std::string, std::chrono::steady_clock::time_point> started_;
-    std::size_t thinking_ = 0;
+    std::string markdown_out_;
+    bool thinking_ = false;
+    std::chrono::steady_clock::time_point thinking_since_ = {};
     bool answering_ = false;
 };
 

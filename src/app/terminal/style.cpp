@@ -5,6 +5,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "text_width.hpp"
+
 namespace cubepi::app {
 
 Style Style::of(int fd) {
@@ -19,6 +21,20 @@ Style Style::of(int fd) {
     return style;
 }
 
+namespace {
+
+/// The length of a character that turns the direction of text around (U+202A to U+202E, U+2066 to U+2069) and so can show a
+/// command as another one; 0: there is none.
+std::size_t direction_mark(std::string_view text) {
+    if (text.size() < 3 || text[0] != '\xE2') return 0;
+    const auto last = static_cast<unsigned char>(text[2]);
+    const bool embedding = text[1] == '\x80' && last >= 0xAA && last <= 0xAE;
+    const bool isolate = text[1] == '\x81' && last >= 0xA6 && last <= 0xA9;
+    return embedding || isolate ? 3 : 0;
+}
+
+}  // namespace
+
 std::string printable(std::string_view text) {
     std::string clean;
     clean.reserve(text.size());
@@ -28,6 +44,12 @@ std::string printable(std::string_view text) {
             byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
         if (c1) {
             ++i;
+        } else if (byte == '\r') {
+            // A progress bar writes over its line; here each state is one.
+            if (i + 1 < text.size() && text[i + 1] != '\n') clean += '\n';
+        } else if (const std::size_t length = direction_mark(text.substr(i)); length > 0) {
+            clean += "\uFFFD";
+            i += length - 1;
         } else if (byte >= 0x20 ? byte != 0x7F : (byte == '\n' || byte == '\t')) {
             clean += text[i];
         }
@@ -36,16 +58,7 @@ std::string printable(std::string_view text) {
 }
 
 std::string one_line(std::string_view text, std::size_t width) {
-    std::string line = printable(text.substr(0, text.find('\n')));
-    std::size_t columns = 0;
-    for (std::size_t i = 0; i < line.size(); ++i) {
-        if ((static_cast<unsigned char>(line[i]) & 0xC0) == 0x80) continue;
-        if (++columns > width) {
-            line.resize(i);
-            return line + "…";
-        }
-    }
-    return line;
+    return shortened(printable(text.substr(0, text.find_first_of("\r\n"))), width);
 }
 
 }  // namespace cubepi::app

@@ -25,7 +25,7 @@ struct Style {
 };
 
 /// Text of others (a model, a tool, a file) without what a terminal would obey: control characters other than line
-/// breaks and tabs are left out.
+/// breaks and tabs are left out, and marks that turn the direction of text around show as U+FFFD.
 std::string printable(std::string_view text);
 
 /// The first line of `text`, cut to `width` columns.

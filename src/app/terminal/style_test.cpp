@@ -9,7 +9,9 @@ TEST(Printable, KeepsTextAndTakesWhatATerminalWouldObey) {
     EXPECT_EQ(printable("plain äöü 漢字 🙂\n\tline"), "plain äöü 漢字 🙂\n\tline");
     EXPECT_EQ(printable("a\x1b[31mred\x1b[0m"), "a[31mred[0m");
     EXPECT_EQ(printable("\x1b]0;title\x07"), "]0;title");
-    EXPECT_EQ(printable("over\rwritten\b\x7f"), "overwritten");
+    EXPECT_EQ(printable("over\rwritten\b\x7f"), "over\nwritten");
+    EXPECT_EQ(printable("a line\r\nand one\r"), "a line\nand one");
+    EXPECT_EQ(printable("rm a\u202Eb"), "rm a\uFFFDb") << "no command may show as another one";
     EXPECT_EQ(printable(std::string_view("nul\0byte", 8)), "nulbyte");
 }
 

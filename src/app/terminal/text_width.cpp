@@ -1,7 +1,8 @@
 #include "text_width.hpp"
 
 #include <algorithm>
-#include <cwchar>
+
+#include "character_width.hpp"
 
 namespace cubepi::app {
 
@@ -10,6 +11,7 @@ namespace {
 struct Piece {
     std::size_t bytes = 0;
     std::size_t width = 0;
+    char32_t code = 0;
     bool tab = false;
     bool style = false;  // an escape sequence that ends in 'm'
 };
@@ -29,13 +31,31 @@ std::size_t character_length(unsigned char first) {
     return first >= 0xC0 ? 2 : 1;
 }
 
-char32_t code_point(std::string_view bytes) {
-    const auto first = static_cast<unsigned char>(bytes.front());
-    if (bytes.size() == 1) return first < 0x80 ? first : U'\uFFFD';
-    char32_t value = first & (0xFFu >> (bytes.size() + 1));
-    for (const char byte : bytes.substr(1))
+bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
+struct Character {
+    char32_t code = U'\uFFFD';
+    std::size_t bytes = 1;
+};
+
+/// The character at the front of `text`; a byte that belongs to none is one of its own, as terminals show it.
+Character character_of(std::string_view text) {
+    Character character;
+    const auto first = static_cast<unsigned char>(text.front());
+    const std::size_t length = character_length(first);
+    if (length == 1) {
+        if (first < 0x80) character.code = first;
+        return character;
+    }
+    if (length > text.size()) return character;
+    char32_t value = first & (0xFFu >> (length + 1));
+    for (const char byte : text.substr(1, length - 1)) {
+        if (!continues(byte)) return character;
         value = (value << 6) | (static_cast<unsigned char>(byte) & 0x3Fu);
-    return value;
+    }
+    character.code = value;
+    character.bytes = length;
+    return character;
 }
 
 /// The next character or escape sequence of `text`, which is not empty.
@@ -51,9 +71,10 @@ Piece next_piece(std::string_view text) {
         piece.tab = true;
         return piece;
     }
-    piece.bytes = std::min(character_length(static_cast<unsigned char>(text.front())), text.size());
-    const int width = wcwidth(static_cast<wchar_t>(code_point(text.substr(0, piece.bytes))));
-    piece.width = static_cast<std::size_t>(std::max(width, 0));
+    const Character character = character_of(text);
+    piece.bytes = character.bytes;
+    piece.code = character.code;
+    piece.width = character_width(character.code);
     return piece;
 }
 
@@ -68,6 +89,16 @@ void advance(Extent& at, const Piece& piece, std::size_t columns) {
         at.column = 0;
     }
     at.column += piece.width;
+}
+
+constexpr char32_t joiner = 0x200D;
+
+/// Characters that do not begin a row.
+bool closes(char32_t code) {
+    constexpr std::u32string_view closing =
+        U"\u3001\u3002\uFF0C\uFF0E\uFF01\uFF1F\uFF1A\uFF1B\uFF09\u300D\u300F\u3011\u300B\u3009"
+        U"\u30FC";
+    return closing.find(code) != std::u32string_view::npos;
 }
 
 }  // namespace
@@ -112,6 +143,126 @@ std::string cut_to_width(std::string_view line, std::size_t columns) {
         line.remove_prefix(piece.bytes);
     }
     return cut;
+}
+
+std::string shortened(std::string_view line, std::size_t columns) {
+    if (display_width(line) <= columns) return std::string(line);
+    if (columns == 0) return {};
+    // The sign stands before the escape sequences that end the line's styles.
+    std::string cut = cut_to_width(line, columns - 1);
+    std::size_t end = cut.size();
+    for (std::size_t at = cut.rfind('\x1b');
+         at != std::string::npos && at + escape_length(std::string_view(cut).substr(at)) == end;
+         at = at == 0 ? std::string::npos : cut.rfind('\x1b', at - 1))
+        end = at;
+    return cut.insert(end, "…");
+}
+
+std::optional<RowBreak> first_break(std::string_view line, std::size_t columns) {
+    columns = std::max<std::size_t>(columns, 2);
+    Extent at;
+    std::optional<RowBreak> last;  // the place to break that was seen last
+    bool text = false;             // behind the indent
+    bool joined = false;
+    std::size_t offset = 0;
+    while (offset < line.size()) {
+        const Piece piece = next_piece(line.substr(offset));
+        const bool blank = line[offset] == ' ' || piece.tab;
+        const bool break_before = text && !joined && piece.width == 2 && !closes(piece.code);
+        if (break_before && !(last && last->next == offset)) last = RowBreak{offset, offset};
+        if (!blank && piece.width > 0 && at.column + piece.width > columns && last) return last;
+        if (blank && text) {
+            const std::size_t end =
+                last && last->next == offset && last->end < offset ? last->end : offset;
+            last = RowBreak{end, offset + piece.bytes};
+        }
+        if (piece.tab) {
+            at.column = (at.column / 8 + 1) * 8;
+        } else {
+            at.column += piece.width;
+        }
+        if (piece.width > 0) text = text || !blank;
+        if (piece.width > 0 || piece.code == joiner) joined = piece.code == joiner;
+        offset += piece.bytes;
+        // What follows a wide character may stand on the next row.
+        if (piece.width == 2 && offset < line.size() && line[offset] != ' ') {
+            const Piece next = next_piece(line.substr(offset));
+            if (next.width > 0 && !closes(next.code)) last = RowBreak{offset, offset};
+        }
+    }
+    return std::nullopt;
+}
+
+std::string hanging_indent(std::string_view line) {
+    std::string plain;
+    for (std::size_t at = 0; at < line.size() && plain.size() < 40;) {
+        const Piece piece = next_piece(line.substr(at));
+        if (line[at] != '\x1b') plain += line.substr(at, piece.bytes);
+        at += piece.bytes;
+    }
+    const std::size_t blanks = std::min(plain.find_first_not_of(' '), plain.size());
+    const std::string_view rest = std::string_view(plain).substr(blanks);
+    for (const std::string_view mark : {"• ", "- ", "* ", "> ", "● "}) {
+        if (rest.starts_with(mark)) return std::string(blanks + 2, ' ');
+    }
+    if (rest.starts_with("│")) return std::string(blanks, ' ') + "│ ";
+    const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+    const std::string_view behind = rest.substr(digits);
+    if (digits > 0 && digits < 4 && (behind.starts_with(". ") || behind.starts_with(") ")))
+        return std::string(blanks + digits + 2, ' ');
+    return std::string(blanks, ' ');
+}
+
+std::string wrapped(std::string_view text, std::size_t columns) {
+    std::string all;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find('\n'), text.size());
+        std::string line(text.substr(0, end));
+        std::string indent = hanging_indent(line);
+        if (indent.size() > columns / 2) indent.clear();
+        while (const std::optional<RowBreak> at = first_break(line, columns)) {
+            all += line.substr(0, at->end) + "\n";
+            line = indent + line.substr(at->next);
+        }
+        all += line;
+        if (end < text.size()) all += "\n";
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return all;
+}
+
+std::size_t next_character(std::string_view text, std::size_t at) {
+    if (at >= text.size()) return text.size();
+    if (text[at] == '\n') return at + 1;
+    Character character = character_of(text.substr(at));
+    at += character.bytes;
+    while (at < text.size()) {
+        const Character next = character_of(text.substr(at));
+        const bool joins = next.code >= 0x300 && character_width(next.code) == 0;
+        if (!joins && character.code != joiner) break;
+        character = next;
+        at += next.bytes;
+    }
+    return at;
+}
+
+std::size_t previous_character(std::string_view text, std::size_t at) {
+    const auto back = [&](std::size_t from) {
+        --from;
+        while (from > 0 && continues(text[from])) --from;
+        return from;
+    };
+    if (at == 0) return 0;
+    at = back(at);
+    while (at > 0) {
+        const Character here = character_of(text.substr(at));
+        const std::size_t before = back(at);
+        const bool joins = here.code >= 0x300 && character_width(here.code) == 0;
+        if (!joins && character_of(text.substr(before)).code != joiner) break;
+        if (text[before] == '\n') break;
+        at = before;
+    }
+    return at;
 }
 
 std::string style_at_end(std::string_view text, std::string before) {
