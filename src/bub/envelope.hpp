@@ -90,6 +90,9 @@ struct Envelope {
     bool is_active = false;  ///< somebody talks to us, rather than beside us (debounce)
     /// Whether the sender may give comma commands (B11). Absent: the local command line (channel `cli`) may.
     std::optional<bool> from_operator;
+    /// What the platform calls this message (Telegram: its update_id). One that a channel manager has stored is not taken in
+    /// a second time (B18). Absent: each message is a new one.
+    std::optional<std::string> inbound_id;
     JsonObject rest;
 
     /// `content`, or an empty text.
@@ -99,7 +102,8 @@ struct Envelope {
     bool is_operator() const noexcept;
 };
 
-/// The envelope as a mapping: the fields that are set, then the rest. Lifespan, is_active and from_operator stay out.
+/// The envelope as a mapping: the fields that are set, then the rest. Lifespan, is_active, from_operator and inbound_id
+/// stay out.
 JsonObject to_json(const Envelope& envelope);
 
 /// What render_outbound gives: one envelope, several, or none.

@@ -37,4 +37,10 @@ std::size_t ChannelManager::busy_sessions() const { return core_->busy_sessions(
 
 Task<> ChannelManager::idle() { return core_->idle(); }
 
+Task<HeldMessages> ChannelManager::held() { return core_->held(); }
+
+Task<> ChannelManager::release_held(std::string id) { return core_->release_held(std::move(id)); }
+
+Task<> ChannelManager::discard_held(std::string id) { return core_->discard_held(std::move(id)); }
+
 }  // namespace bub

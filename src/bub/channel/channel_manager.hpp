@@ -33,11 +33,17 @@ struct ChannelManagerOptions {
     /// How long a channel may take to start and to stop.
     std::chrono::nanoseconds start_limit = std::chrono::seconds(30);
     std::chrono::nanoseconds stop_limit = std::chrono::seconds(10);
-    /// Null: what is sent is not remembered.
+    /// What survives the process (docs/guides/bub/surfaces.md). Null: nothing does.
     std::shared_ptr<DeliveryLog> deliveries = {};
     /// Told of what concerns an operator and no turn: a channel that does not stop, answers that are held. Never of message
     /// bodies (B13). May be absent.
     std::function<void(std::string text)> on_warning = {};
+};
+
+/// What an operator has to decide about (B18).
+struct HeldMessages {
+    std::vector<StoredInbound> inbounds = {};  ///< their turns ended the process, or were commands
+    std::vector<Delivery> answers = {};        ///< nobody knows whether they were sent
 };
 
 /// Runs the channels of a framework: takes their messages in, admits them, and gives each session one turn at a time, in
@@ -45,6 +51,10 @@ struct ChannelManagerOptions {
 ///
 /// What a channel hands in either becomes a turn, or steers one, or is dropped because admission said so, or is refused: then
 /// the sender was told (too many messages) or the observers were (a hook that failed), and the handler throws.
+///
+/// With a delivery log (B18) a handler completes only when its message is stored, and each answer is stored before it is sent.
+/// What an earlier process left is taken up at the start: a message whose turn did not end comes again, once and with
+/// `redelivered: true` in its context, unless it was being answered; an answer of unknown fate goes by its channel's policy.
 ///
 /// Used on the executor on which run() is awaited; request_stop may be called from any thread. The framework outlives it.
 class ChannelManager {
@@ -75,6 +85,13 @@ public:
     std::size_t busy_sessions() const;
     /// Waits until none is busy.
     Task<> idle();
+
+    /// What waits for an operator's decision. Empty without a delivery log.
+    Task<HeldMessages> held();
+    /// Sends a held answer, or takes a held message in. Throws Error(not_found) for what is not held, and what the channel throws.
+    Task<> release_held(std::string id);
+    /// Forgets it.
+    Task<> discard_held(std::string id);
 
 private:
     std::shared_ptr<detail::ManagerCore> core_;

@@ -99,19 +99,29 @@ void Debouncer::arm(TimePoint deadline) {
     timer_->expires_at(deadline, [this] { on_timer(); });
 }
 
-void Debouncer::add(Envelope message) {
-    if (is_command(message)) return flush_(std::move(message));
+bool Debouncer::wants(const Envelope& message) const {
+    return is_command(message) || message.is_active || in_window(clock_.now());
+}
+
+bool Debouncer::add(Envelope message) {
+    if (is_command(message)) {
+        flush_(std::move(message));
+        return true;
+    }
     const TimePoint now = clock_.now();
     if (!message.is_active && !in_window(now)) {
         last_active_.reset();
         if (idle_ && messages_.empty()) arm(now);
-        return;
+        return false;
     }
     const bool first = messages_.empty();
     if (first) first_ = now;
     const bool active = message.is_active;
     messages_.push_back(std::move(message));
-    if (messages_.size() >= options_.max_messages) return flush();
+    if (messages_.size() >= options_.max_messages) {
+        flush();
+        return true;
+    }
     const TimePoint latest = cubepi::deadline_after(first_, options_.max_wait);
     if (active) {
         last_active_ = now;
@@ -119,6 +129,7 @@ void Debouncer::add(Envelope message) {
     } else if (first) {
         arm(latest);
     }
+    return true;
 }
 
 void Debouncer::on_timer() {

@@ -44,7 +44,10 @@ public:
     Debouncer(cubepi::Clock& clock, cubepi::Executor executor, DebounceOptions options, Flush flush,
               Idle idle = {});
 
-    void add(Envelope message);
+    /// False: it was not meant for us, and is dropped.
+    bool add(Envelope message);
+    /// What add() would say.
+    bool wants(const Envelope& message) const;
     /// Drops what was collected, and gives its number.
     std::size_t clear();
     std::size_t waiting() const noexcept { return messages_.size(); }

@@ -1,41 +1,74 @@
 #include <bub/channel/delivery_log.hpp>
 
-#include <cstdlib>
 #include <utility>
+
+#include <bub/channel/detail/delivery_records.hpp>
 
 namespace bub {
 
+using detail::DeliveryRecords;
+
 namespace {
 
-std::uint64_t number_of(const std::string& id) { return std::strtoull(id.c_str(), nullptr, 10); }
+constexpr std::size_t remembered = 1000;
 
 }  // namespace
 
-Task<std::string> MemoryDeliveryLog::intend(Envelope message) {
-    const std::uint64_t number = ++next_;
-    open_.emplace(number, std::move(message));
-    co_return std::to_string(number);
+MemoryDeliveryLog::MemoryDeliveryLog() : records_(std::make_unique<DeliveryRecords>(remembered)) {}
+MemoryDeliveryLog::~MemoryDeliveryLog() = default;
+
+Task<std::optional<std::string>> MemoryDeliveryLog::receive(Envelope message) {
+    std::optional<std::string> id;
+    if (!records_->knows(message)) {
+        id = records_->next_id();
+        records_->apply(records_->received(message, {}));
+    }
+    co_return id;
+}
+
+Task<> MemoryDeliveryLog::begin(std::vector<std::string> ids) {
+    records_->apply(DeliveryRecords::about("begun", ids));
+    co_return;
+}
+
+Task<> MemoryDeliveryLog::put_back(std::vector<std::string> ids) {
+    records_->apply(DeliveryRecords::about("back", ids));
+    co_return;
+}
+
+Task<> MemoryDeliveryLog::finish(std::vector<std::string> ids) {
+    records_->apply(DeliveryRecords::about("done", ids));
+    co_return;
+}
+
+Task<std::vector<StoredInbound>> MemoryDeliveryLog::unfinished() {
+    co_return records_->unfinished();
+}
+
+Task<std::string> MemoryDeliveryLog::intend(Envelope message, std::vector<std::string> answers) {
+    std::string id = records_->next_id();
+    records_->apply(records_->intended(message, answers, {}));
+    co_return id;
+}
+
+Task<> MemoryDeliveryLog::resend(std::string id) {
+    const std::vector<std::string> ids(1, std::move(id));
+    records_->apply(DeliveryRecords::about("again", ids));
+    co_return;
 }
 
 Task<> MemoryDeliveryLog::sent(std::string id) {
-    open_.erase(number_of(id));
+    const std::vector<std::string> ids(1, std::move(id));
+    records_->apply(DeliveryRecords::about("sent", ids));
     co_return;
 }
 
 Task<> MemoryDeliveryLog::failed(std::string id, std::string) {
-    open_.erase(number_of(id));
+    const std::vector<std::string> ids(1, std::move(id));
+    records_->apply(DeliveryRecords::about("failed", ids));
     co_return;
 }
 
-Task<std::vector<Delivery>> MemoryDeliveryLog::unsettled() {
-    std::vector<Delivery> deliveries;
-    for (const auto& [number, message] : open_) {
-        Delivery delivery;
-        delivery.id = std::to_string(number);
-        delivery.message = message;
-        deliveries.push_back(std::move(delivery));
-    }
-    co_return deliveries;
-}
+Task<std::vector<Delivery>> MemoryDeliveryLog::unsettled() { co_return records_->unsettled(); }
 
 }  // namespace bub

@@ -7,43 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include <bub/channel/channel_test_support.hpp>
+#include <bub/channel/delivery_test_support.hpp>
 
 namespace bub::channel_tests {
 namespace {
 
 using Texts = std::vector<std::string>;
-
-class DecidedChannel final : public TestChannel, public SettlesDeliveries {
-public:
-    DecidedChannel(std::string name, UnsettledPolicy policy)
-        : TestChannel(std::move(name)), policy_(policy) {}
-    UnsettledPolicy unsettled_policy() const noexcept override { return policy_; }
-
-private:
-    UnsettledPolicy policy_;
-};
-
-/// Remembers in which order things were written down.
-class WatchedLog final : public DeliveryLog {
-public:
-    Task<std::string> intend(Envelope message) override {
-        order.push_back("intend " + message.content_text());
-        return inner.intend(std::move(message));
-    }
-    Task<> sent(std::string id) override {
-        order.push_back("sent");
-        return inner.sent(std::move(id));
-    }
-    Task<> failed(std::string id, std::string reason) override {
-        order.push_back("failed");
-        return inner.failed(std::move(id), std::move(reason));
-    }
-    Task<std::vector<Delivery>> unsettled() override { return inner.unsettled(); }
-
-    Texts order;
-    MemoryDeliveryLog inner;
-};
 
 TEST(Delivery, B18_IsRecordedAsIntendedThenAsSent) {
     House house;
@@ -53,8 +22,10 @@ TEST(Delivery, B18_IsRecordedAsIntendedThenAsSent) {
         co_await h.handler(from("chat", "1", "one"));
         co_await h.manager->idle();
     });
-    EXPECT_EQ(log->order, (Texts{"intend re: one", "sent"}));
+    EXPECT_EQ(log->order,
+              (Texts{"receive one", "begin 1", "intend re: one", "sent 2", "finish 1"}));
     EXPECT_TRUE(cubepi::run(log->unsettled()).empty());
+    EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }
 
 TEST(Delivery, B18_ARefusedOneIsSettledAndACancelledOneIsNot) {
@@ -76,7 +47,7 @@ TEST(Delivery, B18_ARefusedOneIsSettledAndACancelledOneIsNot) {
 TEST(Delivery, B18_AnUnknownFateGoesByTheChannelsPolicy) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     for (const char* channel : {"again", "held", "chat", "gone"})
-        cubepi::run(log->intend(from(channel, "1", std::string("to ") + channel)));
+        cubepi::run(log->intend(from(channel, "1", std::string("to ") + channel), {}));
     House house;
     const auto again = std::make_shared<DecidedChannel>("again", UnsettledPolicy::resend);
     const auto held = std::make_shared<DecidedChannel>("held", UnsettledPolicy::hold);

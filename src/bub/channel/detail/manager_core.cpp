@@ -133,6 +133,7 @@ Task<> ManagerCore::serve(std::vector<std::shared_ptr<Channel>> channels) {
     // A channel may hand in its first message from inside start().
     for (const std::shared_ptr<Channel>& channel : channels) serving_[channel->name()] = channel;
     open_ = true;
+    co_await take_up_inbounds();
     cubepi::Clock& clock = *framework_.runtime()->clock;
     for (const std::shared_ptr<Channel>& channel : channels) {
         std::string what = "start of channel " + channel->name();
@@ -141,54 +142,35 @@ Task<> ManagerCore::serve(std::vector<std::shared_ptr<Channel>> channels) {
                                       std::move(what));
         started_.push_back(channel);
     }
-    co_await settle_deliveries();
+    co_await take_up_deliveries();
+    ready_.set();
     co_await wait_for_ever();
-}
-
-Task<> ManagerCore::settle_deliveries() {
-    if (!options_.deliveries) co_return;
-    std::vector<Delivery> open = co_await options_.deliveries->unsettled();
-    std::size_t held = 0;
-    for (Delivery& delivery : open) {
-        Channel* channel = output_channel(delivery.message);
-        const auto* settles = dynamic_cast<const SettlesDeliveries*>(channel);
-        if (!settles || settles->unsettled_policy() == UnsettledPolicy::hold) {
-            ++held;
-            continue;
-        }
-        delivery.message.context["resent"] = true;
-        std::exception_ptr failure;
-        try {
-            co_await channel->send(std::move(delivery.message));
-            co_await options_.deliveries->sent(delivery.id);
-        } catch (...) {
-            failure = std::current_exception();
-        }
-        if (cubepi::is_cancellation(failure)) std::rethrow_exception(failure);
-        // Its fate is as unknown as before.
-        if (failure) warn("an answer could not be sent again: " + describe(failure));
-    }
-    if (held > 0)
-        warn(std::to_string(held) + " answers may or may not have been sent; they are held");
 }
 
 void ManagerCore::drop_what_waits() {
     std::size_t dropped = 0;
+    std::size_t kept = 0;
+    const auto count = [&](const Receipts& receipts) { ++(receipts.empty() ? dropped : kept); };
     for (auto& [key, lane] : lanes_) {
-        if (lane->debouncer) dropped += lane->debouncer->clear();
-        dropped += lane->arrivals.size();
+        if (lane->debouncer) {
+            const std::size_t collected = lane->debouncer->clear();
+            (lane->collected.empty() ? dropped : kept) += collected;
+            lane->collected.clear();
+        }
         for (Arrival& arrival : lane->arrivals) {
+            count(arrival.receipts);
             arrival.admission->failure = cubepi::make_cancelled();
             arrival.admission->over.set();
         }
         lane->arrivals.clear();
     }
     for (auto& [id, session] : sessions_) {
-        dropped += session->waiting.size();
+        for (const Waiting& waiting : session->waiting) count(waiting.receipts);
         session->waiting.clear();
     }
     waiting_ = 0;
     if (dropped > 0) warn(std::to_string(dropped) + " messages were still waiting at the end");
+    if (kept > 0) warn(std::to_string(kept) + " messages wait for the next start");
 }
 
 Task<> ManagerCore::shut_down() {
@@ -218,52 +200,37 @@ Task<> ManagerCore::shut_down() {
     changed();
 }
 
-Channel* ManagerCore::find_channel(const std::optional<std::string>& name) const {
+std::shared_ptr<Channel> ManagerCore::find_channel(const std::optional<std::string>& name) const {
     if (!name) return nullptr;
     const auto found = serving_.find(*name);
-    return found == serving_.end() ? nullptr : found->second.get();
+    return found == serving_.end() ? nullptr : found->second;
 }
 
-Channel* ManagerCore::output_channel(const Envelope& message) const {
+std::shared_ptr<Channel> ManagerCore::output_channel(const Envelope& message) const {
     return find_channel(message.output_channel ? message.output_channel : message.channel);
 }
 
 EventStream ManagerCore::wrap_stream(const Envelope& message, EventStream stream) {
-    Channel* channel = output_channel(message);
+    const std::shared_ptr<Channel> channel = output_channel(message);
     return channel ? channel->stream_events(message, std::move(stream)) : std::move(stream);
 }
 
 Task<bool> ManagerCore::dispatch_output(Envelope message) {
-    Channel* found = output_channel(message);
-    if (!found) co_return false;
     // Stays alive while it sends.
-    const std::shared_ptr<Channel> channel = serving_.find(found->name())->second;
-    if (!options_.deliveries) {
+    const std::shared_ptr<Channel> channel = output_channel(message);
+    if (!channel) co_return false;
+    if (is_recorded(*channel)) {
+        co_await send_recorded(channel, std::move(message));
+    } else {
         co_await channel->send(std::move(message));
-        co_return true;
     }
-    std::string id = co_await options_.deliveries->intend(message);
-    std::exception_ptr failure;
-    try {
-        co_await channel->send(std::move(message));
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    // Cancelled in the middle, nobody knows whether it was sent.
-    if (cubepi::is_cancellation(failure)) std::rethrow_exception(failure);
-    if (failure) {
-        std::string reason = describe(failure);
-        co_await options_.deliveries->failed(std::move(id), std::move(reason));
-        std::rethrow_exception(failure);
-    }
-    co_await options_.deliveries->sent(std::move(id));
     co_return true;
 }
 
 Task<std::optional<AdmitDecision>> ManagerCore::admit_message(std::string session_id,
                                                               const Envelope& message,
                                                               TurnSnapshot turn) {
-    Channel* channel = find_channel(message.channel);
+    const std::shared_ptr<Channel> channel = find_channel(message.channel);
     std::optional<AdmitDecision> decision;
     if (channel)
         decision = co_await channel->admit_message(std::move(session_id), message, std::move(turn));

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <unordered_map>
@@ -24,10 +25,15 @@ struct Admission {
     std::exception_ptr failure;
 };
 
+/// What the delivery log calls a message, and those that were merged into it; none where nothing is recorded.
+using Receipts = std::vector<std::string>;
+
 struct Arrival {
     std::shared_ptr<Envelope> message;
     std::shared_ptr<Admission> admission;
     std::uint64_t number = 0;
+    Receipts receipts = {};
+    bool comes_again = false;  // it was taken in by an earlier process, and is not refused
 };
 
 /// Where the messages of one sender are admitted, one after the other: their order is that of arrival before it is known
@@ -36,22 +42,34 @@ struct Lane {
     std::string key;
     std::deque<Arrival> arrivals;
     std::unique_ptr<Debouncer> debouncer;
+    Receipts collected;  // of what the debouncer holds
     std::stop_source admitting;
     std::string session_id;  // of the message that is being admitted, when it is known
     bool working = false;
     bool debouncer_done = false;  // it has nothing to remember any more
 };
 
+/// The session as far as the message tells it; hooks may say otherwise.
+std::string lane_key(const Envelope& message);
+
 struct Waiting {
     std::shared_ptr<Envelope> message;
     std::uint64_t number = 0;  // in the order of arrival
+    Receipts receipts = {};
+};
+
+/// A message that was given to the running turn; the inbox has it.
+struct Steered {
+    std::uint64_t number = 0;
+    Receipts receipts = {};
 };
 
 struct SessionQueue {
     std::string id;
     std::deque<Waiting> waiting;
-    std::deque<std::uint64_t> steered;  // numbers of what was given to the running turn
+    std::deque<Steered> steered;
     std::optional<std::stop_source> turn;
+    Receipts receipts;  // of the message whose turn runs
     bool working = false;
 };
 
@@ -70,6 +88,9 @@ public:
     TurnSnapshot snapshot(const std::string& session_id) const;
     std::size_t busy_sessions() const { return sessions_.size() + working_lanes(); }
     Task<> idle();
+    Task<HeldMessages> held();
+    Task<> release_held(std::string id);
+    Task<> discard_held(std::string id);
 
     EventStream wrap_stream(const Envelope& message, EventStream stream) override;
     Task<bool> dispatch_output(Envelope message) override;
@@ -80,11 +101,31 @@ public:
 
 private:
     Task<> serve(std::vector<std::shared_ptr<Channel>> channels);
-    Task<> settle_deliveries();
     Task<> shut_down();
     void drop_what_waits();
 
-    std::shared_ptr<Admission> submit(const std::shared_ptr<Lane>& lane, Envelope message);
+    // manager_delivery.cpp
+    bool is_recorded(const Channel& channel) const;
+    /// Takes up what an earlier process has left.
+    Task<> take_up_inbounds();
+    Task<> take_up_deliveries();
+    /// Hands in what came before, in its order; what a debounced channel would have merged is merged.
+    void hand_in_again(std::vector<StoredInbound> inbounds);
+    Task<> send_again(std::shared_ptr<Channel> channel, Delivery delivery);
+    Task<> send_recorded(std::shared_ptr<Channel> channel, Envelope message);
+    Receipts receipts_of_turn(const std::optional<std::string>& session_id) const;
+    /// These do not fail and cannot be cancelled: an operator hears of what could not be written.
+    Task<> note_begin(Receipts receipts);
+    Task<> note_over(Receipts receipts, bool is_put_back = false);
+    Task<> note_sent(std::string id);
+
+    std::shared_ptr<Lane> find_lane(const std::string& key) const;
+    bool is_full(const std::string& key) const;
+    bool is_wanted(const std::string& key, const Envelope& message) const;
+    Receipts collect(const std::shared_ptr<Lane>& lane, Envelope message, Receipts receipts,
+                     const cubepi::Executor& executor);
+    Task<> refuse_collected(Envelope message, Receipts receipts);
+    std::shared_ptr<Admission> submit(const std::shared_ptr<Lane>& lane, Arrival arrival);
     void on_debounced(std::weak_ptr<Lane> lane, Envelope message);
     Task<> admit_all(std::shared_ptr<Lane> lane);
     Task<> admit(std::shared_ptr<Lane> lane, Arrival arrival);
@@ -96,14 +137,15 @@ private:
 
     void enqueue(const std::string& session_id, Waiting waiting);
     Task<> run_session(std::shared_ptr<SessionQueue> session);
-    void take_back_steered(SessionQueue& session);
+    /// Gives the receipts of what the turn took in.
+    Receipts take_back_steered(SessionQueue& session);
     std::shared_ptr<SessionQueue> session(const std::string& id);
     std::shared_ptr<SessionQueue> find_session(const std::string& id) const;
 
     std::shared_ptr<Lane> lane_of(const Envelope& message);
-    Channel* find_channel(const std::optional<std::string>& name) const;
+    std::shared_ptr<Channel> find_channel(const std::optional<std::string>& name) const;
     /// The channel that answers to `message` go to.
-    Channel* output_channel(const Envelope& message) const;
+    std::shared_ptr<Channel> output_channel(const Envelope& message) const;
     std::size_t working_lanes() const;
     void changed() { idle_.pulse(); }
     void warn(const std::string& text) const;
@@ -122,6 +164,8 @@ private:
     // Lanes that are over: a debouncer cannot end from inside its own timer.
     std::vector<std::shared_ptr<Lane>> retired_;
     cubepi::AsyncEvent idle_;
+    cubepi::AsyncEvent ready_;    // all channels have started: turns may begin
+    std::set<std::string> held_;  // ids of the delivery log
     std::uint64_t arrivals_ = 0;
     std::size_t waiting_ = 0;  // in all lanes and sessions
     bool open_ = false;        // messages are taken in

@@ -13,55 +13,91 @@ namespace bub::detail {
 using cubepi::Error;
 using cubepi::ErrorCode;
 
-namespace {
-
-/// The session as far as the message tells it; hooks may say otherwise.
 std::string lane_key(const Envelope& message) {
     if (message.session_id && !message.session_id->empty()) return *message.session_id;
     return message.channel.value_or("default") + ":" + message.chat_id.value_or("default");
+}
+
+namespace {
+
+void check_open(bool open) {
+    if (!open)
+        throw Error(ErrorCode::invalid_state, "the channel manager takes no messages (any more)");
 }
 
 }  // namespace
 
 Task<> ManagerCore::receive(Envelope message) {
     const std::shared_ptr<ManagerCore> self = shared_from_this();
-    if (!open_)
-        throw Error(ErrorCode::invalid_state, "the channel manager takes no messages (any more)");
-    Channel* channel = find_channel(message.channel);
+    check_open(open_);
+    const std::shared_ptr<Channel> channel = find_channel(message.channel);
     if (!channel) {
         throw Error(ErrorCode::not_found, "a message from a channel that does not run: " +
                                               message.channel.value_or("(none)"));
     }
     retired_.clear();
-    const std::shared_ptr<Lane> lane = lane_of(message);
-    if (channel->needs_debounce()) {
-        if (!lane->debouncer) {
-            const cubepi::Executor executor = co_await cubepi::this_executor;
-            std::weak_ptr<Lane> weak = lane;
-            Debouncer::Flush flush = [this, weak](Envelope merged) {
-                on_debounced(weak, std::move(merged));
-            };
-            Debouncer::Idle idle = [this, weak] {
-                const std::shared_ptr<Lane> here = weak.lock();
-                if (!here) return;
-                here->debouncer_done = true;
-                forget_idle(here);
-            };
-            lane->debouncer =
-                std::make_unique<Debouncer>(*framework_.runtime()->clock, executor,
-                                            options_.debounce, std::move(flush), std::move(idle));
-        }
-        lane->debouncer_done = false;
-        lane->debouncer->add(std::move(message));
+    const std::string key = lane_key(message);
+    const bool collects = channel->needs_debounce() && !is_command(message);
+    if (collects && !is_wanted(key, message)) {
+        // The debouncer, where there is one, notes that the conversation is over.
+        const std::shared_ptr<Lane> lane = find_lane(key);
+        if (lane && lane->debouncer) lane->debouncer->add(std::move(message));
         co_return;
     }
-    const std::shared_ptr<Admission> admission = submit(lane, message);
-    if (!admission) {
-        forget_idle(lane);
-        co_await refuse(std::move(message));
+    if (!collects && is_full(key)) co_await refuse(std::move(message));
+    Receipts receipts;
+    if (is_recorded(*channel)) {
+        Task<std::optional<std::string>> storing = options_.deliveries->receive(message);
+        const std::optional<std::string> receipt = co_await std::move(storing);
+        // The platform brings again what it brought before: it is here.
+        if (!receipt) co_return;
+        receipts.push_back(*receipt);
+        check_open(open_);
     }
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    const std::shared_ptr<Lane> lane = lane_of(message);
+    if (collects) {
+        Receipts dropped = collect(lane, std::move(message), std::move(receipts), executor);
+        co_await note_over(std::move(dropped));
+        co_return;
+    }
+    Arrival arrival;
+    arrival.message = std::make_shared<Envelope>(std::move(message));
+    arrival.receipts = std::move(receipts);
+    const std::shared_ptr<Admission> admission = submit(lane, std::move(arrival));
     co_await admission->over.wait();
     if (admission->failure) std::rethrow_exception(admission->failure);
+}
+
+/// Gives the message to the lane's debouncer; gives the receipts back when that does not want it.
+Receipts ManagerCore::collect(const std::shared_ptr<Lane>& lane, Envelope message,
+                              Receipts receipts, const cubepi::Executor& executor) {
+    if (!lane->debouncer) {
+        std::weak_ptr<Lane> weak = lane;
+        Debouncer::Flush flush = [this, weak](Envelope merged) {
+            on_debounced(weak, std::move(merged));
+        };
+        Debouncer::Idle idle = [this, weak] {
+            const std::shared_ptr<Lane> here = weak.lock();
+            if (!here) return;
+            here->debouncer_done = true;
+            forget_idle(here);
+        };
+        lane->debouncer =
+            std::make_unique<Debouncer>(*framework_.runtime()->clock, executor, options_.debounce,
+                                        std::move(flush), std::move(idle));
+    }
+    lane->debouncer_done = false;
+    // Before it is added: what is added may go on at once.
+    lane->collected.insert(lane->collected.end(), receipts.begin(), receipts.end());
+    if (lane->debouncer->add(std::move(message))) return {};
+    lane->collected.resize(lane->collected.size() - receipts.size());
+    return receipts;
+}
+
+std::shared_ptr<Lane> ManagerCore::find_lane(const std::string& key) const {
+    const auto found = lanes_.find(key);
+    return found == lanes_.end() ? nullptr : found->second;
 }
 
 std::shared_ptr<Lane> ManagerCore::lane_of(const Envelope& message) {
@@ -73,13 +109,18 @@ std::shared_ptr<Lane> ManagerCore::lane_of(const Envelope& message) {
     return lane;
 }
 
-/// Null when too much waits already.
-std::shared_ptr<Admission> ManagerCore::submit(const std::shared_ptr<Lane>& lane,
-                                               Envelope message) {
-    if (lane->arrivals.size() >= options_.max_waiting || waiting_ >= options_.max_waiting_in_all)
-        return nullptr;
-    Arrival arrival;
-    arrival.message = std::make_shared<Envelope>(std::move(message));
+bool ManagerCore::is_full(const std::string& key) const {
+    const std::shared_ptr<Lane> lane = find_lane(key);
+    return waiting_ >= options_.max_waiting_in_all ||
+           (lane && lane->arrivals.size() >= options_.max_waiting);
+}
+
+bool ManagerCore::is_wanted(const std::string& key, const Envelope& message) const {
+    const std::shared_ptr<Lane> lane = find_lane(key);
+    return lane && lane->debouncer ? lane->debouncer->wants(message) : message.is_active;
+}
+
+std::shared_ptr<Admission> ManagerCore::submit(const std::shared_ptr<Lane>& lane, Arrival arrival) {
     arrival.admission = std::make_shared<Admission>();
     arrival.number = ++arrivals_;
     std::shared_ptr<Admission> admission = arrival.admission;
@@ -92,7 +133,19 @@ std::shared_ptr<Admission> ManagerCore::submit(const std::shared_ptr<Lane>& lane
 void ManagerCore::on_debounced(std::weak_ptr<Lane> weak, Envelope message) {
     const std::shared_ptr<Lane> lane = weak.lock();
     if (!lane || !open_) return;
-    if (!submit(lane, message)) work_->spawn(refuse_quietly(std::move(message)));
+    Arrival arrival;
+    arrival.receipts = std::exchange(lane->collected, {});
+    if (is_full(lane->key)) {
+        work_->spawn(refuse_collected(std::move(message), std::move(arrival.receipts)));
+        return;
+    }
+    arrival.message = std::make_shared<Envelope>(std::move(message));
+    submit(lane, std::move(arrival));
+}
+
+Task<> ManagerCore::refuse_collected(Envelope message, Receipts receipts) {
+    co_await refuse_quietly(std::move(message));
+    co_await note_over(std::move(receipts));
 }
 
 Task<> ManagerCore::admit_all(std::shared_ptr<Lane> lane) {
@@ -143,9 +196,13 @@ Task<> ManagerCore::admit(std::shared_ptr<Lane> lane, Arrival arrival) {
         failure = std::current_exception();
     }
     if (failure) {
+        const bool cancelled = cubepi::is_cancellation(failure);
         // Not admitted is refused (B8), and somebody is told.
-        if (!cubepi::is_cancellation(failure))
-            co_await framework_.notify_error(std::move(stage), failure, message);
+        if (!cancelled) co_await framework_.notify_error(std::move(stage), failure, message);
+        if (cancelled) co_await cubepi::shield();
+        // What the end of the manager interrupts comes again.
+        if (open_) co_await note_over(std::move(arrival.receipts));
+        if (cancelled) co_await cubepi::unshield();
         std::rethrow_exception(failure);
     }
     co_await place(std::move(arrival), std::move(decision));
@@ -161,7 +218,10 @@ Task<AdmitDecision> ManagerCore::decide(std::shared_ptr<Lane> lane,
 
 Task<> ManagerCore::place(Arrival arrival, AdmitDecision decision) {
     const std::string id = arrival.message->session_id.value_or(std::string());
-    if (decision.action == AdmitAction::drop) co_return;
+    if (decision.action == AdmitAction::drop) {
+        co_await note_over(std::move(arrival.receipts));
+        co_return;
+    }
     const std::shared_ptr<SessionQueue> there = find_session(id);
     // A command is not something to tell the model (B11).
     const bool steers = decision.action == AdmitAction::steer && there && there->turn && inbox_ &&
@@ -170,16 +230,23 @@ Task<> ManagerCore::place(Arrival arrival, AdmitDecision decision) {
         Envelope steering = *arrival.message;
         if (!decision.reason.empty()) steering.context["steering_reason"] = decision.reason;
         if (inbox_->enqueue(id, std::move(steering))) {
-            there->steered.push_back(arrival.number);
+            Steered given;
+            given.number = arrival.number;
+            given.receipts = std::move(arrival.receipts);
+            there->steered.push_back(std::move(given));
             co_return;
         }
     }
     const bool full = (there && there->waiting.size() >= options_.max_waiting) ||
                       waiting_ >= options_.max_waiting_in_all;
-    if (full) co_await refuse(std::move(*arrival.message));
+    if (full && !arrival.comes_again) {
+        co_await note_over(std::move(arrival.receipts));
+        co_await refuse(std::move(*arrival.message));
+    }
     Waiting waiting;
     waiting.message = std::move(arrival.message);
     waiting.number = arrival.number;
+    waiting.receipts = std::move(arrival.receipts);
     enqueue(id, std::move(waiting));
 }
 
@@ -232,21 +299,32 @@ void ManagerCore::enqueue(const std::string& session_id, Waiting waiting) {
 
 Task<> ManagerCore::run_session(std::shared_ptr<SessionQueue> session) {
     const std::shared_ptr<ManagerCore> self = shared_from_this();
+    co_await ready_.wait();
     while (!session->waiting.empty() && open_) {
-        std::shared_ptr<Envelope> message = std::move(session->waiting.front().message);
+        Waiting next = std::move(session->waiting.front());
         session->waiting.pop_front();
         if (waiting_ > 0) --waiting_;
         session->turn.emplace();
+        session->receipts = std::move(next.receipts);
+        std::exception_ptr failure;
         try {
+            co_await note_begin(session->receipts);
             Task<TurnResult> turn =
-                framework_.process_inbound(std::move(message), options_.stream_output);
+                framework_.process_inbound(std::move(next.message), options_.stream_output);
             const TurnResult result =
                 co_await cubepi::cancel_on(session->turn->get_token(), std::move(turn));
         } catch (...) {
             // The observers were told; the next turn is not concerned.
+            failure = std::current_exception();
         }
         session->turn.reset();
-        take_back_steered(*session);
+        const bool comes_again = !open_ && cubepi::is_cancellation(failure);
+        Receipts over = std::exchange(session->receipts, {});
+        Receipts taken_in = take_back_steered(*session);
+        if (!comes_again) over.insert(over.end(), taken_in.begin(), taken_in.end());
+        co_await cubepi::shield();
+        co_await note_over(std::move(over), comes_again);
+        co_await cubepi::unshield();
     }
     session->working = false;
     const auto found = sessions_.find(session->id);
@@ -256,15 +334,21 @@ Task<> ManagerCore::run_session(std::shared_ptr<SessionQueue> session) {
 }
 
 /// What the turn did not take in waits for a turn of its own, in its place among those that came meanwhile.
-void ManagerCore::take_back_steered(SessionQueue& session) {
-    if (!inbox_) return;
+Receipts ManagerCore::take_back_steered(SessionQueue& session) {
+    Receipts taken_in;
+    if (!inbox_) return taken_in;
     std::vector<Envelope> left = inbox_->drain(session.id);
-    while (session.steered.size() > left.size()) session.steered.pop_front();
+    while (session.steered.size() > left.size()) {
+        const Receipts& receipts = session.steered.front().receipts;
+        taken_in.insert(taken_in.end(), receipts.begin(), receipts.end());
+        session.steered.pop_front();
+    }
     for (Envelope& message : left) {
         Waiting waiting;
         waiting.message = std::make_shared<Envelope>(std::move(message));
         if (!session.steered.empty()) {
-            waiting.number = session.steered.front();
+            waiting.number = session.steered.front().number;
+            waiting.receipts = std::move(session.steered.front().receipts);
             session.steered.pop_front();
         }
         session.waiting.push_back(std::move(waiting));
@@ -272,6 +356,7 @@ void ManagerCore::take_back_steered(SessionQueue& session) {
     }
     std::sort(session.waiting.begin(), session.waiting.end(),
               [](const Waiting& a, const Waiting& b) { return a.number < b.number; });
+    return taken_in;
 }
 
 bool ManagerCore::cancel_turn(const std::string& session_id) {
@@ -284,12 +369,16 @@ bool ManagerCore::cancel_turn(const std::string& session_id) {
 Task<> ManagerCore::quit(std::string session_id) {
     const std::shared_ptr<SessionQueue> session = find_session(session_id);
     if (inbox_) (void)inbox_->drain(session_id);
-    if (session) {
-        waiting_ -= std::min(waiting_, session->waiting.size());
-        session->waiting.clear();
-        session->steered.clear();
-    }
-    co_return;
+    if (!session) co_return;
+    Receipts dropped;
+    for (const Waiting& waiting : session->waiting)
+        dropped.insert(dropped.end(), waiting.receipts.begin(), waiting.receipts.end());
+    for (const Steered& given : session->steered)
+        dropped.insert(dropped.end(), given.receipts.begin(), given.receipts.end());
+    waiting_ -= std::min(waiting_, session->waiting.size());
+    session->waiting.clear();
+    session->steered.clear();
+    co_await note_over(std::move(dropped));
 }
 
 Task<> ManagerCore::abort_session(std::string session_id) {

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <bub/channel/delivery_log.hpp>
+
+namespace bub::detail {
+
+/// The message as it is stored: what to_json leaves out as well, but no lifespan and no way to fetch media.
+JsonObject stored_form(const Envelope& message);
+Envelope from_stored_form(const JsonObject& form);
+
+/// The delivery log as a fold of its records. Each change is made by a record, whether it has just been written or is read
+/// back, so that both lead to the same.
+class DeliveryRecords {
+public:
+    /// How many inbound ids are remembered of each channel, besides those of messages that are not finished.
+    explicit DeliveryRecords(std::size_t remembered) : remembered_(remembered) {}
+
+    // Records. Those that make an id take the next one.
+    JsonObject head() const;
+    JsonObject received(const Envelope& message, const std::string& date) const;
+    JsonObject intended(const Envelope& message, const std::vector<std::string>& answers,
+                        const std::string& date) const;
+    /// `what`: begun, back, done, again, sent, failed. Numbers that are none are left out.
+    static JsonObject about(std::string_view what, const std::vector<std::string>& ids);
+
+    /// False, and nothing has changed: this is no record. Throws Error(schema_mismatch) for the head of a later version.
+    bool apply(const JsonObject& record);
+
+    std::string next_id() const { return std::to_string(next_); }
+    bool knows(const Envelope& message) const;
+    std::size_t open() const { return inbounds_.size() + outbounds_.size(); }
+    std::vector<StoredInbound> unfinished() const;
+    std::vector<Delivery> unsettled() const;
+    /// Records that lead to the same in a fresh object.
+    std::vector<JsonObject> all() const;
+
+private:
+    struct Inbound {
+        JsonObject message;
+        std::string channel;
+        std::string key;  // its inbound_id
+        std::string date;
+        std::uint64_t begun = 0;
+        bool answered = false;  // by an answer that was sent
+    };
+    struct Outbound {
+        JsonObject message;
+        std::vector<std::uint64_t> answers;
+        std::string date;
+        std::uint64_t resent = 0;
+    };
+    struct Channel {
+        std::deque<std::string> order;
+        std::set<std::string> ids;
+    };
+
+    bool apply_inbound(const JsonObject& record);
+    bool apply_outbound(const JsonObject& record);
+    bool apply_to_inbounds(const JsonObject& record);
+    bool apply_to_outbound(const JsonObject& record);
+    bool apply_known(const JsonObject& record);
+    void remember(const std::string& channel, const std::string& inbound_id);
+    bool is_being_answered(std::uint64_t id) const;
+
+    const std::size_t remembered_;
+    std::uint64_t next_ = 1;
+    std::map<std::uint64_t, Inbound> inbounds_;
+    std::map<std::uint64_t, Outbound> outbounds_;
+    std::map<std::string, Channel> channels_;
+};
+
+}  // namespace bub::detail

@@ -1,0 +1,320 @@
+#include <bub/channel/file_delivery_log.hpp>
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <bub/channel/channel_test_support.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
+
+namespace bub::channel_tests {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+class DeliveryFile : public testing::Test {
+protected:
+    DeliveryFile() {
+        std::string name =
+            (std::filesystem::temp_directory_path() / "bub-deliveries-XXXXXX").string();
+        if (!mkdtemp(name.data())) throw std::runtime_error("no folder for temporary files");
+        root = name;
+        options.folder = root / "deliveries";
+        options.clock = std::make_shared<ManualClock>();
+        options.on_warning = [this](std::string text) { warnings.push_back(std::move(text)); };
+    }
+    ~DeliveryFile() override {
+        std::error_code ignored;
+        std::filesystem::remove_all(root, ignored);
+    }
+
+    std::unique_ptr<FileDeliveryLog> open() const {
+        return std::make_unique<FileDeliveryLog>(options);
+    }
+    std::filesystem::path file() const { return options.folder / "deliveries.jsonl"; }
+    std::string bytes() const {
+        std::ifstream in(file(), std::ios::binary);
+        return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    }
+    void set_bytes(std::string_view text) const { std::ofstream(file(), std::ios::binary) << text; }
+    std::size_t lines() const {
+        const std::string text = bytes();
+        return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+    }
+
+    std::filesystem::path root;
+    FileDeliveryLogOptions options;
+    Texts warnings;
+};
+
+Envelope update(const std::string& text, const std::string& id) {
+    Envelope message = from("chat", "1", text);
+    message.inbound_id = id;
+    return message;
+}
+
+std::string store(FileDeliveryLog& log, const std::string& text) {
+    return cubepi::run(log.receive(update(text, text))).value_or("known");
+}
+
+std::string intend(FileDeliveryLog& log, const std::string& text, Texts answers = {}) {
+    return cubepi::run(log.intend(from("chat", "1", text), std::move(answers)));
+}
+
+Texts texts_of(FileDeliveryLog& log) {
+    Texts all;
+    for (const StoredInbound& inbound : cubepi::run(log.unfinished()))
+        all.push_back(inbound.message.content_text());
+    for (const Delivery& delivery : cubepi::run(log.unsettled()))
+        all.push_back(delivery.message.content_text());
+    return all;
+}
+
+cubepi::ErrorCode code_of(const std::function<void()>& call) {
+    try {
+        call();
+    } catch (const cubepi::Error& error) {
+        return error.code();
+    }
+    return cubepi::ErrorCode::unknown;
+}
+
+TEST_F(DeliveryFile, B18_KeepsWhatWasPromisedFromOneProcessToTheNext) {
+    {
+        const auto log = open();
+        EXPECT_EQ(store(*log, "one"), "1");
+        EXPECT_EQ(store(*log, "two"), "2");
+        cubepi::run(log->begin(Texts(1, "1")));
+        EXPECT_EQ(intend(*log, "re: one", Texts(1, "1")), "3");
+        EXPECT_EQ(intend(*log, "for nobody"), "4");
+        cubepi::run(log->resend("4"));
+        cubepi::run(log->finish(Texts(1, "2")));
+    }
+    const auto log = open();
+    const std::vector<StoredInbound> inbounds = cubepi::run(log->unfinished());
+    ASSERT_EQ(inbounds.size(), 1u);
+    EXPECT_EQ(inbounds[0].id, "1");
+    EXPECT_EQ(inbounds[0].begun, 1u);
+    EXPECT_TRUE(inbounds[0].answered);
+    EXPECT_EQ(inbounds[0].date, "2026-01-01T00:00:00+00:00");
+    EXPECT_EQ(inbounds[0].message.content_text(), "one");
+    EXPECT_EQ(inbounds[0].message.inbound_id, "one");
+    EXPECT_TRUE(inbounds[0].message.is_active);
+    const std::vector<Delivery> deliveries = cubepi::run(log->unsettled());
+    ASSERT_EQ(deliveries.size(), 2u);
+    EXPECT_EQ(deliveries[1].resent, 1u);
+    cubepi::run(log->failed("3", "no connection"));
+    EXPECT_FALSE(cubepi::run(log->unfinished()).front().answered);
+    EXPECT_EQ(store(*log, "one"), "known");
+    EXPECT_EQ(store(*log, "two"), "known") << "also when it was dealt with";
+    EXPECT_EQ(store(*log, "three"), "5") << "ids are not used twice";
+}
+
+TEST_F(DeliveryFile, B18_KeepsWhatAMessageIsMadeOf) {
+    Envelope message = update("tschüß \xff", "u1");
+    message.session_id = "s";
+    message.output_channel = "elsewhere";
+    message.from_operator = false;
+    message.context["thread_id"] = 7;
+    message.rest["sender"] = "somebody";
+    MediaItem picture;
+    picture.mime_type = "image/png";
+    picture.url = "https://example.org/a.png";
+    message.media.push_back(picture);
+    cubepi::run(open()->receive(std::move(message)));
+    const auto log = open();
+    const Envelope kept = cubepi::run(log->unfinished()).front().message;
+    EXPECT_EQ(kept.content_text(), "tschüß \uFFFD");
+    EXPECT_EQ(kept.session_id, "s");
+    EXPECT_EQ(kept.output_channel, "elsewhere");
+    EXPECT_EQ(kept.from_operator, false);
+    EXPECT_EQ(kept.context.at("thread_id"), 7);
+    EXPECT_EQ(kept.rest.at("sender"), "somebody");
+    ASSERT_EQ(kept.media.size(), 1u);
+    EXPECT_EQ(kept.media[0].url, picture.url);
+}
+
+TEST_F(DeliveryFile, B18_ALineThatWasCutOffIsTakenBackWhereverItWasCut) {
+    {
+        const auto log = open();
+        store(*log, "one");
+        intend(*log, "re: one");
+    }
+    const std::string whole = bytes();
+    const std::size_t before = whole.rfind('\n', whole.size() - 2) + 1;
+    for (std::size_t size = before; size < whole.size(); ++size) {
+        set_bytes(whole.substr(0, size));
+        {
+            const auto log = open();
+            EXPECT_EQ(texts_of(*log), Texts{"one"}) << size;
+            intend(*log, "re: two");
+        }
+        EXPECT_EQ(texts_of(*open()), (Texts{"one", "re: two"})) << size;
+    }
+    EXPECT_TRUE(warnings.empty());
+}
+
+TEST_F(DeliveryFile, B18_OnlyOneProcessAtATime) {
+    auto first = open();
+    store(*first, "one");
+    const auto second = open();
+    EXPECT_EQ(code_of([&] { store(*second, "two"); }), cubepi::ErrorCode::storage_locked);
+    first.reset();
+    EXPECT_EQ(store(*second, "two"), "2");
+}
+
+TEST_F(DeliveryFile, B18_AFullDiskRefusesAndSaysSo) {
+    std::filesystem::create_directories(options.folder);
+    std::filesystem::create_symlink("/dev/full", file());
+    const auto log = open();
+    EXPECT_EQ(code_of([&] { store(*log, "one"); }), cubepi::ErrorCode::storage_full);
+    std::filesystem::remove(file());
+    EXPECT_EQ(store(*log, "one"), "1") << "the same message may come again";
+}
+
+TEST_F(DeliveryFile, B18_AWriteThatFailsInTheMiddleLeavesNothingBehind) {
+    const auto log = open();
+    store(*log, "one");
+    const std::string before = bytes();
+    (void)signal(SIGXFSZ, SIG_IGN);
+    struct rlimit usual{};
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    struct rlimit tight = usual;
+    tight.rlim_cur = before.size() + 20;
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    EXPECT_THROW(store(*log, "two"), cubepi::Error);
+    EXPECT_THROW(intend(*log, "re: one"), cubepi::Error);
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    EXPECT_EQ(bytes(), before);
+    EXPECT_EQ(texts_of(*log), Texts{"one"});
+    EXPECT_EQ(store(*log, "two"), "2");
+}
+
+TEST_F(DeliveryFile, B18_ALineThatCannotBeReadCostsOnlyItself) {
+    {
+        const auto log = open();
+        store(*log, "one");
+        store(*log, "two");
+    }
+    std::string text = bytes();
+    text.insert(text.find('\n') + 1, "{\"in\": 7, \"messa\xff\n[]\n");
+    set_bytes(text);
+    const auto log = open();
+    EXPECT_EQ(texts_of(*log), (Texts{"one", "two"}));
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_NE(warnings[0].find("2 lines"), std::string::npos);
+    EXPECT_TRUE(std::filesystem::exists(options.folder / "deliveries.damaged"));
+}
+
+TEST_F(DeliveryFile, AFileOfALaterVersionIsLeftAlone) {
+    std::filesystem::create_directories(options.folder);
+    const std::string text = "{\"deliveries\": 2}\n";
+    set_bytes(text);
+    const auto log = open();
+    EXPECT_EQ(code_of([&] { store(*log, "one"); }), cubepi::ErrorCode::schema_mismatch);
+    EXPECT_EQ(bytes(), text);
+}
+
+TEST_F(DeliveryFile, B14_TheFileDoesNotGrowWithWhatIsDealtWith) {
+    options.compact_bytes = 4096;
+    options.remembered = 10;
+    options.sync = DeliverySync::never;
+    {
+        const auto log = open();
+        store(*log, "stays");
+        cubepi::run(log->begin(Texts(1, "1")));
+        const std::string held = intend(*log, "held");
+        cubepi::run(log->resend(held));
+        for (int i = 0; i < 300; ++i) {
+            const std::string text = "message " + std::to_string(i);
+            const std::string id = store(*log, text);
+            cubepi::run(log->sent(intend(*log, "re: " + text, Texts(1, id))));
+            cubepi::run(log->finish(Texts(1, id)));
+        }
+        EXPECT_LT(bytes().size(), 10'000u);
+    }
+    const auto log = open();
+    const std::vector<StoredInbound> inbounds = cubepi::run(log->unfinished());
+    ASSERT_EQ(inbounds.size(), 1u);
+    EXPECT_EQ(inbounds[0].begun, 1u);
+    const std::vector<Delivery> deliveries = cubepi::run(log->unsettled());
+    ASSERT_EQ(deliveries.size(), 1u);
+    EXPECT_EQ(deliveries[0].resent, 1u);
+    EXPECT_EQ(store(*log, "message 299"), "known");
+    EXPECT_EQ(store(*log, "stays"), "known") << "because it is not finished";
+    EXPECT_EQ(store(*log, "message 1"), "603") << "ids are not used twice";
+}
+
+TEST_F(DeliveryFile, B14_TooMuchThatIsNotDealtWithIsRefused) {
+    options.max_open = 2;
+    const auto log = open();
+    store(*log, "one");
+    intend(*log, "held");
+    EXPECT_EQ(code_of([&] { store(*log, "two"); }), cubepi::ErrorCode::limit);
+    EXPECT_EQ(code_of([&] { intend(*log, "another"); }), cubepi::ErrorCode::limit);
+    cubepi::run(log->finish(Texts(1, "1")));
+    EXPECT_EQ(store(*log, "two"), "3");
+}
+
+TEST_F(DeliveryFile, IsForItsOwnerOnly) {
+    const auto log = open();
+    store(*log, "secret");
+    struct stat info{};
+    ASSERT_EQ(stat(file().c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777u, 0600u);
+}
+
+Task<> store_named(FileDeliveryLog& log, std::string text, Texts& order) {
+    Envelope message = update(text, text);
+    (void)co_await log.receive(std::move(message));
+    order.push_back(std::move(text));
+}
+
+TEST_F(DeliveryFile, CallsTakeEffectInTheOrderInWhichTheyAreMade) {
+    const auto log = open();
+    Texts expected;
+    Texts order;
+    const auto together = [&]() -> Task<> {
+        std::vector<Task<>> tasks;
+        for (int i = 0; i < 200; ++i) {
+            expected.push_back("message " + std::to_string(i));
+            tasks.push_back(store_named(*log, expected.back(), order));
+        }
+        co_await cubepi::when_all(std::move(tasks));
+    };
+    cubepi::run(together());
+    EXPECT_EQ(order, expected);
+    EXPECT_EQ(texts_of(*log), expected);
+}
+
+Task<> intend_and_cancel(FileDeliveryLog& log) {
+    std::stop_source stop;
+    Envelope message = from("chat", "1", "nobody waits");
+    Task<std::string> intending = log.intend(std::move(message), Texts());
+    stop.request_stop();
+    std::exception_ptr failure;
+    try {
+        (void)co_await cubepi::cancel_on(stop.get_token(), std::move(intending));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    EXPECT_TRUE(cubepi::is_cancellation(failure));
+}
+
+TEST_F(DeliveryFile, B18_AnAnswerWhoseTurnWasCancelledBeforeItWasSafeIsNotUnsettled) {
+    const auto log = open();
+    cubepi::run(intend_and_cancel(*log));
+    EXPECT_TRUE(texts_of(*log).empty());
+}
+
+}  // namespace
+}  // namespace bub::channel_tests

@@ -1,0 +1,389 @@
+// B18 from one process to the next: what the manager makes of a log that an earlier one left.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <bub/channel/delivery_test_support.hpp>
+
+namespace bub::channel_tests {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+Envelope update(const std::string& chat, const std::string& text, const std::string& id) {
+    Envelope message = from("chat", chat, text);
+    message.inbound_id = id;
+    return message;
+}
+
+Task<> wait_until_idle(House& house) { return house.manager->idle(); }
+
+/// A log in which a process was killed when the turn of `message` had begun `times` times.
+std::shared_ptr<MemoryDeliveryLog> killed_in_turn(Envelope message, int times) {
+    auto log = std::make_shared<MemoryDeliveryLog>();
+    const auto id = cubepi::run(log->receive(std::move(message)));
+    for (int i = 0; i < times; ++i) cubepi::run(log->begin(Texts(1, *id)));
+    return log;
+}
+
+TEST(Redelivery, B18_AMessageWhoseTurnDidNotEndComesAgainOnceAndMarked) {
+    const auto log = killed_in_turn(update("1", "one", "u1"), 1);
+    House house;
+    house.options.deliveries = log;
+    std::vector<Envelope> seen;
+    house.channel->admit = [&](const Envelope& message) -> std::optional<AdmitDecision> {
+        seen.push_back(message);
+        return std::nullopt;
+    };
+    house.run(wait_until_idle);
+    EXPECT_EQ(house.done, Texts{"one"});
+    ASSERT_EQ(seen.size(), 1u);
+    EXPECT_EQ(seen.front().context["redelivered"], true);
+    EXPECT_EQ(seen.front().inbound_id, "u1");
+    EXPECT_TRUE(seen.front().is_active);
+    EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
+    EXPECT_TRUE(house.warnings.empty());
+}
+
+TEST(Redelivery, B18_AMessageThatEndedTheProcessTwiceIsHeldForTheOperator) {
+    const auto log = killed_in_turn(update("1", "poison", "u1"), 2);
+    House house;
+    house.options.deliveries = log;
+    house.run([](House& h) -> Task<> {
+        co_await h.manager->idle();
+        EXPECT_TRUE(h.begun.empty());
+        const HeldMessages held = co_await h.manager->held();
+        EXPECT_EQ(held.inbounds.size(), 1u);
+        EXPECT_TRUE(held.answers.empty());
+        co_await h.handler(update("1", "poison", "u1"));
+        co_await h.manager->idle();
+        EXPECT_TRUE(h.begun.empty()) << "the platform brings it again";
+        co_await h.manager->release_held("1");
+        co_await h.manager->idle();
+        EXPECT_EQ(h.done, Texts{"poison"});
+        const HeldMessages none = co_await h.manager->held();
+        EXPECT_TRUE(none.inbounds.empty());
+    });
+    ASSERT_EQ(house.warnings.size(), 1u);
+    EXPECT_NE(house.warnings.front().find("1 messages are held"), std::string::npos);
+    EXPECT_NE(house.warnings.front().find("1 (chat, chat 1)"), std::string::npos);
+    EXPECT_EQ(house.warnings.front().find("poison"), std::string::npos) << "B13: no bodies";
+}
+
+TEST(Redelivery, B18_ACommandThatHadBegunIsNotRunAgain) {
+    for (const int times : {0, 1}) {
+        Envelope command = update("1", ",deploy", "u1");
+        command.from_operator = true;
+        const auto log = killed_in_turn(std::move(command), times);
+        House house;
+        house.options.deliveries = log;
+        house.run(wait_until_idle);
+        EXPECT_EQ(house.begun.size(), times == 0 ? 1u : 0u);
+        EXPECT_EQ(cubepi::run(log->unfinished()).size(), times == 0 ? 0u : 1u);
+    }
+}
+
+TEST(Redelivery, B18_AMessageThatWasBeingAnsweredIsNotAnsweredTwice) {
+    for (const bool arrived : {true, false}) {
+        const auto log = killed_in_turn(update("1", "one", "u1"), 1);
+        const std::string id =
+            cubepi::run(log->intend(from("chat", "1", "re: one"), Texts(1, "1")));
+        if (arrived) cubepi::run(log->sent(id));
+        House house;
+        house.options.deliveries = log;
+        house.run(wait_until_idle);
+        EXPECT_TRUE(house.begun.empty());
+        EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
+        EXPECT_EQ(cubepi::run(log->unsettled()).size(), arrived ? 0u : 1u);
+        ASSERT_FALSE(house.warnings.empty());
+        EXPECT_NE(house.warnings.front().find("while they were being answered"), std::string::npos);
+    }
+}
+
+TEST(Redelivery, B18_AnErrorThatWasShownIsNoAnswer) {
+    const auto log = killed_in_turn(update("1", "one", "u1"), 1);
+    Envelope error = from("chat", "1", "the model is slow");
+    error.kind = std::string(envelope_kind::error);
+    cubepi::run(log->sent(cubepi::run(log->intend(std::move(error), Texts(1, "1")))));
+    House house;
+    house.options.deliveries = log;
+    house.run(wait_until_idle);
+    EXPECT_EQ(house.done, Texts{"one"});
+}
+
+TEST(Redelivery, B18_WhatThePlatformBringsAgainIsTakenInOnce) {
+    House house;
+    house.options.deliveries = std::make_shared<MemoryDeliveryLog>();
+    house.channels.push_back(std::make_shared<TestChannel>("other"));
+    house.run([](House& h) -> Task<> {
+        co_await h.handler(update("1", "one", "u1"));
+        co_await h.handler(update("1", "one", "u1"));
+        co_await h.manager->idle();
+        co_await h.handler(update("1", "one", "u1"));
+        Envelope elsewhere = from("other", "1", "not the same");
+        elsewhere.inbound_id = "u1";
+        co_await h.handler(std::move(elsewhere));
+        co_await h.handler(from("chat", "1", "no id"));
+        co_await h.handler(from("chat", "1", "no id"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(std::count(house.done.begin(), house.done.end(), "one"), 1);
+    EXPECT_EQ(std::count(house.done.begin(), house.done.end(), "not the same"), 1);
+    EXPECT_EQ(std::count(house.done.begin(), house.done.end(), "no id"), 2);
+}
+
+TEST(Redelivery, B18_AMessageThatCannotBeStoredIsNotTakenIn) {
+    House house;
+    const auto log = std::make_shared<WatchedLog>();
+    log->dies_at = 1;
+    house.options.deliveries = log;
+    house.run([](House& h) -> Task<> {
+        EXPECT_THROW(co_await h.handler(update("1", "one", "u1")), std::runtime_error);
+        co_await h.manager->idle();
+    });
+    EXPECT_TRUE(house.begun.empty());
+}
+
+TEST(Redelivery, B18_AnAnswerThatCannotBeRecordedIsNotSent) {
+    House house;
+    const auto log = std::make_shared<WatchedLog>();
+    log->dies_at = 5;  // receive, begin, intend
+    house.options.deliveries = log;
+    house.run([](House& h) -> Task<> {
+        co_await h.handler(update("1", "one", "u1"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(house.done, Texts{"one"});
+    EXPECT_TRUE(house.channel->sent.empty());
+    EXPECT_EQ(house.errors, Texts{"turn"});
+}
+
+TEST(Redelivery, B18_WhatWaitsAtTheEndComesAgainAndTheTurnThatWasEndedToo) {
+    const auto log = std::make_shared<MemoryDeliveryLog>();
+    House first;
+    first.options.deliveries = log;
+    first.hold("one");
+    first.run([](House& h) -> Task<> {
+        for (const char* text : {"one", "two", "three"})
+            co_await h.handler(update("1", text, text));
+    });
+    EXPECT_EQ(first.begun, Texts{"one"});
+    EXPECT_EQ(first.warnings, Texts{"2 messages wait for the next start"});
+    EXPECT_EQ(cubepi::run(log->unfinished()).front().begun, 0u) << "ended in good order";
+    House second;
+    second.options.deliveries = log;
+    second.run(wait_until_idle);
+    EXPECT_EQ(second.done, (Texts{"one", "two", "three"}));
+    EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
+}
+
+TEST(Redelivery, B18_WhatAPersonAbortedDoesNotComeAgain) {
+    const auto log = std::make_shared<MemoryDeliveryLog>();
+    House house;
+    house.options.deliveries = log;
+    house.hold("one");
+    house.run([](House& h) -> Task<> {
+        for (const char* text : {"one", "two"}) co_await h.handler(update("1", text, text));
+        co_await h.manager->abort_session("chat:1");
+        co_await h.manager->idle();
+    });
+    EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
+}
+
+TEST(Redelivery, B18_WhatIsDroppedRefusedOrSteeredIsDealtWith) {
+    const auto log = std::make_shared<MemoryDeliveryLog>();
+    House house;
+    house.options.deliveries = log;
+    house.options.max_waiting = 1;
+    house.hold("one");
+    house.channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
+        AdmitDecision decision;
+        if (message.content_text() == "drop") decision.action = AdmitAction::drop;
+        if (message.content_text() == "steer") decision.action = AdmitAction::steer;
+        if (message.content_text() == "bad") throw std::runtime_error("no opinion");
+        return decision;
+    };
+    house.run([](House& h) -> Task<> {
+        for (const char* text : {"one", "drop", "steer", "two"})
+            co_await h.handler(update("1", text, text));
+        EXPECT_THROW(co_await h.handler(update("1", "three", "three")), cubepi::Error);
+        EXPECT_THROW(co_await h.handler(update("1", "bad", "bad")), std::runtime_error);
+        (void)h.inbox->drain("chat:1");
+        h.let_go("one");
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(house.done, (Texts{"one", "two"}));
+    EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
+}
+
+TEST(Redelivery, B18_MessagesThatWereCollectedAreMergedAgain) {
+    const auto log = std::make_shared<MemoryDeliveryLog>();
+    House first;
+    first.options.deliveries = log;
+    first.channel->debounced = true;
+    first.run([](House& h) -> Task<> {
+        for (const char* text : {"a", "b"}) co_await h.handler(update("1", text, text));
+        co_await h.handler(update("2", "c", "c"));
+        Envelope beside = update("3", "beside us", "d");
+        beside.is_active = false;
+        co_await h.handler(std::move(beside));
+    });
+    EXPECT_EQ(first.warnings, Texts{"3 messages wait for the next start"});
+    EXPECT_EQ(cubepi::run(log->unfinished()).size(), 3u) << "what is said beside us is not stored";
+    House second;
+    second.options.deliveries = log;
+    second.channel->debounced = true;
+    second.run([](House& h) -> Task<> {
+        co_await h.handler(update("1", "b", "b"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(second.done, (Texts{"a\nb", "c"}));
+    EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
+}
+
+TEST(Redelivery, B18_WhatComesAgainIsRestoredByItsChannelAndComesFirst) {
+    const auto log = killed_in_turn(update("1", "old", "u1"), 1);
+    House house;
+    house.options.deliveries = log;
+    const auto channel = std::make_shared<DecidedChannel>("chat", UnsettledPolicy::resend);
+    house.channels = {channel};
+    house.run([](House& h) -> Task<> {
+        co_await h.handler(update("1", "new", "u2"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(channel->restored, Texts{"old"});
+    EXPECT_EQ(house.done, (Texts{"old", "new"}));
+}
+
+TEST(Redelivery, B18_MessagesOfAChannelThatDoesNotRunWaitForIt) {
+    const auto log = std::make_shared<MemoryDeliveryLog>();
+    cubepi::run(log->receive(from("gone", "1", "one")));
+    House house;
+    house.options.deliveries = log;
+    house.run(wait_until_idle);
+    EXPECT_EQ(cubepi::run(log->unfinished()).size(), 1u);
+    ASSERT_EQ(house.warnings.size(), 1u);
+    EXPECT_NE(house.warnings.front().find("channels that do not run"), std::string::npos);
+}
+
+TEST(Redelivery, B18_NothingIsRecordedOfAUserInterface) {
+    const auto log = std::make_shared<WatchedLog>();
+    House house;
+    house.options.deliveries = log;
+    house.options.channels = {"cli"};
+    house.channels = {std::make_shared<TestChannel>("cli", ChannelRole::user_interface)};
+    house.run([](House& h) -> Task<> {
+        co_await h.handler(from("cli", "1", "one"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(house.channels.front()->texts(), Texts{"re: one"});
+    EXPECT_TRUE(log->order.empty());
+}
+
+TEST(Redelivery, B18_AHeldAnswerIsSentOrForgottenWhenTheOperatorSaysSo) {
+    const auto log = std::make_shared<MemoryDeliveryLog>();
+    cubepi::run(log->intend(from("chat", "1", "first"), {}));
+    cubepi::run(log->intend(from("chat", "1", "second"), {}));
+    House house;
+    house.options.deliveries = log;
+    house.run([](House& h) -> Task<> {
+        co_await h.manager->idle();
+        const HeldMessages held = co_await h.manager->held();
+        EXPECT_EQ(held.answers.size(), 2u);
+        co_await h.manager->release_held("1");
+        co_await h.manager->discard_held("2");
+        EXPECT_THROW(co_await h.manager->release_held("2"), cubepi::Error);
+        EXPECT_THROW(co_await h.manager->discard_held("99"), cubepi::Error);
+    });
+    EXPECT_EQ(house.channel->texts(), Texts{"first"});
+    EXPECT_EQ(house.channel->sent.front().context["resent"], true);
+    EXPECT_TRUE(cubepi::run(log->unsettled()).empty());
+}
+
+TEST(Redelivery, B18_AnAnswerIsNotSentAgainForEver) {
+    const auto log = std::make_shared<MemoryDeliveryLog>();
+    const std::string id = cubepi::run(log->intend(from("chat", "1", "ends the process"), {}));
+    for (int i = 0; i < 3; ++i) cubepi::run(log->resend(id));
+    House house;
+    house.options.deliveries = log;
+    house.channels = {std::make_shared<DecidedChannel>("chat", UnsettledPolicy::resend)};
+    house.run(wait_until_idle);
+    EXPECT_TRUE(house.channels.front()->sent.empty());
+    EXPECT_EQ(cubepi::run(log->unsettled()).size(), 1u);
+}
+
+/// Messages of which the platform brings again what was not confirmed.
+struct Platform {
+    std::vector<std::pair<std::string, std::string>> updates = {
+        {"1", "one"}, {"2", "other"}, {"1", "steer it"}, {"1", "two"}};
+    std::map<std::string, bool> confirmed;
+    std::map<std::string, int> answers;
+    std::map<std::string, int> marked;
+
+    Task<> bring(House& house) {
+        for (const auto& [chat, text] : updates) {
+            if (confirmed[text]) continue;
+            try {
+                co_await house.handler(update(chat, text, text));
+                confirmed[text] = true;
+            } catch (const std::exception&) {
+                continue;
+            }
+        }
+    }
+    void read(const TestChannel& channel) {
+        for (const Envelope& message : channel.sent) {
+            ++answers[message.content_text()];
+            if (message.context.contains("resent")) ++marked[message.content_text()];
+        }
+    }
+};
+
+TEST(Redelivery, B18_ACrashAtAnyRecordLosesNothingAndDoublesNothingUnmarked) {
+    std::size_t marked = 0;
+    for (std::size_t at = 1;; ++at) {
+        SCOPED_TRACE("the process ends at step " + std::to_string(at));
+        Platform platform;
+        const auto kept = std::make_shared<MemoryDeliveryLog>();
+        bool died = true;
+        for (const bool dies : {true, false}) {
+            House house;
+            const auto log = std::make_shared<WatchedLog>(kept);
+            log->dies_at = dies ? at : 0;
+            house.options.deliveries = log;
+            const auto channel = std::make_shared<DecidedChannel>("chat", UnsettledPolicy::resend);
+            channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
+                AdmitDecision decision;
+                if (message.content_text() == "steer it") decision.action = AdmitAction::steer;
+                return decision;
+            };
+            house.channels = {channel};
+            house.run([&platform](House& h) -> Task<> {
+                co_await platform.bring(h);
+                co_await h.manager->idle();
+            });
+            platform.read(*channel);
+            if (dies) died = log->dead();
+        }
+        for (const auto& [chat, text] : platform.updates) {
+            const std::string answer = "re: " + text;
+            EXPECT_GE(platform.answers[answer], 1) << text << " is lost";
+            EXPECT_LE(platform.answers[answer] - platform.marked[answer], 1) << text;
+            marked += static_cast<std::size_t>(platform.marked[answer]);
+        }
+        EXPECT_TRUE(cubepi::run(kept->unfinished()).empty());
+        EXPECT_TRUE(cubepi::run(kept->unsettled()).empty());
+        if (!died) break;
+        ASSERT_LT(at, 200u);
+    }
+    EXPECT_GT(marked, 0u);
+}
+
+}  // namespace
+}  // namespace bub::channel_tests
