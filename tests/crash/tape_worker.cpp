@@ -1,12 +1,8 @@
 #include "tape_worker.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -17,54 +13,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/provider/faux.hpp>
 
-// This program's own write, pwrite, rename and unlink, so that it can die at each of them.
-
-namespace {
-
-std::atomic<bool> armed = false;
-std::atomic<std::size_t> steps = 0;
-std::atomic<std::size_t> last_step = 0;
-
-void step() {
-    if (armed && ++steps == last_step) (void)raise(SIGKILL);
-}
-
-bool is_file(int fd) {
-    struct stat info = {};
-    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-}
-
-ssize_t plain_write(int fd, const void* bytes, std::size_t size) {
-    return syscall(SYS_write, fd, bytes, size);
-}
-
-}  // namespace
-
-extern "C" ssize_t write(int fd, const void* bytes, std::size_t size) {
-    if (!armed || size < 2 || !is_file(fd)) return plain_write(fd, bytes, size);
-    step();
-    const ssize_t first = plain_write(fd, bytes, size / 2);
-    if (first < 0) return first;
-    step();
-    const auto done = static_cast<std::size_t>(first);
-    const ssize_t rest = plain_write(fd, static_cast<const char*>(bytes) + done, size - done);
-    step();
-    return rest < 0 ? first : first + rest;
-}
-
-extern "C" int rename(const char* from, const char* to) noexcept {
-    step();
-    const long result = syscall(SYS_rename, from, to);
-    step();
-    return static_cast<int>(result);
-}
-
-extern "C" int unlink(const char* path) noexcept {
-    step();
-    const long result = syscall(SYS_unlink, path);
-    step();
-    return static_cast<int>(result);
-}
+#include "kill_at_write.hpp"
 
 namespace cubepi::crash_tests {
 
@@ -83,7 +32,7 @@ bub::FileTapeOptions options_in(const std::filesystem::path& folder) {
 Task<void> show(std::shared_ptr<bub::TapeFork> fork, int shown, std::string delta) {
     fork->said(delta);
     co_await fork->flush();
-    (void)plain_write(shown, delta.data(), delta.size());
+    write_without_step(shown, delta);
 }
 
 AssistantContent call(std::string id) {
@@ -126,15 +75,14 @@ Task<void> take_turn(const bub::Tape& tape, FauxProvider& faux, std::string id, 
 
 int run_tape_worker(const std::filesystem::path& folder, std::size_t kill_at) {
     const int shown = open(shown_file(folder).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-    last_step = kill_at;
-    armed = true;
+    arm(kill_at);
     FauxProvider faux;
     faux.set_responses(script());
     const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(folder)), tape);
     run(on.bootstrap());
     run(take_turn(on, faux, "turn-1", shown, "Do two things."));
     run(take_turn(on, faux, "turn-2", shown, second_input));
-    armed = false;
+    disarm();
     close(shown);
     return 0;
 }

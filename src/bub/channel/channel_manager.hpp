@@ -83,7 +83,7 @@ public:
     TurnSnapshot snapshot(const std::string& session_id) const;
     /// Sessions of which something runs or waits.
     std::size_t busy_sessions() const;
-    /// Waits until none is busy.
+    /// Waits until none is busy, and what an earlier process left is taken up.
     Task<> idle();
 
     /// What waits for an operator's decision. Empty without a delivery log.

@@ -144,6 +144,7 @@ Task<> ManagerCore::serve(std::vector<std::shared_ptr<Channel>> channels) {
     }
     co_await take_up_deliveries();
     ready_.set();
+    changed();
     co_await wait_for_ever();
 }
 

@@ -413,7 +413,8 @@ std::size_t ManagerCore::working_lanes() const {
 
 Task<> ManagerCore::idle() {
     const std::shared_ptr<ManagerCore> self = shared_from_this();
-    while (busy_sessions() > 0) co_await idle_.wait();
+    // What an earlier process left is work as well.
+    while (busy_sessions() > 0 || (open_ && !ready_.is_set())) co_await idle_.wait();
 }
 
 }  // namespace bub::detail
