@@ -61,8 +61,13 @@ public:
     virtual Task<std::optional<AdmitDecision>> admit_message(std::string session_id,
                                                              const Envelope& message,
                                                              TurnSnapshot turn);
-    /// Ends what runs and waits for this session, except the turn that calls.
+    /// Drops all that waits for this session.
     virtual Task<> quit(std::string session_id);
+    /// Ends the turn that runs. False when none runs.
+    virtual bool cancel_turn(const std::string& session_id) {
+        (void)session_id;
+        return false;
+    }
 };
 
 }  // namespace bub

@@ -6,6 +6,7 @@
 #include <bub/builtin/detail/commands.hpp>
 #include <bub/builtin/detail/core.hpp>
 #include <bub/builtin/detail/prompt_parts.hpp>
+#include <bub/channel/debounce.hpp>
 #include <bub/channel/steering_inbox.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -215,11 +216,24 @@ Task<std::optional<std::string>> system_prompt(CorePtr core, SystemPromptCall& c
     co_return given;
 }
 
+bool is_quit(const Envelope& message) {
+    if (!is_command(message)) return false;
+    std::string_view line = std::string_view(message.content_text()).substr(1);
+    const std::size_t begin = line.find_first_not_of(" \t\n");
+    const std::size_t end = line.find_last_not_of(" \t\n");
+    return begin != line.npos && line.substr(begin, end - begin + 1) == "quit";
+}
+
 Task<std::optional<AdmitDecision>> admit(CorePtr core, AdmitMessageCall& call) {
     const std::shared_ptr<OutboundChannelRouter> router = core->framework().router();
     std::optional<AdmitDecision> decision;
-    if (router) {
-        decision = co_await router->admit_message(call.session_id, call.message, call.turn);
+    if (!router) co_return decision;
+    decision = co_await router->admit_message(call.session_id, call.message, call.turn);
+    if (is_quit(call.message)) {
+        // Turns of a session wait for each other (B8): behind those that it is to end, it would end nothing.
+        co_await router->quit(call.session_id);
+        router->cancel_turn(call.session_id);
+        decision = AdmitDecision();
     }
     co_return decision;
 }

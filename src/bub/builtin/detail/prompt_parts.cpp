@@ -21,9 +21,13 @@ std::string local_date(std::chrono::system_clock::time_point now) {
     return date;
 }
 
+std::string lower_case(std::string text) {
+    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return text;
+}
+
 std::string audio_format(std::string mime) {
-    mime = mime.substr(0, mime.find(';'));
-    for (char& c : mime) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    mime = lower_case(mime.substr(0, mime.find(';')));
     std::string kind = mime.substr(mime.find('/') == std::string::npos ? 0 : mime.find('/') + 1);
     if (kind.starts_with("x-")) kind = kind.substr(2);
     if (kind == "mpeg") return "mp3";
@@ -42,7 +46,7 @@ Json media_part(const MediaItem& item, const std::string& url) {
         return part;
     }
     const std::size_t comma = url.find(";base64,");
-    if (item.type != MediaType::audio || !url.starts_with("data:audio/") ||
+    if (item.type != MediaType::audio || lower_case(url.substr(0, 11)) != "data:audio/" ||
         comma == std::string::npos) {
         return nullptr;
     }
@@ -63,6 +67,8 @@ Task<Prompt> prompt_of(std::shared_ptr<Envelope> message,
     if (!context.empty()) text = context + "\n---Date: " + local_date(now) + "---\n" + text;
     JsonArray parts;
     for (const MediaItem& item : message->media) {
+        // Models take none as they are; nobody fetches them for nothing.
+        if (item.type == MediaType::document) continue;
         const std::optional<std::string> url = co_await item.get_url();
         if (!url) continue;
         Json part = media_part(item, *url);

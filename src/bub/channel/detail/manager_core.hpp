@@ -83,7 +83,6 @@ public:
     void request_stop() { stop_.request_stop(); }
     Task<std::vector<std::shared_ptr<Channel>>> enabled_channels();
     Task<> receive(Envelope message);
-    bool cancel_turn(const std::string& session_id);
     Task<> abort_session(std::string session_id);
     TurnSnapshot snapshot(const std::string& session_id) const;
     std::size_t busy_sessions() const { return sessions_.size() + working_lanes(); }
@@ -98,6 +97,7 @@ public:
                                                      const Envelope& message,
                                                      TurnSnapshot turn) override;
     Task<> quit(std::string session_id) override;
+    bool cancel_turn(const std::string& session_id) override;
 
 private:
     Task<> serve(std::vector<std::shared_ptr<Channel>> channels);
