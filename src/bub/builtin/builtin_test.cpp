@@ -191,6 +191,22 @@ TEST_F(Builtin, InterceptionHooksGoThroughTheAgent) {
     EXPECT_EQ(seen, order);
 }
 
+TEST_F(Builtin, TheTapeKnowsWhatTheLastStepTook) {
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back(faux_assistant_message("ok"));
+    add_builtin(std::move(steps));
+    (void)say("hello");
+    const std::vector<TapeEntry> entries = tape("cli:room");
+    ASSERT_EQ(count(entries, entry_kind::event, "run"), 1u);
+    const auto store = cubepi::run(framework->tape_store());
+    const TapeInfo info = cubepi::run(store->info(tape_name(framework->workspace(), "cli:room")));
+    ASSERT_TRUE(info.last_token_usage);
+    EXPECT_GT(*info.last_token_usage, 0);
+    EXPECT_NE(say(",tape.info")
+                  .model_output.find("last_token_usage: " + std::to_string(*info.last_token_usage)),
+              std::string::npos);
+}
+
 TEST_F(Builtin, APluginMayAnswerInTheModelsPlace) {
     add_builtin({});
     framework->add(Plugin{.name = "cache",

@@ -272,6 +272,23 @@ TEST(TapeCheckpointer, D1_AHandOffAmongCallsDoesNotComeBetweenThemAndTheirResult
     EXPECT_EQ(messages[3].text(), "[Anchor created: phase]: null");
 }
 
+TEST(TapeCheckpointer, B10_AHandOffAmongCallsIsMergedBehindTheirResults) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape(store, "w__s");
+    const auto fork = tape.fork();
+    TapeCheckpointer memory(fork);
+    std::int64_t at = append_one(memory, user_message("go"), 0);
+    at = append_one(memory, calls({"a", "b"}), at);
+    at = append_one(memory, result("b", "noted"), at);
+    run(tape.in(fork).handoff("phase"));
+    append_one(memory, result("a", "done"), at);
+    run(fork->merge());
+    EXPECT_EQ(kinds_of(all_of(*store)),
+              "message tool_call tool_result anchor:phase event:handoff ");
+    // No context, ours or Bub's, begins with results whose calls it does not have.
+    EXPECT_EQ(run(tape.context()).size(), 1u);
+}
+
 TEST(TapeCheckpointer, B21_TapesOfBubBecomeMessages) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");

@@ -102,13 +102,18 @@ TapePosition TapeFork::State::add(detail::ForkBranch& branch, std::vector<TapeEn
 Task<void> TapeFork::State::merge_sidecar(detail::ForkBranch* branch, TurnStatus status) {
     if (branch->merged || !branch->holds_something()) co_return;
     std::vector<TapeEntry> entries = branch->entries;
+    const bool only_reset = entries.empty();
     // The marker also tells a restart that the sidecar has its part of the turn.
     if (!options.turn_id.empty())
         entries.push_back(detail::turn_marker(options.turn_id, to_string(status)));
     TapeAppend how = TapeAppend().reset(branch->reset);
     std::exception_ptr failure;
     try {
-        (void)co_await parent->append(branch->tape, std::move(entries), std::move(how));
+        if (only_reset) {
+            co_await parent->reset(branch->tape);
+        } else {
+            (void)co_await parent->append(branch->tape, std::move(entries), std::move(how));
+        }
     } catch (...) {
         failure = std::current_exception();
     }

@@ -36,6 +36,28 @@ JsonObject usage_json(const cubepi::Usage& usage) {
     return form;
 }
 
+/// A step of the model as Bub records it, for tape_info.
+JsonObject run_json(const cubepi::AssistantMessage& answer) {
+    const cubepi::Usage& usage = *answer.usage;
+    const std::int64_t cached = usage.cache_read_tokens.value_or(0);
+    const std::int64_t prompt =
+        usage.input_tokens.value_or(0) + cached + usage.cache_write_tokens.value_or(0);
+    const std::int64_t completion = usage.output_tokens.value_or(0);
+    JsonObject details;
+    details["cached_tokens"] = cached;
+    JsonObject form;
+    form["prompt_tokens"] = prompt;
+    form["completion_tokens"] = completion;
+    form["total_tokens"] = prompt + completion;
+    form["prompt_tokens_details"] = std::move(details);
+    JsonObject data;
+    data["status"] = answer.error_message.empty() ? "ok" : "error";
+    data["usage"] = std::move(form);
+    if (!answer.provider_id.empty()) data["provider"] = answer.provider_id.str();
+    if (!answer.model_id.empty()) data["model"] = answer.model_id.str();
+    return data;
+}
+
 /// What `,reasoning_effort` has chosen; nothing for what is no effort.
 std::optional<cubepi::ReasoningControl> reasoning_of(const TurnState& state) {
     using Effort = cubepi::ReasoningEffort;
@@ -273,6 +295,11 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
                 co_await core_->framework().build_prompt(shared, plan_.session_id, state_);
             agent_->steer(user_message_of(prompt));
         }
+    }
+    const cubepi::AssistantMessage* answer = end ? end->message.assistant() : nullptr;
+    if (answer && answer->usage) {
+        TapeEntry step = event_entry("run", run_json(*answer), hidden_from_context());
+        (void)co_await tape_->append(std::move(step));
     }
     if (!end || end->tool_results.empty()) co_return;
     std::string more =

@@ -81,6 +81,40 @@ void join_parts(std::vector<TapeEntry>& found, const std::vector<TapeEntry>& own
     if (query.limit() && found.size() > *query.limit()) found.resize(*query.limit());
 }
 
+namespace {
+
+/// A hand-off that one of several calls made comes behind their results: a context that begins between the two would have
+/// results without calls.
+std::vector<TapeEntry> anchors_behind_results(std::vector<TapeEntry> entries) {
+    std::vector<TapeEntry> ordered;
+    std::vector<TapeEntry> late;
+    ordered.reserve(entries.size());
+    bool open = false;
+    const auto end_batch = [&] {
+        for (TapeEntry& entry : late) ordered.push_back(std::move(entry));
+        late.clear();
+        open = false;
+    };
+    for (TapeEntry& entry : entries) {
+        const bool calls = entry.kind == entry_kind::tool_call;
+        const bool results = entry.kind == entry_kind::tool_result;
+        const bool handoff =
+            is_anchor(entry) || (entry.kind == entry_kind::event && entry_name(entry) == "handoff");
+        if (open && handoff) {
+            late.push_back(std::move(entry));
+            continue;
+        }
+        if (calls || entry.kind == entry_kind::message) end_batch();
+        ordered.push_back(std::move(entry));
+        if (calls) open = true;
+        if (results) end_batch();
+    }
+    end_batch();
+    return ordered;
+}
+
+}  // namespace
+
 std::vector<TapeEntry> mergeable(const std::vector<TapeEntry>& entries) {
     std::vector<TapeEntry> kept;
     std::set<std::string> in_batch;
@@ -117,7 +151,7 @@ std::vector<TapeEntry> mergeable(const std::vector<TapeEntry>& entries) {
     }
     end_batch();
     std::reverse(kept.begin(), kept.end());
-    return kept;
+    return anchors_behind_results(std::move(kept));
 }
 
 }  // namespace bub::detail

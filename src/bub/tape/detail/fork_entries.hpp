@@ -25,8 +25,8 @@ ForkSlice split_query(const std::vector<TapeEntry>& own, const TapeQuery& query,
 void join_parts(std::vector<TapeEntry>& found, const std::vector<TapeEntry>& own,
                 const ForkSlice& slice, const TapeQuery& query);
 
-/// What of a fork's entries goes to the tape: the results of single calls are left out where the entry of their whole
-/// batch follows.
+/// What of a fork's entries goes to the tape, in its order there: the results of single calls are left out where the entry
+/// of their whole batch follows, and a hand-off among calls comes behind their results.
 std::vector<TapeEntry> mergeable(const std::vector<TapeEntry>& entries);
 
 }  // namespace bub::detail

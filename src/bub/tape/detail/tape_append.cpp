@@ -267,6 +267,10 @@ void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& jo
 void TapeDirectory::close_sidecars(const std::string& name, JournaledTurn& turn) {
     for (auto& [sidecar, part] : turn.sidecars) {
         const std::string tape = sidecar_tape_name(name, sidecar);
+        if (part.entries.empty()) {
+            reset(tape);
+            continue;
+        }
         // The turn was being merged when its process died, and the sidecar comes before the tape.
         bool there = false;
         std::vector<std::string> events(1, std::string(entry_kind::event));

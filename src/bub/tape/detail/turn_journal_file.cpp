@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <bub/tape/detail/entry_facts.hpp>
+#include <bub/tape/detail/fork_entries.hpp>
 #include <bub/tape/detail/json_text.hpp>
 #include <bub/tape/detail/tape_errors.hpp>
 #include <cubepi/core/error.hpp>
@@ -109,6 +110,7 @@ void close_interrupted(JournaledTurn& turn) {
     if (!turn.said.empty())
         turn.entries.push_back(said_entry(std::move(turn.said), turn.id, "interrupted"));
     turn.said.clear();
+    turn.entries = mergeable(turn.entries);
     for (TapeEntry& entry : turn.behind) turn.entries.push_back(std::move(entry));
     turn.behind.clear();
     turn.entries.push_back(turn_marker(turn.id, "interrupted"));
