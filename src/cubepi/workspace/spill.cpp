@@ -6,6 +6,8 @@
 #include <cstring>
 #include <list>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -64,7 +66,7 @@ std::string safe_name(std::string_view tool_name) {
 
 struct FileSpillSink::State {
     struct File {
-        std::string path;
+        std::string path = {};
         std::uint64_t size = 0;
         bool growing = false;
     };
@@ -79,6 +81,26 @@ struct FileSpillSink::State {
     ~State() {
         std::error_code ignored;
         if (temporary) std::filesystem::remove_all(directory, ignored);
+    }
+
+    /// The files that earlier sinks have left count, and are the first to go.
+    void adopt() {
+        std::vector<std::pair<std::filesystem::file_time_type, File>> found;
+        std::error_code failed;
+        for (std::filesystem::directory_iterator one(directory, failed), end; !failed && one != end;
+             one.increment(failed)) {
+            std::error_code gone;
+            if (one->path().extension() != ".txt" || !one->is_regular_file(gone)) continue;
+            const auto size = one->file_size(gone);
+            const auto written = one->last_write_time(gone);
+            if (!gone) found.emplace_back(written, File{one->path().string(), size, false});
+        }
+        std::sort(found.begin(), found.end(),
+                  [](const auto& a, const auto& b) { return a.first < b.first; });
+        for (auto& [written, file] : found) {
+            total += file.size;
+            files.push_back(std::move(file));
+        }
     }
 
     /// How many of `wanted` more bytes `file` may have; removes older files to make room.
@@ -127,6 +149,7 @@ FileSpillSink::FileSpillSink(FileSpillOptions options) : state_(std::make_shared
     } else {
         state_->directory = std::filesystem::absolute(options.directory);
         check_private_folder(state_->directory);
+        state_->adopt();
     }
     state_->options = std::move(options);
 }

@@ -12,7 +12,8 @@
 namespace cubepi {
 
 struct FileSpillOptions {
-    /// Where the files go: made with mode 0700 when missing, refused when others can get in. The files stay.
+    /// Where the files go: made with mode 0700 when missing, refused when others can get in. The files stay, and count
+    /// for the next sink there.
     /// Empty: a new folder in the system's place for temporary files, removed with the sink.
     std::filesystem::path directory;
     /// All files together; the oldest go when there is no room for a new one.

@@ -85,6 +85,25 @@ TEST(FileSpillSink, ForgetsTheOldestWhenItIsFull) {
     EXPECT_TRUE(std::filesystem::exists(third));
 }
 
+TEST(FileSpillSink, CountsWhatAnEarlierSinkHasLeft) {
+    TemporaryFolder folder;
+    const auto options = [&folder] {
+        FileSpillOptions made = FileSpillOptions().in(folder.path() / "spill");
+        made.max_total_bytes = 100;
+        return made;
+    };
+    std::string first;
+    {
+        FileSpillSink sink(options());
+        first = path_in(sink, sink.spill("t", "c", std::string(60, 'a')));
+    }
+    FileSpillSink sink(options());
+    EXPECT_TRUE(std::filesystem::exists(first));
+    const auto second = path_in(sink, sink.spill("t", "c", std::string(50, 'b')));
+    EXPECT_FALSE(std::filesystem::exists(first));
+    EXPECT_TRUE(std::filesystem::exists(second));
+}
+
 TEST(FileSpillSink, BoundsAFileThatGrows) {
     FileSpillOptions options;
     options.max_file_bytes = 10;
