@@ -30,7 +30,7 @@ struct BuiltinOptions {
     /// For the list of choices, besides `model`.
     std::vector<std::string> other_models = {};
 
-    /// Where tapes and spilled output go; empty: $BUB_HOME, or ~/.bub.
+    /// Where tapes and results that are too long for a model go; empty: $BUB_HOME, or ~/.bub.
     std::filesystem::path home = {};
     /// Null: files under `home`/tapes.
     std::shared_ptr<TapeStore> tape_store = {};

@@ -43,7 +43,19 @@ std::filesystem::path BuiltinCore::workspace_of(const TurnState& state) const {
 
 std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill() {
     const std::lock_guard lock(mutex_);
-    if (!spill_) spill_ = std::make_shared<cubepi::FileSpillSink>();
+    if (spill_) return spill_;
+    // They are there in later turns, and after a restart: tapes speak of them.
+    const std::filesystem::path folder = options_.home / "spill";
+    try {
+        spill_ = std::make_shared<cubepi::FileSpillSink>(cubepi::FileSpillOptions().in(folder));
+    } catch (const cubepi::Error& error) {
+        const auto& warn = framework_.options().on_warning;
+        if (warn) {
+            warn("long results are kept until the end of this process only: " +
+                 std::string(error.what()));
+        }
+        spill_ = std::make_shared<cubepi::FileSpillSink>();
+    }
     return spill_;
 }
 

@@ -228,6 +228,7 @@ std::vector<AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tap
                                                 return show_skill(core, turn, std::move(args));
                                             })
                         .risk(ToolRisk::read_only));
+    tools.push_back(spill_read_tool(tape));
     tools.push_back(subagent_tool(core, session_id, state));
     tools.push_back(cubepi::tool<ModelArgs>("model", "Chooses the model of this conversation.",
                                             [tape, turn](ModelArgs args) {
