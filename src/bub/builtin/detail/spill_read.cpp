@@ -91,7 +91,7 @@ Task<std::string> spill_read(Tape spilled, SpillReadArgs args) {
     std::string text = "bytes: " + std::to_string(manifest->bytes) + " in " +
                        std::to_string(manifest->chunks) + " chunks\nchunks: ";
     text += from < to ? std::to_string(from) + "-" + std::to_string(to - 1) : "none";
-    text += "\nnext_cursor: " + std::to_string(args.cursor + (to - from));
+    text += "\nnext_cursor: " + std::to_string(from_end ? manifest->chunks - from : to);
     text += std::string("\ncomplete: ") + (complete ? "true" : "false");
     co_return text + "\ncontent:\n" + content;
 }
