@@ -412,11 +412,11 @@ Task<> AgentTurn::keep_inherited() {
 }
 
 Task<> AgentTurn::close() {
-    const std::optional<Tape> tape = std::exchange(tape_, std::nullopt);
-    if (!tape) co_return;
-    run_.reset();  // aborts what still runs
+    if (!tape_ || std::exchange(closed_, true)) co_return;
+    run_.reset();  // aborts what still runs, whose last step goes to the tape
     if (agent_) co_await agent_->wait_for_idle();
     agent_.reset();
+    tape_.reset();
     if (plan_.inherits) {
         co_await keep_inherited();
         co_return;

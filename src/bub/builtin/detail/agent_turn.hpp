@@ -55,6 +55,7 @@ private:
     AgentTurnPlan plan_;
     TurnState& state_;
     std::optional<Tape> tape_;
+    bool closed_ = false;
     std::shared_ptr<TapeFork> fork_;  ///< null: inherited
     std::shared_ptr<cubepi::ShellSessions> shells_;
     std::unique_ptr<cubepi::Agent> agent_;
