@@ -67,7 +67,7 @@ void add_lines(Excerpt& excerpt, std::string_view value, std::size_t lines, std:
 
 /// What a tool is called with, for people.
 Excerpt arguments_for_people(const std::string& tool, const JsonObject& args, const Style& style,
-                             bool all) {
+                             std::string_view question, bool all) {
     Excerpt excerpt;
     const std::size_t lines = all ? 0 : tool == "shell" ? command_lines : shown_lines;
     const std::string red = std::string(style.red()) + "- ";
@@ -76,6 +76,10 @@ Excerpt arguments_for_people(const std::string& tool, const JsonObject& args, co
         const std::string name = printable(std::string_view(key));
         const std::string text =
             value.is_string() ? std::string(value.get_string()) : boost::json::serialize(value);
+        // What the question says already, and what is switched off, would only hide the rest.
+        const bool off = value.is_null() || (value.is_bool() && !value.get_bool());
+        const bool said = value.is_string() && question.find(text) != std::string_view::npos;
+        if (!all && (off || said)) continue;
         if (tool == "edit" && (name == "old_text" || name == "new_text")) {
             add_lines(excerpt, text, lines, name == "old_text" ? red : green, style.off());
         } else if (text.find('\n') == std::string::npos && text.size() < longest_line) {
@@ -119,11 +123,12 @@ bool Approval::show(const BeforeToolCallContext& context, const ApprovalDecision
     if (options_.before_question) options_.before_question();
     const std::string dim(style_.dim());
     const std::string off(style_.off());
-    const Excerpt args =
-        arguments_for_people(context.tool_call.name.str(), context.args, style_, false);
+    const Excerpt args = arguments_for_people(context.tool_call.name.str(), context.args, style_,
+                                              decision.question, false);
     std::string text =
         std::string(style_.yellow()) + "? " + off + printable(decision.question) + "\n" + args.text;
-    if (context.tool.name == "shell") text += dim + "  " + std::string(shell_warning) + off + "\n";
+    if (context.tool.name == "shell" && decision.question.find(shell_warning) == std::string::npos)
+        text += dim + "  " + std::string(shell_warning) + off + "\n";
     if (decision.always)
         text += dim + "  always adds: " + printable(decision.always->text()) + off + "\n";
     asker_->say(text);
@@ -155,8 +160,8 @@ Task<std::optional<BeforeToolCallResult>> Approval::ask(const BeforeToolCallCont
             co_return approved();
         }
         if (word == "v" || word == "view") {
-            const Excerpt all =
-                arguments_for_people(context.tool_call.name.str(), context.args, style_, true);
+            const Excerpt all = arguments_for_people(context.tool_call.name.str(), context.args,
+                                                     style_, decision.question, true);
             asker_->say(all.text);
         }
         if (word == "e" || word == "edit") {

@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <clocale>
 #include <csignal>
 #include <fstream>
 #include <sstream>
@@ -118,7 +117,6 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
 Terminal::Terminal(const Home& home, std::vector<std::string> arguments, unsigned short columns,
                    unsigned short rows)
     : screen_(columns, rows) {
-    std::setlocale(LC_CTYPE, "C.UTF-8");  // the screen goes by characters
     const ExecArguments exec(home, std::move(arguments));
     winsize size = {};
     size.ws_col = columns;
@@ -133,7 +131,15 @@ Terminal::~Terminal() {
         kill(pid_, SIGKILL);
         wait_for(pid_);
     }
-    close(master_);
+    if (master_ >= 0) close(master_);
+}
+
+void Terminal::send(int signal) { kill(pid_, signal); }
+
+int Terminal::hang_up() {
+    close(std::exchange(master_, -1));
+    status_ = wait_for(pid_);
+    return status_;
 }
 
 bool Terminal::read_more(int milliseconds) {

@@ -54,6 +54,9 @@ public:
     bool expect_gone(const std::string& text);
     void type(const std::string& keys);
     void resize(unsigned short columns, unsigned short rows);
+    void send(int signal);
+    /// The window is closed. Gives the exit status as wait() does.
+    int hang_up();
     /// Reads until the program ends, and gives its exit status (128 + signal when it was killed).
     int wait();
     /// All that was shown, without escape sequences and carriage returns.

@@ -1,8 +1,10 @@
 #include "virtual_screen.hpp"
 
 #include <algorithm>
+#include <clocale>
 #include <cstdlib>
 #include <cwchar>
+#include <utility>
 
 namespace cubepi::terminal_tests {
 
@@ -32,7 +34,9 @@ std::size_t number(std::string_view parameters, std::size_t otherwise) {
 }  // namespace
 
 VirtualScreen::VirtualScreen(std::size_t columns, std::size_t rows)
-    : columns_(columns), height_(rows), rows_(rows), goes_on_(rows) {}
+    : columns_(columns), height_(rows), rows_(rows), goes_on_(rows) {
+    std::setlocale(LC_CTYPE, "C.UTF-8");  // it goes by characters
+}
 
 void VirtualScreen::write(std::string_view bytes) {
     held_ += bytes;
@@ -223,6 +227,16 @@ std::string VirtualScreen::text() const {
     std::string all;
     for (const Row& row : rows_) all += text_of(row) + "\n";
     while (all.ends_with("\n\n")) all.pop_back();
+    return all;
+}
+
+std::string VirtualScreen::unwrapped_text() const {
+    std::string all;
+    Row line;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+        line.insert(line.end(), rows_[i].begin(), rows_[i].end());
+        if (!goes_on_[i]) all += text_of(std::exchange(line, {})) + "\n";
+    }
     return all;
 }
 

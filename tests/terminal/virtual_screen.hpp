@@ -19,6 +19,8 @@ public:
 
     /// All rows, those scrolled off included, without blanks at their ends and without empty rows at the end.
     std::string text() const;
+    /// The same with the rows joined that the screen itself has broken.
+    std::string unwrapped_text() const;
     /// The row of the cursor.
     std::string cursor_row() const;
     std::size_t cursor_column() const noexcept { return column_; }

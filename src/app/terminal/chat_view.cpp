@@ -92,6 +92,22 @@ std::vector<std::string> lines_of(const std::string& text) {
     return lines;
 }
 
+const std::string no_line;
+
+bool has_text(const std::string& line) {
+    return line.find_first_not_of(" \t") != std::string::npos;
+}
+
+const std::string& first_line(const std::vector<std::string>& lines) {
+    const auto found = std::find_if(lines.begin(), lines.end(), has_text);
+    return found == lines.end() ? no_line : *found;
+}
+
+const std::string& last_line(const std::vector<std::string>& lines) {
+    const auto found = std::find_if(lines.rbegin(), lines.rend(), has_text);
+    return found == lines.rend() ? no_line : *found;
+}
+
 }  // namespace
 
 ChatView::ChatView(Console& console, Clock& clock, Executor executor)
@@ -200,7 +216,7 @@ void ChatView::refresh() {
         lines.push_back(sign + " " + shortened(card->second.title, room) +
                         std::string(style_.dim()) + time + std::string(style_.off()));
     }
-    if (order_.empty() && busy_ && !waiting_for_.empty()) {
+    if (order_.empty() && busy_ && !waiting_for_.empty() && !console_.asking()) {
         lines.push_back(sign + " " + std::string(style_.dim()) + waiting_for_ + "  " +
                         seconds(clock_.now() - waiting_since_) + std::string(style_.off()));
     }
@@ -369,9 +385,10 @@ void ChatView::print_card(const Card& card, bool full) {
     }
     const std::size_t room =
         width > display_width(tail) + 15 ? width - display_width(tail) - 5 : 10;
-    const std::size_t text = lines.empty() ? 0 : lines.front().find_first_not_of(" \t");
-    out += lines.empty() || text == std::string::npos ? "done"
-                                                      : shortened(lines.front().substr(text), room);
+    // What went wrong is said last, and is worth some rows.
+    const std::string& line = card.failed ? last_line(lines) : first_line(lines);
+    const std::string shown = line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
+    out += shown.empty() ? "done" : shortened(shown, card.failed ? room + 2 * width : room);
     console_.print(out + tail + off + "\n");
 }
 

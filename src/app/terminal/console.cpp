@@ -158,8 +158,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         for (std::size_t i = skipped; i < live.size(); ++i) content.lines.push_back(live[i]);
         const bool asking = question_shows();
         if (!questions.empty() && !asking && rows > 4) {
-            content.lines.push_back(std::string(style.dim()) +
-                                    "(the question waits until you stop typing)" +
+            content.lines.push_back(std::string(style.dim()) + "(a question waits for a pause)" +
                                     std::string(style.off()));
         }
         const FieldRows field = asking ? field_rows(questions.front()->prompt,
@@ -387,6 +386,8 @@ void Console::set_status(std::string status) {
     state_->status = std::move(status);
     state_->schedule();
 }
+
+bool Console::asking() const noexcept { return !state_->questions.empty(); }
 
 void Console::set_busy(bool busy) { state_->busy = busy; }
 

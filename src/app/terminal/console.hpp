@@ -60,6 +60,8 @@ public:
     void set_live(std::vector<std::string> lines);
     /// The line below the prompt.
     void set_status(std::string status);
+    /// A question waits for its answer.
+    bool asking() const noexcept;
     /// While it is busy Esc and Ctrl-C interrupt, whatever was typed.
     void set_busy(bool busy);
     /// What Tab completes at the beginning of a line.

@@ -202,7 +202,7 @@ std::string hanging_indent(std::string_view line) {
     }
     const std::size_t blanks = std::min(plain.find_first_not_of(' '), plain.size());
     const std::string_view rest = std::string_view(plain).substr(blanks);
-    for (const std::string_view mark : {"• ", "- ", "* ", "> ", "● "}) {
+    for (const std::string_view mark : {"• ", "- ", "* ", "> ", "● ", "✓ ", "✗ ", "? "}) {
         if (rest.starts_with(mark)) return std::string(blanks + 2, ' ');
     }
     if (rest.starts_with("│")) return std::string(blanks, ' ') + "│ ";

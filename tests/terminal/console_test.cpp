@@ -1,0 +1,319 @@
+// The console at a pseudo-terminal of this process, with a clock that stands still.
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <pty.h>
+#include <unistd.h>
+
+#include <cubepi/testing/manual_clock.hpp>
+
+#include "terminal.hpp"
+#include "terminal/console.hpp"
+#include "terminal/live_area.hpp"
+#include "terminal/markdown.hpp"
+#include "terminal/text_width.hpp"
+
+namespace cubepi::terminal_tests {
+namespace {
+
+using app::Console;
+using app::ConsoleInput;
+
+/// Both ends of a pseudo-terminal.
+struct Pair {
+    Pair(unsigned short columns, unsigned short rows) {
+        winsize size = {};
+        size.ws_col = columns;
+        size.ws_row = rows;
+        if (openpty(&master, &slave, nullptr, nullptr, &size) != 0)
+            throw std::runtime_error("no pseudo-terminal");
+        fcntl(master, F_SETFL, O_NONBLOCK);
+    }
+    ~Pair() {
+        close(master);
+        close(slave);
+    }
+    Pair(const Pair&) = delete;
+    Pair& operator=(const Pair&) = delete;
+    int master = -1;
+    int slave = -1;
+};
+
+class ConsoleAtATerminal : public ::testing::Test {
+protected:
+    static constexpr std::size_t columns = 40;
+    static constexpr std::size_t rows = 12;
+
+    void open() {
+        app::ConsoleTerminal ends;
+        ends.input = ends.output = pair_.slave;
+        console_.emplace(io_.get_executor(), clock_, std::filesystem::path(), ends);
+    }
+
+    void type(const std::string& keys) {
+        ASSERT_EQ(write(pair_.master, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+    }
+
+    /// Runs until it holds; false when that takes minutes.
+    bool until(const std::function<bool()>& holds, bool reading = true) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+        for (;;) {
+            if (reading) read_all();
+            if (!screen_.updating() && holds()) return true;
+            if (std::chrono::steady_clock::now() > end) return false;
+            io_.restart();
+            io_.run_one_for(std::chrono::milliseconds(5));
+        }
+    }
+    bool until_shown(const std::string& text) {
+        return until([&] { return screen_.text().find(text) != std::string::npos; });
+    }
+
+    void read_all() {
+        char bytes[4096];
+        for (;;) {
+            const ssize_t count = read(pair_.master, bytes, sizeof bytes);
+            if (count <= 0) return;
+            raw_.append(bytes, static_cast<std::size_t>(count));
+            screen_.write(std::string_view(bytes, static_cast<std::size_t>(count)));
+        }
+    }
+
+    /// The next picture may be drawn.
+    void frame() { clock_.advance(std::chrono::milliseconds(20)); }
+
+    void listen() {
+        boost::asio::co_spawn(io_, console_->next(),
+                              [this](const std::exception_ptr&, ConsoleInput input) {
+                                  inputs_.push_back(std::move(input));
+                              });
+    }
+    void ask(const std::string& prompt) {
+        boost::asio::co_spawn(io_, console_->read(prompt),
+                              [this](const std::exception_ptr&, std::optional<std::string> answer) {
+                                  answer_ = std::move(answer);
+                              });
+    }
+
+    Pair pair_{columns, rows};
+    boost::asio::io_context io_;
+    testing::ManualClock clock_;
+    std::optional<Console> console_;
+    VirtualScreen screen_{columns, rows};
+    std::string raw_;
+    std::vector<ConsoleInput> inputs_;
+    std::optional<std::string> answer_;
+};
+
+TEST_F(ConsoleAtATerminal, KeysAreHeardWhileItTakesNoOutput) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    console_->set_busy(true);
+    std::string text;
+    for (int i = 0; i < 20'000; ++i) text += "line " + std::to_string(i) + "\n";
+    console_->print(text);
+    frame();
+    // Nobody reads what is written from here on.
+    listen();
+    type("\x03");
+    ASSERT_TRUE(until([&] { return !inputs_.empty(); }, false));
+    EXPECT_EQ(inputs_[0].kind, ConsoleInput::Kind::interrupt);
+    EXPECT_FALSE(console_->shown());
+    ASSERT_TRUE(until([&] {
+        frame();
+        return console_->shown();
+    }));
+    ASSERT_TRUE(until_shown("line 19999"));
+    const std::string all = "\n" + screen_.text();
+    for (int i = 0; i < 20'000; i += 1999)
+        EXPECT_NE(all.find("\nline " + std::to_string(i) + "\n"), std::string::npos) << i;
+}
+
+TEST_F(ConsoleAtATerminal, KeysShowBetweenThePartsOfALongText) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    console_->print(std::string(40'000, 'x') + "\nthe end\n");
+    type("typed");
+    ASSERT_TRUE(until_shown("> typed"));
+    EXPECT_EQ(screen_.text().find("the end"), std::string::npos) << "one part was enough";
+    EXPECT_TRUE(until([&] {
+        frame();
+        return console_->shown();
+    }));
+}
+
+TEST_F(ConsoleAtATerminal, AQuestionWaitsForAPauseInTyping) {
+    open();
+    type("yes, but dra");
+    ASSERT_TRUE(until_shown("> yes, but dra"));
+    ask("may it? ");
+    type("ft");
+    ASSERT_TRUE(until_shown("> yes, but draft")) << screen_.text();
+    EXPECT_TRUE(console_->asking());
+    EXPECT_EQ(screen_.text().find("may it?"), std::string::npos);
+    frame();
+    EXPECT_TRUE(until_shown("waits for a pause"));
+    clock_.advance(std::chrono::milliseconds(700));
+    frame();
+    ASSERT_TRUE(until_shown("may it?")) << screen_.text();
+    type("n\r");
+    ASSERT_TRUE(until([&] { return answer_.has_value(); }));
+    EXPECT_EQ(*answer_, "n");
+    ASSERT_TRUE(until_shown("> yes, but draft")) << "what was typed is still there";
+}
+
+TEST_F(ConsoleAtATerminal, AQuestionComesAtOnceWhenNobodyTypes) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    frame();
+    ask("may it? ");
+    ASSERT_TRUE(until_shown("may it?"));
+    type("y\r");
+    ASSERT_TRUE(until([&] { return answer_.has_value(); }));
+    EXPECT_EQ(*answer_, "y");
+}
+
+TEST_F(ConsoleAtATerminal, WhatWasTypedBeforeItBeganIsEntered) {
+    type("hello\r");
+    open();
+    listen();
+    ASSERT_TRUE(until([&] { return !inputs_.empty(); })) << screen_.text();
+    EXPECT_EQ(inputs_[0].text, "hello");
+    type("one\ntwo\r");
+    listen();
+    ASSERT_TRUE(until([&] { return inputs_.size() == 2; })) << screen_.text();
+    EXPECT_EQ(inputs_[1].text, "one\ntwo") << "Ctrl-J begins a line";
+}
+
+TEST_F(ConsoleAtATerminal, ManyChangesMakeOnePicture) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    const std::size_t before = raw_.size();
+    for (int i = 0; i < 1000; ++i) {
+        console_->print("w");
+        io_.restart();
+        io_.poll();
+    }
+    frame();
+    ASSERT_TRUE(until([&] { return console_->shown(); }));
+    ASSERT_TRUE(until_shown(std::string(30, 'w')));
+    EXPECT_LT(raw_.size() - before, 3000u);
+}
+
+TEST_F(ConsoleAtATerminal, ClearingTheScreenKeepsThePrompt) {
+    open();
+    console_->print("some text\nan open line");
+    type("abc");
+    ASSERT_TRUE(until_shown("> abc"));
+    type("\x0c");
+    ASSERT_TRUE(until([&] {
+        return raw_.find("\x1b[2J") != std::string::npos && screen_.screen()[0] == "an open line";
+    })) << screen_.text();
+    EXPECT_EQ(screen_.cursor_row(), "> abc");
+}
+
+/// Words w0, w1, ... are on the screen, each once.
+void expect_words(const std::string& text, int count, const std::string& where) {
+    std::string all = " " + text + " ";
+    std::replace(all.begin(), all.end(), '\n', ' ');
+    for (int i = 0; i < count; ++i) {
+        const std::string word = " w" + std::to_string(i) + " ";
+        const std::size_t at = all.find(word);
+        ASSERT_NE(at, std::string::npos) << word << where << "\n" << text;
+        ASSERT_EQ(all.find(word, at + 1), std::string::npos) << word << where << "\n" << text;
+    }
+}
+
+TEST(LiveAreaOnAScreen, NothingIsLostOrTwiceWhenTheSizeChanges) {
+    for (const bool reflows : {true, false}) {
+        for (std::size_t first = 20; first <= 90; first += 7) {
+            VirtualScreen screen(first, 15);
+            const auto write = [&screen](std::string_view text) {
+                std::string out;
+                for (const char byte : text) out += byte == '\n' ? "\r\n" : std::string(1, byte);
+                screen.write(out);
+            };
+            app::LiveArea area(write, first, 15);
+            app::LiveArea::Content content;
+            content.lines = {"* waiting", "> prompt", "status of the chat"};
+            content.cursor_line = 1;
+            content.cursor_column = 8;
+            area.show(content);
+            int word = 0;
+            for (const std::size_t columns : {first, first / 2 + 6, first + 30, first - 5}) {
+                screen.resize(columns, 15, reflows);
+                area.resize(columns, 15, reflows);
+                for (int i = 0; i < 37; ++i) {
+                    area.print("w" + std::to_string(word++) + (i % 17 == 16 ? "\n" : " "));
+                    area.draw();
+                }
+            }
+            expect_words(screen.unwrapped_text(), word, " from " + std::to_string(first));
+            EXPECT_EQ(screen.cursor_row(), "> prompt");
+        }
+    }
+}
+
+TEST(LiveAreaOnAScreen, AMarkdownAnswerIsTheSameInWhateverPiecesItIsDrawn) {
+    const std::string text =
+        "# Plan\n\nSome **bold words** and `code` that go on for more than a row of the screen.\n\n"
+        "- an item that is wrapped below its own text, with 漢字漢字漢字漢字\n> a quote, also "
+        "longer "
+        "than one row\n\n```sh\nmake all && a line of code that is longer than the screen is wide\n"
+        "```\n| a | b |\n|---|---|\n| 1 | words |\n\nend";
+    app::Style style;
+    style.terminal = style.color = true;
+    style.columns = 34;
+    std::string expected;
+    for (const std::size_t step : {text.size(), std::size_t{1}, std::size_t{2}, std::size_t{7}}) {
+        VirtualScreen screen(34, 10);
+        app::LiveArea area(
+            [&screen](std::string_view out) {
+                std::string all;
+                for (const char byte : out) all += byte == '\n' ? "\r\n" : std::string(1, byte);
+                screen.write(all);
+            },
+            34, 10);
+        app::LiveArea::Content content;
+        content.lines = {"> ", "status"};
+        content.cursor_column = 2;
+        area.show(content);
+        app::MarkdownStream markdown(
+            style, [&](std::string_view piece, app::Flow flow) { area.print(piece, flow); });
+        for (std::size_t at = 0; at < text.size();) {
+            std::size_t end = at;
+            for (std::size_t i = 0; i < step && end < text.size(); ++i)
+                end = app::next_character(text, end);
+            markdown.add(text.substr(at, end - at));
+            area.draw();
+            at = end;
+        }
+        markdown.finish();
+        do area.draw();
+        while (area.more());
+        if (expected.empty()) expected = screen.text();
+        EXPECT_EQ(screen.text(), expected) << "pieces of " << step;
+    }
+    EXPECT_NE(expected.find("• an item that is wrapped below\n  its own text"), std::string::npos)
+        << expected;
+    EXPECT_NE(expected.find("│ a quote, also longer than one\n│ row"), std::string::npos)
+        << expected;
+}
+
+}  // namespace
+}  // namespace cubepi::terminal_tests
