@@ -62,6 +62,47 @@ TEST(ChannelLife, AChannelThatDoesNotStopHoldsUpNoOther) {
     }
 }
 
+/// Says goodbye through the pipeline when it is stopped.
+class Polite final : public Channel {
+public:
+    explicit Polite(House& house) : house_(house) {}
+    const std::string& name() const noexcept override { return name_; }
+    Task<> start(std::stop_token stopping) override {
+        stopping_ = std::move(stopping);
+        co_return;
+    }
+    Task<> stop() override {
+        EXPECT_TRUE(stopping_.stop_requested());
+        auto goodbye = std::make_shared<Envelope>(from("polite", "1", "goodbye"));
+        co_await house_.framework->dispatch_outbound(std::move(goodbye));
+    }
+    Task<> send(Envelope message) override {
+        said.push_back(message.content_text());
+        co_return;
+    }
+
+    std::vector<std::string> said;
+
+private:
+    House& house_;
+    std::stop_token stopping_;
+    const std::string name_ = "polite";
+};
+
+TEST(ChannelLife, WhatIsSaidAtTheEndCanStillBeShown) {
+    House house;
+    const auto polite = std::make_shared<Polite>(house);
+    house.furnish();
+    Plugin more;
+    more.name = "more";
+    more.provide_channels = [polite](ProvideChannelsCall&) {
+        return std::vector<std::shared_ptr<Channel>>(1, polite);
+    };
+    house.framework->add(std::move(more));
+    house.run(nothing);
+    EXPECT_EQ(polite->said, Texts{"goodbye"});
+}
+
 TEST(ChannelLife, NoChannelIsAnError) {
     House house;
     house.options.channels = {"nobody"};

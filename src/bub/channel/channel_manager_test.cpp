@@ -265,6 +265,42 @@ TEST(ChannelManager, D7_AbortingASessionDropsWhatWaitsThere) {
     EXPECT_EQ(house.done, Texts{"four"});
 }
 
+TEST(ChannelManager, D7_AbortingASessionLeavesTheOthersAlone) {
+    House house;
+    house.hold("one");
+    house.hold("other");
+    house.run([](House& h) -> Task<> {
+        co_await h.handler(from("chat", "1", "one"));
+        co_await h.handler(from("chat", "2", "other"));
+        co_await h.handler(from("chat", "2", "behind it"));
+        co_await h.manager->abort_session("chat:1");
+        h.let_go("other");
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(house.done, (Texts{"other", "behind it"}));
+}
+
+TEST(ChannelManager, B8_ChatsThatAHookPutsIntoOneSessionTakeTurns) {
+    House house;
+    house.hold("one");
+    house.furnish();
+    Plugin family;
+    family.name = "family";
+    family.resolve_session = [](ResolveSessionCall&) { return "family"; };
+    house.framework->add(std::move(family));
+    house.run([](House& h) -> Task<> {
+        co_await h.handler(from("chat", "1", "one"));
+        co_await h.handler(from("chat", "2", "two"));
+        EXPECT_EQ(h.begun, Texts{"one"});
+        EXPECT_EQ(h.manager->snapshot("family").pending_count, 1u);
+        h.let_go("one");
+        co_await h.manager->idle();
+        EXPECT_EQ(h.manager->busy_sessions(), 0u);
+    });
+    EXPECT_EQ(house.done, (Texts{"one", "two"}));
+    EXPECT_EQ(house.channel->sent.back().chat_id, "2") << "each is answered where it was asked";
+}
+
 TEST(ChannelManager, NothingIsKeptOfIdleSessions) {
     House house;
     house.run([](House& h) -> Task<> {
