@@ -12,7 +12,7 @@
 
 namespace bub {
 
-/// Takes a message in. Completes when it is admitted, not when its turn is over. Throws when it cannot be taken.
+/// Takes a message in. Completes when it is admitted (with a delivery log: stored, B18), or was before. Throws when it is not.
 using MessageHandler = std::function<Task<>(Envelope message)>;
 
 enum class ChannelRole : std::uint8_t {

@@ -145,8 +145,8 @@ struct CliCommand {
     std::function<Task<int>(std::vector<std::string> arguments)> run = {};
 };
 
-/// One extension of the pipeline: a name and the hooks it wants. A hook is any callable that takes the call, or
-/// nothing at all where its result is constant; it returns the value, nothing, or a Task.
+/// One extension of the pipeline: a name and the hooks it wants. A hook is any callable that takes the call; it
+/// returns the value, nothing (which gives nothing), or a Task.
 ///
 ///     Plugin echo{.name = "echo",
 ///                 .run_model = [](RunModelCall& call) { return "You said: " + call.prompt.text(); }};
