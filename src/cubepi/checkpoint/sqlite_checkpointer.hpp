@@ -22,6 +22,8 @@ enum class SQLiteSynchronous : std::uint8_t { full, normal, off };
 struct SQLiteOptions {
     /// A file, a `file:` URI, or ":memory:". The folder must exist; the file is made when there is none.
     std::string path = {};
+    /// Never writes to the file, which must be there, and whose tables must be of this version.
+    bool read_only = false;
     /// Turns write-ahead logging on: readers and the writer do not wait for each other, and `-wal` and `-shm` files
     /// lie beside the database. Left as it is when false, since the choice is kept in the file.
     bool wal = false;

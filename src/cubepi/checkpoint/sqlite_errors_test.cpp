@@ -88,6 +88,23 @@ TEST(SQLiteErrors, a_read_only_file_can_be_read_and_says_so_when_written) {
     expect_one_line(error);
 }
 
+TEST(SQLiteErrors, a_store_that_only_reads_changes_nothing_and_makes_no_file) {
+    TempFolder folder;
+    SQLiteOptions options;
+    options.path = folder.file("100% sessions?.db");
+    options.read_only = true;
+    EXPECT_EQ(error_of(SQLiteCheckpointer(options).open()).code(), ErrorCode::storage);
+    EXPECT_FALSE(std::filesystem::exists(options.path));
+    {
+        SQLiteCheckpointer store(options.path);
+        run(store.append("t", one(user("hello")), AppendOptions()));
+    }
+    SQLiteCheckpointer store(options);
+    EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
+    const Error error = error_of(store.append("t", one(user("more")), AppendOptions()));
+    EXPECT_EQ(error.code(), ErrorCode::permission_denied);
+}
+
 TEST(SQLiteErrors, a_read_only_file_of_an_old_version_is_refused) {
     TempFolder folder;
     const std::string path = folder.file("old.db");

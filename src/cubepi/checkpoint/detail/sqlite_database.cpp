@@ -133,8 +133,9 @@ void SqliteDatabase::open_file() {
                "the path of the SQLite database is empty; give a file, or \":memory:\"");
     }
     // Only one thread uses the connection, so SQLite's own locks are not needed.
-    constexpr int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI |
-                          SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+    const int access =
+        options_.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    const int flags = access | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     const int result = sqlite3_open_v2(options_.path.c_str(), &handle_, flags, nullptr);
     if (result != SQLITE_OK) {
         const std::string reason = handle_ ? sqlite3_errmsg(handle_) : sqlite3_errstr(result);
