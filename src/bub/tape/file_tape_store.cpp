@@ -76,6 +76,11 @@ Task<void> FileTapeStore::copy_tape(std::string tape, std::filesystem::path targ
     return on_worker(state_, std::move(call));
 }
 
+Task<void> FileTapeStore::remove_tape(std::string tape) {
+    auto call = [tape = std::move(tape)](TapeDirectory& tapes) { tapes.remove(tape); };
+    return on_worker(state_, std::move(call));
+}
+
 Task<std::vector<std::string>> FileTapeStore::list_tapes() {
     return on_worker(state_, [](TapeDirectory& tapes) {
         std::vector<std::string> names = tapes.names();

@@ -302,4 +302,21 @@ TEST_F(LongTape, AnIndexOfAnotherFileIsNotBelieved) {
     EXPECT_EQ(run(tape_in(folder_).info()).entries, 1);
 }
 
+TEST(FileTapeStore, B9_ATapeWhoseFirstTurnWasCutOffIsListed) {
+    const TestFolder folder;
+    {
+        const auto dead = std::make_shared<FileTapeStore>(folder.options());
+        TapeForkOptions options;
+        options.turn_id = "turn-1";
+        const auto fork = Tape(dead, "w__s").fork(std::move(options));
+        run(Tape(dead, "w__s").in(fork).append(message_entry("user", "hi")));
+    }
+    ASSERT_FALSE(folder.has("w__s.jsonl"));
+    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    EXPECT_EQ(run(store->list_tapes()), std::vector<std::string>{"w__s"});
+    ASSERT_EQ(run(store->list_files()).size(), 1u);
+    EXPECT_EQ(run(store->position("w__s")).messages, 1);
+    EXPECT_EQ(run(store->list_files()).front().name, "w__s");
+}
+
 }  // namespace bub

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <bub/tape/tape_context.hpp>
+#include <bub/tape/tape_session.hpp>
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/core/clock.hpp>
@@ -18,6 +19,8 @@ struct TapeCheckpointerOptions {
     std::shared_ptr<cubepi::Clock> clock = {};  ///< null: the machine's
     /// What load() gives. A tape without anchors is read from its beginning when the last one is asked for.
     TapeContext context = {};
+    /// Noted beside each tape that a run is claimed on. An empty id: nothing is.
+    TapeSession session = {};
 };
 
 /// Makes a tape the memory of a cubepi::Agent: the thread id is the name of the tape (B21). What is loaded is the context
@@ -82,8 +85,8 @@ private:
     std::shared_ptr<State> state_;
 };
 
-/// Copies a thread of another store to a tape that has no messages yet, and gives how many messages were copied: 0 when
-/// the tape has some already, or there is no such thread. `note` of the copy stays on the tape as the event
+/// Copies a thread of another store to a tape that has no messages yet, in one step, and gives how many messages were
+/// copied: 0 when the tape has some already, or there is no such thread. The copy is on the tape as the event
 /// `session.imported` {from, thread_id, messages}.
 Task<std::size_t> import_thread(std::shared_ptr<cubepi::Checkpointer> source, std::string thread_id,
                                 std::shared_ptr<TapeStore> store, std::string tape,

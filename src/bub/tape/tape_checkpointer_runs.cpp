@@ -81,6 +81,7 @@ Task<ClaimResult> TapeCheckpointer::claim_run(std::string thread_id, std::string
     auto result = std::make_shared<ClaimResult>();
     std::function<Json(JsonObject&)> edit = [=](JsonObject& beside) {
         claim_in(beside, thread_id, run_id, owner, kind, state->now(), state->lease_end(), *result);
+        note_session(beside, state->options.session);
         return Json();
     };
     co_await state->side->edit_state(thread_id, std::move(edit));

@@ -94,11 +94,17 @@ bool try_lock(const Descriptor& file) {
 FileLock::FileLock(const std::filesystem::path& path, Kind kind,
                    std::chrono::milliseconds timeout) {
     const bool shared = kind == Kind::shared;
-    file_ = Descriptor::open(path, shared ? O_RDONLY : O_RDWR | O_CREAT);
-    if (!file_) return;
     const auto end = std::chrono::steady_clock::now() + timeout;
     auto pause = std::chrono::microseconds(50);
-    while (::flock(file_.get(), (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
+    for (;;) {
+        if (!file_) file_ = Descriptor::open(path, shared ? O_RDONLY : O_RDWR | O_CREAT);
+        if (!file_) return;
+        if (::flock(file_.get(), (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0) {
+            struct stat info = {};
+            if (::fstat(file_.get(), &info) == 0 && info.st_nlink > 0) return;
+            file_ = Descriptor();  // whoever held it has removed the tape, and the lock with it
+            continue;
+        }
         if (errno == EINTR) continue;
         if (errno != EWOULDBLOCK) throw_system("lock " + path.string(), errno);
         if (std::chrono::steady_clock::now() >= end) {

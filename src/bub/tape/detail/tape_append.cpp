@@ -217,6 +217,36 @@ void TapeDirectory::reset(const std::string& name) {
     remove_file(paths.tape);
 }
 
+void TapeDirectory::remove(const std::string& name) {
+    if (::access(options_.directory.c_str(), F_OK) != 0) return;
+    std::vector<std::string> tapes = names();
+    std::erase_if(tapes, [&](const std::string& one) { return !one.starts_with(name + "__"); });
+    tapes.push_back(name);
+    for (const std::string& one : tapes) {
+        Writing writing = write_lock(one);
+        remove_files(writing);
+    }
+}
+
+void TapeDirectory::remove_files(Writing& writing) {
+    namespace fs = std::filesystem;
+    const TapePaths& paths = writing.paths;
+    std::error_code failed;
+    for (fs::directory_iterator file(paths.turns, failed), end; !failed && file != end;
+         file.increment(failed)) {
+        const Descriptor journal = Descriptor::open(file->path(), O_RDWR);
+        if (!journal || try_lock(journal)) continue;
+        throw cubepi::CheckpointerLockTimeoutError(
+            cubepi::ErrorCode::storage_locked, "a turn is in progress on tape '" + writing.name +
+                                                   "' (" + file->path().string() +
+                                                   "); wait for its end, or end that process");
+    }
+    writing.known->tail.reset();
+    fs::remove_all(paths.turns, failed);
+    for (const fs::path& file : {paths.commit, paths.tape, paths.index, paths.state, paths.lock})
+        remove_file(file);
+}
+
 void TapeDirectory::close_dead_turns_at_start(const std::string& name) {
     const std::shared_ptr<Known> tape = known(name);
     if (tape->looked_for_turns) return;

@@ -64,10 +64,15 @@ std::vector<std::string> TapeDirectory::names() const {
     std::error_code failed;
     for (fs::directory_iterator file(options_.directory, failed), end; !failed && file != end;
          file.increment(failed)) {
-        if (file->path().extension() != suffix || file->is_directory(failed)) continue;
-        found.push_back(file->path().stem().string());
+        fs::path path = file->path();
+        // Killed in its first turn, a session has left a journal and no tape yet.
+        const bool begun = path.extension() == ".turns" && file->is_directory(failed);
+        if (begun) path = path.stem();
+        if (path.extension() != suffix || (!begun && file->is_directory(failed))) continue;
+        found.push_back(path.stem().string());
     }
     std::sort(found.begin(), found.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
     return found;
 }
 
@@ -76,10 +81,12 @@ std::vector<TapeFileInfo> TapeDirectory::list_files() const {
     for (std::string& name : names()) {
         if (!is_main_tape(name)) continue;
         struct stat info = {};
-        if (::stat(TapePaths(options_.directory, name).tape.c_str(), &info) != 0) continue;
+        const TapePaths paths(options_.directory, name);
+        const bool written = ::stat(paths.tape.c_str(), &info) == 0;
+        if (!written && ::stat(paths.turns.c_str(), &info) != 0) continue;
         TapeFileInfo file;
         file.name = std::move(name);
-        file.bytes = static_cast<std::uintmax_t>(info.st_size);
+        file.bytes = written ? static_cast<std::uintmax_t>(info.st_size) : 0;
         file.modified = std::chrono::system_clock::time_point(
             std::chrono::seconds(info.st_mtim.tv_sec) +
             std::chrono::microseconds(info.st_mtim.tv_nsec / 1000));

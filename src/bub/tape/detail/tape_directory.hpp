@@ -51,6 +51,7 @@ public:
     std::vector<TapeEntry> anchors(const std::string& name, std::size_t limit);
     std::optional<TapeEntry> find(const std::string& name, IndexKind kind, const std::string& key);
     void copy(const std::string& name, const std::filesystem::path& target);
+    void remove(const std::string& name);
 
     Json edit_state(const std::string& name, const std::function<Json(JsonObject&)>& edit);
     JsonObject read_state(const std::string& name);
@@ -90,6 +91,7 @@ private:
     void close_dead_turns_at_start(const std::string& name);
     void close_sidecars(const std::string& name, JournaledTurn& turn);
     void close_turn(Writing& writing, const std::filesystem::path& journal);
+    void remove_files(Writing& writing);
     void finish_commit(Writing& writing);
     TapePosition append_locked(Writing& writing, std::vector<TapeEntry> entries,
                                const TapeAppend& options);
