@@ -52,6 +52,13 @@ struct BuiltinOptions {
     /// replaces the interception hooks of the plugins.
     std::function<void(cubepi::AgentOptions& options, const AgentOccasion& occasion)> configure =
         {};
+    /// Given each turn's agent before it runs. Who wants to listen to it or to abort it keeps a weak pointer: it is gone
+    /// when the turn is over.
+    std::function<void(const std::shared_ptr<cubepi::Agent>& agent, const AgentOccasion& occasion)>
+        on_agent = {};
+    /// Told how the run of a turn's agent has ended, whatever the outcome; before a failure is thrown.
+    std::function<void(const cubepi::RunResult& result, const AgentOccasion& occasion)> on_result =
+        {};
     std::function<std::vector<std::shared_ptr<Channel>>(ProvideChannelsCall& call)> channels = {};
 };
 

@@ -6,6 +6,8 @@
 
 #include <bub/builtin/builtin_test_support.hpp>
 #include <bub/builtin/skills.hpp>
+#include <bub/tape/tape_session.hpp>
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace bub {
@@ -278,6 +280,76 @@ TEST_F(Builtin, APluginMayChooseWhereTheContextBeginsAndWhatIsInIt) {
 TEST(Skills, HintsLosePunctuationAtTheirEnd) {
     const std::set<std::string> hints = skill_hints("with $repo-map. and $a_b, not $");
     EXPECT_EQ(hints, (std::set<std::string>{"repo-map", "a_b"}));
+}
+
+/// What the plugin tells whoever started the turn about its agent.
+struct Told {
+    BuiltinOptions options() {
+        BuiltinOptions made;
+        made.on_agent = [this](const std::shared_ptr<cubepi::Agent>& given, const AgentOccasion&) {
+            agent = given;
+            (void)given->subscribe([this](const cubepi::AgentEvent& event) {
+                if (stops_at_text && event.text_delta()) agent.lock()->abort();
+            });
+        };
+        made.on_result = [this](const cubepi::RunResult& result, const AgentOccasion& occasion) {
+            outcomes.push_back(std::string(to_string(result.outcome)) + " in " +
+                               occasion.session_id);
+        };
+        return made;
+    }
+    std::weak_ptr<cubepi::Agent> agent;
+    bool stops_at_text = false;
+    std::vector<std::string> outcomes;
+};
+
+TEST_F(Builtin, WhoeverStartedATurnHearsHowItsRunEnded) {
+    Told told;
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back(faux_assistant_message("done"));
+    steps.emplace_back(cubepi::faux_failure("on fire"));
+    for (cubepi::FauxStep& step : two_steps()) steps.push_back(std::move(step));
+    BuiltinOptions options = told.options();
+    options.max_steps = 1;
+    add_builtin(std::move(steps), std::move(options));
+    (void)say("good");
+    EXPECT_THROW(say("bad"), cubepi::Error);
+    (void)say("too long");
+    const std::vector<std::string> expected = {"completed in cli:room", "failed in cli:room",
+                                               "limited in cli:room"};
+    EXPECT_EQ(told.outcomes, expected);
+    EXPECT_TRUE(told.agent.expired()) << "the agent goes with the turn";
+}
+
+TEST_F(Builtin, D7_AnAbortOfTheAgentCancelsTheTurnAndKeepsWhatWasSaid) {
+    Told told;
+    told.stops_at_text = true;
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back(faux_assistant_message("a long story that nobody wants to hear"));
+    add_builtin(std::move(steps), told.options());
+    std::exception_ptr failure;
+    try {
+        (void)say("tell me");
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    EXPECT_TRUE(failure && cubepi::is_cancellation(failure));
+    EXPECT_EQ(told.outcomes, std::vector<std::string>{"aborted in cli:room"});
+    EXPECT_EQ(count(tape("cli:room"), entry_kind::message), 2u) << "the question, and its answer";
+}
+
+TEST_F(Builtin, ATapeSaysWhoseItIs) {
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back(faux_assistant_message("done"));
+    add_builtin(std::move(steps));
+    (void)say("hi");
+    const auto store = cubepi::run(framework->tape_store());
+    const auto beside = cubepi::run(dynamic_cast<TapeStateStore&>(*store).read_state(
+        tape_name(framework->workspace(), "cli:room")));
+    const std::optional<TapeSession> session = session_of(beside);
+    ASSERT_TRUE(session);
+    EXPECT_EQ(session->id, "cli:room");
+    EXPECT_EQ(session->workspace, framework->workspace().string());
 }
 
 }  // namespace

@@ -41,9 +41,8 @@ protected:
         std::filesystem::remove_all(root, ignored);
     }
 
-    void add_builtin(std::vector<cubepi::FauxStep> steps) {
+    void add_builtin(std::vector<cubepi::FauxStep> steps, BuiltinOptions options = {}) {
         faux.set_responses(std::move(steps));
-        BuiltinOptions options;
         options.model = faux.model("scripted");
         options.home = root / "home";
         options.with_user_skills = false;

@@ -222,6 +222,10 @@ std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& fol
 Task<> AgentTurn::remember(cubepi::AgentOptions& options) {
     TapeCheckpointerOptions how;
     how.clock = core_->runtime().clock;
+    if (!is_passing(plan_.session_id)) {
+        how.session.id = plan_.session_id;
+        how.session.workspace = core_->workspace_of(state_).string();
+    }
     how.context = co_await core_->framework().tape_context(plan_.session_id, state_);
     const std::shared_ptr<TapeFork> turn = plan_.inherits ? plan_.inherits : fork_;
     auto memory = std::make_shared<TapeCheckpointer>(turn, std::move(how));
@@ -259,8 +263,9 @@ Task<> AgentTurn::start_agent() {
     }
     keep_allowed(options.tools, plan_);
     options.middleware.emplace_back(UnknownTools(options.tools));
-    agent_ = std::make_unique<cubepi::Agent>(std::move(options));
+    agent_ = std::make_shared<cubepi::Agent>(std::move(options));
     agent_->subscribe([this](const cubepi::AgentEvent& event) { return on_agent_event(event); });
+    if (chosen.on_agent && !plan_.is_subagent) chosen.on_agent(agent_, occasion);
     run_.emplace(agent_->start(user_message_of(prompt_)));
 }
 
@@ -366,6 +371,11 @@ void AgentTurn::translate(const cubepi::AgentEvent& event) {
 
 Task<> AgentTurn::finish() {
     const cubepi::RunResult result = co_await run_->result();
+    if (core_->options().on_result && !plan_.is_subagent) {
+        const std::filesystem::path folder = core_->workspace_of(state_);
+        const AgentOccasion occasion{plan_.session_id, folder, state_};
+        core_->options().on_result(result, occasion);
+    }
     if (plan_.inherits) made_ = result.new_messages;
     if (result) {
         status_ = TurnStatus::ok;

@@ -8,6 +8,7 @@
 
 #include <bub/builtin/detail/core.hpp>
 #include <bub/event_stream.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_fork.hpp>
 
 namespace bub::detail {
@@ -58,7 +59,7 @@ private:
     bool closed_ = false;
     std::shared_ptr<TapeFork> fork_;  ///< null: inherited
     std::shared_ptr<cubepi::ShellSessions> shells_;
-    std::unique_ptr<cubepi::Agent> agent_;
+    std::shared_ptr<cubepi::Agent> agent_;
     std::optional<cubepi::AgentRun> run_;
     std::deque<StreamEvent> events_;
     cubepi::MessageList made_;  ///< by a turn that inherits
