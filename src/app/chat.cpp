@@ -14,6 +14,7 @@
 #include "conversation.hpp"
 #include "exit_code.hpp"
 #include "live_chat.hpp"
+#include "pipeline.hpp"
 #include "session.hpp"
 #include "terminal/console.hpp"
 #include "terminal/line_editor.hpp"
@@ -23,21 +24,23 @@ namespace cubepi::app {
 
 namespace {
 
-void greet(const Session& session, const Style& style) {
+void greet(const SessionPlan& session, const Style& style) {
     std::cout << style.bold() << "cubepi" << style.off() << " talks to " << session.model.where
               << ".";
     if (!session.name.empty()) std::cout << " Session: " << printable(session.name) << ".";
     std::cout << '\n'
               << style.dim() << "Ctrl-C stops an answer, Ctrl-D or /quit leaves, /help says more."
               << style.off() << "\n\n";
+    for (const std::string& note : session.notes) std::cout << printable(note) << "\n\n";
 }
 
-void help() {
+void help(bool with_commands) {
     std::cout << "  /quit     leave (also Ctrl-D)\n"
                  "  /help     this\n"
                  "  Ctrl-C    stop the answer; at the prompt, twice: leave\n"
                  "  A pasted block of lines is one input. Tools that write, run commands or use "
                  "the network ask first.\n";
+    if (with_commands) std::cout << "  ,help     commands of the pipeline: tools, tape, model\n";
 }
 
 /// The next thing that the person says; empty at the end.
@@ -79,8 +82,14 @@ Task<int> talk(CommandLine line) {
     parts.style = screen.style();
     if (terminal) parts.asker = editor;
     parts.before_question = [&screen] { screen.pause(); };
-    Session session = co_await open_session(line.conversation, std::move(parts));
-    greet(session, screen.style());
+    Pipeline::Parts around;
+    around.on_warning = [&screen](const std::string& text) {
+        screen.pause();
+        std::cerr << "cubepi: " << printable(text) << '\n';
+    };
+    SessionPlan plan = co_await plan_session(line.conversation, std::move(parts));
+    Pipeline pipeline(std::move(plan), std::move(around));
+    greet(pipeline.plan(), screen.style());
     int status = exit_ok;
     for (;;) {
         std::optional<std::string> input = co_await next_input(*editor, screen.style());
@@ -88,10 +97,12 @@ Task<int> talk(CommandLine line) {
         if (input->find_first_not_of(" \t\r\n") == std::string::npos) continue;
         editor->remember(*input);
         if (*input == "/help") {
-            help();
+            help(terminal);
             continue;
         }
-        status = co_await converse(session, screen, std::move(*input));
+        // Only who sits at the terminal gives commands, not whoever wrote what is piped in (B11).
+        bub::Envelope message = pipeline.message(std::move(*input), terminal);
+        status = co_await converse(pipeline, screen, std::move(message));
         std::cout << '\n';
     }
     std::cout << '\n';

@@ -147,12 +147,7 @@ void CliChannel::enter(std::string text, bool later) {
     if (!running_) view_.echo(text);
     unheard_.push_back(std::move(unheard));
     show_waiting();
-    bub::Envelope message(text);
-    message.channel = name_;
-    message.chat_id = "local";
-    message.session_id = parts_.session_id;
-    message.is_active = true;
-    message.from_operator = true;
+    bub::Envelope message = parts_.message(text);
     if (waits) message.rest[later_key] = true;
     message.lifespan = std::make_shared<Turn>(*this, std::move(text));
     work_->spawn(deliver(std::move(message)));

@@ -24,7 +24,8 @@ public:
         std::shared_ptr<Console> console = {};
         ChatView* view = nullptr;  ///< outlives the channel
         bub::MessageHandler handler = {};
-        std::string session_id = "cli:chat";
+        /// What the person says, as a message for the handler.
+        std::function<bub::Envelope(std::string text)> message = {};
         /// Ends the turn and drops what waits behind it.
         std::function<Task<>()> abort = {};
         /// The person wants to leave. Any number of times.

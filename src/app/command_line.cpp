@@ -50,7 +50,7 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
 void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
     add_model_flags(command, flags.model);
     command.add_option("-s,--session", flags.session, "Keep the conversation under this name");
-    command.add_flag("-c,--continue", flags.continue_last, "Go on with the last session");
+    command.add_flag("-c,--continue", flags.continue_last, "Go on with this folder's last session");
     command.add_flag("-y,--yes", flags.yes,
                      "Let tools write, run commands and use the network without asking");
     command.add_flag("--no-tools", flags.no_tools, "Give the model no tools");
@@ -126,7 +126,8 @@ CommandLine parse_command_line(int argc, char** argv) {
 
     CLI::App* sessions = app.add_subcommand("sessions", "List or delete kept conversations");
     sessions->require_subcommand(1);
-    CLI::App* list = sessions->add_subcommand("list", "List them, newest first");
+    CLI::App* list = sessions->add_subcommand("list", "List those of this folder, newest first");
+    list->add_flag("--all", line.all, "Those of all folders, with the folder");
     CLI::App* remove = sessions->add_subcommand("delete", "Delete one for good");
     remove->add_option("name", line.words, "The session's name")->required();
 
@@ -137,7 +138,7 @@ CommandLine parse_command_line(int argc, char** argv) {
     completion->add_option("shell", line.words, "bash, zsh or fish")->required();
 
     CLI::App* step = app.add_subcommand("demo-step", "")->group("");
-    step->add_option("--database", line.demo_database);
+    step->add_option("--tapes", line.demo_tapes);
     step->add_option("--folder", line.demo_folder);
     step->add_flag("--fast", line.fast);
     step->add_option("step", line.words);

@@ -52,7 +52,8 @@ struct CommandLine {
     std::vector<std::string> words =
         {};             ///< the prompt's or a filter's words, a session's or shell's name
     bool fast = false;  ///< demo: without waiting
-    std::string demo_database = {};
+    bool all = false;   ///< sessions: those of all folders
+    std::string demo_tapes = {};
     std::string demo_folder = {};
     std::optional<int> exit_code =
         {};  ///< set when there is nothing to run: help was shown, or a flag is wrong

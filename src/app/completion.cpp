@@ -45,7 +45,7 @@ _cubepi() {
                 local IFS=$'\n'
                 COMPREPLY=($(compgen -W "$(cubepi sessions list 2>/dev/null | cut -f1)" -- "$word"))
             else
-                COMPREPLY=($(compgen -W "list delete" -- "$word"))
+                COMPREPLY=($(compgen -W "list delete --all" -- "$word"))
             fi ;;
     esac
 }
@@ -72,7 +72,7 @@ _cubepi() {
         '--offline[use the scripted model]'
         '--script[answers of the offline model]:file:_files'
         '(-s --session)'{-s,--session}'[keep the conversation under this name]:session:_cubepi_sessions'
-        '(-c --continue)'{-c,--continue}'[go on with the last session]'
+        '(-c --continue)'{-c,--continue}"[go on with this folder's last session]"
         '(-y --yes)'{-y,--yes}'[let tools act without asking]'
         '--no-tools[give the model no tools]'
         '--system[replace the system prompt]:text:'
@@ -92,7 +92,7 @@ _cubepi() {
         demo) _arguments '--fast[without the pauses]' ;;
         completion) compadd bash zsh fish ;;
         tape) compadd list show search anchors export ;;
-        sessions) if [[ $words[CURRENT-1] == delete ]]; then _cubepi_sessions; else compadd list delete; fi ;;
+        sessions) if [[ $words[CURRENT-1] == delete ]]; then _cubepi_sessions; else compadd -- list delete --all; fi ;;
     esac
 }
 compdef _cubepi cubepi
@@ -121,7 +121,7 @@ complete -c cubepi -n "$talk models" -l provider -x -a $providers -d 'Provider'
 complete -c cubepi -n $talk -l offline -d 'Use the scripted model'
 complete -c cubepi -n $talk -l script -r -F -d 'Answers of the offline model'
 complete -c cubepi -n $talk -s s -l session -x -a '(__cubepi_sessions)' -d 'Keep the conversation under this name'
-complete -c cubepi -n $talk -s c -l continue -d 'Go on with the last session'
+complete -c cubepi -n $talk -s c -l continue -d 'Go on with the last session of this folder'
 complete -c cubepi -n $talk -s y -l yes -d 'Let tools act without asking'
 complete -c cubepi -n $talk -l no-tools -d 'Give the model no tools'
 complete -c cubepi -n $talk -l system -x -d 'Replace the system prompt'
@@ -132,6 +132,7 @@ complete -c cubepi -n '__fish_seen_subcommand_from demo' -l fast -d 'Without the
 complete -c cubepi -n __fish_use_subcommand -a tape -d 'Look at what sessions have recorded'
 complete -c cubepi -n '__fish_seen_subcommand_from tape' -a 'list show search anchors export'
 complete -c cubepi -n '__fish_seen_subcommand_from sessions' -a 'list delete'
+complete -c cubepi -n '__fish_seen_subcommand_from sessions' -l all -d 'Those of all folders'
 complete -c cubepi -n '__fish_seen_subcommand_from delete' -a '(__cubepi_sessions)'
 complete -c cubepi -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
 )script";

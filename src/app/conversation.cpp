@@ -2,8 +2,10 @@
 
 #include <boost/asio/signal_set.hpp>
 
+#include <chrono>
 #include <csignal>
 #include <iostream>
+#include <string_view>
 #include <utility>
 
 #include "exit_code.hpp"
@@ -36,37 +38,37 @@ InterruptWatch::~InterruptWatch() {
     state_->signals.cancel();
 }
 
-Task<int> converse(Session& session, Screen& screen, std::string prompt) {
-    Agent& agent = *session.agent;
+namespace {
+
+void show_on(Screen& screen, const bub::StreamEvent& event, const bub::Envelope& message) {
+    if (event.agent_event) return screen.on_event(*event.agent_event);
+    if (event.kind != bub::event_kind::text) return;
+    const std::string_view delta = event.delta();
+    // Steps of a turn are apart on the screen anyhow.
+    if (delta.find_first_not_of(" \n") == std::string_view::npos) return;
+    if (message.kind != bub::envelope_kind::command) return screen.on_text(delta);
+    screen.pause();
+    std::cout << printable(delta) << '\n';
+}
+
+}  // namespace
+
+Task<int> converse(Pipeline& pipeline, Screen& screen, bub::Envelope message) {
     int interrupts = 0;
     const Executor executor = co_await this_executor;
     const InterruptWatch watch(executor, [&] {
         // The second one does not wait for anybody's clean-up.
         if (++interrupts > 1) std::_Exit(exit_aborted);
-        agent.abort();
+        pipeline.stop();
     });
-    const ScopedSubscription shown =
-        agent.subscribe([&](const AgentEvent& event) { screen.on_event(event); });
     const auto begin = std::chrono::steady_clock::now();
-    FailureContext context;
-    context.where = session.model.where;
-    context.key_variable = session.model.key_variable;
-    std::optional<RunResult> result;
-    std::exception_ptr failure;
-    try {
-        result = co_await agent.prompt(std::move(prompt));
-    } catch (...) {
-        failure = std::current_exception();
-    }
+    Pipeline::Show show = [&screen](const bub::StreamEvent& event, const bub::Envelope& about) {
+        show_on(screen, event, about);
+    };
+    const Answer answer = co_await pipeline.ask(std::move(message), std::move(show));
     screen.pause();
-    Failure said;
-    said.exit_code = exit_ok;
-    if (failure) {
-        said = explain(failure, context);
-    } else if (!*result) {
-        said = explain(result->error(), context);
-    }
-    if (result) screen.summary(*result, std::chrono::steady_clock::now() - begin);
+    if (answer.result) screen.summary(*answer.result, std::chrono::steady_clock::now() - begin);
+    const Failure& said = answer.failure;
     if (said.exit_code != exit_ok) std::cerr << "cubepi: " << printable(said.text) << '\n';
     co_return said.exit_code;
 }

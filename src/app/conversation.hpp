@@ -4,13 +4,14 @@
 
 #include <cubepi/core/task.hpp>
 
-#include "session.hpp"
+#include "pipeline.hpp"
 #include "terminal/screen.hpp"
 
 namespace cubepi::app {
 
-/// Runs one prompt of a session on the screen; Ctrl-C aborts it. Gives the exit status and says what went wrong.
-Task<int> converse(Session& session, Screen& screen, std::string prompt);
+/// Runs one message of Pipeline::message() on the screen; Ctrl-C ends its turn, a second one the program. Gives the exit
+/// status and says what went wrong.
+Task<int> converse(Pipeline& pipeline, Screen& screen, bub::Envelope message);
 
 /// Calls `interrupted` for each Ctrl-C while it exists. Used on one executor.
 class InterruptWatch {

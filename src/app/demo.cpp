@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <stop_token>
@@ -9,6 +11,7 @@
 
 #include <unistd.h>
 
+#include <bub/tape/memory_tape_store.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/http_client.hpp>
@@ -26,6 +29,7 @@
 #include "demo_scratch.hpp"
 #include "demo_script.hpp"
 #include "exit_code.hpp"
+#include "pipeline.hpp"
 #include "terminal/line_editor.hpp"
 #include "terminal/screen.hpp"
 
@@ -68,8 +72,11 @@ public:
           screen_(*runtime_->clock, executor),
           faux_(demo_voice(fast)) {
         if (terminal_) editor_ = std::make_shared<LineEditor>(executor, std::filesystem::path());
-        session_.agent = std::make_unique<Agent>(agent_options());
-        session_.model.where = "the scripted model";
+        Pipeline::Parts around;
+        around.on_event = [this](const AgentEvent& event) {
+            if (watch_) watch_(event);
+        };
+        pipeline_ = std::make_unique<Pipeline>(plan(), std::move(around));
     }
 
     Task<int> walk() {
@@ -86,11 +93,18 @@ public:
 private:
     using Seen = std::vector<std::pair<bool, std::string>>;
 
-    AgentOptions agent_options() {
-        AgentOptions options;
-        options.model = faux_.model("tour");
-        options.runtime = runtime_;
-        options.system_prompt = "You are the script of a guided tour.";
+    SessionPlan plan() {
+        SessionPlan plan;
+        plan.model.model = faux_.model("tour");
+        plan.model.where = "the scripted model";
+        plan.session_id = "cli:tour";
+        plan.tapes = std::make_shared<bub::MemoryTapeStore>();
+        plan.system_prompt = "You are the script of a guided tour.";
+        plan.equip = [this](AgentOptions& options) { equip(options); };
+        return plan;
+    }
+
+    void equip(AgentOptions& options) {
         auto workspace = std::make_shared<LocalWorkspace>(scratch_.workspace());
         StandardToolOptions tools;
         tools.with_shell = tools.with_fetch = false;
@@ -105,7 +119,6 @@ private:
             options.middleware.emplace_back(
                 std::make_shared<TourApproval>(screen_.style(), before));
         }
-        return options;
     }
 
     const Style& style() const { return screen_.style(); }
@@ -146,7 +159,8 @@ private:
         }
         std::cout << '\n' << std::flush;
         faux_.set_responses(std::move(script));
-        const int status = co_await converse(session_, screen_, std::move(prompt));
+        bub::Envelope message = pipeline_->message(std::move(prompt), false);
+        const int status = co_await converse(*pipeline_, screen_, std::move(message));
         co_return status;
     }
 
@@ -170,13 +184,14 @@ private:
         title(2, "Two tools at once, on real files");
         std::size_t running = 0;
         std::size_t together = 0;
-        const ScopedSubscription watched = session_.agent->subscribe([&](const AgentEvent& event) {
+        watch_ = [&](const AgentEvent& event) {
             if (event.type() == AgentEventType::tool_execution_start)
                 together = std::max(together, ++running);
             if (event.type() == AgentEventType::tool_execution_end) --running;
-        });
+        };
         const bool held = co_await say_and_finish(
             "What is in this folder, and what do the notes say?", tools_scene());
+        watch_ = nullptr;
         saw(held && together == 2, "two tools, run side by side on real files");
         co_await rest(3500);
     }
@@ -186,13 +201,14 @@ private:
         if (terminal_)
             std::cout << style().dim() << "(Your turn: answer the question.)" << style().off()
                       << "\n\n";
+        bool refused = false;
+        watch_ = [&](const AgentEvent& event) {
+            const auto* end = event.get_if<ToolExecutionEndEvent>();
+            if (end && end->tool_name == "write") refused = end->is_error;
+        };
         const bool held =
             co_await say_and_finish("Make a plan of it in plan.md.", approval_scene());
-        bool refused = false;
-        for (const Message& message : session_.agent->state().messages) {
-            const ToolResultMessage* result = message.tool_result();
-            if (result && result->tool_name == "write") refused = result->is_error;
-        }
+        watch_ = nullptr;
         const std::string plan = file_text(scratch_.workspace() / "plan.md");
         std::cout << '\n' << style().dim();
         if (plan.empty()) {
@@ -211,16 +227,13 @@ private:
         title(4, "An answer is stopped in the middle");
         std::cout << style().dim() << "(The tour presses Ctrl-C for you.)" << style().off()
                   << "\n\n";
-        int status = exit_failed;
-        {
-            std::size_t shown = 0;
-            const ScopedSubscription stopper =
-                session_.agent->subscribe([&](const AgentEvent& event) {
-                    const std::string_view* text = event.text_delta();
-                    if (text && (shown += text->size()) > 150) session_.agent->abort();
-                });
-            status = co_await say("Tell me a long story about a lighthouse.", abort_scene());
-        }
+        std::size_t shown = 0;
+        watch_ = [&](const AgentEvent& event) {
+            const std::string_view* text = event.text_delta();
+            if (text && (shown += text->size()) > 150) pipeline_->stop();
+        };
+        const int status = co_await say("Tell me a long story about a lighthouse.", abort_scene());
+        watch_ = nullptr;
         std::cout << '\n';
         co_await rest(1500);
         const bool held =
@@ -232,11 +245,11 @@ private:
 
     Task<void> killed_process() {
         title(5, "The process is killed in a tool, and another goes on");
-        std::cout << style().dim() << "(A process of its own, with a session in SQLite.)"
+        std::cout << style().dim() << "(A process of its own, its session on a tape.)"
                   << style().off() << "\n\n";
         const auto step = [this](const char* name) {
             const InterruptWatch swallowed(executor_, [] {});
-            return run_demo_step(name, scratch_.database(), scratch_.workspace(), fast_);
+            return run_demo_step(name, scratch_.tapes(), scratch_.workspace(), fast_);
         };
         const StepEnd killed = step("kill");
         stop_when_interrupted(killed);
@@ -289,7 +302,8 @@ private:
     Screen screen_;
     FauxProvider faux_;
     std::shared_ptr<LineEditor> editor_;
-    Session session_;
+    std::unique_ptr<Pipeline> pipeline_;
+    std::function<void(const AgentEvent& event)> watch_;  // of the scene that plays
     Seen seen_;
 };
 

@@ -13,12 +13,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/agent/agent.hpp>
-#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/run.hpp>
 
 #include "commands.hpp"
-#include "conversation.hpp"
 #include "demo_script.hpp"
 #include "exit_code.hpp"
 #include "terminal/screen.hpp"
@@ -50,9 +50,21 @@ AgentTool deadly_tool(std::filesystem::path folder) {
 struct StepPlan {
     bool continues = false;
     bool fast = false;
-    std::string database = {};
+    std::string tapes = {};
     std::string folder = {};
 };
+
+/// Ends in the middle of the tool, and this process with it.
+Task<int> prompt_to_the_end(Agent& agent, Screen& screen) {
+    const std::string prompt = "Send the inspector a letter that the lamp turns again.";
+    std::cout << screen.style().bold() << "> " << screen.style().off() << prompt << '\n'
+              << std::flush;
+    const ScopedSubscription shown =
+        agent.subscribe([&](const AgentEvent& event) { screen.on_event(event); });
+    const RunResult result = co_await agent.prompt(prompt);
+    screen.pause();
+    co_return result ? exit_ok : exit_failed;
+}
 
 /// Continues what is stored; what the screen shows is what the new process does.
 Task<int> continue_stored(Agent& agent, Screen& screen) {
@@ -77,17 +89,13 @@ Task<int> demo_step(StepPlan plan) {
     AgentOptions options;
     options.model = faux.model("tour");
     options.tools.push_back(deadly_tool(plan.folder));
-    options.checkpointer = std::make_shared<SQLiteCheckpointer>(plan.database);
-    options.thread_id = "tour";
+    const auto tapes = std::make_shared<bub::FileTapeStore>(std::filesystem::path(plan.tapes));
+    options.checkpointer = std::make_shared<bub::TapeCheckpointer>(tapes);
+    options.thread_id = bub::tape_name(plan.folder, "cli:tour");
     options.runtime = runtime;
-    Session session;
-    session.agent = std::make_unique<Agent>(std::move(options));
-    session.model.where = "the scripted model";
-    if (plan.continues) co_return co_await continue_stored(*session.agent, screen);
-    std::string prompt = "Send the inspector a letter that the lamp turns again.";
-    std::cout << screen.style().bold() << "> " << screen.style().off() << prompt << '\n'
-              << std::flush;
-    co_return co_await converse(session, screen, std::move(prompt));
+    Agent agent(std::move(options));
+    if (plan.continues) co_return co_await continue_stored(agent, screen);
+    co_return co_await prompt_to_the_end(agent, screen);
 }
 
 }  // namespace
@@ -99,11 +107,11 @@ std::size_t letters_sent(const std::filesystem::path& folder) {
     return lines;
 }
 
-StepEnd run_demo_step(const std::string& step, const std::filesystem::path& database,
+StepEnd run_demo_step(const std::string& step, const std::filesystem::path& tapes,
                       const std::filesystem::path& folder, bool fast) {
     const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-    std::vector<std::string> words{program,           "demo-step", "--database",
-                                   database.string(), "--folder",  folder.string()};
+    std::vector<std::string> words{program,        "demo-step", "--tapes",
+                                   tapes.string(), "--folder",  folder.string()};
     if (fast) words.push_back("--fast");
     words.push_back(step);
     std::vector<char*> arguments;
@@ -131,7 +139,7 @@ int demo_step_command(const CommandLine& line) {
     StepPlan plan;
     plan.continues = !line.words.empty() && line.words.front() == "continue";
     plan.fast = line.fast;
-    plan.database = line.demo_database;
+    plan.tapes = line.demo_tapes;
     plan.folder = line.demo_folder;
     return run(demo_step(std::move(plan)));
 }

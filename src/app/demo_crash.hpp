@@ -12,9 +12,9 @@ struct StepEnd {
     int signal = 0;      ///< 0: it exited
 };
 
-/// Runs this program again as `demo-step STEP` on the database and folder, with our own terminal, and waits for it.
+/// Runs this program again as `demo-step STEP` on the tapes and folder, with our own terminal, and waits for it.
 /// Blocks. Throws Error(io).
-StepEnd run_demo_step(const std::string& step, const std::filesystem::path& database,
+StepEnd run_demo_step(const std::string& step, const std::filesystem::path& tapes,
                       const std::filesystem::path& folder, bool fast);
 
 /// How many letters the tool of that step has sent: the effect that must not happen twice.

@@ -16,7 +16,7 @@ public:
 
     /// What the tools see.
     std::filesystem::path workspace() const { return root_ / "workspace"; }
-    std::filesystem::path database() const { return root_ / "sessions.db"; }
+    std::filesystem::path tapes() const { return root_ / "tapes"; }
 
 private:
     std::filesystem::path root_;

@@ -11,7 +11,6 @@
 #include <langinfo.h>
 #include <unistd.h>
 
-#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/net/http_client.hpp>
@@ -23,6 +22,7 @@
 #include "config/paths.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
+#include "kept_sessions.hpp"
 #include "terminal/style.hpp"
 #include "version.hpp"
 
@@ -212,18 +212,28 @@ Task<bool> check_models(Report report, ModelSources sources) {
 
 Task<void> check_sessions(Report report) {
     report.title("Sessions");
-    const std::string path = sessions_path().string();
-    std::error_code failed;
-    if (!std::filesystem::exists(path, failed)) {
-        report.plain("none is kept yet (" + path + ")");
-        co_return;
+    KeptSessions kept = KeptSessions::here();
+    const std::string tapes = kept.tapes()->directory().string();
+    try {
+        const std::vector<KeptSession> all = co_await kept.on_tapes();
+        const std::vector<KeptSession> here = co_await kept.on_tapes_here();
+        if (all.empty()) {
+            report.plain("none is kept yet (" + tapes + ")");
+        } else {
+            report.good(tapes + ": " + count_text(all.size(), "session") + ", " +
+                        std::to_string(here.size()) + " of this folder");
+        }
+    } catch (const Error& error) {
+        report.failure(error, tapes);
     }
     try {
-        SQLiteCheckpointer store(path);
-        const std::vector<ThreadInfo> threads = co_await store.list_threads();
-        report.good(path + ": " + count_text(threads.size(), "session"));
+        const std::vector<KeptSession> older = co_await kept.in_database();
+        if (!older.empty()) {
+            report.good(kept.database().string() + ": " + count_text(older.size(), "session") +
+                        " of an older version; copied to a tape when used");
+        }
     } catch (const Error& error) {
-        report.failure(error, path);
+        report.failure(error, kept.database().string());
     }
 }
 

@@ -1,7 +1,9 @@
 #include "failure.hpp"
 
 #include <string>
+#include <string_view>
 
+#include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/cancellation.hpp>
 
 #include "config/paths.hpp"
@@ -86,28 +88,64 @@ Failure explain_model(const Error& error, const FailureContext& context) {
     return say(exit_failed, error.what());
 }
 
+/// Whether a failure is that of a tape; else it is that of the database of older versions.
+bool is_of_tapes(const std::string& what) {
+    return what.find(bub::default_tape_directory().string()) != std::string::npos;
+}
+
+std::string place_advice(const std::string& what) {
+    if (!is_of_tapes(what)) return {};
+    return "Sessions are kept there; to keep them elsewhere: export BUB_HOME=/path/to/a/folder";
+}
+
+Failure explain_locked(const std::string& what) {
+    if (is_of_tapes(what)) return say(exit_storage, "the session cannot be written now: " + what);
+    return say(exit_storage,
+               "the sessions are locked: another process holds " + sessions_path().string() + ".",
+               "See who: fuser " + sessions_path().string() + "; then repeat.");
+}
+
+Failure explain_corrupt(const std::string& what) {
+    if (is_of_tapes(what)) return say(exit_storage, "the session cannot be read: " + what);
+    const std::string path = sessions_path().string();
+    return say(exit_storage, "the sessions cannot be read: " + what,
+               "Keep a copy, then look: sqlite3 " + path +
+                   " 'PRAGMA integrity_check'; to go on without it: mv " + path + " " + path +
+                   ".bad");
+}
+
+Failure explain_claimed(const std::string& what, const FailureContext& context) {
+    const std::string session =
+        context.session.empty() ? "this session" : "session " + context.session;
+    constexpr std::string_view before = " is open in ";
+    const std::size_t at = what.find(before);
+    std::string who = at == std::string::npos ? "" : what.substr(at + before.size());
+    who = who.substr(0, who.find(';'));
+    if (who.empty()) return say(exit_storage, what);
+    return say(exit_storage, session + " is in use: " + who + " is in the middle of an answer.",
+               "Wait for its end and repeat, or take another session: --session NAME");
+}
+
 }  // namespace
 
 Failure explain(const Error& error, const FailureContext& context) {
+    const std::string what = error.what();
     switch (error.code()) {
         case ErrorCode::cancelled: return say(exit_aborted, "stopped.");
-        case ErrorCode::limit: return say(exit_limited, error.what());
-        case ErrorCode::storage_locked:
-            return say(
-                exit_storage,
-                "the sessions are locked: another process holds " + sessions_path().string() + ".",
-                "See who: fuser " + sessions_path().string() + "; then repeat.");
-        case ErrorCode::storage_corrupt:
-            return say(exit_storage, std::string("the sessions cannot be read: ") + error.what(),
-                       "Keep a copy, then look: sqlite3 " + sessions_path().string() +
-                           " 'PRAGMA integrity_check'");
+        case ErrorCode::limit: return say(exit_limited, what);
+        case ErrorCode::storage_locked: return explain_locked(what);
+        case ErrorCode::storage_corrupt: return explain_corrupt(what);
         case ErrorCode::storage_full:
-            return say(exit_storage,
-                       std::string("no room to store the conversation: ") + error.what(),
-                       "Free some: df -h " + sessions_path().parent_path().string());
-        case ErrorCode::storage:
-        case ErrorCode::stale_append:
-        case ErrorCode::run_already_claimed: return say(exit_storage, error.what());
+            return say(
+                exit_storage, "no room to store the conversation: " + what,
+                "Free some: df -h " + (is_of_tapes(what) ? bub::default_tape_directory().string()
+                                                         : sessions_path().parent_path().string()));
+        case ErrorCode::run_already_claimed: return explain_claimed(what, context);
+        case ErrorCode::stale_append: return say(exit_storage, what);
+        case ErrorCode::storage: return say(exit_storage, what, place_advice(what));
+        case ErrorCode::permission_denied:
+            if (is_of_tapes(what)) return say(exit_storage, what, place_advice(what));
+            return explain_model(error, context);
         default: return explain_model(error, context);
     }
 }

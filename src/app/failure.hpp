@@ -18,6 +18,7 @@ struct Failure {
 struct FailureContext {
     std::string where = {};         ///< "gpt-5.1 at api.openai.com"
     std::string key_variable = {};  ///< where its key is looked for; empty: in no variable
+    std::string session = {};       ///< the conversation's name, where it has one
 };
 
 Failure explain(const Error& error, const FailureContext& context = {});

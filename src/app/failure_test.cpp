@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include <bub/tape/file_tape_store.hpp>
 #include <cubepi/agent/agent.hpp>
+#include <cubepi/checkpoint/detail/claim_rules.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/network_error.hpp>
 #include <cubepi/provider/faux.hpp>
@@ -154,6 +156,25 @@ TEST(FirstDayErrors, LockedSessions) {
     EXPECT_EQ(failure.exit_code, exit_storage);
 }
 
+TEST(FirstDayErrors, D50_ASessionInUse) {
+    detail::HeldClaim held;
+    held.run_id = "r1";
+    held.owner.owner_id = "somebody";
+    held.owner.description = "pid 4711 on lighthouse";
+    held.lease_until = 60;
+    FailureContext context;
+    context.session = "plan";
+    Failure failure;
+    try {
+        ClaimResult result;
+        detail::take_over("9d206d8bd1ce919f__c53a75b7909f4322", held, 0, result);
+    } catch (const Error& error) {
+        failure = explain(error, context);
+    }
+    EXPECT_EQ(as_said(failure), golden("in-use"));
+    EXPECT_EQ(failure.exit_code, exit_storage);
+}
+
 TEST(FirstDayErrors, NoTerminal) {
     FauxProvider faux;
     faux.set_responses(
@@ -209,6 +230,13 @@ TEST(Failure, OthersAreOneLineWithAnExitStatus) {
     EXPECT_EQ(explain(Error(ErrorCode::limit, "max_turns: 3")).exit_code, exit_limited);
     EXPECT_EQ(explain(Error(ErrorCode::storage_full, "no space")).exit_code, exit_storage);
     EXPECT_EQ(explain(Error(ErrorCode::storage_corrupt, "bad row")).exit_code, exit_storage);
+    const std::string tape = bub::default_tape_directory().string() + "/w__s.jsonl";
+    const Failure locked = explain(Error(ErrorCode::storage_locked, "somebody holds " + tape));
+    EXPECT_NE(locked.text.find(tape), std::string::npos) << locked.text;
+    EXPECT_EQ(locked.text.find("sessions.db"), std::string::npos) << locked.text;
+    const Failure closed = explain(Error(ErrorCode::permission_denied, "cannot open " + tape));
+    EXPECT_EQ(closed.exit_code, exit_storage);
+    EXPECT_NE(closed.text.find("BUB_HOME"), std::string::npos) << closed.text;
     EXPECT_EQ(explain(Error(ErrorCode::io, "cannot write x. Try y")).text, "cannot write x. Try y");
     const auto unknown = std::make_exception_ptr(std::runtime_error("out of order"));
     EXPECT_EQ(explain(unknown).text, "out of order");

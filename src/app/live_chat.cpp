@@ -5,10 +5,7 @@
 #include <string>
 #include <utility>
 
-#include <bub/builtin/builtin.hpp>
 #include <bub/channel/channel_manager.hpp>
-#include <bub/framework.hpp>
-#include <bub/tape/memory_tape_store.hpp>
 
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -17,7 +14,7 @@
 #include "cli_channel.hpp"
 #include "config/paths.hpp"
 #include "exit_code.hpp"
-#include "failure.hpp"
+#include "pipeline.hpp"
 #include "session.hpp"
 #include "terminal/chat_view.hpp"
 #include "terminal/console.hpp"
@@ -34,31 +31,33 @@ void greet(Console& console, const SessionPlan& plan) {
     text += "\n" + std::string(style.dim()) +
             "Esc stops an answer, Ctrl-D or /quit leaves, /help says more." +
             std::string(style.off()) + "\n\n";
+    for (const std::string& note : plan.notes) text += printable(note) + "\n\n";
     console.print(text);
 }
 
-/// The pipeline of a chat: the builtin plugin with the plan's model, tools and memory, and the console as its channel.
-class ChatPipeline {
+/// The pipeline with the console as its channel.
+class LiveChat {
 public:
-    ChatPipeline(SessionPlan plan, std::shared_ptr<Console> console, ChatView& view)
-        : plan_(std::move(plan)),
-          console_(std::move(console)),
+    LiveChat(SessionPlan plan, std::shared_ptr<Console> console, ChatView& view)
+        : console_(std::move(console)),
           view_(view),
-          framework_(framework_options()),
-          manager_(framework_, manager_options()) {
-        framework_.add(bub::builtin_plugin(framework_, builtin_options()));
-    }
-    ChatPipeline(const ChatPipeline&) = delete;
-    ChatPipeline& operator=(const ChatPipeline&) = delete;
+          pipeline_(std::move(plan), parts()),
+          manager_(pipeline_.framework(), manager_options()) {}
+    LiveChat(const LiveChat&) = delete;
+    LiveChat& operator=(const LiveChat&) = delete;
 
     Task<> run() { return manager_.run(); }
 
 private:
-    bub::FrameworkOptions framework_options() {
-        bub::FrameworkOptions options;
-        options.runtime = Runtime::standard();
-        options.on_warning = [this](std::string text) { view_.note(text); };
-        return options;
+    Pipeline::Parts parts() {
+        Pipeline::Parts parts;
+        parts.on_warning = [this](const std::string& text) { view_.note(text); };
+        parts.channels = [this](bub::ProvideChannelsCall& call) {
+            std::vector<std::shared_ptr<bub::Channel>> channels;
+            channels.push_back(make_channel(call.handler));
+            return channels;
+        };
+        return parts;
     }
 
     bub::ChannelManagerOptions manager_options() {
@@ -68,45 +67,25 @@ private:
         return options;
     }
 
-    bub::BuiltinOptions builtin_options() {
-        bub::BuiltinOptions options;
-        options.model = plan_.model.model;
-        options.system_prompt = plan_.system_prompt;
-        options.with_tools = false;  // the plan has its own, which ask first
-        options.tape_store = std::make_shared<bub::MemoryTapeStore>();
-        options.configure = [this](AgentOptions& agent, const bub::AgentOccasion&) {
-            plan_.equip(agent);
-        };
-        options.channels = [this](bub::ProvideChannelsCall& call) {
-            std::vector<std::shared_ptr<bub::Channel>> channels;
-            channels.push_back(make_channel(call.handler));
-            return channels;
-        };
-        return options;
-    }
-
     std::shared_ptr<bub::Channel> make_channel(bub::MessageHandler handler) {
         CliChannel::Parts parts;
         parts.console = console_;
         parts.view = &view_;
         parts.handler = std::move(handler);
-        if (!plan_.name.empty()) parts.session_id = "cli:" + plan_.name;
-        const std::string id = parts.session_id;
-        parts.abort = [this, id] { return manager_.abort_session(id); };
+        parts.message = [this](std::string text) {
+            return pipeline_.message(std::move(text), true);
+        };
+        parts.abort = [this] { return manager_.abort_session(pipeline_.plan().session_id); };
         parts.leave = [this] { manager_.request_stop(); };
         parts.explain = [this](const std::exception_ptr& failure) {
-            FailureContext context;
-            context.where = plan_.model.where;
-            context.key_variable = plan_.model.key_variable;
-            return explain(failure, context).text;
+            return pipeline_.explain(failure).text;
         };
         return std::make_shared<CliChannel>(std::move(parts));
     }
 
-    SessionPlan plan_;
     std::shared_ptr<Console> console_;
     ChatView& view_;
-    bub::Framework framework_;
+    Pipeline pipeline_;
     bub::ChannelManager manager_;
 };
 
@@ -154,8 +133,8 @@ Task<int> live_chat(CommandLine line) {
     greet(*console, plan);
     view.introduce(plan.model.model.spec().id, plan.name, plan.model.model.shared_spec());
     {
-        ChatPipeline pipeline(std::move(plan), console, view);
-        co_await pipeline.run();
+        LiveChat chat(std::move(plan), console, view);
+        co_await chat.run();
     }
     console->close();
     const int signal = console->ended_by();

@@ -8,13 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/utf8.hpp>
 
 #include "commands.hpp"
 #include "conversation.hpp"
 #include "exit_code.hpp"
-#include "failure.hpp"
+#include "pipeline.hpp"
 #include "session.hpp"
 #include "terminal/line_editor.hpp"
 #include "terminal/screen.hpp"
@@ -40,29 +41,48 @@ std::string prompt_of(const CommandLine& line) {
     return prompt;
 }
 
-/// The events, one JSON object a line.
-Task<int> run_as_json(Session& session, std::string prompt) {
-    const Executor executor = co_await this_executor;
-    const InterruptWatch watch(executor, [&] { session.agent->abort(); });
-    session.agent->subscribe([](const AgentEvent& event) {
-        std::cout << boost::json::serialize(to_json(event)) << '\n' << std::flush;
-    });
-    FailureContext context;
-    context.where = session.model.where;
-    context.key_variable = session.model.key_variable;
-    Failure said;
-    said.exit_code = exit_ok;
-    std::exception_ptr failure;
-    try {
-        const RunResult result = co_await session.agent->prompt(std::move(prompt));
-        if (!result) said = explain(result.error(), context);
-    } catch (...) {
-        failure = std::current_exception();
+/// The agent's events, one JSON object a line.
+class JsonLines {
+public:
+    /// `session` takes the place of the tape's name, which says nothing to anybody.
+    explicit JsonLines(std::string session) : session_(std::move(session)) {}
+
+    void show(const bub::StreamEvent& event) {
+        if (!event.agent_event) return;
+        AgentEvent shown = *event.agent_event;
+        shown.run = run_of(shown);
+        std::cout << boost::json::serialize(to_json(shown)) << '\n' << std::flush;
     }
-    if (failure) said = explain(failure, context);
+
+private:
+    std::shared_ptr<const RunInfo> run_of(const AgentEvent& event) {
+        if (!event.run || event.run == original_) return renamed_;
+        original_ = event.run;
+        RunInfo info = *event.run;
+        info.thread_id = session_;
+        renamed_ = std::make_shared<const RunInfo>(std::move(info));
+        return renamed_;
+    }
+
+    std::string session_;
+    std::shared_ptr<const RunInfo> original_;
+    std::shared_ptr<const RunInfo> renamed_;
+};
+
+Task<int> run_as_json(Pipeline& pipeline, bub::Envelope message) {
+    const Executor executor = co_await this_executor;
+    const InterruptWatch watch(executor, [&] { pipeline.stop(); });
+    JsonLines lines(pipeline.plan().name);
+    Pipeline::Show show = [&lines](const bub::StreamEvent& event, const bub::Envelope&) {
+        lines.show(event);
+    };
+    const Answer answer = co_await pipeline.ask(std::move(message), std::move(show));
+    const Failure& said = answer.failure;
     if (said.exit_code != exit_ok) std::cerr << "cubepi: " << printable(said.text) << '\n';
     co_return said.exit_code;
 }
+
+void warn(const std::string& text) { std::cerr << "cubepi: " << printable(text) << '\n'; }
 
 Task<int> run_once(CommandLine line, std::string prompt) {
     const Executor executor = co_await this_executor;
@@ -73,10 +93,16 @@ Task<int> run_once(CommandLine line, std::string prompt) {
         isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 && !line.conversation.json;
     if (can_ask) parts.asker = std::make_shared<LineEditor>(executor, std::filesystem::path());
     parts.before_question = [&screen] { screen.pause(); };
-    Session session = co_await open_session(line.conversation, std::move(parts));
-    if (session.model.found_locally) std::cerr << "Using " << session.model.where << ".\n";
-    if (line.conversation.json) co_return co_await run_as_json(session, std::move(prompt));
-    co_return co_await converse(session, screen, std::move(prompt));
+    Pipeline::Parts around;
+    around.on_warning = warn;
+    SessionPlan plan = co_await plan_session(line.conversation, std::move(parts));
+    if (plan.model.found_locally) std::cerr << "Using " << plan.model.where << ".\n";
+    for (const std::string& note : plan.notes) std::cerr << printable(note) << '\n';
+    Pipeline pipeline(std::move(plan), std::move(around));
+    // What a script puts into a prompt is never a command (B11).
+    bub::Envelope message = pipeline.message(std::move(prompt), false);
+    if (line.conversation.json) co_return co_await run_as_json(pipeline, std::move(message));
+    co_return co_await converse(pipeline, screen, std::move(message));
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "session.hpp"
 
-#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
+#include <bub/tape/memory_tape_store.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
@@ -13,6 +13,7 @@
 
 #include "config/config_file.hpp"
 #include "config/paths.hpp"
+#include "kept_sessions.hpp"
 #include "system_prompt.hpp"
 
 namespace cubepi::app {
@@ -32,20 +33,6 @@ Task<std::size_t> choose_at_terminal(std::shared_ptr<Asker> asker, std::string q
             static_cast<std::size_t>(std::strtoul(answer->c_str(), nullptr, 10));
         if (number >= 1 && number <= models.size()) co_return number - 1;
     }
-}
-
-/// The session that was used last.
-Task<std::string> last_session(std::shared_ptr<SQLiteCheckpointer> store) {
-    std::vector<ThreadInfo> threads = co_await store->list_threads();
-    if (threads.empty()) {
-        throw Error(ErrorCode::not_found,
-                    "there is no session to continue; begin one: cubepi chat --session NAME");
-    }
-    const auto newest = std::max_element(
-        threads.begin(), threads.end(), [](const ThreadInfo& a, const ThreadInfo& b) {
-            return a.updated_at.value_or(0) < b.updated_at.value_or(0);
-        });
-    co_return newest->thread_id;
 }
 
 ApprovalPolicy policy_of(const ConfigFile& config) {
@@ -90,38 +77,45 @@ void add_tools(AgentOptions& options, const Toolbox& box) {
 
 /// Everything that the flags say about an agent, the model excepted.
 std::function<void(AgentOptions&)> equipment(const ConversationFlags& flags,
-                                             const SessionPlan& plan,
                                              std::optional<Toolbox> tools) {
-    return [flags, store = plan.store, name = plan.name,
-            tools = std::move(tools)](AgentOptions& options) {
-        if (tools) add_tools(options, *tools);
+    return [flags, tools = std::move(tools)](AgentOptions& options) {
+        if (tools) {
+            add_tools(options, *tools);
+        } else {
+            options.tools.clear();
+        }
         if (!flags.system_prompt.empty()) options.system_prompt = flags.system_prompt;
         if (flags.max_turns > 0)
             options.limits.max_turns = static_cast<std::size_t>(flags.max_turns);
-        if (!store) return;
-        options.checkpointer = store;
-        options.thread_id = name;
-        // They speak of a tape, and this conversation is kept elsewhere.
-        std::erase_if(options.tools,
-                      [](const AgentTool& tool) { return tool.name.str().starts_with("tape"); });
     };
+}
+
+/// A plan that knows where the conversation is kept. What was in it so far is there.
+Task<SessionPlan> find_session(std::string name, bool continues) {
+    SessionPlan plan;
+    plan.session_id = session_id_of("chat");
+    plan.tapes = std::make_shared<bub::MemoryTapeStore>();
+    if (name.empty() && !continues) co_return plan;
+    KeptSessions kept = KeptSessions::here();
+    if (name.empty()) {
+        LastSession last = co_await kept.last();
+        name = std::move(last.name);
+        if (!last.note.empty()) plan.notes.push_back(std::move(last.note));
+    }
+    BroughtToTape brought = co_await kept.bring_to_tape(name);
+    if (!brought.note.empty()) plan.notes.push_back(std::move(brought.note));
+    plan.session_id = session_id_of(name);
+    plan.name = std::move(name);
+    plan.tapes = kept.tapes();
+    co_return plan;
 }
 
 }  // namespace
 
 Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
-    SessionPlan session;
     const ConfigFile config = read_config(config_path());
     const std::shared_ptr<const Runtime> runtime = Runtime::standard();
-    if (!flags.session.empty() || flags.continue_last) {
-        make_private_folder(sessions_path());
-        SQLiteOptions options;
-        options.path = sessions_path().string();
-        session.store = std::make_shared<SQLiteCheckpointer>(std::move(options));
-        co_await session.store->open();
-        session.name = flags.session;
-        if (session.name.empty()) session.name = co_await last_session(session.store);
-    }
+    SessionPlan session = co_await find_session(flags.session, flags.continue_last);
     ModelSources sources = model_sources(flags.model, config, parts.asker != nullptr);
     const std::shared_ptr<Asker> asker = parts.asker;
     ChooseModel choose = [asker](std::string question, std::vector<std::string> models) {
@@ -136,22 +130,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
             : flags.system_prompt;
     std::optional<Toolbox> tools;
     if (!flags.no_tools) tools = make_toolbox(flags, config, parts);
-    session.equip = equipment(flags, session, std::move(tools));
-    co_return session;
-}
-
-Task<Session> open_session(ConversationFlags flags, SessionParts parts) {
-    SessionPlan plan = co_await plan_session(std::move(flags), std::move(parts));
-    Session session;
-    session.store = plan.store;
-    session.name = plan.name;
-    session.model = plan.model;
-    AgentOptions options;
-    options.model = plan.model.model;
-    options.runtime = Runtime::standard();
-    options.system_prompt = plan.system_prompt;
-    plan.equip(options);
-    session.agent = std::make_unique<Agent>(std::move(options));
+    session.equip = equipment(flags, std::move(tools));
     co_return session;
 }
 

@@ -3,9 +3,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/agent.hpp>
-#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 
 #include "approval.hpp"
 #include "command_line.hpp"
@@ -15,21 +16,15 @@
 
 namespace cubepi::app {
 
-/// What a conversation is made of: an agent with the tools of this folder, and its store.
-struct Session {
-    std::unique_ptr<Agent> agent = {};
-    std::shared_ptr<SQLiteCheckpointer> store = {};  ///< null: nothing is kept
-    std::string name = {};
-    ModelChoice model = {};
-};
-
-/// What a conversation's agents are made of. The tools, and what was allowed for the session, are shared by them all.
+/// What a conversation is made of. The tools, and what was allowed for the session, are shared by all its turns.
 struct SessionPlan {
     ModelChoice model = {};
-    std::shared_ptr<SQLiteCheckpointer> store = {};  ///< null: nothing is kept
-    std::string name = {};
+    std::string name = {};                       ///< empty: nothing is kept
+    std::string session_id = {};                 ///< as the pipeline calls it
+    std::shared_ptr<bub::TapeStore> tapes = {};  ///< in memory when nothing is kept
     std::string system_prompt = {};
-    /// Adds tools, approvals, limits and the store. May be called for one agent after the other.
+    std::vector<std::string> notes = {};  ///< for the person, before the first prompt
+    /// Adds tools, approvals and limits to a turn's agent.
     std::function<void(AgentOptions& options)> equip = {};
 };
 
@@ -42,7 +37,5 @@ struct SessionParts {
 
 /// What the flags ask for. Throws Error: no model, no such session, storage.
 Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts);
-/// The same with an agent of its own.
-Task<Session> open_session(ConversationFlags flags, SessionParts parts);
 
 }  // namespace cubepi::app

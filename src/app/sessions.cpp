@@ -1,87 +1,102 @@
-#include <algorithm>
 #include <array>
 #include <ctime>
-#include <filesystem>
 #include <iostream>
-#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/run.hpp>
 
 #include "commands.hpp"
-#include "config/paths.hpp"
 #include "exit_code.hpp"
+#include "failure.hpp"
+#include "kept_sessions.hpp"
 #include "terminal/style.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
-std::string date_text(std::optional<double> unix_seconds) {
-    if (!unix_seconds) return "-";
-    const auto seconds = static_cast<std::time_t>(*unix_seconds);
+std::string date_text(double unix_seconds) {
+    const auto seconds = static_cast<std::time_t>(unix_seconds);
     std::tm local = {};
-    if (!localtime_r(&seconds, &local)) return "-";
+    if (unix_seconds <= 0 || !localtime_r(&seconds, &local)) return "-";
     std::array<char, 32> text = {};
     const std::size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &local);
     return std::string(text.data(), size);
 }
 
-Task<int> list_sessions(std::shared_ptr<SQLiteCheckpointer> store) {
-    std::vector<ThreadInfo> threads = co_await store->list_threads();
-    std::sort(threads.begin(), threads.end(), [](const ThreadInfo& a, const ThreadInfo& b) {
-        return a.updated_at.value_or(0) > b.updated_at.value_or(0);
-    });
-    if (threads.empty()) std::cerr << "No session is kept. Begin one: cubepi chat --session NAME\n";
-    // Tabs, so that scripts can cut it.
-    for (const ThreadInfo& thread : threads) {
-        std::cout << one_line(thread.thread_id, 200) << '\t' << date_text(thread.updated_at) << '\t'
-                  << thread.message_count
-                  << (thread.message_count == 1 ? " message\n" : " messages\n");
+/// Tabs, so that scripts can cut it.
+void print_session(const KeptSession& session, const KeptSessions& kept, bool with_folder) {
+    std::cout << one_line(session.name, 200) << '\t' << date_text(session.used_at) << '\t'
+              << session.messages << (session.messages == 1 ? " message\t" : " messages\t");
+    if (session.tape.empty()) {
+        std::cout << printable(kept.database().string());
+    } else {
+        std::cout << "tape " << printable(session.tape);
     }
-    co_return exit_ok;
+    if (with_folder) std::cout << '\t' << printable(session.workspace);
+    std::cout << '\n';
 }
 
-Task<int> delete_session(std::shared_ptr<SQLiteCheckpointer> store, std::string name) {
-    const std::vector<ThreadInfo> threads = co_await store->list_threads();
-    const bool known = std::any_of(threads.begin(), threads.end(), [&](const ThreadInfo& thread) {
-        return thread.thread_id == name;
-    });
-    if (!known) {
-        std::cerr << "cubepi: there is no session '" << printable(name)
+/// What the database cannot show does not hide the tapes.
+Task<int> list_sessions(bool all) {
+    KeptSessions kept = KeptSessions::here();
+    std::vector<KeptSession> sessions;
+    if (all) {
+        sessions = co_await kept.on_tapes();
+    } else {
+        sessions = co_await kept.on_tapes_here();
+    }
+    for (KeptSession& session : sessions) {
+        const bub::TapePosition end = co_await kept.tapes()->position(session.tape);
+        session.messages = static_cast<std::size_t>(end.messages);
+    }
+    int status = exit_ok;
+    try {
+        std::vector<KeptSession> older = co_await kept.in_database();
+        for (KeptSession& session : older) sessions.push_back(std::move(session));
+    } catch (const Error& error) {
+        const Failure failure = explain(error);
+        std::cerr << "cubepi: " << printable(failure.text) << '\n';
+        status = failure.exit_code;
+    }
+    if (sessions.empty() && status == exit_ok) {
+        std::cerr << "No session is kept" << (all ? "" : " in this folder")
+                  << ". Begin one: cubepi chat --session NAME\n";
+    }
+    newest_first(sessions);
+    for (const KeptSession& session : sessions) print_session(session, kept, all);
+    co_return status;
+}
+
+Task<int> delete_session(std::string name) {
+    KeptSessions kept = KeptSessions::here();
+    const RemovedSession removed = co_await kept.remove(name);
+    int status = exit_ok;
+    if (!removed.parts.empty()) {
+        std::cerr << "Deleted: " << printable(name) << " (";
+        for (std::size_t i = 0; i < removed.parts.size(); ++i)
+            std::cerr << (i == 0 ? "" : ", ") << printable(removed.parts[i]);
+        std::cerr << ")\n";
+    } else if (!removed.not_looked_at) {
+        std::cerr << "cubepi: this folder has no session '" << printable(name)
                   << "'.\n  See their names: cubepi sessions list\n";
-        co_return exit_usage;
+        status = exit_usage;
     }
-    co_await store->delete_thread(name);
-    std::cerr << "Deleted: " << printable(name) << '\n';
-    co_return exit_ok;
-}
-
-Task<int> sessions_task(CommandLine line) {
-    const bool removes = line.verb == Verb::sessions_delete;
-    std::error_code failed;
-    // Looking must not make a database where there is none.
-    const bool none = !std::filesystem::exists(sessions_path(), failed);
-    if (none && !removes) {
-        std::cerr << "No session is kept. Begin one: cubepi chat --session NAME\n";
-        co_return exit_ok;
+    if (removed.not_looked_at) {
+        const Failure failure = explain(removed.not_looked_at);
+        std::cerr << "cubepi: " << printable(failure.text) << '\n';
+        status = failure.exit_code;
     }
-    std::string name;
-    if (!line.words.empty()) name = line.words.front();
-    if (none) {
-        std::cerr << "cubepi: there is no session '" << printable(name)
-                  << "'.\n  Begin one: cubepi chat --session NAME\n";
-        co_return exit_usage;
-    }
-    auto store = std::make_shared<SQLiteCheckpointer>(sessions_path().string());
-    if (removes) co_return co_await delete_session(std::move(store), std::move(name));
-    co_return co_await list_sessions(std::move(store));
+    co_return status;
 }
 
 }  // namespace
 
-int sessions_command(const CommandLine& line) { return run(sessions_task(line)); }
+int sessions_command(const CommandLine& line) {
+    if (line.verb == Verb::sessions_list) return run(list_sessions(line.all));
+    return run(delete_session(line.words.empty() ? std::string() : line.words.front()));
+}
 
 }  // namespace cubepi::app

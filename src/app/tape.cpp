@@ -17,6 +17,7 @@
 
 #include "commands.hpp"
 #include "exit_code.hpp"
+#include "kept_sessions.hpp"
 #include "terminal/style.hpp"
 
 namespace cubepi::app {
@@ -114,9 +115,14 @@ private:
     Task<std::string> find_tape() {
         const std::string folder = std::filesystem::current_path().string();
         if (!arguments_.session.empty()) {
-            const std::string name = bub::tape_name(folder, arguments_.session);
             const std::vector<std::string> all = co_await store_->all_tapes();
-            if (std::find(all.begin(), all.end(), name) != all.end()) co_return name;
+            // By the name that --session gave it, or by the pipeline's id.
+            const std::vector<std::string> ids = {session_id_of(arguments_.session),
+                                                  arguments_.session};
+            for (const std::string& id : ids) {
+                std::string name = bub::tape_name(folder, id);
+                if (std::find(all.begin(), all.end(), name) != all.end()) co_return name;
+            }
             err_ << "cubepi: session '" << printable(arguments_.session)
                  << "' of this folder has no tape.\n  See all tapes: cubepi tape list\n";
             co_return std::string();

@@ -3,82 +3,202 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
 #include <string>
+#include <vector>
 
-#include <sqlite3.h>
+#include <sys/stat.h>
+
+#include <cubepi/core/json.hpp>
 
 #include "terminal.hpp"
 
 namespace cubepi::terminal_tests {
 namespace {
 
+std::string calls_shell(const std::string& command) {
+    Json call;
+    call = {{"stop_reason", "tool_use"},
+            {"content",
+             {{{"type", "tool_call"},
+               {"id", "c1"},
+               {"name", "shell"},
+               {"arguments", {{"command", command}}}}}}};
+    return boost::json::serialize(call);
+}
+
+bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+/// What a model would be told now.
+std::string context_of(const Home& home, const std::string& session) {
+    return run_piped(home, {"tape", "export", "--messages", "--session", session}).out;
+}
+
 TEST(Sessions, AreKeptContinuedListedAndDeleted) {
     const Home home;
     EXPECT_EQ(run_piped(home, {"sessions", "list"}).status, 0);
-    EXPECT_FALSE(std::filesystem::exists(home.database())) << "looking made a database";
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "other", "else"}).status, 0);
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "second"}).status, 0);
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--continue", "third"}).status, 0);
     const std::string listed = run_piped(home, {"sessions", "list"}).out;
     EXPECT_TRUE(listed.starts_with("plan\t")) << listed;
-    EXPECT_NE(listed.find("6 messages"), std::string::npos) << listed;
-    EXPECT_NE(listed.find("other\t"), std::string::npos) << listed;
+    EXPECT_TRUE(has(listed, "6 messages\ttape ")) << listed;
+    EXPECT_TRUE(has(listed, "other\t")) << listed;
     EXPECT_EQ(run_piped(home, {"sessions", "delete", "nobody"}).status, 2);
-    EXPECT_EQ(run_piped(home, {"sessions", "delete", "plan"}).status, 0);
-    EXPECT_EQ(run_piped(home, {"sessions", "list"}).out.find("plan"), std::string::npos);
+    const Piped deleted = run_piped(home, {"sessions", "delete", "plan"});
+    EXPECT_EQ(deleted.status, 0) << deleted.err;
+    EXPECT_TRUE(has(deleted.err, "its tape ")) << deleted.err;
+    EXPECT_FALSE(has(run_piped(home, {"sessions", "list"}).out, "plan"));
+    EXPECT_FALSE(std::filesystem::exists(home.database())) << "only older versions used it";
+}
+
+TEST(Sessions, WithoutANameNothingIsKept) {
+    const Home home;
+    EXPECT_EQ(run_piped(home, {"run", "--offline", "first"}).status, 0);
+    EXPECT_EQ(run_piped(home, {"sessions", "list"}).out, "");
+    EXPECT_FALSE(std::filesystem::exists(home.tapes()));
+}
+
+TEST(Sessions, TheNextPromptKnowsWhatWasSaid) {
+    const Home home;
+    EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
+    EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "second"}).status, 0);
+    const std::string context = context_of(home, "plan");
+    EXPECT_LT(context.find("\"first\""), context.find("\"second\"")) << context;
+    EXPECT_EQ(run_piped(home, {"tape", "show", "--session", "cli:plan"}).status, 0)
+        << "the pipeline's id will do, too";
+}
+
+TEST(Sessions, BelongToTheirFolder) {
+    Home home;
+    EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
+    home.work_in("elsewhere");
+    EXPECT_EQ(run_piped(home, {"run", "--offline", "--continue", "x"}).status, 1);
+    EXPECT_EQ(run_piped(home, {"sessions", "list"}).out, "");
+    EXPECT_EQ(run_piped(home, {"sessions", "delete", "plan"}).status, 2);
+    EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "second"}).status, 0);
+    EXPECT_FALSE(has(context_of(home, "plan"), "\"first\""));
+    const std::string all = run_piped(home, {"sessions", "list", "--all"}).out;
+    EXPECT_TRUE(has(all, (home.root() / "work").string() + "\n")) << all;
+    EXPECT_TRUE(has(all, (home.root() / "elsewhere").string() + "\n")) << all;
 }
 
 TEST(Sessions, NothingToContinueIsSaid) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--offline", "--continue", "x"});
     EXPECT_NE(run.status, 0);
-    EXPECT_NE(run.err.find("cubepi chat --session NAME"), std::string::npos) << run.err;
+    EXPECT_TRUE(has(run.err, "cubepi chat --session NAME")) << run.err;
 }
 
-TEST(Sessions, ALockedDatabaseIsStatusFourAndLosesNothing) {
+TEST(Sessions, JsonNamesTheSessionAndHasTheSameEventsAsWithout) {
     const Home home;
-    ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
-    sqlite3* other = nullptr;
-    ASSERT_EQ(sqlite3_open(home.database().c_str(), &other), SQLITE_OK);
-    ASSERT_EQ(sqlite3_exec(other, "BEGIN EXCLUSIVE", nullptr, nullptr, nullptr), SQLITE_OK);
-    const Piped run = run_piped(home, {"run", "--offline", "--session", "plan", "second"});
-    sqlite3_close(other);
-    EXPECT_EQ(run.status, 4) << run.err;
-    EXPECT_NE(run.err.find("another process holds"), std::string::npos) << run.err;
-    EXPECT_NE(run_piped(home, {"sessions", "list"}).out.find("2 messages"), std::string::npos);
+    const std::string script = home.script(R"(["Hello."])");
+    std::vector<std::vector<std::string>> types;
+    for (const bool kept : {false, true}) {
+        std::vector<std::string> line = {"run", "--json", "--script", script, "hi"};
+        if (kept) line.insert(line.end(), {"--session", "plan"});
+        const Piped run = run_piped(home, line);
+        EXPECT_EQ(run.status, 0) << run.err;
+        std::istringstream lines(run.out);
+        types.emplace_back();
+        for (std::string text; std::getline(lines, text);) {
+            const Json event = boost::json::parse(text);
+            types.back().emplace_back(event.at("type").get_string());
+            const Json* thread = event.get_object().if_contains("thread_id");
+            EXPECT_EQ(thread != nullptr, kept) << text;
+            if (thread) EXPECT_EQ(*thread, Json("plan"));
+        }
+    }
+    EXPECT_EQ(types[0], types[1]);
+    EXPECT_EQ(types[0].back(), "agent_end");
+}
+
+TEST(Sessions, B11_WhatAScriptPutsIntoAPromptIsNeverACommand) {
+    const Home home;
+    const Piped run = run_piped(home, {"run", "--offline", "--yes", ",touch made"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_TRUE(has(run.out, ",touch made")) << run.out;
+    const Piped chat = run_piped(home, {"chat", "--offline", "--yes"}, ",touch made\n");
+    EXPECT_TRUE(has(chat.out, ",touch made")) << chat.out;
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "made"));
+}
+
+/// A pipe with a name, to wait for a program in the middle of its work.
+struct NamedPipe {
+    explicit NamedPipe(std::filesystem::path place) : path(std::move(place)) {
+        EXPECT_EQ(mkfifo(path.c_str(), 0600), 0);
+    }
+    std::filesystem::path path;
+};
+
+TEST(Sessions, D50_OneProcessAnswersInASessionAtATime) {
+    const Home home;
+    const NamedPipe begun(home.root() / "begun");
+    const NamedPipe go(home.root() / "go");
+    const std::string waits = "echo > " + begun.path.string() + "; cat " + go.path.string();
+    const std::string script = home.script("[" + calls_shell(waits) + ", \"Done.\"]");
+    Terminal first(home, {"run", "--yes", "--script", script, "--session", "plan", "wait"});
+    (void)read_file(begun.path);
+    const Piped second = run_piped(home, {"run", "--offline", "--session", "plan", "me too"});
+    const Piped removed = run_piped(home, {"sessions", "delete", "plan"});
+    const Piped other = run_piped(home, {"run", "--offline", "--session", "other", "me too"});
+    write_file(go.path, "go\n");
+    EXPECT_EQ(first.wait(), 0) << first.shown();
+    EXPECT_EQ(second.status, 4) << second.err;
+    EXPECT_TRUE(has(second.err, "session plan is in use: ")) << second.err;
+    EXPECT_TRUE(has(second.err, "--session NAME")) << second.err;
+    EXPECT_NE(removed.status, 0) << "deleted under somebody's hands";
+    EXPECT_EQ(other.status, 0) << other.err;
+    EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "now"}).status, 0);
+    const std::string context = context_of(home, "plan");
+    EXPECT_TRUE(has(context, "\"Done.\"")) << context;
+    EXPECT_TRUE(has(context, "\"now\"")) << context;
+}
+
+TEST(Sessions, D1_AProcessKilledInAToolIsContinuedAndTheModelIsTold) {
+    const Home home;
+    const std::string deadly = "echo once >> calls.txt; kill -9 $PPID";
+    const std::string script = home.script("[" + calls_shell(deadly) + "]");
+    const Piped killed =
+        run_piped(home, {"run", "--yes", "--script", script, "--session", "plan", "go"});
+    EXPECT_EQ(killed.status, 128 + 9) << killed.err;
+    const Piped next = run_piped(home, {"run", "--offline", "--continue", "What happened?"});
+    EXPECT_EQ(next.status, 0) << next.err;
+    EXPECT_TRUE(has(next.out, "You said: *What happened?*")) << next.out;
+    EXPECT_EQ(read_file(home.work() / "calls.txt"), "once\n") << "the call was made again";
+    const std::string context = context_of(home, "plan");
+    EXPECT_TRUE(has(context, "unknown")) << context;
+    EXPECT_TRUE(has(context, "What happened?")) << context;
 }
 
 TEST(Sessions, ADiskThatTakesNoMoreIsStatusFourAndLosesNothing) {
     const Home home;
     ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
-    const auto size = std::filesystem::file_size(home.database());
+    const std::size_t size = 20'000;
     const std::string prompt(size, 'x');
     const Piped run =
         run_with_file_limit(home, {"run", "--offline", "--session", "plan", prompt}, size);
     EXPECT_EQ(run.status, 4) << run.err;
-    EXPECT_NE(run.err.find("nothing was stored"), std::string::npos) << run.err;
-    EXPECT_EQ(run.err.find("xxxx"), std::string::npos) << "the prompt is in the error";
+    EXPECT_FALSE(has(run.err, "xxxx")) << "the prompt is in the error";
     // What there was is still there, and it goes on.
-    EXPECT_NE(read_file(home.database()).find("\"first\""), std::string::npos);
+    EXPECT_TRUE(has(context_of(home, "plan"), "\"first\""));
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "again"}).status, 0);
-}
-
-TEST(Sessions, ADatabaseThatIsNoneIsStatusFour) {
-    const Home home;
-    write_file(home.database(), std::string(5000, 'x'));
-    const Piped run = run_piped(home, {"run", "--offline", "--session", "plan", "x"});
-    EXPECT_EQ(run.status, 4) << run.err;
-    EXPECT_EQ(read_file(home.database()), std::string(5000, 'x')) << "it is not ours to repair";
+    EXPECT_TRUE(has(context_of(home, "plan"), "\"again\""));
 }
 
 TEST(Sessions, AFolderThatCannotBeMadeIsStatusFour) {
     Home home;
     write_file(home.root() / "a-file", "x");
-    home.set("XDG_DATA_HOME", (home.root() / "a-file/below").string());
+    home.set("BUB_HOME", (home.root() / "a-file/below").string());
     const Piped run = run_piped(home, {"run", "--offline", "--session", "plan", "x"});
     EXPECT_EQ(run.status, 4) << run.err;
-    EXPECT_NE(run.err.find("cannot make the folder"), std::string::npos) << run.err;
+    EXPECT_TRUE(has(run.err, "a-file/below")) << run.err;
+    EXPECT_TRUE(has(run.err, "export BUB_HOME=")) << run.err;
 }
 
 }  // namespace

@@ -91,6 +91,11 @@ Home::~Home() {
     std::filesystem::remove_all(root_, ignored);
 }
 
+void Home::work_in(const std::string& folder) {
+    folder_ = folder;
+    std::filesystem::create_directories(work());
+}
+
 void Home::set(const std::string& name, const std::string& value) {
     std::erase_if(environment, [&](const std::string& one) { return one.starts_with(name + "="); });
     environment.push_back(name + "=" + value);

@@ -19,10 +19,14 @@ public:
     Home& operator=(const Home&) = delete;
 
     std::filesystem::path root() const { return root_; }
-    std::filesystem::path work() const { return root_ / "work"; }
+    std::filesystem::path work() const { return root_ / folder_; }
+    /// Programs are started in another folder from now on, which is made.
+    void work_in(const std::string& folder);
+    /// Where older versions kept their sessions.
     std::filesystem::path database() const {
         return root_ / "home/.local/share/cubepi/sessions.db";
     }
+    std::filesystem::path tapes() const { return root_ / "home/.bub/tapes"; }
     std::filesystem::path config() const { return root_ / "home/.config/cubepi/config.yaml"; }
     /// A script for the offline model; gives its path.
     std::string script(const std::string& json) const;
@@ -32,6 +36,7 @@ public:
 
 private:
     std::filesystem::path root_;
+    std::string folder_ = "work";
 };
 
 std::string read_file(const std::filesystem::path& path);

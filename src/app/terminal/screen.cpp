@@ -83,17 +83,20 @@ void Screen::on_event(const AgentEvent& event) {
         pause();
 }
 
+void Screen::on_text(std::string_view delta) {
+    spinner_.stop();
+    end_thinking();
+    answering_ = true;
+    markdown_.add(delta);
+    write_markdown();
+}
+
 void Screen::on_stream(const StreamEvent& event) {
     switch (event.type) {
         case StreamEventType::thinking_delta:
             if (!std::exchange(thinking_, true)) thinking_since_ = clock_.now();
             return;
-        case StreamEventType::text_delta:
-            spinner_.stop();
-            end_thinking();
-            answering_ = true;
-            markdown_.add(event.delta);
-            return write_markdown();
+        case StreamEventType::text_delta: return on_text(event.delta);
         case StreamEventType::text_end: return pause();
         default: return;
     }

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <cubepi/agent/run_result.hpp>
 #include <cubepi/core/agent_event.hpp>
@@ -24,6 +25,8 @@ public:
     /// The sign that something is waited for, until the next event shows something.
     void wait(const std::string& what) { spinner_.start(what); }
     void on_event(const AgentEvent& event);
+    /// A piece of an answer that comes from no agent.
+    void on_text(std::string_view delta);
     /// Tokens, money and time, after the run.
     void summary(const RunResult& result, std::chrono::steady_clock::duration time);
     /// Ends what is shown in part, so that something else can be written.

@@ -15,7 +15,7 @@ namespace {
 TapeCheckpointer memory_of(const std::shared_ptr<TapeStore>& store, std::string session) {
     TapeCheckpointerOptions options;
     options.session.id = std::move(session);
-    options.session.workspace = "/home/somebody/project";
+    options.session.workspace = "/srv/project";
     return TapeCheckpointer(store, std::move(options));
 }
 
@@ -39,7 +39,7 @@ TEST(TapeSession, IsNotedWithTheFirstRunAndOutlivesIt) {
     const std::optional<TapeSession> session = noted_in(*store, "w__s");
     ASSERT_TRUE(session);
     EXPECT_EQ(session->id, "cli:plan");
-    EXPECT_EQ(session->workspace, "/home/somebody/project");
+    EXPECT_EQ(session->workspace, "/srv/project");
     EXPECT_EQ(session->copied_from, "");
 }
 

@@ -1,0 +1,237 @@
+#include "kept_sessions.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <utility>
+
+#include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_entry.hpp>
+#include <cubepi/core/error.hpp>
+
+#include "config/paths.hpp"
+#include "terminal/style.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr std::string_view channel_prefix = "cli:";
+
+std::string count_of(std::size_t messages) {
+    return std::to_string(messages) + (messages == 1 ? " message" : " messages");
+}
+
+double unix_seconds(std::chrono::system_clock::time_point time) {
+    return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+}  // namespace
+
+std::string session_id_of(std::string_view name) {
+    return std::string(channel_prefix) + std::string(name);
+}
+
+std::string session_name_of(std::string_view id) {
+    if (!id.starts_with(channel_prefix)) return {};
+    return std::string(id.substr(channel_prefix.size()));
+}
+
+void newest_first(std::vector<KeptSession>& sessions) {
+    std::sort(sessions.begin(), sessions.end(), [](const KeptSession& a, const KeptSession& b) {
+        return a.used_at != b.used_at ? a.used_at > b.used_at : a.name < b.name;
+    });
+}
+
+KeptSessions::KeptSessions(std::filesystem::path tapes, std::filesystem::path database,
+                           std::filesystem::path workspace)
+    : tapes_(std::make_shared<bub::FileTapeStore>(std::move(tapes))),
+      database_(std::move(database)),
+      workspace_(std::move(workspace)) {}
+
+KeptSessions KeptSessions::here() {
+    return KeptSessions(bub::default_tape_directory(), sessions_path(),
+                        std::filesystem::current_path());
+}
+
+std::string KeptSessions::tape_of(std::string_view name) const {
+    return bub::tape_name(workspace_, session_id_of(name));
+}
+
+bool KeptSessions::is_here(const KeptSession& session) const {
+    // The first digest of a tape's name is that of the folder.
+    const std::string here = tape_of("");
+    return session.tape.starts_with(here.substr(0, here.find("__") + 2));
+}
+
+Task<std::vector<KeptSession>> KeptSessions::on_tapes() {
+    std::vector<KeptSession> sessions;
+    const std::vector<bub::TapeFileInfo> files = co_await tapes_->list_files();
+    for (const bub::TapeFileInfo& file : files) {
+        const JsonObject beside = co_await tapes_->read_state(file.name);
+        const std::optional<bub::TapeSession> session = bub::session_of(beside);
+        if (!session) continue;
+        KeptSession kept;
+        kept.name = session_name_of(session->id);
+        if (kept.name.empty()) continue;
+        kept.used_at = unix_seconds(file.modified);
+        kept.tape = file.name;
+        kept.workspace = session->workspace;
+        kept.copied_from = session->copied_from;
+        sessions.push_back(std::move(kept));
+    }
+    co_return sessions;
+}
+
+Task<std::vector<KeptSession>> KeptSessions::on_tapes_here() {
+    std::vector<KeptSession> sessions = co_await on_tapes();
+    std::erase_if(sessions, [this](const KeptSession& one) { return !is_here(one); });
+    co_return sessions;
+}
+
+bool KeptSessions::has_database() const {
+    std::error_code failed;
+    return std::filesystem::exists(database_, failed);
+}
+
+Task<std::shared_ptr<SQLiteCheckpointer>> KeptSessions::open_database(bool read_only) {
+    SQLiteOptions options;
+    options.path = database_.string();
+    options.read_only = read_only;
+    auto store = std::make_shared<SQLiteCheckpointer>(std::move(options));
+    bool needs_update = false;
+    try {
+        co_await store->open();
+    } catch (const Error& error) {
+        // Tables of another program's making, or what a crash has left: only who may write can read them.
+        needs_update = read_only && error.code() == ErrorCode::permission_denied;
+        if (!needs_update) throw;
+    }
+    if (needs_update) store = co_await open_database(false);
+    co_return store;
+}
+
+Task<std::vector<KeptSession>> KeptSessions::in_database() {
+    std::vector<KeptSession> sessions;
+    if (!has_database()) co_return sessions;
+    const std::shared_ptr<SQLiteCheckpointer> store = co_await open_database(true);
+    const std::vector<ThreadInfo> threads = co_await store->list_threads();
+    std::set<std::string> on_a_tape;
+    const std::vector<KeptSession> taped = co_await on_tapes();
+    for (const KeptSession& one : taped) {
+        if (one.copied_from == database_ || is_here(one)) on_a_tape.insert(one.name);
+    }
+    for (const ThreadInfo& thread : threads) {
+        if (on_a_tape.contains(thread.thread_id)) continue;
+        KeptSession kept;
+        kept.name = thread.thread_id;
+        kept.used_at = thread.updated_at.value_or(0);
+        kept.messages = static_cast<std::size_t>(thread.message_count);
+        sessions.push_back(std::move(kept));
+    }
+    newest_first(sessions);
+    co_return sessions;
+}
+
+Task<LastSession> KeptSessions::last() {
+    LastSession found;
+    std::vector<KeptSession> sessions = co_await on_tapes_here();
+    std::exception_ptr unreadable;
+    try {
+        std::vector<KeptSession> older = co_await in_database();
+        for (KeptSession& one : older) sessions.push_back(std::move(one));
+    } catch (const CheckpointerError& error) {
+        unreadable = std::current_exception();
+        found.note = "Sessions of older versions were not looked at: " + std::string(error.what());
+    }
+    if (sessions.empty() && unreadable) std::rethrow_exception(unreadable);
+    if (sessions.empty()) {
+        throw Error(ErrorCode::not_found,
+                    "there is no session to continue in this folder; begin one: cubepi chat "
+                    "--session NAME");
+    }
+    newest_first(sessions);
+    found.name = sessions.front().name;
+    co_return found;
+}
+
+Task<std::optional<KeptSession>> KeptSessions::tape_with_copy(std::string name) {
+    std::optional<KeptSession> found;
+    const std::vector<KeptSession> taped = co_await on_tapes();
+    for (const KeptSession& one : taped) {
+        if (one.name == name && one.copied_from == database_) found = one;
+    }
+    co_return found;
+}
+
+/// For a tape that a copy was made to: says so beside it, where every folder can see it.
+Task<> KeptSessions::note_origin(std::string name) {
+    bub::TapeSession session;
+    session.id = session_id_of(name);
+    session.workspace = workspace_.string();
+    session.copied_from = database_.string();
+    std::function<Json(JsonObject&)> note = [session](JsonObject& state) {
+        bub::note_session(state, session);
+        return Json();
+    };
+    co_await tapes_->edit_state(tape_of(name), std::move(note));
+}
+
+Task<BroughtToTape> KeptSessions::bring_to_tape(std::string name) {
+    BroughtToTape brought;
+    const std::string tape = tape_of(name);
+    const bub::TapePosition end = co_await tapes_->position(tape);
+    const JsonObject beside = co_await tapes_->read_state(tape);
+    const std::optional<bub::TapeSession> noted = bub::session_of(beside);
+    if (end.messages > 0 && !noted) {
+        const auto imported = co_await tapes_->find_event(tape, "session.imported");
+        if (imported) co_await note_origin(name);
+    }
+    // A tape that was emptied after the copy stays empty: that was somebody's wish.
+    const bool was_copied = noted && noted->copied_from == database_;
+    if (end.messages > 0 || was_copied || !has_database()) co_return brought;
+    if (const auto other = co_await tape_with_copy(name)) {
+        brought.note = "Session " + printable(name) + " of " + database_.string() +
+                       " was copied to a tape of " + printable(other->workspace) +
+                       " and goes on there. Here it begins anew.";
+        co_return brought;
+    }
+    const std::shared_ptr<SQLiteCheckpointer> source = co_await open_database(true);
+    brought.copied = co_await bub::import_thread(source, name, tapes_, tape, database_.string());
+    if (brought.copied == 0) co_return brought;
+    co_await note_origin(name);
+    brought.note = "Copied " + count_of(brought.copied) + " of session " + printable(name) +
+                   " from " + database_.string() + " to its tape.";
+    co_return brought;
+}
+
+Task<bool> KeptSessions::remove_from_database(std::string name) {
+    const std::shared_ptr<SQLiteCheckpointer> store = co_await open_database(false);
+    const std::vector<ThreadInfo> threads = co_await store->list_threads();
+    const bool known = std::any_of(threads.begin(), threads.end(), [&](const ThreadInfo& thread) {
+        return thread.thread_id == name;
+    });
+    if (known) co_await store->delete_thread(std::move(name));
+    co_return known;
+}
+
+Task<RemovedSession> KeptSessions::remove(std::string name) {
+    RemovedSession removed;
+    const std::string tape = tape_of(name);
+    const std::optional<KeptSession> copy = co_await tape_with_copy(name);
+    const std::vector<std::string> tapes = co_await tapes_->all_tapes();
+    if (std::find(tapes.begin(), tapes.end(), tape) != tapes.end()) {
+        co_await tapes_->remove_tape(tape);
+        removed.parts.push_back("its tape " + tape);
+    }
+    if (!has_database() || (copy && copy->tape != tape)) co_return removed;
+    try {
+        if (co_await remove_from_database(std::move(name)))
+            removed.parts.push_back("its messages in " + database_.string());
+    } catch (const Error&) {
+        removed.not_looked_at = std::current_exception();
+    }
+    co_return removed;
+}
+
+}  // namespace cubepi::app

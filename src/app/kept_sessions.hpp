@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/tape_session.hpp>
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+
+namespace cubepi::app {
+
+/// The pipeline's id of a session, and the name that people gave it.
+std::string session_id_of(std::string_view name);
+/// Empty for a session of another channel.
+std::string session_name_of(std::string_view id);
+
+/// A conversation that is kept.
+struct KeptSession {
+    std::string name = {};
+    double used_at = 0;          ///< Unix seconds
+    std::size_t messages = 0;    ///< counted for those in SQLite only
+    std::string tape = {};       ///< the tape's name; empty: it is in SQLite
+    std::string workspace = {};  ///< the folder it belongs to; SQLite knows none
+    std::string copied_from = {};
+};
+
+void newest_first(std::vector<KeptSession>& sessions);
+
+struct LastSession {
+    std::string name = {};
+    std::string note = {};  ///< for the person; empty: nothing is to be said
+};
+
+/// What became of a session when it was brought to its tape.
+struct BroughtToTape {
+    std::size_t copied = 0;  ///< messages; 0: nothing was to be done
+    std::string note = {};   ///< for the person; empty: nothing is to be said
+};
+
+/// What was removed of a session.
+struct RemovedSession {
+    std::vector<std::string> parts = {};    ///< in words; empty: there is no such session
+    std::exception_ptr not_looked_at = {};  ///< why the database was left alone; null: it was not
+};
+
+/// The conversations of the program. Each is on a tape, and belongs to the folder in which it was begun. Those that older
+/// versions kept in SQLite are found as well, until they have been copied to a tape; the database is only read.
+class KeptSessions {
+public:
+    /// Touches no file.
+    KeptSessions(std::filesystem::path tapes, std::filesystem::path database,
+                 std::filesystem::path workspace);
+    /// Those of this process: $BUB_HOME/tapes, the database of older versions, the current folder.
+    static KeptSessions here();
+
+    const std::shared_ptr<bub::FileTapeStore>& tapes() const noexcept { return tapes_; }
+    const std::filesystem::path& database() const noexcept { return database_; }
+    /// The tape of this folder's session.
+    std::string tape_of(std::string_view name) const;
+
+    /// Of all folders, the one used last first.
+    Task<std::vector<KeptSession>> on_tapes();
+    /// Of this folder.
+    Task<std::vector<KeptSession>> on_tapes_here();
+    /// Those that are on no tape. Throws what the database throws.
+    Task<std::vector<KeptSession>> in_database();
+
+    /// The session used last: of this folder, or of no folder. Throws Error(not_found) when there is none.
+    Task<LastSession> last();
+    /// Copies the session from the database to its tape in this folder, unless it has a tape already. Throws what the
+    /// database throws, when it is needed.
+    Task<BroughtToTape> bring_to_tape(std::string name);
+    /// Removes this folder's tape of the session, and what the database has of it, unless that went to a tape of another
+    /// folder.
+    Task<RemovedSession> remove(std::string name);
+
+private:
+    bool has_database() const;
+    Task<std::shared_ptr<SQLiteCheckpointer>> open_database(bool read_only);
+    Task<std::optional<KeptSession>> tape_with_copy(std::string name);
+    Task<> note_origin(std::string name);
+    Task<bool> remove_from_database(std::string name);
+    bool is_here(const KeptSession& session) const;
+
+    std::shared_ptr<bub::FileTapeStore> tapes_;
+    std::filesystem::path database_;
+    std::filesystem::path workspace_;
+};
+
+}  // namespace cubepi::app

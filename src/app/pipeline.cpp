@@ -1,0 +1,149 @@
+#include "pipeline.hpp"
+
+#include <utility>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/runtime.hpp>
+
+#include "exit_code.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+/// The way out for a program that shows a turn itself: sees what streams, and has no use for the answer as a whole.
+class ShowingRouter final : public bub::OutboundChannelRouter {
+public:
+    explicit ShowingRouter(Pipeline::Show show) : show_(std::move(show)) {}
+
+    bub::EventStream wrap_stream(const bub::Envelope& message, bub::EventStream stream) override {
+        return bub::EventStream::map(std::move(stream), [this, &message](bub::StreamEvent event) {
+            note_error(event);
+            show_(event, message);
+            return std::optional<bub::StreamEvent>(std::move(event));
+        });
+    }
+    Task<bool> dispatch_output(bub::Envelope) override { co_return true; }
+
+    /// What the stream reported as an error; empty: nothing.
+    const std::string& complaint() const noexcept { return complaint_; }
+
+private:
+    void note_error(const bub::StreamEvent& event) {
+        if (event.kind != bub::event_kind::error) return;
+        const Json* text = event.data.if_contains("message");
+        complaint_ = text && text->is_string() ? std::string(text->get_string())
+                                               : boost::json::serialize(event.data);
+    }
+
+    Pipeline::Show show_;
+    std::string complaint_;
+};
+
+}  // namespace
+
+Pipeline::Pipeline(SessionPlan plan, Parts parts)
+    : plan_(std::move(plan)),
+      framework_(framework_options(parts)),
+      on_event_(std::move(parts.on_event)) {
+    framework_.add(bub::builtin_plugin(framework_, builtin_options(parts)));
+}
+
+bub::FrameworkOptions Pipeline::framework_options(const Parts& parts) const {
+    bub::FrameworkOptions options;
+    options.runtime = Runtime::standard();
+    options.on_warning = parts.on_warning;
+    return options;
+}
+
+bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
+    bub::BuiltinOptions options;
+    options.model = plan_.model.model;
+    options.system_prompt = plan_.system_prompt;
+    options.with_tools = false;  // the plan has its own, which ask first
+    options.tape_store = plan_.tapes;
+    options.configure = [this](AgentOptions& agent, const bub::AgentOccasion&) {
+        plan_.equip(agent);
+    };
+    options.on_agent = [this](const std::shared_ptr<Agent>& agent, const bub::AgentOccasion&) {
+        agent_ = agent;
+    };
+    options.on_result = [this](const RunResult& result, const bub::AgentOccasion&) {
+        result_ = result;
+    };
+    options.channels = parts.channels;
+    return options;
+}
+
+bub::Envelope Pipeline::message(std::string text, bool from_operator) const {
+    bub::Envelope message(std::move(text));
+    message.channel = "cli";
+    message.chat_id = "local";
+    message.session_id = plan_.session_id;
+    message.is_active = true;
+    message.from_operator = from_operator;
+    return message;
+}
+
+Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
+    Show watched = [this, show = std::move(show)](const bub::StreamEvent& event,
+                                                  const bub::Envelope& about) {
+        if (on_event_ && event.agent_event) on_event_(*event.agent_event);
+        show(event, about);
+    };
+    const auto router = std::make_shared<ShowingRouter>(std::move(watched));
+    framework_.bind_router(router);
+    result_.reset();
+    turn_.emplace();
+    std::exception_ptr thrown;
+    try {
+        Task<bub::TurnResult> turn = framework_.process_inbound(std::move(message), true);
+        const bub::TurnResult over = co_await cancel_on(turn_->get_token(), std::move(turn));
+    } catch (...) {
+        thrown = std::current_exception();
+    }
+    turn_.reset();
+    framework_.bind_router(nullptr);
+    const auto state = co_await this_cancellation;
+    const bool cancelled = state.cancelled() != boost::asio::cancellation_type::none;
+    if (thrown && cancelled) std::rethrow_exception(thrown);
+    Answer answer;
+    answer.result = std::move(result_);
+    answer.failure = failure_of(answer, thrown, router->complaint());
+    co_return answer;
+}
+
+void Pipeline::stop() {
+    if (!turn_) return;
+    const std::shared_ptr<Agent> agent = agent_.lock();
+    if (agent && agent->state().is_streaming) {
+        agent->abort();
+    } else {
+        turn_->request_stop();
+    }
+}
+
+Failure Pipeline::failure_of(const Answer& answer, const std::exception_ptr& thrown,
+                             const std::string& complaint) const {
+    if (thrown) return explain(thrown);
+    // A limit ends a turn as it is; whoever has set it wants to know.
+    if (answer.result && !*answer.result) return app::explain(answer.result->error(), context());
+    Failure none;
+    none.exit_code = complaint.empty() ? exit_ok : exit_failed;
+    none.text = complaint;
+    return none;
+}
+
+Failure Pipeline::explain(const std::exception_ptr& failure) const {
+    return app::explain(failure, context());
+}
+
+FailureContext Pipeline::context() const {
+    FailureContext context;
+    context.where = plan_.model.where;
+    context.key_variable = plan_.model.key_variable;
+    context.session = plan_.name;
+    return context;
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include <bub/builtin/builtin.hpp>
+#include <bub/framework.hpp>
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/agent/run_result.hpp>
+
+#include "failure.hpp"
+#include "session.hpp"
+
+namespace cubepi::app {
+
+/// What came of a prompt.
+struct Answer {
+    std::optional<RunResult> result =
+        {};                ///< of the agent's run; absent when it did not get so far
+    Failure failure = {};  ///< its exit code is exit_ok when there was none
+};
+
+/// The pipeline of a conversation, made in this one place for `run` and `chat`: the framework with the builtin plugin, which
+/// has the plan's model, tools, approvals, limits and tape. Used on one executor.
+class Pipeline {
+public:
+    struct Parts {
+        std::function<void(std::string text)> on_warning = {};
+        /// Sees the agent's events before they are shown by ask().
+        std::function<void(const AgentEvent& event)> on_event = {};
+        std::function<std::vector<std::shared_ptr<bub::Channel>>(bub::ProvideChannelsCall& call)>
+            channels = {};
+    };
+    Pipeline(SessionPlan plan, Parts parts);
+    Pipeline(const Pipeline&) = delete;
+    Pipeline& operator=(const Pipeline&) = delete;
+
+    bub::Framework& framework() noexcept { return framework_; }
+    const SessionPlan& plan() const noexcept { return plan_; }
+
+    /// What the person says, as a message of the channel `cli`. Comma commands are taken from an operator only (B11).
+    bub::Envelope message(std::string text, bool from_operator) const;
+
+    /// `message` is the one that the event answers; its kind tells commands from the rest.
+    using Show = std::function<void(const bub::StreamEvent& event, const bub::Envelope& message)>;
+    /// One turn, shown event by event. `message` is one of message().
+    Task<Answer> ask(bub::Envelope message, Show show);
+    /// Ends the turn of ask(); does nothing when there is none. What the agent has to say about that is still shown.
+    void stop();
+
+    Failure explain(const std::exception_ptr& failure) const;
+
+private:
+    bub::FrameworkOptions framework_options(const Parts& parts) const;
+    bub::BuiltinOptions builtin_options(const Parts& parts);
+    FailureContext context() const;
+    Failure failure_of(const Answer& answer, const std::exception_ptr& thrown,
+                       const std::string& complaint) const;
+
+    SessionPlan plan_;
+    bub::Framework framework_;
+    std::function<void(const AgentEvent& event)> on_event_;
+    std::weak_ptr<Agent> agent_;  // of the turn under way
+    std::optional<std::stop_source> turn_;
+    std::optional<RunResult> result_;
+};
+
+}  // namespace cubepi::app
