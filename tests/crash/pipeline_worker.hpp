@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <bub/framework.hpp>
+#include <bub/tape/file_tape_store.hpp>
+#include <cubepi/provider/faux.hpp>
+
+namespace cubepi::crash_tests {
+
+inline constexpr const char* session_id = "cli:plan";
+
+std::shared_ptr<bub::FileTapeStore> tapes_in(const std::filesystem::path& folder);
+
+/// A pipeline over the tapes in `folder`, with a tool whose every call leaves a line in a file.
+std::unique_ptr<bub::Framework> pipeline_in(const std::filesystem::path& folder,
+                                            FauxProvider& faux);
+
+/// One turn of the session.
+std::string say(bub::Framework& framework, const std::string& text);
+
+/// The calls that took effect, in order.
+std::vector<std::string> calls_made(const std::filesystem::path& folder);
+
+/// A turn with three calls in two steps. Kills itself at step `kill_at`; returns the exit status when there are fewer.
+int run_pipeline_worker(const std::filesystem::path& folder, std::size_t kill_at);
+
+}  // namespace cubepi::crash_tests
