@@ -127,6 +127,11 @@ public:
     /// nothing about the end).
     virtual bool read_ready(std::string& out) = 0;
 
+    /// True: interrupt() works, which costs less than being able to cancel each read.
+    virtual bool interruptible() const noexcept { return false; }
+    /// Closes the exchange; a read that waits throws a cancellation. Called on the body's executor.
+    virtual void interrupt() noexcept {}
+
     HttpBody(const HttpBody&) = delete;
     HttpBody& operator=(const HttpBody&) = delete;
 

@@ -162,6 +162,8 @@ public:
 
     Task<bool> read(std::string& out) override { return transfer_->read(out); }
     bool read_ready(std::string& out) override { return transfer_->read_ready(out); }
+    bool interruptible() const noexcept override { return true; }
+    void interrupt() noexcept override { transfer_->close(nullptr); }
 
 private:
     std::shared_ptr<Clock> clock_;

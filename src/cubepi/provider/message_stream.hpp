@@ -23,6 +23,9 @@ public:
     virtual Task<StreamEvent> next() = 0;
     /// The next event when it is there already, without waiting. Saves a coroutine per event.
     virtual std::optional<StreamEvent> ready() { return std::nullopt; }
+    /// True: when the request's stop token is stopped, next() ends by itself with a terminal event, at once and in every
+    /// phase of the call. Saves whoever awaits it a coroutine per wait that he could cancel.
+    virtual bool heeds_stop_token() const noexcept { return false; }
 };
 
 /// One answer of a model, pulled event by event. Failures come in band, as an `error` event and a message
@@ -35,6 +38,8 @@ public:
     Task<std::optional<StreamEvent>> next();
     /// The next event when it is there already. Empty means: nothing yet, or the end (see finished()).
     std::optional<StreamEvent> ready();
+    /// See StreamSource.
+    bool heeds_stop_token() const noexcept { return source_ && source_->heeds_stop_token(); }
     /// True after the terminal event was taken.
     bool finished() const noexcept { return finished_; }
     /// The final message. Takes the rest of the stream when it was not read to its end.

@@ -245,6 +245,45 @@ TEST(OpenAIProvider, D7_AbortsInEveryPhase) {
     expect_aborted(Fixture({MemoryResponse(500).with_stall()}), "");
 }
 
+/// A body that knows nothing of interrupt(), as that of somebody's own transport.
+class PlainBody final : public HttpBody {
+public:
+    explicit PlainBody(std::unique_ptr<HttpBody> inner) : inner_(std::move(inner)) {}
+    Task<bool> read(std::string& out) override { return inner_->read(out); }
+    bool read_ready(std::string& out) override { return inner_->read_ready(out); }
+
+private:
+    std::unique_ptr<HttpBody> inner_;
+};
+
+class PlainTransport final : public HttpTransport {
+public:
+    explicit PlainTransport(std::shared_ptr<HttpTransport> inner) : inner_(std::move(inner)) {}
+    Task<HttpResponse> send(HttpRequest request) override {
+        HttpResponse response = co_await inner_->send(std::move(request));
+        response.body = std::make_unique<PlainBody>(std::move(response.body));
+        co_return response;
+    }
+
+private:
+    std::shared_ptr<HttpTransport> inner_;
+};
+
+TEST(OpenAIProvider, D7_ABodyThatCannotBeInterruptedIsCancelled) {
+    const auto begun = MemoryResponse(200).with_event(text_chunk("a")).with_stall();
+    for (const bool abort : {true, false}) {
+        Fixture it({begun});
+        it.runtime = std::make_shared<const Runtime>(
+            Runtime(*it.runtime).with_transport(std::make_shared<PlainTransport>(it.transport)));
+        const auto events = abort ? aborted_events(it) : it.events();
+        EXPECT_EQ(spelled(events), "start text_start text_delta(a) error");
+        const AssistantMessage message = events.back().partial.get();
+        EXPECT_EQ(message.stop_reason, abort ? "aborted" : "error");
+        EXPECT_EQ(message.error_message.str().find("gap") == std::string::npos, abort);
+        EXPECT_EQ(it.transport->open_exchanges(), 0u);
+    }
+}
+
 TEST(OpenAIProvider, D7_AnAbortBeforeTheFirstPullSendsNothing) {
     Fixture it({answer("Hi")});
     std::stop_source stop;

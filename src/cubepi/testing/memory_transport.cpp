@@ -1,5 +1,6 @@
 #include <cubepi/testing/memory_transport.hpp>
 
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/timeout.hpp>
@@ -125,6 +126,13 @@ public:
         return true;
     }
 
+    bool interruptible() const noexcept override { return true; }
+
+    void interrupt() noexcept override {
+        interrupted_ = true;
+        wake_.set();
+    }
+
     Task<bool> read(std::string& out) override {
         if (!clock_ || total_.count() == 0) return play(out);
         return play_in_time(out);
@@ -147,19 +155,22 @@ private:
 
     Task<bool> play(std::string& out) {
         while (!read_ready(out)) {
+            if (interrupted_) throw_cancelled();
             if (steps_.empty()) co_return false;
             if (steps_.front().kind == Step::Kind::failure)
                 std::rethrow_exception(steps_.front().failure);
             if (steps_.front().kind == Step::Kind::stall) {
-                AsyncEvent never;
-                co_await never.wait();
+                co_await wake_.wait();
+                continue;
             }
             if (!clock_)
                 throw Error(ErrorCode::invalid_state,
                             "with_delay needs a MemoryTransport with a clock.");
             const std::chrono::nanoseconds delay = steps_.front().delay;
             steps_.pop_front();
-            co_await clock_->sleep_for(delay);
+            const std::unique_ptr<ClockTimer> timer = clock_->timer(co_await this_executor);
+            timer->expires_after(delay, [this] { wake_.pulse(); });
+            co_await wake_.wait();
         }
         co_return true;
     }
@@ -170,6 +181,8 @@ private:
     std::chrono::nanoseconds total_;
     std::shared_ptr<void> shared_;
     OpenExchange open_;
+    AsyncEvent wake_;  // the end of a delay, or of all reading
+    bool interrupted_ = false;
 };
 
 namespace {

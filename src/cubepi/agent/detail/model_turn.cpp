@@ -111,6 +111,7 @@ Task<void> ModelTurn::run_hooked() {
         ModelCallNext next = [provider](ModelRequest inner) {
             return start_stream(provider, std::move(inner));
         };
+        own_request_ = false;
         auto hook = around(std::move(*request), std::move(next));
         made.emplace(co_await core_.call_hook(std::move(hook)));
     } catch (...) {
@@ -266,7 +267,11 @@ Task<std::optional<StreamEvent>> ModelTurn::wait_event(MessageStream& stream) {
     std::exception_ptr failure;
     std::optional<StreamEvent> event;
     try {
-        event = co_await cancel_on(core_.stop_token(), stream.next());
+        if (own_request_ && stream.heeds_stop_token()) {
+            event = co_await stream.next();
+        } else {
+            event = co_await cancel_on(core_.stop_token(), stream.next());
+        }
     } catch (...) {
         failure = std::current_exception();
     }

@@ -55,6 +55,7 @@ private:
     Message message_;
     std::shared_ptr<const Error> failure_;
     bool started_ = false;
+    bool own_request_ = true;  ///< the provider was given our stop token, and no hook stood between
 };
 
 /// The message that closes a run which failed outside the model's answer.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/detail/post.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/network_error.hpp>
@@ -77,6 +78,9 @@ bool HttpStreamSource::stopped() const noexcept {
 void HttpStreamSource::close() {
     if (gap_timer_) gap_timer_->cancel();
     gap_armed_ = false;
+    on_stop_.reset();
+    if (stop_link_) stop_link_->source = nullptr;
+    stop_link_.reset();
     body_.reset();
 }
 
@@ -168,9 +172,13 @@ Task<> HttpStreamSource::guarded_step() {
     if (phase_ == Phase::idle || phase_ == Phase::waiting) renew_stop();
     std::exception_ptr failure;
     try {
-        Task<> one = step();
-        std::stop_token token = stop_.get_token();
-        co_await cancel_on(std::move(token), std::move(one));
+        if (phase_ == Phase::streaming && body_->interruptible()) {
+            co_await read_interruptibly();
+        } else {
+            Task<> one = step();
+            std::stop_token token = stop_.get_token();
+            co_await cancel_on(std::move(token), std::move(one));
+        }
     } catch (...) {
         failure = std::current_exception();
     }
@@ -291,6 +299,24 @@ Task<> HttpStreamSource::read_more() {
     reading_ = false;
     silence_ += runtime_->clock->now() - began;
     if (!more) at_end_of_body();
+}
+
+/// read_more(), which a stop of `stop_` ends. What tells it of the stop is set up once for all reads of the body.
+Task<> HttpStreamSource::read_interruptibly() {
+    if (!stop_link_) {
+        const Executor executor = co_await this_executor;
+        stop_link_ = std::make_shared<StopLink>(executor, this);
+        on_stop_.emplace(stop_.get_token(), [link = stop_link_] {
+            post_to(link->executor, [link] {
+                if (link->source) link->source->interrupt();
+            });
+        });
+    }
+    co_await read_more();
+}
+
+void HttpStreamSource::interrupt() noexcept {
+    if (reading_) body_->interrupt();
 }
 
 void HttpStreamSource::arm_gap() {

@@ -25,6 +25,7 @@ public:
 
     std::optional<StreamEvent> ready() override;
     Task<StreamEvent> next() override;
+    bool heeds_stop_token() const noexcept override { return true; }
 
 private:
     enum class Phase : std::uint8_t { idle, waiting, streaming, ending, over };
@@ -36,6 +37,14 @@ private:
         RetryHints hints = {};
     };
 
+    /// The way from a stop, on any thread, to the source on its executor. `source` is used there only.
+    struct StopLink {
+        StopLink(Executor where, HttpStreamSource* whose)
+            : executor(std::move(where)), source(whose) {}
+        Executor executor;
+        HttpStreamSource* source;
+    };
+
     bool stopped() const noexcept;
     void renew_stop();
     Task<> guarded_step();
@@ -44,6 +53,8 @@ private:
     Task<> attempt();
     Task<> refused(HttpResponse response);
     Task<> read_more();
+    Task<> read_interruptibly();
+    void interrupt() noexcept;
     void at_end_of_body();
     Task<> linger();
     void finish_answer();
@@ -75,6 +86,8 @@ private:
 
     std::stop_source stop_;
     std::optional<std::stop_callback<std::function<void()>>> link_;
+    std::shared_ptr<StopLink> stop_link_;
+    std::optional<std::stop_callback<std::function<void()>>> on_stop_;  ///< while a body streams
     std::unique_ptr<ClockTimer> gap_timer_;
     std::chrono::nanoseconds silence_{0};  ///< waited since the last event with content
     std::chrono::nanoseconds delay_{0};
