@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cubepi/net/sse_decoder.hpp>
-
-#include "../test_streams.hpp"
+#include <cubepi/provider/detail/decoder_test_support.hpp>
 
 namespace cubepi::detail {
 namespace {
@@ -47,39 +45,8 @@ std::string call_block(const std::string& id, const std::string& name,
            input + "}";
 }
 
-struct Decoded {
-    std::vector<StreamEvent> events;
-    AssistantMessage message;
-    std::string spelled() const { return cubepi::spelled(events); }
-};
-
-/// Decodes a body that arrives in two reads, cut at `cut`. Failures end it as an error event.
 Decoded decode(const std::string& body, std::size_t cut = 0) {
-    MessageAssembler assembler{AssistantMessage()};
-    testing::SequentialIds ids("id");
-    AnthropicDecoder decoder(assembler, ids);
-    SseDecoder sse;
-    EventQueue queue;
-    SseEvent one;
-    Decoded result;
-    try {
-        for (const std::string& part : {body.substr(0, cut), body.substr(cut)}) {
-            sse.feed(part);
-            while (sse.next(one)) decoder.decode(one.event, one.data, queue);
-        }
-        if (sse.finish(one)) decoder.decode(one.event, one.data, queue);
-        decoder.finish(queue);
-    } catch (const Error& error) {
-        queue.push(assembler.error(error.what()));
-    }
-    while (!queue.empty()) result.events.push_back(queue.pop());
-    result.message = result.events.back().partial.get();
-    return result;
-}
-
-template <class Block>
-const Block& block(const Decoded& it, std::size_t index) {
-    return std::get<Block>(it.message.content.at(index));
+    return decode_with<AnthropicDecoder>(body, cut);
 }
 
 TEST(AnthropicDecoder, TheSameHoweverItIsCut) {
@@ -111,9 +78,9 @@ TEST(AnthropicDecoder, D13_SignaturesAndRedactedThinkingAreKept) {
     EXPECT_EQ(it.spelled(),
               "start thinking_start thinking_end thinking_start thinking_delta(Hm) thinking_end "
               "text_start text_delta(Ok) text_end done");
-    EXPECT_EQ(*block<ThinkingContent>(it, 0).extra.find("redacted_data"), Json("EmwK/+="));
-    EXPECT_EQ(block<ThinkingContent>(it, 0).thinking, "");
-    EXPECT_EQ(*block<ThinkingContent>(it, 1).extra.find("signature"), Json("Eq/+="));
+    EXPECT_EQ(*it.block<ThinkingContent>(0).extra.find("redacted_data"), Json("EmwK/+="));
+    EXPECT_EQ(it.block<ThinkingContent>(0).thinking, "");
+    EXPECT_EQ(*it.block<ThinkingContent>(1).extra.find("signature"), Json("Eq/+="));
     // A block's place is its index, whatever stands in front.
     EXPECT_EQ(it.events[6].content_index, 2);
 }
@@ -122,7 +89,7 @@ TEST(AnthropicDecoder, D13_ThinkingThatIsNotShownHasItsSignature) {
     const Decoded it = decode(begin + start(0, thinking_block) +
                               delta(0, R"("type": "signature_delta", "signature": "sig")") +
                               stop(0) + start(1, text_block) + text(1, "Ok") + end("end_turn"));
-    EXPECT_EQ(*block<ThinkingContent>(it, 0).extra.find("signature"), Json("sig"));
+    EXPECT_EQ(*it.block<ThinkingContent>(0).extra.find("signature"), Json("sig"));
     EXPECT_EQ(it.message.text(), "Ok");
 }
 
@@ -135,7 +102,7 @@ TEST(AnthropicDecoder, InterleavedBlocksKeepApart) {
     ASSERT_EQ(calls.size(), 2u);
     EXPECT_EQ(calls[0]->arguments, JsonObject({{"x", 1}}));
     EXPECT_EQ(calls[1]->arguments, JsonObject({{"y", 2}}));
-    EXPECT_EQ(block<TextContent>(it, 1).text, "t");
+    EXPECT_EQ(it.block<TextContent>(1).text, "t");
 }
 
 TEST(AnthropicDecoder, D12_UsageWithTheCache) {
@@ -254,7 +221,7 @@ TEST(AnthropicDecoder, D13_BlocksOfServerToolsAreKeptInTheirPlace) {
                                 "input": {"query": "x"}}},
         {"before": 1, "block": {"type": "web_search_tool_result", "tool_use_id": "srv_1",
                                 "content": [{"e": "enc"}]}}])"));
-    EXPECT_EQ(*block<TextContent>(it, 1).extra.find("citations"),
+    EXPECT_EQ(*it.block<TextContent>(1).extra.find("citations"),
               boost::json::parse(R"([{"url": "u", "encrypted_index": "E"}])"));
 }
 
@@ -278,7 +245,7 @@ TEST(AnthropicDecoder, AnAnswerThatIsNoStream) {
         "\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}\n\n");
     EXPECT_EQ(it.message.stop_reason, "tool_use");
     EXPECT_EQ(it.message.response_id, "m");
-    EXPECT_EQ(*block<ThinkingContent>(it, 0).extra.find("signature"), Json("s"));
+    EXPECT_EQ(*it.block<ThinkingContent>(0).extra.find("signature"), Json("s"));
     EXPECT_EQ(it.message.text(), "Hi");
     EXPECT_EQ(it.message.tool_calls()[0]->arguments, JsonObject({{"a", 1}}));
     EXPECT_EQ(*it.message.usage->output_tokens, 4);

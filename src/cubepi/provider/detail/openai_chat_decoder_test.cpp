@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cubepi/net/sse_decoder.hpp>
-
-#include "../test_streams.hpp"
+#include <cubepi/provider/detail/decoder_test_support.hpp>
 
 namespace cubepi::detail {
 namespace {
@@ -19,34 +17,8 @@ std::string finish(const std::string& reason) {
 }
 const std::string done = "data: [DONE]\n\n";
 
-struct Decoded {
-    std::vector<StreamEvent> events;
-    AssistantMessage message;
-    std::string spelled() const { return cubepi::spelled(events); }
-};
-
-/// Decodes a body that arrives in two reads, cut at `cut`. Failures end it as an error event.
 Decoded decode(const std::string& body, std::size_t cut = 0, bool accept_missing_finish = false) {
-    MessageAssembler assembler{AssistantMessage()};
-    testing::SequentialIds ids("id");
-    OpenAIChatDecoder decoder(assembler, ids, accept_missing_finish);
-    SseDecoder sse;
-    EventQueue queue;
-    SseEvent event;
-    Decoded result;
-    try {
-        for (const std::string& part : {body.substr(0, cut), body.substr(cut)}) {
-            sse.feed(part);
-            while (sse.next(event)) decoder.decode(event.event, event.data, queue);
-        }
-        if (sse.finish(event)) decoder.decode(event.event, event.data, queue);
-        decoder.finish(queue);
-    } catch (const Error& error) {
-        queue.push(assembler.error(error.what()));
-    }
-    while (!queue.empty()) result.events.push_back(queue.pop());
-    result.message = result.events.back().partial.get();
-    return result;
+    return decode_with<OpenAIChatDecoder>(body, cut, accept_missing_finish);
 }
 
 TEST(OpenAIChatDecoder, TheSameHoweverItIsCut) {

@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cubepi/net/sse_decoder.hpp>
-
-#include "../test_streams.hpp"
+#include <cubepi/provider/detail/decoder_test_support.hpp>
 
 namespace cubepi::detail {
 namespace {
@@ -45,43 +43,8 @@ std::string ended(const std::string& type = "completed", const std::string& more
                                          R"(","error":null)" + more + "}");
 }
 
-struct Decoded {
-    std::vector<StreamEvent> events;
-    AssistantMessage message;
-    std::string failure;
-    std::string spelled() const { return cubepi::spelled(events); }
-    std::string indexes() const {
-        std::string text;
-        for (const StreamEvent& event : events) {
-            if (event.is_block_event()) text += std::to_string(event.content_index);
-        }
-        return text;
-    }
-};
-
-/// Decodes a body that arrives in two reads, cut at `cut`. Failures end it as an error event.
 Decoded decode(const std::string& body, std::size_t cut = 0) {
-    MessageAssembler assembler{AssistantMessage()};
-    testing::SequentialIds ids("id");
-    OpenAIResponsesDecoder decoder(assembler, ids);
-    SseDecoder sse;
-    EventQueue queue;
-    SseEvent event;
-    Decoded result;
-    try {
-        for (const std::string& part : {body.substr(0, cut), body.substr(cut)}) {
-            sse.feed(part);
-            while (sse.next(event)) decoder.decode(event.event, event.data, queue);
-        }
-        if (sse.finish(event)) decoder.decode(event.event, event.data, queue);
-        decoder.finish(queue);
-    } catch (const Error& error) {
-        result.failure = error.what();
-        queue.push(assembler.error(error.what()));
-    }
-    while (!queue.empty()) result.events.push_back(queue.pop());
-    result.message = result.events.back().partial.get();
-    return result;
+    return decode_with<OpenAIResponsesDecoder>(body, cut);
 }
 
 const TextContent& text_at(const AssistantMessage& message, std::size_t index) {
