@@ -1,9 +1,13 @@
+#include <cerrno>
 #include <clocale>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <iostream>
 #include <string_view>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "commands.hpp"
 #include "exit_code.hpp"
@@ -32,6 +36,14 @@ int dispatch(const cubepi::app::CommandLine& line) {
     return exit_usage;
 }
 
+/// A standard stream that was closed must not become the number of another file. Writing to it still fails.
+void fill_closed_streams() {
+    for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+        if (fcntl(stream, F_GETFD) == -1 && errno == EBADF)
+            (void)open("/dev/null", O_RDONLY);  // takes the lowest number that is free
+    }
+}
+
 /// Nobody reads the answer any more: there is nothing left to do, and nothing to say.
 void on_closed_pipe(int) { std::_Exit(cubepi::app::exit_closed_pipe); }
 
@@ -42,6 +54,7 @@ int main(int argc, char** argv) {
         std::puts(cubepi::app::version_text());
         return cubepi::app::exit_ok;
     }
+    fill_closed_streams();
     std::setlocale(LC_CTYPE, "");  // line editing goes by characters
     std::signal(SIGPIPE, on_closed_pipe);
     std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error with a text, not a death

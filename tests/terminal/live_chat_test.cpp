@@ -231,7 +231,7 @@ TEST(LiveChat, ShowsMarkdownWithCodeAndTables) {
 /// The pages docs/captures/chat-COLUMNSxROWS.txt: a chat in the middle of an answer, with something waiting for it and a
 /// draft. Written when CUBEPI_WRITE_CAPTURE is set.
 TEST(LiveChat, Captures) {
-    for (const auto& [columns, rows] : {std::pair(60, 16), std::pair(100, 20)}) {
+    for (const auto& [columns, rows] : {std::pair(40, 12), std::pair(60, 16), std::pair(100, 20)}) {
         Home home;
         home.set("NO_COLOR", "1");
         write_file(home.work() / "notes.md", "# Lighthouse\n\nThe inspector comes on Friday.\n");
@@ -253,6 +253,30 @@ TEST(LiveChat, Captures) {
             write_file(CUBEPI_DOCS "/captures/chat-" + std::to_string(columns) + "x" +
                            std::to_string(rows) + ".txt",
                        chat.screen().text());
+        }
+    }
+}
+
+/// The pages docs/captures/chat-answer-COLUMNS.txt: what Markdown looks like.
+TEST(LiveChat, CapturesOfAnAnswer) {
+    for (const int columns : {28, 60}) {
+        const Home home;
+        const std::string script =
+            R"(["# The lighthouse\n\nBefore the inspector comes, *everything* is to be done; see [the list](https://example.org/list) and `notes.md`.\n\n- paint the **door**, which takes a day when the weather holds\n- clean the lamp\n  1. switch it off\n  2. let it cool down\n\n> Friday, in the morning\n\n| who | what | hours |\n|:---|:---|---:|\n| Ann | grease the *hinges* and the gears of the lamp | 2 |\n| 李明 | paint | 11 |\n\n```sh\nmake door lamp && echo 'all is done, the inspector may come'\n```\n\nThat is all."])";
+        Terminal chat(home, {"chat", "--script", home.script(script)},
+                      static_cast<unsigned short>(columns), 24);
+        ASSERT_TRUE(chat.expect_on_screen("/help"));
+        chat.type("plan\r");
+        ASSERT_TRUE(chat.expect_on_screen("That is all.")) << chat.screen().text();
+        ASSERT_TRUE(chat.expect_gone("Esc stops ·"));
+        std::string text = chat.screen().text();
+        for (const char* shown : {"• paint the door", "李明", "make door lamp"})
+            EXPECT_NE(text.find(shown), std::string::npos) << shown << "\n" << text;
+        if (std::getenv("CUBEPI_WRITE_CAPTURE")) {
+            // Without the status line, which has a time.
+            text.erase(text.rfind("\n>") + 1);
+            write_file(CUBEPI_DOCS "/captures/chat-answer-" + std::to_string(columns) + ".txt",
+                       text);
         }
     }
 }

@@ -192,5 +192,16 @@ TEST(Doctor, SaysWhatIsThereAndNeverTheKey) {
     EXPECT_EQ(doctor.out.find("very-secret"), std::string::npos);
 }
 
+TEST(Chat, ReadsAFileANullDeviceAndNothingAtAll) {
+    const Home home;
+    write_file(home.work() / "talk", "hello\n/quit\n");
+    const Piped file = run_with_stdin(home, {"chat", "--offline"}, home.work() / "talk");
+    EXPECT_EQ(file.status, 0) << file.err;
+    EXPECT_NE(file.out.find("You said: *hello*"), std::string::npos) << file.out;
+    EXPECT_EQ(run_with_stdin(home, {"chat", "--offline"}, "/dev/null").status, 0);
+    EXPECT_EQ(run_with_stdin(home, {"chat", "--offline"}, {}).status, 0);
+    EXPECT_EQ(run_with_stdin(home, {"run", "--offline", "hi"}, {}).status, 0);
+}
+
 }  // namespace
 }  // namespace cubepi::terminal_tests

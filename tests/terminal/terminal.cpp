@@ -225,8 +225,9 @@ int Terminal::wait() {
 
 namespace {
 
+/// `source`: standard input instead of `input`; an empty one: none at all.
 Piped run_limited(const Home& home, std::vector<std::string> arguments, const std::string& input,
-                  rlim_t file_limit) {
+                  rlim_t file_limit, const std::filesystem::path* source = nullptr) {
     const std::filesystem::path in = home.root() / "stdin";
     const std::filesystem::path out = home.root() / "stdout";
     const std::filesystem::path err = home.root() / "stderr";
@@ -236,7 +237,13 @@ Piped run_limited(const Home& home, std::vector<std::string> arguments, const st
     const pid_t pid = fork();
     if (pid < 0) throw std::runtime_error("no process");
     if (pid == 0) {
-        dup2(feed[0], STDIN_FILENO);
+        if (!source) {
+            dup2(feed[0], STDIN_FILENO);
+        } else if (source->empty()) {
+            close(STDIN_FILENO);
+        } else {
+            dup2(open(source->c_str(), O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+        }
         dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
         dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
         const rlimit limit{file_limit, file_limit};
@@ -260,6 +267,11 @@ Piped run_limited(const Home& home, std::vector<std::string> arguments, const st
 
 Piped run_piped(const Home& home, std::vector<std::string> arguments, const std::string& input) {
     return run_limited(home, std::move(arguments), input, RLIM_INFINITY);
+}
+
+Piped run_with_stdin(const Home& home, std::vector<std::string> arguments,
+                     const std::filesystem::path& source) {
+    return run_limited(home, std::move(arguments), {}, RLIM_INFINITY, &source);
 }
 
 Piped run_with_file_limit(const Home& home, std::vector<std::string> arguments, std::size_t bytes) {

@@ -90,6 +90,10 @@ struct Piped {
 Piped run_piped(const Home& home, std::vector<std::string> arguments,
                 const std::string& input = {});
 
+/// The same with a file as standard input; an empty path: without any.
+Piped run_with_stdin(const Home& home, std::vector<std::string> arguments,
+                     const std::filesystem::path& source);
+
 /// The same where no file may grow beyond `bytes`.
 Piped run_with_file_limit(const Home& home, std::vector<std::string> arguments, std::size_t bytes);
 

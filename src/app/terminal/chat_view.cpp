@@ -387,7 +387,8 @@ void ChatView::print_card(const Card& card, bool full) {
         width > display_width(tail) + 15 ? width - display_width(tail) - 5 : 10;
     // What went wrong is said last, and is worth some rows.
     const std::string& line = card.failed ? last_line(lines) : first_line(lines);
-    const std::string shown = line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
+    std::string shown = line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
+    std::replace(shown.begin(), shown.end(), '\t', ' ');
     out += shown.empty() ? "done" : shortened(shown, card.failed ? room + 2 * width : room);
     console_.print(out + tail + off + "\n");
 }

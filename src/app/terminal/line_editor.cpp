@@ -111,6 +111,13 @@ bool LineEditor::clear_line() {
 
 namespace {
 
+/// A file or a device without an end to wait for is always ready, and cannot be waited for.
+bool always_ready() {
+    struct stat status = {};
+    return fstat(STDIN_FILENO, &status) != 0 || S_ISREG(status.st_mode) ||
+           S_ISBLK(status.st_mode) || S_ISCHR(status.st_mode);
+}
+
 /// A line of an input that is no terminal.
 Task<std::optional<std::string>> read_plain(boost::asio::posix::stream_descriptor& input,
                                             std::string& buffered) {
@@ -121,8 +128,10 @@ Task<std::optional<std::string>> read_plain(boost::asio::posix::stream_descripto
             buffered.erase(0, end + 1);
             co_return line;
         }
-        co_await input.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                                  boost::asio::use_awaitable);
+        if (!always_ready()) {
+            co_await input.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                                      boost::asio::use_awaitable);
+        }
         char bytes[4096];
         const ssize_t count = ::read(STDIN_FILENO, bytes, sizeof bytes);
         if (count > 0) {
