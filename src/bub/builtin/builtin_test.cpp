@@ -132,6 +132,95 @@ TEST_F(Builtin, B10_TheUsersMessageStaysWhenTheModelFails) {
     EXPECT_TRUE(kept);
 }
 
+TEST_F(Builtin, B10_TheSummaryOfAHandOffReachesTheModel) {
+    std::vector<std::string> texts;
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back(faux_assistant_message("noted"));
+    steps.emplace_back([&texts](const cubepi::ModelRequest& request) {
+        for (const cubepi::Message& message : request.messages) texts.push_back(message.text());
+        return faux_assistant_message("ok");
+    });
+    add_builtin(std::move(steps));
+    (void)say("we chose Postgres");
+    (void)say(",tape.handoff phase/2 summary='Postgres it is'");
+    (void)say("go on");
+    ASSERT_EQ(texts.size(), 2u);
+    EXPECT_EQ(texts[0], "[Anchor created: phase/2]: {\"summary\": \"Postgres it is\"}");
+    EXPECT_EQ(texts[1], "go on");
+}
+
+TEST_F(Builtin, B10_MediaStayInEveryStepOfTheirTurnAndAreStoredOnce) {
+    const std::string bytes(4'000, 'A');
+    std::vector<std::size_t> images;
+    const auto note = [&images](const cubepi::ModelRequest& request) {
+        std::size_t found = 0;
+        for (const cubepi::Message& message : request.messages) {
+            const cubepi::UserMessage* user = message.user();
+            if (!user) continue;
+            for (const auto& block : user->content) {
+                const auto* image = std::get_if<cubepi::ImageContent>(&block);
+                if (image && image->source.size() == 4'000) ++found;
+            }
+        }
+        images.push_back(found);
+    };
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back([note](const cubepi::ModelRequest& request) {
+        note(request);
+        return test::calling("tape_info");
+    });
+    steps.emplace_back([note](const cubepi::ModelRequest& request) {
+        note(request);
+        return faux_assistant_message("a cat");
+    });
+    add_builtin(std::move(steps));
+    Envelope inbound = Envelope("what is this?").on("cli", "room");
+    MediaItem item;
+    item.url = "data:image/png;base64," + bytes;
+    inbound.media.push_back(std::move(item));
+    (void)cubepi::run(framework->process_inbound(std::move(inbound)));
+    EXPECT_EQ(images, (std::vector<std::size_t>{1, 1}));
+    for (const TapeEntry& entry : tape("cli:room"))
+        EXPECT_EQ(tape_line(entry).find("AAAA"), std::string::npos) << entry.kind;
+    std::size_t files = 0;
+    for (const auto& file : std::filesystem::directory_iterator(root / "home" / "tapes" / "media"))
+        files += file.is_regular_file() ? 1 : 0;
+    EXPECT_EQ(files, 1u);
+}
+
+TEST_F(Builtin, B19_TheSeparatorIsADeltaOfTheStream) {
+    add_builtin(two_steps());
+    std::vector<std::string> deltas;
+    class Listening final : public OutboundChannelRouter {
+    public:
+        explicit Listening(std::vector<std::string>& deltas) : deltas_(deltas) {}
+        Task<bool> dispatch_output(Envelope) override { co_return true; }
+        EventStream wrap_stream(const Envelope&, EventStream stream) override {
+            const auto hear = [this](StreamEvent event) {
+                if (event.kind == event_kind::text) deltas_.emplace_back(event.delta());
+                return std::optional<StreamEvent>(std::move(event));
+            };
+            return EventStream::map(std::move(stream), hear);
+        }
+
+    private:
+        std::vector<std::string>& deltas_;
+    };
+    framework->bind_router(std::make_shared<Listening>(deltas));
+    (void)say("look", "cli", true);
+    EXPECT_NE(std::find(deltas.begin(), deltas.end(), "\n\n"), deltas.end());
+}
+
+TEST_F(Builtin, B20_WhatAPluginHasRecordedIsNotRecordedAgain) {
+    add_builtin({});
+    framework->add(Plugin{.name = "own", .run_model = [](RunModelCall& call) {
+                              call.state.mark_recorded();
+                              return "mine";
+                          }});
+    (void)say("hello");
+    EXPECT_EQ(count(tape("cli:room"), entry_kind::message), 0u);
+}
+
 TEST_F(Builtin, ARequestThatDoesNotFitHandsTheTapeOffAndIsTriedOnceMore) {
     cubepi::ErrorInfo info;
     info.code = cubepi::ErrorCode::context_length;

@@ -170,5 +170,21 @@ TEST_F(ToolNames, B11_OfCommandsForOperatorsAreNotForModels) {
     EXPECT_EQ(count(tape("cli:room"), entry_kind::event, "model_switch"), 0u);
 }
 
+TEST_F(ToolNames, D47_EmptyingATapeIsForPeopleOnly) {
+    EXPECT_TRUE(told("tape_reset").starts_with("There is no tool named 'tape_reset'."));
+    EXPECT_EQ(count(tape("cli:room"), entry_kind::message), 2u);
+}
+
+TEST_F(Commands, TapeSearchTakesOneDateAlone) {
+    add_builtin({});
+    (void)command(",tape.handoff x");
+    const auto store = cubepi::run(framework->tape_store());
+    TapeEntry said = message_entry("user", "blue");
+    const Tape session(store, tape_name(framework->workspace(), "cli:room"));
+    (void)cubepi::run(session.append(std::move(said)));
+    EXPECT_TRUE(command(",tape.search blue start=2020-01-01").starts_with("[tape.search]: 1 "));
+    EXPECT_TRUE(command(",tape.search blue end=2020-01-01").starts_with("[tape.search]: 0 "));
+}
+
 }  // namespace
 }  // namespace bub

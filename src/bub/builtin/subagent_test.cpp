@@ -97,7 +97,7 @@ TEST_F(Subagent, GoesOnWithANamedConversation) {
     EXPECT_EQ(count(tape("research"), entry_kind::message), 4u);
 }
 
-TEST_F(Subagent, Defect41_ThatInheritsSeesTheTurnInProgress) {
+TEST_F(Subagent, ThatInheritsSeesTheTurnInProgress) {
     const Seen asked = play(task("summarise", "inherit"));
     EXPECT_TRUE(asked.has("do it")) << "said in the turn that is not merged yet";
     EXPECT_TRUE(asked.has("summarise"));
@@ -123,7 +123,7 @@ TEST_F(Subagent, D1_WhatAnInheritingOneSaysComesBehindTheTurn) {
 
 class SubagentOf : public Subagent, public testing::WithParamInterface<std::string> {};
 
-TEST_P(SubagentOf, Defect40_LeavesTheMessagesForItsParentAlone) {
+TEST_P(SubagentOf, LeavesTheMessagesForItsParentAlone) {
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back(calling("subagent", task("go", GetParam())));
     steps.emplace_back([this](const cubepi::ModelRequest&) -> Task<cubepi::AssistantMessage> {
@@ -160,7 +160,7 @@ TEST_F(Subagent, ToolsThatNobodyKnowsAreNamedInTheError) {
         << parent.texts.back();
 }
 
-TEST_F(Subagent, Defect48_WhatItIsAllowedDoesNotBindItsParent) {
+TEST_F(Subagent, WhatItIsAllowedDoesNotBindItsParent) {
     for (const char* name : {"one", "two"}) {
         write(
             root / "work" / ".agents" / "skills" / name / "SKILL.md",

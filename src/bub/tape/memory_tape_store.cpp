@@ -8,6 +8,7 @@
 
 #include <bub/tape/detail/digest.hpp>
 #include <bub/tape/detail/entry_facts.hpp>
+#include <bub/tape/detail/fork_entries.hpp>
 #include <bub/tape/detail/query_filter.hpp>
 #include <bub/tape/detail/tape_errors.hpp>
 
@@ -103,6 +104,7 @@ Task<TapePosition> MemoryTapeStore::append(std::string tape, std::vector<TapeEnt
         detail::throw_stale(tape, *options.expected_position(), before.messages);
     StoredTape& stored = state_->tapes[tape];
     if (options.reset()) stored.clear();
+    if (stored.info.anchors > 0) detail::drop_first(entries, options.first_anchor());
     std::int64_t id = stored.entries.empty() ? 0 : stored.entries.back().id;
     for (TapeEntry& entry : entries) {
         entry.id = ++id;

@@ -4,6 +4,7 @@
 #include <regex>
 #include <utility>
 
+#include <bub/tape/detail/entry_facts.hpp>
 #include <bub/tape/detail/query_filter.hpp>
 #include <bub/tape/detail/tape_errors.hpp>
 #include <bub/tape/detail/text_search.hpp>
@@ -12,7 +13,7 @@ namespace bub {
 
 namespace {
 
-constexpr const char* bootstrap_anchor = "session/start";
+const std::string bootstrap_anchor(detail::bootstrap_anchor);
 
 std::vector<TapeEntry> handoff_entries(std::string name, std::optional<JsonObject> state,
                                        JsonObject meta) {
@@ -105,7 +106,8 @@ Task<void> Tape::bootstrap(JsonObject meta) const {
     std::optional<JsonObject> state = human();
     std::vector<TapeEntry> entries =
         handoff_entries(bootstrap_anchor, std::move(state), std::move(meta));
-    co_await tape.append(std::move(entries));
+    TapeAppend options = TapeAppend().first_anchor(entries.size());
+    (void)co_await tape.store_->append(tape.name_, std::move(entries), std::move(options));
 }
 
 Task<void> Tape::overflow_handoff(std::string error) const {

@@ -219,8 +219,11 @@ Task<void> TapeFork::merge(TurnStatus status) {
     }
     const std::shared_ptr<TurnJournal> journal = state->journal->journal();
     if (!empty) {
-        TapeAppend options =
-            TapeAppend().reset(state->main.reset).turn(journal ? state->options.turn_id : "");
+        const std::size_t first = state->main.reset ? 0 : detail::first_anchor_in(entries);
+        TapeAppend options = TapeAppend()
+                                 .reset(state->main.reset)
+                                 .turn(journal ? state->options.turn_id : "")
+                                 .first_anchor(first);
         co_await state->parent->append(state->main.tape, std::move(entries), std::move(options));
     }
     if (journal) journal->remove();
@@ -259,6 +262,10 @@ Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> ent
         branch->entries.clear();
         branch->reset = true;
         branch->end = TapePosition();
+    }
+    if (options.first_anchor() > 0) {
+        const std::vector<TapeEntry> there = co_await anchors(branch->tape, 1);
+        if (!there.empty()) detail::drop_first(entries, options.first_anchor());
     }
     const std::size_t before = branch->entries.size();
     const TapePosition end = state->add(*branch, std::move(entries));

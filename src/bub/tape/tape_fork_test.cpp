@@ -9,6 +9,7 @@
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_test_support.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/task_scope.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
 namespace bub {
@@ -216,6 +217,60 @@ TEST(TapeFork, LocksNothing) {
     run(second->merge());
     run(first->merge());
     EXPECT_EQ(shape(tape), "user:between user:2 turn=ok user:1 turn=ok ");
+}
+
+TEST(TapeFork, B9_TurnsThatEndTogetherStandOneBehindTheOther) {
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    const auto play = [&](cubepi::TaskScope& scope) -> Task<void> {
+        for (int number = 0; number < 8; ++number) {
+            const auto fork = tape_in(folder).fork(turn("t" + std::to_string(number)));
+            const Tape inside = tape.in(fork);
+            co_await inside.bootstrap();
+            for (int entry = 0; entry < 3; ++entry) {
+                TapeEntry one = message_entry("user", std::to_string(number));
+                co_await inside.append(std::move(one));
+            }
+            scope.spawn(fork->merge());
+        }
+        co_await scope.join();
+    };
+    run(cubepi::with_task_scope(play));
+    std::vector<std::string> texts;
+    for (const TapeEntry& entry : run(tape.query(TapeQuery().kinds({"message"}))))
+        texts.emplace_back(entry.payload.at("content").as_string());
+    ASSERT_EQ(texts.size(), 24u);
+    for (std::size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(texts[i], texts[i - i % 3]) << i;
+    EXPECT_EQ(run(tape.anchors()).size(), 1u) << "one first anchor, whoever was first";
+}
+
+TEST(TapeFork, B17_PassesOnWhatItsParentCannotDo) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape(store, "w__s");
+    say(tape, "user", "without an anchor");
+    const Tape inside = tape.in(tape.fork());
+    EXPECT_THROW((void)run(inside.query(TapeQuery().last_anchor())), cubepi::Error);
+    EXPECT_THROW((void)run(inside.query(TapeQuery().between_dates("no date", "2026-01-01"))),
+                 cubepi::Error);
+    const TestFolder folder;
+    const Tape broken = tape_in(folder);
+    std::filesystem::create_directory(folder.path() / "w__s.jsonl");
+    EXPECT_THROW((void)run(broken.in(broken.fork()).query(TapeQuery())), cubepi::Error);
+}
+
+TEST(TapeFork, B9_AResultOfAnyBytesIsStored) {
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    const auto fork = tape.fork(turn("t1"));
+    JsonObject payload;
+    payload["results"] = JsonArray{"\xff\xfe bytes"};
+    TapeEntry odd = tape_entry("tool_result", std::move(payload));
+    run(tape.in(fork).append(std::move(odd)));
+    run(fork->merge());
+    const std::vector<TapeEntry> entries = run(tape.query(TapeQuery()));
+    ASSERT_EQ(entries.size(), 2u);
+    const Json& kept = entries[0].payload.at("results").as_array().at(0);
+    EXPECT_EQ(kept, Json(std::string("\uFFFD\uFFFD bytes")));
 }
 
 TEST(TapeFork, OtherTapesAreThoseOfTheStore) {

@@ -129,7 +129,7 @@ TEST(Sidecars, ThatCannotBeArchivedAreNotEmptied) {
     EXPECT_EQ(names_in(tape, "event"), (std::vector<std::string>{"handoff", "sidecar.archive"}));
 }
 
-TEST(Sidecars, Defect62_ArchivesOfOneSecondKeepTheirOwnFilesAndEmptyTapesLeaveNone) {
+TEST(Sidecars, ArchivesOfOneSecondKeepTheirOwnFilesAndEmptyTapesLeaveNone) {
     const TestFolder folder;
     const Tape tape = with_notes(std::make_shared<FileTapeStore>(folder.options()));
     const std::string directory = (folder.path() / "archive").string();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -39,7 +40,13 @@ public:
         guard_ = std::move(value);
         return std::move(*this);
     }
+    /// The first `count` entries are an anchor for a tape without one: they are left out when it has one by now.
+    TapeAppend&& first_anchor(std::size_t count) && {
+        first_anchor_ = count;
+        return std::move(*this);
+    }
     bool reset() const& noexcept { return reset_; }
+    std::size_t first_anchor() const& noexcept { return first_anchor_; }
     const std::optional<std::int64_t>& expected_position() const& noexcept {
         return expected_position_;
     }
@@ -48,6 +55,7 @@ public:
 
 private:
     bool reset_ = false;
+    std::size_t first_anchor_ = 0;
     std::optional<std::int64_t> expected_position_;
     std::string turn_;
     std::function<void(const JsonObject&)> guard_;

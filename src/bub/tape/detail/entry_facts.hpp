@@ -25,6 +25,9 @@ inline constexpr std::string_view result_event = "cubepi.tool_result";
 /// The commit marker of a turn: {turn, status}.
 inline constexpr std::string_view turn_event = "turn";
 
+/// The anchor that every tape begins with.
+inline constexpr std::string_view bootstrap_anchor = "session/start";
+
 struct RunUsage {
     std::int64_t total = 0;
     std::optional<std::int64_t> prompt = {};

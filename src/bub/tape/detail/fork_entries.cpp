@@ -154,4 +154,16 @@ std::vector<TapeEntry> mergeable(const std::vector<TapeEntry>& entries) {
     return anchors_behind_results(std::move(kept));
 }
 
+std::size_t first_anchor_in(const std::vector<TapeEntry>& entries) {
+    if (entries.empty() || !is_anchor(entries[0], bootstrap_anchor)) return 0;
+    const bool has_event = entries.size() > 1 && entries[1].kind == entry_kind::event &&
+                           entry_name(entries[1]) == "handoff";
+    return has_event ? 2 : 1;
+}
+
+void drop_first(std::vector<TapeEntry>& entries, std::size_t count) {
+    const std::size_t most = std::min(count, entries.size());
+    entries.erase(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(most));
+}
+
 }  // namespace bub::detail

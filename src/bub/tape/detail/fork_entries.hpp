@@ -29,4 +29,8 @@ void join_parts(std::vector<TapeEntry>& found, const std::vector<TapeEntry>& own
 /// of their whole batch follows, and a hand-off among calls comes behind their results.
 std::vector<TapeEntry> mergeable(const std::vector<TapeEntry>& entries);
 
+/// How many of the entries, from the first on, are the anchor of a tape that had none (TapeAppend::first_anchor).
+std::size_t first_anchor_in(const std::vector<TapeEntry>& entries);
+void drop_first(std::vector<TapeEntry>& entries, std::size_t count);
+
 }  // namespace bub::detail

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <bub/tape/detail/fast_facts.hpp>
+#include <bub/tape/detail/fork_entries.hpp>
 #include <bub/tape/detail/json_text.hpp>
 #include <bub/tape/detail/tape_errors.hpp>
 #include <bub/tape/detail/tape_writing.hpp>
@@ -104,6 +105,9 @@ TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntr
     if (options.reset()) {
         tail = Tail();
         tail.messages = 0;
+    } else if (tape && options.first_anchor() > 0 &&
+               TapeIndexFile(paths.index, tape, size).sums().anchors > 0) {
+        drop_first(entries, options.first_anchor());
     }
     std::string block = tail.ended ? "" : "\n";
     const std::string now = tape_date(options_.clock->wall());
@@ -288,6 +292,8 @@ void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& jo
     close_sidecars(writing.name, turn);
     close_interrupted(turn);
     TapeAppend options = TapeAppend().reset(turn.reset).turn(turn.id);
+    const std::size_t first = turn.reset ? 0 : first_anchor_in(turn.entries);
+    options = std::move(options).first_anchor(first);
     (void)append_locked(writing, std::move(turn.entries), options);
     // The name of an id may have changed since: a journal is never closed twice.
     remove_file(journal);
