@@ -16,9 +16,13 @@ public:
     DecidedChannel(std::string name, UnsettledPolicy policy)
         : TestChannel(std::move(name)), policy_(policy) {}
     UnsettledPolicy unsettled_policy() const noexcept override { return policy_; }
-    void restore(Envelope& message) override { restored.push_back(message.content_text()); }
+    void restore(Envelope& message) override {
+        restored.push_back(message.content_text());
+        if (on_restore == Trouble::fails) throw std::runtime_error("restore failed");
+    }
 
     std::vector<std::string> restored;
+    Trouble on_restore = Trouble::none;
 
 private:
     UnsettledPolicy policy_;

@@ -261,6 +261,17 @@ TEST(Redelivery, B18_WhatComesAgainIsRestoredByItsChannelAndComesFirst) {
     EXPECT_EQ(house.done, (Texts{"old", "new"}));
 }
 
+TEST(Redelivery, B18_AMessageThatItsChannelCannotRestoreComesAllTheSame) {
+    House house;
+    house.options.deliveries = killed_in_turn(update("1", "one", "u1"), 1);
+    const auto channel = std::make_shared<DecidedChannel>("chat", UnsettledPolicy::resend);
+    channel->on_restore = Trouble::fails;
+    house.channels = {channel};
+    house.run(wait_until_idle);
+    EXPECT_EQ(house.done, Texts{"one"});
+    EXPECT_EQ(house.warnings.size(), 1u);
+}
+
 TEST(Redelivery, B18_MessagesOfAChannelThatDoesNotRunWaitForIt) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     cubepi::run(log->receive(from("gone", "1", "one")));

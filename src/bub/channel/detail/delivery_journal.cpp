@@ -196,8 +196,11 @@ void DeliveryJournal::compact() {
 }
 
 void DeliveryJournal::sync_folder() const {
-    if (options_.sync == DeliverySync::promises)
-        Descriptor::open(options_.folder, O_RDONLY | O_DIRECTORY).sync();
+    if (options_.sync != DeliverySync::promises) return;
+    Descriptor::open(options_.folder, O_RDONLY | O_DIRECTORY).sync();
+    // The folder may be new itself.
+    const std::filesystem::path above = std::filesystem::absolute(options_.folder).parent_path();
+    Descriptor::open(above, O_RDONLY | O_DIRECTORY).sync();
 }
 
 }  // namespace bub::detail

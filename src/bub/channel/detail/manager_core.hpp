@@ -111,6 +111,7 @@ private:
     Task<> take_up_deliveries();
     /// Hands in what came before, in its order; what a debounced channel would have merged is merged.
     void hand_in_again(std::vector<StoredInbound> inbounds);
+    void restore(Channel& channel, Envelope& message) const;
     Task<> send_again(std::shared_ptr<Channel> channel, Delivery delivery);
     Task<> send_recorded(std::shared_ptr<Channel> channel, Envelope message);
     Receipts receipts_of_turn(const std::optional<std::string>& session_id) const;

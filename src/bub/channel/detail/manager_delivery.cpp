@@ -99,6 +99,17 @@ Task<> ManagerCore::take_up_inbounds() {
     hand_in_again(std::move(again));
 }
 
+void ManagerCore::restore(Channel& channel, Envelope& message) const {
+    auto* settles = dynamic_cast<SettlesDeliveries*>(&channel);
+    if (!settles) return;
+    try {
+        settles->restore(message);
+    } catch (...) {
+        warn("channel " + channel.name() + " could not restore a message, which comes as it is: " +
+             describe(std::current_exception()));
+    }
+}
+
 void ManagerCore::hand_in_again(std::vector<StoredInbound> inbounds) {
     struct Group {
         std::vector<Envelope> messages;
@@ -109,19 +120,22 @@ void ManagerCore::hand_in_again(std::vector<StoredInbound> inbounds) {
     for (StoredInbound& inbound : inbounds) {
         Envelope& message = inbound.message;
         const std::shared_ptr<Channel> channel = find_channel(message.channel);
-        if (auto* settles = dynamic_cast<SettlesDeliveries*>(channel.get()))
-            settles->restore(message);
+        restore(*channel, message);
         message.context["redelivered"] = true;
         const std::string chat = lane_key(message);
         const bool merges = channel->needs_debounce() && !is_command(message);
         const auto last = last_of_chat.find(chat);
         const bool joins = merges && last != last_of_chat.end();
         if (!joins) groups.emplace_back();
-        Group& group = joins ? groups[last->second] : groups.back();
-        group.messages.push_back(std::move(message));
-        group.receipts.push_back(std::move(inbound.id));
-        last_of_chat.erase(chat);
-        if (merges) last_of_chat[chat] = joins ? last->second : groups.size() - 1;
+        const std::size_t place = joins ? last->second : groups.size() - 1;
+        groups[place].messages.push_back(std::move(message));
+        groups[place].receipts.push_back(std::move(inbound.id));
+        // What does not merge, a command above all, keeps its place between the others.
+        if (merges) {
+            last_of_chat[chat] = place;
+        } else {
+            last_of_chat.erase(chat);
+        }
     }
     for (Group& group : groups) {
         Arrival arrival;
