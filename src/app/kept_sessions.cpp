@@ -68,7 +68,13 @@ Task<std::vector<KeptSession>> KeptSessions::on_tapes() {
     std::vector<KeptSession> sessions;
     const std::vector<bub::TapeFileInfo> files = co_await tapes_->list_files();
     for (const bub::TapeFileInfo& file : files) {
-        const JsonObject beside = co_await tapes_->read_state(file.name);
+        JsonObject beside;
+        try {
+            beside = co_await tapes_->read_state(file.name);
+        } catch (const CheckpointCorruptionError&) {
+            // Whose tape it is cannot be said any more; whoever uses it hears why.
+            continue;
+        }
         const std::optional<bub::TapeSession> session = bub::session_of(beside);
         if (!session) continue;
         KeptSession kept;

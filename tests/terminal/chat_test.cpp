@@ -45,6 +45,19 @@ TEST(RunAtATerminal, CtrlCAborts) {
     EXPECT_NE(run.shown().find("stopped"), std::string::npos);
 }
 
+TEST(RunAtATerminal, D7_AnAbortedRunPrintsItsLastEventsAndKeepsWhatWasSaid) {
+    const Home home;
+    const std::string slow =
+        R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') + R"("]})";
+    Terminal run(home, {"run", "--json", "--session", "plan", "--script", home.script(slow), "hi"});
+    ASSERT_TRUE(run.expect("text_delta")) << run.shown();
+    run.type("\x03");
+    EXPECT_TRUE(run.expect("\"type\":\"agent_end\"")) << run.shown();
+    EXPECT_EQ(run.wait(), 130) << run.shown();
+    const std::string kept = run_piped(home, {"tape", "show", "--session", "plan"}).out;
+    EXPECT_NE(kept.find("assistant: x"), std::string::npos) << kept;
+}
+
 TEST(RunAtATerminal, ASecondCtrlCWaitsForNobody) {
     const Home home;
     const std::string slow =

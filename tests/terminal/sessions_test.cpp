@@ -111,7 +111,9 @@ TEST(Sessions, JsonNamesTheSessionAndHasTheSameEventsAsWithout) {
             types.back().emplace_back(event.at("type").get_string());
             const Json* thread = event.get_object().if_contains("thread_id");
             EXPECT_EQ(thread != nullptr, kept) << text;
-            if (thread) EXPECT_EQ(*thread, Json("plan"));
+            if (thread) {
+                EXPECT_EQ(*thread, Json("plan"));
+            }
         }
     }
     EXPECT_EQ(types[0], types[1]);
@@ -189,6 +191,31 @@ TEST(Sessions, ADiskThatTakesNoMoreIsStatusFourAndLosesNothing) {
     EXPECT_TRUE(has(context_of(home, "plan"), "\"first\""));
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "again"}).status, 0);
     EXPECT_TRUE(has(context_of(home, "plan"), "\"again\""));
+}
+
+TEST(Sessions, ATapeThatCannotBeReadDoesNotHideTheOthers) {
+    const Home home;
+    for (const char* name : {"plan", "other"})
+        ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", name, "hi"}).status, 0);
+    const std::string listed = run_piped(home, {"sessions", "list"}).out;
+    const std::size_t tape = listed.find("tape ", listed.find("plan\t")) + 5;
+    const std::string name = listed.substr(tape, listed.find('\n', tape) - tape);
+    write_file(home.tapes() / (name + ".jsonl.state"), "junk");
+    const std::string rest = run_piped(home, {"sessions", "list"}).out;
+    EXPECT_TRUE(has(rest, "other\t")) << rest;
+    EXPECT_EQ(run_piped(home, {"run", "--offline", "--continue", "go on"}).status, 0);
+    EXPECT_TRUE(has(context_of(home, "other"), "go on"));
+    const Piped broken = run_piped(home, {"run", "--offline", "--session", "plan", "x"});
+    EXPECT_EQ(broken.status, 4) << broken.err;
+    EXPECT_TRUE(has(broken.err, "delete " + (home.tapes() / (name + ".jsonl.state")).string()))
+        << broken.err;
+}
+
+TEST(Sessions, TheDoctorCountsThem) {
+    const Home home;
+    ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "hi"}).status, 0);
+    const std::string said = run_piped(home, {"doctor"}).out;
+    EXPECT_TRUE(has(said, home.tapes().string() + ": 1 session, 1 of this folder")) << said;
 }
 
 TEST(Sessions, AFolderThatCannotBeMadeIsStatusFour) {

@@ -316,9 +316,10 @@ JsonObject TapeDirectory::read_state(const std::string& name) {
     } catch (const cubepi::Error&) {
         // It is replaced as a whole, so this is somebody else's doing.
     }
+    const std::string file = TapePaths(options_.directory, name).state.string();
     throw cubepi::CheckpointCorruptionError("the side state of tape '" + name +
-                                                "' cannot be read; delete its .state file to go on "
-                                                "without claims and pending requests",
+                                                "' cannot be read; delete " + file +
+                                                " to go on without claims and pending requests",
                                             name, "tape", name + ".jsonl.state");
 }
 
