@@ -55,7 +55,11 @@ CliChannel::CliChannel(Parts parts)
                            {"/stop", "stop the answer"},
                            {"/help", "keys and commands"},
                            {"/quit", "leave"},
-                           {",help", "commands of the pipeline"}});
+                           {",help", "commands of the pipeline, all of them"},
+                           {",model model_id=", "another model from here on"},
+                           {",tape_info", "how long the conversation is"},
+                           {",tape_search query=", "find what was said"},
+                           {",tape_reset", "forget this conversation"}});
 }
 
 CliChannel::~CliChannel() = default;

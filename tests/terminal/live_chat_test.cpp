@@ -307,7 +307,10 @@ TEST(LiveChat, CompletionAndHistorySearch) {
     ASSERT_TRUE(chat.expect_on_screen("> /later\n")) << chat.screen().text();
     chat.type("\t");
     ASSERT_TRUE(chat.expect_on_screen("> /details\n")) << chat.screen().text();
+    chat.type("\x15,");
+    ASSERT_TRUE(chat.expect_on_screen("forget this conversation")) << chat.screen().text();
     chat.type("\x15");
+    ASSERT_TRUE(chat.expect_gone("forget this conversation")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_gone("or fold them\n")) << chat.screen().text();
 }
 
