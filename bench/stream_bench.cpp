@@ -157,6 +157,8 @@ public:
 
     bool read_ready(std::string&) override { return false; }
 
+    bool interruptible() const noexcept override { return true; }
+
     Task<bool> read(std::string& out) override {
         co_await yield_now();
         if (at_ == events_.size()) co_return false;

@@ -27,10 +27,10 @@ public:
         std::filesystem::create_directories(path_);
     }
     ~Folder() { std::filesystem::remove_all(path_); }
-    bub::FileTapeOptions options() const {
+    bub::FileTapeOptions options(bub::TapeSync sync = bub::TapeSync::never) const {
         bub::FileTapeOptions options;
         options.directory = path_;
-        options.sync = bub::TapeSync::never;
+        options.sync = sync;
         return options;
     }
     std::string file() const { return (path_ / (std::string(name) + ".jsonl")).string(); }
@@ -47,28 +47,42 @@ bub::TapeEntry entry(std::int64_t id = 0) {
     return made;
 }
 
-/// As Bub appends: the file is opened, the line written, the file closed.
-void bare_tape_append(benchmark::State& state) {
+/// As Bub appends: the file is opened, the lines written, the file closed.
+void bare_appends(benchmark::State& state, int lines, bool durable) {
     const Folder folder("cubepi-bench-bare-tape");
     std::int64_t id = 0;
     for (auto _ : state) {
-        const std::string line = bub::tape_line(entry(++id));
         const int file = open(folder.file().c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-        benchmark::DoNotOptimize(write(file, line.data(), line.size()));
+        for (int i = 0; i < lines; ++i) {
+            const std::string line = bub::tape_line(entry(++id));
+            benchmark::DoNotOptimize(write(file, line.data(), line.size()));
+        }
+        if (durable) benchmark::DoNotOptimize(fdatasync(file));
         close(file);
     }
 }
-BENCHMARK(bare_tape_append)->UseRealTime();
 
-void tape_append(benchmark::State& state) {
+void bare_tape_append(benchmark::State& state) { bare_appends(state, 1, false); }
+BENCHMARK(bare_tape_append)->UseRealTime();
+void bare_durable_append(benchmark::State& state) { bare_appends(state, 1, true); }
+BENCHMARK(bare_durable_append)->UseRealTime();
+/// Two lines at once: what a turn cannot do without. That it survives a kill, and its end says so, is ours.
+void bare_tape_turn(benchmark::State& state) { bare_appends(state, 2, false); }
+BENCHMARK(bare_tape_turn)->UseRealTime();
+
+void appends(benchmark::State& state, bub::TapeSync sync) {
     const Folder folder("cubepi-bench-tape");
-    const bub::Tape tape(std::make_shared<bub::FileTapeStore>(folder.options()), name);
+    const bub::Tape tape(std::make_shared<bub::FileTapeStore>(folder.options(sync)), name);
     const auto loop = [&]() -> Task<void> {
         for (auto _ : state) co_await tape.append(entry());
     };
     run(loop());
 }
+
+void tape_append(benchmark::State& state) { appends(state, bub::TapeSync::never); }
 BENCHMARK(tape_append)->UseRealTime();
+void durable_tape_append(benchmark::State& state) { appends(state, bub::TapeSync::append); }
+BENCHMARK(durable_tape_append)->UseRealTime();
 
 /// A journaled turn of an input and an answer, with what was said flushed once.
 void tape_turn(benchmark::State& state) {
