@@ -107,46 +107,119 @@ bool set(Settings& settings, const std::string& key, const std::string& value,
     return true;
 }
 
+using Places = std::map<std::string, std::string>;
+
+/// Where what one provider has of its own is kept; null for other settings.
+Places* places_of(Settings& settings, const std::string& key) {
+    if (key == "api_key") return &settings.api_keys;
+    return key == "api_base" ? &settings.api_bases : nullptr;
+}
+
+/// The settings of one source, from the file or a variable.
+class Reader {
+public:
+    Reader(Settings& settings, std::string origin)
+        : settings_(settings), origin_(std::move(origin)) {}
+
+    /// False when there is no setting of that name.
+    bool scalar(const std::string& key, const std::string& value, const std::string& where) {
+        if (!set(settings_, key, value, where)) return false;
+        settings_.origins[member_of(key)] = origin_;
+        return true;
+    }
+    /// api_key or api_base by provider.
+    void by_provider(const std::string& key, const YAML::Node& values) {
+        for (const auto& one : values) {
+            own(key, lower(one.first.as<std::string>()), one.second.as<std::string>());
+        }
+    }
+    void own(const std::string& key, const std::string& provider, const std::string& value) {
+        (*places_of(settings_, key))[provider] = value;
+        settings_.origins[key + "s." + provider] = origin_;
+    }
+    void fallbacks(const YAML::Node& values) {
+        settings_.fallback_models = values.as<std::vector<std::string>>();
+        settings_.origins["fallback_models"] = origin_;
+    }
+
+private:
+    static std::string member_of(const std::string& key) {
+        if (key == "model_timeout_seconds") return "model_timeout";
+        if (key == "debounce_seconds") return "debounce";
+        if (key == "max_wait_seconds") return "max_wait";
+        return key;
+    }
+
+    Settings& settings_;
+    std::string origin_;
+};
+
+void read_member(Settings& settings, const std::string& file, const std::string& key,
+                 const YAML::Node& value) {
+    Reader reader(settings, file);
+    const std::string where = file + ": " + key;
+    try {
+        if (value.IsNull()) return;
+        if (value.IsScalar()) {
+            reader.scalar(key, value.as<std::string>(), where);
+        } else if (value.IsSequence() && key == "fallback_models") {
+            reader.fallbacks(value);
+        } else if (value.IsMap() && places_of(settings, key)) {
+            reader.by_provider(key, value);
+        }
+    } catch (const YAML::Exception&) {
+        settings.problems.push_back(where + ": expected texts");
+    } catch (const cubepi::Error& failure) {
+        settings.problems.emplace_back(failure.what());
+    }
+}
+
 void read_file(Settings& settings, const std::filesystem::path& file) {
     std::error_code error;
     if (file.empty() || !std::filesystem::exists(file, error)) return;
+    YAML::Node root;
     try {
-        const YAML::Node root = YAML::LoadFile(file.string());
-        if (!root.IsMap()) return;
-        for (const auto& member : root) {
-            const std::string key = member.first.as<std::string>();
-            const YAML::Node& value = member.second;
-            const std::string where = file.string() + ": " + key;
-            if (value.IsScalar() && !value.IsNull()) {
-                set(settings, key, value.as<std::string>(), where);
-            } else if (value.IsSequence() && key == "fallback_models") {
-                settings.fallback_models = value.as<std::vector<std::string>>();
-            } else if (value.IsMap() && (key == "api_key" || key == "api_base")) {
-                auto& places = key == "api_key" ? settings.api_keys : settings.api_bases;
-                for (const auto& one : value) {
-                    places[lower(one.first.as<std::string>())] = one.second.as<std::string>();
-                }
-            }
-        }
+        root = YAML::LoadFile(file.string());
     } catch (const YAML::Exception& failure) {
-        throw cubepi::Error(cubepi::ErrorCode::parse,
-                            "cannot read " + file.string() + ": " + failure.what());
+        settings.problems.push_back("cannot read " + file.string() + ": " + failure.what());
+        return;
     }
+    if (root.IsNull()) return;
+    if (!root.IsMap()) {
+        settings.problems.push_back("cannot read " + file.string() + ": expected keys and values");
+        return;
+    }
+    for (const auto& member : root) {
+        if (!member.first.IsScalar()) continue;
+        read_member(settings, file.string(), member.first.as<std::string>(), member.second);
+    }
+}
+
+/// "openai" of "openai_api_key".
+std::string owner_of(const std::string& key, std::string_view suffix) {
+    return key.ends_with(suffix) && key.size() > suffix.size()
+               ? key.substr(0, key.size() - suffix.size())
+               : std::string();
 }
 
 void read_variable(Settings& settings, const std::string& name, const std::string& value) {
     const std::string key = lower(name.substr(4));
     if (value.empty() || lower(value) == "null") return;
-    if (set(settings, key, value, name)) return;
-    const auto provider = [&key](std::string_view suffix) {
-        return key.ends_with(suffix) && key.size() > suffix.size()
-                   ? key.substr(0, key.size() - suffix.size())
-                   : std::string();
-    };
-    if (std::string owner = provider("_api_key"); !owner.empty()) {
-        settings.api_keys[std::move(owner)] = value;
-    } else if (owner = provider("_api_base"); !owner.empty()) {
-        settings.api_bases[std::move(owner)] = value;
+    Reader reader(settings, name);
+    try {
+        if (places_of(settings, key) && value.starts_with('{')) {
+            reader.by_provider(key, YAML::Load(value));
+        } else if (reader.scalar(key, value, name)) {
+            return;
+        } else if (const std::string keys = owner_of(key, "_api_key"); !keys.empty()) {
+            reader.own("api_key", keys, value);
+        } else if (const std::string bases = owner_of(key, "_api_base"); !bases.empty()) {
+            reader.own("api_base", bases, value);
+        }
+    } catch (const YAML::Exception&) {
+        settings.problems.push_back(name + ": expected a list or an object as JSON has them");
+    } catch (const cubepi::Error& failure) {
+        settings.problems.emplace_back(failure.what());
     }
 }
 
@@ -157,6 +230,19 @@ std::string find(const std::map<std::string, std::string>& places, std::string_v
 }
 
 }  // namespace
+
+std::string Settings::origin(const std::string& name) const {
+    const auto found = origins.find(name);
+    return found == origins.end() ? std::string() : found->second;
+}
+
+DebounceOptions Settings::debounce_options() const {
+    DebounceOptions options;
+    if (debounce) options.delay = *debounce;
+    if (max_wait) options.max_wait = *max_wait;
+    if (active_time_window) options.active_window = *active_time_window;
+    return options;
+}
 
 std::string Settings::key_for(std::string_view provider) const {
     return find(api_keys, provider, api_key);

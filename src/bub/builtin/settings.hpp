@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include <bub/channel/debounce.hpp>
+
 namespace bub {
 
 /// What Bub's own configuration says, for where ours is silent. A member that nobody set is empty.
@@ -29,18 +31,29 @@ struct Settings {
     std::optional<std::chrono::milliseconds> max_wait = {};
     std::optional<std::chrono::milliseconds> active_time_window = {};
 
+    /// Where each value was said: a variable or a file, by the member's name, those of one provider as
+    /// "api_keys.openai".
+    std::map<std::string, std::string> origins = {};
+    /// What could not be read, with the file or the variable and what was expected, and without its value. The rest was
+    /// read.
+    std::vector<std::string> problems = {};
+
+    /// Where a member was said; empty: nowhere.
+    std::string origin(const std::string& name) const;
     /// The key and the address for a provider: its own, or the common one.
     std::string key_for(std::string_view provider) const;
     std::string base_for(std::string_view provider) const;
     /// `model` apart: "openrouter:openrouter/free" is {"openrouter", "openrouter/free"}. No provider: empty.
     std::pair<std::string, std::string> provider_and_model() const;
+    /// How channels collect messages, with the usual where nothing was said.
+    DebounceOptions debounce_options() const;
 };
 
 /// The value of an environment variable; empty: not set.
 using ReadVariable = std::function<std::string(const std::string& name)>;
 
 /// Reads BUB_* and the file (usually ~/.bub/config.yml). What the environment says wins over the file. Unknown keys are
-/// left alone. Throws Error(parse) that names the file, or the variable, and what was expected.
+/// left alone. What cannot be read is one of `problems`.
 Settings read_settings(const std::filesystem::path& file, const ReadVariable& variable,
                        const std::vector<std::string>& variable_names);
 /// The same with this process's environment and ~/.bub/config.yml.

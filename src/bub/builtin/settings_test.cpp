@@ -6,8 +6,6 @@
 #include <fstream>
 #include <map>
 
-#include <cubepi/core/error.hpp>
-
 namespace bub {
 namespace {
 
@@ -51,14 +49,62 @@ TEST_F(BubSettings, TheEnvironmentWinsOverTheFile) {
     EXPECT_EQ(settings.debounce, std::chrono::milliseconds(1500));
 }
 
-TEST_F(BubSettings, SaysWhichValueIsWrong) {
-    try {
-        (void)read("", {{"BUB_MAX_STEPS", "many"}});
-        FAIL() << "nothing was thrown";
-    } catch (const cubepi::Error& error) {
-        EXPECT_EQ(error.code(), cubepi::ErrorCode::parse);
-        EXPECT_NE(std::string(error.what()).find("BUB_MAX_STEPS"), std::string::npos);
+TEST_F(BubSettings, KnowsWhereEachValueWasSaid) {
+    const Settings settings =
+        read("model: openai:a\napi_key: {openai: k1}\napi_base: http://box/v1\nmax_tokens: 5\n",
+             {{"BUB_MODEL", "openai:b"},
+              {"BUB_API_KEY", R"({"anthropic": "k2"})"},
+              {"BUB_GROQ_API_BASE", "http://groq/v1"},
+              {"BUB_MODEL_TIMEOUT_SECONDS", "2.5"}});
+    const std::string file = (folder / "config.yml").string();
+    EXPECT_EQ(settings.origin("model"), "BUB_MODEL");
+    EXPECT_EQ(settings.origin("api_keys.openai"), file);
+    EXPECT_EQ(settings.origin("api_keys.anthropic"), "BUB_API_KEY");
+    EXPECT_EQ(settings.key_for("anthropic"), "k2");
+    EXPECT_EQ(settings.origin("api_base"), file);
+    EXPECT_EQ(settings.origin("api_bases.groq"), "BUB_GROQ_API_BASE");
+    EXPECT_EQ(settings.origin("max_tokens"), file);
+    EXPECT_EQ(settings.origin("model_timeout"), "BUB_MODEL_TIMEOUT_SECONDS");
+    EXPECT_EQ(settings.origin("max_steps"), "");
+    EXPECT_TRUE(settings.problems.empty());
+}
+
+TEST_F(BubSettings, AWrongValueIsAProblemThatIsNamedAndTheRestIsRead) {
+    const Settings settings = read(
+        "max_tokens: [1]\nmodel_timeout_seconds: soon\nfallback_models: [openai:a]\nmodel: m:n\n",
+        {{"BUB_MAX_STEPS", "many"}, {"BUB_FALLBACK_MODELS", "[broken"}, {"BUB_API_BASE", "b"}});
+    ASSERT_EQ(settings.problems.size(), 3u);
+    EXPECT_NE(settings.problems[0].find("config.yml: model_timeout_seconds: expected a number"),
+              std::string::npos)
+        << settings.problems[0];
+    EXPECT_TRUE(settings.problems[1].starts_with("BUB_FALLBACK_MODELS: expected a list"))
+        << settings.problems[1];
+    EXPECT_TRUE(settings.problems[2].starts_with("BUB_MAX_STEPS: expected"))
+        << settings.problems[2];
+    EXPECT_EQ(settings.model, "m:n");
+    EXPECT_EQ(settings.api_base, "b");
+    EXPECT_EQ(settings.fallback_models, std::vector<std::string>{"openai:a"});
+    EXPECT_EQ(settings.origin("max_steps"), "");
+}
+
+TEST_F(BubSettings, AFileThatIsNoYamlIsAProblemAndTheEnvironmentCounts) {
+    for (const char* text : {"model: [openai", "- a\n- b\n", "\tmodel: x"}) {
+        const Settings settings = read(text, {{"BUB_MODEL", "openai:b"}});
+        ASSERT_EQ(settings.problems.size(), 1u) << text;
+        EXPECT_NE(settings.problems[0].find("cannot read " + (folder / "config.yml").string()),
+                  std::string::npos)
+            << settings.problems[0];
+        EXPECT_EQ(settings.model, "openai:b");
     }
+    EXPECT_TRUE(read("# nothing yet\n", {}).problems.empty());
+}
+
+TEST_F(BubSettings, ChannelsCollectAsTheySay) {
+    const Settings settings = read("debounce_seconds: 0.5\n", {{"BUB_MAX_WAIT_SECONDS", "3"}});
+    const DebounceOptions options = settings.debounce_options();
+    EXPECT_EQ(options.delay, std::chrono::milliseconds(500));
+    EXPECT_EQ(options.max_wait, std::chrono::seconds(3));
+    EXPECT_EQ(options.active_window, DebounceOptions().active_window);
 }
 
 TEST_F(BubSettings, WithoutAFileNothingIsSet) {
