@@ -101,9 +101,11 @@ public:
                                                      const Envelope& message, TurnSnapshot turn);
     Task<std::vector<ProvidedChannel>> collect_channels(MessageHandler handler);
     Task<ModelOptions> model_options(std::string session_id);
+    /// The commands of all plugins, those of the highest precedence first.
     Task<std::vector<CliCommand>> cli_commands();
-    /// `config` with what the plugins add to it.
-    Task<JsonObject> onboard(JsonObject config);
+    /// `config` with what the plugins make of it (OnboardCall). `interview` outlives the task; null: nobody is asked.
+    /// Throws what a plugin throws.
+    Task<JsonObject> onboard(JsonObject config, Interview* interview = nullptr);
     /// Asked for once, at first use; null when nobody has one.
     Task<std::shared_ptr<TapeStore>> tape_store();
     Task<std::shared_ptr<SteeringInbox>> steering_inbox();

@@ -91,8 +91,11 @@ Task<ModelOptions> Framework::model_options(std::string session_id) {
 Task<std::vector<CliCommand>> Framework::cli_commands() {
     std::vector<CliCommand> all;
     ProvideCall call{*this};
-    auto take = [&all](const Plugin&, std::vector<CliCommand> commands) {
-        for (CliCommand& command : commands) all.push_back(std::move(command));
+    auto take = [&all](const Plugin& plugin, std::vector<CliCommand> commands) {
+        for (CliCommand& command : commands) {
+            command.plugin = plugin.name;
+            all.push_back(std::move(command));
+        }
     };
     auto outcome = ask_all(impl_->plugins(), &Plugin::register_cli_commands, call, take);
     if (outcome.waits()) (void)co_await std::move(outcome).task();
@@ -101,11 +104,15 @@ Task<std::vector<CliCommand>> Framework::cli_commands() {
 
 namespace {
 
-void merge(JsonObject& into, JsonObject from) {
-    for (auto& [key, value] : from) {
-        Json* known = into.if_contains(key);
-        if (known && known->is_object() && value.is_object()) {
-            merge(known->get_object(), std::move(value.get_object()));
+/// As a JSON merge patch (RFC 7396). What stays keeps its order.
+void merge(JsonObject& into, JsonObject patch) {
+    for (auto& [key, value] : patch) {
+        if (value.is_null()) {
+            into.stable_erase(key);
+        } else if (value.is_object()) {
+            Json& place = into[key];
+            if (!place.is_object()) place.emplace_object();
+            merge(place.get_object(), std::move(value.get_object()));
         } else {
             into[key] = std::move(value);
         }
@@ -114,11 +121,11 @@ void merge(JsonObject& into, JsonObject from) {
 
 }  // namespace
 
-Task<JsonObject> Framework::onboard(JsonObject config) {
+Task<JsonObject> Framework::onboard(JsonObject config, Interview* interview) {
     const detail::PluginList plugins = impl_->plugins();
     for (auto plugin = plugins->rbegin(); plugin != plugins->rend(); ++plugin) {
         if (!(*plugin)->onboard_config) continue;
-        OnboardCall call{config};
+        OnboardCall call{config, interview};
         HookOutcome<std::optional<JsonObject>> outcome = (*plugin)->onboard_config(call);
         std::optional<JsonObject> given;
         if (outcome.waits()) {

@@ -146,6 +146,55 @@ TEST(Turn, B16_ABrokenPluginIsReportedAndTheOthersWork) {
     EXPECT_EQ(play(framework, hello()).model_output, "answer");
 }
 
+Plugin onboarding(std::string name, JsonObject part, std::vector<JsonObject>& seen) {
+    Plugin plugin;
+    plugin.name = std::move(name);
+    plugin.onboard_config = [part = std::move(part), &seen](OnboardCall& call) {
+        seen.push_back(call.config);
+        EXPECT_EQ(call.interview, nullptr) << "there is nobody";
+        return part;
+    };
+    return plugin;
+}
+
+TEST(Onboard, EachPluginSeesWhatTheOlderOnesGaveAndAllIsMerged) {
+    Framework framework;
+    std::vector<JsonObject> seen;
+    const JsonObject first{{"a", JsonObject{{"x", 1}, {"y", nullptr}}}, {"gone", nullptr}};
+    const JsonObject second{{"a", JsonObject{{"z", JsonObject{{"deep", nullptr}, {"d", 2}}}}},
+                            {"list", JsonArray{1}}};
+    framework.add(onboarding("first", first, seen));
+    framework.add(onboarding("second", second, seen));
+    const JsonObject before{{"kept", "k"}, {"gone", "g"}, {"a", JsonObject{{"y", 9}, {"w", 8}}}};
+    const JsonObject after = cubepi::run(framework.onboard(before));
+    ASSERT_EQ(seen.size(), 2u);
+    EXPECT_EQ(seen[0], before);
+    EXPECT_EQ(seen[1], (JsonObject{{"kept", "k"}, {"a", JsonObject{{"w", 8}, {"x", 1}}}}));
+    EXPECT_EQ(after, (JsonObject{{"kept", "k"},
+                                 {"a", JsonObject{{"w", 8}, {"x", 1}, {"z", JsonObject{{"d", 2}}}}},
+                                 {"list", JsonArray{1}}}));
+}
+
+TEST(Onboard, WhatAPluginThrowsEndsIt) {
+    Framework framework;
+    framework.add(Plugin{.name = "torn", .onboard_config = [](OnboardCall&) -> JsonObject {
+                             throw Broken("torn");
+                         }});
+    EXPECT_THROW(cubepi::run(framework.onboard(JsonObject())), Broken);
+}
+
+TEST(CliCommands, CarryThePluginThatTheyAreOf) {
+    Framework framework;
+    framework.add(Plugin{.name = "greeter", .register_cli_commands = [](ProvideCall&) {
+                             std::vector<CliCommand> commands(1);
+                             commands[0].name = "greet";
+                             return commands;
+                         }});
+    const std::vector<CliCommand> commands = cubepi::run(framework.cli_commands());
+    ASSERT_EQ(commands.size(), 1u);
+    EXPECT_EQ(commands[0].plugin, "greeter");
+}
+
 TEST(Turn, B5_EverySaverRunsAndTheFirstErrorIsRaised) {
     Framework framework;
     std::vector<std::string> calls;

@@ -19,6 +19,7 @@
 #include <bub/envelope.hpp>
 #include <bub/event_stream.hpp>
 #include <bub/hook.hpp>
+#include <bub/interview.hpp>
 #include <bub/prompt.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <bub/tape/tape_sidecar.hpp>
@@ -135,14 +136,18 @@ struct ModelOptionsCall {
     const std::string& session_id;
     const std::filesystem::path& workspace;
 };
+/// What is given back is merged into the configuration, objects member by member; a null takes away what was there.
 struct OnboardCall {
-    const JsonObject& config;  ///< what is configured so far
+    const JsonObject& config;  ///< what is configured so far, with what plugins asked before gave
+    Interview* interview;      ///< who answers questions; null: nobody does, take what is usual
 };
 /// A command that a plugin adds to the program.
 struct CliCommand {
     std::string name = {};
     std::string description = {};
+    /// Gives the exit status. What it throws is told as any failure of the program.
     std::function<Task<int>(std::vector<std::string> arguments)> run = {};
+    std::string plugin = {};  ///< whose it is; set by the framework
 };
 
 /// One extension of the pipeline: a name and the hooks it wants. A hook is any callable that takes the call; it

@@ -289,6 +289,7 @@ void add_services(Plugin& plugin, const CorePtr& core) {
         return spill;
     };
     plugin.provide_model_options = [core](ModelOptionsCall&) { return model_options(core); };
+    plugin.onboard_config = core->options().onboard;
     if (core->options().channels) {
         plugin.provide_channels = [core](ProvideChannelsCall& call) {
             return core->options().channels(call);

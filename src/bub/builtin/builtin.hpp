@@ -25,6 +25,8 @@ struct AgentOccasion {
 /// needs one.
 struct BuiltinOptions {
     cubepi::BoundModel model = {};
+    /// Asked in turn when `model` does not answer (FallbackBoundModel). A model that the session chose is asked alone.
+    std::vector<cubepi::BoundModel> fallback_models = {};
     /// The model for an id given with `,model`; without it the id is asked for at the provider of `model`.
     std::function<cubepi::BoundModel(const std::string& id)> find_model = {};
     /// For the list of choices, besides `model`.
@@ -60,6 +62,8 @@ struct BuiltinOptions {
     std::function<void(const cubepi::RunResult& result, const AgentOccasion& occasion)> on_result =
         {};
     std::function<std::vector<std::shared_ptr<Channel>>(ProvideChannelsCall& call)> channels = {};
+    /// The questions of `onboard_config`: the program knows what it can be told. May be absent.
+    Hook<std::optional<JsonObject>(OnboardCall)> onboard = {};
 };
 
 /// The plugin `builtin`: every hook of the pipeline with a default (docs/guides/bub/turn.md). Register it first, so

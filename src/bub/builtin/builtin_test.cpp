@@ -90,6 +90,31 @@ TEST_F(Builtin, TheModelThatWasChosenIsAskedFromTheNextTurnOn) {
     EXPECT_EQ(asked, "other-model");
 }
 
+TEST_F(Builtin, AModelThatDoesNotAnswerIsFollowedByTheOnesToFallBackToAndAChosenOneIsAskedAlone) {
+    cubepi::FauxProvider second;
+    std::optional<std::int64_t> limit;
+    const auto answer = [&limit](const cubepi::ModelRequest& request) {
+        limit = request.model.max_tokens;
+        return faux_assistant_message("from " + request.model.id);
+    };
+    cubepi::ErrorInfo busy;
+    busy.code = cubepi::ErrorCode::unavailable;
+    faux.set_responses({cubepi::faux_failure("busy", busy), cubepi::faux_failure("busy", busy)});
+    second.set_responses({cubepi::FauxStep(answer)});
+    BuiltinOptions options;
+    options.model = faux.model("first");
+    options.fallback_models = {second.model("second")};
+    options.max_tokens = 77;
+    options.home = root / "home";
+    options.with_user_skills = false;
+    framework->add(builtin_plugin(*framework, std::move(options)));
+    EXPECT_EQ(say("hello").model_output, "from second");
+    EXPECT_EQ(limit, 77);
+    (void)say(",model another");
+    EXPECT_THROW(say("hello"), cubepi::Error) << "nobody else was asked for";
+    EXPECT_EQ(second.call_count(), 1u);
+}
+
 TEST_F(Builtin, B22_HintedSkillsAreExpandedInEveryStepAndThePromptStaysTheSame) {
     write(root / "work" / ".agents" / "skills" / "repo-map" / "SKILL.md",
           "---\nname: repo-map\ndescription: Draws the map.\n---\nUse ${SKILL_DIR}/map.sh.\n");

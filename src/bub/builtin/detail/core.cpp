@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <cubepi/core/offload.hpp>
+#include <cubepi/provider/fallback.hpp>
 
 namespace bub::detail {
 
@@ -27,12 +28,29 @@ std::string read_text(const std::filesystem::path& file) {
     return content;
 }
 
+cubepi::BoundModel limited(const cubepi::BoundModel& model,
+                           const std::optional<std::int64_t>& max_tokens) {
+    if (!max_tokens || model.spec().max_tokens) return model;
+    cubepi::Model spec = model.spec();
+    spec.max_tokens = max_tokens;
+    return cubepi::BoundModel(model.provider(), std::move(spec));
+}
+
+cubepi::BoundModel usual_model(const BuiltinOptions& options) {
+    cubepi::BoundModel first = limited(options.model, options.max_tokens);
+    if (!first || options.fallback_models.empty()) return first;
+    std::vector<cubepi::BoundModel> chain{std::move(first)};
+    for (const cubepi::BoundModel& model : options.fallback_models)
+        chain.push_back(limited(model, options.max_tokens));
+    return cubepi::FallbackBoundModel(std::move(chain));
+}
+
 }  // namespace
 
 bool is_passing(std::string_view session_id) noexcept { return session_id.starts_with("temp/"); }
 
 BuiltinCore::BuiltinCore(Framework& owner, BuiltinOptions given)
-    : framework_(owner), options_(std::move(given)) {
+    : framework_(owner), options_(std::move(given)), usual_(usual_model(options_)) {
     if (options_.home.empty()) options_.home = default_bub_home();
 }
 
@@ -143,10 +161,11 @@ cubepi::BoundModel BuiltinCore::model(const TurnState& state) const {
                             "no model is configured; run `cubepi onboard`, or give "
                             "BuiltinOptions::model one");
     }
+    if (chosen.empty()) return usual_;
     cubepi::Model spec = options_.model.spec();
-    if (!chosen.empty()) spec.id = chosen;
-    if (options_.max_tokens && !spec.max_tokens) spec.max_tokens = options_.max_tokens;
-    return cubepi::BoundModel(options_.model.provider(), std::move(spec));
+    spec.id = chosen;
+    return limited(cubepi::BoundModel(options_.model.provider(), std::move(spec)),
+                   options_.max_tokens);
 }
 
 }  // namespace bub::detail

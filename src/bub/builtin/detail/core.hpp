@@ -55,6 +55,7 @@ public:
 private:
     Framework& framework_;
     BuiltinOptions options_;
+    cubepi::BoundModel usual_;  ///< the configured model, with those that it falls back to
     std::mutex mutex_;
     std::map<std::string, std::shared_ptr<cubepi::Workspace>> workspaces_;
     std::map<std::string, std::shared_ptr<cubepi::ShellSessions>> shells_;
