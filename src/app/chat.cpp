@@ -83,6 +83,7 @@ Task<int> talk(CommandLine line) {
     if (terminal) parts.asker = editor;
     parts.before_question = [&screen] { screen.pause(); };
     Pipeline::Parts around;
+    around.plugins = line.plugins;
     around.on_warning = [&screen](const std::string& text) {
         screen.pause();
         std::cerr << "cubepi: " << printable(text) << '\n';

@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* examples = R"(Examples:
   cubepi demo                                 a guided tour, offline, no key needed
+  cubepi onboard                              choose a model and say it once, step by step
   cubepi chat                                 talk about the files of this folder
   cubepi run "what does this project do?"     one answer, then exit
   cat build.log | cubepi run "what failed?"   standard input goes with the prompt
@@ -24,7 +25,7 @@ constexpr const char* examples = R"(Examples:
   cubepi doctor                               what is configured, what is reachable
 
 Models: --model (also provider/model), --provider and --base-url, or OPENAI_API_KEY, ANTHROPIC_API_KEY, or
-~/.config/cubepi/config.yaml, or a server on this machine (Ollama, llama.cpp, vLLM, LM Studio). --offline is a scripted model
+~/.config/cubepi/config.yaml (cubepi onboard writes it), or a server on this machine (Ollama, llama.cpp, vLLM, LM Studio). --offline is a scripted model
 that needs none of them.
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 no model, 4 sessions unreadable, 5 limit reached, 130 aborted.)";
@@ -93,56 +94,108 @@ void add_tape_commands(CLI::App& app, TapeArguments& tape) {
     exports->add_option("file", tape.output, "The file; standard output when there is none");
 }
 
-}  // namespace
-
-CommandLine parse_command_line(int argc, char** argv) {
-    CommandLine line;
-    CLI::App app("An agent at your terminal, and the runtime behind it.", "cubepi");
-    app.set_version_flag("--version", version_text());
-    app.footer(examples);
-    app.require_subcommand(0, 1);
-
+void add_talking_commands(CLI::App& app, CommandLine& line) {
     CLI::App* run = app.add_subcommand("run", "Answer one prompt and exit");
     add_conversation_flags(*run, line.conversation);
     run->add_flag("--json", line.conversation.json, "Print the events, one JSON object a line");
     run->add_option("prompt", line.words, "The prompt; standard input is added when it is a pipe");
+    run->callback([&line] { line.verb = Verb::run; });
 
     CLI::App* chat =
         app.add_subcommand("chat", "Talk with an agent that has the tools of this folder");
     add_conversation_flags(*chat, line.conversation);
+    chat->callback([&line] { line.verb = Verb::chat; });
 
     CLI::App* demo = app.add_subcommand("demo", "A guided tour of about a minute, offline");
     demo->add_flag("--fast", line.fast, "Without the pauses");
+    demo->callback([&line] { line.verb = Verb::demo; });
+}
+
+void add_set_up_commands(CLI::App& app, CommandLine& line) {
+    CLI::App* onboard =
+        app.add_subcommand("onboard", "Choose provider, key and model, and keep the choice");
+    ModelFlags& flags = line.conversation.model;
+    add_endpoint_flags(*onboard, flags);
+    onboard->add_option("-m,--model", flags.model, "Model id");
+    onboard->add_flag("--key-stdin", line.key_from_input,
+                      "Read the key from standard input (it has no flag: others would see it)");
+    onboard->add_flag("-y,--yes", line.conversation.yes,
+                      "Ask nothing: take the flags, and the usual for the rest");
+    onboard->callback([&line] { line.verb = Verb::onboard; });
 
     CLI::App* models = app.add_subcommand("models", "List the models that an endpoint offers");
-    add_endpoint_flags(*models, line.conversation.model);
+    add_endpoint_flags(*models, flags);
     models->add_flag("--json", line.conversation.json, "Print a JSON array");
     models->add_option("words", line.words, "Only models with all these words in their names");
+    models->callback([&line] { line.verb = Verb::models; });
 
     app.add_subcommand("doctor",
-                       "Say what is configured and reachable, and what to do about what is not");
-
-    app.add_subcommand("hooks", "Show what each plugin implements, and which are broken");
-
-    CLI::App* sessions = app.add_subcommand("sessions", "List or delete kept conversations");
-    sessions->require_subcommand(1);
-    CLI::App* list = sessions->add_subcommand("list", "List those of this folder, newest first");
-    list->add_flag("--all", line.all, "Those of all folders, with the folder");
-    CLI::App* remove = sessions->add_subcommand("delete", "Delete one for good");
-    remove->add_option("name", line.words, "The session's name")->required();
-
-    add_tape_commands(app, line.tape);
+                       "Say what is configured and reachable, and what to do about what is not")
+        ->callback([&line] { line.verb = Verb::doctor; });
+    app.add_subcommand("hooks", "Show what each plugin implements, and which are broken")
+        ->callback([&line] { line.verb = Verb::hooks; });
 
     CLI::App* completion =
         app.add_subcommand("completion", "Print a completion script: bash, zsh or fish");
     completion->add_option("shell", line.words, "bash, zsh or fish")->required();
+    completion->callback([&line] { line.verb = Verb::completion; });
+}
 
+void add_session_commands(CLI::App& app, CommandLine& line) {
+    CLI::App* sessions = app.add_subcommand("sessions", "List or delete kept conversations");
+    sessions->require_subcommand(1);
+    CLI::App* list = sessions->add_subcommand("list", "List those of this folder, newest first");
+    list->add_flag("--all", line.all, "Those of all folders, with the folder");
+    list->callback([&line] { line.verb = Verb::sessions_list; });
+    CLI::App* remove = sessions->add_subcommand("delete", "Delete one for good");
+    remove->add_option("name", line.words, "The session's name")->required();
+    remove->callback([&line] { line.verb = Verb::sessions_delete; });
+}
+
+/// What the demo starts itself with.
+void add_demo_step(CLI::App& app, CommandLine& line) {
     CLI::App* step = app.add_subcommand("demo-step", "")->group("");
     step->add_option("--tapes", line.demo_tapes);
     step->add_option("--folder", line.demo_folder);
     step->add_flag("--fast", line.fast);
     step->add_option("step", line.words);
+    step->callback([&line] { line.verb = Verb::demo_step; });
+}
 
+void add_own_commands(CLI::App& app, CommandLine& line) {
+    add_talking_commands(app, line);
+    add_set_up_commands(app, line);
+    add_session_commands(app, line);
+    add_tape_commands(app, line.tape);
+    app.get_subcommand("tape")->callback([&line] { line.verb = Verb::tape; });
+    add_demo_step(app, line);
+}
+
+void add_plugin_commands(CLI::App& app, CommandLine& line,
+                         const std::vector<bub::CliCommand>& commands) {
+    for (const bub::CliCommand& command : commands) {
+        CLI::App* added = app.add_subcommand(command.name, command.description);
+        added->set_help_flag();  // also what looks like a flag is the plugin's
+        added->prefix_command();
+        added->group("Commands of plugins");
+        added->callback([&line, added] {
+            line.verb = Verb::plugin;
+            line.plugin_command = added->get_name();
+            line.words = added->remaining();
+        });
+    }
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, char** argv, const std::vector<bub::CliCommand>& more) {
+    CommandLine line;
+    CLI::App app("An agent at your terminal, and the runtime behind it.", "cubepi");
+    app.set_version_flag("--version", version_text());
+    app.footer(examples);
+    app.require_subcommand(0, 1);
+    add_own_commands(app, line);
+    add_plugin_commands(app, line, more);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -155,33 +208,21 @@ CommandLine parse_command_line(int argc, char** argv) {
         }
         return line;
     }
-    if (run->parsed()) {
-        line.verb = Verb::run;
-    } else if (chat->parsed()) {
-        line.verb = Verb::chat;
-    } else if (demo->parsed()) {
-        line.verb = Verb::demo;
-    } else if (models->parsed()) {
-        line.verb = Verb::models;
-    } else if (app.got_subcommand("doctor")) {
-        line.verb = Verb::doctor;
-    } else if (app.got_subcommand("hooks")) {
-        line.verb = Verb::hooks;
-    } else if (list->parsed()) {
-        line.verb = Verb::sessions_list;
-    } else if (remove->parsed()) {
-        line.verb = Verb::sessions_delete;
-    } else if (app.got_subcommand("tape")) {
-        line.verb = Verb::tape;
-    } else if (completion->parsed()) {
-        line.verb = Verb::completion;
-    } else if (step->parsed()) {
-        line.verb = Verb::demo_step;
-    } else {
+    if (line.verb == Verb::none) {
         std::cout << app.help();
         line.exit_code = exit_ok;
     }
     return line;
+}
+
+std::vector<std::string> own_command_names() {
+    CommandLine line;
+    CLI::App app;
+    add_own_commands(app, line);
+    std::vector<std::string> names;
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+        names.push_back(command->get_name());
+    return names;
 }
 
 }  // namespace cubepi::app

@@ -17,14 +17,14 @@ struct Parsed {
     std::string err;
 };
 
-Parsed parse(std::vector<std::string> words) {
+Parsed parse(std::vector<std::string> words, const std::vector<bub::CliCommand>& more = {}) {
     words.insert(words.begin(), "cubepi");
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     ::testing::internal::CaptureStdout();
     ::testing::internal::CaptureStderr();
     Parsed parsed;
-    parsed.line = parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+    parsed.line = parse_command_line(static_cast<int>(arguments.size()), arguments.data(), more);
     parsed.out = ::testing::internal::GetCapturedStdout();
     parsed.err = ::testing::internal::GetCapturedStderr();
     return parsed;
@@ -53,7 +53,17 @@ TEST(CommandLine, TheOtherCommands) {
     EXPECT_EQ(models.conversation.model.provider, "anthropic");
     EXPECT_TRUE(models.conversation.json);
     EXPECT_EQ(models.words, (std::vector<std::string>{"opus"}));
+    const CommandLine onboard =
+        parse({"onboard", "--provider", "anthropic", "--key-stdin", "-m", "m", "-y"}).line;
+    EXPECT_EQ(onboard.verb, Verb::onboard);
+    EXPECT_EQ(onboard.conversation.model.model, "m");
+    EXPECT_TRUE(onboard.key_from_input);
+    EXPECT_TRUE(onboard.conversation.yes);
     EXPECT_EQ(parse({"doctor"}).line.verb, Verb::doctor);
+    EXPECT_EQ(parse({"hooks"}).line.verb, Verb::hooks);
+    const CommandLine search = parse({"tape", "search", "word"}).line;
+    EXPECT_EQ(search.verb, Verb::tape);
+    EXPECT_EQ(search.tape.what, TapeArguments::What::search);
     EXPECT_EQ(parse({"sessions", "list"}).line.verb, Verb::sessions_list);
     const CommandLine removes = parse({"sessions", "delete", "plan"}).line;
     EXPECT_EQ(removes.verb, Verb::sessions_delete);
@@ -64,14 +74,32 @@ TEST(CommandLine, TheOtherCommands) {
 TEST(CommandLine, HelpAndVersionAreNoFailures) {
     const Parsed help = parse({"--help"});
     EXPECT_EQ(help.line.exit_code, exit_ok);
-    for (const char* word : {"run", "chat", "demo", "models", "doctor", "sessions", "completion",
-                             "Examples:", "Exit status"}) {
+    for (const char* word : {"run", "chat", "demo", "onboard", "models", "doctor", "sessions",
+                             "completion", "Examples:", "Exit status"}) {
         EXPECT_NE(help.out.find(word), std::string::npos) << word;
     }
     EXPECT_EQ(help.out.find("demo-step"), std::string::npos);
     EXPECT_EQ(parse({"run", "--help"}).line.exit_code, exit_ok);
     EXPECT_EQ(parse({}).line.exit_code, exit_ok);
     EXPECT_NE(parse({"--version"}).out.find("cubepi "), std::string::npos);
+}
+
+TEST(CommandLine, AKeyIsNeverAFlag) {
+    EXPECT_EQ(parse({"onboard", "--key", "sk-x"}).line.exit_code, exit_usage);
+    EXPECT_EQ(parse({"onboard", "--api-key", "sk-x"}).line.exit_code, exit_usage);
+}
+
+TEST(CommandLine, WhatFollowsAPluginsCommandIsItsOwn) {
+    bub::CliCommand greet;
+    greet.name = "greet";
+    const CommandLine line =
+        parse({"greet", "you", "--loud", "--help", "-m", "x", "run"}, {greet}).line;
+    EXPECT_EQ(line.verb, Verb::plugin);
+    EXPECT_EQ(line.plugin_command, "greet");
+    EXPECT_EQ(line.words, (std::vector<std::string>{"you", "--loud", "--help", "-m", "x", "run"}));
+    EXPECT_FALSE(line.exit_code);
+    EXPECT_NE(parse({"--help"}, {greet}).out.find("greet"), std::string::npos);
+    EXPECT_EQ(parse({"greet"}).line.exit_code, exit_usage) << "nobody has it";
 }
 
 TEST(CommandLine, WhatIsWrongIsSaidAndIsStatusTwo) {
@@ -94,7 +122,7 @@ TEST(CommandLine, WhatIsWrongIsSaidAndIsStatusTwo) {
 
 TEST(Completion, HasEveryFlagOfTheHelp) {
     const std::string help = parse({"run", "--help"}).out + parse({"demo", "--help"}).out +
-                             parse({"models", "--help"}).out;
+                             parse({"models", "--help"}).out + parse({"onboard", "--help"}).out;
     for (const char* shell : {"bash", "zsh", "fish"}) {
         CommandLine line;
         line.verb = Verb::completion;

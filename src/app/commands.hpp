@@ -10,6 +10,7 @@ int run_command(const CommandLine& line);
 int chat_command(const CommandLine& line);
 int demo_command(const CommandLine& line);
 int demo_step_command(const CommandLine& line);
+int onboard_command(const CommandLine& line);
 int models_command(const CommandLine& line);
 int doctor_command(const CommandLine& line);
 int hooks_command(const CommandLine& line);

@@ -25,13 +25,14 @@ _cubepi() {
             COMPREPLY=($(compgen -W "$(cubepi sessions list 2>/dev/null | cut -f1)" -- "$word")); return ;;
     esac
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W "run chat demo models doctor hooks sessions tape completion --version --help" -- "$word"))
+        COMPREPLY=($(compgen -W "run chat demo onboard models doctor hooks sessions tape completion --version --help" -- "$word"))
         return
     fi
     case "$command" in
         run) COMPREPLY=($(compgen -W "$talk --json" -- "$word")) ;;
         chat) COMPREPLY=($(compgen -W "$talk" -- "$word")) ;;
         models) COMPREPLY=($(compgen -W "--provider --base-url --json -h --help" -- "$word")) ;;
+        onboard) COMPREPLY=($(compgen -W "--provider --base-url -m --model --key-stdin -y --yes -h --help" -- "$word")) ;;
         demo) COMPREPLY=($(compgen -W "--fast -h --help" -- "$word")) ;;
         tape)
             if [ "$COMP_CWORD" -eq 2 ]; then
@@ -80,7 +81,7 @@ _cubepi() {
         '(-h --help)'{-h,--help}'[help]'
     )
     if (( CURRENT == 2 )); then
-        compadd -- run chat demo models doctor hooks sessions tape completion --version --help
+        compadd -- run chat demo onboard models doctor hooks sessions tape completion --version --help
         return
     fi
     local command=$words[2]
@@ -89,6 +90,9 @@ _cubepi() {
         run) _arguments $talk '--json[print the events]' '*:prompt:' ;;
         chat) _arguments $talk ;;
         models) _arguments $endpoint '--json[print a JSON array]' '*:words:' ;;
+        onboard)
+            _arguments $endpoint '(-m --model)'{-m,--model}'[model id]:model:' \
+                '--key-stdin[read the key from standard input]' '(-y --yes)'{-y,--yes}'[ask nothing]' ;;
         demo) _arguments '--fast[without the pauses]' ;;
         completion) compadd bash zsh fish ;;
         tape) compadd list show search anchors export ;;
@@ -107,6 +111,7 @@ complete -c cubepi -f
 complete -c cubepi -n __fish_use_subcommand -a run -d 'Answer one prompt and exit'
 complete -c cubepi -n __fish_use_subcommand -a chat -d 'Talk with an agent that has the tools of this folder'
 complete -c cubepi -n __fish_use_subcommand -a demo -d 'A guided tour, offline'
+complete -c cubepi -n __fish_use_subcommand -a onboard -d 'Choose provider, key and model, and keep the choice'
 complete -c cubepi -n __fish_use_subcommand -a models -d 'List the models that an endpoint offers'
 complete -c cubepi -n __fish_use_subcommand -a doctor -d 'What is configured and reachable'
 complete -c cubepi -n __fish_use_subcommand -a hooks -d 'What each plugin implements'
@@ -114,10 +119,10 @@ complete -c cubepi -n __fish_use_subcommand -a sessions -d 'List or delete kept 
 complete -c cubepi -n __fish_use_subcommand -a completion -d 'Print a completion script'
 complete -c cubepi -n __fish_use_subcommand -l version -d 'Print the version'
 set -l talk '__fish_seen_subcommand_from run chat'
-complete -c cubepi -n $talk -s m -l model -x -d 'Model id'
+complete -c cubepi -n "$talk onboard" -s m -l model -x -d 'Model id'
 set -l providers 'openai openai-responses anthropic openrouter ollama llama.cpp vllm lmstudio'
-complete -c cubepi -n "$talk models" -l base-url -x -d 'Server of the provider'
-complete -c cubepi -n "$talk models" -l provider -x -a $providers -d 'Provider'
+complete -c cubepi -n "$talk models onboard" -l base-url -x -d 'Server of the provider'
+complete -c cubepi -n "$talk models onboard" -l provider -x -a $providers -d 'Provider'
 complete -c cubepi -n $talk -l offline -d 'Use the scripted model'
 complete -c cubepi -n $talk -l script -r -F -d 'Answers of the offline model'
 complete -c cubepi -n $talk -s s -l session -x -a '(__cubepi_sessions)' -d 'Keep the conversation under this name'
@@ -126,6 +131,8 @@ complete -c cubepi -n $talk -s y -l yes -d 'Let tools act without asking'
 complete -c cubepi -n $talk -l no-tools -d 'Give the model no tools'
 complete -c cubepi -n $talk -l system -x -d 'Replace the system prompt'
 complete -c cubepi -n $talk -l max-turns -x -d 'Model calls of one prompt at most'
+complete -c cubepi -n '__fish_seen_subcommand_from onboard' -s y -l yes -d 'Ask nothing'
+complete -c cubepi -n '__fish_seen_subcommand_from onboard' -l key-stdin -d 'Read the key from standard input'
 complete -c cubepi -n '__fish_seen_subcommand_from run' -l json -d 'Print the events'
 complete -c cubepi -n '__fish_seen_subcommand_from models' -l json -d 'Print a JSON array'
 complete -c cubepi -n '__fish_seen_subcommand_from demo' -l fast -d 'Without the pauses'

@@ -133,6 +133,54 @@ void check_environment(const Report& report, const ModelSources& sources) {
     }
 }
 
+/// What Bub's own settings add where ours are silent.
+void check_bub(const Report& report, const bub::Settings& bub) {
+    std::string list;
+    for (const auto& [name, origin] : bub.origins)
+        list += (list.empty() ? "" : ", ") + name + " (" + origin + ")";
+    if (!list.empty()) report.plain("Bub's settings, used where ours are silent: " + list);
+    for (const std::string& problem : bub.problems) {
+        report.problem(problem, "Correct it there, or say it in " + config_path().string() +
+                                    ", which goes first.");
+    }
+}
+
+std::string said_by(const std::string& who) { return " (" + (who.empty() ? "usual" : who) + ")"; }
+
+/// What a conversation without flags would use, and who said so.
+void show_in_use(const Report& report, const ModelSources& sources) {
+    Endpoint endpoint;
+    try {
+        endpoint = choose_endpoint(sources);
+    } catch (const Error&) {
+        return;  // told of with the models
+    }
+    if (endpoint.provider.empty()) return;
+    report.title("In use");
+    const EndpointOrigin& from = endpoint.from;
+    report.plain("provider: " + endpoint.provider + said_by(from.provider));
+    report.plain("address: " + endpoint.host() + said_by(from.base_url));
+    if (!endpoint.api_key.empty()) report.plain("key: set" + said_by(from.api_key));
+    if (!endpoint.model.empty()) report.plain("model: " + endpoint.model + said_by(from.model));
+    for (const FallbackModel& model : fallback_models(sources, endpoint)) {
+        const std::string by = turn_settings(sources).fallback_models.by;
+        if (model.problem.empty()) {
+            report.plain("falls back to: " + model.name + said_by(by));
+        } else {
+            report.problem("the fallback model " + model.name + " is left out: " + model.problem,
+                           {});
+        }
+    }
+    const TurnSettings settings = turn_settings(sources);
+    if (const auto& said = settings.model_timeout; said.value)
+        report.plain("model_timeout: " + std::to_string(said.value->count()) + " ms" +
+                     said_by(said.by));
+    if (const auto& said = settings.max_turns; said.value)
+        report.plain("max_turns: " + std::to_string(*said.value) + said_by(said.by));
+    if (const auto& said = settings.max_tokens; said.value)
+        report.plain("max_tokens: " + std::to_string(*said.value) + said_by(said.by));
+}
+
 ModelSources check_settings(const Report& report) {
     report.title("Configuration");
     const ConfigFile config = check_config(report);
@@ -145,6 +193,8 @@ ModelSources check_settings(const Report& report) {
         const char* value = std::getenv(name);
         if (value && *value) report.plain(std::string(name) + ": " + host_of(value));
     }
+    check_bub(report, sources.bub);
+    show_in_use(report, sources);
     return sources;
 }
 
@@ -153,7 +203,9 @@ Task<bool> check_endpoint(Report report, Endpoint endpoint,
                           std::shared_ptr<HttpTransport> transport) {
     const std::string place = endpoint.provider + " (" + endpoint.host() + ")";
     if (endpoint.needs_key && endpoint.api_key.empty()) {
-        report.problem("there is no key for " + place, "export " + endpoint.key_variable + "=...");
+        report.problem("there is no key for " + place,
+                       "export " + endpoint.key_variable +
+                           "=..., or keep one: cubepi onboard --provider " + endpoint.provider);
         co_return false;
     }
     std::vector<OfferedModel> models;
@@ -204,8 +256,9 @@ Task<bool> check_models(Report report, ModelSources sources) {
         report.plain("no server on this machine (Ollama, llama.cpp, vLLM, LM Studio)");
     if (!can_answer) {
         report.problem("there is no model to ask",
-                       "export OPENAI_API_KEY=... or ANTHROPIC_API_KEY=..., or start a server "
-                       "here: ollama serve; to look around: cubepi chat --offline");
+                       "cubepi onboard; or export OPENAI_API_KEY=... or ANTHROPIC_API_KEY=..., or "
+                       "start a server here: ollama serve; to look around: cubepi chat "
+                       "--offline");
     }
     co_return can_answer;
 }

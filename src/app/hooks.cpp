@@ -1,12 +1,12 @@
 #include <iostream>
 #include <string>
 
-#include <bub/builtin/builtin.hpp>
 #include <bub/framework.hpp>
 
 #include "commands.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
+#include "program.hpp"
 #include "terminal/style.hpp"
 
 // `cubepi hooks`: what each plugin implements, in the order in which a turn asks, and which are broken and why (B16).
@@ -38,15 +38,26 @@ void print_hooks(const bub::Framework& framework) {
     }
 }
 
+void print_commands(const PluginCommands& found) {
+    if (found.commands.empty() && found.problems.empty()) return;
+    std::cout << "\ncommands of plugins:\n";
+    for (const bub::CliCommand& command : found.commands) {
+        std::cout << "  cubepi " << printable(command.name) << ": " << printable(command.plugin);
+        if (!command.description.empty()) std::cout << ", " << printable(command.description);
+        std::cout << '\n';
+    }
+    for (const std::string& problem : found.problems)
+        std::cout << "  not used: " << printable(problem) << '\n';
+}
+
 }  // namespace
 
-int hooks_command(const CommandLine&) {
+int hooks_command(const CommandLine& line) {
     bub::Framework framework;
-    framework.load("builtin", [](bub::Framework& owner) {
-        return bub::builtin_plugin(owner, bub::BuiltinOptions());
-    });
+    load_plugins(framework, line.plugins);
     print_plugins(framework);
     print_hooks(framework);
+    print_commands(plugin_commands(framework));
     for (const bub::PluginStatus& plugin : framework.plugin_status()) {
         if (!plugin.ok) return exit_failed;
     }

@@ -38,10 +38,11 @@ void greet(Console& console, const SessionPlan& plan) {
 /// The pipeline with the console as its channel.
 class LiveChat {
 public:
-    LiveChat(SessionPlan plan, std::shared_ptr<Console> console, ChatView& view)
+    LiveChat(SessionPlan plan, const AddPlugins& plugins, std::shared_ptr<Console> console,
+             ChatView& view)
         : console_(std::move(console)),
           view_(view),
-          pipeline_(std::move(plan), parts()),
+          pipeline_(std::move(plan), parts(plugins)),
           manager_(pipeline_.framework(), manager_options()) {}
     LiveChat(const LiveChat&) = delete;
     LiveChat& operator=(const LiveChat&) = delete;
@@ -49,8 +50,9 @@ public:
     Task<> run() { return manager_.run(); }
 
 private:
-    Pipeline::Parts parts() {
+    Pipeline::Parts parts(const AddPlugins& plugins) {
         Pipeline::Parts parts;
+        parts.plugins = plugins;
         parts.on_warning = [this](const std::string& text) { view_.note(text); };
         parts.channels = [this](bub::ProvideChannelsCall& call) {
             std::vector<std::shared_ptr<bub::Channel>> channels;
@@ -133,7 +135,7 @@ Task<int> live_chat(CommandLine line) {
     greet(*console, plan);
     view.introduce(plan.model.model.spec().id, plan.name, plan.model.model.shared_spec());
     {
-        LiveChat chat(std::move(plan), console, view);
+        LiveChat chat(std::move(plan), line.plugins, console, view);
         co_await chat.run();
     }
     console->close();

@@ -6,6 +6,7 @@
 #include <cubepi/core/runtime.hpp>
 
 #include "exit_code.hpp"
+#include "program.hpp"
 
 namespace cubepi::app {
 
@@ -47,6 +48,7 @@ Pipeline::Pipeline(SessionPlan plan, Parts parts)
       framework_(framework_options(parts)),
       on_event_(std::move(parts.on_event)) {
     framework_.add(bub::builtin_plugin(framework_, builtin_options(parts)));
+    add_plugins(framework_, parts.plugins);
 }
 
 bub::FrameworkOptions Pipeline::framework_options(const Parts& parts) const {
@@ -59,6 +61,8 @@ bub::FrameworkOptions Pipeline::framework_options(const Parts& parts) const {
 bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     bub::BuiltinOptions options;
     options.model = plan_.model.model;
+    options.find_model = plan_.model.find_model;
+    options.other_models = plan_.model.fallbacks;
     options.system_prompt = plan_.system_prompt;
     options.with_tools = false;  // the plan has its own, which ask first
     options.tape_store = plan_.tapes;

@@ -35,6 +35,7 @@ public:
         std::function<void(const AgentEvent& event)> on_event = {};
         std::function<std::vector<std::shared_ptr<bub::Channel>>(bub::ProvideChannelsCall& call)>
             channels = {};
+        AddPlugins plugins = {};
     };
     Pipeline(SessionPlan plan, Parts parts);
     Pipeline(const Pipeline&) = delete;

@@ -94,6 +94,7 @@ Task<int> run_once(CommandLine line, std::string prompt) {
     if (can_ask) parts.asker = std::make_shared<LineEditor>(executor, std::filesystem::path());
     parts.before_question = [&screen] { screen.pause(); };
     Pipeline::Parts around;
+    around.plugins = line.plugins;
     around.on_warning = warn;
     SessionPlan plan = co_await plan_session(line.conversation, std::move(parts));
     if (plan.model.found_locally) std::cerr << "Using " << plan.model.where << ".\n";

@@ -121,8 +121,13 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     ChooseModel choose = [asker](std::string question, std::vector<std::string> models) {
         return choose_at_terminal(asker, std::move(question), std::move(models));
     };
+    if (const Said<std::size_t> turns = turn_settings(sources).max_turns;
+        turns.value && flags.max_turns == 0) {
+        flags.max_turns = static_cast<int>(std::min<std::size_t>(*turns.value, 1'000'000));
+    }
     session.model =
         co_await choose_model(std::move(sources), transport_of(*runtime), std::move(choose));
+    for (const std::string& warning : session.model.warnings) session.notes.push_back(warning);
 
     session.system_prompt =
         flags.system_prompt.empty()

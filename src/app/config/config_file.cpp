@@ -2,24 +2,32 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
-#include <sstream>
+#include <iterator>
 #include <string_view>
+#include <system_error>
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <yaml-cpp/yaml.h>
 
 #include <cubepi/core/error.hpp>
 
 #include "paths.hpp"
+#include "yaml_edit.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
-constexpr std::array<std::string_view, 7> known_keys{
-    "provider", "model", "base_url", "api_key", "api_key_env", "providers", "allow"};
+constexpr std::array<std::string_view, 12> known_keys{
+    "provider", "model",           "base_url",      "api_key",   "api_key_env", "providers",
+    "allow",    "fallback_models", "model_timeout", "max_turns", "max_tokens",  "plugins"};
 constexpr std::array<std::string_view, 5> provider_keys{"type", "base_url", "api_key",
                                                         "api_key_env", "model"};
 
@@ -28,13 +36,20 @@ constexpr std::array<std::string_view, 5> provider_keys{"type", "base_url", "api
                                       "; see docs/cli.md for the file's keys");
 }
 
-YAML::Node load(const std::filesystem::path& path) {
-    std::ifstream file(path);
-    if (!file) return YAML::Node(YAML::NodeType::Map);
-    std::stringstream text;
-    text << file.rdbuf();
+std::string file_text(const std::filesystem::path& path) {
+    std::error_code failed;
+    if (!std::filesystem::exists(path, failed)) return {};
+    std::ifstream file(path, std::ios::binary);
+    std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    if (!file.is_open() || file.bad()) {
+        throw Error(ErrorCode::io, "cannot read " + path.string());
+    }
+    return text;
+}
+
+YAML::Node parsed(const std::filesystem::path& path, const std::string& text) {
     try {
-        YAML::Node node = YAML::Load(text.str());
+        YAML::Node node = YAML::Load(text);
         if (!node || node.IsNull()) return YAML::Node(YAML::NodeType::Map);
         if (!node.IsMap()) refuse(path, 0, "expected keys and values");
         return node;
@@ -100,16 +115,48 @@ void read_providers(const std::filesystem::path& path, const YAML::Node& node, C
     }
 }
 
+std::vector<std::string> texts(const std::filesystem::path& path, const YAML::Node& node,
+                               const char* key, const char* what) {
+    const YAML::Node list = node[key];
+    std::vector<std::string> found;
+    if (!list || list.IsNull()) return found;
+    const std::string expected = std::string(key) + " is a list of " + what;
+    if (!list.IsSequence()) refuse(path, list.Mark().line, expected);
+    for (const YAML::Node& one : list) {
+        if (!one.IsScalar()) refuse(path, one.Mark().line, expected);
+        found.push_back(one.as<std::string>());
+    }
+    return found;
+}
+
+std::optional<double> number(const std::filesystem::path& path, const YAML::Node& node,
+                             const char* key) {
+    if (text(path, node, key).empty()) return std::nullopt;
+    double value = 0;
+    if (!YAML::convert<double>::decode(node[key], value) || !(value > 0) || value > 1e9)
+        refuse(path, node[key].Mark().line, std::string(key) + " is a number above 0");
+    return value;
+}
+
+template <class Integer>
+std::optional<Integer> whole_number(const std::filesystem::path& path, const YAML::Node& node,
+                                    const char* key) {
+    const std::optional<double> value = number(path, node, key);
+    if (!value) return std::nullopt;
+    const auto whole = static_cast<Integer>(*value);
+    if (static_cast<double>(whole) < *value)
+        refuse(path, node[key].Mark().line, std::string(key) + " is a whole number");
+    return whole;
+}
+
 bool has_secret(const ConfigFile& config) {
     return !config.api_key.empty() ||
            std::any_of(config.providers.begin(), config.providers.end(),
                        [](const ProviderConfig& one) { return !one.api_key.empty(); });
 }
 
-}  // namespace
-
-ConfigFile read_config(const std::filesystem::path& path) {
-    const YAML::Node node = load(path);
+ConfigFile read_text(const std::filesystem::path& path, const std::string& content) {
+    const YAML::Node node = parsed(path, content);
     refuse_others(path, node, known_keys);
     ConfigFile config;
     config.provider = text(path, node, "provider");
@@ -118,34 +165,85 @@ ConfigFile read_config(const std::filesystem::path& path) {
     config.api_key = text(path, node, "api_key");
     config.api_key_env = text(path, node, "api_key_env");
     read_providers(path, node["providers"], config);
-    if (const YAML::Node allow = node["allow"]; allow && !allow.IsNull()) {
-        if (!allow.IsSequence()) refuse(path, allow.Mark().line, "allow is a list of rules");
-        for (const YAML::Node& rule : allow) config.allow.push_back(rule.as<std::string>());
+    config.allow = texts(path, node, "allow", "rules");
+    config.fallback_models = texts(path, node, "fallback_models", "models");
+    if (const std::optional<double> seconds = number(path, node, "model_timeout"))
+        config.model_timeout =
+            std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+    config.max_turns = whole_number<std::size_t>(path, node, "max_turns");
+    config.max_tokens = whole_number<std::int64_t>(path, node, "max_tokens");
+    return config;
+}
+
+[[noreturn]] void cannot_write(const std::filesystem::path& path) {
+    throw Error(ErrorCode::io, "cannot write " + path.string() + ": " +
+                                   std::generic_category().message(errno) +
+                                   "; what was there is unchanged");
+}
+
+/// A new file takes the place of the old one when it is whole and on the disk.
+void replace_file(const std::filesystem::path& path, const std::string& text) {
+    std::string fresh = path.string() + ".XXXXXX";
+    const int file = mkostemp(fresh.data(), O_CLOEXEC);  // 0600
+    if (file < 0) cannot_write(path);
+    std::size_t written = 0;
+    while (written < text.size()) {
+        const ssize_t count = write(file, text.data() + written, text.size() - written);
+        if (count <= 0) break;
+        written += static_cast<std::size_t>(count);
     }
+    const bool whole = written == text.size() && fsync(file) == 0;
+    const bool closed = close(file) == 0;
+    if (whole && closed && rename(fresh.c_str(), path.c_str()) == 0) return;
+    const int failure = errno;
+    unlink(fresh.c_str());
+    errno = failure;
+    cannot_write(path);
+}
+
+/// Where the file really is: it may be a link into somebody's dotfiles.
+std::filesystem::path target_of(const std::filesystem::path& path) {
+    std::error_code failed;
+    std::filesystem::path target = std::filesystem::canonical(path, failed);
+    return failed ? path : target;
+}
+
+}  // namespace
+
+ConfigFile read_config(const std::filesystem::path& path) {
+    ConfigFile config = read_text(path, file_text(path));
     struct stat info = {};
     config.too_open =
         has_secret(config) && stat(path.c_str(), &info) == 0 && (info.st_mode & 077) != 0;
     return config;
 }
 
-void save_allow_rule(const std::filesystem::path& path, const std::string& rule) {
-    YAML::Node node = load(path);
-    node["allow"].push_back(rule);
-    make_private_folder(path);
-    std::filesystem::path fresh = path;
-    fresh += ".new";
-    {
-        const mode_t before = umask(077);
-        std::ofstream file(fresh);
-        umask(before);
-        file << node << '\n';
-        file.flush();
-        if (!file) throw Error(ErrorCode::io, "cannot write " + fresh.string());
+JsonObject config_values(const std::filesystem::path& path) {
+    const std::string content = file_text(path);
+    parsed(path, content);  // says the line of what is wrong
+    return yaml_values(content);
+}
+
+void save_config(const std::filesystem::path& path, const JsonObject& before,
+                 const JsonObject& wanted) {
+    const std::string content = file_text(path);
+    if (yaml_values(content) != before) {
+        throw Error(ErrorCode::invalid_state,
+                    path.string() + " has changed meanwhile and was left as it is; repeat");
     }
-    std::error_code failed;
-    std::filesystem::rename(fresh, path, failed);
-    if (failed)
-        throw Error(ErrorCode::io, "cannot write " + path.string() + ": " + failed.message());
+    const std::string edited = edit_yaml(content, wanted);
+    read_text(path, edited);
+    make_private_folder(path);
+    replace_file(target_of(path), edited);
+}
+
+void save_allow_rule(const std::filesystem::path& path, const std::string& rule) {
+    const JsonObject before = config_values(path);
+    JsonObject wanted = before;
+    Json& allow = wanted["allow"];
+    if (!allow.is_array()) allow.emplace_array();
+    allow.get_array().emplace_back(rule);
+    save_config(path, before, wanted);
 }
 
 }  // namespace cubepi::app

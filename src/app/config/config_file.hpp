@@ -1,8 +1,14 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include <cubepi/core/json.hpp>
 
 #include "endpoint.hpp"
 
@@ -16,7 +22,12 @@ namespace cubepi::app {
 ///     provider: work                 # the provider to use when flags name none
 ///     providers:
 ///       work: {type: anthropic, base_url: https://llm.example.com, api_key_env: WORK_KEY, model: m}
+///     fallback_models: [anthropic/claude-sonnet-4-5]   # asked in turn when the model does not answer
+///     model_timeout: 300             # seconds for one call of a model, all in all
+///     max_turns: 50                  # model calls of one prompt
+///     max_tokens: 8192               # of one answer
 ///     allow: ["shell: git status"]   # what tools may do without asking
+///     plugins: {name: ...}           # what plugins keep; theirs alone
 struct ConfigFile {
     std::string provider = {};
     std::string model = {};
@@ -24,6 +35,10 @@ struct ConfigFile {
     std::string api_key = {};
     std::string api_key_env = {};
     std::vector<ProviderConfig> providers = {};  ///< in the file's order
+    std::vector<std::string> fallback_models = {};
+    std::optional<std::chrono::milliseconds> model_timeout = {};
+    std::optional<std::size_t> max_turns = {};
+    std::optional<std::int64_t> max_tokens = {};
     std::vector<std::string> allow = {};
     /// The file has a key and others may read it.
     bool too_open = false;
@@ -32,7 +47,16 @@ struct ConfigFile {
 /// Empty when there is no file. Throws Error(parse) with file and line for one that is no YAML or has unknown keys.
 ConfigFile read_config(const std::filesystem::path& path);
 
-/// Adds a rule to `allow`, keeping the rest of the file; makes the file (0600) when there is none. Throws Error(io).
+/// All that the file says, also what is not the program's; empty when there is none. Throws Error(parse).
+JsonObject config_values(const std::filesystem::path& path);
+
+/// Makes the file say `wanted` where it said `before`: comments and all that does not change stay. It is written whole or
+/// not at all, for its owner alone (0600). Throws Error(parse) when that would be no proper configuration,
+/// Error(invalid_state) when somebody else has changed it meanwhile, Error(io).
+void save_config(const std::filesystem::path& path, const JsonObject& before,
+                 const JsonObject& wanted);
+
+/// Adds a rule to `allow`, keeping the rest of the file; makes the file (0600) when there is none. Throws like save_config.
 void save_allow_rule(const std::filesystem::path& path, const std::string& rule);
 
 }  // namespace cubepi::app

@@ -12,6 +12,8 @@
 
 #include <cubepi/core/error.hpp>
 
+#include "yaml_edit.hpp"
+
 namespace cubepi::app {
 namespace {
 
@@ -142,6 +144,83 @@ TEST_F(ConfigFileTest, SavedRulesKeepTheRestAndAreOurs) {
     EXPECT_EQ(config.allow, (std::vector<std::string>{"shell: git status", "fetch: example.org"}));
     ASSERT_EQ(stat(path().c_str(), &info), 0);
     EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST_F(ConfigFileTest, LimitsAndFallbacksAreReadAndChecked) {
+    write(
+        "fallback_models: [anthropic/a, b]\nmodel_timeout: 2.5\nmax_turns: 7\nmax_tokens: 900\n"
+        "plugins: {ours: {any: [thing]}}\n");
+    const ConfigFile config = read_config(path());
+    EXPECT_EQ(config.fallback_models, (std::vector<std::string>{"anthropic/a", "b"}));
+    EXPECT_EQ(config.model_timeout, std::chrono::milliseconds(2500));
+    EXPECT_EQ(config.max_turns, 7u);
+    EXPECT_EQ(config.max_tokens, 900);
+    for (const char* wrong :
+         {"max_turns: many", "max_turns: 0", "max_turns: -1", "max_tokens: 1.5", "model_timeout: 0",
+          "model_timeout: [1]", "fallback_models: a", "fallback_models: [[a]]"}) {
+        write(wrong);
+        EXPECT_NE(refusal().find("config.yaml:1: "), std::string::npos) << wrong << refusal();
+    }
+}
+
+TEST_F(ConfigFileTest, WhatIsSavedKeepsCommentsOrderAndStyle) {
+    write(
+        "# mine\nmodel: a      # the cheap one\n\nproviders:\n  # at work\n  work:\n"
+        "    base_url: http://x/v1\n    api_key: k\n  box: {base_url: \"http://box/v1\"}\n"
+        "# rules\nallow:\n  - \"shell: git status\"\n# the end\n");
+    const JsonObject before = config_values(path());
+    JsonObject wanted = before;
+    wanted["model"] = "b";
+    wanted["providers"].at("work").get_object()["base_url"] = "http://y/v1";
+    wanted["providers"].at("work").get_object().erase("api_key");
+    wanted["allow"].get_array().emplace_back("fetch: example.org");
+    wanted["max_turns"] = 5;
+    save_config(path(), before, wanted);
+    std::stringstream text;
+    text << std::ifstream(path()).rdbuf();
+    EXPECT_EQ(text.str(),
+              "# mine\nmodel: b      # the cheap one\n\nproviders:\n  # at work\n  work:\n"
+              "    base_url: http://y/v1\n  box: {base_url: \"http://box/v1\"}\n"
+              "# rules\nallow:\n  - \"shell: git status\"\n  - \"fetch: example.org\"\n"
+              "max_turns: 5\n# the end\n");
+}
+
+TEST_F(ConfigFileTest, WhatCannotBeEditedInPlaceIsWrittenAnewWithEqualContent) {
+    for (const char* text :
+         {"{model: a, allow: [x]}", "model: a\n\"allow\": [x]\n", "? model\n: a\n",
+          "anchor: &a {base_url: 'http://x'}\nother: *a\nmodel: |\n  # no comment\n"}) {
+        const JsonObject before = yaml_values(text);
+        JsonObject wanted = before;
+        wanted["model"] = "it's: a \"new\" # one";
+        wanted["number"] = "123";
+        wanted["nested"] = JsonObject{{"deep", JsonObject{{"list", JsonArray{1, "two"}}}}};
+        EXPECT_EQ(yaml_values(edit_yaml(text, wanted)), wanted) << text;
+    }
+}
+
+TEST_F(ConfigFileTest, NothingIsSavedThatCannotBeReadAgainOrThatSomebodyElseChanged) {
+    write("model: a\n");
+    const JsonObject before = config_values(path());
+    JsonObject wanted = before;
+    wanted["modle"] = "b";
+    EXPECT_THROW(save_config(path(), before, wanted), Error);
+    wanted = before;
+    wanted["model"] = "b";
+    write("model: c\n");
+    EXPECT_THROW(save_config(path(), before, wanted), Error);
+    EXPECT_EQ(read_config(path()).model, "c");
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_),
+                            std::filesystem::directory_iterator()),
+              1)
+        << "something was left behind";
+}
+
+TEST_F(ConfigFileTest, ALinkStaysALink) {
+    std::ofstream(folder_ / "dotfile") << "model: a\n";
+    std::filesystem::create_symlink(folder_ / "dotfile", path());
+    save_allow_rule(path(), "write: *");
+    EXPECT_TRUE(std::filesystem::is_symlink(path()));
+    EXPECT_EQ(read_config(folder_ / "dotfile").allow, std::vector<std::string>{"write: *"});
 }
 
 }  // namespace

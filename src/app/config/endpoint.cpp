@@ -69,7 +69,8 @@ std::string Endpoint::host() const {
     return rest.substr(0, rest.find('/'));
 }
 
-void Endpoint::redirect(const std::string& url) {
+void Endpoint::redirect(const std::string& url, std::string said_by) {
+    from.base_url = std::move(said_by);
     if (url == base_url) return;
     base_url = url;
     title.clear();
@@ -77,9 +78,10 @@ void Endpoint::redirect(const std::string& url) {
     needs_key = false;
 }
 
-void Endpoint::name_model(const std::string& id) {
+void Endpoint::name_model(const std::string& id, std::string said_by) {
     if (id.empty()) return;
     model = id;
+    from.model = std::move(said_by);
     model_named = true;
 }
 
@@ -92,25 +94,35 @@ std::string Endpoint::provider_id() const {
 namespace {
 
 template <class Options>
-Options options_of(const Endpoint& endpoint) {
+Options options_of(const Endpoint& endpoint, const CallLimits& limits) {
     Options options;
     options.api_key = endpoint.api_key;
     options.base_url = endpoint.base_url;
     options.provider_id = endpoint.provider_id();
+    if (limits.time) options.total_timeout = *limits.time;
     return options;
+}
+
+template <class Provider, class Options>
+BoundModel bound(const Endpoint& endpoint, const std::string& id, const CallLimits& limits) {
+    const Provider provider(options_of<Options>(endpoint, limits));
+    if (!limits.max_tokens) return provider.model(id);
+    Model spec = provider.model(id).spec();
+    spec.max_tokens = limits.max_tokens;
+    return provider.model(std::move(spec));
 }
 
 }  // namespace
 
-BoundModel Endpoint::bind(const std::string& id) const {
+BoundModel Endpoint::bind(const std::string& id, const CallLimits& limits) const {
     switch (type) {
         case ProviderType::anthropic:
-            return AnthropicProvider(options_of<AnthropicOptions>(*this)).model(id);
+            return bound<AnthropicProvider, AnthropicOptions>(*this, id, limits);
         case ProviderType::openai_responses:
-            return OpenAIResponsesProvider(options_of<OpenAIResponsesOptions>(*this)).model(id);
+            return bound<OpenAIResponsesProvider, OpenAIResponsesOptions>(*this, id, limits);
         case ProviderType::openai: break;
     }
-    return OpenAIProvider(options_of<OpenAIOptions>(*this)).model(id);
+    return bound<OpenAIProvider, OpenAIOptions>(*this, id, limits);
 }
 
 Endpoint endpoint_of(const KnownProvider& known, const Environment& environment) {
@@ -121,6 +133,8 @@ Endpoint endpoint_of(const KnownProvider& known, const Environment& environment)
     endpoint.base_url = value_of(environment, known.base_url_variable);
     endpoint.api_key = value_of(environment, known.key_variable);
     endpoint.key_variable = known.key_variable;
+    if (!endpoint.base_url.empty()) endpoint.from.base_url = known.base_url_variable;
+    if (!endpoint.api_key.empty()) endpoint.from.api_key = known.key_variable;
     // Another server has other models, and may want no key.
     if (endpoint.base_url.empty() || endpoint.base_url == known.base_url) {
         endpoint.base_url = known.base_url;
@@ -141,18 +155,23 @@ Endpoint endpoint_of(const ProviderConfig& config, const Environment& environmen
     endpoint.provider = config.name;
     if (config.base_url.empty()) {
         if (!known) endpoint.api_key = value_of(environment, base.key_variable);
+        if (!endpoint.api_key.empty()) endpoint.from.api_key = base.key_variable;
     } else {
-        endpoint.redirect(config.base_url);
+        endpoint.redirect(config.base_url, config_origin);
         // Neither is a key.
         if (!known) endpoint.key_variable.clear();
     }
     if (!config.api_key_env.empty()) {
         endpoint.key_variable = config.api_key_env;
         endpoint.api_key = value_of(environment, config.api_key_env);
+        endpoint.from.api_key = endpoint.api_key.empty() ? std::string() : config.api_key_env;
         endpoint.needs_key = true;
     }
-    if (!config.api_key.empty()) endpoint.api_key = config.api_key;
-    endpoint.name_model(config.model);
+    if (!config.api_key.empty()) {
+        endpoint.api_key = config.api_key;
+        endpoint.from.api_key = config_origin;
+    }
+    endpoint.name_model(config.model, config_origin);
     return endpoint;
 }
 

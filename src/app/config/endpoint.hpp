@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -43,6 +45,20 @@ struct KnownProvider {
 const std::vector<KnownProvider>& known_providers();
 const KnownProvider* known_provider(std::string_view name) noexcept;
 
+/// What a call of a model may take, all in all. Empty: as much as it wants.
+struct CallLimits {
+    std::optional<std::chrono::milliseconds> time = {};
+    std::optional<std::int64_t> max_tokens = {};
+};
+
+/// Who said what an endpoint is made of, for people: a flag, a variable, a file. Empty: nobody, it is the usual.
+struct EndpointOrigin {
+    std::string provider = {};
+    std::string base_url = {};
+    std::string api_key = {};
+    std::string model = {};
+};
+
 /// A place that answers model calls, with all that is needed to speak to it.
 struct Endpoint {
     std::string provider = {};
@@ -54,17 +70,21 @@ struct Endpoint {
     bool needs_key = false;         ///< nothing there answers without one
     std::string model = {};         ///< empty: the endpoint is asked what it has
     bool model_named = false;       ///< somebody named it; otherwise it is the endpoint's usual one
+    EndpointOrigin from = {};
 
     /// Host and port, without what may be secret.
     std::string host() const;
     /// What messages from there carry: the provider, or the host where that is not the provider's own.
     std::string provider_id() const;
     /// Sends the same to another server, which has other models and may want no key.
-    void redirect(const std::string& url);
-    void name_model(const std::string& id);
+    void redirect(const std::string& url, std::string said_by);
+    void name_model(const std::string& id, std::string said_by);
     /// `id` there. Nothing is sent.
-    BoundModel bind(const std::string& id) const;
+    BoundModel bind(const std::string& id, const CallLimits& limits = {}) const;
 };
+
+/// How the configuration file is called among the origins.
+inline constexpr const char* config_origin = "config.yaml";
 
 using Environment = std::map<std::string, std::string>;
 

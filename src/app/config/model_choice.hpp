@@ -11,53 +11,33 @@
 #include <cubepi/core/task.hpp>
 #include <cubepi/provider/provider.hpp>
 
-#include "../command_line.hpp"
-#include "config_file.hpp"
-#include "endpoint.hpp"
+#include "model_sources.hpp"
 
 namespace cubepi::app {
 
 /// The model that a conversation talks to.
 struct ModelChoice {
+    /// With what it falls back to behind it (FallbackBoundModel), and with its limits.
     BoundModel model = {};
     std::string where = {};         ///< for people: "gpt-5.1 at api.openai.com"
     std::string key_variable = {};  ///< where its key came from; empty: nowhere
     bool found_locally =
         false;  ///< nobody named it: it is announced before the first prompt goes there
     bool offline = false;
+    /// Another model for the same conversation, also as provider/model: it alone, with the same limits. Throws Error when
+    /// there is no such provider or no key for it. Null for the offline model.
+    std::function<BoundModel(const std::string& id)> find_model = {};
+    std::vector<std::string> fallbacks = {};  ///< their names, in order
+    /// What is wrong and keeps nobody from talking: a model to fall back to that has no key, a file of Bub's that is broken.
+    std::vector<std::string> warnings = {};
 };
-
-/// Where the program looks for models: what flags, environment and configuration say. Copied from them at the start, so
-/// that tests can say something else.
-struct ModelSources {
-    ModelFlags flags = {};
-    ConfigFile config = {};
-    Environment environment = {};
-    bool interactive = false;  ///< a person can choose
-};
-
-ModelSources model_sources(const ModelFlags& flags, const ConfigFile& config, bool interactive);
-
-/// The names of variables that hold keys, those of the configuration included.
-std::vector<std::string> key_variables(const ConfigFile& config);
-
-/// The provider of that name, from the configuration or known. Throws Error(invalid_argument) for others.
-Endpoint find_endpoint(const ModelSources& sources, const std::string& name);
-
-/// Every endpoint that somebody configured, by file or by a key in the environment; the one that is used without flags
-/// comes first.
-std::vector<Endpoint> configured_endpoints(const ModelSources& sources);
-
-/// The endpoint that flags, environment and configuration mean, with the model they name in `model`; without a provider when
-/// they name none (then a server on this machine is looked for). Throws Error(invalid_argument): an unknown provider.
-Endpoint choose_endpoint(const ModelSources& sources);
 
 /// Asks which of several models to use; gives an index. Only called when `interactive`.
 using ChooseModel =
     std::function<Task<std::size_t>(std::string question, std::vector<std::string> models)>;
 
-/// The model to use: flags, then environment, then the configuration, then a local server. Throws Error(not_found) when
-/// there is none, with what to do about it; Error(invalid_argument) when several could be meant.
+/// The model to use: flags, then environment, then the configuration, then Bub's settings, then a local server. Throws
+/// Error(not_found) when there is none, with what to do about it; Error(invalid_argument) when several could be meant.
 Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTransport> transport,
                                ChooseModel choose);
 

@@ -23,7 +23,7 @@ Endpoint anthropic() {
 
 Endpoint openai(const std::string& base_url) {
     Endpoint endpoint = endpoint_of(*known_provider("openai"), {{"OPENAI_API_KEY", "sk-secret"}});
-    endpoint.redirect(base_url);
+    endpoint.redirect(base_url, "--base-url");
     return endpoint;
 }
 

@@ -1,0 +1,412 @@
+#include "model_sources.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/provider/env.hpp>
+
+#include "paths.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+const ProviderConfig* configured(const ConfigFile& config, std::string_view name) {
+    for (const ProviderConfig& provider : config.providers) {
+        if (provider.name == name) return &provider;
+    }
+    return nullptr;
+}
+
+std::string variable(const ModelSources& sources, const std::string& name) {
+    const auto found = sources.environment.find(name);
+    return found == sources.environment.end() ? std::string() : found->second;
+}
+
+struct NamedModel {
+    std::string provider = {};
+    std::string id = {};
+    std::string provider_from = {};
+};
+
+/// "anthropic/claude-sonnet-4-5": what stands before the slash counts when it is a provider's name, since model ids have
+/// slashes, too.
+NamedModel split_model(const ConfigFile& config, const std::string& text, char separator = '/') {
+    NamedModel named;
+    named.id = text;
+    const std::size_t end = text.find(separator);
+    if (end == std::string::npos) return named;
+    const std::string name = text.substr(0, end);
+    if (!configured(config, name) && !known_provider(name)) return named;
+    named.provider = name;
+    named.id = text.substr(end + 1);
+    return named;
+}
+
+/// What the top of the configuration file says: provider and model. The file's other members there belong to it.
+NamedModel file_default(const ConfigFile& config) {
+    NamedModel named;
+    named.provider = config.provider;
+    named.id = config.model;
+    if (named.provider.empty() && config.base_url.empty())
+        named = split_model(config, config.model);
+    named.provider_from = named.provider.empty() ? std::string() : config_origin;
+    return named;
+}
+
+bool same_service(std::string_view one, std::string_view other) {
+    if (one == other) return true;
+    const KnownProvider* a = known_provider(one);
+    const KnownProvider* b = known_provider(other);
+    return a && b && !a->key_variable.empty() && a->key_variable == b->key_variable;
+}
+
+/// Puts on what the top of the file says about `endpoint`.
+void apply_file(const ModelSources& sources, Endpoint& endpoint) {
+    const ConfigFile& config = sources.config;
+    const NamedModel top = file_default(config);
+    const std::string owner = top.provider.empty() ? "openai" : top.provider;
+    if (!same_service(owner, endpoint.provider)) return;
+    if (!configured(config, endpoint.provider)) {
+        const KnownProvider& known = *known_provider(endpoint.provider);
+        const bool from_environment =
+            !variable(sources, std::string(known.base_url_variable)).empty();
+        if (!config.base_url.empty() && !from_environment)
+            endpoint.redirect(config.base_url, config_origin);
+        if (endpoint.api_key.empty() && !config.api_key.empty()) {
+            endpoint.api_key = config.api_key;
+            endpoint.from.api_key = config_origin;
+        }
+        if (endpoint.api_key.empty() && !config.api_key_env.empty()) {
+            endpoint.key_variable = config.api_key_env;
+            endpoint.api_key = variable(sources, config.api_key_env);
+            if (!endpoint.api_key.empty()) endpoint.from.api_key = config.api_key_env;
+        }
+    }
+    endpoint.name_model(top.id, config_origin);
+}
+
+/// Whose model Bub's settings mean. Without one they speak of the provider that has a key or an address there.
+NamedModel bub_default(const ModelSources& sources) {
+    const bub::Settings& bub = sources.bub;
+    NamedModel named;
+    std::tie(named.provider, named.id) = bub.provider_and_model();
+    named.provider_from = bub.origin("model");
+    const auto owner = [&](std::string provider, const std::string& member) {
+        if (!named.provider.empty() || bub.origin(member).empty()) return;
+        named.provider = std::move(provider);
+        named.provider_from = bub.origin(member);
+    };
+    for (const auto& [name, url] : bub.api_bases) owner(name, "api_bases." + name);
+    for (const auto& [name, key] : bub.api_keys) {
+        if (known_provider(name) || configured(sources.config, name))
+            owner(name, "api_keys." + name);
+    }
+    owner("openai", "api_base");
+    owner(named.id.empty() ? "openrouter" : "openai", "api_key");
+    if (named.provider.empty() && !named.id.empty()) named.provider = "openai";
+    for (char& c : named.provider)
+        c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return named;
+}
+
+/// A setting of Bub's that is meant for one provider; the common one is for the provider of its model.
+Said<std::string> bub_value(const ModelSources& sources, const std::string& member,
+                            const std::string& provider) {
+    const bub::Settings& bub = sources.bub;
+    const bool keys = member == "api_key";
+    const std::string name = provider == "openai-responses" ? "openai" : provider;
+    const auto& own = keys ? bub.api_keys : bub.api_bases;
+    Said<std::string> said;
+    if (const auto found = own.find(name); found != own.end()) {
+        said.value = found->second;
+        said.by = bub.origin(member + "s." + name);
+    } else if (same_service(bub_default(sources).provider, provider)) {
+        said.value = keys ? bub.api_key : bub.api_base;
+        said.by = bub.origin(member);
+    }
+    if (said.value && said.value->empty()) said.value.reset();
+    return said;
+}
+
+/// Puts on what Bub's settings say where everything else was silent. A key of theirs goes to the address that they mean.
+void apply_bub(const ModelSources& sources, Endpoint& endpoint) {
+    const Said<std::string> base = bub_value(sources, "api_base", endpoint.provider);
+    if (endpoint.from.base_url.empty()) {
+        if (base.value) endpoint.redirect(*base.value, base.by);
+    } else if (!base.value || *base.value != endpoint.base_url) {
+        return;
+    }
+    const Said<std::string> key = bub_value(sources, "api_key", endpoint.provider);
+    if (endpoint.api_key.empty() && key.value) {
+        endpoint.api_key = *key.value;
+        endpoint.from.api_key = key.by;
+        endpoint.key_variable = key.by.find('/') == std::string::npos ? key.by : std::string();
+    }
+    const NamedModel top = bub_default(sources);
+    if (!endpoint.model_named && same_service(top.provider, endpoint.provider))
+        endpoint.name_model(top.id, sources.bub.origin("model"));
+}
+
+std::string known_names(const ConfigFile& config) {
+    std::string names;
+    for (const KnownProvider& known : known_providers())
+        names += (names.empty() ? "" : ", ") + std::string(known.name);
+    for (const ProviderConfig& provider : config.providers) {
+        if (!known_provider(provider.name)) names += ", " + provider.name;
+    }
+    return names;
+}
+
+/// Which provider is meant when neither flags nor the top of the file name one; empty: none.
+NamedModel provider_by_keys(const ModelSources& sources) {
+    const ConfigFile& config = sources.config;
+    const bool file_has_one =
+        !config.base_url.empty() || !config.api_key.empty() ||
+        (!config.api_key_env.empty() && !variable(sources, config.api_key_env).empty());
+    NamedModel named;
+    const auto found = [&named](std::string_view provider, std::string_view from) {
+        named.provider = provider;
+        named.provider_from = from;
+        return named;
+    };
+    if (!variable(sources, "OPENAI_BASE_URL").empty()) return found("openai", "OPENAI_BASE_URL");
+    if (file_has_one) return found("openai", config_origin);
+    for (const KnownProvider& known : known_providers()) {
+        if (!variable(sources, std::string(known.key_variable)).empty())
+            return found(known.name, known.key_variable);
+    }
+    if (!config.providers.empty()) return found(config.providers.front().name, config_origin);
+    return named;
+}
+
+[[noreturn]] void throw_unknown_provider(const ModelSources& sources, const std::string& name) {
+    const bool of_bub = bub_default(sources).provider == name;
+    std::string text = "unknown provider '" + name + "'";
+    if (of_bub) text += " (of " + bub_default(sources).provider_from + ")";
+    text += "; known are: " + known_names(sources.config) +
+            ". Others are named under 'providers' in " + config_path().string();
+    if (of_bub) {
+        for (const std::string& problem : sources.bub.problems) text += "\n" + problem;
+    }
+    throw Error(ErrorCode::invalid_argument, text);
+}
+
+/// The endpoint of that name without Bub's settings.
+Endpoint own_endpoint(const ModelSources& sources, const std::string& name) {
+    Endpoint endpoint;
+    if (const ProviderConfig* own = configured(sources.config, name)) {
+        endpoint = endpoint_of(*own, sources.environment);
+    } else if (const KnownProvider* known = known_provider(name)) {
+        endpoint = endpoint_of(*known, sources.environment);
+    } else if (bub_value(sources, "api_base", name).value) {
+        // Some server that Bub was told of: it speaks what nearly all speak.
+        endpoint.provider = name;
+        return endpoint;
+    } else {
+        throw_unknown_provider(sources, name);
+    }
+    apply_file(sources, endpoint);
+    return endpoint;
+}
+
+/// The provider and the model that are meant, by the first that says something.
+NamedModel meant(const ModelSources& sources) {
+    const ModelFlags& flags = sources.flags;
+    NamedModel named;
+    named.provider = flags.provider;
+    named.id = flags.model;
+    named.provider_from = "--provider";
+    if (!named.provider.empty()) return named;
+    if (!flags.base_url.empty()) {
+        // Whoever names the server means the id as it stands.
+        named.provider = "openai";
+        named.provider_from = "--base-url";
+        return named;
+    }
+    named = split_model(sources.config, flags.model);
+    named.provider_from = "--model";
+    if (!named.provider.empty()) return named;
+    NamedModel other = file_default(sources.config);
+    if (other.provider.empty()) other = provider_by_keys(sources);
+    if (other.provider.empty()) other = bub_default(sources);
+    named.provider = other.provider;
+    named.provider_from = other.provider_from;
+    return named;
+}
+
+}  // namespace
+
+ModelSources model_sources(const ModelFlags& flags, const ConfigFile& config, bool interactive) {
+    ModelSources sources;
+    sources.flags = flags;
+    sources.config = config;
+    sources.interactive = interactive;
+    sources.bub = bub::read_settings();
+    std::vector<std::string> names = key_variables(config);
+    for (const KnownProvider& known : known_providers())
+        names.emplace_back(known.base_url_variable);
+    for (const std::string& name : names) {
+        const std::string value = name.empty() ? std::string() : env(name.c_str());
+        if (!value.empty()) sources.environment[name] = value;
+    }
+    return sources;
+}
+
+std::vector<std::string> key_variables(const ConfigFile& config) {
+    std::vector<std::string> names;
+    for (const KnownProvider& known : known_providers()) names.emplace_back(known.key_variable);
+    for (const ProviderConfig& provider : config.providers) names.push_back(provider.api_key_env);
+    names.push_back(config.api_key_env);
+    std::erase(names, std::string());
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    return names;
+}
+
+Endpoint find_endpoint(const ModelSources& sources, const std::string& name) {
+    Endpoint endpoint = own_endpoint(sources, name);
+    apply_bub(sources, endpoint);
+    return endpoint;
+}
+
+Endpoint choose_endpoint(const ModelSources& sources) {
+    const ModelFlags& flags = sources.flags;
+    const NamedModel named = meant(sources);
+    if (named.provider.empty()) return Endpoint();
+    Endpoint endpoint = own_endpoint(sources, named.provider);
+    endpoint.from.provider = named.provider_from;
+    if (!flags.base_url.empty()) endpoint.redirect(flags.base_url, "--base-url");
+    apply_bub(sources, endpoint);
+    endpoint.name_model(named.id, "--model");
+    return endpoint;
+}
+
+Endpoint endpoint_for_model(const ModelSources& sources, const Endpoint& usual,
+                            const std::string& text) {
+    NamedModel named = split_model(sources.config, text);
+    if (named.provider.empty()) named = split_model(sources.config, text, ':');
+    // Bub knows providers that only its own settings tell the address of.
+    const std::size_t colon = text.find(':');
+    if (named.provider.empty() && colon != std::string::npos &&
+        bub_value(sources, "api_base", text.substr(0, colon)).value) {
+        named.provider = text.substr(0, colon);
+        named.id = text.substr(colon + 1);
+    }
+    Endpoint endpoint = named.provider.empty() || named.provider == usual.provider
+                            ? usual
+                            : find_endpoint(sources, named.provider);
+    endpoint.name_model(named.id, {});
+    return endpoint;
+}
+
+std::vector<Endpoint> configured_endpoints(const ModelSources& sources) {
+    std::vector<Endpoint> endpoints;
+    const auto there = [&](std::string_view name) {
+        return std::any_of(endpoints.begin(), endpoints.end(),
+                           [&](const Endpoint& one) { return same_service(one.provider, name); });
+    };
+    const auto named = [&](const std::string& name) {
+        return std::any_of(endpoints.begin(), endpoints.end(),
+                           [&](const Endpoint& one) { return one.provider == name; });
+    };
+    Endpoint first = choose_endpoint(sources);
+    if (!first.provider.empty()) endpoints.push_back(std::move(first));
+    for (const ProviderConfig& provider : sources.config.providers) {
+        if (!named(provider.name)) endpoints.push_back(find_endpoint(sources, provider.name));
+    }
+    for (const KnownProvider& known : known_providers()) {
+        if (!there(known.name) && !variable(sources, std::string(known.key_variable)).empty())
+            endpoints.push_back(find_endpoint(sources, std::string(known.name)));
+    }
+    return endpoints;
+}
+
+namespace {
+
+/// As Bub writes models: what stands before the colon is always a provider.
+Endpoint endpoint_for_bub(const ModelSources& sources, const Endpoint& usual,
+                          const std::string& text) {
+    const std::size_t colon = text.find(':');
+    if (colon == std::string::npos) return endpoint_for_model(sources, usual, text);
+    Endpoint endpoint = find_endpoint(sources, text.substr(0, colon));
+    endpoint.name_model(text.substr(colon + 1), {});
+    return endpoint;
+}
+
+}  // namespace
+
+std::vector<FallbackModel> fallback_models(const ModelSources& sources, const Endpoint& usual) {
+    std::vector<FallbackModel> models;
+    const ModelFlags& flags = sources.flags;
+    if (!flags.model.empty() || !flags.provider.empty() || !flags.base_url.empty()) return models;
+    const TurnSettings settings = turn_settings(sources);
+    if (!settings.fallback_models.value) return models;
+    const bool bubs = settings.fallback_models.by != config_origin;
+    for (const std::string& name : *settings.fallback_models.value) {
+        FallbackModel model;
+        model.name = name;
+        try {
+            model.endpoint = bubs ? endpoint_for_bub(sources, usual, name)
+                                  : endpoint_for_model(sources, usual, name);
+        } catch (const Error& error) {
+            model.problem = error.what();
+        }
+        const Endpoint& endpoint = model.endpoint;
+        if (model.problem.empty() && endpoint.needs_key && endpoint.api_key.empty()) {
+            model.problem = "there is no key for " + endpoint.provider + ", since " +
+                            endpoint.key_variable + " is not set";
+        }
+        models.push_back(std::move(model));
+    }
+    return models;
+}
+
+namespace {
+
+/// What the file says, else what Bub's settings do.
+template <class T, class B>
+Said<T> said(const std::optional<T>& file, const std::optional<B>& bub, std::string bub_origin) {
+    Said<T> result;
+    if (file) {
+        result.value = file;
+        result.by = config_origin;
+    } else if (bub) {
+        result.value = static_cast<T>(*bub);
+        result.by = std::move(bub_origin);
+    }
+    return result;
+}
+
+std::optional<std::vector<std::string>> if_any(const std::vector<std::string>& list) {
+    if (list.empty()) return std::nullopt;
+    return list;
+}
+
+}  // namespace
+
+TurnSettings turn_settings(const ModelSources& sources) {
+    const ConfigFile& config = sources.config;
+    const bub::Settings& bub = sources.bub;
+    TurnSettings settings;
+    settings.fallback_models = said(if_any(config.fallback_models), if_any(bub.fallback_models),
+                                    bub.origin("fallback_models"));
+    settings.model_timeout =
+        said(config.model_timeout, bub.model_timeout, bub.origin("model_timeout"));
+    settings.max_turns = said(config.max_turns, bub.max_steps, bub.origin("max_steps"));
+    settings.max_tokens = said(config.max_tokens, bub.max_tokens, bub.origin("max_tokens"));
+    return settings;
+}
+
+CallLimits TurnSettings::limits() const {
+    CallLimits limits;
+    limits.time = model_timeout.value;
+    limits.max_tokens = max_tokens.value;
+    return limits;
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,316 @@
+// Who goes before whom: flags, the environment, the configuration file, BUB_*, Bub's file.
+
+#include "model_sources.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/provider/fallback.hpp>
+#include <cubepi/testing/memory_transport.hpp>
+
+#include "model_choice.hpp"
+
+namespace cubepi::app {
+namespace {
+
+using testing::MemoryResponse;
+using testing::MemoryTransport;
+
+constexpr const char* bub_file = "/home/you/.bub/config.yml";
+
+/// Bub's settings as they come out of its file.
+void in_bub_file(ModelSources& sources, const std::string& member, const std::string& value) {
+    if (member == "model") sources.bub.model = value;
+    if (member == "api_key") sources.bub.api_key = value;
+    if (member == "api_base") sources.bub.api_base = value;
+    sources.bub.origins[member] = bub_file;
+}
+
+struct Layer {
+    std::string name;
+    std::function<void(ModelSources&)> say;
+    std::string base_url;
+    std::string base_url_from;
+    std::string key;
+    std::string key_from;
+    std::string model;
+    std::string model_from;
+};
+
+/// From the weakest on. Each says something of its own about the same provider.
+std::vector<Layer> layers() {
+    const auto variable = [](const char* name, const char* value) {
+        return [=](ModelSources& sources) { sources.environment[name] = value; };
+    };
+    return {
+        {"Bub's file",
+         [](ModelSources& sources) {
+             in_bub_file(sources, "model", "openai:of-bub");
+             in_bub_file(sources, "api_key", "bub-key");
+             in_bub_file(sources, "api_base", "http://bub/v1");
+         },
+         "http://bub/v1", bub_file, "bub-key", bub_file, "of-bub", bub_file},
+        {"BUB_API_KEY",
+         [](ModelSources& sources) {
+             sources.bub.api_keys["openai"] = "bub-env-key";
+             sources.bub.origins["api_keys.openai"] = "BUB_OPENAI_API_KEY";
+         },
+         "http://bub/v1", bub_file, "bub-env-key", "BUB_OPENAI_API_KEY", "of-bub", bub_file},
+        {"model in config.yaml", [](ModelSources& sources) { sources.config.model = "of-file"; },
+         "http://bub/v1", bub_file, "bub-env-key", "BUB_OPENAI_API_KEY", "of-file", config_origin},
+        {"api_key in config.yaml",
+         [](ModelSources& sources) { sources.config.api_key = "file-key"; }, "http://bub/v1",
+         bub_file, "file-key", config_origin, "of-file", config_origin},
+        {"base_url in config.yaml",
+         [](ModelSources& sources) { sources.config.base_url = "http://file/v1"; },
+         "http://file/v1", config_origin, "file-key", config_origin, "of-file", config_origin},
+        {"OPENAI_API_KEY", variable("OPENAI_API_KEY", "env-key"), "http://file/v1", config_origin,
+         "env-key", "OPENAI_API_KEY", "of-file", config_origin},
+        {"OPENAI_BASE_URL", variable("OPENAI_BASE_URL", "http://env/v1"), "http://env/v1",
+         "OPENAI_BASE_URL", "env-key", "OPENAI_API_KEY", "of-file", config_origin},
+        {"--model", [](ModelSources& sources) { sources.flags.model = "of-flag"; }, "http://env/v1",
+         "OPENAI_BASE_URL", "env-key", "OPENAI_API_KEY", "of-flag", "--model"},
+        {"--base-url", [](ModelSources& sources) { sources.flags.base_url = "http://flag/v1"; },
+         "http://flag/v1", "--base-url", "env-key", "OPENAI_API_KEY", "of-flag", "--model"},
+    };
+}
+
+TEST(Precedence, EachLayerGoesBeforeTheOnesBelowIt) {
+    ModelSources sources;
+    for (const Layer& layer : layers()) {
+        layer.say(sources);
+        const Endpoint endpoint = choose_endpoint(sources);
+        EXPECT_EQ(endpoint.provider, "openai") << layer.name;
+        EXPECT_EQ(endpoint.base_url, layer.base_url) << layer.name;
+        EXPECT_EQ(endpoint.from.base_url, layer.base_url_from) << layer.name;
+        EXPECT_EQ(endpoint.api_key, layer.key) << layer.name;
+        EXPECT_EQ(endpoint.from.api_key, layer.key_from) << layer.name;
+        EXPECT_EQ(endpoint.model, layer.model) << layer.name;
+        EXPECT_EQ(endpoint.from.model, layer.model_from) << layer.name;
+    }
+}
+
+TEST(Precedence, TheProviderIsThatOfTheFirstThatNamesOne) {
+    ModelSources sources;
+    const auto expect = [&](const char* provider, const char* from) {
+        const Endpoint endpoint = choose_endpoint(sources);
+        EXPECT_EQ(endpoint.provider, provider);
+        EXPECT_EQ(endpoint.from.provider, from);
+    };
+    expect("", "");
+    in_bub_file(sources, "model", "openrouter:openrouter/free");
+    expect("openrouter", bub_file);
+    sources.environment["ANTHROPIC_API_KEY"] = "k";
+    expect("anthropic", "ANTHROPIC_API_KEY");
+    sources.environment["OPENAI_API_KEY"] = "k";
+    expect("openai", "OPENAI_API_KEY");
+    sources.config.provider = "ollama";
+    expect("ollama", config_origin);
+    sources.flags.model = "anthropic/claude-x";
+    expect("anthropic", "--model");
+    sources.flags.provider = "openrouter";
+    expect("openrouter", "--provider");
+}
+
+TEST(BubsSettings, AreUsedWhereOursAreSilent) {
+    ModelSources sources;
+    in_bub_file(sources, "model", "openrouter:openrouter/free");
+    in_bub_file(sources, "api_key", "or-key");
+    const Endpoint endpoint = choose_endpoint(sources);
+    EXPECT_EQ(endpoint.base_url, "https://openrouter.ai/api/v1");
+    EXPECT_EQ(endpoint.model, "openrouter/free");
+    EXPECT_EQ(endpoint.api_key, "or-key");
+    sources.flags.provider = "anthropic";
+    EXPECT_EQ(choose_endpoint(sources).api_key, "") << "a key goes where it was meant to go";
+    EXPECT_NE(choose_endpoint(sources).model, "openrouter/free");
+    sources.flags = {};
+    sources.flags.base_url = "http://box/v1";
+    EXPECT_EQ(choose_endpoint(sources).api_key, "") << "nor to another server";
+}
+
+TEST(BubsSettings, AKeyOfBubsStaysAwayFromAnAddressThatBubDidNotName) {
+    ModelSources sources;
+    in_bub_file(sources, "model", "openai:m");
+    in_bub_file(sources, "api_key", "bub-key");
+    sources.environment["OPENAI_BASE_URL"] = "http://elsewhere/v1";
+    EXPECT_EQ(choose_endpoint(sources).api_key, "");
+    in_bub_file(sources, "api_base", "http://elsewhere/v1");
+    EXPECT_EQ(choose_endpoint(sources).api_key, "bub-key");
+    sources.environment.clear();
+    sources.flags.base_url = "http://flag/v1";
+    EXPECT_EQ(choose_endpoint(sources).api_key, "");
+}
+
+TEST(BubsSettings, AProviderThatOnlyBubKnowsTheAddressOfIsACompatibleServer) {
+    ModelSources sources;
+    in_bub_file(sources, "model", "house:llama");
+    in_bub_file(sources, "api_base", "http://house:9/v1");
+    in_bub_file(sources, "api_key", "k");
+    const Endpoint endpoint = choose_endpoint(sources);
+    EXPECT_EQ(endpoint.base_url, "http://house:9/v1");
+    EXPECT_EQ(endpoint.type, ProviderType::openai);
+    EXPECT_EQ(endpoint.api_key, "k");
+    EXPECT_EQ(endpoint.model, "llama");
+    sources.bub.api_base.clear();
+    sources.bub.origins.erase("api_base");
+    try {
+        choose_endpoint(sources);
+        FAIL() << "its address is not known";
+    } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find(bub_file), std::string::npos) << error.what();
+    }
+    sources.config.provider = "ollama";
+    EXPECT_EQ(choose_endpoint(sources).provider, "ollama") << "nobody needs Bub's";
+}
+
+TEST(BubsSettings, WhatCannotBeReadIsAWarningUnlessItIsNeeded) {
+    ModelSources sources;
+    sources.bub.problems.push_back("cannot read /home/you/.bub/config.yml: bad");
+    sources.environment["OPENAI_API_KEY"] = "k";
+    const auto nobody = std::make_shared<MemoryTransport>(std::vector<MemoryResponse>());
+    const ModelChoice choice = run(choose_model(sources, nobody, ChooseModel()));
+    EXPECT_EQ(choice.warnings, sources.bub.problems);
+    sources.environment.clear();
+    try {
+        run(choose_model(sources, nobody, ChooseModel()));
+        FAIL() << "there is no model";
+    } catch (const Error& error) {
+        EXPECT_TRUE(std::string(error.what()).starts_with("no model"));
+        EXPECT_NE(std::string(error.what()).find("cannot read /home/you/.bub/config.yml"),
+                  std::string::npos)
+            << error.what();
+    }
+}
+
+TEST(TurnSettings, OursGoBeforeBubs) {
+    ModelSources sources;
+    EXPECT_FALSE(turn_settings(sources).max_turns.value);
+    sources.bub.max_steps = 9;
+    sources.bub.max_tokens = 900;
+    sources.bub.model_timeout = std::chrono::seconds(9);
+    sources.bub.fallback_models = {"openai:b"};
+    sources.bub.origins = {{"max_steps", "BUB_MAX_STEPS"}, {"max_tokens", bub_file}};
+    EXPECT_EQ(turn_settings(sources).max_turns.value, 9u);
+    EXPECT_EQ(turn_settings(sources).max_turns.by, "BUB_MAX_STEPS");
+    EXPECT_EQ(turn_settings(sources).max_tokens.by, bub_file);
+    sources.config.max_turns = 3;
+    sources.config.max_tokens = 300;
+    sources.config.model_timeout = std::chrono::seconds(3);
+    sources.config.fallback_models = {"a"};
+    const TurnSettings ours = turn_settings(sources);
+    EXPECT_EQ(ours.max_turns.value, 3u);
+    EXPECT_EQ(ours.max_turns.by, config_origin);
+    EXPECT_EQ(ours.limits().max_tokens, 300);
+    EXPECT_EQ(ours.limits().time, std::chrono::seconds(3));
+    EXPECT_EQ(ours.fallback_models.value, std::vector<std::string>{"a"});
+}
+
+ModelSources with_fallbacks(std::vector<std::string> names) {
+    ModelSources sources;
+    sources.environment["OPENAI_API_KEY"] = "k";
+    sources.config.fallback_models = std::move(names);
+    return sources;
+}
+
+ModelChoice chosen(const ModelSources& sources) {
+    const auto nobody = std::make_shared<MemoryTransport>(std::vector<MemoryResponse>());
+    return run(choose_model(sources, nobody, ChooseModel()));
+}
+
+TEST(FallbackModels, AreIdsOfTheSameProviderOrNamedWithTheirs) {
+    ModelSources sources = with_fallbacks({"gpt-small", "anthropic/claude-x", "ollama/llama3.2"});
+    sources.environment["ANTHROPIC_API_KEY"] = "a";
+    const std::vector<FallbackModel> models = fallback_models(sources, choose_endpoint(sources));
+    ASSERT_EQ(models.size(), 3u);
+    EXPECT_EQ(models[0].endpoint.provider, "openai");
+    EXPECT_EQ(models[0].endpoint.model, "gpt-small");
+    EXPECT_EQ(models[1].endpoint.api_key, "a");
+    EXPECT_EQ(models[1].endpoint.model, "claude-x");
+    EXPECT_EQ(models[2].endpoint.model, "llama3.2");
+    sources.config.fallback_models.clear();
+    sources.bub.fallback_models = {"anthropic:claude-y"};
+    EXPECT_EQ(fallback_models(sources, choose_endpoint(sources)).at(0).endpoint.model, "claude-y")
+        << "as Bub writes it";
+    sources.bub.fallback_models = {"oracle:x"};
+    EXPECT_NE(fallback_models(sources, choose_endpoint(sources)).at(0).problem.find("'oracle'"),
+              std::string::npos)
+        << "never at another provider";
+}
+
+TEST(FallbackModels, AMissingKeyLeavesThatOneOutAndSaysSo) {
+    const ModelChoice choice = chosen(with_fallbacks({"anthropic/claude-x", "gpt-small"}));
+    EXPECT_EQ(choice.fallbacks, std::vector<std::string>{"gpt-small"});
+    ASSERT_EQ(choice.warnings.size(), 1u);
+    EXPECT_EQ(choice.warnings[0],
+              "the fallback model anthropic/claude-x is left out: there is no key for anthropic, "
+              "since ANTHROPIC_API_KEY is not set");
+}
+
+TEST(FallbackModels, WhatFlagsNameIsMeantAlone) {
+    ModelSources sources = with_fallbacks({"gpt-small"});
+    EXPECT_EQ(chosen(sources).fallbacks.size(), 1u);
+    sources.flags.model = "gpt-other";
+    EXPECT_TRUE(chosen(sources).fallbacks.empty());
+    sources.flags = {};
+    sources.flags.provider = "openai";
+    EXPECT_TRUE(chosen(sources).fallbacks.empty());
+}
+
+/// Servers that answer by the model that is asked for: `busy` ones with status 503.
+std::shared_ptr<MemoryTransport> servers(std::string busy) {
+    return std::make_shared<MemoryTransport>([=](const HttpRequest& request) -> MemoryResponse {
+        if (request.body.find(busy) != std::string::npos) {
+            return MemoryResponse(404, R"({"error":{"message":"no such model","type":)"
+                                       R"("invalid_request_error","code":"model_not_found"}})");
+        }
+        return MemoryResponse(200)
+            .with_header("content-type", "text/event-stream")
+            .with_event(R"({"choices":[{"index":0,"delta":{"content":"hello"}}]})")
+            .with_event(R"({"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})")
+            .with_event("[DONE]");
+    });
+}
+
+TEST(FallbackModels, TheNextOneAnswersWithTheLimitsOfTheConfiguration) {
+    ModelSources sources = with_fallbacks({"second"});
+    sources.config.model = "first";
+    sources.config.max_tokens = 77;
+    sources.config.model_timeout = std::chrono::seconds(42);
+    const auto transport = servers("\"first\"");
+    const ModelChoice choice = run(choose_model(sources, transport, ChooseModel()));
+    MessageList messages;
+    messages.push_back(user_message("hi"));
+    const auto runtime = std::make_shared<const Runtime>(Runtime().with_transport(transport));
+    const AssistantMessage answer =
+        run(choice.model.generate(messages, {}, {}, StreamOptions().runtime(runtime)));
+    EXPECT_EQ(answer.text(), "hello") << answer.error_message;
+    EXPECT_EQ(answer.model_id, "second");
+    const std::vector<HttpRequest> requests = transport->requests();
+    ASSERT_EQ(requests.size(), 2u);
+    for (const HttpRequest& request : requests) {
+        EXPECT_NE(request.body.find("77"), std::string::npos) << request.body;
+        EXPECT_EQ(request.clocks.total, std::chrono::seconds(42));
+    }
+}
+
+TEST(FallbackModels, AModelChosenInTheConversationIsFoundWithItsProvider) {
+    ModelSources sources = with_fallbacks({"gpt-small"});
+    sources.config.max_tokens = 77;
+    const ModelChoice choice = chosen(sources);
+    const BoundModel same = choice.find_model("gpt-other");
+    EXPECT_EQ(same.spec().id, "gpt-other");
+    EXPECT_EQ(same.spec().max_tokens, 77);
+    EXPECT_EQ(same.provider()->provider_id(), "openai");
+    EXPECT_EQ(choice.find_model("ollama/llama3.2").provider()->provider_id(), "ollama");
+    EXPECT_THROW(choice.find_model("anthropic/claude-x"), Error) << "there is no key";
+}
+
+}  // namespace
+}  // namespace cubepi::app

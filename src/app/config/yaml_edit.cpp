@@ -1,0 +1,264 @@
+#include "yaml_edit.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <yaml-cpp/yaml.h>
+
+#include <cubepi/core/error.hpp>
+
+namespace cubepi::app {
+
+namespace {
+
+Json json_of(const YAML::Node& node) {
+    switch (node.Type()) {
+        case YAML::NodeType::Map: {
+            JsonObject object;
+            for (const auto& entry : node)
+                object[entry.first.as<std::string>()] = json_of(entry.second);
+            return object;
+        }
+        case YAML::NodeType::Sequence: {
+            JsonArray array;
+            for (const YAML::Node& item : node) array.push_back(json_of(item));
+            return array;
+        }
+        case YAML::NodeType::Scalar: break;
+        case YAML::NodeType::Null:
+        case YAML::NodeType::Undefined: return nullptr;
+    }
+    const std::string text = node.Scalar();
+    if (node.Tag() == "!") return Json(text);  // it is quoted
+    if (text == "true" || text == "false") return Json(text == "true");
+    std::int64_t whole = 0;
+    if (YAML::convert<std::int64_t>::decode(node, whole)) return Json(whole);
+    double number = 0;
+    if (YAML::convert<double>::decode(node, number)) return Json(number);
+    return Json(text);
+}
+
+YAML::Node load_map(const std::string& text) {
+    YAML::Node node = YAML::Load(text);
+    if (!node || node.IsNull()) return YAML::Node(YAML::NodeType::Map);
+    if (!node.IsMap()) throw Error(ErrorCode::parse, "expected keys and values");
+    return node;
+}
+
+/// A text as it can stand behind "key: "; quoted only where it would be taken for something else.
+std::string scalar_text(const Json& value) {
+    const std::string quoted = boost::json::serialize(value);
+    if (!value.is_string()) return quoted;
+    const std::string text(value.get_string());
+    const bool plain =
+        !text.empty() && text.find_first_of("\"'\\#&*!|>%@`{}[],\n\t") == std::string::npos;
+    if (!plain) return quoted;
+    try {
+        // What it would be in a file decides.
+        const Json read = json_of(YAML::Load("k: " + text)["k"]);
+        return read == value ? text : quoted;
+    } catch (const YAML::Exception&) {
+        return quoted;
+    }
+}
+
+void emit(std::vector<std::string>& lines, const std::string& key, const Json& value,
+          std::size_t indent) {
+    const std::string head = std::string(indent, ' ') + scalar_text(Json(key)) + ":";
+    const JsonObject* object = value.if_object();
+    if (object && !object->empty()) {
+        lines.push_back(head);
+        for (const auto& [name, member] : *object) emit(lines, name, member, indent + 2);
+        return;
+    }
+    lines.push_back(head + " " +
+                    (value.is_string() ? scalar_text(value) : boost::json::serialize(value)));
+}
+
+using Lines = std::vector<std::string>;
+
+Lines split(const std::string& text) {
+    Lines lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(std::move(line));
+    return lines;
+}
+
+bool says_nothing(const std::string& line) {
+    const std::size_t begin = line.find_first_not_of(" \t\r");
+    return begin == std::string::npos || line[begin] == '#';
+}
+
+/// Lines of the text that others take the place of. Made for what is written a key a line; `possible` turns false where it
+/// is not.
+class LineEdits {
+public:
+    explicit LineEdits(Lines lines) : lines_(std::move(lines)) {}
+
+    void change_map(const YAML::Node& node, const JsonObject& before, const JsonObject& wanted,
+                    std::size_t end) {
+        const std::vector<Place> places = places_of(node, end);
+        if (!possible) return;
+        for (const Place& place : places) {
+            const Json* value = wanted.if_contains(place.key);
+            if (!value) {
+                replace(place.begin, place.end, {});
+            } else if (*value != before.at(place.key)) {
+                change_value(place, node[place.key], before.at(place.key), *value);
+            }
+        }
+        Lines added;
+        const std::size_t column = places.empty() ? 0 : places.front().column;
+        for (const auto& [key, value] : wanted) {
+            if (!before.contains(key)) emit(added, key, value, column);
+        }
+        const std::size_t last = places.empty() ? end : places.back().end;
+        if (!added.empty()) replace(last, last, std::move(added));
+    }
+
+    std::string text() {
+        // From the end on; of two at one place the later one goes behind.
+        std::sort(edits_.begin(), edits_.end(), [](const Edit& a, const Edit& b) {
+            return a.begin != b.begin ? a.begin > b.begin : a.order > b.order;
+        });
+        for (Edit& edit : edits_) {
+            const auto at = lines_.begin() + static_cast<std::ptrdiff_t>(edit.begin);
+            const auto behind = lines_.begin() + static_cast<std::ptrdiff_t>(edit.end);
+            lines_.insert(lines_.erase(at, behind), edit.lines.begin(), edit.lines.end());
+        }
+        std::string text;
+        for (const std::string& line : lines_) text += line + "\n";
+        return text;
+    }
+
+    bool possible = true;
+
+private:
+    struct Place {
+        std::string key;
+        std::size_t begin;
+        std::size_t end;  // behind its last line
+        std::size_t column;
+    };
+    struct Edit {
+        std::size_t order;
+        std::size_t begin;
+        std::size_t end;
+        Lines lines;
+    };
+
+    std::vector<Place> places_of(const YAML::Node& node, std::size_t end) {
+        std::vector<Place> places;
+        for (const auto& entry : node) {
+            const YAML::Mark mark = entry.first.Mark();
+            const auto line = static_cast<std::size_t>(mark.line);
+            const auto column = static_cast<std::size_t>(mark.column);
+            if (!places.empty()) {
+                possible =
+                    possible && line > places.back().begin && column == places.front().column;
+                places.back().end = line;
+            }
+            places.push_back(Place{entry.first.as<std::string>(), line, end, column});
+        }
+        possible = possible && node.Style() != YAML::EmitterStyle::Flow;
+        if (!possible) return places;
+        // What stands before the next key belongs to that.
+        for (Place& place : places) {
+            while (place.end > place.begin + 1 && says_nothing(lines_.at(place.end - 1)))
+                --place.end;
+        }
+        return places;
+    }
+
+    void change_value(const Place& place, const YAML::Node& node, const Json& before,
+                      const Json& wanted) {
+        const bool block = node.Style() == YAML::EmitterStyle::Block;
+        if (block && before.is_object() && wanted.is_object() && !before.get_object().empty())
+            return change_map(node, before.get_object(), wanted.get_object(), place.end);
+        if (block && before.is_array() && wanted.is_array() &&
+            append_items(place, node, before.get_array(), wanted.get_array()))
+            return;
+        Lines lines;
+        emit(lines, place.key, wanted, place.column);
+        if (lines.size() == 1 && place.end == place.begin + 1)
+            lines.front() += comment_behind(place, before);
+        replace(place.begin, place.end, std::move(lines));
+    }
+
+    bool append_items(const Place& place, const YAML::Node& node, const JsonArray& before,
+                      const JsonArray& wanted) {
+        if (before.empty() || wanted.size() < before.size()) return false;
+        if (!std::equal(before.begin(), before.end(), wanted.begin())) return false;
+        const std::string& first = lines_.at(static_cast<std::size_t>(node[0].Mark().line));
+        const std::size_t dash = first.find_first_not_of(' ');
+        if (dash == std::string::npos || first[dash] != '-') return false;
+        Lines lines;
+        for (std::size_t i = before.size(); i < wanted.size(); ++i)
+            lines.push_back(std::string(dash, ' ') + "- " + scalar_text(wanted[i]));
+        replace(place.end, place.end, std::move(lines));
+        return true;
+    }
+
+    /// The comment at the end of a line that holds a key and its value.
+    std::string comment_behind(const Place& place, const Json& before) const {
+        const std::string& line = lines_.at(place.begin);
+        for (std::size_t at = line.find(" #"); at != std::string::npos;
+             at = line.find(" #", at + 1)) {
+            const std::size_t end = line.find_last_not_of(' ', at);
+            try {
+                const JsonObject said = yaml_values(line.substr(0, end + 1));
+                if (const Json* value = said.if_contains(place.key); value && *value == before)
+                    return line.substr(end + 1);
+            } catch (const YAML::Exception&) {
+                continue;  // the sign stands in a quoted text
+            }
+        }
+        return {};
+    }
+
+    void replace(std::size_t begin, std::size_t end, Lines lines) {
+        edits_.push_back(Edit{edits_.size(), begin, end, std::move(lines)});
+    }
+
+    Lines lines_;
+    std::vector<Edit> edits_;
+};
+
+std::optional<std::string> edit_lines(const std::string& text, const YAML::Node& node,
+                                      const JsonObject& wanted) {
+    Lines lines = split(text);
+    const std::size_t count = lines.size();
+    LineEdits edits(std::move(lines));
+    edits.change_map(node, json_of(node).get_object(), wanted, count);
+    if (!edits.possible) return std::nullopt;
+    std::string edited = edits.text();
+    try {
+        if (yaml_values(edited) == wanted) return edited;
+    } catch (const YAML::Exception&) {
+        return std::nullopt;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+JsonObject yaml_values(const std::string& text) { return json_of(load_map(text)).get_object(); }
+
+std::string edit_yaml(const std::string& text, const JsonObject& wanted) {
+    const YAML::Node node = load_map(text);
+    if (json_of(node).get_object() == wanted) return text;
+    if (std::optional<std::string> edited = edit_lines(text, node, wanted)) return *edited;
+    Lines lines;
+    for (const auto& [key, value] : wanted) emit(lines, key, value, 0);
+    std::string fresh;
+    for (const std::string& line : lines) fresh += line + "\n";
+    return fresh;
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include <cubepi/core/json.hpp>
+
+namespace cubepi::app {
+
+/// What a YAML text says, keys and values. Throws YAML::Exception; Error(parse) when it is no map.
+JsonObject yaml_values(const std::string& text);
+
+/// `text` changed so that it says `wanted`. Comments, order and style of what does not change stay, where the text is
+/// written a key a line; otherwise it is written anew. Throws YAML::Exception.
+std::string edit_yaml(const std::string& text, const JsonObject& wanted);
+
+}  // namespace cubepi::app

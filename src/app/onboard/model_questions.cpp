@@ -1,0 +1,401 @@
+#include "model_questions.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/error.hpp>
+
+#include "../config/model_list.hpp"
+#include "../failure.hpp"
+#include "../terminal/style.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr std::size_t shown_at_once = 15;
+constexpr const char* other_server = "Another server that speaks OpenAI's Chat Completions";
+
+[[noreturn]] void say_with_flags(const std::string& what) {
+    throw Error(ErrorCode::invalid_argument, "onboard: " + what);
+}
+
+std::string ask_for_flag(const std::string& what) {
+    return what +
+           "\n  e.g. cubepi onboard --provider anthropic --model claude-sonnet-4-5 --yes"
+           "\n  The key is taken from the environment, or with --key-stdin from standard input.";
+}
+
+bool is_url(const std::string& text) {
+    return (text.starts_with("http://") && text.size() > 7) ||
+           (text.starts_with("https://") && text.size() > 8);
+}
+
+/// A name for a server that has none yet: its host, without the port.
+std::string name_for(const ConfigFile& config, const std::string& url) {
+    for (const ProviderConfig& provider : config.providers) {
+        if (provider.base_url == url) return provider.name;
+    }
+    Endpoint endpoint;
+    endpoint.base_url = url;
+    std::string host = endpoint.host();
+    host = host.substr(0, host.rfind(':'));
+    if (host.empty()) host = "server";
+    std::string name = host;
+    const auto taken = [&config](const std::string& candidate) {
+        return known_provider(candidate) ||
+               std::any_of(config.providers.begin(), config.providers.end(),
+                           [&](const ProviderConfig& one) { return one.name == candidate; });
+    };
+    for (int count = 2; taken(name); ++count) name = host + "-" + std::to_string(count);
+    return name;
+}
+
+std::string numbered(const std::vector<std::string>& models) {
+    std::string text;
+    const std::size_t count = std::min(models.size(), shown_at_once);
+    for (std::size_t i = 0; i < count; ++i)
+        text += "  " + std::to_string(i + 1) + "  " + printable(models[i]) + "\n";
+    if (models.size() > count) {
+        text += "  and " + std::to_string(models.size() - count) +
+                " more; a part of a name shows those that have it\n";
+    }
+    return text;
+}
+
+class ModelQuestions {
+public:
+    ModelQuestions(ModelQuestionsInput input, bub::Interview* interview)
+        : input_(std::move(input)), interview_(interview), flags_(input_.sources.flags) {
+        input_.sources.flags = ModelFlags();
+        file_.config = input_.sources.config;
+    }
+
+    Task<JsonObject> ask() {
+        co_await ask_provider();
+        co_await ask_address();
+        meet();
+        co_await ask_key();
+        co_await ask_model();
+        co_return patch();
+    }
+
+private:
+    const ConfigFile& config() const { return input_.sources.config; }
+
+    bool has_entry() const {
+        return std::any_of(config().providers.begin(), config().providers.end(),
+                           [&](const ProviderConfig& one) { return one.name == provider_; });
+    }
+
+    /// What is configured now, by whomever; without a provider when nothing is.
+    static Endpoint configured_now(const ModelSources& sources) {
+        try {
+            return choose_endpoint(sources);
+        } catch (const Error&) {
+            return Endpoint();  // it names a provider that is gone: what is asked for now takes its place
+        }
+    }
+
+    Task<> ask_provider() {
+        if (!flags_.provider.empty()) {
+            provider_ = flags_.provider;
+            (void)find_endpoint(input_.sources, provider_);  // throws for an unknown one
+            co_return;
+        }
+        if (!flags_.base_url.empty()) {
+            provider_ = name_for(config(), flags_.base_url);
+            co_return;
+        }
+        const Endpoint now = configured_now(input_.sources);
+        if (!interview_) {
+            provider_ = now.provider;
+            if (provider_.empty())
+                say_with_flags(
+                    ask_for_flag("nothing is configured; say which with --provider or "
+                                 "--base-url."));
+            co_return;
+        }
+        const std::vector<LocalServer> servers = co_await find_local_servers(input_.transport);
+        std::vector<std::string> names;
+        std::vector<std::string> titles;
+        std::size_t usual = 0;
+        list_providers(servers, names, titles);
+        for (std::size_t i = 0; i < names.size(); ++i) {
+            const bool found_here = now.provider.empty() && usual == 0 && !servers.empty() &&
+                                    names[i] == servers.front().endpoint.provider;
+            if (names[i] == now.provider || found_here) usual = i;
+        }
+        const std::size_t index = co_await interview_->choose("Which provider?", titles, usual);
+        provider_ = names.at(index);
+    }
+
+    /// An empty name stands for a server that has none yet.
+    void list_providers(const std::vector<LocalServer>& servers, std::vector<std::string>& names,
+                        std::vector<std::string>& titles) const {
+        for (const KnownProvider& known : known_providers()) {
+            std::string title(known.title);
+            if (known.type == ProviderType::openai_responses) title += ", Responses API";
+            const Endpoint endpoint = find_endpoint(input_.sources, std::string(known.name));
+            const bool answers = std::any_of(
+                servers.begin(), servers.end(),
+                [&](const LocalServer& server) { return server.endpoint.provider == known.name; });
+            if (!endpoint.from.api_key.empty())
+                title += " (key: " + endpoint.from.api_key + ")";
+            else if (known.local)
+                title += answers ? " (answers on this machine)" : " (a server of your own)";
+            names.emplace_back(known.name);
+            titles.push_back(std::move(title));
+        }
+        for (const ProviderConfig& own : config().providers) {
+            if (known_provider(own.name)) continue;
+            Endpoint endpoint;
+            endpoint.base_url = own.base_url;
+            names.push_back(own.name);
+            titles.push_back(own.name + (own.base_url.empty() ? "" : ", " + endpoint.host()));
+        }
+        names.emplace_back();
+        titles.emplace_back(other_server);
+    }
+
+    Task<> ask_address() {
+        if (!flags_.base_url.empty()) {
+            url_ = flags_.base_url;
+            if (!is_url(url_)) say_with_flags("'" + url_ + "' is no http(s) address");
+            co_return;
+        }
+        std::string usual;
+        bool settled = false;
+        if (!provider_.empty()) {
+            const KnownProvider* known = known_provider(provider_);
+            usual = find_endpoint(input_.sources, provider_).base_url;
+            settled = known && !known->local && usual == known->base_url;
+        }
+        if (!interview_ || settled) {
+            url_ = usual;
+            co_return;
+        }
+        for (;;) {
+            std::string question = "Its address, up to and without /chat/completions";
+            url_ = co_await interview_->ask(std::move(question), usual);
+            if (is_url(url_)) break;
+            interview_->say("An address begins with http:// or https://.");
+        }
+        if (provider_.empty()) provider_ = name_for(config(), url_);
+    }
+
+    /// Puts together what is known of the endpoint that was chosen.
+    void meet() {
+        const KnownProvider* known = known_provider(provider_);
+        if (known || has_entry()) {
+            in_file_ = find_endpoint(file_, provider_);
+            endpoint_ = find_endpoint(input_.sources, provider_);
+        }
+        std::string owner = config().provider;  // of what stands at the top of the file
+        if (owner.empty()) owner = configured_now(file_).provider;
+        if (owner.empty()) owner = "openai";
+        same_address_ = in_file_.base_url == url_;
+        is_configured_ = owner == provider_ && same_address_;
+        if (endpoint_.base_url == url_) return;
+        // Another server: what was said about the one before is not for it.
+        Endpoint fresh;
+        fresh.provider = provider_;
+        fresh.base_url = url_;
+        if (known || has_entry()) fresh.type = endpoint_.type;
+        if (known) {
+            const Endpoint usual = endpoint_of(*known, input_.sources.environment);
+            fresh.api_key = usual.api_key;
+            fresh.from.api_key = usual.from.api_key;
+            fresh.key_variable = usual.key_variable;
+            fresh.needs_key = url_ == known->base_url && !known->key_variable.empty();
+            if (url_ == known->base_url) fresh.model = known->model;
+        }
+        endpoint_ = std::move(fresh);
+    }
+
+    bool key_is_of_the_file() const { return endpoint_.from.api_key == config_origin; }
+
+    Task<> ask_key() {
+        if (!input_.key.empty()) {
+            take_key(input_.key);
+            co_return;
+        }
+        if (!endpoint_.api_key.empty() && !key_is_of_the_file()) {
+            if (interview_)
+                interview_->say("The key is that of " + endpoint_.from.api_key +
+                                ". It is used from there and not written.");
+            co_return;
+        }
+        const KnownProvider* known = known_provider(provider_);
+        const bool wants_none = known && known->local && endpoint_.api_key.empty();
+        if (!interview_) {
+            if (endpoint_.needs_key && endpoint_.api_key.empty()) {
+                say_with_flags(ask_for_flag("there is no key for " + provider_ + ": " +
+                                            endpoint_.key_variable + " is not set."));
+            }
+            co_return;
+        }
+        if (wants_none) co_return;
+        std::string question = "API key, not shown while you type";
+        if (key_is_of_the_file()) {
+            question += " (Enter: keep the one that is configured)";
+        } else {
+            question += endpoint_.needs_key ? " (Enter: later, by " + endpoint_.key_variable + ")"
+                                            : " (Enter: none)";
+        }
+        const std::string typed = co_await interview_->ask_secret(std::move(question));
+        if (!typed.empty()) take_key(typed);
+    }
+
+    void take_key(const std::string& key) {
+        new_key_ = key;
+        endpoint_.api_key = key;
+        endpoint_.from.api_key = config_origin;
+    }
+
+    /// What the endpoint offers; empty when it does not say, which is told. A key that is refused may be typed again.
+    Task<std::vector<std::string>> offered() {
+        std::vector<std::string> ids;
+        for (;;) {
+            std::exception_ptr failed;
+            bool refused = false;
+            try {
+                const std::vector<OfferedModel> models =
+                    co_await list_models(input_.transport, endpoint_);
+                for (const OfferedModel& model : models) ids.push_back(model.id);
+            } catch (const Error& error) {
+                if (error.code() == ErrorCode::cancelled) throw;
+                failed = std::current_exception();
+                refused = error.code() == ErrorCode::auth;
+            }
+            if (!failed || !interview_) co_return ids;
+            FailureContext context;
+            context.where = endpoint_.host();
+            interview_->say(explain(failed, context).text);
+            if (!refused || new_key_.empty()) co_return ids;
+            std::string question = "API key once more (Enter: go on with this one)";
+            const std::string typed = co_await interview_->ask_secret(std::move(question));
+            if (typed.empty()) co_return ids;
+            take_key(typed);
+        }
+    }
+
+    Task<> ask_model() {
+        if (!flags_.model.empty()) {
+            model_ = flags_.model;
+            co_return;
+        }
+        std::string usual = endpoint_.model;
+        if (!interview_ && !usual.empty()) {
+            model_ = usual;
+            co_return;
+        }
+        const bool can_answer = !endpoint_.needs_key || !endpoint_.api_key.empty();
+        std::vector<std::string> models;
+        if (can_answer) models = co_await offered();
+        if (usual.empty() && models.size() == 1) usual = models.front();
+        if (!interview_) {
+            model_ = usual;
+            if (model_.empty())
+                say_with_flags(
+                    ask_for_flag("say which model with --model; 'cubepi models' lists "
+                                 "them."));
+            co_return;
+        }
+        const bool listed = std::find(models.begin(), models.end(), usual) != models.end();
+        if (!models.empty() && !listed && !endpoint_.model_named) usual.clear();
+        model_ = co_await pick(std::move(models), std::move(usual));
+    }
+
+    Task<std::string> pick(std::vector<std::string> models, std::string usual) {
+        std::vector<std::string> shown = models;
+        if (!models.empty()) interview_->say(endpoint_.host() + " offers:\n" + numbered(shown));
+        for (;;) {
+            std::string question = models.empty() ? "Model" : "Model: a number, or its name";
+            const std::string answer = co_await interview_->ask(std::move(question), usual);
+            if (answer.empty()) {
+                interview_->say("A model is needed; 'cubepi models' lists what a server offers.");
+                continue;
+            }
+            char* end = nullptr;
+            const std::size_t number = std::strtoul(answer.c_str(), &end, 10);
+            if (*end == '\0' && number >= 1 && number <= std::min(shown.size(), shown_at_once))
+                co_return shown[number - 1];
+            if (models.empty() || answer == usual) co_return answer;
+            if (std::find(models.begin(), models.end(), answer) != models.end()) co_return answer;
+            std::vector<std::string> matching;
+            for (const std::string& id : models) {
+                if (id.find(answer) != std::string::npos) matching.push_back(id);
+            }
+            if (!matching.empty()) {
+                shown = std::move(matching);
+                interview_->say(numbered(shown));
+                continue;
+            }
+            std::string doubt = "It does not list " + answer + ". Take it all the same?";
+            const bool take = co_await interview_->confirm(std::move(doubt), false);
+            if (take) co_return answer;
+        }
+    }
+
+    JsonObject patch() const {
+        const KnownProvider* known = known_provider(provider_);
+        const bool own_address = known && known->base_url == url_;
+        // The simple form stays where it is; other addresses get an entry of their own.
+        const bool entry =
+            has_entry() || !(own_address || (is_configured_ && config().base_url == url_));
+        JsonObject top;
+        top["provider"] = provider_;
+        const bool keep_top = !entry && is_configured_;
+        if (!keep_top) {
+            for (const char* key : {"base_url", "api_key", "api_key_env"}) top[key] = nullptr;
+        }
+        JsonObject own;
+        JsonObject& place = entry ? own : top;
+        if (entry) {
+            own["base_url"] = own_address ? Json(nullptr) : Json(url_);
+            top["model"] = nullptr;
+        }
+        place["model"] = model_;
+        if (entry && !same_address_) {
+            own["api_key"] = nullptr;
+            own["api_key_env"] = nullptr;
+        }
+        if (!new_key_.empty()) {
+            place["api_key"] = new_key_;
+            place["api_key_env"] = nullptr;
+        }
+        if (entry) {
+            JsonObject providers;
+            providers[provider_] = std::move(own);
+            top["providers"] = std::move(providers);
+        }
+        return top;
+    }
+
+    ModelQuestionsInput input_;
+    bub::Interview* interview_;
+    ModelFlags flags_;
+    ModelSources file_;  // what the file alone says
+    std::string provider_;
+    std::string url_;
+    Endpoint in_file_;   // of that name, as the file has it
+    Endpoint endpoint_;  // with the key, from wherever
+    bool is_configured_ = false;
+    bool same_address_ = false;
+    std::string new_key_;
+    std::string model_;
+};
+
+}  // namespace
+
+Task<JsonObject> ask_for_model(ModelQuestionsInput input, bub::Interview* interview) {
+    ModelQuestions questions(std::move(input), interview);
+    co_return co_await questions.ask();
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,308 @@
+#include "model_questions.hpp"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <bub/framework.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/net/network_error.hpp>
+#include <cubepi/testing/memory_transport.hpp>
+
+#include "../config/yaml_edit.hpp"
+#include "../program.hpp"
+
+namespace cubepi::app {
+namespace {
+
+using testing::MemoryResponse;
+using testing::MemoryTransport;
+
+/// A person who says what was written down for them, and then leaves.
+class Scripted final : public bub::Interview {
+public:
+    explicit Scripted(std::vector<std::string> answers)
+        : answers_(answers.begin(), answers.end()) {}
+
+    void say(std::string text) override { heard += text + "\n"; }
+    Task<std::string> ask(std::string question, std::string usual) override {
+        std::string answer = next(question + " [" + usual + "]");
+        if (answer.empty()) answer = usual;
+        co_return answer;
+    }
+    Task<std::string> ask_secret(std::string question) override { co_return next(question); }
+    /// By the beginning of an option.
+    Task<std::size_t> choose(std::string question, std::vector<std::string> options,
+                             std::size_t usual) override {
+        for (const std::string& option : options) heard += "- " + option + "\n";
+        const std::string answer = next(question + " [" + options.at(usual) + "]");
+        if (answer.empty()) co_return usual;
+        for (std::size_t i = 0; i < options.size(); ++i) {
+            if (options[i].starts_with(answer)) co_return i;
+        }
+        throw Error(ErrorCode::invalid_argument, "no option begins with " + answer);
+    }
+    Task<bool> confirm(std::string question, bool) override { co_return next(question) == "y"; }
+
+    std::size_t left() const { return answers_.size(); }
+    std::string heard;
+
+private:
+    std::string next(const std::string& question) {
+        heard += question + "\n";
+        if (answers_.empty()) throw Error(ErrorCode::cancelled, "had enough");
+        std::string answer = answers_.front();
+        answers_.pop_front();
+        return answer;
+    }
+    std::deque<std::string> answers_;
+};
+
+constexpr const char* listed = R"({"data":[{"id":"small-1"},{"id":"small-2"},{"id":"large"}]})";
+
+/// A network in which servers of `hosts` list models to who has `key`, and nothing else answers.
+std::shared_ptr<MemoryTransport> network(std::vector<std::string> hosts, std::string key = {}) {
+    return std::make_shared<MemoryTransport>([=](const HttpRequest& request) -> MemoryResponse {
+        for (const std::string& host : hosts) {
+            if (request.url.find("//" + host) == std::string::npos) continue;
+            const std::string given = std::string(request.headers.get("authorization")) +
+                                      std::string(request.headers.get("x-api-key"));
+            const bool right = given.find(key) != std::string::npos;
+            return right ? MemoryResponse(200, listed) : MemoryResponse(401, "{}");
+        }
+        return MemoryResponse::failing(
+            NetworkError(ErrorCode::connect, "host", true, "Connection refused"));
+    });
+}
+
+struct Asked {
+    JsonObject file = {};  ///< what it says afterwards
+    std::string heard = {};
+    std::size_t left = 0;
+};
+
+/// Asks as the program does: the patch goes through the hook into what the file says.
+Asked ask(const std::string& yaml, ModelQuestionsInput input, std::vector<std::string> answers,
+          bool somebody = true) {
+    const JsonObject before = yaml_values(yaml);
+    bub::Framework framework;
+    bub::BuiltinOptions options;
+    options.onboard = [input](bub::OnboardCall& call) -> Task<std::optional<JsonObject>> {
+        ModelQuestionsInput copy = input;
+        std::optional<JsonObject> made = co_await ask_for_model(std::move(copy), call.interview);
+        co_return made;
+    };
+    load_plugins(framework, {}, std::move(options));
+    Scripted person(std::move(answers));
+    Asked asked;
+    asked.file = run(framework.onboard(before, somebody ? &person : nullptr));
+    asked.heard = person.heard;
+    asked.left = person.left();
+    return asked;
+}
+
+ModelQuestionsInput input_with(std::shared_ptr<MemoryTransport> transport,
+                               const ConfigFile& config = {}, Environment environment = {}) {
+    ModelQuestionsInput input;
+    input.sources.config = config;
+    input.sources.environment = std::move(environment);
+    input.sources.interactive = true;
+    input.transport = std::move(transport);
+    return input;
+}
+
+TEST(Onboard, ANewPersonIsAskedProviderKeyAndModel) {
+    const auto transport = network({"api.anthropic.com"}, "sk-ant-typed");
+    const Asked asked = ask("", input_with(transport), {"Anthropic", "sk-ant-typed", "large"});
+    EXPECT_EQ(
+        asked.file,
+        (JsonObject{{"provider", "anthropic"}, {"model", "large"}, {"api_key", "sk-ant-typed"}}));
+    EXPECT_EQ(asked.left, 0u);
+    EXPECT_NE(asked.heard.find("small-1"), std::string::npos) << "what is offered is listed";
+}
+
+TEST(Onboard, AKeyOfTheEnvironmentIsUsedAndNeverWritten) {
+    const auto transport = network({"api.anthropic.com"}, "sk-ant-env");
+    const Asked asked = ask("", input_with(transport, {}, {{"ANTHROPIC_API_KEY", "sk-ant-env"}}),
+                            {"Anthropic", "2"});
+    EXPECT_EQ(asked.file, (JsonObject{{"provider", "anthropic"}, {"model", "small-2"}}));
+    EXPECT_NE(asked.heard.find("that of ANTHROPIC_API_KEY"), std::string::npos) << asked.heard;
+    EXPECT_EQ(asked.heard.find("sk-ant-env"), std::string::npos);
+}
+
+TEST(Onboard, AKeyOfBubIsUsedAndNeverWritten) {
+    ModelQuestionsInput input = input_with(network({"openrouter.ai"}, "or-secret"));
+    input.sources.bub.api_keys["openrouter"] = "or-secret";
+    input.sources.bub.origins["api_keys.openrouter"] = "BUB_OPENROUTER_API_KEY";
+    const Asked asked = ask("", input, {"", "large"});
+    EXPECT_EQ(asked.file, (JsonObject{{"provider", "openrouter"}, {"model", "large"}}));
+    EXPECT_NE(asked.heard.find("that of BUB_OPENROUTER_API_KEY"), std::string::npos);
+}
+
+TEST(Onboard, AnotherServerGetsAnEntryOfItsOwnAndNoKeyOfAnother) {
+    const auto transport = network({"box:8000"});
+    const Asked asked = ask("", input_with(transport, {}, {{"OPENAI_API_KEY", "sk-openai"}}),
+                            {"Another server", "box", "http://box:8000/v1", "", "small-1"});
+    EXPECT_EQ(
+        asked.file,
+        (JsonObject{{"provider", "box"},
+                    {"providers", JsonObject{{"box", JsonObject{{"base_url", "http://box:8000/v1"},
+                                                                {"model", "small-1"}}}}}}));
+    for (const HttpRequest& request : transport->requests())
+        EXPECT_EQ(request.headers.get("authorization"), "") << request.url;
+}
+
+TEST(Onboard, AChangedEndpointDropsKeyAndModel) {
+    ConfigFile config;
+    config.provider = "openai";
+    config.model = "gpt-x";
+    config.api_key = "sk-old";
+    const std::string yaml =
+        "provider: openai\nmodel: gpt-x\napi_key: sk-old\nallow: [\"write: *\"]\n";
+    const Asked asked =
+        ask(yaml, input_with(network({"api.anthropic.com"}), config), {"Anthropic", "", "large"});
+    EXPECT_EQ(asked.file, (JsonObject{{"provider", "anthropic"},
+                                      {"model", "large"},
+                                      {"allow", JsonArray{"write: *"}}}));
+}
+
+TEST(Onboard, AChangedAddressOfAnEntryDropsItsKeyAndModel) {
+    ConfigFile config;
+    config.provider = "work";
+    config.providers.emplace_back();
+    config.providers.back().name = "work";
+    config.providers.back().base_url = "http://old/v1";
+    config.providers.back().api_key = "secret";
+    config.providers.back().model = "old-model";
+    const std::string yaml =
+        "provider: work\nproviders: {work: {base_url: 'http://old/v1', api_key: secret, model: "
+        "old-model}, other: {base_url: 'http://other/v1', api_key: k}}\n";
+    const auto transport = network({"new"});
+    const Asked asked =
+        ask(yaml, input_with(transport, config), {"work", "http://new/v1", "", "small-1"});
+    const JsonObject& providers = asked.file.at("providers").get_object();
+    EXPECT_EQ(providers.at("work"),
+              Json(JsonObject{{"base_url", "http://new/v1"}, {"model", "small-1"}}));
+    EXPECT_EQ(providers.at("other").at("api_key"), "k") << "others keep theirs";
+    for (const HttpRequest& request : transport->requests())
+        EXPECT_EQ(request.headers.get("authorization"), "") << request.url;
+}
+
+TEST(Onboard, TheSameEndpointKeepsItsKeyAndOffersItsModel) {
+    ConfigFile config;
+    config.provider = "openai";
+    config.model = "small-2";
+    config.api_key = "sk-old";
+    const std::string yaml = "provider: openai\nmodel: small-2\napi_key: sk-old\n";
+    const auto transport = network({"api.openai.com"}, "sk-old");
+    const Asked kept = ask(yaml, input_with(transport, config), {"", "", ""});
+    EXPECT_EQ(kept.file, yaml_values(yaml));
+    EXPECT_NE(kept.heard.find("keep the one that is configured"), std::string::npos);
+    const Asked changed =
+        ask(yaml, input_with(network({"api.openai.com"}), config), {"", "sk-new", "1"});
+    EXPECT_EQ(changed.file.at("api_key"), "sk-new");
+    EXPECT_EQ(changed.file.at("model"), "small-1");
+}
+
+TEST(Onboard, ARefusedKeyMayBeTypedAgain) {
+    const Asked asked = ask("", input_with(network({"api.openai.com"}, "sk-right")),
+                            {"OpenAI", "sk-wrong", "sk-right", "large"});
+    EXPECT_EQ(asked.file.at("api_key"), "sk-right");
+    EXPECT_NE(asked.heard.find("the key was refused"), std::string::npos) << asked.heard;
+    EXPECT_EQ(asked.heard.find("sk-wrong"), std::string::npos);
+}
+
+TEST(Onboard, WhereTheListCannotBeHadTheModelIsFreeTextWithItsUsualName) {
+    const Asked usual = ask("", input_with(network({})), {"Anthropic", "k", ""});
+    EXPECT_EQ(usual.file.at("model"), "claude-sonnet-4-5");
+    const Asked typed = ask("", input_with(network({})), {"OpenRouter", "k", "", "x/y"});
+    EXPECT_EQ(typed.file.at("model"), "x/y");
+    EXPECT_NE(typed.heard.find("A model is needed"), std::string::npos);
+}
+
+TEST(Onboard, APartOfANameShowsTheModelsThatHaveIt) {
+    const Asked asked = ask("", input_with(network({"api.openai.com"})),
+                            {"OpenAI", "k", "small", "2", /* not reached */ "x"});
+    EXPECT_EQ(asked.file.at("model"), "small-2");
+    const Asked doubted = ask("", input_with(network({"api.openai.com"})),
+                              {"OpenAI", "k", "unlisted", "n", "unlisted", "y"});
+    EXPECT_EQ(doubted.file.at("model"), "unlisted");
+}
+
+TEST(Onboard, LeavingAtAnyQuestionGivesNothing) {
+    const std::vector<std::string> answers = {"Another server", "nonsense", "http://box/v1", "key",
+                                              "unlisted",       "y"};
+    for (std::size_t count = 0; count <= answers.size(); ++count) {
+        const std::vector<std::string> some(answers.begin(),
+                                            answers.begin() + static_cast<std::ptrdiff_t>(count));
+        const ModelQuestionsInput input = input_with(network({"box"}));
+        if (count == answers.size()) {
+            EXPECT_EQ(ask("", input, some).file.at("provider"), "box");
+        } else {
+            EXPECT_THROW(ask("", input, some), Error) << count;
+        }
+    }
+}
+
+TEST(Onboard, WithNobodyToAskFlagsAndTheUsualDecide) {
+    ModelQuestionsInput input = input_with(network({}), {}, {{"ANTHROPIC_API_KEY", "sk-ant-env"}});
+    input.sources.flags.provider = "anthropic";
+    EXPECT_EQ(ask("", input, {}, false).file,
+              (JsonObject{{"provider", "anthropic"}, {"model", "claude-sonnet-4-5"}}));
+    input.sources.environment.clear();
+    EXPECT_THROW(ask("", input, {}, false), Error) << "there is no key";
+    input.key = "sk-piped";
+    EXPECT_EQ(ask("", input, {}, false).file.at("api_key"), "sk-piped");
+    input.key.clear();
+    input.sources.flags = {};
+    EXPECT_THROW(ask("", input, {}, false), Error) << "nothing says which provider";
+    input.sources.flags.base_url = "http://box/v1";
+    EXPECT_THROW(ask("", input, {}, false), Error) << "nothing says which model";
+    input.sources.flags.model = "m";
+    EXPECT_EQ(ask("", input, {}, false).file.at("provider"), "box");
+    input.sources.flags.base_url = "box/v1";
+    EXPECT_THROW(ask("", input, {}, false), Error) << "no address";
+    input.sources.flags.base_url.clear();
+    input.sources.flags.provider = "oracle";
+    EXPECT_THROW(ask("", input, {}, false), Error) << "unknown";
+}
+
+TEST(Onboard, PluginsAddTheirPartsAndAllAreMerged) {
+    bub::Framework framework;
+    bub::BuiltinOptions options;
+    options.onboard = [](bub::OnboardCall&) {
+        return JsonObject{{"model", "m"}, {"old", nullptr}, {"plugins", JsonObject{{"a", 1}}}};
+    };
+    const AddPlugins plugins = [](bub::Framework& owner) {
+        bub::Plugin chat;
+        chat.name = "chat";
+        chat.onboard_config = [](bub::OnboardCall& call) -> Task<JsonObject> {
+            JsonObject part;
+            part["model"] = call.config.at("model");
+            JsonObject own;
+            std::string question = "Room";
+            own["room"] = co_await call.interview->ask(std::move(question), std::string());
+            JsonObject all;
+            all["chat"] = std::move(own);
+            part["plugins"] = std::move(all);
+            co_return part;
+        };
+        owner.add(std::move(chat));
+    };
+    load_plugins(framework, plugins, std::move(options));
+    Scripted person({"lobby"});
+    const JsonObject before{{"old", "x"}, {"kept", JsonObject{{"y", 2}}}};
+    EXPECT_EQ(
+        run(framework.onboard(before, &person)),
+        (JsonObject{{"kept", JsonObject{{"y", 2}}},
+                    {"model", "m"},
+                    {"plugins", JsonObject{{"a", 1}, {"chat", JsonObject{{"room", "lobby"}}}}}}));
+}
+
+}  // namespace
+}  // namespace cubepi::app

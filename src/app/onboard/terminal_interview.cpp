@@ -1,0 +1,123 @@
+#include "terminal_interview.hpp"
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <cerrno>
+#include <cstdlib>
+#include <iostream>
+#include <utility>
+
+#include <termios.h>
+#include <unistd.h>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/net/utf8.hpp>
+
+namespace cubepi::app {
+
+namespace {
+
+/// What is typed is not shown while it exists.
+class NoEcho {
+public:
+    NoEcho() {
+        known_ = tcgetattr(STDIN_FILENO, &before_) == 0;
+        if (!known_) return;
+        termios quiet = before_;
+        quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO);
+        quiet.c_lflag |= ECHONL;
+        tcsetattr(STDIN_FILENO, TCSADRAIN, &quiet);
+    }
+    ~NoEcho() {
+        if (known_) tcsetattr(STDIN_FILENO, TCSADRAIN, &before_);
+    }
+    NoEcho(const NoEcho&) = delete;
+    NoEcho& operator=(const NoEcho&) = delete;
+
+private:
+    termios before_ = {};
+    bool known_ = false;
+};
+
+std::string trimmed(const std::string& text) {
+    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    if (begin == std::string::npos) return {};
+    return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+}  // namespace
+
+struct TerminalInterview::Input {
+    explicit Input(Executor executor) : descriptor(std::move(executor), dup(STDIN_FILENO)) {}
+    boost::asio::posix::stream_descriptor descriptor;
+};
+
+TerminalInterview::TerminalInterview(Executor executor, Style style)
+    : input_(std::make_unique<Input>(std::move(executor))), style_(style) {}
+
+TerminalInterview::~TerminalInterview() = default;
+
+void TerminalInterview::say(std::string text) {
+    std::cout << printable(text);
+    if (!text.ends_with('\n')) std::cout << '\n';
+    std::cout << std::flush;
+}
+
+Task<std::string> TerminalInterview::read_line(std::string prompt) {
+    std::cout << printable(prompt) << " > " << std::flush;
+    std::string line;
+    while (!line.ends_with('\n')) {
+        co_await input_->descriptor.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                                               boost::asio::use_awaitable);
+        char bytes[4096];
+        const ssize_t count = ::read(STDIN_FILENO, bytes, sizeof bytes);
+        if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (count <= 0) {
+            std::cout << '\n';
+            throw Error(ErrorCode::cancelled, "the input has ended");
+        }
+        line.append(bytes, static_cast<std::size_t>(count));
+    }
+    if (!is_utf8(line)) line = replace_broken_utf8(line);
+    co_return trimmed(line);
+}
+
+Task<std::string> TerminalInterview::ask(std::string question, std::string usual) {
+    std::string prompt = usual.empty() ? std::move(question) : question + " [" + usual + "]";
+    std::string answer = co_await read_line(std::move(prompt));
+    if (answer.empty()) answer = std::move(usual);
+    co_return answer;
+}
+
+Task<std::string> TerminalInterview::ask_secret(std::string question) {
+    const NoEcho hidden;
+    std::string answer = co_await read_line(std::move(question));
+    co_return answer;
+}
+
+Task<std::size_t> TerminalInterview::choose(std::string question, std::vector<std::string> options,
+                                            std::size_t usual) {
+    std::cout << '\n' << style_.bold() << printable(question) << style_.off() << '\n';
+    for (std::size_t i = 0; i < options.size(); ++i)
+        std::cout << (i < 9 ? "   " : "  ") << i + 1 << "  " << printable(options[i]) << '\n';
+    for (;;) {
+        const std::string answer = co_await ask("number", std::to_string(usual + 1));
+        char* end = nullptr;
+        const std::size_t number = std::strtoul(answer.c_str(), &end, 10);
+        if (*end == '\0' && number >= 1 && number <= options.size()) co_return number - 1;
+        std::cout << "A number from 1 to " << options.size() << ".\n";
+    }
+}
+
+Task<bool> TerminalInterview::confirm(std::string question, bool usual) {
+    question += usual ? " [Y/n]" : " [y/N]";
+    for (;;) {
+        const std::string answer = co_await read_line(question);
+        if (answer.empty()) co_return usual;
+        if (answer == "y" || answer == "Y" || answer == "yes") co_return true;
+        if (answer == "n" || answer == "N" || answer == "no") co_return false;
+    }
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,152 @@
+#include "program.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <bub/framework.hpp>
+#include <bub/turn_error.hpp>
+
+#include <cubepi/core/run.hpp>
+
+#include "commands.hpp"
+#include "exit_code.hpp"
+#include "failure.hpp"
+#include "terminal/style.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+int dispatch(const CommandLine& line) {
+    switch (line.verb) {
+        case Verb::run: return run_command(line);
+        case Verb::chat: return chat_command(line);
+        case Verb::demo: return demo_command(line);
+        case Verb::demo_step: return demo_step_command(line);
+        case Verb::onboard: return onboard_command(line);
+        case Verb::models: return models_command(line);
+        case Verb::doctor: return doctor_command(line);
+        case Verb::hooks: return hooks_command(line);
+        case Verb::sessions_list:
+        case Verb::sessions_delete: return sessions_command(line);
+        case Verb::tape: return tape_command(line);
+        case Verb::completion: return completion_command(line);
+        case Verb::plugin:
+        case Verb::none: break;
+    }
+    return exit_usage;
+}
+
+int run_plugin_command(const CommandLine& line, const std::vector<bub::CliCommand>& commands) {
+    for (const bub::CliCommand& command : commands) {
+        if (command.name == line.plugin_command) return run(command.run(line.words));
+    }
+    return exit_usage;
+}
+
+Failure failure_of(const std::exception_ptr& thrown) {
+    Failure failure = explain(thrown);
+    try {
+        std::rethrow_exception(thrown);
+    } catch (const Error& error) {
+        if (error.code() == ErrorCode::not_found &&
+            std::string_view(error.what()).starts_with("no model")) {
+            failure.exit_code = exit_no_model;
+        } else if (error.code() == ErrorCode::invalid_argument) {
+            failure.exit_code = exit_usage;
+        }
+    } catch (...) {
+    }
+    return failure;
+}
+
+/// The framework that answers for the plugins' commands; none is made where nobody adds plugins.
+struct PluginHost {
+    explicit PluginHost(const AddPlugins& plugins) {
+        if (!plugins) return;
+        framework.emplace();
+        load_plugins(*framework, plugins);
+        found = plugin_commands(*framework);
+    }
+    std::optional<bub::Framework> framework;
+    PluginCommands found;
+};
+
+PluginCommands sort_commands(std::vector<bub::CliCommand> commands) {
+    PluginCommands sorted;
+    const std::vector<std::string> own = own_command_names();
+    for (bub::CliCommand& command : commands) {
+        const std::string who = "command '" + command.name + "' of plugin " + command.plugin;
+        const auto same = [&command](const bub::CliCommand& other) {
+            return other.name == command.name;
+        };
+        const auto known = std::find_if(sorted.commands.begin(), sorted.commands.end(), same);
+        if (std::find(own.begin(), own.end(), command.name) != own.end()) {
+            sorted.problems.push_back(who + ": the program has one of that name, which is used");
+        } else if (known != sorted.commands.end()) {
+            sorted.problems.push_back(who + ": that of plugin " + known->plugin + " is used");
+        } else if (command.name.empty() || command.name.front() == '-' || !command.run) {
+            sorted.problems.push_back(who + ": it has no name, or nothing to run");
+        } else {
+            sorted.commands.push_back(std::move(command));
+        }
+    }
+    return sorted;
+}
+
+}  // namespace
+
+PluginCommands plugin_commands(bub::Framework& framework) {
+    try {
+        return sort_commands(run(framework.cli_commands()));
+    } catch (...) {
+        PluginCommands none;
+        none.problems.push_back("the commands of plugins cannot be had: " +
+                                bub::describe(std::current_exception()));
+        return none;
+    }
+}
+
+void add_plugins(bub::Framework& framework, const AddPlugins& plugins) {
+    if (!plugins) return;
+    try {
+        plugins(framework);
+    } catch (...) {
+        framework.note_broken("(plugins of this program)", bub::describe(std::current_exception()));
+    }
+}
+
+void load_plugins(bub::Framework& framework, const AddPlugins& plugins,
+                  bub::BuiltinOptions options) {
+    framework.load("builtin", [&options](bub::Framework& owner) {
+        return bub::builtin_plugin(owner, std::move(options));
+    });
+    add_plugins(framework, plugins);
+}
+
+int run_program(int argc, char** argv, AddPlugins plugins) {
+    PluginHost host(plugins);
+    CommandLine line = parse_command_line(argc, argv, host.found.commands);
+    if (line.exit_code) return *line.exit_code;
+    line.plugins = std::move(plugins);
+    if (line.verb != Verb::hooks) {  // which shows them
+        for (const std::string& problem : host.found.problems)
+            std::cerr << "cubepi: " << printable(problem) << '\n';
+    }
+    std::exception_ptr thrown;
+    try {
+        if (line.verb == Verb::plugin) return run_plugin_command(line, host.found.commands);
+        return dispatch(line);
+    } catch (...) {
+        thrown = std::current_exception();
+    }
+    const Failure failure = failure_of(thrown);
+    std::cerr << "cubepi: " << printable(failure.text) << '\n';
+    return failure.exit_code;
+}
+
+}  // namespace cubepi::app
