@@ -102,8 +102,8 @@ Task<Endpoint> endpoint_to_ask(ModelSources sources, std::shared_ptr<HttpTranspo
     if (servers.empty()) {
         throw Error(ErrorCode::not_found,
                     "no model: nothing is configured, and no local server answers.\n"
-                    "  Name one: cubepi models --provider NAME, or --base-url URL; see also: "
-                    "cubepi doctor");
+                    "  Choose one for good: cubepi onboard\n"
+                    "  Name one now: cubepi models --provider NAME, or --base-url URL");
     }
     co_return std::move(servers.front().endpoint);
 }

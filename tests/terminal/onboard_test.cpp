@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/stat.h>
@@ -109,6 +110,33 @@ TEST(Onboard, ANewPersonEndsWithAModelThatAnswers) {
     EXPECT_EQ(info.st_mode & 0777, 0600u);
     const Piped run = run_piped(home, {"run", "hi"});
     EXPECT_EQ(run.out, "Hello from large.\n") << run.err;
+}
+
+/// The page docs/captures/onboard.txt, from a real terminal: written when CUBEPI_WRITE_CAPTURE is set.
+TEST(Onboard, Capture) {
+    Home home;
+    home.set("NO_COLOR", "1");
+    const ModelServer server("sk-typed-secret");
+    Terminal onboard(home, {"onboard"});
+    answer_steps(onboard, steps_to(server), 5);
+    EXPECT_EQ(onboard.wait(), 0) << onboard.shown();
+    if (std::getenv("CUBEPI_WRITE_CAPTURE")) {
+        std::string text = "$ cubepi onboard\n" + onboard.shown();
+        const std::string host = server.url().substr(7, server.url().rfind('/') - 7);
+        const std::vector<std::pair<std::string, std::string>> names = {
+            {(home.root() / "home").string(), "/home/you"},
+            {host, "box.example:8000"},
+            {"127.0.0.1:\n", "box.example:\n"},
+            {"provider: 127.0.0.1\n", "provider: box.example\n"},
+            {".127.0.0.1.", ".box.example."},
+            {"127.0.0.1 (", "box.example ("}};
+        for (const auto& [from, to] : names) {
+            for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from))
+                text.replace(at, from.size(), to);
+        }
+        write_file(CUBEPI_DOCS "/captures/onboard.txt", text);
+    }
+    EXPECT_TRUE(std::filesystem::exists(CUBEPI_DOCS "/captures/onboard.txt"));
 }
 
 TEST(Onboard, LeavingAtAnyQuestionWritesNothingAndSaysSo) {

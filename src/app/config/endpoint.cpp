@@ -62,6 +62,13 @@ const KnownProvider* known_provider(std::string_view name) noexcept {
     return nullptr;
 }
 
+bool same_service(std::string_view one, std::string_view other) {
+    if (one == other) return true;
+    const KnownProvider* a = known_provider(one);
+    const KnownProvider* b = known_provider(other);
+    return a && b && !a->key_variable.empty() && a->key_variable == b->key_variable;
+}
+
 std::string Endpoint::host() const {
     const std::string url = public_url(base_url);
     const std::size_t begin = url.find("://");

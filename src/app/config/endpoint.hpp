@@ -44,6 +44,8 @@ struct KnownProvider {
 
 const std::vector<KnownProvider>& known_providers();
 const KnownProvider* known_provider(std::string_view name) noexcept;
+/// The same provider, or two that take the same key: one service in two protocols.
+bool same_service(std::string_view one, std::string_view other);
 
 /// What a call of a model may take, all in all. Empty: as much as it wants.
 struct CallLimits {

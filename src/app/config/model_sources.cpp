@@ -58,13 +58,6 @@ NamedModel file_default(const ConfigFile& config) {
     return named;
 }
 
-bool same_service(std::string_view one, std::string_view other) {
-    if (one == other) return true;
-    const KnownProvider* a = known_provider(one);
-    const KnownProvider* b = known_provider(other);
-    return a && b && !a->key_variable.empty() && a->key_variable == b->key_variable;
-}
-
 /// Puts on what the top of the file says about `endpoint`.
 void apply_file(const ModelSources& sources, Endpoint& endpoint) {
     const ConfigFile& config = sources.config;

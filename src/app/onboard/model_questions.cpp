@@ -128,7 +128,8 @@ private:
         for (std::size_t i = 0; i < names.size(); ++i) {
             const bool found_here = now.provider.empty() && usual == 0 && !servers.empty() &&
                                     names[i] == servers.front().endpoint.provider;
-            if (names[i] == now.provider || found_here) usual = i;
+            const bool configured = !now.provider.empty() && names[i] == now.provider;
+            if (configured || found_here) usual = i;
         }
         const std::size_t index = co_await interview_->choose("Which provider?", titles, usual);
         provider_ = names.at(index);
@@ -199,7 +200,7 @@ private:
         if (owner.empty()) owner = configured_now(file_).provider;
         if (owner.empty()) owner = "openai";
         same_address_ = in_file_.base_url == url_;
-        is_configured_ = owner == provider_ && same_address_;
+        is_configured_ = same_service(owner, provider_) && same_address_;
         if (endpoint_.base_url == url_) return;
         // Another server: what was said about the one before is not for it.
         Endpoint fresh;

@@ -124,6 +124,7 @@ TEST(Onboard, ANewPersonIsAskedProviderKeyAndModel) {
         (JsonObject{{"provider", "anthropic"}, {"model", "large"}, {"api_key", "sk-ant-typed"}}));
     EXPECT_EQ(asked.left, 0u);
     EXPECT_NE(asked.heard.find("small-1"), std::string::npos) << "what is offered is listed";
+    EXPECT_NE(asked.heard.find("Which provider? [OpenAI]"), std::string::npos) << asked.heard;
 }
 
 TEST(Onboard, AKeyOfTheEnvironmentIsUsedAndNeverWritten) {
@@ -201,8 +202,12 @@ TEST(Onboard, TheSameEndpointKeepsItsKeyAndOffersItsModel) {
     const std::string yaml = "provider: openai\nmodel: small-2\napi_key: sk-old\n";
     const auto transport = network({"api.openai.com"}, "sk-old");
     const Asked kept = ask(yaml, input_with(transport, config), {"", "", ""});
+    EXPECT_NE(kept.heard.find("Which provider? [OpenAI (key: config.yaml)]"), std::string::npos);
     EXPECT_EQ(kept.file, yaml_values(yaml));
     EXPECT_NE(kept.heard.find("keep the one that is configured"), std::string::npos);
+    const Asked spoken = ask(yaml, input_with(transport, config), {"OpenAI, Responses", "", ""});
+    EXPECT_EQ(spoken.file.at("provider"), "openai-responses");
+    EXPECT_EQ(spoken.file.at("api_key"), "sk-old") << "the same service in another protocol";
     const Asked changed =
         ask(yaml, input_with(network({"api.openai.com"}), config), {"", "sk-new", "1"});
     EXPECT_EQ(changed.file.at("api_key"), "sk-new");
