@@ -32,25 +32,25 @@ FauxOptions ten_deltas() {
 }
 
 std::vector<FauxStep> script() {
-    std::vector<AssistantContent> first;
+    ContentList<AssistantContent> first;
     first.emplace_back(faux_text("Look"));
     first.emplace_back(faux_tool_call("echo", {{"value", "a"}}, "c1"));
     return {faux_assistant_message(std::move(first), stop_reason::tool_use),
             faux_assistant_message("ten short deltas, of four letters each!!")};
 }
 
-AgentOptions options_of(const FauxProvider& faux, const BoundModel& model, const AgentTool& tool) {
+AgentOptions options_of(const FauxProvider& faux, const BoundModel& model, const ToolList& tools) {
     (void)faux;
     AgentOptions options;
     options.model = model;
-    options.tools = {tool};
+    options.tools = tools;
     return options;
 }
 
 void run_two_plus_one(benchmark::State& state) {
     FauxProvider faux(ten_deltas());
     const BoundModel model = faux.model("m");
-    const AgentTool echo = echo_tool();
+    const ToolList tools = {echo_tool()};
     const std::vector<FauxStep> steps = script();
     std::size_t events = 0;
     std::size_t runs = 0;
@@ -58,7 +58,7 @@ void run_two_plus_one(benchmark::State& state) {
         for (auto _ : state) {
             state.PauseTiming();
             faux.set_responses(steps);
-            auto agent = std::make_unique<Agent>(options_of(faux, model, echo));
+            auto agent = std::make_unique<Agent>(options_of(faux, model, tools));
             agent->subscribe([&](const AgentEvent&) { ++events; });
             state.ResumeTiming();
             RunResult result = co_await agent->prompt("hi");
@@ -77,7 +77,7 @@ BENCHMARK(run_two_plus_one);
 void runs_without_pauses(benchmark::State& state) {
     FauxProvider faux(ten_deltas());
     const BoundModel model = faux.model("m");
-    const AgentTool echo = echo_tool();
+    const ToolList tools = {echo_tool()};
     const std::vector<FauxStep> steps = script();
     std::size_t events = 0;
     constexpr int batch = 100;
@@ -89,7 +89,7 @@ void runs_without_pauses(benchmark::State& state) {
             for (int i = 0; i < batch; ++i) all.insert(all.end(), steps.begin(), steps.end());
             faux.set_responses(std::move(all));
             for (auto& agent : agents) {
-                agent = std::make_unique<Agent>(options_of(faux, model, echo));
+                agent = std::make_unique<Agent>(options_of(faux, model, tools));
                 agent->subscribe([&](const AgentEvent&) { ++events; });
             }
             state.ResumeTiming();
@@ -128,7 +128,7 @@ void memory_of_sessions(benchmark::State& state) {
     const LiveBytes live;
     FauxProvider faux(ten_deltas());
     const BoundModel model = faux.model("m");
-    const AgentTool echo = echo_tool();
+    const ToolList tools = {echo_tool()};
     const std::vector<FauxStep> steps = script();
     double idle = 0;
     double session = 0;
@@ -147,7 +147,7 @@ void memory_of_sessions(benchmark::State& state) {
         const auto loop = [&]() -> Task<void> {
             for (int i = 0; i < count; ++i) {
                 faux.set_responses(steps);
-                agents.push_back(std::make_unique<Agent>(options_of(faux, model, echo)));
+                agents.push_back(std::make_unique<Agent>(options_of(faux, model, tools)));
                 RunResult result = co_await agents.back()->prompt("hi");
                 benchmark::DoNotOptimize(result);
             }

@@ -63,7 +63,7 @@ struct AddArgs {
 
 TEST(AgentEventSchema, EveryEventOfAToolRunFits) {
     FauxProvider faux;
-    std::vector<AssistantContent> first;
+    ContentList<AssistantContent> first;
     first.emplace_back(faux_thinking("two numbers"));
     first.emplace_back(faux_text("I add them."));
     first.emplace_back(faux_tool_call("add", {{"a", 1}, {"b", 2}}));

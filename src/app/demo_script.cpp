@@ -11,7 +11,7 @@ namespace cubepi::app {
 namespace {
 
 AssistantMessage calls(std::string text, std::vector<ToolCall> made) {
-    std::vector<AssistantContent> blocks;
+    ContentList<AssistantContent> blocks;
     blocks.emplace_back(faux_text(std::move(text)));
     for (ToolCall& call : made) blocks.emplace_back(std::move(call));
     return faux_assistant_message(std::move(blocks), stop_reason::tool_use);

@@ -24,7 +24,7 @@ AssistantContent call(std::string name, std::string id) {
 }
 
 FauxStep calls(std::vector<std::string> names) {
-    std::vector<AssistantContent> blocks;
+    ContentList<AssistantContent> blocks;
     blocks.emplace_back(faux_text("Let me see"));
     for (std::size_t i = 0; i < names.size(); ++i) {
         blocks.push_back(call(names[i], "c" + std::to_string(i + 1)));
@@ -100,7 +100,7 @@ Situation thinking_turn() {
     Situation situation;
     situation.name = "thinking";
     situation.script = [] {
-        std::vector<AssistantContent> blocks;
+        ContentList<AssistantContent> blocks;
         blocks.emplace_back(faux_thinking("Hm, what to say"));
         blocks.emplace_back(faux_text("Hello there"));
         std::vector<FauxStep> steps;

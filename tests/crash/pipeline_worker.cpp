@@ -39,7 +39,7 @@ AgentTool lasting_tool(const std::filesystem::path& folder) {
 }
 
 std::vector<FauxStep> script() {
-    std::vector<AssistantContent> two;
+    ContentList<AssistantContent> two;
     two.emplace_back(faux_text("Two at once. "));
     two.push_back(faux_tool_call("lasting", JsonObject(), "c1"));
     two.push_back(faux_tool_call("lasting", JsonObject(), "c2"));

@@ -40,7 +40,7 @@ AssistantContent call(std::string id) {
 }
 
 std::vector<FauxStep> script() {
-    std::vector<AssistantContent> two;
+    ContentList<AssistantContent> two;
     two.emplace_back(faux_text("Two at once. "));
     two.push_back(call("c1"));
     two.push_back(call("c2"));

@@ -39,7 +39,7 @@ AssistantMessage improvise(const ModelRequest& request) {
     const bool has_tools = request.tools && !request.tools->empty();
     const std::string text = last.text();
     if (has_tools && mentions(text, {"file", "folder", "list", "project"})) {
-        std::vector<AssistantContent> blocks;
+        ContentList<AssistantContent> blocks;
         blocks.emplace_back(faux_text("Let me look."));
         blocks.emplace_back(faux_tool_call("list", {{"path", "."}}));
         return faux_assistant_message(std::move(blocks), stop_reason::tool_use);

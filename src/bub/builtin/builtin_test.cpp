@@ -16,7 +16,7 @@ namespace {
 using test::Builtin;
 
 std::vector<cubepi::FauxStep> two_steps() {
-    std::vector<cubepi::AssistantContent> first;
+    cubepi::ContentList<cubepi::AssistantContent> first;
     first.emplace_back(cubepi::faux_text("let me see"));
     first.emplace_back(faux_tool_call("tape_info", {}, "c1"));
     std::vector<cubepi::FauxStep> steps;
@@ -126,7 +126,7 @@ TEST_F(Builtin, B22_HintedSkillsAreExpandedInEveryStepAndThePromptStaysTheSame) 
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back([note](const cubepi::ModelRequest& request) {
         note(request);
-        std::vector<cubepi::AssistantContent> calls;
+        cubepi::ContentList<cubepi::AssistantContent> calls;
         calls.emplace_back(faux_tool_call("tape_info", {}, "c1"));
         return faux_assistant_message(std::move(calls), cubepi::stop_reason::tool_use);
     });

@@ -83,7 +83,7 @@ protected:
 /// An answer that calls one tool.
 inline cubepi::AssistantMessage calling(std::string tool, JsonObject arguments = {},
                                         std::string id = "c1") {
-    std::vector<cubepi::AssistantContent> content;
+    cubepi::ContentList<cubepi::AssistantContent> content;
     content.emplace_back(faux_tool_call(std::move(tool), std::move(arguments), std::move(id)));
     return faux_assistant_message(std::move(content), cubepi::stop_reason::tool_use);
 }

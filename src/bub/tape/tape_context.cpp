@@ -141,8 +141,8 @@ std::optional<Content> part_of(const JsonObject& part) {
     return block;
 }
 
-std::vector<Content> content_of(const JsonObject& payload) {
-    std::vector<Content> content;
+ContentList<Content> content_of(const JsonObject& payload) {
+    ContentList<Content> content;
     const Json* value = payload.if_contains("content");
     if (value && value->is_string()) {
         content.push_back(text_content(std::string(value->get_string())));
@@ -187,7 +187,7 @@ struct ToAgent {
     }
     void message(const TapeEntry& entry) {
         const std::string role = text_at(entry.payload, "role");
-        std::vector<Content> content = content_of(entry.payload);
+        ContentList<Content> content = content_of(entry.payload);
         if (role == "tool") {
             std::string text;
             for (const Content& block : content) {

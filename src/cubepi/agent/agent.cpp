@@ -111,8 +111,8 @@ void Agent::reset() {
     }
     impl_->state.messages.clear();
     impl_->state.streaming_message = PartialMessage();
-    impl_->state.pending_tool_calls.clear();
-    impl_->state.error_message.clear();
+    impl_->state.pending_tool_calls = std::vector<SharedString>();
+    impl_->state.error_message = {};
     impl_->inbox.clear();
     impl_->log.forget();
     impl_->prefix_guard.reset();

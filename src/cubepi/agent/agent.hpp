@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,7 +33,7 @@ struct AgentOptions {
     BoundModel model = {};  ///< provider.model("id"), or Model{...} together with `provider`
     ProviderRef provider = {};
     std::string system_prompt = {};
-    std::vector<AgentTool> tools = {};
+    ToolList tools = {};  ///< give many agents one list: they share it
     std::optional<ReasoningControl> reasoning = {};
     std::vector<Middleware> middleware = {};
 
@@ -126,15 +125,15 @@ struct AgentState {
     SharedString system_prompt = {};
     std::shared_ptr<const Model> model = {};  ///< informational
     ToolList tools = {};
-    std::optional<ReasoningControl> reasoning = {};
     MessageList messages = {};
     JsonObject extra = {};
-    bool is_streaming = false;              ///< a run is active
     PartialMessage streaming_message = {};  ///< the answer under way
-    std::string error_message = {};         ///< of the last run; empty: none
-    std::string active_run_id = {};
+    SharedString error_message = {};        ///< of the last run; empty: none
+    SharedString active_run_id = {};
+    std::vector<SharedString> pending_tool_calls = {};  ///< ids, sorted
+    std::optional<ReasoningControl> reasoning = {};
+    bool is_streaming = false;  ///< a run is active
     LastOutcome last_outcome = LastOutcome::none;
-    std::set<std::string> pending_tool_calls = {};
 };
 
 /// A run to pull events from: `auto run = agent.start("..."); while (auto event = co_await run.next()) ...`

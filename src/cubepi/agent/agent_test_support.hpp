@@ -35,7 +35,7 @@ inline ToolCall echo_call(std::string value, std::string id = "c1") {
 /// An answer that calls tools.
 inline AssistantMessage calling(std::vector<ToolCall> calls,
                                 std::string_view reason = stop_reason::tool_use) {
-    std::vector<AssistantContent> blocks;
+    ContentList<AssistantContent> blocks;
     for (ToolCall& call : calls) blocks.emplace_back(std::move(call));
     return faux_assistant_message(std::move(blocks), reason);
 }

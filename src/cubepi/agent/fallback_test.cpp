@@ -83,7 +83,7 @@ TEST(FallbackAgent, D15_ContentThatWasShownStaysAndNobodyElseIsAsked) {
     AssistantMessage broken = faux_assistant_message("half an answ", "error", "the line broke");
     ErrorInfo info;
     info.code = ErrorCode::disconnected;
-    broken.error = std::make_shared<const ErrorInfo>(info);
+    broken.error = SharedValue<ErrorInfo>(info);
     chain.first.set_responses({broken});
     Agent agent({.model = chain.model});
     const RunResult result = run(agent.prompt("hi"));

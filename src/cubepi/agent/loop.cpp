@@ -290,6 +290,7 @@ Rest Loop::end_run() {
 
 Task<void> Loop::end_run_after(Task<void> finished) {
     co_await std::move(finished);
+    core_.time_passes();
     if (Rest rest = announce_end()) co_await std::move(*rest);
 }
 

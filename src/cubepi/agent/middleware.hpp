@@ -64,7 +64,7 @@ struct AfterToolCallContext {
 
 /// Fields that are set replace those of the result; later middleware over earlier, field by field (D11).
 struct AfterToolCallResult {
-    std::optional<std::vector<Content>> content = {};
+    std::optional<ContentList<Content>> content = {};
     std::optional<Json> details = {};
     std::optional<bool> is_error = {};
     std::optional<bool> terminate = {};

@@ -116,7 +116,7 @@ struct AppendText {
     std::vector<std::string>* seen = nullptr;
     Task<std::optional<AfterToolCallResult>> after_tool_call(AfterToolCallContext& ctx) {
         if (seen) seen->push_back(ctx.result.text());
-        std::vector<Content> content;
+        ContentList<Content> content;
         content.emplace_back(TextContent{ctx.result.text() + text});
         AfterToolCallResult result;
         result.content = std::move(content);

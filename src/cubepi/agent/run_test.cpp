@@ -10,6 +10,46 @@ namespace {
 
 using namespace agent_test;
 
+TEST(Run, EventsThatComeTogetherHaveOneTimeAndAToolsEndHasItsOwn) {
+    auto clock = std::make_shared<testing::ManualClock>();
+    auto runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "done"});
+    const AgentTool slow = tool<EchoArgs>("echo", "Takes its time.", [&](EchoArgs args) {
+        clock->advance(std::chrono::seconds(3));
+        return args.value;
+    });
+    Agent agent({.model = faux.model(), .tools = {slow}, .runtime = runtime});
+    Recorder recorder(agent);
+    run(agent.prompt("hi"));
+    const auto began = recorder.events.front().timestamp;
+    bool ended = false;
+    for (const AgentEvent& event : recorder.events) {
+        ended = ended || event.type() == AgentEventType::tool_execution_end;
+        EXPECT_EQ(event.timestamp - began, std::chrono::seconds(ended ? 3 : 0)) << event.seq;
+    }
+    EXPECT_TRUE(ended);
+}
+
+TEST(Run, AListenerThatIsAwaitedTakesTime) {
+    auto clock = std::make_shared<testing::ManualClock>();
+    auto runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
+    FauxProvider faux;
+    faux.set_responses({"done"});
+    Agent agent({.model = faux.model(), .runtime = runtime});
+    Recorder recorder(agent);
+    agent.subscribe([&](const AgentEvent&) -> Task<void> {
+        clock->advance(std::chrono::seconds(1));
+        co_return;
+    });
+    run(agent.prompt("hi"));
+    for (std::size_t i = 1; i < recorder.events.size(); ++i) {
+        EXPECT_EQ(recorder.events[i].timestamp - recorder.events[i - 1].timestamp,
+                  std::chrono::seconds(1))
+            << i;
+    }
+}
+
 TEST(Run, D6_AThrowingListenerKeepsNothingFromTheOthersAndClosesTheRun) {
     // At every event of a tool turn in turn.
     for (int at = 1;; ++at) {
@@ -78,7 +118,7 @@ TEST(Run, D9_AFailedAnswerKeepsWhatWasStreamedAndItsTypedError) {
     info.type = "RateLimited";
     info.status_code = 429;
     info.retry_after = 2.5;
-    failed.error = std::make_shared<const ErrorInfo>(info);
+    failed.error = SharedValue<ErrorInfo>(info);
     faux.set_responses({failed});
     Agent agent({.model = faux.model()});
     const RunResult result = run(agent.prompt("hi"));

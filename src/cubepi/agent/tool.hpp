@@ -42,7 +42,7 @@ enum class ExecutionMode : std::uint8_t { parallel, sequential };
 class ToolContext {
 public:
     using UpdateSink = std::function<Task<void>(Json)>;
-    ToolContext(std::string tool_call_id, SharedString tool_name, std::stop_token stop,
+    ToolContext(SharedString tool_call_id, SharedString tool_name, std::stop_token stop,
                 std::shared_ptr<const Runtime> runtime, UpdateSink update)
         : tool_call_id_(std::move(tool_call_id)),
           tool_name_(std::move(tool_name)),
@@ -50,7 +50,7 @@ public:
           runtime_(std::move(runtime)),
           update_(std::move(update)) {}
 
-    const std::string& tool_call_id() const noexcept { return tool_call_id_; }
+    const SharedString& tool_call_id() const noexcept { return tool_call_id_; }
     const SharedString& tool_name() const noexcept { return tool_name_; }
     /// Fires when the run is aborted or the tool's time is up. A tool that heeds it ends on its own terms; one
     /// that does not is cancelled 2 s later (D7).
@@ -63,7 +63,7 @@ public:
     Task<void> update(Json partial_result) { return update_(std::move(partial_result)); }
 
 private:
-    std::string tool_call_id_;
+    SharedString tool_call_id_;
     SharedString tool_name_;
     std::stop_token stop_;
     std::shared_ptr<const Runtime> runtime_;

@@ -29,6 +29,7 @@ public:
     /// The first tool of that name, or null. Valid while any copy of the list lives.
     const AgentTool* find(std::string_view name) const noexcept;
     void push_back(AgentTool tool);
+    void clear() noexcept { shared_.reset(); }
 
     /// What the model is told of them; null when no tool is advertised.
     const std::shared_ptr<const ToolDefinitions>& definitions() const noexcept;

@@ -61,18 +61,18 @@ struct MessageEndEvent {
     Message message = {};
 };
 struct ToolExecutionStartEvent {
-    std::string tool_call_id = {};
+    SharedString tool_call_id = {};
     SharedString tool_name = {};
     JsonObject args = {};  ///< as the model gave them, before defaults are filled in
 };
 struct ToolExecutionUpdateEvent {
-    std::string tool_call_id = {};
+    SharedString tool_call_id = {};
     SharedString tool_name = {};
     JsonObject args = {};
     Json partial_result = {};
 };
 struct ToolExecutionEndEvent {
-    std::string tool_call_id = {};
+    SharedString tool_call_id = {};
     SharedString tool_name = {};
     AgentToolResult result = {};
     bool is_error = false;
@@ -118,6 +118,7 @@ struct AgentEvent {
     std::shared_ptr<const RunInfo> run = {};
     std::uint32_t turn = 0;  ///< from 1; 0 before the first turn
     std::uint64_t seq = 0;   ///< from 1, per run, without gaps (D8)
+    /// Events that come together, with nobody waited for in between, have one time.
     std::chrono::steady_clock::time_point timestamp = {};
 
     AgentEventType type() const noexcept { return static_cast<AgentEventType>(body.index()); }

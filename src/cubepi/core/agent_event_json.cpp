@@ -88,8 +88,8 @@ struct BodyWriter {
         json["details"] = event.notice.details;
     }
 
-    void tool(const std::string& id, const SharedString& name) const {
-        json["tool_call_id"] = id;
+    void tool(const SharedString& id, const SharedString& name) const {
+        json["tool_call_id"] = std::string_view(id);
         json["tool_name"] = std::string_view(name);
     }
 };

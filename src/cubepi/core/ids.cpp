@@ -53,18 +53,13 @@ private:
 constexpr char alphabet[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 constexpr std::uint64_t letters = sizeof alphabet - 1;
 
-constexpr std::uint64_t power(std::uint64_t base, unsigned exponent) {
-    return exponent == 0 ? 1 : base * power(base, exponent - 1);
-}
-
-/// Writes `count` letters of one draw; with at most 8 of 10 possible ones the bias is below 2^-16.
+/// Writes `count` letters of one draw, read as a fraction; with at most 8 of 10 possible ones the bias is below 2^-16.
 template <unsigned count>
-void write_letters(char* out, std::uint64_t random) {
-    auto value =
-        static_cast<std::uint64_t>((static_cast<Wide>(random) * power(letters, count)) >> 64);
+void write_letters(char* out, std::uint64_t fraction) {
     for (unsigned i = 0; i < count; ++i) {
-        out[i] = alphabet[value % letters];
-        value /= letters;
+        const Wide scaled = static_cast<Wide>(fraction) * letters;
+        out[i] = alphabet[static_cast<std::size_t>(scaled >> 64)];
+        fraction = static_cast<std::uint64_t>(scaled);
     }
 }
 

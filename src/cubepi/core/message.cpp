@@ -71,15 +71,6 @@ std::vector<const ToolCall*> AssistantMessage::tool_calls() const {
     return calls;
 }
 
-bool operator==(const AssistantMessage& a, const AssistantMessage& b) {
-    const bool same_error = a.error == b.error || (a.error && b.error && *a.error == *b.error);
-    return same_error && a.content == b.content && a.id == b.id && a.stop_reason == b.stop_reason &&
-           a.error_message == b.error_message && a.usage == b.usage && a.timestamp == b.timestamp &&
-           a.provider_id == b.provider_id && a.model_id == b.model_id &&
-           a.response_id == b.response_id && a.metadata == b.metadata && a.run_id == b.run_id &&
-           a.extra == b.extra;
-}
-
 struct Message::Rep {
     explicit Rep(Role r) : role(r) {}
     mutable detail::RefCount refs;
@@ -163,7 +154,7 @@ const SharedString& Message::run_id() const noexcept {
     return *visit([](const auto& m) { return &m.run_id; });
 }
 
-std::optional<double> Message::timestamp() const noexcept {
+UnixTime Message::timestamp() const noexcept {
     return visit([](const auto& m) { return m.timestamp; });
 }
 

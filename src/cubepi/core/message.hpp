@@ -8,10 +8,13 @@
 #include <variant>
 #include <vector>
 
+#include <cubepi/core/content_list.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/lazy_object.hpp>
 #include <cubepi/core/shared_string.hpp>
+#include <cubepi/core/shared_value.hpp>
+#include <cubepi/core/unix_time.hpp>
 #include <cubepi/core/usage.hpp>
 
 namespace cubepi {
@@ -41,7 +44,7 @@ struct ThinkingContent {
 /// A call that the model asks for. Arguments that did not parse are kept in `extra["raw_arguments"]`, with
 /// `arguments` empty (D4).
 struct ToolCall {
-    std::string id = {};
+    SharedString id = {};
     SharedString name = {};
     JsonObject arguments = {};
     LazyObject extra = {};
@@ -71,9 +74,9 @@ std::string_view to_string(Role role) noexcept;
 // or response id means that there is none. `timestamp` is Unix time in seconds.
 
 struct UserMessage {
-    std::vector<Content> content = {};
+    ContentList<Content> content = {};
     std::string id = {};
-    std::optional<double> timestamp = {};
+    UnixTime timestamp = {};
     LazyObject metadata = {};
     SharedString run_id = {};
     LazyObject extra = {};
@@ -81,13 +84,13 @@ struct UserMessage {
 };
 
 struct AssistantMessage {
-    std::vector<AssistantContent> content = {};
+    ContentList<AssistantContent> content = {};
     std::string id = {};
     SharedString stop_reason = stop_reason::shared(stop_reason::stop);
-    SharedString error_message = {};              ///< empty: no error
-    std::shared_ptr<const ErrorInfo> error = {};  ///< the typed error behind error_message (D9)
+    SharedString error_message = {};    ///< empty: no error
+    SharedValue<ErrorInfo> error = {};  ///< the typed error behind error_message (D9)
     std::optional<Usage> usage = {};
-    std::optional<double> timestamp = {};
+    UnixTime timestamp = {};
     SharedString provider_id = {};
     SharedString model_id = {};
     SharedString response_id = {};
@@ -100,17 +103,17 @@ struct AssistantMessage {
     bool has_tool_calls() const noexcept;
     /// The calls in the order of the message; valid while this message is.
     std::vector<const ToolCall*> tool_calls() const;
-    friend bool operator==(const AssistantMessage& a, const AssistantMessage& b);
+    friend bool operator==(const AssistantMessage&, const AssistantMessage&) = default;
 };
 
 struct ToolResultMessage {
-    std::string tool_call_id = {};
+    SharedString tool_call_id = {};
     SharedString tool_name = {};
-    std::vector<Content> content = {};
+    ContentList<Content> content = {};
     Json details = {};
     bool is_error = false;
     std::string id = {};
-    std::optional<double> timestamp = {};
+    UnixTime timestamp = {};
     LazyObject metadata = {};
     SharedString run_id = {};
     LazyObject extra = {};
@@ -148,7 +151,7 @@ public:
 
     const std::string& id() const noexcept;
     const SharedString& run_id() const noexcept;
-    std::optional<double> timestamp() const noexcept;
+    UnixTime timestamp() const noexcept;
     const LazyObject& metadata() const noexcept;
     /// The text blocks, joined.
     std::string text() const;

@@ -18,6 +18,8 @@ void add_extra(JsonObject& json, const LazyObject& extra) {
     for (const auto& [key, value] : extra.get()) json.emplace(key, value);
 }
 
+Json nullable(UnixTime time) { return time ? Json(*time) : Json(nullptr); }
+
 Json nullable(const SharedString& text) {
     return text.empty() ? Json(nullptr) : Json(std::string_view(text));
 }
@@ -152,7 +154,7 @@ JsonObject to_json(const ToolResultMessage& message) {
     JsonObject json;
     json.reserve(10);
     json["role"] = "tool_result";
-    json["tool_call_id"] = message.tool_call_id;
+    json["tool_call_id"] = std::string_view(message.tool_call_id);
     json["tool_name"] = std::string_view(message.tool_name);
     json["content"] = blocks_to_json(message.content);
     json["details"] = message.details;
@@ -314,8 +316,8 @@ const JsonArray& content_array(Reader& reader) {
     return content->get_array();
 }
 
-std::vector<Content> content_from_json(Reader& reader, std::string_view role) {
-    std::vector<Content> blocks;
+ContentList<Content> content_from_json(Reader& reader, std::string_view role) {
+    ContentList<Content> blocks;
     const JsonArray& array = content_array(reader);
     blocks.reserve(array.size());
     for (const Json& json : array) {
@@ -347,7 +349,7 @@ ErrorCode code_of_type(std::string_view type) noexcept {
     return type.empty() ? ErrorCode::unknown : ErrorCode::provider;
 }
 
-std::shared_ptr<const ErrorInfo> error_from_json(Reader& reader) {
+SharedValue<ErrorInfo> error_from_json(Reader& reader) {
     ErrorInfo info;
     info.type = reader.text("error_type");
     info.provider_code = reader.text("error_code");
@@ -359,7 +361,7 @@ std::shared_ptr<const ErrorInfo> error_from_json(Reader& reader) {
     info.context_window = integer(reader, "context_window");
     info.code = code_of_type(info.type);
     if (info == ErrorInfo{}) return nullptr;
-    return std::make_shared<const ErrorInfo>(std::move(info));
+    return info;
 }
 
 Message user_from_json(Reader& reader) {

@@ -125,12 +125,12 @@ TEST(Message, D9_ErrorsAreComparedByContent) {
     ErrorInfo info;
     info.code = ErrorCode::rate_limited;
     info.status_code = 429;
-    one.error = std::make_shared<const ErrorInfo>(info);
+    one.error = SharedValue<ErrorInfo>(info);
     EXPECT_FALSE(one == two);
-    two.error = std::make_shared<const ErrorInfo>(info);
+    two.error = SharedValue<ErrorInfo>(info);
     EXPECT_TRUE(one == two);
     info.status_code = 529;
-    two.error = std::make_shared<const ErrorInfo>(info);
+    two.error = SharedValue<ErrorInfo>(info);
     EXPECT_FALSE(one == two);
 }
 

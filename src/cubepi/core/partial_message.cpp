@@ -6,26 +6,44 @@
 #include <new>
 #include <stdexcept>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include <cubepi/core/detail/message_log.hpp>
 
 namespace cubepi {
 
 AssistantMessage PartialMessage::get() const {
-    if (final_) return *final_.assistant();
-    return log_ ? log_->build(count_) : AssistantMessage{};
+    if (is_final()) return final_ ? *final_.assistant() : AssistantMessage{};
+    return log_ ? log().build(count_) : AssistantMessage{};
 }
 
-Message PartialMessage::message() && { return final_ ? std::move(final_) : Message(get()); }
+Message PartialMessage::message() && {
+    if (is_final() && final_) return std::move(final_);
+    return std::as_const(*this).message();
+}
 
-Message PartialMessage::message() const& { return final_ ? final_ : Message(get()); }
+Message PartialMessage::message() const& {
+    if (is_final() && final_) return final_;
+    return !is_final() && log_ ? log().message(count_) : Message(AssistantMessage{});
+}
 
 std::string PartialMessage::text() const {
-    if (final_) return final_.text();
-    return log_ ? log_->text(count_) : std::string();
+    if (is_final()) return final_ ? final_.text() : std::string();
+    return log_ ? log().text(count_) : std::string();
+}
+
+const detail::MessageLog& PartialMessage::log() const noexcept {
+    return static_cast<const detail::MessageLog&>(*log_);
 }
 
 namespace detail {
+
+void LogBase::destroy(const LogBase* log) noexcept { delete static_cast<const MessageLog*>(log); }
+
+void ReleaseLog::operator()(const MessageLog* log) const noexcept { log->release(); }
+
+LogRef MessageLog::make(AssistantMessage head) { return LogRef(new MessageLog(std::move(head))); }
 
 MessageLog::~MessageLog() {
     for (Page* page = pages_; page != nullptr;) delete std::exchange(page, page->next);
@@ -67,8 +85,14 @@ std::string_view MessageLog::store(std::string_view text) {
     if (text.size() > std::numeric_limits<std::uint32_t>::max()) {
         throw std::length_error("a piece of an answer is longer than 4 GiB");
     }
+    if (!bytes_ && room_.size() - room_used_ >= text.size()) {
+        char* at = room_.data() + room_used_;
+        std::memcpy(at, text.data(), text.size());
+        room_used_ += static_cast<std::uint32_t>(text.size());
+        return {at, text.size()};
+    }
     if (!bytes_ || bytes_->size - bytes_->used < text.size()) {
-        const std::size_t doubled = bytes_ ? std::min<std::size_t>(bytes_->size * 2, 65536) : 232;
+        const std::size_t doubled = bytes_ ? std::min<std::size_t>(bytes_->size * 2, 65536) : 488;
         const std::size_t size = std::max(doubled, text.size());
         void* const memory = ::operator new(sizeof(Bytes) + size);
         bytes_ = ::new (memory) Bytes{bytes_, size, 0};
@@ -86,24 +110,68 @@ void MessageLog::open(Kind kind, std::uint32_t block, AssistantContent start) {
     const bool empty =
         (kind == Kind::text_start && text && text->text.empty() && text->extra.empty()) ||
         (kind == Kind::thinking_start && deep && deep->thinking.empty() && deep->extra.empty());
-    const AssistantContent* content = empty ? nullptr : keep(std::move(start));
-    add(kind, block).content = content;
+    add_content(kind, block, empty ? nullptr : keep(std::move(start)));
 }
 
 std::string_view MessageLog::delta(std::uint32_t block, std::string_view text) {
     const std::string_view stored = store(text);
-    Entry& entry = add(Kind::delta, block);
-    entry.text = stored.data();
-    entry.size = static_cast<std::uint32_t>(stored.size());
+    add_delta(block, stored);
     return stored;
 }
 
 void MessageLog::replace(std::uint32_t block, AssistantContent content) {
-    const AssistantContent* kept = keep(std::move(content));
-    add(Kind::replace, block).content = kept;
+    add_content(Kind::replace, block, keep(std::move(content)));
 }
 
-void MessageLog::end(std::uint32_t block) { add(Kind::end, block); }
+void MessageLog::end(std::uint32_t block) { add_content(Kind::end, block, nullptr); }
+
+void MessageLog::open_played(std::uint32_t block, const AssistantContent& content) {
+    add_content(Kind::played_start, block, &content);
+}
+
+void MessageLog::delta_played(std::uint32_t block, std::string_view text) {
+    add_delta(block, text);
+}
+
+void MessageLog::replace_played(std::uint32_t block, const AssistantContent& content) {
+    add_content(Kind::replace, block, &content);
+}
+
+void MessageLog::add_delta(std::uint32_t block, std::string_view stored) {
+    Entry& entry = add(Kind::delta, block);
+    entry.text = stored.data();
+    entry.size = static_cast<std::uint32_t>(stored.size());
+}
+
+void MessageLog::add_content(Kind kind, std::uint32_t block, const AssistantContent* content) {
+    Entry& entry = add(kind, block);
+    entry.content = content;
+    entry.size = 0;
+}
+
+namespace {
+
+/// A block as its first event shows it: no text yet, no arguments.
+struct Begun {
+    AssistantContent operator()(const TextContent& block) const {
+        return TextContent{.extra = block.extra};
+    }
+    AssistantContent operator()(const ThinkingContent& block) const {
+        return ThinkingContent{.extra = block.extra};
+    }
+    AssistantContent operator()(const ToolCall& call) const {
+        return ToolCall{.id = call.id, .name = call.name, .extra = call.extra};
+    }
+    AssistantContent operator()(const ImageContent& image) const { return image; }
+};
+
+/// Room for the text of a block that has just begun.
+void reserve(AssistantContent& block, std::size_t length) {
+    if (auto* text = std::get_if<TextContent>(&block)) text->text.reserve(length);
+    if (auto* deep = std::get_if<ThinkingContent>(&block)) deep->thinking.reserve(length);
+}
+
+}  // namespace
 
 template <class F>
 void MessageLog::each(std::uint32_t count, F&& f) const {
@@ -119,42 +187,57 @@ void MessageLog::each(std::uint32_t count, F&& f) const {
 }
 
 AssistantMessage MessageLog::build(std::uint32_t count) const {
-    AssistantMessage message = head_;
+    AssistantMessage message = *head_.assistant();
     std::vector<std::size_t> lengths;
     each(count, [&](const Entry& entry) {
         if (entry.block >= lengths.size()) lengths.resize(entry.block + 1);
         lengths[entry.block] += entry.piece().size();
     });
     if (lengths.empty()) return message;
-    message.content.reserve(lengths.size());
+    ContentList<AssistantContent>& content = message.content;
+    content.reserve(lengths.size());
     each(count, [&](const Entry& entry) {
         switch (entry.kind()) {
             case Kind::text_start:
-            case Kind::thinking_start:
-            case Kind::toolcall_start: {
-                AssistantContent& block = entry.content
-                                              ? message.content.emplace_back(*entry.content)
-                                          : entry.kind() == Kind::thinking_start
-                                              ? message.content.emplace_back(ThinkingContent())
-                                              : message.content.emplace_back(TextContent());
-                const std::size_t length = lengths[entry.block];
-                if (auto* text = std::get_if<TextContent>(&block)) text->text.reserve(length);
-                if (auto* deep = std::get_if<ThinkingContent>(&block))
-                    deep->thinking.reserve(length);
+            case Kind::toolcall_start:
+                if (entry.content) {
+                    content.push_back(*entry.content);
+                } else {
+                    content.emplace_back(TextContent());
+                }
+                reserve(content.back(), lengths[entry.block]);
                 break;
-            }
+            case Kind::thinking_start:
+                content.emplace_back(ThinkingContent());
+                if (entry.content) content.back() = *entry.content;
+                reserve(content.back(), lengths[entry.block]);
+                break;
+            case Kind::played_start:
+                content.push_back(std::visit(Begun(), *entry.content));
+                reserve(content.back(), lengths[entry.block]);
+                break;
             case Kind::delta: {
-                AssistantContent& block = message.content[entry.block];
+                AssistantContent& block = content[entry.block];
                 if (auto* text = std::get_if<TextContent>(&block)) text->text += entry.piece();
                 if (auto* deep = std::get_if<ThinkingContent>(&block))
                     deep->thinking += entry.piece();
                 break;
             }
-            case Kind::replace: message.content[entry.block] = *entry.content; break;
+            case Kind::replace:
+                if (entry.block == content.size()) {
+                    content.push_back(*entry.content);
+                } else {
+                    content[entry.block] = *entry.content;
+                }
+                break;
             case Kind::end: break;
         }
     });
     return message;
+}
+
+Message MessageLog::message(std::uint32_t count) const {
+    return count == 0 ? head_ : Message(build(count));
 }
 
 std::string MessageLog::text(std::uint32_t count) const { return build(count).text(); }

@@ -1,39 +1,89 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include <cubepi/core/detail/ref_count.hpp>
 #include <cubepi/core/message.hpp>
 
 namespace cubepi {
 
 namespace detail {
+
 class MessageLog;
-}
+
+/// What snapshots know of a log.
+class LogBase {
+public:
+    LogBase() noexcept = default;
+    LogBase(const LogBase&) = delete;
+    LogBase& operator=(const LogBase&) = delete;
+
+    void retain() const noexcept { refs_.retain(); }
+    void release() const noexcept {
+        if (refs_.release()) destroy(this);
+    }
+
+private:
+    static void destroy(const LogBase* log) noexcept;
+    mutable RefCount refs_;
+};
+
+struct ReleaseLog {
+    void operator()(const MessageLog* log) const noexcept;
+};
+/// A log and its writer. Snapshots of it may live longer.
+using LogRef = std::unique_ptr<MessageLog, ReleaseLog>;
+
+}  // namespace detail
 
 /// The assistant message as far as it had come at one event (D10). Its content never changes afterwards,
-/// however long it is kept, and may be read from any thread. Keeping it costs four words; the message is
+/// however long it is kept, and may be read from any thread. Keeping it costs two words; the message is
 /// built when it is asked for.
 class PartialMessage {
 public:
-    PartialMessage() noexcept = default;
-    PartialMessage(const PartialMessage&) noexcept = default;
-    PartialMessage(PartialMessage&&) noexcept = default;
+    PartialMessage() noexcept : log_(nullptr) {}
+    PartialMessage(const PartialMessage& other) noexcept : count_(other.count_) {
+        if (is_final()) {
+            ::new (&final_) Message(other.final_);
+        } else {
+            log_ = other.log_;
+            if (log_) log_->retain();
+        }
+    }
+    PartialMessage(PartialMessage&& other) noexcept : count_(other.count_) {
+        if (is_final()) {
+            ::new (&final_) Message(std::move(other.final_));
+        } else {
+            log_ = std::exchange(other.log_, nullptr);
+        }
+    }
+    explicit PartialMessage(Message final_message) noexcept
+        : final_(std::move(final_message)), count_(final_mark) {}
     PartialMessage& operator=(const PartialMessage& other) noexcept {
+        if (!is_final() && !other.is_final() && log_ == other.log_) {
+            // The next snapshot of the same answer replaces the last, event by event.
+            count_ = other.count_;
+            return *this;
+        }
+        return *this = PartialMessage(other);
+    }
+    PartialMessage& operator=(PartialMessage&& other) noexcept {
         if (this == &other) return *this;
-        // The next snapshot of the same answer replaces the last, event by event.
-        if (log_ != other.log_) log_ = other.log_;
-        count_ = other.count_;
-        if (final_ || other.final_) final_ = other.final_;
+        drop();
+        ::new (this) PartialMessage(std::move(other));
         return *this;
     }
-    PartialMessage& operator=(PartialMessage&&) noexcept = default;
-    ~PartialMessage() = default;
-    explicit PartialMessage(Message final_message) noexcept : final_(std::move(final_message)) {}
+    ~PartialMessage() { drop(); }
 
-    explicit operator bool() const noexcept { return log_ != nullptr || final_; }
+    explicit operator bool() const noexcept {
+        return is_final() ? static_cast<bool>(final_) : log_ != nullptr;
+    }
     /// Builds the message: costs its length. A tool call has empty arguments until its toolcall_end.
     AssistantMessage get() const;
     Message message() const&;
@@ -43,12 +93,26 @@ public:
 
 private:
     friend class detail::MessageLog;
-    PartialMessage(std::shared_ptr<const detail::MessageLog> log, std::uint32_t count) noexcept
-        : log_(std::move(log)), count_(count) {}
+    static constexpr std::uint32_t final_mark = std::numeric_limits<std::uint32_t>::max();
 
-    std::shared_ptr<const detail::MessageLog> log_;
-    std::uint32_t count_ = 0;
-    Message final_;
+    /// Takes over one reference to `log`.
+    PartialMessage(const detail::LogBase* log, std::uint32_t count) noexcept
+        : log_(log), count_(count) {}
+    bool is_final() const noexcept { return count_ == final_mark; }
+    void drop() noexcept {
+        if (is_final()) {
+            final_.~Message();
+        } else if (log_) {
+            log_->release();
+        }
+    }
+    const detail::MessageLog& log() const noexcept;
+
+    union {
+        const detail::LogBase* log_;
+        Message final_;
+    };
+    std::uint32_t count_ = 0;  ///< entries of the log, or final_mark
 };
 
 }  // namespace cubepi

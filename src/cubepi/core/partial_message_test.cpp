@@ -32,11 +32,11 @@ namespace {
 
 using detail::MessageLog;
 
-std::shared_ptr<MessageLog> new_log() {
+detail::LogRef new_log() {
     AssistantMessage head;
     head.id = "m";
     head.model_id = "model";
-    return std::make_shared<MessageLog>(std::move(head));
+    return MessageLog::make(std::move(head));
 }
 
 ToolCall call(JsonObject arguments) {
@@ -143,6 +143,39 @@ TEST(PartialMessage, TextOfAnyLengthAndManyBytesInOnePiece) {
     EXPECT_EQ(log->snapshot().text(), expected);
 }
 
+TEST(PartialMessage, D10_APlayedMessageIsToldPieceByPiece) {
+    AssistantMessage whole;
+    TextContent text;
+    text.text = "Look here";
+    text.extra["item"] = 1;
+    whole.content.emplace_back(text);
+    whole.content.emplace_back(call({{"a", 1}}));
+    const Message played(whole);
+    const AssistantMessage& blocks = *played.assistant();
+
+    const auto log = new_log();
+    log->play(played);
+    const PartialMessage empty = log->snapshot();
+    log->open_played(0, blocks.content[0]);
+    const PartialMessage begun = log->snapshot();
+    log->delta_played(0,
+                      std::string_view(std::get<TextContent>(blocks.content[0]).text).substr(0, 4));
+    const PartialMessage half = log->snapshot();
+    log->end(0);
+    log->open_played(1, blocks.content[1]);
+    const PartialMessage asked = log->snapshot();
+    log->replace_played(1, blocks.content[1]);
+    const PartialMessage called = log->snapshot();
+
+    EXPECT_TRUE(empty.get().content.empty());
+    EXPECT_TRUE(empty.message().is_same(empty.message())) << "nothing to build";
+    EXPECT_EQ(begun.text(), "");
+    EXPECT_EQ(std::get<TextContent>(begun.get().content[0]).extra, text.extra);
+    EXPECT_EQ(half.text(), "Look");
+    EXPECT_EQ(asked.get().content[1], AssistantContent(call({})));
+    EXPECT_EQ(called.get().content[1], blocks.content[1]);
+}
+
 /// What the process has allocated, in bytes.
 std::size_t bytes_allocated() {
 #ifdef CUBEPI_TEST_SANITIZED
@@ -156,7 +189,7 @@ std::size_t bytes_allocated() {
 /// Bytes that a stream of `deltas` pieces holds, with every snapshot kept.
 std::size_t bytes_held(int deltas) {
     const std::size_t before = bytes_allocated();
-    const auto log = std::make_shared<MessageLog>(AssistantMessage());
+    const auto log = MessageLog::make(AssistantMessage());
     std::vector<PartialMessage> kept;
     kept.reserve(static_cast<std::size_t>(deltas));
     log->open(MessageLog::Kind::text_start, 0, TextContent());

@@ -44,6 +44,12 @@ public:
         return a.str() == b;
     }
     friend bool operator==(const SharedString& a, const char* b) noexcept { return a.str() == b; }
+    friend std::string operator+(const SharedString& a, std::string_view b) {
+        return std::string(a.str()).append(b);
+    }
+    friend std::string operator+(std::string_view a, const SharedString& b) {
+        return std::string(a).append(b.str());
+    }
     friend std::ostream& operator<<(std::ostream& out, const SharedString& s) {
         return out << s.str();
     }

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string_view>
 
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/notice.hpp>
 #include <cubepi/core/partial_message.hpp>
+#include <cubepi/core/shared_value.hpp>
 
 namespace cubepi {
 
@@ -40,7 +40,7 @@ struct StreamEvent {
     /// The message so far; on `done` and `error` the final message (D45).
     PartialMessage partial = {};
     /// Only with `notice`.
-    std::shared_ptr<const Notice> notice = {};
+    SharedValue<Notice> notice = {};
 
     /// The text of the failure on `error`, empty otherwise.
     std::string error_message() const;

@@ -43,7 +43,7 @@ TEST(StreamEvent, BlockEventsAndTerminalEvents) {
 TEST(StreamEvent, TheDeltaLivesAsLongAsAnyCopyOfTheEvent) {
     std::vector<StreamEvent> kept;
     {
-        auto log = std::make_shared<MessageLog>(AssistantMessage());
+        auto log = MessageLog::make(AssistantMessage());
         log->open(MessageLog::Kind::text_start, 0, TextContent());
         for (int i = 0; i < 100; ++i) {
             StreamEvent event;

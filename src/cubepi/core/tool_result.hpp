@@ -16,11 +16,11 @@ struct AgentToolResult {
     AgentToolResult(std::string text) { content.emplace_back(TextContent{std::move(text)}); }
     AgentToolResult(const char* text) : AgentToolResult(std::string(text)) {}
     AgentToolResult(Content block) { content.push_back(std::move(block)); }
-    AgentToolResult(std::vector<Content> blocks) : content(std::move(blocks)) {}
+    AgentToolResult(ContentList<Content> blocks) : content(std::move(blocks)) {}
     /// A result that tells the model that the call failed.
     static AgentToolResult error(std::string text);
 
-    std::vector<Content> content = {};  ///< for the model
+    ContentList<Content> content = {};  ///< for the model
     Json details = {};                  ///< for the host; stored, never sent to the model
     std::optional<bool> is_error = {};
     std::optional<bool> terminate =

@@ -9,7 +9,7 @@ TEST(AgentToolResult, IsMadeOfTextBlockOrBlocks) {
     EXPECT_EQ(AgentToolResult("a").text(), "a");
     EXPECT_EQ(AgentToolResult(std::string("b")).text(), "b");
     EXPECT_EQ(AgentToolResult(Content(TextContent{"c"})).text(), "c");
-    std::vector<Content> blocks;
+    ContentList<Content> blocks;
     blocks.emplace_back(TextContent{"d"});
     blocks.emplace_back(ImageContent{"aGk=", "image/png"});
     blocks.emplace_back(TextContent{"e"});

@@ -1,27 +1,41 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
 namespace cubepi {
 
-/// A number of tokens that may not have been reported. Absent is not zero (D12).
+/// A number of tokens that may not have been reported. Absent is not zero (D12). Takes five bytes, since every answer in
+/// memory has six of them: a number above `most`, about 10^12, counts as `most`.
 class TokenCount {
 public:
-    constexpr TokenCount() noexcept = default;
-    /// A negative number stands for none.
-    constexpr TokenCount(std::int64_t value) noexcept : value_(value < 0 ? -1 : value) {}
+    static constexpr std::int64_t most = (std::int64_t{1} << 40) - 2;
 
-    constexpr bool has_value() const noexcept { return value_ >= 0; }
+    constexpr TokenCount() noexcept : TokenCount(-1) {}
+    /// A negative number stands for none.
+    constexpr TokenCount(std::int64_t value) noexcept {
+        const auto bits = static_cast<std::uint64_t>(value > most ? most : value < 0 ? -1 : value);
+        for (unsigned i = 0; i < bytes_.size(); ++i)
+            bytes_[i] = static_cast<std::uint8_t>(bits >> (8 * i));
+    }
+
+    constexpr bool has_value() const noexcept { return bits() <= most; }
     constexpr explicit operator bool() const noexcept { return has_value(); }
-    constexpr std::int64_t operator*() const noexcept { return value_; }
+    constexpr std::int64_t operator*() const noexcept { return bits(); }
     constexpr std::int64_t value_or(std::int64_t other) const noexcept {
-        return has_value() ? value_ : other;
+        return has_value() ? bits() : other;
     }
     friend constexpr bool operator==(TokenCount, TokenCount) noexcept = default;
 
 private:
-    std::int64_t value_ = -1;
+    constexpr std::int64_t bits() const noexcept {
+        std::uint64_t bits = 0;
+        for (unsigned i = 0; i < bytes_.size(); ++i) bits |= std::uint64_t{bytes_[i]} << (8 * i);
+        return static_cast<std::int64_t>(bits);
+    }
+
+    std::array<std::uint8_t, 5> bytes_;
 };
 
 /// Tokens of one model call, or of a run. The whole prompt is input + cache_read + cache_write.

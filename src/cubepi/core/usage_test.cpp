@@ -1,5 +1,8 @@
 #include <cubepi/core/usage.hpp>
 
+#include <cstdint>
+#include <limits>
+
 #include <gtest/gtest.h>
 
 namespace cubepi {
@@ -14,6 +17,14 @@ TEST(Usage, D12_AbsentIsNotZero) {
     EXPECT_EQ(TokenCount(3).value_or(7), 3);
     EXPECT_EQ(TokenCount(-5), none);
     EXPECT_FALSE(TokenCount(-5).has_value());
+}
+
+TEST(Usage, ANumberOfTokensGoesUpToATrillion) {
+    static_assert(sizeof(TokenCount) == 5 && sizeof(Usage) == 30);
+    EXPECT_EQ(*TokenCount(123'456'789'012), 123'456'789'012);
+    EXPECT_EQ(*TokenCount(TokenCount::most), TokenCount::most);
+    EXPECT_EQ(TokenCount(TokenCount::most + 1), TokenCount(TokenCount::most));
+    EXPECT_TRUE(TokenCount(std::numeric_limits<std::int64_t>::max()).has_value());
 }
 
 TEST(Usage, D12_SumsHaveWhatAnyoneReported) {

@@ -35,7 +35,7 @@ FauxStep failing_after_start(ErrorCode code) {
     AssistantMessage message;
     message.stop_reason = stop_reason::shared(stop_reason::error);
     message.error_message = "broke early";
-    message.error = std::make_shared<const ErrorInfo>(info_of(code));
+    message.error = SharedValue<ErrorInfo>(info_of(code));
     return message;
 }
 
@@ -131,7 +131,7 @@ TEST(Fallback, D23_TheTriggerSetIsTheCallers) {
 TEST(Fallback, D15_NeverAfterContentWasShown) {
     Legs legs;
     AssistantMessage broken = faux_assistant_message("partial", "error", "the line went dead");
-    broken.error = std::make_shared<const ErrorInfo>(info_of(ErrorCode::disconnected));
+    broken.error = SharedValue<ErrorInfo>(info_of(ErrorCode::disconnected));
     legs.a.set_responses({broken});
     const std::vector<StreamEvent> events = legs.events(legs.call());
     EXPECT_EQ(spelled(events), "start text_start text_delta(partial) text_end error");

@@ -30,7 +30,7 @@ ToolCall faux_tool_call(std::string_view name, JsonObject arguments, std::string
     return call;
 }
 
-AssistantMessage faux_assistant_message(std::vector<AssistantContent> blocks,
+AssistantMessage faux_assistant_message(ContentList<AssistantContent> blocks,
                                         std::string_view stop_reason,
                                         std::string_view error_message) {
     AssistantMessage message;
@@ -42,7 +42,7 @@ AssistantMessage faux_assistant_message(std::vector<AssistantContent> blocks,
 
 AssistantMessage faux_assistant_message(AssistantContent block, std::string_view stop_reason,
                                         std::string_view error_message) {
-    std::vector<AssistantContent> blocks;
+    ContentList<AssistantContent> blocks;
     blocks.push_back(std::move(block));
     return faux_assistant_message(std::move(blocks), stop_reason, error_message);
 }
@@ -98,6 +98,7 @@ struct FauxProvider::State {
     explicit State(FauxOptions given)
         : options(normalised(std::move(given))), random(options.seed) {}
 
+    void begin(const ModelRequest& request, detail::FauxCall& call);
     Usage count_prompt(const ModelRequest& request);
 
     const FauxOptions options;
@@ -108,6 +109,18 @@ struct FauxProvider::State {
     detail::FauxRandom random;
     std::optional<detail::FauxPrompt> prompt;
 };
+
+void FauxProvider::State::begin(const ModelRequest& request, detail::FauxCall& call) {
+    const std::lock_guard lock(mutex);
+    ++calls;
+    call.random = random.split();
+    if (options.prompt_cache) call.usage = count_prompt(request);
+    if (next_step == steps.size()) return;
+    call.step.emplace(std::move(steps[next_step++]));
+    if (next_step < steps.size()) return;
+    steps.clear();
+    next_step = 0;
+}
 
 Usage FauxProvider::State::count_prompt(const ModelRequest& request) {
     const bool first = !prompt;
@@ -190,30 +203,17 @@ BoundModel FauxProvider::model(Model model) const {
 }
 
 MessageStream FauxProvider::stream(ModelRequest request) {
-    detail::FauxCall call;
-    if (!request.options.stop_token().stop_requested()) {
-        const std::lock_guard lock(state_->mutex);
-        ++state_->calls;
-        call.random = state_->random.split();
-        if (state_->options.prompt_cache) call.usage = state_->count_prompt(request);
-        if (state_->next_step < state_->steps.size()) {
-            call.step.emplace(std::move(state_->steps[state_->next_step++]));
-            if (state_->next_step == state_->steps.size()) {
-                state_->steps.clear();
-                state_->next_step = 0;
-            }
-        }
-    }
+    const bool begins = !request.options.stop_token().stop_requested();
+    auto source = std::make_unique<FauxSource>(std::move(request));
+    detail::FauxCall& call = source->call();
+    if (begins) state_->begin(source->request(), call);
     call.token_size_min = state_->options.token_size_min;
     call.token_size_max = state_->options.token_size_max;
     call.tokens_per_second = state_->options.tokens_per_second;
     call.yield_every_chunk = state_->options.yield_every_chunk;
-    if (!observers()->empty()) call.observers = observers();
-    const std::shared_ptr<ObserverRegistry> watched = call.observers;
-    if (!watched)
-        return MessageStream(std::make_unique<FauxSource>(std::move(request), std::move(call)));
-    Model model = request.model;
-    auto source = std::make_unique<FauxSource>(std::move(request), std::move(call));
+    if (observers()->empty()) return MessageStream(std::move(source));
+    call.observers = observers();
+    const Model model = source->request().model;
     return observed(std::move(source), model, detail::faux_body);
 }
 

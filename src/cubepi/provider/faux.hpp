@@ -31,7 +31,7 @@ AssistantMessage faux_assistant_message(const char* text,
 AssistantMessage faux_assistant_message(AssistantContent block,
                                         std::string_view stop_reason = stop_reason::stop,
                                         std::string_view error_message = {});
-AssistantMessage faux_assistant_message(std::vector<AssistantContent> blocks,
+AssistantMessage faux_assistant_message(ContentList<AssistantContent> blocks,
                                         std::string_view stop_reason = stop_reason::stop,
                                         std::string_view error_message = {});
 

@@ -67,7 +67,7 @@ struct AssistantImages {
     std::string api = {};
     std::string provider_id = {};
     std::string model = {};
-    std::vector<Content> output = {};  ///< images (base64 or URLs) and texts
+    ContentList<Content> output = {};  ///< images (base64 or URLs) and texts
     SharedString stop_reason = stop_reason::shared(stop_reason::stop);  ///< "stop" or "aborted"
     std::string response_id = {};
     std::optional<double> timestamp = {};  ///< Unix time, seconds

@@ -309,7 +309,7 @@ TEST(Images, AnObserverThatThrowsHarmsNobody) {
 
 TEST(Images, CostWhatTheModelSays) {
     AssistantImages drawn;
-    drawn.output.resize(2, ImageContent{.source = "QUJD"});
+    drawn.output = {ImageContent{.source = "QUJD"}, ImageContent{.source = "QUJD"}};
     drawn.metadata["size"] = "1000x500";
     ImagesModel model;
     EXPECT_FALSE(cost_of(drawn, model));

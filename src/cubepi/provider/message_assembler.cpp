@@ -40,7 +40,7 @@ MessageAssembler::MessageAssembler(MessageAssembler&&) noexcept = default;
 MessageAssembler& MessageAssembler::operator=(MessageAssembler&&) noexcept = default;
 
 detail::MessageLog& MessageAssembler::log() {
-    if (!log_) log_ = std::make_shared<detail::MessageLog>(head_);
+    if (!log_) log_ = detail::MessageLog::make(head_);
     return *log_;
 }
 
@@ -50,14 +50,13 @@ StreamEvent MessageAssembler::event(StreamEventType type, std::int32_t index,
     made.type = type;
     made.content_index = index;
     made.delta = delta;
-    log();
-    made.partial = detail::MessageLog::snapshot_of(log_);
+    made.partial = log().snapshot();
     return made;
 }
 
 StreamEvent MessageAssembler::start() {
     started_ = true;
-    log_ = std::make_shared<detail::MessageLog>(head_);
+    log_ = detail::MessageLog::make(head_);
     return event(StreamEventType::start, -1);
 }
 
@@ -125,7 +124,7 @@ StreamEvent MessageAssembler::end_block(StreamEventType type, std::int32_t index
     return event(type, index);
 }
 
-StreamEvent MessageAssembler::toolcall_start(std::string id, SharedString name, LazyObject extra) {
+StreamEvent MessageAssembler::toolcall_start(SharedString id, SharedString name, LazyObject extra) {
     const std::int32_t index = add_index(true);
     ToolCall call;
     call.id = std::move(id);
@@ -203,7 +202,7 @@ StreamEvent MessageAssembler::error(std::string_view error_message, std::optiona
     AssistantMessage message = final_message(OpenCalls::keep);
     message.stop_reason = stop_reason::shared(stop_reason::error);
     message.error_message = error_message;
-    if (info) message.error = std::make_shared<const ErrorInfo>(std::move(*info));
+    if (info) message.error = std::move(*info);
     return finish(StreamEventType::error, std::move(message));
 }
 
@@ -225,7 +224,7 @@ StreamEvent MessageAssembler::finish(StreamEventType type, AssistantMessage fina
 StreamEvent MessageAssembler::notice(Notice notice) {
     StreamEvent made;
     made.type = StreamEventType::notice;
-    made.notice = std::make_shared<const Notice>(std::move(notice));
+    made.notice = std::move(notice);
     return made;
 }
 

@@ -9,13 +9,10 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message.hpp>
+#include <cubepi/core/partial_message.hpp>
 #include <cubepi/core/stream_event.hpp>
 
 namespace cubepi {
-
-namespace detail {
-class MessageLog;
-}
 
 /// Builds a model's answer from a provider's decoded wire events, and the stream events with their snapshots
 /// on the way. Every provider feeds one: wire formats differ, the grammar of StreamEvent does not.
@@ -45,7 +42,7 @@ public:
     StreamEvent thinking_delta(std::int32_t index, std::string_view text);
     StreamEvent thinking_end(std::int32_t index, LazyObject extra = {});
     StreamEvent thinking_end(std::int32_t index, ThinkingContent block);
-    StreamEvent toolcall_start(std::string id, SharedString name, LazyObject extra = {});
+    StreamEvent toolcall_start(SharedString id, SharedString name, LazyObject extra = {});
     StreamEvent toolcall_delta(std::int32_t index, std::string_view json);
     /// Ends a call in its final form.
     StreamEvent toolcall_end(std::int32_t index, ToolCall call);
@@ -86,7 +83,7 @@ private:
     AssistantMessage final_message(OpenCalls open_calls) const;
 
     AssistantMessage head_;
-    std::shared_ptr<detail::MessageLog> log_;
+    detail::LogRef log_;
     std::vector<char> open_calls_;  ///< per block: a call whose arguments are still streaming
     bool started_ = false;
 };

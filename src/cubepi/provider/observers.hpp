@@ -29,7 +29,7 @@ struct ProviderOutcome {
     /// The final message; empty when the stream was dropped before its end.
     Message message = {};
     /// The typed failure, null when there was none.
-    std::shared_ptr<const ErrorInfo> error = {};
+    SharedValue<ErrorInfo> error = {};
 };
 
 namespace detail {

@@ -13,7 +13,6 @@ struct PrefixGuard::Sent {
     std::shared_ptr<const ToolDefinitions> tools;
     SharedString system_prompt;
     MessageList messages;
-    std::size_t model = 0;
 };
 
 namespace {
@@ -223,13 +222,14 @@ void PrefixGuard::reset() noexcept { sent_.reset(); }
 
 std::optional<Notice> PrefixGuard::check(const ModelRequest& request) {
     const std::size_t model = model_of(request);
+    const bool same_model = sent_ && model == model_;
+    model_ = model;
     if (!sent_) sent_ = std::make_unique<Sent>();
     const Sent was = std::move(*sent_);
     sent_->tools = request.tools;
     sent_->system_prompt = request.system_prompt;
     sent_->messages = request.messages;
-    sent_->model = model;
-    if (was.model != model) return std::nullopt;
+    if (!same_model) return std::nullopt;
 
     std::optional<Break> at = part_of(was.tools, request.tools);
     if (!at && was.system_prompt != request.system_prompt)

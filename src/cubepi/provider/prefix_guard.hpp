@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 
@@ -33,6 +34,7 @@ public:
 private:
     struct Sent;
     std::unique_ptr<Sent> sent_;
+    std::size_t model_ = 0;  ///< which model that was for
 };
 
 }  // namespace cubepi

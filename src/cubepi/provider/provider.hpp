@@ -44,6 +44,9 @@ public:
     /// A model without its provider yet, for Agent({.provider = ..., .model = Model{...}}).
     BoundModel(Model model);
     BoundModel(std::shared_ptr<Provider> provider, Model model);
+    /// The same, sharing `model`, which is not null.
+    BoundModel(std::shared_ptr<Provider> provider, std::shared_ptr<const Model> model) noexcept
+        : provider_(std::move(provider)), model_(std::move(model)) {}
 
     const std::shared_ptr<Provider>& provider() const noexcept { return provider_; }
     const Model& spec() const noexcept;

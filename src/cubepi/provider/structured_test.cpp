@@ -27,7 +27,7 @@ ToolCall answer_call(JsonObject arguments, std::string id = "c1") {
 }
 
 AssistantMessage calling(std::vector<ToolCall> calls) {
-    std::vector<AssistantContent> blocks;
+    ContentList<AssistantContent> blocks;
     for (ToolCall& call : calls) blocks.emplace_back(std::move(call));
     return faux_assistant_message(std::move(blocks), stop_reason::tool_use);
 }
@@ -220,7 +220,7 @@ TEST(Structured, TheProvidersOwnErrorIsInTheException) {
     info.code = ErrorCode::rate_limited;
     info.retry_after = 7;
     AssistantMessage broken = faux_assistant_message(R"({"city":)", "error", "slow down");
-    broken.error = std::make_shared<const ErrorInfo>(info);
+    broken.error = SharedValue<ErrorInfo>(info);
     faux.set_responses({broken});
     const StructuredOutputError error = failure_of(faux.model());
     EXPECT_EQ(error.failure(), StructuredFailure::provider);

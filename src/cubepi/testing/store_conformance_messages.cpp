@@ -54,7 +54,7 @@ Message full_assistant() {
     error.type = "RateLimited";
     error.status_code = 429;
     error.retry_after = 1.5;
-    message.error = std::make_shared<const ErrorInfo>(std::move(error));
+    message.error = SharedValue<ErrorInfo>(std::move(error));
     Usage usage;
     usage.input_tokens = TokenCount(10);
     usage.output_tokens = TokenCount(0);

@@ -38,7 +38,8 @@ std::string call_id_of(const AgentEvent& event) {
         return approve ? approve->tool_call_id : std::string();
     }
     const Message message = message_of(event);
-    return message && message.tool_result() ? message.tool_result()->tool_call_id : std::string();
+    return message && message.tool_result() ? message.tool_result()->tool_call_id.str()
+                                            : std::string();
 }
 
 bool matches(const Match& when, const AgentEvent& event) {

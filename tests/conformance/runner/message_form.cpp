@@ -36,8 +36,8 @@ AssistantContent parse_block(const Json& form) {
     throw BadFile("content: unknown block \"" + type + "\"");
 }
 
-std::vector<Content> parse_content(const Json& form) {
-    std::vector<Content> blocks;
+cubepi::ContentList<Content> parse_content(const Json& form) {
+    cubepi::ContentList<Content> blocks;
     for (AssistantContent& block : parse_assistant_content(form)) {
         auto* text = std::get_if<cubepi::TextContent>(&block);
         if (!text) throw BadFile("content: only text blocks are known here");
@@ -69,7 +69,7 @@ void mask_texts(JsonArray& blocks, const std::set<std::string>& known) {
     }
 }
 
-JsonArray blocks_of(const std::vector<Content>& content) {
+JsonArray blocks_of(const cubepi::ContentList<Content>& content) {
     JsonArray blocks;
     for (const Content& block : content) {
         if (const auto* text = std::get_if<cubepi::TextContent>(&block)) {
@@ -110,7 +110,7 @@ JsonObject tool_result_form(const cubepi::ToolResultMessage& message, const Know
                             bool in_call) {
     JsonObject form;
     form["role"] = "tool_result";
-    form["id"] = message.tool_call_id;
+    form["id"] = message.tool_call_id.str();
     form["tool"] = message.tool_name.str();
     form["content"] =
         result_content_form(message.content, message.is_error, message.tool_name.str(), known);
@@ -121,8 +121,8 @@ JsonObject tool_result_form(const cubepi::ToolResultMessage& message, const Know
 
 }  // namespace
 
-std::vector<AssistantContent> parse_assistant_content(const Json& form) {
-    std::vector<AssistantContent> blocks;
+cubepi::ContentList<AssistantContent> parse_assistant_content(const Json& form) {
+    cubepi::ContentList<AssistantContent> blocks;
     if (form.is_string()) {
         cubepi::TextContent block;
         block.text = as_text(form, "content");
@@ -196,7 +196,7 @@ JsonArray block_forms(const cubepi::AssistantMessage& message) {
             form["thinking"] = thinking->thinking;
         } else if (const auto* call = std::get_if<cubepi::ToolCall>(&block)) {
             form["type"] = "tool_call";
-            form["id"] = call->id;
+            form["id"] = call->id.str();
             form["name"] = call->name.str();
             form["arguments"] = call->arguments;
         } else {
@@ -207,8 +207,8 @@ JsonArray block_forms(const cubepi::AssistantMessage& message) {
     return blocks;
 }
 
-Json result_content_form(const std::vector<Content>& content, bool is_error, std::string_view tool,
-                         const KnownTexts& known) {
+Json result_content_form(const cubepi::ContentList<Content>& content, bool is_error,
+                         std::string_view tool, const KnownTexts& known) {
     JsonArray blocks = blocks_of(content);
     if (is_error) {
         mask_texts(blocks, known.results);

@@ -37,7 +37,7 @@ JsonArray message_forms(const cubepi::MessageList& messages, const KnownTexts& k
 /// The blocks of an answer, none left out.
 JsonArray block_forms(const cubepi::AssistantMessage& message);
 /// Content of a tool's result, framework texts masked.
-Json result_content_form(const std::vector<cubepi::Content>& content, bool is_error,
+Json result_content_form(const cubepi::ContentList<cubepi::Content>& content, bool is_error,
                          std::string_view tool, const KnownTexts& known);
 
 /// Each assistant message with n calls is followed at once by their n results, and there are no other results.

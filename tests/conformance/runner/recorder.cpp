@@ -14,7 +14,7 @@ using cubepi::StreamEventType;
 
 JsonObject execution_end_form(const cubepi::ToolExecutionEndEvent& event, const KnownTexts& known) {
     JsonObject form;
-    form["id"] = event.tool_call_id;
+    form["id"] = event.tool_call_id.str();
     form["tool"] = event.tool_name.str();
     form["content"] =
         result_content_form(event.result.content, event.is_error, event.tool_name.str(), known);
@@ -133,17 +133,18 @@ JsonObject Recorder::form(const AgentEvent& event) {
     form["type"] = cubepi::to_string(event.type());
     if (const auto* start = event.get_if<cubepi::MessageStartEvent>()) {
         form["role"] = cubepi::to_string(start->message.role());
-        if (const auto* result = start->message.tool_result()) form["id"] = result->tool_call_id;
+        if (const auto* result = start->message.tool_result())
+            form["id"] = result->tool_call_id.str();
         if (start->message.assistant()) answer_.clear();
     } else if (const auto* end = event.get_if<cubepi::MessageEndEvent>()) {
         if (!end->message.run_id().empty()) (void)runs_.name_of(end->message.run_id().str());
         form["message"] = message_form(end->message, known_, Place::event);
     } else if (const auto* begun = event.get_if<cubepi::ToolExecutionStartEvent>()) {
-        form["id"] = begun->tool_call_id;
+        form["id"] = begun->tool_call_id.str();
         form["tool"] = begun->tool_name.str();
         form["args"] = begun->args;
     } else if (const auto* update = event.get_if<cubepi::ToolExecutionUpdateEvent>()) {
-        form["id"] = update->tool_call_id;
+        form["id"] = update->tool_call_id.str();
         form["update"] = update->partial_result;
     } else if (const auto* done = event.get_if<cubepi::ToolExecutionEndEvent>()) {
         JsonObject rest = execution_end_form(*done, known_);
@@ -153,7 +154,7 @@ JsonObject Recorder::form(const AgentEvent& event) {
             turn->message.assistant() ? turn->message.assistant()->stop_reason.str() : "";
         JsonArray ids;
         for (const cubepi::Message& result : turn->tool_results)
-            ids.emplace_back(result.tool_result()->tool_call_id);
+            ids.emplace_back(result.tool_result()->tool_call_id.str());
         form["results"] = std::move(ids);
     } else if (const auto* over = event.get_if<cubepi::AgentEndEvent>()) {
         form["messages"] = role_forms(over->messages);

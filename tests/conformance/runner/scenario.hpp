@@ -118,7 +118,7 @@ Scenario parse_scenario(const Json& file);
 /// The compact form of a message (README.md, section 1.1). Throws BadFile.
 cubepi::Message parse_message(const Json& form);
 /// One text block for a string, else the list of blocks.
-std::vector<cubepi::AssistantContent> parse_assistant_content(const Json& form);
+cubepi::ContentList<cubepi::AssistantContent> parse_assistant_content(const Json& form);
 /// A user message from a text or {"text", "id"}; the id becomes metadata.steer_id.
 cubepi::Message parse_queued(const Json& form);
 

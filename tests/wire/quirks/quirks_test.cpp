@@ -117,7 +117,7 @@ JsonObject to_expectation(const AssistantContent& block) {
         if (!thinking->extra.empty()) object["extra"] = thinking->extra.get();
     } else if (const auto* call = std::get_if<ToolCall>(&block)) {
         JsonObject inner;
-        inner["id"] = call->id;
+        inner["id"] = call->id.str();
         inner["name"] = call->name.str();
         inner["arguments"] = call->arguments;
         if (const Json* raw = call->extra.find("raw_arguments")) inner["raw"] = *raw;

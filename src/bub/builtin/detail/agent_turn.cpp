@@ -17,7 +17,7 @@ JsonObject call_json(const cubepi::ToolCall& call) {
     function["name"] = call.name.str();
     function["arguments"] = boost::json::serialize(call.arguments);
     JsonObject form;
-    form["id"] = call.id;
+    form["id"] = call.id.str();
     form["type"] = "function";
     form["function"] = std::move(function);
     return form;
@@ -261,8 +261,10 @@ Task<> AgentTurn::start_agent() {
         co_await remember(options);
         if (chosen.configure) chosen.configure(options, occasion);
     }
-    keep_allowed(options.tools, plan_);
-    options.middleware.emplace_back(UnknownTools(options.tools));
+    std::vector<cubepi::AgentTool> tools(options.tools.begin(), options.tools.end());
+    keep_allowed(tools, plan_);
+    options.middleware.emplace_back(UnknownTools(tools));
+    options.tools = std::move(tools);
     agent_ = std::make_shared<cubepi::Agent>(std::move(options));
     agent_->subscribe([this](const cubepi::AgentEvent& event) { return on_agent_event(event); });
     if (chosen.on_agent && !plan_.is_subagent) chosen.on_agent(agent_, occasion);

@@ -33,7 +33,7 @@ JsonObject call_json(const ToolCall& call) {
     function["name"] = call.name.str();
     function["arguments"] = std::move(arguments);
     JsonObject json;
-    json["id"] = call.id;
+    json["id"] = call.id.str();
     json["type"] = "function";
     json["function"] = std::move(function);
     return json;
@@ -117,7 +117,7 @@ void MessageEntries::add_result(const Message& message, JsonObject meta,
         return;
     }
     JsonObject data;
-    data["tool_call_id"] = result.tool_call_id;
+    data["tool_call_id"] = result.tool_call_id.str();
     data["name"] = result.tool_name.str();
     to.push_back(event_entry(result_event, std::move(data), hidden_from_context(std::move(meta))));
 }

@@ -39,6 +39,19 @@ std::unique_ptr<const Agent::Impl::Settings> take_settings(AgentOptions& options
     return std::make_unique<const Agent::Impl::Settings>(std::move(taken));
 }
 
+/// Both in `options.model`.
+const std::shared_ptr<Provider>& provider_of(AgentOptions& options) {
+    if (options.model) return options.model.provider();
+    if (options.provider.get()) {
+        options.model = BoundModel(options.provider.get(), options.model.spec());
+        return options.model.provider();
+    }
+    throw Error(ErrorCode::invalid_argument,
+                "AgentOptions: no provider: use .model = provider.model(\"id\"), or .provider "
+                "together with "
+                ".model = Model{...}");
+}
+
 AgentState first_state(AgentOptions& options) {
     if (!options.messages.empty() && options.checkpointer && !options.thread_id.empty()) {
         throw Error(ErrorCode::invalid_argument,
@@ -47,41 +60,26 @@ AgentState first_state(AgentOptions& options) {
                     "from the store");
     }
     AgentState state;
+    state.model = options.model.shared_spec();
     state.system_prompt = std::move(options.system_prompt);
-    std::vector<AgentTool> tools = std::move(options.tools);
+    state.tools = std::move(options.tools);
     for (const Middleware& one : options.middleware) {
-        tools.insert(tools.end(), one.tools().begin(), one.tools().end());
+        for (const AgentTool& tool : one.tools()) state.tools.push_back(tool);
     }
-    state.tools = std::move(tools);
     state.reasoning = options.reasoning;
     state.messages = std::move(options.messages);
     return state;
 }
 
-BoundModel bound_model(const AgentOptions& options) {
-    if (options.model) return options.model;
-    if (options.provider.get()) {
-        Model model = options.model.spec();
-        if (model.provider_id.empty()) model.provider_id = options.provider.get()->provider_id();
-        return BoundModel(options.provider.get(), std::move(model));
-    }
-    throw Error(ErrorCode::invalid_argument,
-                "AgentOptions: no provider: use .model = provider.model(\"id\"), or .provider "
-                "together with "
-                ".model = Model{...}");
-}
-
 }  // namespace
 
 Agent::Impl::Impl(AgentOptions options)
-    : model(bound_model(options)),
+    : provider(provider_of(options)),
       runtime(options.runtime ? std::move(options.runtime) : Runtime::standard()),
       own_settings(take_settings(options)),
       state(first_state(options)),
       inbox(options.steering_mode, options.follow_up_mode),
-      log(state, std::move(options.checkpointer), std::move(options.thread_id)) {
-    state.model = model.shared_spec();
-}
+      log(state, std::move(options.checkpointer), std::move(options.thread_id)) {}
 
 const Agent::Impl::Settings& Agent::Impl::settings() const noexcept {
     static const Settings usual;
@@ -90,7 +88,7 @@ const Agent::Impl::Settings& Agent::Impl::settings() const noexcept {
 
 detail::RunParts Agent::Impl::parts() noexcept {
     const Settings& set = settings();
-    return {.model = model,
+    return {.model = BoundModel(provider, state.model),
             .hooks = &set.hooks,
             .tool_execution = set.tool_execution,
             .limits = set.limits,
@@ -121,7 +119,7 @@ public:
         token_ = impl_.inbox.begin_run(run_id);
         impl_.state.is_streaming = true;
         impl_.state.streaming_message = PartialMessage();
-        impl_.state.error_message.clear();
+        impl_.state.error_message = {};
         impl_.state.active_run_id = run_id;
         impl_.state.last_outcome = LastOutcome::none;
     }
@@ -129,8 +127,8 @@ public:
         impl_.inbox.end_run();
         impl_.state.is_streaming = false;
         impl_.state.streaming_message = PartialMessage();
-        impl_.state.pending_tool_calls.clear();
-        impl_.state.active_run_id.clear();
+        impl_.state.pending_tool_calls = std::vector<SharedString>();
+        impl_.state.active_run_id = {};
         if (impl_.state.last_outcome == LastOutcome::none) {
             impl_.state.last_outcome = LastOutcome::abandoned;
         }

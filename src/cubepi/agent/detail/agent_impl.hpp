@@ -29,7 +29,7 @@ struct Agent::Impl {
     detail::RunParts parts() noexcept;
 
     // A process may have many idle agents: what not all of them need is made when it is needed.
-    BoundModel model;
+    std::shared_ptr<Provider> provider;  // of state.model
     std::shared_ptr<const Runtime> runtime;
     std::unique_ptr<const Settings> own_settings;  // null: the usual ones
     AgentState state;

@@ -15,13 +15,8 @@ void EventHub::clear() noexcept {
 
 Rest EventHub::deliver(const AgentEvent& event, const std::stop_token& token) {
     busy_ = true;
-    threw_ = false;
-    return call_from(0, entries_.size(), event, token);
-}
-
-Rest EventHub::call_from(std::size_t index, std::size_t end, const AgentEvent& event,
-                         const std::stop_token& token) {
-    for (; index < end; ++index) {
+    const std::size_t end = entries_.size();
+    for (std::size_t index = 0; index < end; ++index) {
         // Not by reference to the list: a listener may subscribe another one.
         ListenerEntry* const entry = entries_[index].get();
         if (!entry->active) {
@@ -64,8 +59,7 @@ Task<void> EventHub::finish(std::size_t index, std::size_t end, const AgentEvent
     end_delivery();
 }
 
-void EventHub::end_delivery() {
-    busy_ = false;
+void EventHub::end_odd_delivery() {
     if (idle_) idle_->pulse();
     if (std::exchange(stale_, false)) {
         std::erase_if(entries_, [](const auto& entry) { return !entry->active; });

@@ -41,11 +41,13 @@ public:
     bool failed() const noexcept { return failure_ != nullptr; }
 
 private:
-    Rest call_from(std::size_t index, std::size_t end, const AgentEvent& event,
-                   const std::stop_token& token);
     Task<void> finish(std::size_t index, std::size_t end, const AgentEvent& event,
                       std::stop_token token);
-    void end_delivery();
+    void end_delivery() {
+        busy_ = false;
+        if (idle_ || stale_ || threw_) end_odd_delivery();
+    }
+    void end_odd_delivery();
 
     // Entries stay where they are while an event is under way, whatever listeners do.
     std::vector<std::shared_ptr<ListenerEntry>> entries_;

@@ -71,11 +71,9 @@ Inbox::Queues& Inbox::queues() {
     return *queues_;
 }
 
-void Inbox::count() {
-    steering_count_.store(static_cast<std::uint32_t>(queues().steering.size()),
-                          std::memory_order_release);
-    follow_up_count_.store(static_cast<std::uint32_t>(queues().follow_ups.size()),
-                           std::memory_order_release);
+void Inbox::note_queued() {
+    steers_.store(!queues().steering.empty(), std::memory_order_release);
+    follows_up_.store(!queues().follow_ups.empty(), std::memory_order_release);
 }
 
 Receipt Inbox::steer(Message message, std::string for_run, bool identified) {
@@ -93,7 +91,7 @@ Receipt Inbox::steer(Message message, std::string for_run, bool identified) {
     input.for_run = std::move(for_run);
     input.identified = identified;
     queues().steering.push_back(std::move(input));
-    count();
+    note_queued();
     return Receipt(std::move(receipt));
 }
 
@@ -107,7 +105,7 @@ Receipt Inbox::follow_up(Message message, bool identified) {
     input.receipt = receipt;
     input.identified = identified;
     queues().follow_ups.push_back(std::move(input));
-    count();
+    note_queued();
     return Receipt(std::move(receipt));
 }
 
@@ -120,7 +118,7 @@ bool Inbox::cancel_steer(std::string_view id) {
         input.mark(ReceiptState::cancelled);
         return true;
     });
-    count();
+    note_queued();
     return queues().steering.size() != before;
 }
 
@@ -141,7 +139,7 @@ void Inbox::clear() {
     for (const Input& input : queues().follow_ups) input.mark(ReceiptState::cancelled);
     queues().steering.clear();
     queues().follow_ups.clear();
-    count();
+    note_queued();
 }
 
 std::stop_token Inbox::begin_run(SharedString run_id) {
@@ -161,7 +159,7 @@ std::vector<Input> Inbox::take_steering() {
     if (!has_steering()) return {};
     const std::lock_guard lock(mutex());
     std::vector<Input> taken = take(queues().steering, steering_mode_, run_id_);
-    count();
+    note_queued();
     return taken;
 }
 
@@ -169,20 +167,20 @@ std::vector<Input> Inbox::take_follow_ups() {
     if (!has_follow_ups()) return {};
     const std::lock_guard lock(mutex());
     std::vector<Input> taken = take(queues().follow_ups, follow_up_mode_, run_id_);
-    count();
+    note_queued();
     return taken;
 }
 
 void Inbox::put_back_steering(std::vector<Input> inputs) {
     const std::lock_guard lock(mutex());
     put_front(queues().steering, std::move(inputs));
-    count();
+    note_queued();
 }
 
 void Inbox::put_back_follow_ups(std::vector<Input> inputs) {
     const std::lock_guard lock(mutex());
     put_front(queues().follow_ups, std::move(inputs));
-    count();
+    note_queued();
 }
 
 }  // namespace detail

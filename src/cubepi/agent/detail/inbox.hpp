@@ -60,12 +60,8 @@ public:
     /// The token of the run that begins; abort() fires it from now on.
     std::stop_token begin_run(SharedString run_id);
     void end_run();
-    bool has_steering() const noexcept {
-        return steering_count_.load(std::memory_order_acquire) != 0;
-    }
-    bool has_follow_ups() const noexcept {
-        return follow_up_count_.load(std::memory_order_acquire) != 0;
-    }
+    bool has_steering() const noexcept { return steers_.load(std::memory_order_acquire); }
+    bool has_follow_ups() const noexcept { return follows_up_.load(std::memory_order_acquire); }
 
     std::vector<Input> take_steering() override;
     std::vector<Input> take_follow_ups() override;
@@ -73,10 +69,8 @@ public:
     void put_back_follow_ups(std::vector<Input> inputs) override;
 
 private:
-    void count();
+    void note_queued();
 
-    const QueueMode steering_mode_;
-    const QueueMode follow_up_mode_;
     /// One of a few that all inboxes share: what happens under it takes no longer than a move.
     std::mutex& mutex() const noexcept;
     struct Queues {
@@ -86,10 +80,12 @@ private:
     Queues& queues();
 
     std::unique_ptr<Queues> queues_;  // made by the first input
-    std::atomic<std::uint32_t> steering_count_{0};
-    std::atomic<std::uint32_t> follow_up_count_{0};
     SharedString run_id_;
     std::stop_source stop_{std::nostopstate};
+    const QueueMode steering_mode_;
+    const QueueMode follow_up_mode_;
+    std::atomic<bool> steers_{false};
+    std::atomic<bool> follows_up_{false};
 };
 
 }  // namespace detail

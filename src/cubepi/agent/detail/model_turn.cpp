@@ -204,6 +204,7 @@ Task<std::optional<ModelRequest>> ModelTurn::hooked_request() {
 std::optional<MessageStream> ModelTurn::open(ModelRequest&& request,
                                              std::exception_ptr& failure) const {
     std::optional<MessageStream> stream;
+    core_.time_passes();
     try {
         stream.emplace(core_.parts().model.provider()->stream(std::move(request)));
     } catch (...) {
@@ -213,12 +214,11 @@ std::optional<MessageStream> ModelTurn::open(ModelRequest&& request,
 }
 
 Task<void> ModelTurn::pump(MessageStream stream) {
-    bool follows = false;  // what came before was there at the same time
     for (;;) {
         std::exception_ptr failure;
         std::optional<StreamEvent> event = take_ready(stream, failure);
         if (!event && !failure && !stream.finished()) {
-            follows = false;
+            core_.time_passes();
             try {
                 event = co_await wait_event(stream);
             } catch (...) {
@@ -227,9 +227,7 @@ Task<void> ModelTurn::pump(MessageStream stream) {
         }
         const bool ended = event && event->is_terminal();
         if (!failure && event && !ended && !core_.stopped()) {
-            Rest rest = pass_on(std::move(*event), follows);
-            follows = !rest;
-            if (rest) co_await std::move(*rest);
+            if (Rest rest = pass_on(std::move(*event))) co_await std::move(*rest);
             continue;
         }
         Rest rest;
@@ -248,17 +246,16 @@ Task<void> ModelTurn::pump(MessageStream stream) {
 }
 
 /// Gives an event that does not end the answer to the listeners.
-Rest ModelTurn::pass_on(StreamEvent&& event, bool follows) {
+Rest ModelTurn::pass_on(StreamEvent&& event) {
     if (event.type == StreamEventType::notice) return core_.notice(*event.notice);
-    partial_ = event.partial;
     if (event.type != StreamEventType::start) {
         note_blocks(event);
-        return core_.emit_update(std::move(event), follows);
+        return core_.emit_update(std::move(event));
     }
     started_ = true;
     MessageStartEvent start;
     start.message = event.partial.message();
-    core_.state().streaming_message = partial_;
+    core_.state().streaming_message = event.partial;
     return core_.emit(std::move(start));
 }
 
@@ -292,7 +289,7 @@ void ModelTurn::note_blocks(const StreamEvent& event) {
 
 /// What was streamed, without calls whose arguments were not complete (D34).
 AssistantMessage ModelTurn::so_far() const {
-    AssistantMessage message = partial_.get();
+    AssistantMessage message = core_.state().streaming_message.get();
     std::vector<std::int32_t> open = open_calls_;
     std::sort(open.rbegin(), open.rend());
     for (const std::int32_t index : open) {
@@ -308,7 +305,9 @@ Rest ModelTurn::conclude(Message final_message) {
         failure_ = error_of(answer);
     }
     if (answer.id.empty()) final_message = std::move(final_message).with_id(message_id_);
-    message_ = std::move(final_message).with_run_id(core_.run_id());
+    if (final_message.run_id() != core_.run_id())
+        final_message = std::move(final_message).with_run_id(core_.run_id());
+    message_ = std::move(final_message);
     if (started_) return std::nullopt;
     MessageStartEvent start;
     start.message = message_;
@@ -335,7 +334,7 @@ Rest ModelTurn::conclude_failed(std::exception_ptr failure) {
         std::rethrow_exception(failure);
     } catch (const ProviderError& error) {
         message.error_message = error.what();
-        message.error = std::make_shared<const ErrorInfo>(error.info());
+        message.error = SharedValue<ErrorInfo>(error.info());
     } catch (const std::exception& error) {
         message.error_message = error.what();
     } catch (...) {

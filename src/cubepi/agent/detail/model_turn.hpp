@@ -37,7 +37,7 @@ private:
     Task<void> stream_after(Notice notice, ModelRequest request);
     std::optional<MessageStream> open(ModelRequest&& request, std::exception_ptr& failure) const;
     Task<void> pump(MessageStream stream);
-    Rest pass_on(StreamEvent&& event, bool follows);
+    Rest pass_on(StreamEvent&& event);
     Task<std::optional<StreamEvent>> wait_event(MessageStream& stream);
     Rest conclude(Message final_message);
     Rest conclude_aborted();
@@ -50,7 +50,6 @@ private:
     RunCore& core_;
     ToolList tools_;
     std::string message_id_;
-    PartialMessage partial_;
     std::vector<std::int32_t> open_calls_;
     Message message_;
     std::shared_ptr<const Error> failure_;

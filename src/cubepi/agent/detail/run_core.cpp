@@ -1,5 +1,6 @@
 #include <cubepi/agent/detail/run_core.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <optional>
@@ -34,21 +35,29 @@ double RunCore::wall_seconds() const {
 }
 
 void RunCore::note(const ToolExecutionStartEvent& event) {
-    state().pending_tool_calls.insert(event.tool_call_id);
+    std::vector<SharedString>& pending = state().pending_tool_calls;
+    const auto less = [](const SharedString& a, const SharedString& b) {
+        return a.str() < b.str();
+    };
+    pending.insert(std::upper_bound(pending.begin(), pending.end(), event.tool_call_id, less),
+                   event.tool_call_id);
 }
 
 void RunCore::note(const ToolExecutionEndEvent& event) {
-    state().pending_tool_calls.erase(event.tool_call_id);
+    std::vector<SharedString>& pending = state().pending_tool_calls;
+    const auto found = std::find(pending.begin(), pending.end(), event.tool_call_id);
+    if (found != pending.end()) pending.erase(found);
+    if (pending.empty()) pending = std::vector<SharedString>();
 }
 
 void RunCore::note(const TurnEndEvent& event) {
     const AssistantMessage* message = event.message.assistant();
     if (message && !message->error_message.empty()) {
-        state().error_message = message->error_message.str();
+        state().error_message = message->error_message;
     }
 }
 
-Rest RunCore::emit_update(StreamEvent&& event, bool follows) {
+Rest RunCore::emit_update(StreamEvent&& event) {
     state().streaming_message = event.partial;
     auto* last = std::get_if<MessageUpdateEvent>(&event_.body);
     if (!last || parts_.hub->busy()) {
@@ -58,12 +67,12 @@ Rest RunCore::emit_update(StreamEvent&& event, bool follows) {
     }
     last->stream_event = std::move(event);
     ++event_.seq;
-    if (!follows) event_.timestamp = runtime().clock->now();
-    return parts_.hub->deliver(event_, stop_);
+    return deliver();
 }
 
 /// A listener is busy with an event still: this one waits for its turn.
 Rest RunCore::emit_later(AgentEvent::Body body) {
+    time_passes();
     AgentEvent event;
     event.body = std::move(body);
     event.run = event_.run;
@@ -119,6 +128,7 @@ Rest RunCore::finish(Message message) {
 
 Task<void> RunCore::finish_stored(Message message) {
     co_await parts_.log->append(message);
+    time_passes();
     if (Rest rest = finish_in_memory(std::move(message))) co_await std::move(*rest);
 }
 
@@ -157,6 +167,7 @@ Task<void> RunCore::take_all_in(std::vector<Input> inputs, bool steering) {
             const Input& input = inputs[next];
             if (input.identified) {
                 const std::optional<Message> known = co_await parts_.log->find(input.message.id());
+                time_passes();
                 if (known) {
                     input.mark(ReceiptState::committed);
                     continue;

@@ -4,7 +4,6 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -20,7 +19,7 @@ namespace cubepi::detail {
 
 /// What a run works with. Everything outlives the run.
 struct RunParts {
-    const BoundModel& model;
+    BoundModel model;
     const HookSet* hooks;
     ExecutionMode tool_execution;
     const AgentLimits& limits;
@@ -64,12 +63,13 @@ public:
         ++event_.seq;
         if (parts_.hub->busy()) return emit_later(AgentEvent::Body(std::move(event)));
         event_.body.emplace<E>(std::move(event));
-        event_.timestamp = runtime().clock->now();
-        return parts_.hub->deliver(event_, stop_);
+        return deliver();
     }
     /// message_update.
-    /// `follows`: came together with the event before, and has its time.
-    [[nodiscard]] Rest emit_update(StreamEvent&& event, bool follows);
+    [[nodiscard]] Rest emit_update(StreamEvent&& event);
+    /// To be called where a run waits, or runs what is not its own: until then the events come together, and have one
+    /// time. To ask for the time can cost more than to deliver an event.
+    void time_passes() noexcept { time_known_ = false; }
     /// A message begins: message_start, then what finish() does.
     [[nodiscard]] Rest announce(Message message);
     /// Stores the message (storage first, then memory) and delivers message_end.
@@ -83,11 +83,24 @@ public:
     HookContext hook_context();
     /// Runs a hook so that an abort ends it.
     template <class T>
-    Task<T> call_hook(Task<T> hook) const {
-        return cancel_on(stop_, std::move(hook));
+    Task<T> call_hook(Task<T> hook) {
+        const TimePasses later{*this};
+        time_passes();
+        co_return co_await cancel_on(stop_, std::move(hook));
     }
 
 private:
+    struct TimePasses {
+        RunCore& core;
+        ~TimePasses() { core.time_passes(); }
+    };
+    Rest deliver() {
+        if (!time_known_) event_.timestamp = runtime().clock->now();
+        time_known_ = true;
+        Rest rest = parts_.hub->deliver(event_, stop_);
+        if (rest) time_passes();
+        return rest;
+    }
     Rest emit_later(AgentEvent::Body body);
     Task<void> deliver_later(AgentEvent event);
     Rest announce_stamped(Message message);
@@ -113,6 +126,7 @@ private:
     MessageList new_messages_;
     Usage usage_;
     std::optional<double> spent_ = 0.0;
+    bool time_known_ = false;  ///< event_.timestamp is the time
 };
 
 }  // namespace cubepi::detail

@@ -110,6 +110,7 @@ Task<void> ToolBatch::run_beside(TaskScope& scope, std::size_t first, Task<void>
         while (cap != 0 && running_ >= cap) {
             slot_.reset();
             co_await slot_.wait();
+            core_.time_passes();
         }
         if (Rest rest = announce(call)) co_await std::move(*rest);
         Rest rest = execute(call);
@@ -260,6 +261,7 @@ Rest ToolBatch::execute(Call& call) {
                          core_.parts().runtime,
                          [this, &call](Json partial) { return update(call, std::move(partial)); });
     std::optional<ToolOutcome> outcome;
+    core_.time_passes();
     try {
         // after_tool_call is shown the arguments, too.
         JsonObject args = core_.parts().hooks->after_tool_call ? call.args : std::move(call.args);
@@ -303,6 +305,7 @@ Task<void> ToolBatch::await_outcome(Call& call, Task<AgentToolResult> task) {
         failure = std::current_exception();
     }
     call.running = false;
+    core_.time_passes();
     if (limit) limit->cancel();
     if (!call.time_out.empty()) {
         std::string text = call.time_out;
@@ -323,6 +326,7 @@ Task<void> ToolBatch::await_outcome(Call& call, Task<AgentToolResult> task) {
 
 Task<void> ToolBatch::update(Call& call, Json partial_result) {
     if (call.finished || !call.context) co_return;
+    core_.time_passes();
     ToolExecutionUpdateEvent event;
     event.tool_call_id = call.call().id;
     event.tool_name = call.call().name;

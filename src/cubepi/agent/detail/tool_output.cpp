@@ -56,7 +56,7 @@ Task<void> cut_tool_output(std::shared_ptr<const Runtime> runtime, std::shared_p
             where = std::string("The whole could not be kept: ") + error.what();
         }
     }
-    std::vector<Content> kept;
+    ContentList<Content> kept;
     std::size_t room = limit;
     for (Content& block : result.content) {
         auto* text = std::get_if<TextContent>(&block);

@@ -241,9 +241,9 @@ struct StoredMessageReader::State {
         return text_of(type);
     }
 
-    std::vector<Content> read_content(dom::element value) {
+    ContentList<Content> read_content(dom::element value) {
         const dom::array blocks = array_of(value);
-        std::vector<Content> content;
+        ContentList<Content> content;
         content.reserve(blocks.size());
         for (const dom::element item : blocks) {
             const dom::object block = object_of(item);

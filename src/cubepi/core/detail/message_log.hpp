@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/partial_message.hpp>
@@ -15,7 +15,7 @@ namespace cubepi::detail {
 /// The growing answer of a model, as an append-only log of block operations over append-only text. Snapshots
 /// name a prefix of the log. Entries and bytes never move and are never rewritten, so a snapshot handed to
 /// another thread is read without a lock while the owner goes on appending.
-class MessageLog : public std::enable_shared_from_this<MessageLog> {
+class MessageLog final : public LogBase {
 public:
     enum class Kind : std::uint8_t {
         text_start,
@@ -23,13 +23,12 @@ public:
         toolcall_start,
         delta,
         replace,
-        end
+        end,
+        played_start,
     };
 
-    explicit MessageLog(AssistantMessage head) : head_(std::move(head)) {}
-    MessageLog(const MessageLog&) = delete;
-    MessageLog& operator=(const MessageLog&) = delete;
-    ~MessageLog();
+    /// `head` has no content.
+    static LogRef make(AssistantMessage head);
 
     /// Opens block number `block`, which must be the number of blocks so far. `start` is its initial state.
     void open(Kind kind, std::uint32_t block, AssistantContent start);
@@ -41,11 +40,23 @@ public:
     /// Marks an end that changes nothing.
     void end(std::uint32_t block);
 
-    PartialMessage snapshot() const { return PartialMessage(shared_from_this(), count_); }
-    static PartialMessage snapshot_of(const std::shared_ptr<MessageLog>& log) {
-        return PartialMessage(log, log->count_);
+    // A log may play a finished message: its blocks are told of piece by piece, and nothing is copied.
+    /// Keeps the message whose blocks are played.
+    void play(Message message) { played_ = std::move(message); }
+    /// Opens a block of the played message without its text or arguments.
+    void open_played(std::uint32_t block, const AssistantContent& content);
+    /// Adds a piece of the played block's text.
+    void delta_played(std::uint32_t block, std::string_view text);
+    /// The block as it is in the played message; opens it where it was not.
+    void replace_played(std::uint32_t block, const AssistantContent& content);
+
+    PartialMessage snapshot() const noexcept {
+        retain();
+        return PartialMessage(this, count_);
     }
     AssistantMessage build(std::uint32_t count) const;
+    /// The same as a message of its own; without a block it is the same one each time.
+    Message message(std::uint32_t count) const;
     std::string text(std::uint32_t count) const;
     std::uint32_t count() const noexcept { return count_; }
     /// Raw argument text of a tool call: all its deltas, joined.
@@ -54,12 +65,12 @@ public:
 private:
     struct Entry {
         union {
-            const char* text = nullptr;
+            const char* text;
             const AssistantContent* content;  // of a start or a replacement; null: an empty block
         };
-        std::uint32_t size = 0;  // of the text
-        std::uint32_t block : 28 = 0;
-        std::uint32_t kind_ : 4 = 0;
+        std::uint32_t size;  // of the text
+        std::uint32_t block : 28;
+        std::uint32_t kind_ : 4;
         Kind kind() const noexcept { return static_cast<Kind>(kind_); }
         std::string_view piece() const noexcept {
             return kind() == Kind::delta ? std::string_view(text, size) : std::string_view();
@@ -83,19 +94,29 @@ private:
         std::unique_ptr<const Kept> next;
     };
 
+    friend class LogBase;
+    explicit MessageLog(AssistantMessage head) : head_(std::move(head)) {}
+    ~MessageLog();
+
     Entry& add(Kind kind, std::uint32_t block);
+    void add_delta(std::uint32_t block, std::string_view stored);
+    void add_content(Kind kind, std::uint32_t block, const AssistantContent* content);
     const AssistantContent* keep(AssistantContent content);
     std::string_view store(std::string_view text);
     template <class F>
     void each(std::uint32_t count, F&& f) const;
 
-    AssistantMessage head_;
-    std::array<Entry, entries_of_first> first_;
+    const Message head_;
+    Message played_;
     Page* pages_ = nullptr;
     Page* last_ = nullptr;
     std::uint32_t count_ = 0;
     Bytes* bytes_ = nullptr;  // the newest first
     std::unique_ptr<const Kept> kept_;
+    // Not written before they are used.
+    std::array<Entry, entries_of_first> first_;
+    std::array<char, 232> room_;
+    std::uint32_t room_used_ = 0;
 };
 
 }  // namespace cubepi::detail

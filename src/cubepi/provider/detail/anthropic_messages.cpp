@@ -44,7 +44,7 @@ JsonObject image_block(const ImageContent& image) {
     return block;
 }
 
-JsonArray content_blocks(const std::vector<Content>& content) {
+JsonArray content_blocks(const ContentList<Content>& content) {
     JsonArray blocks;
     for (const Content& part : content) {
         if (const auto* text = std::get_if<TextContent>(&part)) {

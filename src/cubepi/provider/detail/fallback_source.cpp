@@ -350,7 +350,7 @@ void FallbackSource::end_exhausted() {
     message.error_message = "No model of the fallback chain could answer:" + list_of_failures();
     std::vector<ErrorInfo> errors;
     for (const Failed& failed : failures_) errors.push_back(failed.error);
-    message.error = std::make_shared<const ErrorInfo>(common_info(errors));
+    message.error = SharedValue<ErrorInfo>(common_info(errors));
     queue_.push(MessageAssembler::finish(StreamEventType::error, std::move(message)));
 }
 

@@ -86,7 +86,7 @@ JsonObject faux_body(const AssistantMessage& message) {
         if (const auto* call = std::get_if<ToolCall>(&block)) {
             JsonObject item;
             item["type"] = "tool_use";
-            item["id"] = call->id;
+            item["id"] = call->id.str();
             item["name"] = call->name.str();
             item["input"] = call->arguments;
             content.push_back(std::move(item));
@@ -131,8 +131,7 @@ JsonObject observed_payload(const ModelRequest& request) {
 
 }  // namespace detail
 
-FauxSource::FauxSource(ModelRequest&& request, detail::FauxCall&& call)
-    : request_(std::move(request)), call_(std::move(call)) {}
+FauxSource::FauxSource(ModelRequest&& request) : request_(std::move(request)) {}
 
 bool FauxSource::needs_waiting() const noexcept {
     if (call_.tokens_per_second || call_.yield_every_chunk) return true;
@@ -205,7 +204,8 @@ Task<> FauxSource::make_message(FauxStep::Factory factory) {
         failure = std::current_exception();
     }
     if (!failure) {
-        take_message(std::move(*message));
+        call_.step = FauxStep(std::move(*message));
+        phase_ = Phase::begin;
     } else if (!is_cancellation(failure)) {
         fail(failure);
     } else if (stopped()) {
@@ -218,37 +218,23 @@ Task<> FauxSource::make_message(FauxStep::Factory factory) {
 }
 
 void FauxSource::prepare_now() {
-    if (stopped()) {
-        phase_ = Phase::begin;
-        return;
-    }
-    if (!call_.step) {
-        fail("No more faux responses queued");
-        return;
-    }
+    phase_ = Phase::begin;
+    if (stopped()) return;
+    if (!call_.step) return fail("No more faux responses queued");
     auto& answer = call_.step->answer_;
-    if (auto* failure = std::get_if<FauxStep::Failure>(&answer)) {
-        fail(std::move(failure->message), std::move(failure->info));
-    } else if (auto* message = std::get_if<AssistantMessage>(&answer)) {
-        take_message(std::move(*message));
-    } else {
+    if (std::holds_alternative<FauxStep::Failure>(answer)) {
+        phase_ = Phase::failed;
+    } else if (auto* factory = std::get_if<FauxStep::DirectFactory>(&answer)) {
         try {
-            take_message(std::get<FauxStep::DirectFactory>(answer)(request_));
+            call_.step = FauxStep((*factory)(request_));
         } catch (...) {
             fail(std::current_exception());
         }
     }
 }
 
-void FauxSource::take_message(AssistantMessage message) {
-    message_ = std::move(message);
-    call_.step.reset();
-    phase_ = Phase::begin;
-}
-
 void FauxSource::fail(std::string message, std::optional<ErrorInfo> info) {
-    failure_.message = std::move(message);
-    failure_.info = std::move(info);
+    call_.step = faux_failure(std::move(message), std::move(info));
     phase_ = Phase::failed;
 }
 
@@ -292,55 +278,80 @@ StreamEvent FauxSource::step() {
         case Phase::end: return finish();
         case Phase::failed: break;
     }
+    auto& failure = std::get<FauxStep::Failure>(call_.step->answer_);
+    MessageAssembler assembler(head());
+    return assembler.error(failure.message, std::move(failure.info));
+}
+
+AssistantMessage FauxSource::head() const {
     AssistantMessage head;
     head.id = request_.options.message_id();
     head.provider_id = shared_name(request_.model.provider_id);
     head.model_id = shared_name(request_.model.id);
-    return MessageAssembler(std::move(head)).error(failure_.message, failure_.info);
+    return head;
 }
 
 StreamEvent FauxSource::begin() {
-    AssistantMessage head;
-    head.id = request_.options.message_id();
-    head.provider_id = shared_name(request_.model.provider_id);
-    head.model_id = shared_name(request_.model.id);
-    head.response_id = message_.response_id;
-    head.timestamp = message_.timestamp;
+    AssistantMessage head = this->head();
+    auto* answer = call_.step ? std::get_if<AssistantMessage>(&call_.step->answer_) : nullptr;
+    if (answer) {
+        head.response_id = answer->response_id;
+        head.timestamp = answer->timestamp;
+    }
     if (!head.timestamp) {
         const auto wall = request_.options.runtime()->clock->wall().time_since_epoch();
         head.timestamp = std::chrono::duration<double>(wall).count();
     }
-    assembler_.emplace(std::move(head));
-    if (stopped() || cancelled_) return assembler_->aborted();
+    if (stopped() || cancelled_ || !answer) return aborted(std::move(head));
+    answer->usage = call_.usage;
+    answer->usage->output_tokens =
+        static_cast<std::int64_t>((detail::estimated_size(*answer) + 3) / 4);
+    answer->id = head.id;
+    answer->provider_id = head.provider_id;
+    answer->model_id = head.model_id;
+    answer->timestamp = head.timestamp;
+    if (answer->run_id.empty()) answer->run_id = request_.options.run_id();
+    final_ = Message(std::move(*answer));
+    log_ = detail::MessageLog::make(std::move(head));
+    log_->play(final_);
     phase_ = Phase::block;
-    return assembler_->start();
+    return event(StreamEventType::start, -1);
+}
+
+StreamEvent FauxSource::event(StreamEventType type, std::int32_t index,
+                              std::string_view delta) const {
+    StreamEvent made;
+    made.type = type;
+    made.content_index = index;
+    made.delta = delta;
+    made.partial = log_->snapshot();
+    return made;
 }
 
 StreamEvent FauxSource::next_block() {
-    while (block_ < message_.content.size() &&
-           std::holds_alternative<ImageContent>(message_.content[block_])) {
-        assembler_->add_block(message_.content[block_++]);
+    const ContentList<AssistantContent>& content = final_.assistant()->content;
+    for (; block_ < content.size(); ++block_) {
+        if (!std::holds_alternative<ImageContent>(content[block_])) break;
+        log_->replace_played(block_, content[block_]);
     }
-    if (block_ == message_.content.size()) return finish();
+    if (block_ == content.size()) return finish();
     if (stopped() || cancelled_) return abort();
     phase_ = Phase::pieces;
-    StreamEvent event;
-    const AssistantContent& block = message_.content[block_];
+    const AssistantContent& block = content[block_];
+    log_->open_played(block_, block);
+    StreamEventType type = StreamEventType::text_start;
     if (const auto* text = std::get_if<TextContent>(&block)) {
-        event = assembler_->text_start(text->extra);
         rest_ = text->text;
     } else if (const auto* deep = std::get_if<ThinkingContent>(&block)) {
-        event = assembler_->thinking_start(deep->extra);
+        type = StreamEventType::thinking_start;
         rest_ = deep->thinking;
     } else {
-        const auto& call = std::get<ToolCall>(block);
-        event = assembler_->toolcall_start(call.id, call.name, call.extra);
-        arguments_ = to_python_json(call.arguments);
+        type = StreamEventType::toolcall_start;
+        arguments_ = to_python_json(std::get<ToolCall>(block).arguments);
         rest_ = arguments_;
     }
-    index_ = event.content_index;
     chunk_size_ = 4 * call_.random.between(call_.token_size_min, call_.token_size_max);
-    return event;
+    return event(type, index());
 }
 
 std::string_view FauxSource::next_chunk() const {
@@ -355,41 +366,59 @@ StreamEvent FauxSource::next_piece() {
     streamed_ += piece.size();
     chunk_size_ =
         rest_.empty() ? 0 : 4 * call_.random.between(call_.token_size_min, call_.token_size_max);
-    const AssistantContent& block = message_.content[block_];
-    if (std::holds_alternative<TextContent>(block)) return assembler_->text_delta(index_, piece);
-    if (std::holds_alternative<ThinkingContent>(block))
-        return assembler_->thinking_delta(index_, piece);
-    return assembler_->toolcall_delta(index_, piece);
+    const AssistantContent& block = final_.assistant()->content[block_];
+    if (std::holds_alternative<ToolCall>(block)) {
+        // The arguments' text is ours and goes with us.
+        const std::string_view stored = log_->delta(block_, piece);
+        return event(StreamEventType::toolcall_delta, index(), stored);
+    }
+    log_->delta_played(block_, piece);
+    const bool text = std::holds_alternative<TextContent>(block);
+    return event(text ? StreamEventType::text_delta : StreamEventType::thinking_delta, index(),
+                 piece);
 }
 
 StreamEvent FauxSource::close_block() {
-    const AssistantContent& block = message_.content[block_++];
-    phase_ = block_ == message_.content.size() ? Phase::end : Phase::block;
-    if (std::holds_alternative<TextContent>(block)) return assembler_->text_end(index_);
-    if (std::holds_alternative<ThinkingContent>(block)) return assembler_->thinking_end(index_);
-    return assembler_->toolcall_end(index_, std::get<ToolCall>(block));
+    const ContentList<AssistantContent>& content = final_.assistant()->content;
+    const AssistantContent& block = content[block_];
+    const std::int32_t closed = index();
+    if (std::holds_alternative<ToolCall>(block)) {
+        log_->replace_played(block_, block);
+    } else {
+        log_->end(block_);
+    }
+    ++block_;
+    phase_ = block_ == content.size() ? Phase::end : Phase::block;
+    if (std::holds_alternative<TextContent>(block)) return event(StreamEventType::text_end, closed);
+    if (std::holds_alternative<ToolCall>(block))
+        return event(StreamEventType::toolcall_end, closed);
+    return event(StreamEventType::thinking_end, closed);
 }
 
 StreamEvent FauxSource::abort() {
-    Usage usage = call_.usage;
-    usage.output_tokens = static_cast<std::int64_t>((streamed_ + 3) / 4);
-    assembler_->head().usage = usage;
-    return assembler_->aborted();
+    AssistantMessage message = log_->build(log_->count());
+    // A call whose arguments were still streaming is dropped (D34).
+    const bool cut_short = phase_ == Phase::pieces;
+    if (cut_short && std::holds_alternative<ToolCall>(message.content.back()))
+        message.content.pop_back();
+    message.usage = call_.usage;
+    message.usage->output_tokens = static_cast<std::int64_t>((streamed_ + 3) / 4);
+    return aborted(std::move(message));
+}
+
+StreamEvent FauxSource::aborted(AssistantMessage message) {
+    message.stop_reason = stop_reason::shared(stop_reason::aborted);
+    message.error_message = "Request was aborted";
+    return MessageAssembler::finish(StreamEventType::error, std::move(message));
 }
 
 StreamEvent FauxSource::finish() {
-    const AssistantMessage& head = assembler_->head();
-    call_.usage.output_tokens =
-        static_cast<std::int64_t>((detail::estimated_size(message_) + 3) / 4);
-    message_.usage = call_.usage;
-    message_.id = head.id;
-    message_.provider_id = head.provider_id;
-    message_.model_id = head.model_id;
-    message_.timestamp = head.timestamp;
-    const bool failed =
-        message_.stop_reason == stop_reason::error || message_.stop_reason == stop_reason::aborted;
-    return MessageAssembler::finish(failed ? StreamEventType::error : StreamEventType::done,
-                                    std::move(message_));
+    const SharedString& reason = final_.assistant()->stop_reason;
+    const bool failed = reason == stop_reason::error || reason == stop_reason::aborted;
+    StreamEvent made;
+    made.type = failed ? StreamEventType::error : StreamEventType::done;
+    made.partial = PartialMessage(std::move(final_));
+    return made;
 }
 
 }  // namespace cubepi

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include <cubepi/core/detail/message_log.hpp>
 #include <cubepi/provider/faux.hpp>
 #include <cubepi/provider/message_assembler.hpp>
 
@@ -62,7 +63,10 @@ namespace cubepi {
 
 class FauxSource final : public StreamSource {
 public:
-    FauxSource(ModelRequest&& request, detail::FauxCall&& call);
+    explicit FauxSource(ModelRequest&& request);
+    /// What the provider gives it before anybody asks for an event.
+    detail::FauxCall& call() noexcept { return call_; }
+    const ModelRequest& request() const noexcept { return request_; }
 
     std::optional<StreamEvent> ready() override;
     Task<StreamEvent> next() override;
@@ -76,32 +80,33 @@ private:
     Task<> announce();
     Task<> make_message(FauxStep::Factory factory);
     void prepare_now();
-    void take_message(AssistantMessage message);
     void fail(std::string message, std::optional<ErrorInfo> info = {});
     void fail(const std::exception_ptr& failure);
     Task<> pace();
 
     StreamEvent step();
+    AssistantMessage head() const;
+    StreamEvent event(StreamEventType type, std::int32_t index, std::string_view delta = {}) const;
+    std::int32_t index() const noexcept { return static_cast<std::int32_t>(block_); }
     StreamEvent begin();
     StreamEvent next_block();
     StreamEvent next_piece();
     StreamEvent close_block();
     StreamEvent finish();
     StreamEvent abort();
+    StreamEvent aborted(AssistantMessage message);
     std::string_view next_chunk() const;
 
     ModelRequest request_;
     detail::FauxCall call_;
-    std::optional<MessageAssembler> assembler_;
+    Message final_;  ///< from the start on: the log plays it
+    detail::LogRef log_;
     std::vector<StreamEvent> notices_;
-    AssistantMessage message_;
-    FauxStep::Failure failure_;
     std::string arguments_;
     std::string_view rest_;
-    std::size_t block_ = 0;
+    std::uint32_t block_ = 0;
     std::size_t streamed_ = 0;
     int chunk_size_ = 0;
-    std::int32_t index_ = -1;
     Phase phase_ = Phase::unprepared;
     bool cancelled_ = false;
 };

@@ -37,7 +37,7 @@ JsonObject image_part(const ImageContent& image) {
 }
 
 JsonObject user_to_wire(const UserMessage& message) {
-    const std::vector<Content> content = with_sender(message);
+    const ContentList<Content> content = with_sender(message);
     JsonObject wire = role_message("user");
     if (!has_images(content)) {
         wire["content"] = joined_text(content, "\n");

@@ -102,14 +102,14 @@ TEST(OpenAIChatRequest, ReasoningIsSentWhereItWasSet) {
         build_openai_chat(request, OpenAIChatSettings()).body.contains("reasoning_effort"));
 }
 
-Message assistant(std::vector<AssistantContent> content) {
+Message assistant(ContentList<AssistantContent> content) {
     AssistantMessage message;
     message.content = std::move(content);
     message.provider_id = "openai";
     return message;
 }
 
-Message result_of(std::string id, std::vector<Content> content, bool is_error = false) {
+Message result_of(std::string id, ContentList<Content> content, bool is_error = false) {
     ToolResultMessage message;
     message.tool_call_id = std::move(id);
     message.tool_name = "shot";

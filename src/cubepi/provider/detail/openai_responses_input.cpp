@@ -40,7 +40,7 @@ JsonObject input_image(const ImageContent& image) {
     return part;
 }
 
-JsonArray input_parts(const std::vector<Content>& content) {
+JsonArray input_parts(const ContentList<Content>& content) {
     JsonArray parts;
     for (const Content& block : content) {
         if (const auto* text = std::get_if<TextContent>(&block))

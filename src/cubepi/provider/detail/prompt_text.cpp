@@ -6,8 +6,8 @@
 
 namespace cubepi::detail {
 
-std::vector<Content> with_sender(const UserMessage& message) {
-    std::vector<Content> content = message.content;
+ContentList<Content> with_sender(const UserMessage& message) {
+    ContentList<Content> content = message.content;
     const Json* name = message.metadata.find("sender_display_name");
     if (!name || !name->is_string() || name->get_string().empty()) return content;
     const std::string sender = "[" + std::string(name->get_string()) + "]";
@@ -23,13 +23,13 @@ std::vector<Content> with_sender(const UserMessage& message) {
     return content;
 }
 
-bool has_images(const std::vector<Content>& content) noexcept {
+bool has_images(const ContentList<Content>& content) noexcept {
     return std::any_of(content.begin(), content.end(), [](const Content& block) {
         return std::holds_alternative<ImageContent>(block);
     });
 }
 
-std::string joined_text(const std::vector<Content>& content, std::string_view separator) {
+std::string joined_text(const ContentList<Content>& content, std::string_view separator) {
     std::string joined;
     bool first = true;
     for (const Content& block : content) {

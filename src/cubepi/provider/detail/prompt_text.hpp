@@ -15,10 +15,10 @@ inline constexpr std::string_view interrupted_result =
     "The tool call was interrupted; whether it took effect is unknown.";
 
 /// The content with the sender's name of a group chat in front: "[Ann]: Hi" (metadata sender_display_name).
-std::vector<Content> with_sender(const UserMessage& message);
-bool has_images(const std::vector<Content>& content) noexcept;
+ContentList<Content> with_sender(const UserMessage& message);
+bool has_images(const ContentList<Content>& content) noexcept;
 /// The text blocks, with `separator` between them.
-std::string joined_text(const std::vector<Content>& content, std::string_view separator);
+std::string joined_text(const ContentList<Content>& content, std::string_view separator);
 /// A data URL, or the URL that the image is.
 std::string image_url(const ImageContent& image);
 /// An id of at most `longest` bytes (22 or more): endpoints refuse longer ones, which other endpoints gave. The same for

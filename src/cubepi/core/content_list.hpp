@@ -1,0 +1,167 @@
+#pragma once
+
+#include <algorithm>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace cubepi {
+
+/// The blocks of a message: a std::vector of two words, since every message in memory has one, and most have one block.
+/// Copies have no room to spare.
+template <class Block>
+class ContentList {
+public:
+    using value_type = Block;
+    using size_type = std::size_t;
+    using difference_type = std::ptrdiff_t;
+    using reference = Block&;
+    using const_reference = const Block&;
+    using iterator = Block*;
+    using const_iterator = const Block*;
+
+    ContentList() noexcept = default;
+    ContentList(std::initializer_list<Block> blocks) : ContentList(blocks.begin(), blocks.end()) {}
+    ContentList(std::vector<Block> blocks) {
+        reserve(blocks.size());
+        for (Block& block : blocks) emplace_back(std::move(block));
+    }
+    template <std::forward_iterator It>
+    ContentList(It first, It last) {
+        reserve(static_cast<std::size_t>(std::distance(first, last)));
+        for (; first != last; ++first) emplace_back(*first);
+    }
+    ContentList(const ContentList& other) : ContentList(other.begin(), other.end()) {}
+    ContentList(ContentList&& other) noexcept
+        : blocks_(std::exchange(other.blocks_, nullptr)),
+          size_(std::exchange(other.size_, 0)),
+          capacity_(std::exchange(other.capacity_, 0)) {}
+    ContentList& operator=(ContentList other) noexcept {
+        swap(other);
+        return *this;
+    }
+    ~ContentList() {
+        if (blocks_) free();
+    }
+
+    std::size_t size() const noexcept { return size_; }
+    bool empty() const noexcept { return size_ == 0; }
+    std::size_t capacity() const noexcept { return capacity_; }
+    Block* data() noexcept { return blocks_; }
+    const Block* data() const noexcept { return blocks_; }
+    iterator begin() noexcept { return blocks_; }
+    iterator end() noexcept { return blocks_ + size_; }
+    const_iterator begin() const noexcept { return blocks_; }
+    const_iterator end() const noexcept { return blocks_ + size_; }
+    Block& operator[](std::size_t index) noexcept {
+        assert(index < size_);
+        return blocks_[index];
+    }
+    const Block& operator[](std::size_t index) const noexcept {
+        assert(index < size_);
+        return blocks_[index];
+    }
+    /// Throws std::out_of_range.
+    Block& at(std::size_t index) { return blocks_[checked(index)]; }
+    const Block& at(std::size_t index) const { return blocks_[checked(index)]; }
+    Block& front() noexcept { return (*this)[0]; }
+    const Block& front() const noexcept { return (*this)[0]; }
+    Block& back() noexcept { return (*this)[size_ - 1]; }
+    const Block& back() const noexcept { return (*this)[size_ - 1]; }
+
+    void reserve(std::size_t count) {
+        if (count > capacity_) move_to(allocate(count), count);
+    }
+    void resize(std::size_t count) {
+        reserve(count);
+        while (size_ > count) pop_back();
+        while (size_ < count) emplace_back();
+    }
+    void push_back(const Block& block) { emplace_back(block); }
+    void push_back(Block&& block) { emplace_back(std::move(block)); }
+    template <class... Args>
+    Block& emplace_back(Args&&... args) {
+        if (size_ < capacity_) {
+            ::new (blocks_ + size_) Block(std::forward<Args>(args)...);
+        } else {
+            // The new one first: it may be made from one of the others.
+            const std::size_t wanted = size_ == 0 ? 1 : 2 * std::size_t{size_};
+            Block* const grown = allocate(wanted);
+            try {
+                ::new (grown + size_) Block(std::forward<Args>(args)...);
+            } catch (...) {
+                std::allocator<Block>().deallocate(grown, wanted);
+                throw;
+            }
+            move_to(grown, wanted);
+        }
+        return blocks_[size_++];
+    }
+    iterator insert(const_iterator place, Block block) {
+        const std::ptrdiff_t index = place - blocks_;
+        emplace_back(std::move(block));
+        std::rotate(begin() + index, end() - 1, end());
+        return begin() + index;
+    }
+    void pop_back() noexcept {
+        assert(size_ > 0);
+        blocks_[--size_].~Block();
+    }
+    iterator erase(const_iterator place) { return erase(place, place + 1); }
+    iterator erase(const_iterator first, const_iterator last) {
+        Block* const from = blocks_ + (first - blocks_);
+        Block* const left = std::move(blocks_ + (last - blocks_), end(), from);
+        while (end() != left) pop_back();
+        return from;
+    }
+    void clear() noexcept {
+        while (size_ > 0) pop_back();
+    }
+    void swap(ContentList& other) noexcept {
+        std::swap(blocks_, other.blocks_);
+        std::swap(size_, other.size_);
+        std::swap(capacity_, other.capacity_);
+    }
+
+    friend bool operator==(const ContentList& a, const ContentList& b) {
+        return std::equal(a.begin(), a.end(), b.begin(), b.end());
+    }
+
+private:
+    static Block* allocate(std::size_t count) {
+        if (count > std::numeric_limits<std::uint32_t>::max()) throw std::bad_alloc();
+        return std::allocator<Block>().allocate(count);
+    }
+    /// Puts the blocks into new room.
+    void move_to(Block* room, std::size_t capacity) noexcept {
+        static_assert(std::is_nothrow_move_constructible_v<Block>);
+        std::uninitialized_move(begin(), end(), room);
+        std::destroy(begin(), end());
+        if (blocks_) std::allocator<Block>().deallocate(blocks_, capacity_);
+        blocks_ = room;
+        capacity_ = static_cast<std::uint32_t>(capacity);
+    }
+    void free() noexcept {
+        std::destroy(begin(), end());
+        std::allocator<Block>().deallocate(blocks_, capacity_);
+    }
+    std::size_t checked(std::size_t index) const {
+        if (index >= size_) throw std::out_of_range("a message has no block of that number");
+        return index;
+    }
+
+    Block* blocks_ = nullptr;
+    std::uint32_t size_ = 0;
+    std::uint32_t capacity_ = 0;
+};
+
+}  // namespace cubepi
