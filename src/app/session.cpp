@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include <bub/builtin/builtin.hpp>
 #include <bub/tape/memory_tape_store.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/net/http_client.hpp>
@@ -48,10 +49,23 @@ struct Toolbox {
     std::shared_ptr<Approval> gate = {};
 };
 
+/// A conversation that is kept speaks of its long results later: they are kept beside the tapes.
+std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
+    if (session.name.empty()) return std::make_shared<FileSpillSink>();
+    const std::filesystem::path folder = bub::default_bub_home() / "spill";
+    try {
+        return std::make_shared<FileSpillSink>(FileSpillOptions().in(folder));
+    } catch (const Error& error) {
+        session.notes.push_back("Long results are kept until the end of this program only: " +
+                                std::string(error.what()));
+    }
+    return std::make_shared<FileSpillSink>();
+}
+
 Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
-                     const SessionParts& parts) {
+                     const SessionParts& parts, std::shared_ptr<FileSpillSink> spill) {
     Toolbox box;
-    box.spill = std::make_shared<FileSpillSink>();
+    box.spill = std::move(spill);
     WorkspacePolicy policy = WorkspacePolicy().also_read(box.spill->directory());
     for (std::string& name : key_variables(config))
         policy.hidden_variables.push_back(std::move(name));
@@ -134,7 +148,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
             ? system_prompt(std::filesystem::current_path().string(), !flags.no_tools)
             : flags.system_prompt;
     std::optional<Toolbox> tools;
-    if (!flags.no_tools) tools = make_toolbox(flags, config, parts);
+    if (!flags.no_tools) tools = make_toolbox(flags, config, parts, make_spill(session));
     session.equip = equipment(flags, std::move(tools));
     co_return session;
 }

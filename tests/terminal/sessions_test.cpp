@@ -178,6 +178,21 @@ TEST(Sessions, D1_AProcessKilledInAToolIsContinuedAndTheModelIsTold) {
     EXPECT_TRUE(has(context, "What happened?")) << context;
 }
 
+TEST(Sessions, LongResultsOfAKeptOneOutliveTheProcess) {
+    const Home home;
+    const std::string script = home.script("[" + calls_shell("seq 1 40000") + ", \"Counted.\"]");
+    const Piped counted =
+        run_piped(home, {"run", "--yes", "--script", script, "--session", "plan", "count"});
+    EXPECT_EQ(counted.status, 0) << counted.err;
+    const std::filesystem::path kept = home.tapes().parent_path() / "spill";
+    std::string file;
+    for (const auto& entry : std::filesystem::directory_iterator(kept))
+        if (entry.is_regular_file()) file = entry.path().string();
+    ASSERT_FALSE(file.empty());
+    EXPECT_TRUE(has(context_of(home, "plan"), file)) << "the model is told where it is";
+    EXPECT_TRUE(has(read_file(file), "\n39999\n40000"));
+}
+
 TEST(Sessions, ADiskThatTakesNoMoreIsStatusFourAndLosesNothing) {
     const Home home;
     ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
