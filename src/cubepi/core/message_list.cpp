@@ -80,6 +80,7 @@ void MessageList::append(const MessageList& messages) {
         *this = messages;
         return;
     }
+    // It may be this very list. NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
     const MessageList source = messages;
     for (const Message& message : source) push_back(message);
 }

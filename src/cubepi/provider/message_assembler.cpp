@@ -118,8 +118,11 @@ StreamEvent MessageAssembler::end_block(StreamEventType type, std::int32_t index
         return event(type, index);
     }
     AssistantContent content = std::move(log().build(log().count()).content[block]);
-    if (auto* text = std::get_if<TextContent>(&content)) merge(text->extra, std::move(extra));
-    if (auto* deep = std::get_if<ThinkingContent>(&content)) merge(deep->extra, std::move(extra));
+    if (auto* text = std::get_if<TextContent>(&content)) {
+        merge(text->extra, std::move(extra));
+    } else if (auto* deep = std::get_if<ThinkingContent>(&content)) {
+        merge(deep->extra, std::move(extra));
+    }
     log().replace(block, std::move(content));
     return event(type, index);
 }

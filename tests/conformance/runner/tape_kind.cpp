@@ -86,6 +86,7 @@ std::pair<std::string, std::string> pair_of(const Json& value, std::string_view 
     return {as_text(list[0], where), as_text(list[1], where)};
 }
 
+// NOLINTBEGIN(bugprone-use-after-move): what a setter moves from gets its value back
 TapeQuery query_of(const JsonObject& op) {
     TapeQuery query;
     const auto use = [&](TapeQuery&& next) {
@@ -113,6 +114,7 @@ TapeQuery query_of(const JsonObject& op) {
         use(std::move(query).limit(static_cast<std::size_t>(as_number(*limit, "limit"))));
     return query;
 }
+// NOLINTEND(bugprone-use-after-move)
 
 std::optional<JsonObject> object_of(const JsonObject& op, std::string_view key) {
     const Json* value = op.if_contains(key);

@@ -42,7 +42,7 @@ TEST_F(AimockResponses, D13_ReasoningComesSealedAndGoesBack) {
 TEST_F(AimockResponses, ACallHasTwoIds) {
     const AssistantMessage message = ask(model(), "weather in Paris?", weather_tool());
     ASSERT_EQ(message.tool_calls().size(), 1u);
-    EXPECT_TRUE(message.tool_calls()[0]->id.starts_with("call_w|fc"));
+    EXPECT_TRUE(message.tool_calls()[0]->id.str().starts_with("call_w|fc"));
 }
 
 TEST_F(AimockResponses, D57_GoesOnFromAResponseAndSendsAllWhenItIsNotKnown) {

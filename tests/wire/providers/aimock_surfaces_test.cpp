@@ -75,7 +75,7 @@ TEST_P(Aimock, ToolsAndTheirResults) {
     MessageList messages{user_message("weather in Paris?")};
     const AssistantMessage asked = run(model().generate(messages, {}, weather_tool()));
     ASSERT_EQ(asked.tool_calls().size(), 1u);
-    EXPECT_TRUE(asked.tool_calls()[0]->id.starts_with("call_w"));
+    EXPECT_TRUE(asked.tool_calls()[0]->id.str().starts_with("call_w"));
     EXPECT_EQ(asked.tool_calls()[0]->arguments, JsonObject({{"city", "Paris"}}));
     EXPECT_EQ(asked.stop_reason, "tool_use");
     messages.push_back(asked);

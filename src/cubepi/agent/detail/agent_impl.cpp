@@ -326,6 +326,7 @@ std::vector<Input> prompt_inputs(const Agent::Impl& impl, MessageList given,
     std::vector<Input> inputs;
     inputs.reserve(given.size());
     for (std::size_t i = 0; i < given.size(); ++i) {
+        // Only this one is moved from. NOLINTNEXTLINE(bugprone-use-after-move)
         Message message = std::move(given).take(i);
         Input& one = inputs.emplace_back();
         one.identified = !message.id().empty();

@@ -141,6 +141,7 @@ ModelRequest ModelTurn::request(MessageList messages, SharedString system_prompt
         .message_id(message_id_)
         .run_id(core_.run_id())
         .runtime(parts.runtime);
+    // A setter gives back what it was called on. NOLINTNEXTLINE(bugprone-use-after-move)
     if (core_.state().reasoning) std::move(options).reasoning(*core_.state().reasoning);
     return made;
 }
