@@ -59,8 +59,10 @@ TEST(ContentList, InsertsErasesAndResizesInOrder) {
     List list = {"a", "c", longer};
     EXPECT_EQ(*list.insert(list.begin() + 1, "b"), "b");
     EXPECT_EQ(list, (List{"a", "b", "c", longer}));
-    EXPECT_EQ(*list.erase(list.begin()), "b");
-    EXPECT_EQ(list.erase(list.begin() + 1, list.end()), list.end());
+    const auto next = list.erase(list.begin());
+    EXPECT_EQ(*next, "b");
+    const auto after = list.erase(list.begin() + 1, list.end());
+    EXPECT_EQ(after, list.end());
     EXPECT_EQ(list, List{"b"});
     list.resize(2);
     EXPECT_EQ(list, (List{"b", ""}));
