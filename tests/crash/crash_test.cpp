@@ -1,17 +1,11 @@
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdlib.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,61 +14,20 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/provider/faux.hpp>
 
+#include "open_calls.hpp"
 #include "worker.hpp"
+#include "worker_process.hpp"
 
 // A process is killed at every step of a run; a second one goes on from what it left in the database.
-
-extern char** environ;
 
 namespace cubepi::crash_tests {
 
 namespace {
 
-struct Folder {
-    std::filesystem::path path;
-    Folder() {
-        std::string name =
-            (std::filesystem::temp_directory_path() / "cubepi-crash-XXXXXX").string();
-        path = mkdtemp(name.data());
-    }
-    ~Folder() { std::filesystem::remove_all(path); }
-};
-
-enum class Ended { killed, by_itself };
-
-Ended run_process(const Places& places, std::size_t kill_at) {
-    const std::string folder = places.folder.string();
-    const std::string step = std::to_string(kill_at);
-    std::vector<const char*> arguments = {"/proc/self/exe", "--worker", folder.c_str(),
-                                          step.c_str(), nullptr};
-    pid_t pid = 0;
-    const int error = posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr,
-                                  const_cast<char* const*>(arguments.data()), environ);
-    EXPECT_EQ(error, 0);
-    int status = 0;
-    EXPECT_EQ(waitpid(pid, &status, 0), pid);
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return Ended::killed;
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
-    return Ended::by_itself;
-}
-
 MessageList stored_messages(const Places& places) {
     SQLiteCheckpointer store(places.database());
     const std::optional<CheckpointData> data = run(store.load(thread_id));
     return data ? data->messages : MessageList();
-}
-
-/// The calls of a thread that have no result.
-std::set<std::string> unanswered(const MessageList& messages) {
-    std::set<std::string> ids;
-    for (const Message& message : messages) {
-        if (const AssistantMessage* answer = message.assistant()) {
-            for (const ToolCall* call : answer->tool_calls()) ids.insert(call->id);
-        } else if (const ToolResultMessage* result = message.tool_result()) {
-            ids.erase(result->tool_call_id);
-        }
-    }
-    return ids;
 }
 
 bool is_finished(const MessageList& messages) {
@@ -84,12 +37,11 @@ bool is_finished(const MessageList& messages) {
 /// The process after the crash. It has the same tool, which must not be called again.
 class Successor {
 public:
-    explicit Successor(const std::filesystem::path& crashed) {
+    explicit Successor(const std::filesystem::path& crashed) : places_{folder_.path()} {
         // The journal of a transaction that was cut off is part of what was left.
-        std::filesystem::copy(crashed, folder_.path,
+        std::filesystem::copy(crashed, folder_.path(),
                               std::filesystem::copy_options::recursive |
                                   std::filesystem::copy_options::overwrite_existing);
-        places_.folder = folder_.path;
         before_ = stored_messages(places_);
         effects_before_ = effects_of(places_);
         AgentOptions options;
@@ -119,7 +71,7 @@ public:
         EXPECT_EQ(result.text(), "I see");
         ASSERT_EQ(requests_.size(), 1u);
         EXPECT_TRUE(is_legal_transcript(requests_.front())) << "D1";
-        expect_unknown_outcomes(requests_.front());
+        expect_unknown_outcomes(requests_.front(), unanswered(before_));
         expect_log();
     }
 
@@ -137,20 +89,7 @@ public:
     }
 
 private:
-    /// Whoever made a call and died left it open whether the call took effect: the result says so.
-    void expect_unknown_outcomes(const MessageList& request) const {
-        std::set<std::string> open = unanswered(before_);
-        for (const Message& message : request) {
-            const ToolResultMessage* result = message.tool_result();
-            if (!result || !open.contains(result->tool_call_id)) continue;
-            EXPECT_TRUE(result->is_error);
-            EXPECT_NE(message.text().find("unknown"), std::string::npos) << message.text();
-            open.erase(result->tool_call_id);
-        }
-        EXPECT_TRUE(open.empty()) << "a call without result";
-    }
-
-    Folder folder_;
+    TestFolder folder_;
     Places places_;
     MessageList before_;
     std::vector<std::string> effects_before_;
@@ -170,18 +109,11 @@ void expect_each_effect_once(const Places& places) {
 
 /// Kills a process at each step and gives `check` what it left. The number of steps.
 std::size_t kill_everywhere(const std::function<void(const Places&)>& check) {
-    for (std::size_t step = 1;; ++step) {
-        SCOPED_TRACE("killed at step " + std::to_string(step));
-        const Folder folder;
-        Places places;
-        places.folder = folder.path;
-        const Ended ended = run_process(places, step);
-        if (::testing::Test::HasFailure()) return step;
+    return kill_at_each_step("--worker", [&check](const Remains& remains) {
+        const Places places{remains.folder};
         expect_each_effect_once(places);
-        if (ended == Ended::by_itself) return step;
-        check(places);
-        if (::testing::Test::HasFailure()) return step;
-    }
+        if (remains.killed && !::testing::Test::HasFailure()) check(places);
+    });
 }
 
 }  // namespace
@@ -243,11 +175,9 @@ TEST(Crash, D42_TheSameInputAgainIsOneMessage) {
 }  // namespace cubepi::crash_tests
 
 int main(int argc, char** argv) {
-    if (argc == 4 && std::string_view(argv[1]) == "--worker") {
-        cubepi::crash_tests::Places places;
-        places.folder = argv[2];
-        return cubepi::crash_tests::run_worker(places, std::stoul(argv[3]));
-    }
-    testing::InitGoogleTest(&argc, argv);
-    return RUN_ALL_TESTS();
+    using namespace cubepi::crash_tests;
+    return tests_or_worker(argc, argv, {{"--worker", [](const std::vector<std::string>& arguments) {
+                                             return run_tool_turns(Places{arguments.at(0)},
+                                                                   std::stoul(arguments.at(1)));
+                                         }}});
 }

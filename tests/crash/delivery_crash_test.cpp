@@ -1,8 +1,4 @@
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdlib.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <memory>
@@ -13,41 +9,17 @@
 #include <cubepi/core/run.hpp>
 
 #include "delivery_worker.hpp"
+#include "worker_process.hpp"
 
 // A gateway is killed at every record and at every thing that it does outside; the next one finds out what to do.
-
-extern char** environ;
 
 namespace cubepi::crash_tests {
 
 namespace {
 
-struct Folder {
-    std::filesystem::path path;
-    Folder() {
-        std::string name =
-            (std::filesystem::temp_directory_path() / "cubepi-delivery-crash-XXXXXX").string();
-        path = mkdtemp(name.data());
-    }
-    ~Folder() { std::filesystem::remove_all(path); }
-};
-
-constexpr int was_killed = -1;
-
-/// Runs a gateway to its end, and gives its exit status.
-int run_gateway(const std::filesystem::path& folder, std::size_t kill_at) {
-    std::vector<std::string> arguments = {"/proc/self/exe", "--deliveries", folder.string(),
-                                          std::to_string(kill_at)};
-    std::vector<char*> words;
-    for (std::string& argument : arguments) words.push_back(argument.data());
-    words.push_back(nullptr);
-    pid_t pid = 0;
-    EXPECT_EQ(posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, words.data(), environ), 0);
-    int status = 0;
-    EXPECT_EQ(waitpid(pid, &status, 0), pid);
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return was_killed;
-    EXPECT_TRUE(WIFEXITED(status)) << "status " << status;
-    return WEXITSTATUS(status);
+/// A gateway from its start to its end, or to its step `kill_at`.
+Ended run_gateway(const std::filesystem::path& folder, std::size_t kill_at = 0) {
+    return run_worker({"--deliveries", folder.string(), std::to_string(kill_at)});
 }
 
 std::unique_ptr<bub::FileDeliveryLog> log_in(const std::filesystem::path& folder) {
@@ -87,52 +59,56 @@ Count expect_dealt_with(const std::filesystem::path& folder) {
 
 TEST(DeliveryCrash, B18_AKillAnywhereLosesNothingAndDoublesNothingUnmarked) {
     std::size_t again = 0;
-    std::size_t at = 1;
-    for (;; ++at) {
-        SCOPED_TRACE("killed at step " + std::to_string(at));
-        const Folder folder;
-        const bool killed = run_gateway(folder.path, at) == was_killed;
-        EXPECT_EQ(run_gateway(folder.path, 0), 0);
-        const Count count = expect_dealt_with(folder.path);
+    const std::size_t steps = kill_at_each_step("--deliveries", [&](const Remains& remains) {
+        EXPECT_EQ(run_gateway(remains.folder).status, 0);
+        const Count count = expect_dealt_with(remains.folder);
         EXPECT_EQ(count.held, 0u) << "one kill holds nothing";
         again += count.again;
-        if (!killed || ::testing::Test::HasFailure()) break;
-    }
-    EXPECT_GT(at, 50u);
+    });
+    EXPECT_GT(steps, 50u);
     EXPECT_GT(again, 4u);
 }
 
 TEST(DeliveryCrash, B18_NorDoTwoKills) {
-    std::size_t held = 0;
-    for (std::size_t at = 1; !::testing::Test::HasFailure(); ++at) {
-        const Folder folder;
-        if (run_gateway(folder.path, at) != was_killed) break;
-        const std::size_t then = at * 7 % 60 + 1;
-        SCOPED_TRACE("killed at step " + std::to_string(at) + ", then at " + std::to_string(then));
-        (void)run_gateway(folder.path, then);
-        EXPECT_EQ(run_gateway(folder.path, 0), 0);
-        held += expect_dealt_with(folder.path).held;
-    }
-    EXPECT_GT(held, 0u) << "what ends the process twice is held";
+    (void)kill_at_each_step("--deliveries", [&](const Remains& remains) {
+        if (!remains.killed) return;
+        const std::size_t then = remains.step * 7 % 60 + 1;
+        SCOPED_TRACE("then at " + std::to_string(then));
+        (void)run_gateway(remains.folder, then);
+        EXPECT_EQ(run_gateway(remains.folder).status, 0);
+        (void)expect_dealt_with(remains.folder);
+    });
+}
+
+TEST(DeliveryCrash, B18_AMessageWhoseTurnsEndTheProcessTwiceIsHeld) {
+    const TestFolder folder;
+    const std::vector<std::string> gateway = {"--deliveries", folder.path().string(), "0", "two"};
+    EXPECT_TRUE(run_worker(gateway).killed);
+    EXPECT_TRUE(run_worker(gateway).killed);
+    EXPECT_EQ(run_worker(gateway).status, 0);
+    EXPECT_EQ(expect_dealt_with(folder.path()).held, 1u);
+    EXPECT_EQ(lines_of(sent_file(folder.path())).size(), updates.size() - 1);
 }
 
 TEST(DeliveryCrash, B18_TwoProcessesDoNotServeTheSameChannels) {
-    const Folder folder;
-    auto log = log_in(folder.path);
+    const TestFolder folder;
+    auto log = log_in(folder.path());
     (void)run(log->unfinished());
-    EXPECT_EQ(run_gateway(folder.path, 0), found_locked);
-    EXPECT_TRUE(lines_of(confirmed_file(folder.path)).empty());
+    EXPECT_EQ(run_gateway(folder.path()).status, found_locked);
+    EXPECT_TRUE(lines_of(confirmed_file(folder.path())).empty());
     log.reset();
-    EXPECT_EQ(run_gateway(folder.path, 0), 0);
-    EXPECT_EQ(lines_of(sent_file(folder.path)).size(), updates.size());
+    EXPECT_EQ(run_gateway(folder.path()).status, 0);
+    EXPECT_EQ(lines_of(sent_file(folder.path())).size(), updates.size());
 }
 
 }  // namespace cubepi::crash_tests
 
 int main(int argc, char** argv) {
-    const std::vector<std::string> words(argv + 1, argv + argc);
-    if (words.size() == 3 && words[0] == "--deliveries")
-        return cubepi::crash_tests::run_delivery_worker(words[1], std::stoul(words[2]));
-    testing::InitGoogleTest(&argc, argv);
-    return RUN_ALL_TESTS();
+    using namespace cubepi::crash_tests;
+    return tests_or_worker(argc, argv,
+                           {{"--deliveries", [](const std::vector<std::string>& arguments) {
+                                 return run_delivery_worker(
+                                     arguments.at(0), std::stoul(arguments.at(1)),
+                                     arguments.size() > 2 ? arguments[2] : std::string());
+                             }}});
 }

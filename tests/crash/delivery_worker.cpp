@@ -1,6 +1,7 @@
 #include "delivery_worker.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -78,10 +79,13 @@ private:
 };
 
 bub::Plugin plugin(bub::Framework& framework, const std::filesystem::path& folder,
-                   const std::shared_ptr<AsyncEvent>& brought) {
+                   const std::shared_ptr<AsyncEvent>& brought, const std::string& deadly) {
     bub::Plugin plugin;
     plugin.name = "worker";
-    plugin.run_model = [](bub::RunModelCall& call) { return "re: " + call.prompt.text(); };
+    plugin.run_model = [deadly](bub::RunModelCall& call) {
+        if (call.prompt.text() == deadly) (void)raise(SIGKILL);
+        return "re: " + call.prompt.text();
+    };
     plugin.dispatch_outbound = [&framework](bub::DispatchOutboundCall& call) -> Task<bool> {
         bub::Envelope message = call.message;
         const auto router = framework.router();
@@ -119,7 +123,8 @@ std::vector<std::string> lines_of(const std::filesystem::path& file) {
     return lines;
 }
 
-int run_delivery_worker(const std::filesystem::path& folder, std::size_t kill_at) {
+int run_delivery_worker(const std::filesystem::path& folder, std::size_t kill_at,
+                        const std::string& deadly) {
     bub::FileDeliveryLogOptions log;
     log.folder = delivery_folder(folder);
     log.sync = bub::DeliverySync::never;
@@ -128,7 +133,7 @@ int run_delivery_worker(const std::filesystem::path& folder, std::size_t kill_at
     options.deliveries = std::make_shared<bub::FileDeliveryLog>(std::move(log));
     bub::Framework framework;
     const auto brought = std::make_shared<AsyncEvent>();
-    framework.add(plugin(framework, folder, brought));
+    framework.add(plugin(framework, folder, brought, deadly));
     bub::ChannelManager manager(framework, std::move(options));
     arm(kill_at);
     try {

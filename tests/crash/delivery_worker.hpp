@@ -25,7 +25,9 @@ inline std::filesystem::path confirmed_file(const std::filesystem::path& folder)
 }
 std::vector<std::string> lines_of(const std::filesystem::path& file);
 
-/// A gateway that takes in what is not confirmed, answers what it has, and ends. Kills itself at step `kill_at`.
-int run_delivery_worker(const std::filesystem::path& folder, std::size_t kill_at);
+/// A gateway that takes in what is not confirmed, answers what it has, and ends. Kills itself at step `kill_at`,
+/// and in every turn on the update `deadly`.
+int run_delivery_worker(const std::filesystem::path& folder, std::size_t kill_at,
+                        const std::string& deadly);
 
 }  // namespace cubepi::crash_tests

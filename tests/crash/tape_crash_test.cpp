@@ -1,15 +1,10 @@
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdlib.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <bub/tape/file_tape_store.hpp>
@@ -21,43 +16,13 @@
 #include <cubepi/provider/faux.hpp>
 
 #include "tape_worker.hpp"
+#include "worker_process.hpp"
 
 // A process is killed at every write of two turns; the next one finds a whole tape and goes on.
-
-extern char** environ;
 
 namespace cubepi::crash_tests {
 
 namespace {
-
-struct Folder {
-    std::filesystem::path path;
-    Folder() {
-        std::string name =
-            (std::filesystem::temp_directory_path() / "cubepi-tape-crash-XXXXXX").string();
-        path = mkdtemp(name.data());
-    }
-    ~Folder() { std::filesystem::remove_all(path); }
-};
-
-pid_t start(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), "/proc/self/exe");
-    std::vector<char*> words;
-    for (std::string& argument : arguments) words.push_back(argument.data());
-    words.push_back(nullptr);
-    pid_t pid = 0;
-    EXPECT_EQ(posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, words.data(), environ), 0);
-    return pid;
-}
-
-/// True when the process was killed.
-bool was_killed(pid_t pid) {
-    int status = 0;
-    EXPECT_EQ(waitpid(pid, &status, 0), pid);
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return true;
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
-    return false;
-}
 
 std::string read(const std::filesystem::path& file) {
     std::ifstream in(file, std::ios::binary);
@@ -145,34 +110,29 @@ void expect_recovered(const std::filesystem::path& folder) {
 
 TEST(TapeCrash, B9_AKillAtAnyWriteLosesNothingThatWasShown) {
     std::size_t interrupted = 0;
-    std::size_t steps = 1;
-    for (;; ++steps) {
-        SCOPED_TRACE("killed at step " + std::to_string(steps));
-        const Folder folder;
-        const bool killed =
-            was_killed(start({"--tape", folder.path.string(), std::to_string(steps)}));
-        expect_recovered(folder.path);
-        const std::vector<bub::TapeEntry> entries = entries_in(folder.path);
+    const std::size_t steps = kill_at_each_step("--tape", [&](const Remains& remains) {
+        expect_recovered(remains.folder);
+        const std::vector<bub::TapeEntry> entries = entries_in(remains.folder);
         interrupted += static_cast<std::size_t>(
             std::any_of(entries.begin(), entries.end(), [](const bub::TapeEntry& entry) {
                 return entry.kind == "event" && bub::entry_name(entry) == "turn" &&
                        status_of(entry) == "interrupted";
             }));
-        if (!killed || ::testing::Test::HasFailure()) break;
-    }
+    });
     EXPECT_GT(steps, 80u);
     EXPECT_GT(interrupted, 40u);
 }
 
 TEST(TapeCrash, B9_TwoProcessesOnOneTape) {
     constexpr int turns = 60;
-    const Folder folder;
+    const TestFolder folder;
+    const std::string place = folder.path().string();
     const std::string count = std::to_string(turns);
-    const pid_t first = start({"--tape-writer", folder.path.string(), "a", count});
-    const pid_t second = start({"--tape-writer", folder.path.string(), "b", count});
-    EXPECT_FALSE(was_killed(first));
-    EXPECT_FALSE(was_killed(second));
-    const std::vector<bub::TapeEntry> entries = entries_in(folder.path);
+    WorkerProcess first({"--tape-writer", place, "a", count});
+    WorkerProcess second({"--tape-writer", place, "b", count});
+    EXPECT_EQ(first.wait().status, 0);
+    EXPECT_EQ(second.wait().status, 0);
+    const std::vector<bub::TapeEntry> entries = entries_in(folder.path());
     ASSERT_EQ(entries.size(), 2u * 3u * turns);
     expect_whole(entries);
     for (std::size_t i = 0; i < entries.size(); i += 3) {
@@ -184,11 +144,15 @@ TEST(TapeCrash, B9_TwoProcessesOnOneTape) {
 }  // namespace cubepi::crash_tests
 
 int main(int argc, char** argv) {
-    const std::vector<std::string> words(argv + 1, argv + argc);
-    if (words.size() == 3 && words[0] == "--tape")
-        return cubepi::crash_tests::run_tape_worker(words[1], std::stoul(words[2]));
-    if (words.size() == 4 && words[0] == "--tape-writer")
-        return cubepi::crash_tests::run_tape_writer(words[1], words[2], std::stoi(words[3]));
-    testing::InitGoogleTest(&argc, argv);
-    return RUN_ALL_TESTS();
+    using namespace cubepi::crash_tests;
+    using Arguments = std::vector<std::string>;
+    return tests_or_worker(
+        argc, argv,
+        {{"--tape",
+          [](const Arguments& arguments) {
+              return run_tape_worker(arguments.at(0), std::stoul(arguments.at(1)));
+          }},
+         {"--tape-writer", [](const Arguments& arguments) {
+              return run_tape_writer(arguments.at(0), arguments.at(1), std::stoi(arguments.at(2)));
+          }}});
 }

@@ -122,7 +122,7 @@ AgentTool lasting_tool(Places places, StepHook step) {
                             });
 }
 
-int run_worker(const Places& places, std::size_t kill_at) {
+int run_tool_turns(const Places& places, std::size_t kill_at) {
     std::size_t steps = 0;
     const StepHook step = [&steps, kill_at] {
         if (++steps == kill_at) (void)raise(SIGKILL);

@@ -38,6 +38,6 @@ AgentTool lasting_tool(Places places, StepHook step);
 
 /// The process that is killed: runs a prompt with three calls in two turns on the database, and kills itself at step
 /// `kill_at` (with SIGKILL; nothing is cleaned up). Returns the exit status when there are fewer steps.
-int run_worker(const Places& places, std::size_t kill_at);
+int run_tool_turns(const Places& places, std::size_t kill_at);
 
 }  // namespace cubepi::crash_tests

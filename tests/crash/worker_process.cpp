@@ -1,0 +1,92 @@
+#include "worker_process.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <utility>
+
+extern char** environ;
+
+namespace cubepi::crash_tests {
+
+TestFolder::TestFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "cubepi-crash-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+}
+
+TestFolder::~TestFolder() { std::filesystem::remove_all(path_); }
+
+WorkerProcess::WorkerProcess(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "/proc/self/exe");
+    std::vector<char*> words;
+    for (std::string& argument : arguments) words.push_back(argument.data());
+    words.push_back(nullptr);
+    const int failed =
+        posix_spawn(&pid_, "/proc/self/exe", nullptr, nullptr, words.data(), environ);
+    EXPECT_EQ(failed, 0) << arguments.at(1) << " was not started";
+    over_ = failed != 0;
+}
+
+WorkerProcess::~WorkerProcess() {
+    if (over_) return;
+    (void)kill(pid_, SIGKILL);
+    (void)waitpid(pid_, nullptr, 0);
+}
+
+void WorkerProcess::note_end(int status) {
+    over_ = true;
+    ended_.killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    if (ended_.killed) return;
+    EXPECT_TRUE(WIFEXITED(status)) << "status " << status;
+    ended_.status = WEXITSTATUS(status);
+}
+
+Ended WorkerProcess::wait() {
+    if (over_) return ended_;
+    int status = 0;
+    EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
+    note_end(status);
+    return ended_;
+}
+
+bool WorkerProcess::wait_until_frozen() {
+    if (over_) return false;
+    int status = 0;
+    EXPECT_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
+    if (WIFSTOPPED(status)) return true;
+    note_end(status);
+    return false;
+}
+
+void WorkerProcess::thaw() { EXPECT_EQ(kill(pid_, SIGCONT), 0); }
+
+Ended run_worker(std::vector<std::string> arguments) {
+    return WorkerProcess(std::move(arguments)).wait();
+}
+
+std::size_t kill_at_each_step(const std::string& worker,
+                              const std::function<void(const Remains&)>& check) {
+    for (std::size_t step = 1;; ++step) {
+        SCOPED_TRACE("killed at step " + std::to_string(step));
+        const TestFolder folder;
+        const Ended ended = run_worker({worker, folder.path().string(), std::to_string(step)});
+        if (!ended.killed) {
+            EXPECT_EQ(ended.status, 0);
+        }
+        check(Remains{folder.path(), step, ended.killed});
+        if (!ended.killed || testing::Test::HasFailure()) return step;
+    }
+}
+
+int tests_or_worker(int argc, char** argv, const std::map<std::string, Worker>& workers) {
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    const auto worker = words.empty() ? workers.end() : workers.find(words.front());
+    if (worker != workers.end()) return worker->second({words.begin() + 1, words.end()});
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
+
+}  // namespace cubepi::crash_tests
