@@ -265,7 +265,7 @@ Task<> HttpExchange::resolve_into(TransferPlan& plan, std::string host, std::uin
 void HttpExchange::arm(ClockTimer& timer, CurlTransfer& transfer, TransferStage stage) {
     if (stage == TransferStage::connecting) {
         if (clocks.connect.count() == 0) return;
-        timer.expires_at(started + clocks.connect, [this, &transfer] {
+        timer.expires_at(deadline_after(started, clocks.connect), [this, &transfer] {
             transfer.close(timed_out("connect", clocks.connect, url.server()));
         });
         return;
@@ -350,7 +350,7 @@ Task<HttpResponse> HttpExchange::run(std::shared_ptr<const State> state, HttpReq
     HttpExchange exchange;
     exchange.url = detail::parse_url(request.url);
     exchange.clocks = request.clocks;
-    exchange.total_deadline = state->clock->now() + request.clocks.total;
+    exchange.total_deadline = deadline_after(state->clock->now(), request.clocks.total);
     exchange.state = std::move(state);
     if (!request.follow_redirects) co_return co_await exchange.once(std::move(request));
 

@@ -53,7 +53,10 @@ std::string seconds_text(milliseconds delay) {
 std::optional<std::chrono::system_clock::time_point> parse_http_date(const std::string& text) {
     const std::time_t time = curl_getdate(text.c_str(), nullptr);
     if (time == -1) return std::nullopt;
-    return std::chrono::system_clock::from_time_t(time);
+    // The clock counts nanoseconds: its years end in 2262.
+    using Clock = std::chrono::system_clock;
+    constexpr auto last = std::chrono::floor<std::chrono::seconds>(Clock::duration::max());
+    return Clock::time_point(std::clamp(std::chrono::seconds(time), std::chrono::seconds(0), last));
 }
 
 RetryHints read_retry_hints(const HttpHeaders& headers, std::chrono::system_clock::time_point now) {

@@ -74,6 +74,8 @@ bool CurlTransfer::set_options() {
         set(easy_, CURLOPT_HEADERFUNCTION, &on_header) && set(easy_, CURLOPT_HEADERDATA, this) &&
         set(easy_, CURLOPT_PREREQFUNCTION, &on_connected) && set(easy_, CURLOPT_PREREQDATA, this) &&
         engine_->set_socket_options(easy_);
+    // What comes compressed is unpacked; nobody is asked to compress (set_headers), which would hold up a stream.
+    ok = ok && set(easy_, CURLOPT_ACCEPT_ENCODING, "");
     ok = ok && set(easy_, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
     // Several requests to one host wait for the first connection and share it where it is HTTP/2. Only TLS tells at once
     // whether it is: without, libcurl would let them wait until the first answer is complete.
@@ -129,7 +131,7 @@ bool CurlTransfer::set_headers() {
     if (headers.find("user-agent") == nullptr)
         ok = ok && append(headers_list_, "User-Agent: cubepi");
     // Keeps libcurl from adding what nobody asked for.
-    for (const char* name : {"Expect", "Content-Type"}) {
+    for (const char* name : {"Expect", "Content-Type", "Accept-Encoding"}) {
         if (headers.find(name) == nullptr)
             ok = ok && append(headers_list_, std::string(name) + ":");
     }

@@ -106,7 +106,20 @@ bool address_matches(std::string_view entry, const Address& host) {
     return (network->bytes[whole] & mask) == (host.bytes[whole] & mask);
 }
 
+/// Cuts the port off "name:443", "10.0.0.1:443" or "[::1]:443". Empty: there is none.
+std::string_view take_port(std::string_view& entry) {
+    const std::size_t colon = entry.rfind(':');
+    if (colon == std::string_view::npos || colon + 1 == entry.size()) return {};
+    const std::string_view port = entry.substr(colon + 1);
+    const std::string_view host = entry.substr(0, colon);
+    const bool bare_address = host.find(':') != std::string_view::npos && !host.ends_with(']');
+    if (bare_address || port.find_first_not_of("0123456789") != std::string_view::npos) return {};
+    entry = host;
+    return port;
+}
+
 bool name_matches(std::string_view entry, std::string_view host) {
+    if (entry.starts_with("*.")) entry.remove_prefix(1);
     if (entry.starts_with('.')) entry.remove_prefix(1);
     if (entry.ends_with('.')) entry.remove_suffix(1);
     if (host.ends_with('.')) host.remove_suffix(1);
@@ -161,15 +174,18 @@ bool same_origin(const RequestUrl& a, const RequestUrl& b) noexcept {
     return a.scheme == b.scheme && a.host == b.host && a.port == b.port;
 }
 
-bool no_proxy_matches(std::string_view list, const std::string& host, bool is_address) {
+bool no_proxy_matches(std::string_view list, const std::string& host, bool is_address,
+                      std::uint16_t port) {
     const auto address = is_address ? parse_address(host) : std::nullopt;
     while (!list.empty()) {
         const std::size_t begin = list.find_first_not_of(", \t");
         if (begin == std::string_view::npos) return false;
         list.remove_prefix(begin);
-        const std::string_view entry = list.substr(0, list.find_first_of(", \t"));
+        std::string_view entry = list.substr(0, list.find_first_of(", \t"));
         list.remove_prefix(entry.size());
         if (entry == "*") return true;
+        const std::string_view only = take_port(entry);
+        if (!only.empty() && to_port(std::string(only)) != port) continue;
         if (address ? address_matches(entry, *address)
                     : name_matches(lower(std::string(entry)), host))
             return true;
@@ -183,7 +199,8 @@ ProxyChoice choose_proxy(const RequestUrl& url, const EnvLookup& env) {
                                              : first_set(env, {"https_proxy", "HTTPS_PROXY"});
     if (value.empty()) value = first_set(env, {"all_proxy", "ALL_PROXY"});
     if (value.empty()) return proxy;
-    if (no_proxy_matches(first_set(env, {"no_proxy", "NO_PROXY"}), url.host, url.is_address))
+    if (no_proxy_matches(first_set(env, {"no_proxy", "NO_PROXY"}), url.host, url.is_address,
+                         url.port))
         return proxy;
 
     const UrlHandle handle(curl_url());

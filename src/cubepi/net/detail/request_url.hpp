@@ -45,8 +45,10 @@ using EnvLookup = std::function<std::optional<std::string>(const std::string& na
 /// spelling can come from a CGI request), `https_proxy`, `all_proxy`, unless `no_proxy` names the host.
 ProxyChoice choose_proxy(const RequestUrl& url, const EnvLookup& env);
 
-/// Whether a `no_proxy` list (commas or blanks; names with their subdomains, addresses, CIDR, `*`) has the host.
-bool no_proxy_matches(std::string_view list, const std::string& host, bool is_address);
+/// Whether a `no_proxy` list (commas or blanks; names with their subdomains, addresses, CIDR, `*`; a name or an
+/// address may have a port) has the host. Beyond libcurl: ports, and `*.name` for `.name`.
+bool no_proxy_matches(std::string_view list, const std::string& host, bool is_address,
+                      std::uint16_t port = 0);
 
 bool is_ip_address(const std::string& host) noexcept;
 

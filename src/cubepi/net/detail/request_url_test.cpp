@@ -108,6 +108,18 @@ TEST(Proxy, NoProxyExemptsNamesAddressesAndNetworks) {
     EXPECT_FALSE(address("192.168.16.0/20", "192.168.32.1"));
     EXPECT_TRUE(address("[::1]", "::1"));
     EXPECT_TRUE(address("fd00::/8", "fd12::1"));
+    const auto at = [](std::string_view list, const char* url) {
+        const RequestUrl parsed = parse_url(url);
+        return no_proxy_matches(list, parsed.host, parsed.is_address, parsed.port);
+    };
+    EXPECT_TRUE(at("a.example:8080", "http://a.example:8080/"));
+    EXPECT_FALSE(at("a.example:8080", "http://a.example/"));
+    EXPECT_TRUE(at("a.example:443", "https://b.a.example/"));
+    EXPECT_TRUE(at("127.0.0.1:80,[::1]:81", "http://[::1]:81/"));
+    EXPECT_FALSE(at("127.0.0.1:80,[::1]:81", "http://[::1]:82/"));
+    EXPECT_TRUE(at("::1", "http://[::1]:82/"));
+    EXPECT_TRUE(at("*.example", "http://a.example/"));
+    EXPECT_FALSE(at("a.example:x", "http://a.example/"));
     EXPECT_FALSE(address("10.0.0.0/99,10.0.0.0/x", "10.0.0.1"));
     EXPECT_EQ(
         choose("http://127.0.0.1/", {{"http_proxy", "http://p:1"}, {"no_proxy", "127.0.0.0/8"}})
