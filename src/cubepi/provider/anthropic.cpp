@@ -94,7 +94,8 @@ public:
         text = without_secret(std::move(text), options_.api_key);
         text = without_secret(std::move(text), options_.auth_token);
         for (const auto& [name, value] : options_.extra_headers) {
-            if (detail::carries_key(name)) text = without_secret(std::move(text), value);
+            if (detail::carries_key(name))
+                text = detail::without_header_secret(std::move(text), value);
         }
         return text;
     }

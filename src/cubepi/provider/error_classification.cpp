@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 #include <cubepi/net/utf8.hpp>
@@ -64,8 +65,9 @@ bool says_rate_limit(std::string_view text) {
 
 bool says_content_filter(std::string_view text) {
     return has(text, "content_filter") || has(text, "content filter") ||
-           has(text, "content management policy") || has(text, "content_policy_violation") ||
-           has(text, "safety system");
+           has(text, "content management policy") || has(text, "content policy") ||
+           has(text, "content_policy") || has(text, "responsible ai") ||
+           has(text, "responsible_ai") || has(text, "safety system") || has(text, "safety_system");
 }
 
 bool says_unknown_model(std::string_view text) {
@@ -138,8 +140,9 @@ std::optional<double> read_seconds(const HttpHeaders& headers, std::string_view 
     if (!value) return std::nullopt;
     double number = 0;
     const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
-    if (error != std::errc() || end != value->data() + value->size() || number < 0)
-        return std::nullopt;
+    // "nan" and "inf" are numbers for a parser, and no JSON that could be stored.
+    const bool whole = error == std::errc() && end == value->data() + value->size();
+    if (!whole || !std::isfinite(number) || number < 0) return std::nullopt;
     return number * unit;
 }
 
@@ -268,7 +271,8 @@ ErrorInfo classify_failure(const EndpointFailure& failure,
         info.code = ErrorCode::rate_limited;
         info.retry_after = failure.retry_after;
     } else if (has(kind, "content_filter") || has(kind, "content_policy") ||
-               has(kind, "moderation_blocked") || says_content_filter(text)) {
+               has(kind, "responsible_ai") || has(kind, "moderation_blocked") ||
+               says_content_filter(text)) {
         info.code = ErrorCode::content_filtered;
     } else if (has(kind, "model_not_found") ||
                ((status == 404 || status == 400 || status == 0) && says_unknown_model(text))) {

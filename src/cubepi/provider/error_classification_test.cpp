@@ -45,6 +45,10 @@ TEST(Classification, D9_ByStatusCodeAndWords) {
         {400,
          R"({"error":{"message":"The response was filtered by the content_filter policy","code":"content_filter"}})",
          ErrorCode::content_filtered, "ContentFiltered"},
+        {400, R"({"error":{"message":"Blocked by our content policy","code":null}})",
+         ErrorCode::content_filtered, "ContentFiltered"},
+        {400, R"({"error":{"message":"no","code":"responsible_ai_policy_violation"}})",
+         ErrorCode::content_filtered, "ContentFiltered"},
     };
     for (const Case& one : cases) {
         const EndpointFailure failure = read_endpoint_failure(one.status, HttpHeaders(), one.body);

@@ -198,6 +198,7 @@ Task<AssistantImages> ImagesCall::attempt() {
         std::string text;
         while (text.size() < longest_error_body && co_await response.body->read(text)) {
         }
+        text = endpoint_->endpoint.without_secrets(std::move(text));
         throw Refused(read_endpoint_failure(response.status, response.headers, text),
                       read_retry_hints(response.headers, runtime_->clock->wall()));
     }

@@ -419,18 +419,6 @@ TEST(OpenAIProvider, D58_TheKeyIsInNoErrorText) {
     EXPECT_NE(text.find("***"), std::string::npos);
 }
 
-TEST(OpenAIProvider, AnAnswerThatIsNoStreamIsReadAllTheSame) {
-    Fixture it(
-        {MemoryResponse(
-             200, R"({"id":"r","choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]})")
-             .with_header("content-type", "application/json")});
-    EXPECT_EQ(spelled(it.events()), "start text_start text_delta(Hi) text_end done");
-    Fixture page({MemoryResponse(200, "<html>").with_header("content-type", "text/html")});
-    const auto events = page.events();
-    EXPECT_EQ(events.back().partial.get().error->code, ErrorCode::protocol);
-    EXPECT_NE(events.back().error_message().find("base URL"), std::string::npos);
-}
-
 TEST(OpenAIProvider, ABaseUrlMayHaveAQuery) {
     Fixture it({answer("Hi")},
                {.base_url = "https://me.openai.azure.com/openai/v1?api-version=preview"});

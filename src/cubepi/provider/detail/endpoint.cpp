@@ -52,8 +52,19 @@ std::string url_below(std::string_view base_url, std::string_view path) {
 
 bool carries_key(std::string_view header) {
     const std::string name = lower(header);
-    return name == "authorization" || name == "api-key" || name == "x-api-key" ||
-           name.find("token") != std::string::npos;
+    for (const char* word :
+         {"authorization", "api-key", "apikey", "token", "secret", "password", "cookie"}) {
+        if (name.find(word) != std::string::npos) return true;
+    }
+    return name.ends_with("-key");
+}
+
+std::string without_header_secret(std::string text, std::string_view value) {
+    text = without_secret(std::move(text), value);
+    // "Bearer KEY": an endpoint that repeats it repeats the key.
+    const std::size_t blank = value.rfind(' ');
+    if (blank == std::string_view::npos) return text;
+    return without_secret(std::move(text), value.substr(blank + 1));
 }
 
 void unfold_extra_body(JsonObject& body) {

@@ -19,6 +19,8 @@ bool is_near(std::string_view host);
 std::string url_below(std::string_view base_url, std::string_view path);
 /// Whether a header of this name holds a secret.
 bool carries_key(std::string_view header);
+/// `text` without the value of such a header, and without what follows the scheme in it.
+std::string without_header_secret(std::string text, std::string_view value);
 /// A hook may leave an `extra_body` in a body as CubePi's do: its members belong to the body.
 void unfold_extra_body(JsonObject& body);
 

@@ -7,13 +7,16 @@
 #include <cubepi/core/detail/post.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/http_client.hpp>
-#include <cubepi/net/network_error.hpp>
+#include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi::detail {
 
 namespace {
 
 constexpr std::size_t longest_error_body = 64 * 1024;
+/// How long the text of a refusal is waited for: the status alone says enough.
+constexpr std::chrono::seconds error_body_limit(10);
+constexpr std::size_t longest_whole_body = SseLimits().max_event;
 
 /// How long an answer that is complete waits for the end of its body, without which its HTTP/1.1 connection could not
 /// be used again.
@@ -27,35 +30,9 @@ AssistantMessage head_of(const ModelRequest& request) {
     return head;
 }
 
-bool is_event_stream(const HttpHeaders& headers) {
-    // Servers that stream without saying so are believed; so is everything that does not claim to be something else.
-    const std::string_view type = headers.get("content-type");
-    return !type.starts_with("application/json") && !type.starts_with("text/html");
-}
-
-/// In [0, 1), from the runtime's source of chance, so that tests can tell what it will be.
-double chance(IdSource& ids) {
-    std::uint64_t hash = 14695981039346656037u;
-    for (const char c : ids.next()) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-    return static_cast<double>(hash >> 11) * 0x1.0p-53;
-}
-
-std::string seconds_text(std::chrono::nanoseconds time) {
-    std::string text =
-        std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count() / 100);
-    text.insert(text.size() - 1, text.size() == 1 ? "0." : ".");
-    return text + " s";
-}
-
-/// What an exception says, for the error text.
-std::string message_of(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
-        return error.what();
-    } catch (...) {
-        return "something that is no std::exception was thrown";
-    }
+[[noreturn]] void throw_web_page() {
+    throw Error(ErrorCode::protocol,
+                "the answer is a web page, not an API's: is the base URL right?");
 }
 
 }  // namespace
@@ -98,7 +75,8 @@ std::optional<StreamEvent> HttpStreamSource::ready() {
         if (phase_ != Phase::streaming) return std::nullopt;
         try {
             if (decode_buffered()) continue;
-            if (!event_stream_ || !body_->read_ready(sse_.buffer())) return std::nullopt;
+            if (form_ == Form::whole || !body_->read_ready(buffer())) return std::nullopt;
+            recognise_body();
         } catch (...) {
             fail(std::current_exception());
         }
@@ -240,6 +218,11 @@ Task<> HttpStreamSource::attempt() {
     HttpRequest http = protocol_->http_request();
     http.body = body_text_;
     http.clocks = protocol_->clocks().http;
+    if (http.clocks.total.count() > 0) {
+        const auto now = runtime_->clock->now();
+        if (!deadline_) deadline_ = deadline_after(now, http.clocks.total);
+        http.clocks.total = std::max(*deadline_ - now, std::chrono::nanoseconds(1));
+    }
     const std::shared_ptr<HttpTransport> transport = transport_of(*runtime_);
     Task<HttpResponse> sent = transport->send(std::move(http));
     HttpResponse response = co_await std::move(sent);
@@ -255,11 +238,8 @@ Task<> HttpStreamSource::attempt() {
         co_await refused(std::move(response));
         co_return;
     }
-    if (response.headers.get("content-type").starts_with("text/html")) {
-        throw Error(ErrorCode::protocol,
-                    "the answer is a web page, not an API's: is the base URL right?");
-    }
-    event_stream_ = is_event_stream(response.headers);
+    if (response.headers.get("content-type").starts_with("text/html")) throw_web_page();
+    form_ = Form::unknown;
     decoder_ = protocol_->decoder(assembler_, *runtime_->ids);
     sse_ = SseDecoder();
     whole_body_.clear();
@@ -271,20 +251,34 @@ Task<> HttpStreamSource::attempt() {
 
 /// An answer with an error status.
 Task<> HttpStreamSource::refused(HttpResponse response) {
-    std::string text;
-    std::exception_ptr broken;
-    try {
-        while (text.size() < longest_error_body && co_await response.body->read(text)) {
-        }
-    } catch (...) {
-        broken = std::current_exception();
-    }
-    // The status says enough when the rest of the body does not come.
-    if (broken && is_cancellation(broken)) std::rethrow_exception(broken);
+    // Before it is cut to a length: half a key is no key that could be found.
+    Task<std::string> reading = read_error_body(std::move(response.body));
+    std::string text = co_await std::move(reading);
+    text = protocol_->without_secrets(std::move(text));
     Failure failure;
     failure.endpoint = read_endpoint_failure(response.status, response.headers, text);
     failure.hints = read_retry_hints(response.headers, runtime_->clock->wall());
     failure_ = std::move(failure);
+}
+
+/// As much of it as comes.
+Task<std::string> HttpStreamSource::read_error_body(std::unique_ptr<HttpBody> body) {
+    std::string text;
+    std::exception_ptr broken;
+    const auto began = runtime_->clock->now();
+    try {
+        bool more = true;
+        while (more && text.size() < longest_error_body) {
+            const auto left = error_body_limit - (runtime_->clock->now() - began);
+            if (left.count() <= 0) break;
+            Task<bool> piece = body->read(text);
+            more = co_await with_timeout(*runtime_->clock, left, std::move(piece), "error_body");
+        }
+    } catch (...) {
+        broken = std::current_exception();
+    }
+    if (broken && is_cancellation(broken)) std::rethrow_exception(broken);
+    co_return text;
 }
 
 Task<> HttpStreamSource::read_more() {
@@ -294,9 +288,10 @@ Task<> HttpStreamSource::read_more() {
     }
     reading_ = true;
     arm_gap();
-    std::string& into = event_stream_ ? sse_.buffer() : whole_body_;
+    std::string& into = buffer();
     const bool more = co_await body_->read(into);
     reading_ = false;
+    recognise_body();
     silence_ += runtime_->clock->now() - began;
     if (!more) at_end_of_body();
 }
@@ -336,14 +331,45 @@ void HttpStreamSource::arm_gap() {
     });
 }
 
+std::string& HttpStreamSource::buffer() {
+    return form_ == Form::whole ? whole_body_ : sse_.buffer();
+}
+
+/// What a body is says its first sign. Its type does not: there are proxies that call every answer JSON, and servers
+/// that put the JSON of an error, or a page, into what they call an event stream.
+void HttpStreamSource::recognise_body() {
+    if (form_ == Form::whole && whole_body_.size() > longest_whole_body) {
+        throw Error(ErrorCode::too_large, "the answer is one text of more than " +
+                                              std::to_string(longest_whole_body) + " bytes");
+    }
+    if (form_ != Form::unknown) return;
+    std::string& body = sse_.buffer();
+    const std::size_t mark = body.starts_with("\xEF\xBB\xBF") ? 3 : 0;
+    const std::size_t first = body.find_first_not_of(" \t\r\n", mark);
+    if (first == std::string::npos) return;
+    if (body[first] == '<') throw_web_page();
+    form_ = body[first] == '{' || body[first] == '[' ? Form::whole : Form::events;
+    if (form_ != Form::whole) return;
+    whole_body_ = body.substr(first);
+    sse_ = SseDecoder();
+}
+
 void HttpStreamSource::at_end_of_body() {
-    if (event_stream_) {
+    if (form_ == Form::whole) {
+        decode_whole_body();
+    } else {
         SseEvent last;
         if (sse_.finish(last)) decode(last.event, last.data);
-    } else {
-        decode({}, whole_body_);
     }
     finish_answer();
+}
+
+void HttpStreamSource::decode_whole_body() {
+    decode({}, whole_body_);
+    if (decoder_->complete() || assembler_.has_content()) return;
+    // JSON that is no answer is a complaint, in whatever form.
+    JsonTextError ignored;
+    throw StreamFailure(read_stream_failure(parse_json(whole_body_, ignored)));
 }
 
 void HttpStreamSource::fail(std::exception_ptr exception) {
@@ -356,109 +382,6 @@ void HttpStreamSource::fail(std::exception_ptr exception) {
     } catch (...) {
     }
     failure_ = std::move(failure);
-}
-
-ErrorInfo HttpStreamSource::classify(const Failure& failure) const {
-    if (!failure.endpoint) return classify_exception(failure.exception);
-    return classify_failure(*failure.endpoint, request_.model.context_window,
-                            estimate_prompt_tokens(request_.messages));
-}
-
-void HttpStreamSource::settle_failure() {
-    const Failure failure = std::move(*failure_);
-    failure_.reset();
-    close();
-    if (decoder_ && decoder_->complete()) {
-        finish_answer();
-        return;
-    }
-    if (build_differently(failure)) return;
-    ErrorInfo info = classify(failure);
-    const RetryDecision decision = decide(failure, info);
-    if (decision.retry) {
-        retry(decision, info);
-    } else {
-        give_up(failure, std::move(info));
-    }
-}
-
-bool HttpStreamSource::build_differently(const Failure& failure) {
-    if (!failure.endpoint || assembler_.has_content()) return false;
-    std::string difference = protocol_->build_differently(*failure.endpoint);
-    if (difference.empty()) return false;
-    Notice notice;
-    notice.code = "request_changed";
-    notice.text = protocol_->without_secrets(std::move(difference));
-    if (!failure.endpoint->code.empty()) notice.details["error_code"] = failure.endpoint->code;
-    queue_.push(MessageAssembler::notice(std::move(notice)));
-    decoder_.reset();
-    prepared_ = false;
-    phase_ = Phase::idle;
-    return true;
-}
-
-RetryDecision HttpStreamSource::decide(const Failure& failure, const ErrorInfo& info) const {
-    if (assembler_.has_content()) return RetryDecision();
-    const double random = chance(*runtime_->ids);
-    const RetryPolicy& policy = protocol_->retry();
-    if (failure.endpoint) {
-        const bool in_stream = failure.exception != nullptr;
-        if (in_stream && !is_transient(info.code)) return RetryDecision();
-        const int fallback = info.code == ErrorCode::rate_limited ? 429 : 503;
-        return decide_retry(policy, retries_done_, failure.endpoint->status.value_or(fallback),
-                            failure.hints, random);
-    }
-    try {
-        std::rethrow_exception(failure.exception);
-    } catch (const NetworkError& error) {
-        return decide_retry(policy, retries_done_, error, random);
-    } catch (const Error& error) {
-        // An answer that ended without any content, as a proxy leaves it when its upstream broke.
-        const NetworkError broken(ErrorCode::disconnected, {}, true, error.what());
-        if (error.code() == ErrorCode::disconnected)
-            return decide_retry(policy, retries_done_, broken, random);
-        return decide_retry(policy, retries_done_, error, random);
-    } catch (...) {
-        return RetryDecision();
-    }
-}
-
-void HttpStreamSource::retry(const RetryDecision& decision, const ErrorInfo& info) {
-    ++retries_done_;
-    delay_ = decision.delay;
-    decoder_.reset();
-    phase_ = Phase::waiting;
-    Notice notice;
-    notice.code = "retry";
-    notice.text = protocol_->without_secrets(decision.reason) + "; trying again in " +
-                  seconds_text(decision.delay) + " (" + std::to_string(retries_done_) + " of " +
-                  std::to_string(protocol_->retry().max_retries) + ")";
-    notice.details["attempt"] = retries_done_;
-    notice.details["max_retries"] = protocol_->retry().max_retries;
-    notice.details["delay_ms"] = decision.delay.count();
-    notice.details["error_type"] = info.type;
-    if (info.status_code) notice.details["status_code"] = *info.status_code;
-    queue_.push(MessageAssembler::notice(std::move(notice)));
-}
-
-void HttpStreamSource::give_up(const Failure& failure, ErrorInfo info) {
-    std::string message;
-    if (failure.endpoint) {
-        if (failure.endpoint->status)
-            message = "HTTP " + std::to_string(*failure.endpoint->status) + ": ";
-        message += failure.endpoint->message;
-    } else {
-        message = message_of(failure.exception);
-    }
-    if (retries_done_ > 0) {
-        message += " (after " + std::to_string(retries_done_) +
-                   (retries_done_ == 1 ? " retry)" : " retries)");
-    }
-    std::string text = failure_text(request_.model, protocol_->base_url(), info, message);
-    phase_ = Phase::over;
-    // A failed answer cannot be referred to later; CubePi's have no response id either.
-    assembler_.head().response_id = SharedString();
-    queue_.push(assembler_.error(protocol_->without_secrets(std::move(text)), std::move(info)));
 }
 
 void HttpStreamSource::end_aborted() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -29,6 +30,8 @@ public:
 
 private:
     enum class Phase : std::uint8_t { idle, waiting, streaming, ending, over };
+    /// What a body turns out to be.
+    enum class Form : std::uint8_t { unknown, events, whole };
 
     /// A failed attempt.
     struct Failure {
@@ -52,10 +55,14 @@ private:
     Task<> prepare();
     Task<> attempt();
     Task<> refused(HttpResponse response);
+    Task<std::string> read_error_body(std::unique_ptr<HttpBody> body);
     Task<> read_more();
     Task<> read_interruptibly();
     void interrupt() noexcept;
+    std::string& buffer();
+    void recognise_body();
     void at_end_of_body();
+    void decode_whole_body();
     Task<> linger();
     void finish_answer();
     void arm_gap();
@@ -65,6 +72,7 @@ private:
     void settle_failure();
     bool build_differently(const Failure& failure);
     RetryDecision decide(const Failure& failure, const ErrorInfo& info) const;
+    bool has_time_for(std::chrono::nanoseconds delay) const;
     void retry(const RetryDecision& decision, const ErrorInfo& info);
     void give_up(const Failure& failure, ErrorInfo info);
     void end_aborted();
@@ -91,14 +99,18 @@ private:
     std::unique_ptr<ClockTimer> gap_timer_;
     std::chrono::nanoseconds silence_{0};  ///< waited since the last event with content
     std::chrono::nanoseconds delay_{0};
+    std::optional<Clock::time_point> deadline_;  ///< of the whole call, where it has one
     int retries_done_ = 0;
     Phase phase_ = Phase::idle;
+    Form form_ = Form::unknown;
     bool prepared_ = false;
-    bool event_stream_ = true;
     bool reading_ = false;
     bool gap_armed_ = false;
     bool gap_fired_ = false;
     bool cancelled_ = false;
 };
+
+/// "0.5 s"
+std::string seconds_text(std::chrono::nanoseconds time);
 
 }  // namespace cubepi::detail

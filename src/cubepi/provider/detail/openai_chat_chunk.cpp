@@ -1,7 +1,5 @@
 #include <cubepi/provider/detail/openai_chat_chunk.hpp>
 
-#include <utility>
-
 #include <cubepi/core/error.hpp>
 #include <cubepi/provider/detail/openai_usage.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -42,18 +40,23 @@ void OpenAIChatChunkParser::read_root(od::object& root) {
     each(root, [this](const od::raw_json_string& key, od::value value) {
         if (is(key, "choices")) {
             if (!is_array(value)) return;
-            bool first = true;
+            bool found = false;
             od::array choices = value.get_array();
             each(choices, [&](od::value& choice) {
-                if (std::exchange(first, false) && is_object(choice))
-                    read_choice(choice.get_object());
+                if (!found && is_object(choice)) found = read_choice(choice.get_object());
             });
         } else if (is(key, "id")) {
             if (is_string(value)) chunk.id = value.get_string();
         } else if (is(key, "usage")) {
+            read_usage(value);
+        } else if (is(key, "x_groq")) {
             if (!is_object(value)) return;
-            if (auto usage = read_openai_usage(value.get_object(), usage_names))
-                chunk.usage = usage;
+            od::object groq = value.get_object();
+            each(groq, [this](const od::raw_json_string& inner, od::value part) {
+                if (is(inner, "usage")) read_usage(part);
+            });
+        } else if (is(key, "object")) {
+            chunk.is_error = value.raw_json_token().starts_with("\"error\"");
         } else if (is(key, "error")) {
             const std::string_view raw = raw_of(value);
             if (!raw.empty() && raw.front() != 'n') chunk.error = raw;
@@ -61,10 +64,23 @@ void OpenAIChatChunkParser::read_root(od::object& root) {
     });
 }
 
-void OpenAIChatChunkParser::read_choice(od::object choice) {
+void OpenAIChatChunkParser::read_usage(od::value& value) {
+    if (!is_object(value)) return;
+    if (auto usage = read_openai_usage(value.get_object(), usage_names)) chunk.usage = usage;
+}
+
+/// False when it is another choice than the one that came first: whoever asks for several gets that one.
+bool OpenAIChatChunkParser::read_choice(od::object choice) {
     bool has_delta = false;
+    bool another = false;
     each(choice, [&](const od::raw_json_string& key, od::value value) {
-        if (is(key, "delta")) {
+        if (is(key, "index")) {
+            const std::int64_t index = integer_of(value, -1);
+            if (choice_ < 0) choice_ = index;
+            another = index >= 0 && index != choice_;
+        } else if (is(key, "usage")) {
+            read_usage(value);
+        } else if (is(key, "delta")) {
             if (!is_object(value)) return;
             // Some servers send what is new and all of it so far, side by side.
             chunk.clear_content();
@@ -78,6 +94,11 @@ void OpenAIChatChunkParser::read_choice(od::object choice) {
             if (is_string(value)) chunk.finish_reason = value.get_string();
         }
     });
+    if (another) {
+        chunk.clear_content();
+        chunk.finish_reason = {};
+    }
+    return !another;
 }
 
 void OpenAIChatChunkParser::read_delta(od::object delta) {

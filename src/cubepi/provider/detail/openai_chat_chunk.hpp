@@ -30,6 +30,7 @@ struct OpenAIChatChunk {
     std::string_view thinking_details;  ///< raw JSON
     std::string_view finish_reason;
     std::string_view error;  ///< raw JSON
+    bool is_error = false;   ///< is one itself: {"object": "error", "message": ...}
     std::vector<OpenAIChatCallPiece> calls;
     std::optional<Usage> usage;
     bool whole = false;  ///< says all of the answer so far ("message"), not what is new ("delta")
@@ -37,6 +38,7 @@ struct OpenAIChatChunk {
     void clear() {
         clear_content();
         id = finish_reason = error = {};
+        is_error = false;
         usage.reset();
     }
     void clear_content() {
@@ -60,7 +62,8 @@ public:
 
 private:
     void read_root(od::object& root);
-    void read_choice(od::object choice);
+    void read_usage(od::value& value);
+    bool read_choice(od::object choice);
     void read_delta(od::object delta);
     void read_content(od::value& value);
     void read_calls(od::array calls);
@@ -68,6 +71,7 @@ private:
 
     od::parser parser_;
     PaddedText padded_;
+    std::int64_t choice_ = -1;  ///< the index of the choice that is read; -1: none has come yet
     SplitText arguments_;
 };
 

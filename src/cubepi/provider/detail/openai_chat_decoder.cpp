@@ -42,7 +42,7 @@ void OpenAIChatDecoder::decode(std::string_view event, std::string_view data, Ev
         JsonTextError ignored;
         throw StreamFailure(read_stream_failure(parse_json(chunk.error, ignored)));
     }
-    if (event == "error") {
+    if (event == "error" || chunk.is_error) {
         JsonTextError ignored;
         throw StreamFailure(read_stream_failure(parse_json(data, ignored)));
     }

@@ -171,6 +171,10 @@ TEST(OpenAIChatDecoder, D9_AnErrorInTheStreamKeepsTheText) {
     EXPECT_EQ(it.events.back().error_message(), "The server had an error");
     const Decoded named = decode("event: error\ndata: {\"message\":\"no\"}\n\n");
     EXPECT_EQ(named.spelled(), "error");
+    const Decoded bare = decode(
+        text("Hal") + "data: {\"object\":\"error\",\"message\":\"too long\",\"code\":400}\n\n");
+    EXPECT_EQ(bare.message.text(), "Hal");
+    EXPECT_EQ(bare.events.back().error_message(), "too long");
 }
 
 TEST(OpenAIChatDecoder, MalformedJsonIsAnError) {

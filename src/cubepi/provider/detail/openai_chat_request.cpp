@@ -140,7 +140,14 @@ private:
     }
 
     void add(const ToolResultMessage& message) {
-        std::erase(open_calls_, message.tool_call_id);
+        const auto call = std::find(open_calls_.begin(), open_calls_.end(), message.tool_call_id);
+        if (call == open_calls_.end()) {
+            repaired("A result of tool call " + message.tool_call_id +
+                         " that answers no call was left out",
+                     message.tool_call_id);
+            return;
+        }
+        open_calls_.erase(call);
         std::string text = joined_text(message.content, "\n");
         if (message.is_error) text = marked_error(std::move(text));
         std::size_t images = 0;
@@ -170,18 +177,23 @@ private:
             wire["tool_call_id"] = wire_call_id(id);
             wire["content"] = interrupted_result;
             wire_.push_back(std::move(wire));
-            Notice notice;
-            notice.code = "repair";
-            notice.text = "Tool call " + id +
-                          " had no result in the history; the request says that it was interrupted";
-            notice.details["tool_call_id"] = id;
-            notices_.push_back(std::move(notice));
+            repaired("Tool call " + id +
+                         " had no result in the history; the request says that it was interrupted",
+                     id);
         }
         open_calls_.clear();
         if (images_.empty()) return;
         JsonObject wire = role_message("user");
         wire["content"] = std::exchange(images_, JsonArray());
         wire_.push_back(std::move(wire));
+    }
+
+    void repaired(std::string text, const std::string& call_id) {
+        Notice notice;
+        notice.code = "repair";
+        notice.text = std::move(text);
+        notice.details["tool_call_id"] = call_id;
+        notices_.push_back(std::move(notice));
     }
 
     const ModelRequest& request_;

@@ -139,6 +139,24 @@ TEST(OpenAIChatRequest, D1_EveryCallHasAResult) {
     EXPECT_EQ(notices[0].code, "repair");
 }
 
+TEST(OpenAIChatRequest, D1_AResultWithoutItsCallIsLeftOut) {
+    ModelRequest request = request_for("gpt-4.1");
+    request.messages.push_back(result_of("x", {TextContent{"of nothing"}}));
+    request.messages.push_back(assistant({call_of("a"), call_of("b")}));
+    request.messages.push_back(result_of("b", {TextContent{"once"}}));
+    request.messages.push_back(result_of("b", {TextContent{"twice"}}));
+    request.messages.push_back(user_message("And?"));
+    request.messages.push_back(result_of("a", {TextContent{"too late"}}));
+    std::vector<Notice> notices;
+    const JsonArray wire = openai_chat_messages(request, CapabilityDescriptor(), notices);
+    std::string roles;
+    for (const Json& message : wire) roles += std::string(message.at("role").as_string()) + " ";
+    EXPECT_EQ(roles, "user assistant tool tool user ");
+    EXPECT_EQ(wire[2].at("content"), Json("once"));
+    EXPECT_EQ(wire[3].at("tool_call_id"), Json("a"));
+    EXPECT_EQ(notices.size(), 4u);
+}
+
 TEST(OpenAIChatRequest, D14_ImagesAndFailuresOfToolsReachTheModel) {
     ModelRequest request = request_for("gpt-4.1");
     request.messages.push_back(assistant({call_of("a"), call_of("b")}));

@@ -45,7 +45,7 @@ HttpRequest OpenAIEndpoint::post(std::string_view path) const {
 std::string OpenAIEndpoint::without_secrets(std::string text) const {
     text = without_secret(std::move(text), api_key_);
     for (const auto& [name, value] : extra_headers_) {
-        if (carries_key(name)) text = without_secret(std::move(text), value);
+        if (carries_key(name)) text = without_header_secret(std::move(text), value);
     }
     return text;
 }

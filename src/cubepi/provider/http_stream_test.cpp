@@ -1,0 +1,181 @@
+#include <cubepi/provider/anthropic.hpp>
+#include <cubepi/provider/openai.hpp>
+#include <cubepi/provider/openai_responses.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/testing/manual_clock.hpp>
+#include <cubepi/testing/memory_transport.hpp>
+
+#include "test_streams.hpp"
+
+// What is true of an answer over HTTP whatever its protocol is.
+
+namespace cubepi {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ManualClock;
+using testing::MemoryResponse;
+using testing::MemoryTransport;
+
+const std::string answer_json =
+    R"({"id":"r","choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]})";
+const std::string answer_events =
+    "data: {\"id\":\"r\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\n"
+    "data: {\"id\":\"r\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"
+    "data: [DONE]\n\n";
+
+MemoryResponse typed(int status, const std::string& type, const std::string& body) {
+    return MemoryResponse(status, body).with_header("content-type", type);
+}
+
+struct Asked {
+    explicit Asked(std::vector<MemoryResponse> answers, OpenAIOptions options = {})
+        : clock(std::make_shared<ManualClock>()),
+          transport(std::make_shared<MemoryTransport>(std::move(answers), clock)) {
+        if (options.api_key.empty()) options.api_key = "sk-secret-key";
+        ask(OpenAIProvider(std::move(options)).model("m"));
+    }
+    Asked(std::vector<MemoryResponse> answers, const BoundModel& model)
+        : clock(std::make_shared<ManualClock>()),
+          transport(std::make_shared<MemoryTransport>(std::move(answers), clock)) {
+        ask(model);
+    }
+
+    void ask(const BoundModel& model) {
+        auto runtime = std::make_shared<const Runtime>(
+            Runtime().with_clock(clock).with_transport(transport).with_ids(
+                std::make_shared<testing::SequentialIds>()));
+        MessageList messages{user_message("x")};
+        const auto began = clock->now();
+        MessageStream stream =
+            model.stream(std::move(messages), {}, {}, StreamOptions().runtime(std::move(runtime)));
+        events = testing::run_advancing(*clock, read_all(std::move(stream)));
+        took = clock->now() - began;
+        message = events.back().partial.get();
+        EXPECT_EQ(transport->open_exchanges(), 0u);
+    }
+
+    std::string error() const { return message.error_message.str(); }
+
+    std::shared_ptr<ManualClock> clock;
+    std::shared_ptr<MemoryTransport> transport;
+    std::vector<StreamEvent> events;
+    std::chrono::nanoseconds took{0};
+    AssistantMessage message;
+};
+
+TEST(HttpStream, AnAnswerThatIsNoStreamIsReadAllTheSame) {
+    const Asked it({typed(200, "application/json", answer_json)});
+    EXPECT_EQ(spelled(it.events), "start text_start text_delta(Hi) text_end done");
+}
+
+TEST(HttpStream, WhatABodyIsSaysItsFirstSignAndNotItsType) {
+    const std::string whole = "start text_start text_delta(Hi) text_end done";
+    for (const char* type : {"text/event-stream", "text/plain", "Application/JSON", ""}) {
+        EXPECT_EQ(spelled(Asked({typed(200, type, " \n" + answer_json)}).events), whole) << type;
+        EXPECT_EQ(spelled(Asked({typed(200, type, "\n: hello\n\n" + answer_events)}).events), whole)
+            << type;
+        EXPECT_EQ(spelled(Asked({typed(200, type, "\xEF\xBB\xBF" + answer_events)}).events), whole)
+            << type;
+        const Asked page({typed(200, type, "\n<!DOCTYPE html><html>")});
+        EXPECT_EQ(page.message.error->code, ErrorCode::protocol);
+        EXPECT_NE(page.error().find("base URL"), std::string::npos);
+    }
+    const Asked bytewise({typed(200, "text/event-stream", " \r\n " + answer_json).in_pieces_of(1)});
+    EXPECT_EQ(spelled(bytewise.events), whole);
+}
+
+TEST(HttpStream, APageInsteadOfAnAnswerIsSaidToBeOne) {
+    const Asked page({typed(200, "text/html", "<html>")});
+    EXPECT_EQ(page.message.error->code, ErrorCode::protocol);
+    EXPECT_NE(page.error().find("base URL"), std::string::npos);
+}
+
+TEST(HttpStream, D9_JsonThatIsNoAnswerIsAnErrorWithItsWords) {
+    const auto anthropic = AnthropicProvider({.api_key = "sk-secret-key"}).model("m");
+    const auto responses = OpenAIResponsesProvider({.api_key = "sk-secret-key"}).model("m");
+    const auto chat = OpenAIProvider({.api_key = "sk-secret-key"}).model("m");
+    for (const BoundModel& model : {anthropic, responses, chat}) {
+        for (const char* body : {R"({"error":{"message":"No such tenant","code":"t1"}})",
+                                 R"({"error":"No such tenant"})", R"({"detail":"No such tenant"})",
+                                 R"({"object":"error","message":"No such tenant"})",
+                                 R"({"base_resp":{"status_msg":"No such tenant"}})",
+                                 R"([{"error":"No such tenant"}])"}) {
+            const Asked it({typed(200, "text/event-stream", body)}, model);
+            EXPECT_NE(it.error().find("No such tenant"), std::string::npos) << body << it.error();
+            EXPECT_EQ(it.transport->requests().size(), 1u) << body;
+        }
+    }
+}
+
+TEST(HttpStream, AnEndlessTextThatIsNoStreamIsRefused) {
+    MemoryResponse endless = typed(200, "application/json", "{\"a\":\"");
+    const std::string megabyte(std::size_t{1} << 20, 'x');
+    for (int i = 0; i < 40; ++i) endless = MemoryResponse(endless).with_piece(megabyte);
+    const Asked it({std::move(endless)});
+    EXPECT_EQ(it.message.error->code, ErrorCode::too_large);
+}
+
+TEST(HttpStream, D16_ARefusalWhoseTextNeverComesIsARefusalAllTheSame) {
+    const Asked it({typed(403, "application/json", "{\"error\":").with_stall()});
+    EXPECT_EQ(it.message.error->code, ErrorCode::auth);
+    EXPECT_LE(it.took, 10s);
+    MemoryResponse dripping = typed(403, "text/plain", "no");
+    for (int i = 0; i < 100; ++i)
+        dripping = MemoryResponse(dripping).with_delay(1s).with_piece("!");
+    const Asked slow({std::move(dripping)});
+    EXPECT_EQ(slow.message.error->code, ErrorCode::auth);
+    EXPECT_LE(slow.took, 10s);
+    EXPECT_NE(slow.error().find("no!!"), std::string::npos);
+}
+
+TEST(HttpStream, D16_TheTotalClockRunsThroughRetries) {
+    OpenAIOptions options;
+    options.total_timeout = 60s;
+    const auto busy = [] { return typed(503, "text/plain", "busy").with_delay(8s); };
+    const Asked it({busy(), busy(), typed(200, "text/event-stream", ": hello\n\n").with_stall()},
+                   options);
+    EXPECT_EQ(it.transport->requests().size(), 3u);
+    EXPECT_EQ(it.took, 60s);
+    EXPECT_NE(it.error().find("total"), std::string::npos);
+}
+
+TEST(HttpStream, D16_ARetryThatWouldBeTooLateIsNotWaitedFor) {
+    OpenAIOptions options;
+    options.total_timeout = 5s;
+    const Asked it({typed(503, "text/plain", "busy").with_header("retry-after", "30")}, options);
+    EXPECT_EQ(it.message.error->code, ErrorCode::unavailable);
+    EXPECT_EQ(it.took, 0s);
+}
+
+TEST(HttpStream, D9_AWaitThatIsNoNumberIsNotStored) {
+    for (const char* wait : {"nan", "inf", "-1", "1e999"}) {
+        const Asked it({typed(429, "application/json", R"({"error":{"message":"slow"}})")
+                            .with_header("x-should-retry", "false")
+                            .with_header("retry-after", wait)});
+        EXPECT_EQ(it.message.error->code, ErrorCode::rate_limited);
+        EXPECT_EQ(it.message.error->retry_after, std::nullopt) << wait;
+    }
+}
+
+TEST(HttpStream, D58_AKeyIsFoundBeforeTheTextIsCut) {
+    // The text is cut at 2,000 bytes, in the middle of the key.
+    const std::string body = std::string(1990, 'x') + " sk-secret-key " + std::string(100, 'y');
+    const Asked it({typed(400, "text/plain", body)});
+    EXPECT_EQ(it.error().find("sk-sec"), std::string::npos) << it.error();
+}
+
+TEST(HttpStream, D58_KeysInHeadersOfOnesOwnAreInNoErrorText) {
+    for (const char* name : {"Authorization", "X-Goog-Api-Key", "Ocp-Apim-Subscription-Key",
+                             "Cookie", "CF-Access-Client-Secret", "X-Auth-Token"}) {
+        OpenAIOptions options;
+        options.extra_headers = {{name, "Bearer abc-def-123"}};
+        const Asked it({typed(401, "text/plain", "bad key abc-def-123")}, options);
+        EXPECT_EQ(it.error().find("abc-def-123"), std::string::npos) << name << it.error();
+    }
+}
+
+}  // namespace
+}  // namespace cubepi
