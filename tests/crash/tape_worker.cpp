@@ -1,8 +1,11 @@
 #include "tape_worker.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <fstream>
 #include <memory>
 #include <utility>
 
@@ -10,6 +13,7 @@
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/agent/agent.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/provider/faux.hpp>
 
@@ -84,6 +88,72 @@ int run_tape_worker(const std::filesystem::path& folder, std::size_t kill_at) {
     run(take_turn(on, faux, "turn-2", shown, second_input));
     disarm();
     close(shown);
+    return 0;
+}
+
+namespace {
+
+/// Stops the process once: at an event, or behind the last one.
+class Freezer {
+public:
+    Freezer(std::filesystem::path folder, std::size_t at) : folder_(std::move(folder)), at_(at) {}
+    void on_event() {
+        if (++events_ == at_) (void)raise(SIGSTOP);
+    }
+    void before_merge() {
+        if (events_ >= at_) return;
+        std::ofstream(before_merge_file(folder_)).put('\n');
+        (void)raise(SIGSTOP);
+    }
+
+private:
+    const std::filesystem::path folder_;
+    const std::size_t at_;
+    std::size_t events_ = 0;
+};
+
+Task<void> take_claimed_turn(std::shared_ptr<bub::TapeFork> fork, FauxProvider& faux,
+                             Freezer& freezer, std::string input) {
+    bub::TapeCheckpointerOptions memory;
+    memory.lease = std::chrono::seconds(0);
+    AgentOptions options;
+    options.model = faux.model("offline");
+    options.checkpointer = std::make_shared<bub::TapeCheckpointer>(fork, std::move(memory));
+    options.thread_id = tape;
+    options.tools.push_back(
+        tool<NoArgs>("look", "Looks.", [](NoArgs) { return std::string("seen"); }));
+    Agent agent(std::move(options));
+    (void)agent.subscribe([&freezer](const AgentEvent&) { freezer.on_event(); });
+    std::exception_ptr refused;
+    try {
+        (void)co_await agent.prompt(std::move(input));
+    } catch (const StaleAppendError&) {
+        refused = std::current_exception();
+    }
+    freezer.before_merge();
+    co_await fork->merge(refused ? bub::TurnStatus::error : bub::TurnStatus::ok);
+    if (refused) std::rethrow_exception(refused);
+}
+
+}  // namespace
+
+int run_claimed_turn(const std::filesystem::path& folder, const std::string& name,
+                     std::size_t freeze_at) {
+    FauxProvider faux;
+    std::vector<FauxStep> steps;
+    steps.emplace_back(faux_assistant_message(call("c-" + name), stop_reason::tool_use));
+    steps.emplace_back(faux_assistant_message("I am " + name));
+    faux.set_responses(std::move(steps));
+    bub::TapeForkOptions options;
+    options.turn_id = name;
+    const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(folder)), tape);
+    const std::shared_ptr<bub::TapeFork> fork = on.fork(std::move(options));
+    Freezer freezer(folder, freeze_at);
+    try {
+        run(take_claimed_turn(fork, faux, freezer, "Who is " + name + "?"));
+    } catch (const StaleAppendError&) {
+        return was_refused;
+    }
     return 0;
 }
 

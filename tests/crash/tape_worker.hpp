@@ -22,4 +22,16 @@ int run_tape_worker(const std::filesystem::path& folder, std::size_t kill_at);
 /// Appends `turns` turns of three entries each, all of which say `name`.
 int run_tape_writer(const std::filesystem::path& folder, const std::string& name, int turns);
 
+/// The exit status of a process whose turn was refused.
+inline constexpr int was_refused = 4;
+/// There when a process sleeps between the end of its run and the merge of its turn.
+inline std::filesystem::path before_merge_file(const std::filesystem::path& folder) {
+    return folder / "before-merge";
+}
+
+/// One turn with a call, under a claim whose lease is over at once. Freezes itself (SIGSTOP) at event `freeze_at` of the run;
+/// when there are fewer, behind the run and before the merge of the turn. Zero: never. Returns the exit status.
+int run_claimed_turn(const std::filesystem::path& folder, const std::string& name,
+                     std::size_t freeze_at);
+
 }  // namespace cubepi::crash_tests

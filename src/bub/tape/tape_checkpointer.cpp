@@ -48,6 +48,7 @@ TapeCheckpointer::TapeCheckpointer(std::shared_ptr<TapeStore> store,
     state.side = dynamic_cast<TapeStateStore*>(store.get());
     state.index = dynamic_cast<TapeIndex*>(store.get());
     state.media = dynamic_cast<TapeMediaStore*>(store.get());
+    state.turn = dynamic_cast<TurnClaims*>(store.get());
     if (!state.side || !state.index) {
         throw Error(ErrorCode::invalid_argument,
                     "this tape store cannot be the memory of an agent: it needs side state "

@@ -33,8 +33,8 @@ std::optional<RunEnd> run_end_of(const TapeEntry& entry) {
 
 /// What belongs to the tape alone that it stands on, and not to a continuation elsewhere.
 bool stays_behind(std::string_view event) {
-    return event == detail::turn_event || event == detail::extra_event ||
-           event == detail::fork_event;
+    return event == detail::turn_event || event == detail::refused_event ||
+           event == detail::extra_event || event == detail::fork_event;
 }
 
 /// The entries of a context as of the end of a run, fed from the newest to the oldest.

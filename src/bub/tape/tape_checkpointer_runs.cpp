@@ -85,6 +85,8 @@ Task<ClaimResult> TapeCheckpointer::claim_run(std::string thread_id, std::string
         return Json();
     };
     co_await state->side->edit_state(thread_id, std::move(edit));
+    if (state->turn && !owner.owner_id.empty())
+        state->turn->hold_claim(thread_id, TapeClaim{run_id, owner.owner_id});
     co_return *result;
 }
 
@@ -107,14 +109,13 @@ Task<void> TapeCheckpointer::renew_claim(std::string thread_id, std::string run_
 Task<void> TapeCheckpointer::release_claim(std::string thread_id, std::string run_id,
                                            std::string owner_id) {
     const std::shared_ptr<State> state = state_;
-    std::function<Json(JsonObject&)> edit = [=](JsonObject& beside) {
+    std::function<void(JsonObject&)> edit = [=](JsonObject& beside) {
         erase_where(SideState::edit(beside, "claims"), [&](const Json& json) {
             return !owner_id.empty() && is_claim_of(json, run_id, owner_id);
         });
         SideState::tidy(beside);
-        return Json();
     };
-    co_await state->side->edit_state(std::move(thread_id), std::move(edit));
+    co_await state->edit_at_end(std::move(thread_id), std::move(edit));
 }
 
 Task<void> TapeCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
@@ -130,15 +131,14 @@ Task<void> TapeCheckpointer::mark_run_complete(std::string thread_id, std::strin
     entries.push_back(event_entry(detail::run_event, std::move(data), hidden_from_context()));
     TapeAppend options;
     co_await state->store->append(thread_id, std::move(entries), std::move(options));
-    std::function<Json(JsonObject&)> edit = [run_id](JsonObject& now) {
+    std::function<void(JsonObject&)> edit = [run_id](JsonObject& now) {
         erase_where(SideState::edit(now, "claims"),
                     [&](const Json& json) { return is_claim_of(json, run_id, {}); });
         erase_where(SideState::edit(now, "open_runs"),
                     [&](const Json& json) { return json == Json(run_id); });
         SideState::tidy(now);
-        return Json();
     };
-    co_await state->side->edit_state(std::move(thread_id), std::move(edit));
+    co_await state->edit_at_end(std::move(thread_id), std::move(edit));
 }
 
 Task<bool> TapeCheckpointer::is_run_complete(std::string thread_id, std::string run_id) {

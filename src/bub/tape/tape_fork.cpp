@@ -8,7 +8,6 @@
 #include <bub/tape/detail/fork_state.hpp>
 #include <bub/tape/detail/tape_errors.hpp>
 #include <bub/tape/tape_sidecar.hpp>
-#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 
@@ -23,20 +22,6 @@ std::string_view to_string(TurnStatus status) noexcept {
     }
     return "";
 }
-
-namespace {
-
-std::string text_of(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
-        return error.what();
-    } catch (...) {
-        return "unknown exception";
-    }
-}
-
-}  // namespace
 
 void TapeFork::State::check_open() const {
     if (!over) return;
@@ -88,6 +73,11 @@ Task<void> TapeFork::State::find_base(detail::ForkBranch* branch) {
     if (!branch->reset) branch->end = *branch->base;
 }
 
+void TapeFork::State::journal_claims() {
+    for (; main.journaled_claims < main.claims.size(); ++main.journaled_claims)
+        journal->add_claim(main.claims[main.journaled_claims], main.base->messages);
+}
+
 TapePosition TapeFork::State::add(detail::ForkBranch& branch, std::vector<TapeEntry> added) {
     for (TapeEntry& entry : added) {
         entry.id = ++branch.end.last_id;
@@ -97,46 +87,6 @@ TapePosition TapeFork::State::add(detail::ForkBranch& branch, std::vector<TapeEn
         branch.entries.push_back(std::move(entry));
     }
     return branch.end;
-}
-
-Task<void> TapeFork::State::merge_sidecar(detail::ForkBranch* branch, TurnStatus status) {
-    if (branch->merged || !branch->holds_something()) co_return;
-    std::vector<TapeEntry> entries = branch->entries;
-    const bool only_reset = entries.empty();
-    // The marker also tells a restart that the sidecar has its part of the turn.
-    if (!options.turn_id.empty())
-        entries.push_back(detail::turn_marker(options.turn_id, to_string(status)));
-    TapeAppend how = TapeAppend().reset(branch->reset);
-    std::exception_ptr failure;
-    try {
-        if (only_reset) {
-            co_await parent->reset(branch->tape);
-        } else {
-            (void)co_await parent->append(branch->tape, std::move(entries), std::move(how));
-        }
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    if (failure && cubepi::is_cancellation(failure)) std::rethrow_exception(failure);
-    branch->merged = true;
-    if (!failure) co_return;
-    JsonObject data;
-    data["sidecar"] = branch->sidecar;
-    data["status"] = "error";
-    data["error"] = text_of(failure);
-    TapeEntry event = event_entry("sidecar.merge", std::move(data), hidden_from_context());
-    event.date = tape_date(options.runtime->clock->wall());
-    main.entries.push_back(std::move(event));
-}
-
-void TapeFork::State::close() {
-    over = true;
-    if (timer) timer->cancel();
-    timer.reset();
-    main.entries.clear();
-    sidecars.clear();
-    behind.clear();
-    said.clear();
 }
 
 TapeFork::TapeFork(std::shared_ptr<TapeStore> parent, std::string tape, TapeForkOptions options)
@@ -156,6 +106,7 @@ TapeFork::TapeFork(std::shared_ptr<TapeStore> parent, std::string tape, TapeFork
     state.parent_state = dynamic_cast<TapeStateStore*>(state.parent.get());
     state.parent_index = dynamic_cast<TapeIndex*>(state.parent.get());
     state.parent_media = dynamic_cast<TapeMediaStore*>(state.parent.get());
+    state.parent_claims = dynamic_cast<TurnClaims*>(state.parent.get());
     state.journals = dynamic_cast<TurnJournalStore*>(state.parent.get());
 }
 
@@ -201,45 +152,6 @@ Task<void> TapeFork::append_behind(std::vector<TapeEntry> entries) {
     for (TapeEntry& entry : entries) state->behind.push_back(std::move(entry));
 }
 
-Task<void> TapeFork::merge(TurnStatus status) {
-    const std::shared_ptr<State> state = state_;
-    state->check_open();
-    for (detail::ForkBranch& branch : state->sidecars) {
-        co_await state->merge_sidecar(&branch, status);
-    }
-    std::vector<TapeEntry> entries = detail::mergeable(state->main.entries);
-    if (!state->said.empty() && status != TurnStatus::ok) {
-        entries.push_back(
-            detail::said_entry(state->said, state->options.turn_id, to_string(status)));
-    }
-    entries.insert(entries.end(), state->behind.begin(), state->behind.end());
-    const bool empty = entries.empty() && !state->main.reset;
-    if (!state->options.turn_id.empty() && !empty) {
-        entries.push_back(detail::turn_marker(state->options.turn_id, to_string(status)));
-    }
-    const std::shared_ptr<TurnJournal> journal = state->journal->journal();
-    if (!empty) {
-        const std::size_t first = state->main.reset ? 0 : detail::first_anchor_in(entries);
-        TapeAppend options = TapeAppend()
-                                 .reset(state->main.reset)
-                                 .turn(journal ? state->options.turn_id : "")
-                                 .first_anchor(first);
-        co_await state->parent->append(state->main.tape, std::move(entries), std::move(options));
-    }
-    if (journal) journal->remove();
-    state->close();
-}
-
-Task<void> TapeFork::discard() {
-    const std::shared_ptr<State> state = state_;
-    if (state->over) co_return;
-    if (const std::shared_ptr<TurnJournal> journal = state->journal->journal()) {
-        auto remove = [journal] { journal->remove(); };
-        co_await cubepi::offload(*state->options.runtime->workers, std::move(remove));
-    }
-    state->close();
-}
-
 Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> entries,
                                     TapeAppend options) {
     const std::shared_ptr<State> state = state_;
@@ -253,7 +165,7 @@ Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> ent
     co_await state->find_base(branch);
     if (options.guard()) {
         JsonObject beside;
-        if (state->parent_state) beside = co_await state->parent_state->read_state(tape);
+        if (state->parent_state) beside = co_await read_state(tape);
         options.guard()(beside);
     }
     if (options.expected_position() && *options.expected_position() != branch->end.messages)
@@ -272,6 +184,7 @@ Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> ent
     if (state->is_journaled()) {
         const std::vector<TapeEntry> added(
             branch->entries.begin() + static_cast<std::ptrdiff_t>(before), branch->entries.end());
+        if (branch == &state->main) state->journal_claims();
         state->journal->add(added, options.reset(), branch->sidecar);
         co_await state->write_journal();
     }

@@ -30,11 +30,13 @@ struct TapeForkOptions {
 /// one sees the tape followed by what the fork holds. It locks nothing: the tape can be appended to, read and forked again
 /// meanwhile. Other tapes of the store are passed through. Used on one executor.
 ///
-/// A turn that is neither merged nor discarded stays in its journal, and the next start closes it as interrupted.
+/// A turn that is neither merged nor discarded stays in its journal, and the next start closes it as interrupted. A claim
+/// that was taken inside is kept until the end of the fork (D50).
 class TapeFork final : public TapeStore,
                        public TapeStateStore,
                        public TapeIndex,
-                       public TapeMediaStore {
+                       public TapeMediaStore,
+                       public TurnClaims {
 public:
     TapeFork(std::shared_ptr<TapeStore> parent, std::string tape, TapeForkOptions options = {});
     ~TapeFork() override;
@@ -57,7 +59,9 @@ public:
     Task<void> append_behind(std::vector<TapeEntry> entries);
     /// Ends the fork: all it holds is on the tape, or (when it throws) nothing. Text that was said and is in no
     /// entry becomes an assistant message unless the status is `ok`. A turn that holds nothing leaves nothing. Sidecars
-    /// come first; where one cannot be written, the event `sidecar.merge` on the tape says so.
+    /// come first; where one cannot be written, the event `sidecar.merge` on the tape says so. When another process has
+    /// taken over a claim of the turn, the turn is refused with StaleAppendError: it is not part of the conversation, and
+    /// what it did is kept on the tape as the event `turn.refused`, out of every context.
     Task<void> merge(TurnStatus status = TurnStatus::ok);
     /// Ends the fork: nothing of it stays.
     Task<void> discard();
@@ -76,6 +80,9 @@ public:
     /// Side state and media are the parent's; they throw `unsupported` where it has none.
     Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
     Task<JsonObject> read_state(std::string tape) override;
+    bool hold_claim(const std::string& tape, TapeClaim claim) override;
+    bool edit_state_at_end(const std::string& tape,
+                           std::function<void(JsonObject& state)> edit) override;
     Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
                                                       std::string message_id) override;
     Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name) override;

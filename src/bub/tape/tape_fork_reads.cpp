@@ -141,14 +141,6 @@ Task<std::vector<TapeEntry>> TapeFork::anchors(std::string tape, std::size_t lim
     co_return found;
 }
 
-Task<Json> TapeFork::edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) {
-    return needed(state_->parent_state, "side state").edit_state(std::move(tape), std::move(edit));
-}
-
-Task<JsonObject> TapeFork::read_state(std::string tape) {
-    return needed(state_->parent_state, "side state").read_state(std::move(tape));
-}
-
 Task<std::optional<TapeEntry>> TapeFork::find_message_entry(std::string tape,
                                                             std::string message_id) {
     const std::shared_ptr<State> state = state_;

@@ -120,6 +120,28 @@ public:
     virtual Task<JsonObject> read_state(std::string tape) = 0;
 };
 
+/// Whose run a claim on a tape is, and who holds it (D50).
+struct TapeClaim {
+    std::string run_id = {};
+    std::string owner_id = {};
+
+    friend bool operator==(const TapeClaim&, const TapeClaim&) = default;
+};
+
+/// Optional: what is appended reaches the tape later, all together (TapeFork). Until then nobody else is to go on from the
+/// tape, so a claim that was taken for it is held that long (D50).
+class TurnClaims {
+public:
+    virtual ~TurnClaims() = default;
+    /// Nothing of the turn reaches the tape when somebody else has taken this claim over. False: the tape is not one of the
+    /// turn.
+    virtual bool hold_claim(const std::string& tape, TapeClaim claim) = 0;
+    /// Like edit_state, but others see it when the turn is over, merged or not; within the turn one sees it at once. False:
+    /// the tape is not one of the turn, and nothing was done.
+    virtual bool edit_state_at_end(const std::string& tape,
+                                   std::function<void(JsonObject& state)> edit) = 0;
+};
+
 /// Optional: finds entries without reading the tape.
 class TapeIndex {
 public:
@@ -148,7 +170,8 @@ class TurnJournal {
 public:
     virtual ~TurnJournal() = default;
     /// Appends whole lines: those of entries as on a tape, {"said": TEXT}, {"reset": true}, {"behind": ENTRY};
-    /// {"sidecar": NAME, "entry": ENTRY} and {"sidecar": NAME, "reset": true}. Blocks.
+    /// {"sidecar": NAME, "entry": ENTRY} and {"sidecar": NAME, "reset": true}; {"claim": {"run_id", "owner_id"}, "after": N}
+    /// of a turn that goes on from N messages under this claim. Blocks.
     virtual void write(std::string_view lines) = 0;
     /// Ends and removes the journal.
     virtual void remove() noexcept = 0;

@@ -7,43 +7,17 @@
 #include <vector>
 
 #include <bub/tape/detail/message_entries.hpp>
+#include <bub/tape/detail/side_state.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
-#include <cubepi/checkpoint/detail/claim_rules.hpp>
 
 namespace bub {
-
-namespace detail {
-
-/// A tape's side state as a checkpointer uses it: {"claims", "open_runs", "pending", "answers"}.
-class SideState {
-public:
-    explicit SideState(const JsonObject& state) : state_(state) {}
-
-    bool is_open(const std::string& run_id) const;
-    bool holds(const std::string& run_id, const std::string& owner_id) const;
-    const JsonArray& list(std::string_view name) const;
-
-    static cubepi::detail::HeldClaim read_claim(const JsonObject& json);
-    static JsonObject claim_json(const cubepi::detail::HeldClaim& claim);
-    /// The list of this name, made when it is missing.
-    static JsonArray& edit(JsonObject& state, std::string_view name);
-    /// Removes lists that became empty.
-    static void tidy(JsonObject& state);
-
-private:
-    const JsonObject& state_;
-};
-
-/// The text under `key`; empty when there is none.
-std::string state_text(const JsonObject& object, std::string_view key);
-
-}  // namespace detail
 
 struct TapeCheckpointer::State {
     std::shared_ptr<TapeStore> store;
     TapeStateStore* side = nullptr;
     TapeIndex* index = nullptr;
     TapeMediaStore* media = nullptr;
+    TurnClaims* turn = nullptr;  ///< null: what is appended is on the tape at once
     TapeCheckpointerOptions options;
 
     /// The calls of each tape's last answer that wait for results, as of a position.
@@ -57,6 +31,8 @@ struct TapeCheckpointer::State {
     double now() const;
     double lease_end() const;
 
+    /// Edits the side state when the turn is over that the store is a fork for; at once when it is none.
+    Task<void> edit_at_end(std::string tape, std::function<void(JsonObject& state)> edit);
     Task<std::vector<TapeEntry>> read_context(std::string tape);
     Task<bool> is_complete(std::string tape, std::string run_id);
     Task<JsonObject> extra_of(std::string tape);

@@ -24,6 +24,9 @@ inline constexpr std::string_view fork_event = "cubepi.fork";
 inline constexpr std::string_view result_event = "cubepi.tool_result";
 /// The commit marker of a turn: {turn, status}.
 inline constexpr std::string_view turn_event = "turn";
+/// The event that keeps what a turn did that is not part of the conversation, because another process had gone on with it:
+/// {turn, status, reason, entries, sidecars}.
+inline constexpr std::string_view refused_event = "turn.refused";
 
 /// The anchor that every tape begins with.
 inline constexpr std::string_view bootstrap_anchor = "session/start";

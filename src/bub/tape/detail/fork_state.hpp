@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,7 +22,11 @@ struct ForkBranch {
     std::vector<TapeEntry> entries = {};
     std::optional<TapePosition> base = {};  ///< of the parent, when the first entry came
     TapePosition end = {};
-    bool reset = false;  ///< the parent's entries are hidden
+    bool reset = false;                  ///< the parent's entries are hidden
+    std::vector<TapeClaim> claims = {};  ///< the turn stands and falls with them
+    std::size_t journaled_claims = 0;
+    /// Edits of the side state that wait for the end of the turn.
+    std::vector<std::function<void(JsonObject&)>> at_end = {};
     bool merged = false;
 
     bool holds_something() const { return reset || !entries.empty(); }
@@ -34,6 +39,7 @@ struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     TapeStateStore* parent_state = nullptr;
     TapeIndex* parent_index = nullptr;
     TapeMediaStore* parent_media = nullptr;
+    TurnClaims* parent_claims = nullptr;
     TurnJournalStore* journals = nullptr;
     TapeForkOptions options;
 
@@ -60,8 +66,19 @@ struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     void post_said();
 
     Task<void> find_base(detail::ForkBranch* branch);
+    /// The journal gets to know of claims that it does not have yet.
+    void journal_claims();
     TapePosition add(detail::ForkBranch& branch, std::vector<TapeEntry> added);
+    /// Throws `unsupported` where the parent has none.
+    TapeStateStore& side_state() const;
+    bool holds_something() const;
+    /// Throws StaleAppendError when somebody has taken over.
+    Task<void> check_claims();
     Task<void> merge_sidecar(detail::ForkBranch* branch, TurnStatus status);
+    Task<void> merge_main(TurnStatus status);
+    /// Keeps the turn that was refused as an event on the tape.
+    Task<void> keep_refused(TurnStatus status, std::string reason);
+    Task<void> edit_at_end();
     void close();
 };
 

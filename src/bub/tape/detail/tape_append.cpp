@@ -2,9 +2,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include <bub/tape/detail/fast_facts.hpp>
 #include <bub/tape/detail/fork_entries.hpp>
 #include <bub/tape/detail/json_text.hpp>
+#include <bub/tape/detail/side_state.hpp>
 #include <bub/tape/detail/tape_errors.hpp>
 #include <bub/tape/detail/tape_writing.hpp>
 #include <bub/tape/detail/turn_journal_file.hpp>
@@ -289,6 +292,15 @@ void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& jo
         remove_file(journal);
         return;
     }
+    if (is_superseded(writing, turn)) {
+        TapeAppend options = TapeAppend().turn(turn.id);
+        std::vector<TapeEntry> entries;
+        entries.push_back(refused_turn(std::move(turn), "interrupted",
+                                       "another process had gone on with the tape"));
+        (void)append_locked(writing, std::move(entries), options);
+        remove_file(journal);
+        return;
+    }
     close_sidecars(writing.name, turn);
     close_interrupted(turn);
     TapeAppend options = TapeAppend().reset(turn.reset).turn(turn.id);
@@ -297,6 +309,20 @@ void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& jo
     (void)append_locked(writing, std::move(turn.entries), options);
     // The name of an id may have changed since: a journal is never closed twice.
     remove_file(journal);
+}
+
+bool TapeDirectory::is_superseded(const Writing& writing, const JournaledTurn& turn) {
+    const JsonObject state = read_state(writing.name);
+    const bool taken_over =
+        std::any_of(turn.claims.begin(), turn.claims.end(), [&state](const TapeClaim& claim) {
+            return !SideState(state).holds(claim.run_id, claim.owner_id);
+        });
+    if (!taken_over) return false;
+    const Descriptor tape = Descriptor::open(writing.paths.tape, O_RDONLY);
+    if (!tape) return turn.after != 0;
+    Tail tail = tail_of(tape, tape.size());
+    count_messages(tail, writing.paths, tape, tape.size());
+    return *tail.messages != turn.after;
 }
 
 /// Whoever holds a sidecar's lock waits for no other, so the tape's may be held meanwhile.

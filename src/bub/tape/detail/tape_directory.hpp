@@ -91,6 +91,8 @@ private:
     void close_dead_turns_at_start(const std::string& name);
     void close_sidecars(const std::string& name, JournaledTurn& turn);
     void close_turn(Writing& writing, const std::filesystem::path& journal);
+    /// Whether somebody has taken over the turn's claim and gone on with the tape (D50).
+    bool is_superseded(const Writing& writing, const JournaledTurn& turn);
     void remove_files(Writing& writing);
     void finish_commit(Writing& writing);
     TapePosition append_locked(Writing& writing, std::vector<TapeEntry> entries,

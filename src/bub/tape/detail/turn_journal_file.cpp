@@ -6,6 +6,7 @@
 #include <bub/tape/detail/entry_facts.hpp>
 #include <bub/tape/detail/fork_entries.hpp>
 #include <bub/tape/detail/json_text.hpp>
+#include <bub/tape/detail/side_state.hpp>
 #include <bub/tape/detail/tape_errors.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/net/utf8.hpp>
@@ -45,12 +46,20 @@ void read_sidecar_line(JournaledTurn& turn, const JsonObject& line, std::string_
     }
 }
 
+void read_claim_line(JournaledTurn& turn, const JsonObject& line, const JsonObject& claim) {
+    turn.claims.push_back(TapeClaim{state_text(claim, "run_id"), state_text(claim, "owner_id")});
+    const Json* after = line.if_contains("after");
+    if (after && after->is_int64()) turn.after = after->get_int64();
+}
+
 void read_line(JournaledTurn& turn, const JsonObject& line) {
     const Json* sidecar = line.if_contains("sidecar");
     if (sidecar && sidecar->is_string()) {
         read_sidecar_line(turn, line, sidecar->get_string());
     } else if (std::optional<TapeEntry> entry = entry_at(line, "behind")) {
         turn.behind.push_back(std::move(*entry));
+    } else if (const Json* claim = line.if_contains("claim"); claim && claim->is_object()) {
+        read_claim_line(turn, line, claim->get_object());
     } else if (const Json* id = line.if_contains("turn"); id && id->is_string()) {
         turn.id = std::string(id->get_string());
     } else if (const Json* said = line.if_contains("said"); said && said->is_string()) {
@@ -106,14 +115,49 @@ TapeEntry turn_marker(const std::string& turn_id, std::string_view status) {
     return event_entry(turn_event, std::move(data), hidden_from_context());
 }
 
-void close_interrupted(JournaledTurn& turn) {
+namespace {
+
+/// Puts what was said, and what comes behind, to the entries.
+void gather(JournaledTurn& turn, std::string_view status) {
     if (!turn.said.empty())
-        turn.entries.push_back(said_entry(std::move(turn.said), turn.id, "interrupted"));
+        turn.entries.push_back(said_entry(std::move(turn.said), turn.id, status));
     turn.said.clear();
     turn.entries = mergeable(turn.entries);
     for (TapeEntry& entry : turn.behind) turn.entries.push_back(std::move(entry));
     turn.behind.clear();
+}
+
+JsonArray entries_json(const std::vector<TapeEntry>& entries) {
+    JsonArray list;
+    for (const TapeEntry& entry : entries) {
+        JsonObject form;
+        form["kind"] = entry.kind;
+        form["payload"] = entry.payload;
+        form["meta"] = entry.meta;
+        form["date"] = entry.date;
+        list.push_back(std::move(form));
+    }
+    return list;
+}
+
+}  // namespace
+
+void close_interrupted(JournaledTurn& turn) {
+    gather(turn, "interrupted");
     turn.entries.push_back(turn_marker(turn.id, "interrupted"));
+}
+
+TapeEntry refused_turn(JournaledTurn turn, std::string_view status, std::string reason) {
+    gather(turn, status);
+    JsonObject data;
+    data["turn"] = turn.id;
+    data["status"] = status;
+    data["reason"] = std::move(reason);
+    data["entries"] = entries_json(turn.entries);
+    JsonObject sidecars;
+    for (const auto& [name, part] : turn.sidecars) sidecars[name] = entries_json(part.entries);
+    if (!sidecars.empty()) data["sidecars"] = std::move(sidecars);
+    return event_entry(refused_event, std::move(data), hidden_from_context());
 }
 
 void JournalBuffer::end_said() {
@@ -154,6 +198,17 @@ void JournalBuffer::add_behind(const std::vector<TapeEntry>& entries) {
     const std::lock_guard lock(mutex_);
     end_said();
     for (const TapeEntry& entry : entries) lines_ += wrapped_line("{\"behind\": ", entry);
+}
+
+void JournalBuffer::add_claim(const TapeClaim& claim, std::int64_t after) {
+    JsonObject whose;
+    whose["run_id"] = claim.run_id;
+    whose["owner_id"] = claim.owner_id;
+    JsonObject line;
+    line["claim"] = std::move(whose);
+    line["after"] = after;
+    const std::lock_guard lock(mutex_);
+    lines_ += line_of(line);
 }
 
 bool JournalBuffer::empty() const {

@@ -27,6 +27,8 @@ struct JournaledTurn {
     std::vector<TapeEntry> behind = {};  ///< come after all others
     std::string said = {};               ///< was shown and is in no entry
     std::map<std::string, Sidecar> sidecars = {};
+    std::vector<TapeClaim> claims = {};  ///< under which it goes on from `after` messages
+    std::int64_t after = 0;
 
     bool empty() const {
         return entries.empty() && behind.empty() && said.empty() && !reset && sidecars.empty();
@@ -39,6 +41,8 @@ JournaledTurn read_journal(std::string_view text);
 bool is_answer(const TapeEntry& entry);
 /// Adds what was said, what comes behind, and the marker that the turn was interrupted.
 void close_interrupted(JournaledTurn& turn);
+/// What the turn did as one event, which stays out of the context and moves no position.
+TapeEntry refused_turn(JournaledTurn turn, std::string_view status, std::string reason);
 /// What was said and never became an entry, as an assistant message.
 TapeEntry said_entry(std::string text, const std::string& turn_id, std::string_view status);
 TapeEntry turn_marker(const std::string& turn_id, std::string_view status);
@@ -50,6 +54,8 @@ public:
     /// `sidecar`: whose entries they are; empty: the tape's.
     void add(const std::vector<TapeEntry>& entries, bool reset, const std::string& sidecar);
     void add_behind(const std::vector<TapeEntry>& entries);
+    /// The turn goes on from `after` messages under this claim.
+    void add_claim(const TapeClaim& claim, std::int64_t after);
     bool empty() const;
     /// Writes all that is there. `open` makes the journal when there is none yet.
     void drain(const std::function<std::shared_ptr<TurnJournal>()>& open);

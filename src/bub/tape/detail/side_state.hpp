@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <bub/tape/tape_store.hpp>
+#include <cubepi/checkpoint/detail/claim_rules.hpp>
+
+namespace bub::detail {
+
+/// A tape's side state as a checkpointer uses it: {"claims", "open_runs", "pending", "answers"}.
+class SideState {
+public:
+    explicit SideState(const JsonObject& state) : state_(state) {}
+
+    bool is_open(const std::string& run_id) const;
+    bool holds(const std::string& run_id, const std::string& owner_id) const;
+    const JsonArray& list(std::string_view name) const;
+
+    static cubepi::detail::HeldClaim read_claim(const JsonObject& json);
+    static JsonObject claim_json(const cubepi::detail::HeldClaim& claim);
+    /// The list of this name, made when it is missing.
+    static JsonArray& edit(JsonObject& state, std::string_view name);
+    /// Removes lists that became empty.
+    static void tidy(JsonObject& state);
+
+private:
+    const JsonObject& state_;
+};
+
+/// The text under `key`; empty when there is none.
+std::string state_text(const JsonObject& object, std::string_view key);
+
+/// Throws StaleAppendError when one of the claims is not held any more (D50).
+void check_claims(const JsonObject& state, const std::string& tape,
+                  const std::vector<TapeClaim>& claims);
+
+}  // namespace bub::detail

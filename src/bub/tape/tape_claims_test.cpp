@@ -1,0 +1,267 @@
+#include <gtest/gtest.h>
+
+#include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/memory_tape_store.hpp>
+#include <bub/tape/tape.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_sidecar.hpp>
+#include <bub/tape/tape_test_support.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+
+// A claim on a tape is held until the turn that it was taken for is on the tape (D50).
+
+namespace bub {
+namespace {
+
+using namespace cubepi;
+
+/// Agents of two processes, as far as their store can tell, on one tape.
+class TwoProcesses : public ::testing::Test {
+protected:
+    struct Process {
+        std::string owner;
+        std::shared_ptr<FileTapeStore> store;
+        std::shared_ptr<TapeFork> fork;
+        std::shared_ptr<TapeCheckpointer> memory;
+    };
+
+    /// A turn that has begun, under a claim.
+    Process begin(const std::string& owner) {
+        Process one;
+        one.owner = owner;
+        one.store = std::make_shared<FileTapeStore>(folder_.options());
+        TapeForkOptions options;
+        options.turn_id = "turn-of-" + owner;
+        options.sidecars = {"log"};
+        one.fork = std::make_shared<TapeFork>(one.store, tape, std::move(options));
+        TapeCheckpointerOptions how;
+        how.clock = clock_;
+        one.memory = std::make_shared<TapeCheckpointer>(one.fork, std::move(how));
+        claim(one, "run-of-" + owner);
+        return one;
+    }
+    static ClaimResult claim(const Process& one, std::string run_id) {
+        ClaimOwner owner;
+        owner.owner_id = one.owner;
+        owner.description = one.owner;
+        return run(one.memory->claim_run(tape, std::move(run_id), owner, ClaimKind::new_run));
+    }
+    static void say(const Process& one, const std::string& text) {
+        MessageList messages;
+        messages.push_back(user_message(text + "?", text).with_run_id("run-of-" + one.owner));
+        AssistantMessage answer;
+        answer.content.emplace_back(TextContent{text + "!"});
+        messages.push_back(Message(std::move(answer)).with_run_id("run-of-" + one.owner));
+        AppendOptions options = AppendOptions().claim("run-of-" + one.owner, one.owner);
+        (void)run(one.memory->append(tape, std::move(messages), std::move(options)));
+    }
+    static void complete(const Process& one) {
+        run(one.memory->mark_run_complete(tape, "run-of-" + one.owner));
+    }
+    void sleep_past_the_lease() { clock_->advance(std::chrono::seconds(61)); }
+
+    /// What an agent would load: the texts of the messages.
+    std::string conversation() const {
+        TapeCheckpointer memory(std::make_shared<FileTapeStore>(folder_.options()));
+        const auto data = run(memory.load(tape));
+        std::string texts;
+        if (!data) return texts;
+        for (const Message& message : data->messages) texts += message.text() + " ";
+        EXPECT_EQ(data->position, static_cast<std::int64_t>(data->messages.size()));
+        return texts;
+    }
+    std::optional<TapeEntry> refused() const {
+        return run(FileTapeStore(folder_.options()).find_event(tape, "turn.refused"));
+    }
+
+    static constexpr const char* tape = "w__s";
+    const TestFolder folder_;
+    const std::shared_ptr<cubepi::testing::ManualClock> clock_ =
+        std::make_shared<cubepi::testing::ManualClock>();
+};
+
+}  // namespace
+
+TEST_F(TwoProcesses, D50_NobodyElseGetsTheTapeBeforeTheTurnIsOnIt) {
+    const Process first = begin("first");
+    say(first, "one");
+    complete(first);
+    EXPECT_THROW(begin("second"), RunAlreadyClaimedError);
+    run(first.fork->merge());
+    const Process second = begin("second");
+    say(second, "two");
+    run(second.fork->merge());
+    EXPECT_EQ(conversation(), "one? one! two? two! ");
+}
+
+TEST_F(TwoProcesses, D50_ATurnThatSleptWhileAnotherTookOverIsRefusedAtItsMerge) {
+    const Process first = begin("first");
+    say(first, "one");
+    complete(first);
+    sleep_past_the_lease();
+    const Process second = begin("second");
+    say(second, "two");
+    complete(second);
+    run(second.fork->merge());
+    try {
+        run(first.fork->merge());
+        ADD_FAILURE() << "was merged";
+    } catch (const StaleAppendError& error) {
+        EXPECT_NE(std::string(error.what()).find("turn.refused"), std::string::npos);
+        EXPECT_EQ(error.thread_id(), tape);
+    }
+    EXPECT_EQ(conversation(), "two? two! ");
+}
+
+TEST_F(TwoProcesses, D50_ARefusedTurnIsKeptOutsideTheConversation) {
+    const Process first = begin("first");
+    say(first, "one");
+    first.fork->said("and more");
+    sleep_past_the_lease();
+    const Process second = begin("second");
+    say(second, "two");
+    run(second.fork->merge());
+    EXPECT_THROW(run(first.fork->merge(TurnStatus::error)), StaleAppendError);
+    const std::optional<TapeEntry> event = refused();
+    ASSERT_TRUE(event);
+    EXPECT_FALSE(is_in_context(*event));
+    const JsonObject& data = event->payload.at("data").as_object();
+    EXPECT_EQ(data.at("turn"), Json("turn-of-first"));
+    EXPECT_EQ(data.at("status"), Json("error"));
+    const JsonArray& kept = data.at("entries").as_array();
+    ASSERT_EQ(kept.size(), 3u);
+    EXPECT_EQ(kept[0].at("payload").at("content"), Json("one?"));
+    EXPECT_EQ(kept[1].at("payload").at("content"), Json("one!"));
+    EXPECT_EQ(kept[2].at("payload").at("content"), Json("and more"));
+    EXPECT_FALSE(folder_.has("w__s.jsonl.turns")) << "the journal has served";
+    // Its input is not an input of the tape: it may come again.
+    EXPECT_FALSE(run(TapeCheckpointer(first.store).find_message(tape, "one")));
+}
+
+TEST_F(TwoProcesses, D50_WhoeverHasGoneOnIsNotDisturbedByARefusedTurn) {
+    const Process first = begin("first");
+    say(first, "one");
+    sleep_past_the_lease();
+    const auto store = std::make_shared<FileTapeStore>(folder_.options());
+    TapeCheckpointerOptions how;
+    how.clock = clock_;
+    TapeCheckpointer memory(store, std::move(how));
+    ClaimOwner owner;
+    owner.owner_id = "second";
+    (void)run(memory.claim_run(tape, "r", owner, ClaimKind::new_run));
+    MessageList question;
+    question.push_back(user_message("two?"));
+    AppendOptions here = AppendOptions().claim("r", "second").expected_position(0);
+    const std::int64_t at = run(memory.append(tape, std::move(question), std::move(here)));
+    EXPECT_THROW(run(first.fork->merge()), StaleAppendError);
+    MessageList more;
+    more.push_back(user_message("three?"));
+    AppendOptions then = AppendOptions().claim("r", "second").expected_position(at);
+    EXPECT_EQ(run(memory.append(tape, std::move(more), std::move(then))), at + 1);
+}
+
+TEST_F(TwoProcesses, D50_ARefusedTurnWritesNoSidecar) {
+    const Process first = begin("first");
+    say(first, "one");
+    std::vector<TapeEntry> entries;
+    entries.push_back(event_entry("noted", JsonObject()));
+    TapeAppend options;
+    (void)run(
+        first.fork->append(sidecar_tape_name(tape, "log"), std::move(entries), std::move(options)));
+    sleep_past_the_lease();
+    const Process second = begin("second");
+    say(second, "two");
+    run(second.fork->merge());
+    EXPECT_THROW(run(first.fork->merge()), StaleAppendError);
+    EXPECT_TRUE(run(first.store->fetch(sidecar_tape_name(tape, "log"), TapeQuery())).empty());
+    const std::optional<TapeEntry> event = refused();
+    ASSERT_TRUE(event);
+    const Json& kept = event->payload.at("data").at("sidecars").at("log");
+    ASSERT_EQ(kept.as_array().size(), 1u);
+    EXPECT_EQ(kept.as_array()[0].at("payload").at("name"), Json("noted"));
+}
+
+TEST_F(TwoProcesses, D50_ATurnThatWasKilledInItsSleepIsKeptOutsideTheConversationToo) {
+    Process first = begin("first");
+    say(first, "one");
+    sleep_past_the_lease();
+    const Process second = begin("second");
+    say(second, "two");
+    run(second.fork->merge());
+    first = Process();
+    EXPECT_EQ(conversation(), "two? two! ");
+    const std::optional<TapeEntry> event = refused();
+    ASSERT_TRUE(event);
+    EXPECT_EQ(event->payload.at("data").at("status"), Json("interrupted"));
+    EXPECT_EQ(event->payload.at("data").at("entries").as_array().size(), 2u);
+    EXPECT_FALSE(folder_.has("w__s.jsonl.turns"));
+}
+
+TEST_F(TwoProcesses, D50_ATurnThatNobodyHasOvertakenIsMergedHoweverLongItSlept) {
+    const Process first = begin("first");
+    say(first, "one");
+    complete(first);
+    sleep_past_the_lease();
+    run(first.fork->merge());
+    EXPECT_EQ(conversation(), "one? one! ");
+    EXPECT_FALSE(refused());
+}
+
+TEST_F(TwoProcesses, B9_AKilledTurnIsInterruptedWhenNobodyHasGoneOn) {
+    Process first = begin("first");
+    say(first, "one");
+    first = Process();
+    sleep_past_the_lease();
+    EXPECT_EQ(conversation(), "one? one! ");
+    const Process second = begin("second");
+    say(second, "two");
+    run(second.fork->merge());
+    EXPECT_EQ(conversation(), "one? one! two? two! ");
+    EXPECT_FALSE(refused());
+}
+
+TEST_F(TwoProcesses, D50_ADiscardedTurnGivesItsClaimUp) {
+    const Process first = begin("first");
+    say(first, "one");
+    complete(first);
+    run(first.fork->discard());
+    const Process second = begin("second");
+    say(second, "two");
+    run(second.fork->merge());
+    EXPECT_EQ(conversation(), "two? two! ");
+}
+
+TEST_F(TwoProcesses, D50_ATurnMayTakeOneRunAfterTheOther) {
+    const Process first = begin("first");
+    say(first, "one");
+    run(first.memory->release_claim(tape, "run-of-first", "first"));
+    claim(first, "another run");
+    run(first.memory->mark_run_complete(tape, "another run"));
+    run(first.fork->merge());
+    EXPECT_EQ(conversation(), "one? one! ");
+    const Process second = begin("second");
+    run(second.fork->merge());
+}
+
+TEST(TapeClaims, D50_AForkInAForkLeavesTheClaimToTheOuterOne) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const auto outer = std::make_shared<TapeFork>(store, "w__s");
+    const auto inner = std::make_shared<TapeFork>(outer, "w__s");
+    TapeCheckpointer memory(inner);
+    ClaimOwner owner;
+    owner.owner_id = "first";
+    (void)run(memory.claim_run("w__s", "r", owner, ClaimKind::new_run));
+    MessageList messages;
+    messages.push_back(user_message("one?"));
+    AppendOptions options = AppendOptions().claim("r", "first");
+    (void)run(memory.append("w__s", std::move(messages), std::move(options)));
+    run(memory.mark_run_complete("w__s", "r"));
+    run(inner->merge());
+    EXPECT_TRUE(run(store->read_state("w__s")).contains("claims"));
+    run(outer->merge());
+    EXPECT_FALSE(run(store->read_state("w__s")).contains("claims"));
+    EXPECT_EQ(run(store->position("w__s")).messages, 1);
+}
+
+}  // namespace bub
