@@ -101,6 +101,8 @@ void runs_without_pauses(benchmark::State& state) {
     };
     run(loop());
     state.SetItemsProcessed(state.iterations() * batch);
+    state.counters["events"] =
+        static_cast<double>(events) / static_cast<double>(state.iterations() * batch);
     state.counters["us_per_run"] =
         benchmark::Counter(static_cast<double>(state.iterations() * batch) / 1e6,
                            benchmark::Counter::kIsRate | benchmark::Counter::kInvert);

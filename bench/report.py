@@ -1,53 +1,153 @@
 #!/usr/bin/env python3
-"""Runs the benchmark binary and prints ours against the floor, row by row.
+"""Runs the benchmarks part by part and prints ours against the floor, each row as soon as it is known.
 
-usage: report.py BENCH_BINARY CUBEPI_BINARY [--instructions]
+usage: report.py BENCH_BINARY CUBEPI_BINARY [--instructions] [--only PART]...
 """
 
+import argparse
+import dataclasses
 import json
+import os
 import shutil
 import subprocess
-import sys
+import time
+
+# What one lap of yardstick_bench.cpp costs on the two-core machine of the budgets when it has nothing else to do.
+YARDSTICK_NS = 3000.0
 
 
-def measured(binary):
-    text = subprocess.run([binary, "--benchmark_format=json", "--benchmark_repetitions=5",
-                           "--benchmark_min_time=0.2"],
-                          check=True, capture_output=True, text=True).stdout
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """`ours` and `floor` name a benchmark, or a benchmark's counter (BENCHMARK:COUNTER); a floor may be a number of the budget."""
+    name: str
+    ours: str
+    floor: object
+    unit: str
+    budget: str = "-"
+    divisor: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Benchmarks of one process. Their repetitions take turns, so that a slow moment hits ours and the floor alike."""
+    name: str
+    rows: tuple
+    repetitions: int = 9
+    seconds: float = 0.05
+    in_memory: bool = False  # files go to the memory's file system: bytes are measured, not the disk
+
+
+def wire_rows(wire):
+    decoded, walked = f"decode_{wire}:ns_per_delta", f"simdjson_{wire}:ns_per_delta"
+    return (Row("decode " + wire, decoded, f"simdjson_parse_{wire}:ns_per_delta", "ns", "2"),
+            Row("  and lookup", decoded, walked, "ns"),
+            Row("wire " + wire, f"wire_{wire}:ns_per_delta", walked, "ns"))
+
+
+PARTS = (
+    Part("agent", (Row("run", "runs_without_pauses:us_per_run", 5.0, "us", "1"),
+                   Row("construct", "construct_an_agent", 0.3, "us", "1", 1e3),
+                   Row("delta", "one_delta_of_many:ns_per_delta", 300.0, "ns", "1"))),
+    Part("memory", (Row("idle", "memory_of_sessions:idle_bytes", 500.0, "bytes", "1"),
+                    Row("session", "memory_of_sessions:session_bytes", 1500.0, "bytes", "1")), repetitions=1),
+    *(Part(wire, wire_rows(wire)) for wire in ("chat", "responses", "anthropic")),
+    Part("wake", (Row("wake", "wake_chat:ns_per_delta", "bare_wake", "ns"),)),
+    Part("length", (Row("long answer", "wire_long:ns_per_delta", "wire_short:ns_per_delta", "ns", "1.2"),)),
+    Part("guard", (Row("prefix guard", "guard_long:ns_per_turn", "guard_short:ns_per_turn", "ns", "1.2"),), repetitions=5),
+    Part("sqlite", (Row("append", "append", "bare_append", "us", "1.2", 1e3),
+                    Row("append 64", "append_of_64_sessions:us_per_append", "bare_append", "us", "1.2", 1e3))),
+    Part("load", (Row("load", "load", "bare_load", "ms", "2", 1e6),)),
+    Part("tape", (Row("tape append", "tape_append", "bare_tape_append", "us", "-", 1e3),
+                  Row("  durable", "durable_tape_append", "bare_durable_append", "us", "1.2", 1e3),
+                  Row("tape turn", "tape_turn", "bare_tape_turn", "us", "-", 1e3))),
+    Part("gigabyte", (Row("tape tail", "tape_open_gigabyte_tail", "bare_tape_tail", "us", "-", 1e3),)),
+    Part("pipeline", (Row("turn", "turn_of_three_plugins", 2.0, "us", "1", 1e3),
+                      Row("  streamed", "streamed_turn_of_three_plugins", 2.0, "us", "1", 1e3))),
+    Part("sessions", (Row("idle turn", "idle_pipeline_sessions:bytes_per_session", 100.0, "bytes", "1"),
+                      Row("idle gateway", "idle_gateway_sessions:bytes_per_session", 1000.0, "bytes", "1")), repetitions=1,
+         in_memory=True),
+)
+MEMORY = "/dev/shm"
+TIMES = ("ns", "us", "ms")
+
+
+def best_of(rows):
+    """The fastest repetition of each benchmark, with its counters, by name."""
     best = {}
-    for row in json.loads(text)["benchmarks"]:
+    for row in rows:
         if row.get("run_type") == "aggregate":
             continue
         name = row["run_name"].split("/")[0]
         unit = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[row["time_unit"]]
         time_ns = (row["real_time"] if "real_time" in row["name"] else row["cpu_time"]) * unit
         if name not in best or time_ns < best[name]["ns"]:
-            best[name] = {"ns": time_ns, **{k: v for k, v in row.items() if isinstance(v, (int, float))}}
+            best[name] = {**{k: v for k, v in row.items() if isinstance(v, (int, float))}, "ns": time_ns}
     return best
+
+
+def benchmarks_of(part):
+    """The benchmarks that a part needs; the yardstick beside a time whose floor is a number."""
+    names = []
+    for row in part.rows:
+        names += [value.split(":")[0] for value in (row.ours, row.floor) if isinstance(value, str)]
+        if not isinstance(row.floor, str) and row.unit in TIMES:
+            names.append("yardstick")
+    return sorted(set(names))
+
+
+def value_of(best, what, divisor):
+    """A number of the budget as it is, a counter as it is, a benchmark's time in the row's unit."""
+    if not isinstance(what, str):
+        return what
+    name, _, counter = what.partition(":")
+    return best[name][counter] if counter else best[name]["ns"] / divisor
+
+
+def numbers(row, best):
+    """Ours, the floor, and what their ratio would be on a quiet machine, where the yardstick tells."""
+    ours, floor = value_of(best, row.ours, row.divisor), value_of(best, row.floor, row.divisor)
+    if isinstance(row.floor, str) or row.unit not in TIMES:
+        return ours, floor, None
+    return ours, floor, ours / floor * YARDSTICK_NS / best["yardstick"]["ns"]
+
+
+def line(name, ours, floor, unit, budget, at_rest=None):
+    rested = "" if at_rest is None else f"{at_rest:.2f}"
+    print(f"{name:<18} {ours:>12.2f} {floor:>12.2f} {unit:<6} {ours / floor:>8.2f} {rested:>8} {budget:>8}", flush=True)
+
+
+def measured(binary, part):
+    names = "|".join(benchmarks_of(part))
+    environment = {**os.environ, "TMPDIR": MEMORY} if part.in_memory and os.path.isdir(MEMORY) else None
+    text = subprocess.run([binary, f"--benchmark_filter=^({names})(/iterations:[0-9]+)?(/real_time)?$", "--benchmark_format=json",
+                           f"--benchmark_repetitions={part.repetitions}", f"--benchmark_min_time={part.seconds}",
+                           "--benchmark_enable_random_interleaving=true"],
+                          check=True, capture_output=True, text=True, env=environment).stdout
+    rows = json.loads(text)["benchmarks"]
+    for row in rows:
+        if row.get("error_occurred"):
+            raise SystemExit(f"bench: {row['name']}: {row['error_message']}")
+    return best_of(rows)
 
 
 def many_streams(binary):
     """1,000 streams at once: agents against the least that a reader can do."""
     seen = json.loads(subprocess.run([binary], check=True, capture_output=True, text=True).stdout)
     flood, bare = seen["agents_flood"], seen["bare_flood"]
-    row("streams cpu", flood["cpu_ns_per_event"] / 1e3, bare["cpu_ns_per_event"] / 1e3, "us/ev", "-")
-    row("streams p99", seen["agents_paced"]["p99_us"] / 1e3, seen["bare_paced"]["p99_us"] / 1e3, "ms", "-")
-    print(f"1,000 streams on one thread: {flood['events_per_second']:.0f} events a second "
-          f"(bare {bare['events_per_second']:.0f}); at 20,000 a second the delay from the server's write to the listener "
-          f"is {seen['agents_paced']['p50_us'] / 1e3:.2f} ms in the middle; "
-          f"{seen['agents_paced']['bytes_per_stream'] / 1024:.1f} KiB of heap a stream")
+    line("streams cpu", flood["cpu_ns_per_event"] / 1e3, bare["cpu_ns_per_event"] / 1e3, "us/ev", "-")
+    line("streams p99", seen["agents_paced"]["p99_us"] / 1e3, seen["bare_paced"]["p99_us"] / 1e3, "ms", "-")
+    return (f"1,000 streams on one thread: {flood['events_per_second']:.0f} events a second "
+            f"(bare {bare['events_per_second']:.0f}); at 20,000 a second the delay from the server's write to the listener "
+            f"is {seen['agents_paced']['p50_us'] / 1e3:.2f} ms in the middle; "
+            f"{seen['agents_paced']['bytes_per_stream'] / 1024:.1f} KiB of heap a stream")
 
 
 def starts(binary, ours, floor):
     """Rows of `--version` against curl's."""
     text = subprocess.run([binary, ours, floor], check=True, capture_output=True, text=True).stdout
     mine, others = json.loads(text)
-    row("start cpu", mine["cpu_ms"], others["cpu_ms"], "ms", "1")
-    row("start memory", mine["peak_mb"], others["peak_mb"], "MB", "1")
-
-
-def row(name, ours, floor, unit, budget):
-    print(f"{name:<18} {ours:>12.2f} {floor:>12.2f} {unit:<6} {ours / floor:>8.2f} {budget:>8}")
+    line("start cpu", mine["cpu_ms"], others["cpu_ms"], "ms", "1")
+    line("start memory", mine["peak_mb"], others["peak_mb"], "MB", "1")
 
 
 def counted(command):
@@ -61,51 +161,72 @@ def counted(command):
 def instructions(bench, cubepi):
     once, often = (counted([bench, f"--benchmark_filter=^runs_without_pauses/iterations:{iterations}$"])
                    for iterations in (1, 11))
-    print(f"instructions of one '2+1' run, the agent's construction included: {(often - once) // 1000}")
+    print(f"instructions of one '2+1' run, the agent's construction included: {(often - once) // 1000}", flush=True)
     curl = shutil.which("curl")
     if curl:
-        row("start count", counted([cubepi, "--version"]) / 1e6, counted([curl, "--version"]) / 1e6, "M", "1")
+        line("start count", counted([cubepi, "--version"]) / 1e6, counted([curl, "--version"]) / 1e6, "M", "1")
+
+
+class Clock:
+    """How long each part took."""
+
+    def __init__(self):
+        self.begin = self.last = time.monotonic()
+        self.parts = []
+
+    def lap(self, name):
+        now = time.monotonic()
+        self.parts.append((now - self.last, name))
+        self.last = now
+
+    def text(self):
+        longest = ", ".join(f"{name} {seconds:.0f}" for seconds, name in sorted(self.parts, reverse=True)[:5])
+        return f"{self.last - self.begin:.0f} s in all; the longest parts: {longest}"
 
 
 def main():
-    bench, cubepi = sys.argv[1], sys.argv[2]
-    best = measured(bench)
-    print(f"{'what':<18} {'ours':>12} {'floor':>12} {'unit':<6} {'ratio':>8} {'budget':>8}")
-    row("run", best["runs_without_pauses"]["us_per_run"], 5.0, "us", "1")
-    row("construct", best["construct_an_agent"]["ns"] / 1e3, 0.3, "us", "1")
-    row("idle", best["memory_of_sessions"]["idle_bytes"], 500, "bytes", "1")
-    row("session", best["memory_of_sessions"]["session_bytes"], 1500, "bytes", "1")
-    row("delta", best["one_delta_of_many"]["ns_per_delta"], 300, "ns", "1")
-    for wire in ("chat", "responses", "anthropic"):
-        floor = best["simdjson_" + wire]["ns_per_delta"]
-        parse = best["simdjson_parse_" + wire]["ns_per_delta"]
-        row("decode " + wire, best["decode_" + wire]["ns_per_delta"], parse, "ns", "2")
-        row("  and lookup", best["decode_" + wire]["ns_per_delta"], floor, "ns", "-")
-        row("wire " + wire, best["wire_" + wire]["ns_per_delta"], floor, "ns", "-")
-    row("wake", best["wake_chat"]["ns_per_delta"], best["bare_wake"]["ns"], "ns", "-")
-    row("long answer", best["wire_long"]["ns_per_delta"], best["wire_short"]["ns_per_delta"], "ns", "1.2")
-    row("prefix guard", best["guard_long"]["ns_per_turn"], best["guard_short"]["ns_per_turn"], "ns", "1.2")
-    row("append", best["append"]["ns"] / 1e3, best["bare_append"]["ns"] / 1e3, "us", "1.2")
-    row("append 64", best["append_of_64_sessions"]["ns"] / 64e3, best["bare_append"]["ns"] / 1e3, "us", "1.2")
-    row("load", best["load"]["ns"] / 1e6, best["bare_load"]["ns"] / 1e6, "ms", "2")
-    row("tape append", best["tape_append"]["ns"] / 1e3, best["bare_tape_append"]["ns"] / 1e3, "us", "-")
-    row("  durable", best["durable_tape_append"]["ns"] / 1e3, best["bare_durable_append"]["ns"] / 1e3, "us", "1.2")
-    row("tape turn", best["tape_turn"]["ns"] / 1e3, best["bare_tape_turn"]["ns"] / 1e3, "us", "-")
-    row("tape tail", best["tape_open_gigabyte_tail"]["ns"] / 1e3, best["bare_tape_tail"]["ns"] / 1e3, "us", "-")
-    row("turn", best["turn_of_three_plugins"]["ns"] / 1e3, 2.0, "us", "1")
-    row("  streamed", best["streamed_turn_of_three_plugins"]["ns"] / 1e3, 2.0, "us", "1")
-    row("idle turn", best["idle_pipeline_sessions"]["bytes_per_session"], 100.0, "bytes", "1")
-    row("idle gateway", best["idle_gateway_sessions"]["bytes_per_session"], 1000.0, "bytes", "1")
-    many_streams(bench.replace("cubepi_bench", "cubepi_many_streams"))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("bench")
+    parser.add_argument("cubepi")
+    parser.add_argument("--instructions", action="store_true")
+    parser.add_argument("--only", action="append", metavar="PART")
+    arguments = parser.parse_args()
+
+    def wanted(name):
+        return not arguments.only or name in arguments.only
+
+    clock = Clock()
+    seen = {}
+    notes = []
+    print(f"{'what':<18} {'ours':>12} {'floor':>12} {'unit':<6} {'ratio':>8} {'at rest':>8} {'budget':>8}", flush=True)
+    for part in PARTS:
+        if not wanted(part.name):
+            continue
+        best = measured(arguments.bench, part)
+        for row in part.rows:
+            ours, floor, at_rest = numbers(row, best)
+            line(row.name, ours, floor, row.unit, row.budget, at_rest)
+        seen.update(best)
+        clock.lap(part.name)
+    if wanted("streams"):
+        notes.append(many_streams(arguments.bench.replace("cubepi_bench", "cubepi_many_streams")))
+        clock.lap("streams")
     curl = shutil.which("curl")
-    if curl:
-        starts(bench.replace("cubepi_bench", "cubepi_starts"), cubepi, curl)
-    print(f"allocations per delta: {best['one_delta_of_many']['allocations_per_delta']:.3f} in process, "
-          f"{best['wire_chat']['allocations_per_delta']:.3f} from the wire of chat, "
-          f"{best['wire_responses']['allocations_per_delta']:.3f} of responses, "
-          f"{best['wire_anthropic']['allocations_per_delta']:.3f} of anthropic")
-    if "--instructions" in sys.argv:
-        instructions(bench, cubepi)
+    if curl and wanted("start"):
+        starts(arguments.bench.replace("cubepi_bench", "cubepi_starts"), arguments.cubepi, curl)
+        clock.lap("start")
+    if "yardstick" in seen:
+        notes.append(f"the yardstick: {seen['yardstick']['ns']:.0f} ns, at rest {YARDSTICK_NS:.0f}")
+    allocations = [f"{best['allocations_per_delta']:.3f} {where}" for name, where in
+                   (("one_delta_of_many", "in process"), ("wire_chat", "from the wire of chat"),
+                    ("wire_responses", "of responses"), ("wire_anthropic", "of anthropic")) if (best := seen.get(name))]
+    if allocations:
+        notes.append("allocations per delta: " + ", ".join(allocations))
+    print(*notes, sep="\n", flush=True)
+    if arguments.instructions:
+        instructions(arguments.bench, arguments.cubepi)
+        clock.lap("instructions")
+    print(clock.text())
 
 
 if __name__ == "__main__":

@@ -6,11 +6,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 // What `PROGRAM --version` costs, for each program that is named: CPU time and the most memory, the median of many starts
-// in turns. Prints one JSON array. A program of its own, because a process begins with the peak of the one that made it.
+// in turns (41, or as many as `-n` says before the programs). Prints one JSON array. A program of its own, because a process begins with the peak of the one that made it.
 
 namespace {
 
@@ -50,7 +51,16 @@ double median(const std::vector<Start>& starts, double Start::* number) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    constexpr int rounds = 41;
+    int rounds = 41;
+    if (argc > 2 && std::string(argv[1]) == "-n") {
+        rounds = std::atoi(argv[2]);
+        argc -= 2;
+        argv += 2;
+    }
+    if (argc < 2 || rounds < 1) {
+        std::fprintf(stderr, "usage: cubepi_starts [-n ROUNDS] PROGRAM...\n");
+        return 2;
+    }
     std::vector<std::vector<Start>> seen(static_cast<std::size_t>(argc - 1));
     for (int round = 0; round < rounds; ++round) {
         for (std::size_t i = 0; i < seen.size(); ++i) {
