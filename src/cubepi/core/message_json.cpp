@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
+
+#include <cubepi/core/detail/object_reader.hpp>
 
 namespace cubepi {
 
@@ -177,146 +177,62 @@ JsonObject to_json(const Message& message) {
 
 namespace {
 
+using detail::ObjectReader;
+
 constexpr std::array<std::string_view, 6> usage_keys{"input_tokens",      "output_tokens",
                                                      "cache_read_tokens", "cache_write_tokens",
                                                      "reasoning_tokens",  "cache_write_1h_tokens"};
 
-[[noreturn]] void refuse(std::string_view key, std::string_view expected) {
-    throw Error(ErrorCode::validation,
-                "message key '" + std::string(key) + "': expected " + std::string(expected));
-}
-
-/// Walks an object's keys once; what no field takes becomes `extra`.
-class Reader {
-public:
-    explicit Reader(const Json& json, std::string_view what) {
-        if (!json.is_object()) refuse(what, "an object");
-        object_ = &json.get_object();
-    }
-
-    /// The value of `key`, null when it is absent or null. Marks the key as known.
-    const Json* take(std::string_view key) {
-        known_[count_++] = key;
-        const Json* value = object_->if_contains(key);
-        return value && !value->is_null() ? value : nullptr;
-    }
-    /// As take, but null (written out) is refused: CubePi refuses it too.
-    const Json* take_not_null(std::string_view key) {
-        known_[count_++] = key;
-        const Json* value = object_->if_contains(key);
-        if (value && value->is_null()) refuse(key, "a value, found null");
-        return value;
-    }
-    std::string text(std::string_view key, bool required = false) {
-        const Json* value = required ? take_not_null(key) : take(key);
-        if (!value) {
-            if (required) refuse(key, "a string, found nothing");
-            return {};
-        }
-        if (!value->is_string()) refuse(key, "a string");
-        return std::string(value->get_string());
-    }
-    std::optional<double> number(std::string_view key) {
-        const Json* value = take(key);
-        if (!value) return std::nullopt;
-        if (value->is_string()) {
-            const double number = number_in(value->get_string(), key);
-            if (std::isnan(number)) return std::nullopt;
-            return number;
-        }
-        if (!value->is_number()) refuse(key, "a number");
-        return value->to_number<double>();
-    }
-    LazyObject object(std::string_view key) {
-        const Json* value = take_not_null(key);
-        if (!value) return {};
-        if (!value->is_object()) refuse(key, "an object");
-        return value->get_object();
-    }
-    LazyObject rest() const {
-        LazyObject extra;
-        for (const auto& [key, value] : *object_) {
-            if (!is_known(key)) extra[key] = value;
-        }
-        return extra;
-    }
-
-private:
-    /// CubePi takes a text that is exactly a number for one.
-    static double number_in(std::string_view text, std::string_view key) {
-        double number = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-        if (error != std::errc() || end != text.data() + text.size()) refuse(key, "a number");
-        return number;
-    }
-    bool is_known(std::string_view key) const {
-        for (std::size_t i = 0; i < count_; ++i) {
-            if (known_[i] == key) return true;
-        }
-        return false;
-    }
-
-    const JsonObject* object_ = nullptr;
-    std::array<std::string_view, 24> known_{};
-    std::size_t count_ = 0;
-};
-
-/// The nearest integer of the type, without its fraction.
-template <class Integer>
-Integer integer_near(double value) {
-    // One above the greatest integer is a double, the greatest itself need not be.
-    const double above = std::ldexp(1.0, std::numeric_limits<Integer>::digits);
-    if (value >= above) return std::numeric_limits<Integer>::max();
-    if (value <= -above) return std::numeric_limits<Integer>::min();
-    return static_cast<Integer>(value);
-}
-
-std::optional<std::int64_t> integer(Reader& reader, std::string_view key) {
-    const std::optional<double> value = reader.number(key);
-    if (!value) return std::nullopt;
-    return integer_near<std::int64_t>(*value);
+/// CubePi gives a block without type the one whose keys it has most of; the first of its list where it has none.
+std::string_view likely_type(const ObjectReader& block) {
+    if (block.has("id") && block.has("name") && block.has("arguments")) return "tool_call";
+    if (block.has("text")) return "text";
+    if (block.has("source") || block.has("media_type")) return "image";
+    return block.has("thinking") ? "thinking" : "text";
 }
 
 AssistantContent block_from_json(const Json& json) {
-    Reader reader(json, "content block");
-    const std::string type = reader.text("type", true);
+    ObjectReader reader(json, "content block");
+    const std::string type =
+        reader.has("type") ? reader.text("type", true) : std::string(likely_type(reader));
     if (type == "text") {
         TextContent block;
-        block.text = reader.text("text");
+        block.text = reader.text_not_null("text");
         block.extra = reader.rest();
         return block;
     }
     if (type == "image") {
         ImageContent block;
-        block.source = reader.text("source");
-        block.media_type = reader.text("media_type");
+        block.source = reader.text_not_null("source");
+        block.media_type = reader.text_not_null("media_type");
         block.extra = reader.rest();
         return block;
     }
     if (type == "thinking") {
         ThinkingContent block;
-        block.thinking = reader.text("thinking");
+        block.thinking = reader.text_not_null("thinking");
         block.extra = reader.rest();
         return block;
     }
-    if (type != "tool_call") refuse("type", "text, image, thinking or tool_call, found " + type);
+    if (type != "tool_call")
+        detail::refuse_key("type", "text, image, thinking or tool_call, found " + type);
     ToolCall block;
     block.id = reader.text("id", true);
     block.name = reader.text("name", true);
     const Json* arguments = reader.take_not_null("arguments");
-    if (!arguments || !arguments->is_object()) refuse("arguments", "an object");
+    if (!arguments || !arguments->is_object()) detail::refuse_key("arguments", "an object");
     block.arguments = arguments->get_object();
     block.extra = reader.rest();
     return block;
 }
 
-const JsonArray& content_array(Reader& reader) {
+const JsonArray& content_array(ObjectReader& reader) {
     const Json* content = reader.take_not_null("content");
-    if (!content || !content->is_array()) refuse("content", "a list of blocks");
+    if (!content || !content->is_array()) detail::refuse_key("content", "a list of blocks");
     return content->get_array();
 }
 
-ContentList<Content> content_from_json(Reader& reader, std::string_view role) {
+ContentList<Content> content_from_json(ObjectReader& reader, std::string_view role) {
     ContentList<Content> blocks;
     const JsonArray& array = content_array(reader);
     blocks.reserve(array.size());
@@ -327,7 +243,8 @@ ContentList<Content> content_from_json(Reader& reader, std::string_view role) {
         } else if (auto* image = std::get_if<ImageContent>(&block)) {
             blocks.emplace_back(std::move(*image));
         } else {
-            refuse("content", "text and image blocks in a message of role " + std::string(role));
+            detail::refuse_key("content",
+                               "text and image blocks in a message of role " + std::string(role));
         }
     }
     return blocks;
@@ -349,22 +266,23 @@ ErrorCode code_of_type(std::string_view type) noexcept {
     return type.empty() ? ErrorCode::unknown : ErrorCode::provider;
 }
 
-SharedValue<ErrorInfo> error_from_json(Reader& reader) {
+SharedValue<ErrorInfo> error_from_json(ObjectReader& reader) {
     ErrorInfo info;
     info.type = reader.text("error_type");
     info.provider_code = reader.text("error_code");
-    if (const auto status = reader.number("status_code")) {
-        info.status_code = integer_near<int>(*status);
+    if (const auto status = reader.integer("status_code")) {
+        info.status_code = static_cast<int>(std::clamp<std::int64_t>(
+            *status, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()));
     }
     info.retry_after = reader.number("retry_after");
-    info.tokens_in = integer(reader, "tokens_in");
-    info.context_window = integer(reader, "context_window");
+    info.tokens_in = reader.integer("tokens_in");
+    info.context_window = reader.integer("context_window");
     info.code = code_of_type(info.type);
     if (info == ErrorInfo{}) return nullptr;
     return info;
 }
 
-Message user_from_json(Reader& reader) {
+Message user_from_json(ObjectReader& reader) {
     UserMessage message;
     message.content = content_from_json(reader, "user");
     message.id = reader.text("id");
@@ -375,7 +293,7 @@ Message user_from_json(Reader& reader) {
     return message;
 }
 
-AssistantMessage assistant_from_json(Reader& reader) {
+AssistantMessage assistant_from_json(ObjectReader& reader) {
     AssistantMessage message;
     JsonObject unknown_usage;
     const JsonArray& array = content_array(reader);
@@ -383,13 +301,13 @@ AssistantMessage assistant_from_json(Reader& reader) {
     for (const Json& json : array) message.content.push_back(block_from_json(json));
     message.id = reader.text("id");
     if (const Json* reason = reader.take_not_null("stop_reason")) {
-        if (!reason->is_string()) refuse("stop_reason", "a string");
+        if (!reason->is_string()) detail::refuse_key("stop_reason", "a string");
         message.stop_reason = stop_reason::shared(reason->get_string());
     }
     message.error_message = reader.text("error_message");
     message.error = error_from_json(reader);
     if (const Json* usage = reader.take("usage")) {
-        if (!usage->is_object()) refuse("usage", "an object");
+        if (!usage->is_object()) detail::refuse_key("usage", "an object");
         message.usage = usage_from_json(usage->get_object());
         for (const auto& [key, value] : usage->get_object()) {
             if (std::find(usage_keys.begin(), usage_keys.end(), std::string_view(key)) ==
@@ -404,7 +322,7 @@ AssistantMessage assistant_from_json(Reader& reader) {
         const bool provider = field == &AssistantMessage::provider_id;
         const std::string_view key = provider ? "provider_id" : "model_id";
         if (const Json* value = reader.take_not_null(key)) {
-            if (!value->is_string()) refuse(key, "a string");
+            if (!value->is_string()) detail::refuse_key(key, "a string");
             message.*field = std::string_view(value->get_string());
         }
     }
@@ -416,16 +334,14 @@ AssistantMessage assistant_from_json(Reader& reader) {
     return message;
 }
 
-Message tool_result_from_json(Reader& reader) {
+Message tool_result_from_json(ObjectReader& reader) {
     ToolResultMessage message;
     message.tool_call_id = reader.text("tool_call_id", true);
     message.tool_name = reader.text("tool_name", true);
     message.content = content_from_json(reader, "tool_result");
     if (const Json* details = reader.take("details")) message.details = *details;
-    if (const Json* flag = reader.take("is_error")) {
-        if (!flag->is_bool()) refuse("is_error", "true or false");
-        message.is_error = flag->get_bool();
-    }
+    if (const Json* flag = reader.take_not_null("is_error"))
+        message.is_error = detail::stored_flag(*flag, "is_error");
     message.id = reader.text("id");
     message.timestamp = reader.number("timestamp");
     message.metadata = reader.object("metadata");
@@ -439,33 +355,38 @@ Message tool_result_from_json(Reader& reader) {
 Usage usage_from_json(const JsonObject& json) {
     Usage usage;
     const auto read = [&](std::string_view key, TokenCount& count) {
+        if (const Json* value = json.if_contains(key))
+            count = TokenCount(detail::stored_integer(*value, key));
+    };
+    // CubePi does not look at these, so nothing in them may cost it or us the thread.
+    const auto read_ours = [&](std::string_view key, TokenCount& count) {
         const Json* value = json.if_contains(key);
-        if (!value) return;
-        if (!value->is_number()) refuse(key, "a number");
-        count = TokenCount(integer_near<std::int64_t>(value->to_number<double>()));
+        if (!value || !value->is_number()) return;
+        const double number = value->to_number<double>();
+        count = TokenCount(detail::stored_integer(Json(std::trunc(number)), key));
     };
     read("input_tokens", usage.input_tokens);
     read("output_tokens", usage.output_tokens);
     read("cache_read_tokens", usage.cache_read_tokens);
     read("cache_write_tokens", usage.cache_write_tokens);
-    read("reasoning_tokens", usage.reasoning_tokens);
-    read("cache_write_1h_tokens", usage.cache_write_1h_tokens);
+    read_ours("reasoning_tokens", usage.reasoning_tokens);
+    read_ours("cache_write_1h_tokens", usage.cache_write_1h_tokens);
     return usage;
 }
 
 AssistantMessage assistant_message_from_json(const Json& json) {
-    Reader reader(json, "message");
-    if (reader.text("role", true) != "assistant") refuse("role", "assistant");
+    ObjectReader reader(json, "message");
+    if (reader.text("role", true) != "assistant") detail::refuse_key("role", "assistant");
     return assistant_from_json(reader);
 }
 
 Message message_from_json(const Json& json) {
-    Reader reader(json, "message");
+    ObjectReader reader(json, "message");
     const std::string role = reader.text("role", true);
     if (role == "user") return user_from_json(reader);
     if (role == "assistant") return assistant_from_json(reader);
     if (role == "tool_result") return tool_result_from_json(reader);
-    refuse("role", "user, assistant or tool_result, found " + role);
+    detail::refuse_key("role", "user, assistant or tool_result, found " + role);
 }
 
 }  // namespace cubepi

@@ -176,6 +176,8 @@ TEST(MessageJson, NumbersAsOthersWriteThem) {
     EXPECT_EQ(timestamp("5"), 5.0);
     EXPECT_EQ(timestamp("\"5.5\""), 5.5);
     EXPECT_EQ(timestamp("\"nan\""), std::nullopt);
+    EXPECT_EQ(timestamp("\" +1_000.5 \""), 1000.5);
+    EXPECT_EQ(timestamp("true"), 1.0);
     const Message odd = message_from_json(
         parse(R"({"role":"assistant","content":[],"status_code":1e300,"tokens_in":-1e300,)"
               R"("context_window":"70000","usage":{"input_tokens":-7,"output_tokens":1e300,)"
@@ -197,12 +199,14 @@ TEST(MessageJson, RefusalsNameTheKey) {
     expect_refused(R"({"role":"user"})", "content");
     expect_refused(R"({"role":"user","content":"hi"})", "content");
     expect_refused(R"({"role":"user","content":[7]})", "content block");
-    expect_refused(R"({"role":"user","content":[{"text":"x"}]})", "type");
+    expect_refused(R"({"role":"user","content":[{"type":null,"text":"x"}]})", "type");
     expect_refused(R"({"role":"user","content":[{"type":"video"}]})", "type");
     expect_refused(R"({"role":"user","content":[{"type":"text","text":5}]})", "text");
     expect_refused(R"({"role":"user","content":[{"type":"thinking","thinking":"x"}]})", "content");
     expect_refused(R"({"role":"user","content":[],"timestamp":"soon"})", "timestamp");
-    expect_refused(R"({"role":"user","content":[],"timestamp":true})", "timestamp");
+    expect_refused(R"({"role":"user","content":[],"timestamp":[]})", "timestamp");
+    expect_refused(R"({"role":"user","content":[],"timestamp":"1__0"})", "timestamp");
+    expect_refused(R"({"role":"user","content":[],"timestamp":" "})", "timestamp");
     expect_refused(R"({"role":"user","content":[],"metadata":null})", "metadata");
     expect_refused(R"({"role":"user","content":[],"metadata":[]})", "metadata");
     expect_refused(R"({"role":"user","content":[],"run_id":5})", "run_id");
@@ -221,7 +225,60 @@ TEST(MessageJson, RefusalsNameTheKey) {
     const std::string result = R"({"role":"tool_result","tool_call_id":"c",)";
     expect_refused(R"({"role":"tool_result","content":[]})", "tool_call_id");
     expect_refused(result + R"("content":[]})", "tool_name");
-    expect_refused(result + R"("tool_name":"t","content":[],"is_error":"no"})", "is_error");
+    expect_refused(result + R"("tool_name":"t","content":[],"is_error":"maybe"})", "is_error");
+}
+
+TEST(MessageJson, D21_what_cubepi_refuses_is_refused) {
+    expect_refused(R"({"role":"user","content":[{"type":"text","text":null}]})", "text");
+    expect_refused(R"({"role":"user","content":[{"type":"image","source":null}]})", "source");
+    expect_refused(R"({"role":"user","content":[{"type":"image","media_type":null}]})",
+                   "media_type");
+    const std::string assistant = R"({"role":"assistant","content":[)";
+    expect_refused(assistant + R"({"type":"thinking","thinking":null}]})", "thinking");
+    expect_refused(assistant + R"(],"usage":{"input_tokens":4.5}})", "input_tokens");
+    expect_refused(assistant + R"(],"status_code":429.5})", "status_code");
+    const std::string result =
+        R"({"role":"tool_result","tool_call_id":"c","tool_name":"t","content":[],"is_error":)";
+    expect_refused(result + "null}", "is_error");
+    expect_refused(result + "2}", "is_error");
+}
+
+TEST(MessageJson, D21_what_cubepi_takes_for_a_number_or_a_flag_is_taken) {
+    const Message odd = message_from_json(parse(
+        R"({"role":"assistant","content":[],"context_window":true,"usage":{"input_tokens":" 4 ",)"
+        R"("output_tokens":"4.0","cache_read_tokens":"+1_0","cache_write_tokens":5.0,)"
+        R"("reasoning_tokens":null}})"));
+    const Usage& usage = *odd.assistant()->usage;
+    EXPECT_EQ(usage.input_tokens, 4);
+    EXPECT_EQ(usage.output_tokens, 4);
+    EXPECT_EQ(usage.cache_read_tokens, 10);
+    EXPECT_EQ(usage.cache_write_tokens, 5);
+    EXPECT_FALSE(usage.reasoning_tokens.has_value());
+    EXPECT_EQ(odd.assistant()->error->context_window, 1);
+    const auto is_error = [](std::string_view value) {
+        return message_from_json(parse(R"({"role":"tool_result","tool_call_id":"c",)"
+                                       R"("tool_name":"t","content":[],"is_error":)" +
+                                       std::string(value) + "}"))
+            .tool_result()
+            ->is_error;
+    };
+    for (const char* yes : {"1", "1.0", "\"true\"", "\"YES\"", "\"on\"", "\"1\"", "\"t\""})
+        EXPECT_TRUE(is_error(yes)) << yes;
+    for (const char* no : {"0", "0.0", "\"False\"", "\"n\"", "\"Off\"", "\"0\""})
+        EXPECT_FALSE(is_error(no)) << no;
+}
+
+TEST(MessageJson, D21_a_block_without_type_is_what_its_keys_say) {
+    const Message message = message_from_json(
+        parse(R"({"role":"assistant","content":[{"text":"x"},{"source":"aGk="},{"thinking":"hm"},)"
+              R"({"id":"c","name":"n","arguments":{}},{}]})"));
+    const auto& content = message.assistant()->content;
+    ASSERT_EQ(content.size(), 5U);
+    EXPECT_EQ(std::get<TextContent>(content[0]).text, "x");
+    EXPECT_EQ(std::get<ImageContent>(content[1]).source, "aGk=");
+    EXPECT_EQ(std::get<ThinkingContent>(content[2]).thinking, "hm");
+    EXPECT_EQ(std::get<ToolCall>(content[3]).id, "c");
+    EXPECT_EQ(std::get<TextContent>(content[4]).text, "");
 }
 
 TEST(MessageJson, AssistantAlone) {

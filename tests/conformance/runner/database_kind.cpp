@@ -51,9 +51,22 @@ void keep_keys_of(JsonObject& got, const JsonObject& want) {
     got = std::move(kept);
 }
 
+/// CubePi shows a count that was not reported as 0 (D12).
+void count_unreported(JsonObject& usage, const JsonObject& want) {
+    for (const auto& [key, value] : want) {
+        if (!usage.contains(key) && value.is_int64() && value.get_int64() == 0) usage[key] = 0;
+    }
+}
+
 /// Keys that CubePi does not know are kept by us and not shown by it.
 void drop_unknown_keys(JsonObject& got, const JsonObject& want) {
     keep_keys_of(got, want);
+    Json* usage = got.if_contains("usage");
+    const Json* wanted_usage = want.if_contains("usage");
+    if (usage && usage->is_object() && wanted_usage && wanted_usage->is_object()) {
+        keep_keys_of(usage->get_object(), wanted_usage->get_object());
+        count_unreported(usage->get_object(), wanted_usage->get_object());
+    }
     Json* blocks = got.if_contains("content");
     const Json* wanted = want.if_contains("content");
     if (!blocks || !wanted || !blocks->is_array() || !wanted->is_array()) return;
