@@ -28,6 +28,12 @@ TEST(ExtraText, D21_what_cannot_be_read_exactly_keeps_its_text) {
     EXPECT_EQ(merge_extra_text(odd, loaded), odd);
 }
 
+TEST(ExtraText, D21_a_key_that_cannot_be_read_exactly_keeps_its_text) {
+    EXPECT_EQ(merge_extra_text(R"({"\ud83d": 1, "\udce9": 2, "caf\u00e9": 3})",
+                               object(R"({"\ufffd": 2, "café": 4, "z": 5})")),
+              R"({"\ud83d": 1, "\udce9": 2, "caf\u00e9": 4, "z": 5})");
+}
+
 TEST(ExtraText, takes_any_spacing_and_nested_brackets_in_strings) {
     EXPECT_EQ(merge_extra_text(" { \"a\" :\t[ \"}\" , {\"b\":\"\\\"]\"} ]\n, \"c\" : 1 } ",
                                object(R"({"c": 2})")),

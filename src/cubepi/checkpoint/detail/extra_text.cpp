@@ -13,6 +13,7 @@ namespace {
 
 struct Field {
     std::string key;
+    std::string key_text;  ///< as it is stored, with its quotes
     std::string text;
 };
 
@@ -26,10 +27,12 @@ public:
         expect('{');
         if (peek() == '}') return fields;
         do {
-            const std::string_view key = take_value();
+            Field field;
+            field.key_text = take_value();
+            field.key = parse_key(field.key_text);
             expect(':');
-            const std::string_view value = take_value();
-            add(fields, parse_key(key), value);
+            field.text = take_value();
+            add(fields, std::move(field));
         } while (take(','));
         expect('}');
         return fields;
@@ -41,13 +44,15 @@ private:
         if (!key.is_string()) refuse();
         return std::string(key.get_string());
     }
-    static void add(std::vector<Field>& fields, std::string key, std::string_view value) {
-        const auto same = std::find_if(fields.begin(), fields.end(),
-                                       [&](const Field& field) { return field.key == key; });
+    static void add(std::vector<Field>& fields, Field field) {
+        // Keys that read alike may be two: lone surrogates all become U+FFFD.
+        const auto same = std::find_if(fields.begin(), fields.end(), [&](const Field& one) {
+            return one.key_text == field.key_text;
+        });
         if (same != fields.end()) {
-            same->text = value;
+            same->text = std::move(field.text);
         } else {
-            fields.push_back(Field{std::move(key), std::string(value)});
+            fields.push_back(std::move(field));
         }
     }
     [[noreturn]] static void refuse() { throw Error(ErrorCode::parse, "not a JSON object"); }
@@ -109,20 +114,29 @@ bool is_unchanged(const std::string& stored, const Json& value, const std::strin
     return stored == text || parse_lenient(stored) == value;
 }
 
+Field new_field(std::string_view key, std::string text) {
+    Field field;
+    field.key = key;
+    append_python_string(field.key_text, key);
+    field.text = std::move(text);
+    return field;
+}
+
 }  // namespace
 
 std::string merge_extra_text(std::string_view stored, const JsonObject& changes) {
     std::vector<Field> fields = Splitter(stored).split();
     for (const auto& [key, value] : changes) {
         const std::string_view name = key;
-        const auto field = std::find_if(fields.begin(), fields.end(),
-                                        [&](const Field& one) { return one.key == name; });
+        const auto has_name = [&](const Field& one) { return one.key == name; };
+        // The last of keys that read alike is the one that was loaded.
+        const auto field = std::find_if(fields.rbegin(), fields.rend(), has_name);
         std::string text = to_python_json(value);
-        if (field == fields.end()) {
-            if (!value.is_null()) fields.push_back(Field{std::string(name), std::move(text)});
+        if (field == fields.rend()) {
+            if (!value.is_null()) fields.push_back(new_field(name, std::move(text)));
         } else if (!is_unchanged(field->text, value, text)) {
             if (value.is_null()) {
-                fields.erase(field);
+                std::erase_if(fields, has_name);
             } else {
                 field->text = std::move(text);
             }
@@ -131,7 +145,7 @@ std::string merge_extra_text(std::string_view stored, const JsonObject& changes)
     std::string merged = "{";
     for (const Field& field : fields) {
         if (merged.size() > 1) merged += ", ";
-        append_python_string(merged, field.key);
+        merged += field.key_text;
         merged += ": ";
         merged += field.text;
     }
