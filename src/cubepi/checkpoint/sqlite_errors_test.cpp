@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -53,6 +54,68 @@ TEST(SQLiteErrors, a_text_file_is_no_database) {
     EXPECT_EQ(std::filesystem::file_size(path), 5000U) << "left as it was";
 }
 
+TEST(SQLiteErrors, D21_a_table_of_another_program_is_refused_and_left_as_it_is) {
+    TempFolder folder;
+    const std::string path = folder.file("mail.db");
+    RawDatabase(path).query("CREATE TABLE messages (id INTEGER PRIMARY KEY, body TEXT)");
+    SQLiteCheckpointer store(path);
+    const Error error = error_of(store.load("t"));
+    EXPECT_EQ(error.code(), ErrorCode::schema_mismatch);
+    EXPECT_TRUE(mentions(error, "another program's")) << error.what();
+    expect_one_line(error);
+    EXPECT_EQ(
+        RawDatabase(path).query("SELECT sql FROM sqlite_master"),
+        std::vector<std::string>{"CREATE TABLE messages (id INTEGER PRIMARY KEY, body TEXT)"});
+}
+
+/// What the store says first after `change` was made to the file that it has open.
+Error first_error_after(SQLiteCheckpointer& store, const std::function<void()>& change) {
+    run(store.append("t", one(user("kept")), AppendOptions()));
+    change();
+    return error_of(store.append("t", one(user("lost?")), AppendOptions()));
+}
+
+class MovedFile : public testing::TestWithParam<bool> {
+protected:
+    SQLiteOptions options() const {
+        SQLiteOptions made;
+        made.path = path;
+        made.wal = GetParam();
+        return made;
+    }
+    TempFolder folder;
+    const std::string path = folder.file("sessions.db");
+};
+
+TEST_P(MovedFile, D20_nothing_is_stored_in_a_file_that_was_deleted) {
+    SQLiteCheckpointer store(options());
+    const Error error = first_error_after(store, [this] {
+        for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix);
+    });
+    EXPECT_EQ(error.code(), ErrorCode::storage);
+    EXPECT_TRUE(mentions(error, "moved, replaced or deleted")) << error.what();
+    expect_one_line(error);
+    EXPECT_FALSE(run(store.load("t"))) << "the next call begins with a new file";
+    run(store.append("t", one(user("new")), AppendOptions()));
+    EXPECT_EQ(run(SQLiteCheckpointer(options()).load("t"))->messages.size(), 1U);
+}
+
+TEST_P(MovedFile, D20_a_file_put_in_its_place_is_what_is_read_from_then_on) {
+    const std::string other = folder.file("other.db");
+    run(SQLiteCheckpointer(other).append("t", one(user("other")), AppendOptions()));
+    SQLiteCheckpointer store(options());
+    const Error error = first_error_after(store, [&] {
+        for (const char* suffix : {"-wal", "-shm"}) std::filesystem::remove(path + suffix);
+        std::filesystem::rename(other, path);
+    });
+    EXPECT_EQ(error.code(), ErrorCode::storage);
+    const std::optional<CheckpointData> data = run(store.load("t"));
+    ASSERT_EQ(data->messages.size(), 1U);
+    EXPECT_EQ(data->messages.back().text(), "other");
+}
+
+INSTANTIATE_TEST_SUITE_P(Journals, MovedFile, testing::Bool());
+
 TEST(SQLiteErrors, a_damaged_file_is_a_corruption) {
     TempFolder folder;
     const std::string path = folder.file("sessions.db");
@@ -93,7 +156,7 @@ TEST(SQLiteErrors, a_store_that_only_reads_changes_nothing_and_makes_no_file) {
     SQLiteOptions options;
     options.path = folder.file("100% sessions?.db");
     options.read_only = true;
-    EXPECT_EQ(error_of(SQLiteCheckpointer(options).open()).code(), ErrorCode::storage);
+    EXPECT_EQ(error_of(SQLiteCheckpointer(options).open()).code(), ErrorCode::not_found);
     EXPECT_FALSE(std::filesystem::exists(options.path));
     {
         SQLiteCheckpointer store(options.path);

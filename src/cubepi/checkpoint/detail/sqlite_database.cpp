@@ -25,8 +25,9 @@ bool names_a_file(const std::string& path) {
 }
 
 /// Why SQLite could not open the file, which it does not say itself.
-[[noreturn]] void explain_open_failure(const std::string& path, const std::string& reason,
+[[noreturn]] void explain_open_failure(const SQLiteOptions& options, const std::string& reason,
                                        int system_error) {
+    const std::string& path = options.path;
     const std::string start = "cannot open the SQLite database '" + path + "': ";
     if (names_a_file(path)) {
         std::error_code ignored;
@@ -42,12 +43,19 @@ bool names_a_file(const std::string& path) {
         if (std::filesystem::is_directory(path, ignored)) {
             refuse(ErrorCode::io, start + "it is a folder; give the path of a file in it");
         }
+        if (options.read_only && system_error == ENOENT) {
+            refuse(ErrorCode::not_found,
+                   start + "there is no such file, and it was to be read only; look at the path");
+        }
     }
     if (system_error == EACCES || system_error == EPERM) {
         refuse(ErrorCode::permission_denied,
                start + "permission denied; make the file and its folder writable for this user");
     }
-    refuse(ErrorCode::storage, start + reason);
+    refuse(ErrorCode::storage,
+           start + reason +
+               (system_error ? std::string(" (") + std::strerror(system_error) + ")" : "") +
+               "; choose another path");
 }
 
 }  // namespace
@@ -139,7 +147,7 @@ void SqliteDatabase::open_file() {
     const int result = sqlite3_open_v2(options_.path.c_str(), &handle_, flags, nullptr);
     if (result != SQLITE_OK) {
         const std::string reason = handle_ ? sqlite3_errmsg(handle_) : sqlite3_errstr(result);
-        explain_open_failure(options_.path, reason, handle_ ? sqlite3_system_errno(handle_) : 0);
+        explain_open_failure(options_, reason, handle_ ? sqlite3_system_errno(handle_) : 0);
     }
 }
 
@@ -209,6 +217,7 @@ void SqliteDatabase::fail(int result) {
     const std::string where = "SQLite database '" + options_.path + "': ";
     const std::string reason = sqlite3_errmsg(handle_);
     const int system_error = sqlite3_system_errno(handle_);
+    if (result == SQLITE_READONLY_DBMOVED) fail_moved();
     switch (result & 0xff) {
         case SQLITE_BUSY:
         case SQLITE_LOCKED:
@@ -230,7 +239,7 @@ void SqliteDatabase::fail(int result) {
         case SQLITE_READONLY:
             refuse(ErrorCode::permission_denied,
                    where + "it is read-only; make the file and its folder writable for this user");
-        case SQLITE_CANTOPEN: explain_open_failure(options_.path, reason, system_error);
+        case SQLITE_CANTOPEN: explain_open_failure(options_, reason, system_error);
         case SQLITE_IOERR:
             if (system_error == ENOSPC || system_error == EDQUOT || system_error == EFBIG) break;
             refuse(ErrorCode::storage,
@@ -241,6 +250,20 @@ void SqliteDatabase::fail(int result) {
     }
     refuse(ErrorCode::storage_full,
            where + "no space is left; nothing was stored, make room and try again");
+}
+
+bool SqliteDatabase::was_moved() const noexcept {
+    int moved = 0;
+    const int result =
+        sqlite3_file_control(handle_, "main", SQLITE_FCNTL_HAS_MOVED, static_cast<void*>(&moved));
+    return result == SQLITE_OK && moved != 0;
+}
+
+void SqliteDatabase::fail_moved() const {
+    refuse(ErrorCode::storage,
+           "SQLite database '" + options_.path +
+               "': the file was moved, replaced or deleted while it was in use; nothing was "
+               "stored, put it back or begin anew with what is there now");
 }
 
 void SqliteDatabase::fail_row(const std::string& thread_id, const std::string& row_ref,

@@ -80,6 +80,9 @@ public:
     double now() const;
     StoredMessageReader& reader() noexcept { return reader_; }
 
+    /// Whether the path does not lead to the open file any more: what is written to it then is lost.
+    bool was_moved() const noexcept;
+    [[noreturn]] void fail_moved() const;
     /// Throws what fits SQLite's last error.
     [[noreturn]] void fail(int result);
     /// "messages.id=7": the row cannot be read.

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include <cubepi/checkpoint/detail/sqlite_database.hpp>
 #include <cubepi/core/error.hpp>
 
@@ -62,12 +64,34 @@ bool exists(SqliteDatabase& database, std::string_view table) {
     return statement.bind(table).step();
 }
 
-void add_missing_column(SqliteDatabase& database, std::string_view table, std::string_view column) {
-    {
-        SqliteStatement statement =
-            database.prepare("SELECT 1 FROM pragma_table_info(?) WHERE name = ?");
-        if (statement.bind(table).bind(column).step()) return;
+bool has_column(SqliteDatabase& database, std::string_view table, std::string_view column) {
+    SqliteStatement statement =
+        database.prepare("SELECT 1 FROM pragma_table_info(?) WHERE name = ?");
+    return statement.bind(table).bind(column).step();
+}
+
+/// A file of another program may have tables of these names, too.
+void refuse_foreign_tables(SqliteDatabase& database) {
+    constexpr std::pair<std::string_view, std::string_view> known[] = {
+        {"messages", "thread_id"},
+        {"messages", "message_json"},
+        {"thread_extra", "extra_json"},
+        {"thread_pending_request", "request_json"},
+        {"thread_hitl_answers", "answer_json"},
+        {"runs", "completion_seq"},
+    };
+    for (const auto& [table, column] : known) {
+        if (!exists(database, table) || has_column(database, table, column)) continue;
+        throw CheckpointerError(ErrorCode::schema_mismatch,
+                                "SQLite database '" + database.options().path +
+                                    "' is another program's: its table " + std::string(table) +
+                                    " has no column " + std::string(column) +
+                                    "; choose another path");
     }
+}
+
+void add_missing_column(SqliteDatabase& database, std::string_view table, std::string_view column) {
+    if (has_column(database, table, column)) return;
     const std::string sql =
         "ALTER TABLE " + std::string(table) + " ADD COLUMN " + std::string(column) + " TEXT";
     database.execute(sql.c_str());
@@ -104,6 +128,7 @@ void migrate(SqliteDatabase& database) {
     try {
         // Another process may have been faster.
         if (!is_current(database)) {
+            refuse_foreign_tables(database);
             database.execute(shared_tables);
             add_missing_column(database, "messages", "run_id");
             add_missing_column(database, "thread_extra", "parent_thread_id");

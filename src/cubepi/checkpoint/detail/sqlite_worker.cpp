@@ -165,19 +165,27 @@ void SqliteWorker::run() {
     database_.reset();
 }
 
-void SqliteWorker::process(const Jobs& jobs) {
-    if (!database_) {
-        std::exception_ptr failure;
-        try {
+/// Opens the database where it is not. False when it cannot be had: the jobs are finished then.
+bool SqliteWorker::is_open_for(const Jobs& jobs) {
+    std::exception_ptr failure;
+    try {
+        if (!database_) {
             database_ = std::make_unique<SqliteDatabase>(options_);
-        } catch (...) {
-            failure = std::current_exception();
+        } else if (database_->was_moved()) {
+            database_->fail_moved();
         }
-        if (failure) {
-            finish_all(jobs, std::move(failure));
-            return;
-        }
+    } catch (...) {
+        failure = std::current_exception();
     }
+    if (!failure) return true;
+    // The next call opens what is there by then.
+    database_.reset();
+    finish_all(jobs, std::move(failure));
+    return false;
+}
+
+void SqliteWorker::process(const Jobs& jobs) {
+    if (!is_open_for(jobs)) return;
     // All of these calls were under way at the same time, so any order of them is right.
     Jobs writes;
     for (const auto& job : jobs) {

@@ -84,6 +84,7 @@ private:
 
     void start_thread();
     void run();
+    bool is_open_for(const Jobs& jobs);
     void process(const Jobs& jobs);
     void write_together(const Jobs& jobs);
     static void finish_all(const Jobs& jobs, std::exception_ptr failure);
