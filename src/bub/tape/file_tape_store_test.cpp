@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <limits>
 #include <thread>
 
 #include <bub/tape/detail/descriptor.hpp>
@@ -110,6 +111,48 @@ TEST(FileTapeStore, B9_ACommitFileThatIsNoneIsRemoved) {
     folder.write("w__s.jsonl.commit", "{\"offset\": 1}");
     EXPECT_EQ(texts(tape_in(folder)), "1:one ");
     EXPECT_FALSE(folder.has("w__s.jsonl.commit"));
+}
+
+TEST(FileTapeStore, B9_ARestartThatCannotBeWrittenChangesNothing) {
+    const TestFolder folder;
+    folder.write("w__s.jsonl", line(1, "one"));
+    std::filesystem::create_directory(folder.path() / "w__s.jsonl.new");
+    EXPECT_THROW(run(tape_in(folder).restart()), cubepi::Error);
+    EXPECT_FALSE(folder.has("w__s.jsonl.commit")) << "or the tape is emptied later";
+    std::filesystem::remove(folder.path() / "w__s.jsonl.new");
+    EXPECT_EQ(texts(tape_in(folder)), "1:one ");
+}
+
+TEST(FileTapeStore, B9_WhereNoIdIsLeftNothingIsStored) {
+    const TestFolder folder;
+    folder.write("w__s.jsonl", line(std::numeric_limits<std::int64_t>::max() - 1, "last but one"));
+    const Tape tape = tape_in(folder);
+    say(tape, "last");
+    const std::string whole = folder.read("w__s.jsonl");
+    EXPECT_THROW(say(tape, "too many"), cubepi::Error);
+    EXPECT_EQ(folder.read("w__s.jsonl"), whole);
+}
+
+TEST(FileTapeStore, D47_RemovingATapeLeavesThoseOfOtherSessions) {
+    const TestFolder folder;
+    for (const char* name : {"w.jsonl", "w__s.jsonl", "w__s__side.jsonl", "w__t.jsonl"})
+        folder.write(name, line(1, name));
+    FileTapeStore store(folder.options());
+    run(store.remove_tape("w"));
+    EXPECT_EQ(run(store.all_tapes()), (std::vector<std::string>{"w__s", "w__s__side", "w__t"}));
+    run(store.remove_tape("w__s"));
+    EXPECT_EQ(run(store.all_tapes()), std::vector<std::string>{"w__t"});
+}
+
+TEST(FileTapeStore, B9_WhatIsForcedToTheDiskReadsTheSame) {
+    const TestFolder folder;
+    FileTapeOptions options = folder.options();
+    options.sync = TapeSync::append;
+    const Tape tape(std::make_shared<FileTapeStore>(options), "w__s");
+    say(tape, "one");
+    run(tape.restart());
+    say(tape, "two");
+    EXPECT_EQ(texts(tape_in(folder)), "1:session/start 2:handoff 3:two ");
 }
 
 TEST(FileTapeStore, B9_WritersTakeTurns) {

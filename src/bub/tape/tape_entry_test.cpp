@@ -84,6 +84,7 @@ TEST(TapeLine, FactsOfALineAreThoseOfItsEntry) {
             R"({"id": 6, "kind": "tool_result", "payload": {"results": [1, 2]}})",
             R"({"id": 7, "kind": "tool_call", "payload": {}, "meta": {"cubepi": {"position": 9, "count": 1, "messages": [{"id": "m1"}, {"id": 4}]}}})",
             R"({"id": 8, "kind": "other", "payload": {}, "meta": {"cubepi": {"messages": 3}}})",
+            R"({"id": 8, "id": 9, "kind": "anchor", "kind": "event", "payload": {}, "payload": {"name": "a", "name": "b"}})",
         }) {
         const auto quick = detail::line_facts(line);
         const auto entry = read_tape_line(line);
@@ -98,6 +99,14 @@ TEST(TapeLine, FactsOfALineAreThoseOfItsEntry) {
         EXPECT_EQ(quick->facts.message_ids, slow.message_ids) << line;
         EXPECT_EQ(quick->facts.run_id, slow.run_id) << line;
         EXPECT_EQ(quick->facts.usage.has_value(), slow.usage.has_value()) << line;
+    }
+}
+
+TEST(TapeLine, WhatIsNestedTooDeepIsNoEntryForBothReaders) {
+    for (const std::size_t depth : {400U, 505U, 508U, 509U, 510U, 511U, 512U, 600U, 900U}) {
+        const std::string line = R"({"id": 1, "kind": "m", "payload": {"x": )" +
+                                 std::string(depth, '[') + std::string(depth, ']') + "}}";
+        EXPECT_EQ(read_tape_line(line).has_value(), detail::line_facts(line).has_value()) << depth;
     }
 }
 

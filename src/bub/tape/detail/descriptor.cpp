@@ -82,6 +82,11 @@ void Descriptor::sync() const {
         throw_system("write " + path_.string() + " to the disk", errno);
 }
 
+void sync_folder_of(const std::filesystem::path& path) {
+    const std::filesystem::path folder = path.parent_path();
+    Descriptor::open(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY).sync();
+}
+
 bool try_lock(const Descriptor& file) {
     int result = 0;
     do {
@@ -131,6 +136,7 @@ void replace_file(const std::filesystem::path& path, std::string_view bytes, boo
         throw;
     }
     if (::rename(fresh.c_str(), path.c_str()) != 0) throw_system("write " + path.string(), errno);
+    if (sync) sync_folder_of(path);
 }
 
 std::optional<std::string> read_file(const std::filesystem::path& path) {

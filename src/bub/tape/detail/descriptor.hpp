@@ -59,6 +59,9 @@ private:
     Descriptor file_;
 };
 
+/// Makes a file's name survive a power cut, as Descriptor::sync does its bytes.
+void sync_folder_of(const std::filesystem::path& path);
+
 /// True when the lock could be had at once.
 bool try_lock(const Descriptor& file);
 

@@ -2,27 +2,39 @@
 
 #include <simdjson.h>
 
+#include <cubepi/schema/parse_json.hpp>
+
 namespace bub::detail {
 
 namespace {
 
 using Object = simdjson::dom::object;
+using Found = simdjson::simdjson_result<simdjson::dom::element>;
+
+/// The last of equal keys, as all other readers take it; simdjson's own look-up gives the first.
+Found value_at(const Object& object, std::string_view key) {
+    Found found(simdjson::NO_SUCH_FIELD);
+    for (const simdjson::dom::key_value_pair field : object) {
+        if (field.key == key) found = Found(simdjson::dom::element(field.value));
+    }
+    return found;
+}
 
 std::optional<Object> object_at(const Object& object, std::string_view key) {
     Object found;
-    if (object[key].get_object().get(found) != simdjson::SUCCESS) return std::nullopt;
+    if (value_at(object, key).get_object().get(found) != simdjson::SUCCESS) return std::nullopt;
     return found;
 }
 
 std::optional<std::int64_t> integer_at(const Object& object, std::string_view key) {
     std::int64_t found = 0;
-    if (object[key].get_int64().get(found) != simdjson::SUCCESS) return std::nullopt;
+    if (value_at(object, key).get_int64().get(found) != simdjson::SUCCESS) return std::nullopt;
     return found;
 }
 
 std::string_view text_at(const Object& object, std::string_view key) {
     std::string_view found;
-    if (object[key].get_string().get(found) != simdjson::SUCCESS) return {};
+    if (value_at(object, key).get_string().get(found) != simdjson::SUCCESS) return {};
     return found;
 }
 
@@ -42,12 +54,13 @@ std::optional<RunUsage> usage_of(const Object& payload) {
 std::int64_t foreign_messages(std::string_view kind, const Object& payload,
                               const std::optional<Object>& meta) {
     bool in_context = true;
-    if (meta && (*meta)["context"].get_bool().get(in_context) == simdjson::SUCCESS && !in_context)
+    if (meta && value_at(*meta, "context").get_bool().get(in_context) == simdjson::SUCCESS &&
+        !in_context)
         return 0;
     if (kind == entry_kind::message || kind == entry_kind::tool_call) return 1;
     simdjson::dom::array results;
     if (kind != entry_kind::tool_result ||
-        payload["results"].get_array().get(results) != simdjson::SUCCESS)
+        value_at(payload, "results").get_array().get(results) != simdjson::SUCCESS)
         return 0;
     std::int64_t count = 0;
     for (auto result = results.begin(); result != results.end(); ++result) ++count;
@@ -81,7 +94,7 @@ LineFacts facts_of(std::int64_t id, std::string_view kind, const Object& payload
     }
     const auto ours = meta ? object_at(*meta, meta_key) : std::nullopt;
     simdjson::dom::array kept;
-    if (ours && (*ours)["messages"].get_array().get(kept) == simdjson::SUCCESS) {
+    if (ours && value_at(*ours, "messages").get_array().get(kept) == simdjson::SUCCESS) {
         add_messages(facts, *ours, kept);
     } else {
         facts.messages = foreign_messages(kind, payload, meta);
@@ -106,8 +119,13 @@ std::optional<LineFacts> line_facts(std::string_view line) {
     thread_local simdjson::dom::parser parser;
     // A parser keeps memory for the longest text it has seen.
     constexpr std::size_t long_line = std::size_t{128} << 10U;
+    constexpr std::size_t deepest = cubepi::max_json_depth;
     simdjson::dom::parser parser_for_long_lines;
     simdjson::dom::parser& reader = line.size() > long_line ? parser_for_long_lines : parser;
+    // What is too deep for the other reader must be so for this one: it decides.
+    if (reader.capacity() < line.size() &&
+        reader.allocate(line.size(), deepest) != simdjson::SUCCESS)
+        return slow_facts(line);
     simdjson::dom::element json;
     if (reader.parse(line.data(), line.size()).get(json) != simdjson::SUCCESS)
         return slow_facts(line);
@@ -116,10 +134,9 @@ std::optional<LineFacts> line_facts(std::string_view line) {
     std::int64_t id = 0;
     std::string_view kind;
     const bool whole = json.get_object().get(object) == simdjson::SUCCESS &&
-                       object["id"].get_int64().get(id) == simdjson::SUCCESS &&
-                       object["kind"].get_string().get(kind) == simdjson::SUCCESS &&
-                       object["payload"].get_object().get(payload) == simdjson::SUCCESS;
-    // simdjson gives the first of two equal keys, all others the last; nobody writes such lines.
+                       value_at(object, "id").get_int64().get(id) == simdjson::SUCCESS &&
+                       value_at(object, "kind").get_string().get(kind) == simdjson::SUCCESS &&
+                       value_at(object, "payload").get_object().get(payload) == simdjson::SUCCESS;
     if (!whole) return std::nullopt;
     return facts_of(id, kind, payload, object_at(object, "meta"));
 }

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <limits>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -112,6 +115,9 @@ TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntr
                TapeIndexFile(paths.index, tape, size).sums().anchors > 0) {
         drop_first(entries, options.first_anchor());
     }
+    const auto room =
+        std::numeric_limits<std::int64_t>::max() - std::max<std::int64_t>(tail.last_id, 0);
+    if (static_cast<std::uint64_t>(room) < entries.size()) throw_ids_at_end(writing.name);
     std::string block = tail.ended ? "" : "\n";
     const std::string now = tape_date(options_.clock->wall());
     for (TapeEntry& entry : entries) {
@@ -156,18 +162,27 @@ void TapeDirectory::write_block(Writing& writing, const Descriptor& tape, std::u
         replace_file(paths.commit, commit_text(header, block), false);
     }
     if (replaces) {
-        finish_commit(writing);
+        try {
+            finish_commit(writing);
+        } catch (...) {
+            // What the caller hears did not happen must not happen later.
+            remove_file(paths.commit);
+            throw;
+        }
         return;
     }
     try {
         tape.write(block);
+        if (options_.sync == TapeSync::append) {
+            tape.sync();
+            if (size == 0) sync_folder_of(paths.tape);
+        }
     } catch (...) {
         // Nothing was stored: a full disk leaves no half entries.
         tape.truncate(size);
         if (all_or_none) remove_file(paths.commit);
         throw;
     }
-    if (options_.sync == TapeSync::append) tape.sync();
     if (!all_or_none) return;
     remove_journal(paths, turn);
     remove_file(paths.commit);
@@ -226,7 +241,9 @@ void TapeDirectory::reset(const std::string& name) {
 
 void TapeDirectory::remove(const std::string& name) {
     if (::access(options_.directory.c_str(), F_OK) != 0) return;
-    std::vector<std::string> tapes = names();
+    std::vector<std::string> tapes;
+    // NAME__X is a sidecar of NAME, unless NAME has no "__" itself: then it is the tape of another session.
+    if (is_main_tape(name)) tapes = names();
     std::erase_if(tapes, [&](const std::string& one) { return !one.starts_with(name + "__"); });
     tapes.push_back(name);
     for (const std::string& one : tapes) {

@@ -34,9 +34,17 @@ void throw_stale(const std::string& tape, std::int64_t expected, std::int64_t fo
                                    tape);
 }
 
+void throw_ids_at_end(const std::string& tape) {
+    throw cubepi::Error(ErrorCode::storage,
+                        "the ids of tape '" + tape +
+                            "' are at their end (its last entry has one near 2^63), so nothing was "
+                            "stored; mend the id of that entry, or empty the tape");
+}
+
 void throw_system(const std::string& what, int error_number) {
     ErrorCode code = ErrorCode::storage;
-    if (error_number == ENOSPC || error_number == EDQUOT) code = ErrorCode::storage_full;
+    if (error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG)
+        code = ErrorCode::storage_full;
     if (error_number == EACCES || error_number == EPERM || error_number == EROFS)
         code = ErrorCode::permission_denied;
     throw cubepi::Error(code,
