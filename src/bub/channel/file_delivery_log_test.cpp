@@ -215,6 +215,19 @@ TEST_F(DeliveryFile, B18_ALineThatCannotBeReadCostsOnlyItself) {
     EXPECT_TRUE(std::filesystem::exists(options.folder / "deliveries.damaged"));
 }
 
+TEST_F(DeliveryFile, B18_ANumberThatNobodyGaveTakesNoneAway) {
+    std::filesystem::create_directories(options.folder);
+    set_bytes(
+        "{\"deliveries\":1,\"next\":18446744073709551615}\n"
+        "{\"in\":18446744073709551615,\"message\":{}}\n");
+    const auto log = open();
+    const auto first = cubepi::run(log->receive(update("one", "1")));
+    const auto second = cubepi::run(log->receive(update("two", "2")));
+    ASSERT_TRUE(first && second);
+    EXPECT_NE(*first, *second);
+    EXPECT_EQ(cubepi::run(log->unfinished()).size(), 2u);
+}
+
 TEST_F(DeliveryFile, AFileOfALaterVersionIsLeftAlone) {
     std::filesystem::create_directories(options.folder);
     const std::string text = "{\"deliveries\": 2}\n";

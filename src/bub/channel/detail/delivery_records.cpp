@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -23,7 +24,10 @@ std::optional<std::uint64_t> number_of(const std::string& id) {
 
 std::optional<std::uint64_t> number_of(const Json* value) {
     if (!value) return std::nullopt;
-    if (value->is_uint64()) return value->get_uint64();
+    // A greater one was never given: after the greatest there would be none.
+    constexpr auto greatest = std::numeric_limits<std::int64_t>::max();
+    if (value->is_uint64() && value->get_uint64() <= static_cast<std::uint64_t>(greatest))
+        return value->get_uint64();
     if (value->is_int64() && value->get_int64() >= 0)
         return static_cast<std::uint64_t>(value->get_int64());
     return std::nullopt;
