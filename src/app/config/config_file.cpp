@@ -53,8 +53,17 @@ YAML::Node parsed(const std::filesystem::path& path, const std::string& text) {
         if (!node || node.IsNull()) return YAML::Node(YAML::NodeType::Map);
         if (!node.IsMap()) refuse(path, 0, "expected keys and values");
         return node;
-    } catch (const YAML::ParserException& error) {
-        refuse(path, error.mark.line, error.msg);
+    } catch (const YAML::Exception& error) {
+        refuse(path, std::max(error.mark.line, 0), error.msg);
+    }
+}
+
+JsonObject values_of(const std::filesystem::path& path, const std::string& text) {
+    parsed(path, text);  // says the line of what is wrong
+    try {
+        return yaml_values(text);
+    } catch (const YAML::Exception& error) {
+        refuse(path, std::max(error.mark.line, 0), error.msg);
     }
 }
 
@@ -155,8 +164,7 @@ bool has_secret(const ConfigFile& config) {
                        [](const ProviderConfig& one) { return !one.api_key.empty(); });
 }
 
-ConfigFile read_text(const std::filesystem::path& path, const std::string& content) {
-    const YAML::Node node = parsed(path, content);
+ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) {
     refuse_others(path, node, known_keys);
     ConfigFile config;
     config.provider = text(path, node, "provider");
@@ -173,6 +181,15 @@ ConfigFile read_text(const std::filesystem::path& path, const std::string& conte
     config.max_turns = whole_number<std::size_t>(path, node, "max_turns");
     config.max_tokens = whole_number<std::int64_t>(path, node, "max_tokens");
     return config;
+}
+
+ConfigFile read_text(const std::filesystem::path& path, const std::string& content) {
+    const YAML::Node node = parsed(path, content);
+    try {
+        return read_node(path, node);
+    } catch (const YAML::Exception& error) {
+        refuse(path, std::max(error.mark.line, 0), error.msg);
+    }
 }
 
 [[noreturn]] void cannot_write(const std::filesystem::path& path) {
@@ -219,15 +236,13 @@ ConfigFile read_config(const std::filesystem::path& path) {
 }
 
 JsonObject config_values(const std::filesystem::path& path) {
-    const std::string content = file_text(path);
-    parsed(path, content);  // says the line of what is wrong
-    return yaml_values(content);
+    return values_of(path, file_text(path));
 }
 
 void save_config(const std::filesystem::path& path, const JsonObject& before,
                  const JsonObject& wanted) {
     const std::string content = file_text(path);
-    if (yaml_values(content) != before) {
+    if (values_of(path, content) != before) {
         throw Error(ErrorCode::invalid_state,
                     path.string() + " has changed meanwhile and was left as it is; repeat");
     }

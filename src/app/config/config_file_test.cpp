@@ -123,6 +123,31 @@ TEST_F(ConfigFileTest, RefusalsNameFileLineAndReason) {
     EXPECT_NE(refusal(), "");
 }
 
+TEST_F(ConfigFileTest, YamlThatNobodyWritesOnPurposeIsRefusedWithItsLine) {
+    for (const char* odd : {"model: m\n? [a]\n: b\n", "model: m\nplugins: {[a]: b}\n",
+                            "model: m\nplugins: &a [*a]\n", "model: m\nplugins: &a {x: *a}\n"}) {
+        write(odd);
+        try {
+            config_values(path());
+            read_config(path());
+            ADD_FAILURE() << odd;
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ErrorCode::parse);
+            EXPECT_NE(std::string(error.what()).find("config.yaml:2: "), std::string::npos)
+                << error.what();
+        }
+    }
+    std::string laughs = "plugins:\n  a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+    for (int i = 1; i < 12; ++i) {
+        const std::string one = "*a" + std::to_string(i - 1);
+        laughs += "  a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + one;
+        for (int n = 0; n < 9; ++n) laughs += ", " + one;
+        laughs += "]\n";
+    }
+    write(laughs);
+    EXPECT_THROW(config_values(path()), Error);
+}
+
 TEST_F(ConfigFileTest, AKeyThatOthersMayReadIsNoticed) {
     write("api_key: k\n", 0644);
     EXPECT_TRUE(read_config(path()).too_open);
@@ -195,6 +220,22 @@ TEST_F(ConfigFileTest, WhatCannotBeEditedInPlaceIsWrittenAnewWithEqualContent) {
         wanted["number"] = "123";
         wanted["nested"] = JsonObject{{"deep", JsonObject{{"list", JsonArray{1, "two"}}}}};
         EXPECT_EQ(yaml_values(edit_yaml(text, wanted)), wanted) << text;
+    }
+}
+
+TEST_F(ConfigFileTest, WhatIsSavedIsWhatIsReadWhateverWasWrittenAndWhateverIsWanted) {
+    for (const char* written : {"model: a\n b\nmax_turns: 5\n", "? model\n: a\nmax_turns: 5\n",
+                                "plugins: {~: a}\nmodel: a", "model: a\r"}) {
+        for (const char* model : {"c", "c\r", "\rc", "c\r\nd", "c\x1d", " c ", ": c", "c: d", "- c",
+                                  "null", "~", "1.5", "c #d", "\xc2\x85", "c\xe2\x80\xa8"}) {
+            write(written);
+            const JsonObject before = config_values(path());
+            JsonObject wanted = before;
+            wanted["model"] = model;
+            wanted["base_url"] = model;
+            save_config(path(), before, wanted);
+            EXPECT_EQ(config_values(path()), wanted) << written << model;
+        }
     }
 }
 

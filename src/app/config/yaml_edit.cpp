@@ -17,23 +17,7 @@ namespace cubepi::app {
 
 namespace {
 
-Json json_of(const YAML::Node& node) {
-    switch (node.Type()) {
-        case YAML::NodeType::Map: {
-            JsonObject object;
-            for (const auto& entry : node)
-                object[entry.first.as<std::string>()] = json_of(entry.second);
-            return object;
-        }
-        case YAML::NodeType::Sequence: {
-            JsonArray array;
-            for (const YAML::Node& item : node) array.push_back(json_of(item));
-            return array;
-        }
-        case YAML::NodeType::Scalar: break;
-        case YAML::NodeType::Null:
-        case YAML::NodeType::Undefined: return nullptr;
-    }
+Json json_of_scalar(const YAML::Node& node) {
     const std::string text = node.Scalar();
     if (node.Tag() == "!") return Json(text);  // it is quoted
     if (text == "true" || text == "false") return Json(text == "true");
@@ -43,6 +27,39 @@ Json json_of(const YAML::Node& node) {
     if (YAML::convert<double>::decode(node, number)) return Json(number);
     return Json(text);
 }
+
+/// Of a text in which a node may stand for itself, or for ever more others.
+class Reader {
+public:
+    Json read(const YAML::Node& node, int depth = 0) {
+        if (depth > deepest || ++nodes_ > most_nodes)
+            throw YAML::Exception(node.Mark(), "aliases (*) make this endless or too large");
+        switch (node.Type()) {
+            case YAML::NodeType::Map: {
+                JsonObject object;
+                for (const auto& entry : node)
+                    object[entry.first.as<std::string>()] = read(entry.second, depth + 1);
+                return object;
+            }
+            case YAML::NodeType::Sequence: {
+                JsonArray array;
+                for (const YAML::Node& item : node) array.push_back(read(item, depth + 1));
+                return array;
+            }
+            case YAML::NodeType::Scalar: break;
+            case YAML::NodeType::Null:
+            case YAML::NodeType::Undefined: return nullptr;
+        }
+        return json_of_scalar(node);
+    }
+
+private:
+    static constexpr int deepest = 100;
+    static constexpr int most_nodes = 100'000;
+    int nodes_ = 0;
+};
+
+Json json_of(const YAML::Node& node) { return Reader().read(node); }
 
 YAML::Node load_map(const std::string& text) {
     YAML::Node node = YAML::Load(text);
@@ -57,7 +74,8 @@ std::string scalar_text(const Json& value) {
     if (!value.is_string()) return quoted;
     const std::string text(value.get_string());
     const bool plain =
-        !text.empty() && text.find_first_of("\"'\\#&*!|>%@`{}[],\n\t") == std::string::npos;
+        !text.empty() && text.find_first_of("\"'\\#&*!|>%@`{}[],") == std::string::npos &&
+        std::all_of(text.begin(), text.end(), [](unsigned char c) { return c >= 0x20; });
     if (!plain) return quoted;
     try {
         // What it would be in a file decides.
@@ -217,6 +235,8 @@ private:
                     return line.substr(end + 1);
             } catch (const YAML::Exception&) {
                 continue;  // the sign stands in a quoted text
+            } catch (const Error&) {
+                continue;
             }
         }
         return {};
@@ -235,13 +255,15 @@ std::optional<std::string> edit_lines(const std::string& text, const YAML::Node&
     Lines lines = split(text);
     const std::size_t count = lines.size();
     LineEdits edits(std::move(lines));
-    edits.change_map(node, json_of(node).get_object(), wanted, count);
-    if (!edits.possible) return std::nullopt;
-    std::string edited = edits.text();
     try {
+        edits.change_map(node, json_of(node).get_object(), wanted, count);
+        if (!edits.possible) return std::nullopt;
+        std::string edited = edits.text();
         if (yaml_values(edited) == wanted) return edited;
     } catch (const YAML::Exception&) {
         return std::nullopt;
+    } catch (const Error&) {
+        return std::nullopt;  // no map any more
     }
     return std::nullopt;
 }
