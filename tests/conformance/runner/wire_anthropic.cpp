@@ -48,7 +48,7 @@ std::shared_ptr<cubepi::Provider> make_anthropic_provider(const JsonObject& cons
     made.api_key = "sk-test";
     made.base_url = "http://127.0.0.1:" + std::to_string(port);
     only_keys(constructor, "constructor",
-              {"cache_retention", "cache_policy", "extra_body", "extra_headers"});
+              {"cache_retention", "cache_policy", "capability", "extra_body", "extra_headers"});
     const std::string retention = text_or(constructor, "cache_retention", "short");
     if (retention == "long") made.cache_retention = cubepi::CacheRetention::one_hour;
     if (retention == "none") made.cache_retention = cubepi::CacheRetention::none;
@@ -63,6 +63,7 @@ std::shared_ptr<cubepi::Provider> make_anthropic_provider(const JsonObject& cons
             made.extra_headers.emplace_back(name, as_text(value, name));
         }
     }
+    read_capability(constructor, made.capability);
     return std::make_shared<cubepi::AnthropicProvider>(std::move(made));
 }
 

@@ -23,11 +23,7 @@ std::shared_ptr<cubepi::Provider> make_chat_provider(const JsonObject& construct
             made.extra_headers.emplace_back(name, as_text(value, name));
         }
     }
-    if (const Json* capability = constructor.if_contains("capability")) {
-        only_keys(as_object(*capability, "capability"), "capability", {"max_tokens_field"});
-        made.capability.max_tokens_field =
-            text_or(capability->get_object(), "max_tokens_field", "");
-    }
+    read_capability(constructor, made.capability);
     return std::make_shared<cubepi::OpenAIProvider>(std::move(made));
 }
 

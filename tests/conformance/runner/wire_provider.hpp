@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include <cubepi/provider/capability.hpp>
 #include <cubepi/provider/provider.hpp>
 
 #include "scenario.hpp"
@@ -15,6 +16,9 @@ namespace conformance {
 std::shared_ptr<cubepi::Provider> make_wire_provider(const std::string& name,
                                                      const JsonObject& constructor,
                                                      std::uint16_t port);
+
+/// Reads `constructor.capability`, where there is one, over what is there.
+void read_capability(const JsonObject& constructor, cubepi::CapabilityDescriptor& into);
 
 // One per provider, each in a file of its own.
 std::shared_ptr<cubepi::Provider> make_anthropic_provider(const JsonObject& constructor,

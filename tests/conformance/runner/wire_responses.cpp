@@ -23,10 +23,7 @@ std::shared_ptr<cubepi::Provider> make_responses_provider(const JsonObject& cons
             made.extra_headers.emplace_back(name, as_text(value, name));
         }
     }
-    if (const Json* capability = constructor.if_contains("capability")) {
-        // Responses has one name for the limit of an answer, whatever a capability says.
-        only_keys(as_object(*capability, "capability"), "capability", {"max_tokens_field"});
-    }
+    read_capability(constructor, made.capability);
     return std::make_shared<cubepi::OpenAIResponsesProvider>(std::move(made));
 }
 
