@@ -212,6 +212,8 @@ EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers,
         failure.message = "the endpoint redirects to " + public_url(headers.get("location")) +
                           "; redirects are not followed, set the base URL to the right address";
     }
+    // A header may hold any bytes.
+    if (!is_utf8(failure.message)) failure.message = replace_broken_utf8(failure.message);
     if (failure.message.empty()) failure.message = "the answer has no text";
     failure.message = shortened(std::move(failure.message));
     return failure;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/net/network_error.hpp>
+#include <cubepi/net/utf8.hpp>
 
 namespace cubepi {
 namespace {
@@ -57,6 +58,13 @@ TEST(Classification, D9_ByStatusCodeAndWords) {
         EXPECT_EQ(info.type, one.type) << one.status << " " << one.body;
         EXPECT_EQ(info.status_code, one.status);
     }
+}
+
+TEST(Classification, D9_AReasonIsWholeText) {
+    HttpHeaders headers;
+    headers.add("location", "http://h/\xff\xc3");
+    EXPECT_TRUE(is_utf8(read_endpoint_failure(302, headers, "").message));
+    EXPECT_TRUE(is_utf8(read_endpoint_failure(400, HttpHeaders(), "\xff\xc3").message));
 }
 
 TEST(Classification, D9_ErrorsInsideAStream) {

@@ -1,0 +1,68 @@
+// The configuration file is read or refused with a reason, and an edit of it says what was wanted, whatever it looked like.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <config/config_file.hpp>
+#include <config/yaml_edit.hpp>
+#include <cubepi/core/error.hpp>
+
+#include "fuzz_check.hpp"
+
+namespace {
+
+using namespace cubepi;
+
+/// What has no form in JSON.
+bool has_odd_number(const Json& value) {
+    if (value.is_double()) return !std::isfinite(value.get_double());
+    if (const JsonArray* array = value.if_array()) {
+        for (const Json& item : *array) {
+            if (has_odd_number(item)) return true;
+        }
+    }
+    if (const JsonObject* object = value.if_object()) {
+        for (const auto& [key, item] : *object) {
+            if (has_odd_number(item)) return true;
+        }
+    }
+    return false;
+}
+
+void check_edit(const std::string& text, const JsonObject& wanted) {
+    CUBEPI_FUZZ_CHECK(app::yaml_values(app::edit_yaml(text, wanted)) == wanted);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const std::string text(reinterpret_cast<const char*>(data), size);
+    static const int file = memfd_create("config", MFD_CLOEXEC);
+    static const std::string path = "/proc/self/fd/" + std::to_string(file);
+    if (ftruncate(file, 0) != 0 || pwrite(file, data, size, 0) != static_cast<ssize_t>(size))
+        std::abort();
+    JsonObject values;
+    try {
+        values = app::config_values(path);
+        app::read_config(path);
+    } catch (const Error& error) {
+        CUBEPI_FUZZ_CHECK(error.code() == ErrorCode::parse);
+    }
+    if (values.empty() || has_odd_number(Json(values))) return 0;
+    CUBEPI_FUZZ_CHECK(app::edit_yaml(text, values) == text);
+    JsonObject more = values;
+    more["added"] = "a text: with # signs";
+    check_edit(text, more);
+    JsonObject less = values;
+    less.erase(less.begin());
+    check_edit(text, less);
+    JsonObject other = values;
+    other.begin()->value() = JsonArray{1, "two", nullptr};
+    check_edit(text, other);
+    return 0;
+}
