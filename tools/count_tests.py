@@ -31,7 +31,7 @@ def interesting(output):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--label", required=True)
     parser.add_argument("--append", type=pathlib.Path)

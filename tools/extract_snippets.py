@@ -8,9 +8,9 @@
 Each snippet sees what `<!-- snippet-context` ... `-->` comments before it on the page declare (hidden from readers: the
 `agent` that a snippet goes on with), and #includes may stand anywhere. Compiler messages name the page and its line.
 """
+import argparse
 import pathlib
 import re
-import sys
 
 PART = re.compile(r"^<!-- snippet-context\n(?P<context>.*?)^-->|^```cpp(?P<kind>[^\n]*)\n(?P<code>.*?)^```",
                   re.MULTILINE | re.DOTALL)
@@ -49,9 +49,12 @@ def convert(page, text):
 
 
 def main():
-    page, target = sys.argv[1:]
-    source = convert(page, pathlib.Path(page).read_text())
-    pathlib.Path(target).write_text(source or "// This page has no snippets.\n")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page")
+    parser.add_argument("target", type=pathlib.Path)
+    arguments = parser.parse_args()
+    source = convert(arguments.page, pathlib.Path(arguments.page).read_text())
+    arguments.target.write_text(source or "// This page has no snippets.\n")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
     tools/make_case_folding_table.py --check    compares it, if this Python has the Unicode version that it names
 """
 
+import argparse
 import pathlib
 import re
 import sys
@@ -128,6 +129,8 @@ def check() -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--check"]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; is the file what would be written?")
+    if parser.parse_args().check:
         sys.exit(check())
     PATH.write_text(header(), encoding="utf-8")
