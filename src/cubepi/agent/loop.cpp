@@ -1,8 +1,7 @@
-#include <cubepi/agent/loop.hpp>
+#include <cubepi/agent/detail/loop_run.hpp>
 
 #include <utility>
 
-#include <cubepi/agent/detail/loop_run.hpp>
 #include <cubepi/agent/detail/model_turn.hpp>
 #include <cubepi/agent/detail/tool_batch.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -403,94 +402,4 @@ Task<void> run_loop(RunCore& core, std::vector<Input> prompts,
     loop.fill(result);
 }
 
-namespace {
-
-/// Queued messages from the caller's functions.
-class FunctionInputs final : public InputSource {
-public:
-    explicit FunctionInputs(const LoopOptions& options) : options_(options) {}
-    std::vector<Input> take_steering() override { return take(options_.get_steering_messages); }
-    std::vector<Input> take_follow_ups() override { return take(options_.get_follow_up_messages); }
-    void put_back_steering(std::vector<Input>) override {}
-    void put_back_follow_ups(std::vector<Input>) override {}
-
-private:
-    static std::vector<Input> take(const std::function<MessageList()>& source) {
-        std::vector<Input> inputs;
-        if (!source) return inputs;
-        for (const Message& message : source()) {
-            Input input;
-            input.message = message;
-            inputs.push_back(std::move(input));
-        }
-        return inputs;
-    }
-    const LoopOptions& options_;
-};
-
-Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions options,
-                         Listener emit) {
-    const std::shared_ptr<const Runtime> runtime =
-        options.runtime ? options.runtime : Runtime::standard();
-    AgentState state;
-    state.system_prompt = context.system_prompt;
-    state.tools = context.tools;
-    state.reasoning = options.reasoning;
-    state.messages = context.messages;
-    state.extra = std::move(context.extra);
-    EventHub hub;
-    hub.subscribe(std::move(emit));
-    ThreadLog log(state, nullptr, std::string());
-    FunctionInputs inputs(options);
-    const RunParts parts{.model = options.model,
-                         .hooks = &options.hooks,
-                         .tool_execution = options.tool_execution,
-                         .limits = options.limits,
-                         .on_payload = options.on_payload,
-                         .on_response = options.on_response,
-                         .spill = options.spill,
-                         .runtime = runtime,
-                         .state = &state,
-                         .hub = &hub,
-                         .log = &log,
-                         .inputs = &inputs,
-                         .prefix_guard = nullptr};
-    RunCore core(parts, runtime->ids->next(), options.stop_token);
-    std::vector<Input> first;
-    for (const Message& prompt : prompts) {
-        Input input;
-        input.message = prompt;
-        first.push_back(std::move(input));
-    }
-    std::exception_ptr failure;
-    RunResult result;
-    try {
-        co_await run_loop(core, std::move(first), nullptr, nullptr, result);
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    context.messages = std::move(state.messages);
-    context.extra = std::move(state.extra);
-    if (failure) std::rethrow_exception(failure);
-    co_return result;
-}
-
-}  // namespace
-
 }  // namespace cubepi::detail
-
-namespace cubepi {
-
-Task<RunResult> run_agent_loop(MessageList prompts, AgentContext& context, LoopOptions options,
-                               Listener emit) {
-    return detail::run_free(std::move(prompts), context, std::move(options), std::move(emit));
-}
-
-Task<RunResult> run_agent_loop_continue(AgentContext& context, LoopOptions options, Listener emit) {
-    if (context.messages.empty()) {
-        throw Error(ErrorCode::no_messages, "No messages to continue from: the context is empty");
-    }
-    return detail::run_free(MessageList(), context, std::move(options), std::move(emit));
-}
-
-}  // namespace cubepi
