@@ -3,19 +3,23 @@
 #include <utility>
 
 #include <cubepi/agent/detail/model_turn.hpp>
+#include <cubepi/agent/detail/run_limits.hpp>
 #include <cubepi/agent/detail/tool_batch.hpp>
 #include <cubepi/core/cancellation.hpp>
-#include <cubepi/provider/cost.hpp>
 
 namespace cubepi::detail {
 
 namespace {
 
+/// How often hooks may add messages at the end of a run before it ends anyway.
 constexpr std::size_t max_run_end_cycles = 100;
 
 /// What follows a turn.
 enum class Next : std::uint8_t { turn, end_of_turns, ended };
 
+/// One run: turns, until nobody has anything to add. A turn is one call of the model (detail/model_turn) and the tools that
+/// it asks for (detail/tool_batch); what both share is the run's core (detail/run_core). Most steps are done when they
+/// return; a step that has to wait gives a Rest to await.
 class Loop {
 public:
     Loop(RunCore& core, std::function<Rest(RunOutcome)> finish_run, std::function<Rest()> opening)
@@ -32,10 +36,8 @@ public:
 
 private:
     Task<Next> turn();
-    bool limit_reached();
-    void limited(std::string text);
-    bool price_unknown();
-    Task<void> end_unpriced();
+    void end_limited(std::string reason);
+    Task<void> end_unpriced(std::string reason);
     Rest begin_turn();
     Rest end_turn(Message message, MessageList tool_results);
     Task<void> end_failed_turn(Message message);
@@ -51,6 +53,9 @@ private:
     Rest end_run();
     Task<void> end_run_after(Task<void> finished);
     Rest announce_end();
+    std::string note_failure(const std::exception_ptr& failure);
+    template <class Step>
+    Task<void> attempt(Step step);
 
     RunCore& core_;
     const RunParts& parts_;
@@ -81,11 +86,18 @@ Task<void> Loop::drive(std::vector<Input> prompts) {
             co_await std::move(*rest);
         }
     }
-    if (price_unknown()) co_return co_await end_unpriced();
+    if (!core_.stopped()) {
+        auto reason = price_missing(parts_.limits, parts_.model.spec());
+        if (reason) co_return co_await end_unpriced(std::move(*reason));
+    }
     Next next = Next::turn;
     while (next == Next::turn) {
         if (!turn_open_) {
-            if (limit_reached()) break;
+            auto reason = limit_reached(parts_.limits, turns_, core_.spent());
+            if (reason) {
+                end_limited(std::move(*reason));
+                break;
+            }
             if (Rest rest = begin_turn()) co_await std::move(*rest);
         }
         next = co_await turn();
@@ -105,41 +117,14 @@ Task<void> Loop::drive(std::vector<Input> prompts) {
     if (Rest rest = end_run()) co_await std::move(*rest);
 }
 
-bool Loop::limit_reached() {
-    const AgentLimits& limits = parts_.limits;
-    if (limits.max_turns != 0 && turns_ >= limits.max_turns) {
-        limited("the run reached its limit max_turns (" + std::to_string(limits.max_turns) +
-                "): raise limits.max_turns, or prompt again to go on");
-        return true;
-    }
-    if (limits.max_spend <= 0) return false;
-    const std::optional<double> spent = core_.spent();
-    if (spent && *spent < limits.max_spend) return false;
-    const std::string limit =
-        "the run reached its limit max_spend (" + money_text(limits.max_spend) + "): ";
-    limited(spent
-                ? limit + money_text(*spent) +
-                      " are spent; raise limits.max_spend, or prompt again to go on"
-                : limit + "what an answer cost is not known; give its model a price (Model::cost)");
-    return true;
-}
-
-void Loop::limited(std::string text) {
+void Loop::end_limited(std::string reason) {
     outcome_ = RunOutcome::limited;
-    error_ = std::make_shared<const Error>(ErrorCode::limit, std::move(text));
-}
-
-bool Loop::price_unknown() {
-    if (parts_.limits.max_spend <= 0 || core_.stopped()) return false;
-    const Model& model = parts_.model.spec();
-    if (price_of(model)) return false;
-    limited("limits.max_spend is set, and the price of model '" + model.id + "' of provider '" +
-            model.provider_id + "' is not known: give the model a price (Model::cost)");
-    return true;
+    error_ = std::make_shared<const Error>(ErrorCode::limit, std::move(reason));
 }
 
 /// A limit of money with a model of unknown price: the run ends before its first call (D24).
-Task<void> Loop::end_unpriced() {
+Task<void> Loop::end_unpriced(std::string reason) {
+    end_limited(std::move(reason));
     Message message = failure_message(core_, error_->what(), false);
     if (Rest rest = core_.announce(message)) co_await std::move(*rest);
     if (Rest rest = end_turn(std::move(message), MessageList())) co_await std::move(*rest);
@@ -194,6 +179,7 @@ Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_m
         terminated_ = true;
         co_return Next::end_of_turns;
     }
+    // An aborted run ends with an aborted answer, in a turn of its own.
     if (core_.stopped()) co_return Next::turn;
     if (Rest rest = core_.take_in(parts_.inputs->take_steering(), true)) {
         co_await std::move(*rest);
@@ -310,11 +296,11 @@ void Loop::fill(RunResult& made) const {
     made.failure = error_;
 }
 
-/// Closes a run that an exception ended: an error message, turn_end if a turn is open (D31), one agent_end (D30).
-/// Whatever fails on the way, the rest is still done.
-Task<void> Loop::close(std::exception_ptr failure) {
+// A run that an exception ended.
+
+/// What the exception makes of the run: its outcome and its error. Gives what the messages say.
+std::string Loop::note_failure(const std::exception_ptr& failure) {
     outcome_ = RunOutcome::failed;
-    bool announce_message = true;
     std::string text = "unknown exception";
     try {
         std::rethrow_exception(failure);
@@ -322,18 +308,15 @@ Task<void> Loop::close(std::exception_ptr failure) {
         rethrow_ = parts_.hub->take_failure();
         text = "a listener threw an exception";
     } catch (const CheckpointerError& error) {
-        rethrow_ = std::current_exception();
+        rethrow_ = failure;
         text = error.what();
     } catch (const ProviderError& error) {
         error_ = std::make_shared<const ProviderError>(error);
         text = error.what();
     } catch (const std::exception& error) {
-        if (core_.stopped() && is_cancellation(std::current_exception())) {
-            outcome_ = RunOutcome::aborted;
-            text = "Request was aborted";
-        } else {
-            text = error.what();
-        }
+        const bool aborted = core_.stopped() && is_cancellation(failure);
+        if (aborted) outcome_ = RunOutcome::aborted;
+        text = aborted ? std::string(aborted_text) : error.what();
     } catch (...) {
     }
     if (!error_) {
@@ -341,46 +324,37 @@ Task<void> Loop::close(std::exception_ptr failure) {
             outcome_ == RunOutcome::aborted ? ErrorCode::cancelled : ErrorCode::unknown;
         error_ = std::make_shared<const Error>(code, text);
     }
-    if (end_announced_) {
-        // Thrown at agent_end, or while the outcome was stored: there is no second end.
-        announce_message = false;
-    }
-    const auto keep_first = [this] {
+    return text;
+}
+
+/// One step of closing: whatever it throws, the next one is still done. The first failure is kept for the caller.
+template <class Step>
+Task<void> Loop::attempt(Step step) {
+    try {
+        if (Rest rest = step()) co_await std::move(*rest);
+    } catch (...) {
         std::exception_ptr listener = parts_.hub->take_failure();
         if (!rethrow_) rethrow_ = listener ? listener : std::current_exception();
-    };
-    if (announce_message) {
-        Message message = failure_message(core_, text, outcome_ == RunOutcome::aborted);
-        try {
-            if (Rest rest = core_.close_open_calls()) co_await std::move(*rest);
-        } catch (...) {
-            keep_first();
-        }
-        try {
-            if (Rest rest = core_.announce(message)) co_await std::move(*rest);
-        } catch (...) {
-            keep_first();
-        }
-        core_.state().error_message = text;
-        if (turn_open_) {
-            try {
-                if (Rest rest = end_turn(message, MessageList())) co_await std::move(*rest);
-            } catch (...) {
-                keep_first();
-            }
-        }
-        try {
-            if (Rest rest = end_run()) co_await std::move(*rest);
-        } catch (...) {
-            keep_first();
-        }
     }
+}
+
+/// An error message, turn_end if a turn is open (D31), one agent_end (D30).
+Task<void> Loop::close(std::exception_ptr failure) {
+    const std::string text = note_failure(failure);
+    // Thrown at agent_end, or while the outcome was stored: there is no second end.
     if (!end_announced_) {
-        try {
-            if (Rest rest = announce_end()) co_await std::move(*rest);
-        } catch (...) {
-            keep_first();
-        }
+        const Message message = failure_message(core_, text, outcome_ == RunOutcome::aborted);
+        const auto answer_calls = [this] { return core_.close_open_calls(); };
+        const auto say = [this, message] { return core_.announce(message); };
+        const auto close_turn = [this, message] { return end_turn(message, MessageList()); };
+        const auto close_run = [this] { return end_run(); };
+        const auto say_end = [this] { return announce_end(); };
+        co_await attempt(answer_calls);
+        co_await attempt(say);
+        core_.state().error_message = text;
+        if (turn_open_) co_await attempt(close_turn);
+        co_await attempt(close_run);
+        if (!end_announced_) co_await attempt(say_end);
     }
     core_.state().error_message = text;
 }

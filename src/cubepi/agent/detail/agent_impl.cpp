@@ -5,6 +5,7 @@
 
 #include <cubepi/agent/detail/claim_keeper.hpp>
 #include <cubepi/agent/detail/loop_run.hpp>
+#include <cubepi/agent/detail/model_turn.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/cancellation.hpp>
 
@@ -302,14 +303,14 @@ Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
 
 Task<void> AgentAttempt::abandon(RunResult& result) {
     co_await release();
-    impl_.state.error_message = "Request was aborted";
+    impl_.state.error_message = aborted_text;
     if (auto rest = core_.emit(AgentStartEvent())) co_await std::move(*rest);
     if (auto rest = core_.emit(AgentEndEvent())) co_await std::move(*rest);
     result.run_id = core_.run_id().str();
     result.attempt_id = core_.info().attempt_id;
     result.outcome = RunOutcome::aborted;
     result.cost = 0.0;
-    result.failure = std::make_shared<const Error>(ErrorCode::cancelled, "Request was aborted");
+    result.failure = std::make_shared<const Error>(ErrorCode::cancelled, std::string(aborted_text));
 }
 
 /// The messages of a prompt, with ids, run id and time; the caller's are checked first.

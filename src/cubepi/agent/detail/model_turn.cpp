@@ -10,8 +10,6 @@ namespace cubepi::detail {
 
 namespace {
 
-constexpr std::string_view aborted_text = "Request was aborted";
-
 std::shared_ptr<const Error> error_of(const AssistantMessage& message) {
     if (message.stop_reason == stop_reason::aborted) {
         return std::make_shared<const Error>(ErrorCode::cancelled, std::string(aborted_text));

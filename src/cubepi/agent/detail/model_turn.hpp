@@ -57,6 +57,9 @@ private:
     bool own_request_ = true;  ///< the provider was given our stop token, and no hook stood between
 };
 
+/// What an aborted answer, and the error of an aborted run, say.
+inline constexpr std::string_view aborted_text = "Request was aborted";
+
 /// The message that closes a run which failed outside the model's answer.
 Message failure_message(const RunCore& core, const std::string& text, bool aborted);
 
