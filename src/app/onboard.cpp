@@ -50,7 +50,7 @@ bool is_secret(std::string_view name) {
 
 std::string shown(std::string_view name, const Json& value) {
     if (!value.is_string()) return is_secret(name) ? "set" : boost::json::serialize(value);
-    const std::string text(value.get_string());
+    std::string text(value.get_string());
     if (!is_secret(name)) return text;
     return text.size() < 12 ? "set" : "..." + text.substr(text.size() - 4);
 }
@@ -164,7 +164,8 @@ private:
         input.sources = model_sources(line_.conversation.model, config, asks);
         input.key = key_;
         input.transport = transport_of(*Runtime::standard());
-        options.onboard =
+        // The plugin keeps the closure for as long as it lives itself.
+        options.onboard =  // NOLINTNEXTLINE(cppcoreguidelines-avoid-capturing-lambda-coroutines)
             [input = std::move(input)](bub::OnboardCall& call) -> Task<std::optional<JsonObject>> {
             ModelQuestionsInput copy = input;
             std::optional<JsonObject> made =

@@ -22,6 +22,7 @@ public:
 
     TurnState() = default;
     TurnState(TurnState&&) = default;
+    // A JsonObject may have to allocate. NOLINTNEXTLINE(performance-noexcept-move-constructor)
     TurnState& operator=(TurnState&&) = default;
 
     cubepi::JsonObject values;

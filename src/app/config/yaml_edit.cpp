@@ -18,7 +18,7 @@ namespace cubepi::app {
 namespace {
 
 Json json_of_scalar(const YAML::Node& node) {
-    const std::string text = node.Scalar();
+    const std::string& text = node.Scalar();
     if (node.Tag() == "!") return Json(text);  // it is quoted
     if (text == "true" || text == "false") return Json(text == "true");
     std::int64_t whole = 0;
@@ -70,7 +70,7 @@ YAML::Node load_map(const std::string& text) {
 
 /// A text as it can stand behind "key: "; quoted only where it would be taken for something else.
 std::string scalar_text(const Json& value) {
-    const std::string quoted = boost::json::serialize(value);
+    std::string quoted = boost::json::serialize(value);
     if (!value.is_string()) return quoted;
     const std::string text(value.get_string());
     const bool plain =
