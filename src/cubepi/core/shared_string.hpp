@@ -1,6 +1,9 @@
 #pragma once
 
 #include <compare>
+#include <concepts>
+#include <cstddef>
+#include <functional>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -11,7 +14,8 @@
 namespace cubepi {
 
 /// An immutable string of one word, shared by all its copies. For texts that many values repeat (run ids,
-/// model ids, tool names): a copy costs a reference count, an empty one nothing.
+/// model ids, tool names): a copy costs a reference count, an empty one nothing. Compares with texts of every kind, hashes
+/// as they do, goes where a `const std::string&` or a `std::string_view` goes; for the rest there is str().
 /// Distinct copies may be used from different threads.
 class SharedString {
 public:
@@ -33,6 +37,11 @@ public:
     const char* c_str() const noexcept { return str().c_str(); }
     bool empty() const noexcept { return rep_ == nullptr; }
     std::size_t size() const noexcept { return str().size(); }
+    bool starts_with(std::string_view text) const noexcept { return str().starts_with(text); }
+    bool ends_with(std::string_view text) const noexcept { return str().ends_with(text); }
+    bool contains(std::string_view text) const noexcept {
+        return str().find(text) != std::string::npos;
+    }
 
     friend bool operator==(const SharedString& a, const SharedString& b) noexcept {
         return a.rep_ == b.rep_ || a.str() == b.str();
@@ -44,6 +53,11 @@ public:
         return a.str() == b;
     }
     friend bool operator==(const SharedString& a, const char* b) noexcept { return a.str() == b; }
+    /// By bytes, as std::string does.
+    template <std::convertible_to<std::string_view> T>
+    friend std::strong_ordering operator<=>(const SharedString& a, const T& b) noexcept {
+        return std::string_view(a.str()) <=> std::string_view(b);
+    }
     friend std::string operator+(const SharedString& a, std::string_view b) {
         return std::string(a.str()).append(b);
     }
@@ -53,6 +67,8 @@ public:
     friend std::ostream& operator<<(std::ostream& out, const SharedString& s) {
         return out << s.str();
     }
+    /// For fmt 10 and newer; with std::format and older ones, format str().
+    friend const std::string& format_as(const SharedString& s) noexcept { return s.str(); }
 
 private:
     struct Rep {
@@ -79,3 +95,11 @@ private:
 SharedString shared_name(std::string_view text);
 
 }  // namespace cubepi
+
+/// The hash of the text, as of std::string and std::string_view.
+template <>
+struct std::hash<cubepi::SharedString> {
+    std::size_t operator()(const cubepi::SharedString& text) const noexcept {
+        return std::hash<std::string_view>()(text.str());
+    }
+};

@@ -1,8 +1,11 @@
 #include <cubepi/core/shared_string.hpp>
 
+#include <functional>
+#include <map>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -44,6 +47,41 @@ TEST(SharedString, MovesAndAssigns) {
     std::ostringstream out;
     out << one << SharedString();
     EXPECT_EQ(out.str(), "one");
+}
+
+TEST(SharedString, IsOrderedAsTextOfEveryKind) {
+    const SharedString b = "b";
+    EXPECT_LT(SharedString("a"), b);
+    EXPECT_LT(SharedString(), b);
+    EXPECT_LT("a", b);
+    EXPECT_LT(b, "ba");
+    EXPECT_LT(std::string("a"), b);
+    EXPECT_GT(std::string("c"), b);
+    EXPECT_GE(std::string_view("b"), b);
+    EXPECT_LE(b, std::string_view("b"));
+    const std::map<SharedString, int> ranks{{"one", 1}, {"two", 2}};
+    EXPECT_EQ(ranks.at("two"), 2);
+}
+
+TEST(SharedString, IsAKeyThatATextFinds) {
+    const SharedString name = "read";
+    EXPECT_EQ(std::hash<SharedString>()(name), std::hash<std::string>()("read"));
+    EXPECT_EQ(std::hash<SharedString>()(SharedString()), std::hash<std::string_view>()(""));
+    std::unordered_set<SharedString> names{name, "write"};
+    EXPECT_TRUE(names.contains("write"));
+    EXPECT_FALSE(names.contains("grep"));
+}
+
+TEST(SharedString, LooksIntoItsText) {
+    const SharedString name = "toolu_017";
+    EXPECT_TRUE(name.starts_with("toolu_"));
+    EXPECT_TRUE(name.ends_with("17"));
+    EXPECT_TRUE(name.contains("u_0"));
+    EXPECT_FALSE(name.contains("call"));
+    EXPECT_FALSE(SharedString().starts_with("t"));
+    EXPECT_TRUE(SharedString().ends_with(""));
+    EXPECT_EQ("id " + name + "!", "id toolu_017!");
+    EXPECT_EQ(format_as(name), "toolu_017");
 }
 
 TEST(SharedString, CopiesOnSeveralThreads) {
