@@ -19,6 +19,7 @@ enum class AdmitAction : std::uint8_t {
 };
 std::string_view to_string(AdmitAction action) noexcept;
 
+/// What admission says of one message.
 struct AdmitDecision {
     AdmitAction action = AdmitAction::process;
     std::string reason = {};

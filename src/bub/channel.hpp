@@ -15,6 +15,7 @@ namespace bub {
 /// Takes a message in. Completes when it is admitted (with a delivery log: stored, B18), or was before. Throws when it is not.
 using MessageHandler = std::function<Task<>(Envelope message)>;
 
+/// What a channel is for, which decides when it is started.
 enum class ChannelRole : std::uint8_t {
     service,         ///< a chat service; started by "all"
     user_interface,  ///< a person sits before it (cli); started only when it is named

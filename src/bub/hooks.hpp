@@ -30,7 +30,8 @@ namespace bub {
 class Framework;
 class TapeStore;
 
-// What hooks are given. Everything here outlives the call, also that of a hook that is a coroutine.
+// What hooks are given; each is named for its hook. Everything here outlives the call, also that of a hook that is a
+// coroutine.
 
 struct ResolveSessionCall {
     Envelope& message;
@@ -128,6 +129,7 @@ struct ModelChoice {
     std::string name = {};
     std::string description = {};
 };
+/// What a plugin offers for a session. Those of several plugins are joined; the first current model that is set stays.
 struct ModelOptions {
     std::vector<ModelChoice> models = {};
     std::string current_model = {};
@@ -164,6 +166,7 @@ struct Plugin {
     int priority = 0;
     std::string version = {};  ///< for people
 
+    // The stages of a turn, in its order. docs/guides/bub/hooks.md says of each hook when it is asked and what it gives.
     Hook<std::optional<std::string>(ResolveSessionCall)> resolve_session = {};  ///< first
     Hook<std::optional<JsonObject>(LoadStateCall)> load_state = {};             ///< all; merged
     Hook<std::optional<Prompt>(BuildPromptCall)> build_prompt = {};             ///< first
@@ -175,6 +178,7 @@ struct Plugin {
     Hook<std::optional<bool>(DispatchOutboundCall)> dispatch_outbound = {};  ///< all
     Hook<Done(OnErrorCall)> on_error = {};                                   ///< all, isolated
 
+    // Around the model and the tools of the builtin agent. One of the last four that throws is reported and passed over.
     Hook<std::optional<std::string>(SystemPromptCall)> system_prompt = {};  ///< all; joined
     Hook<std::optional<std::string>(BeforeLlmCall)> before_llm_call =
         {};                                        ///< all; a text answers in the model's place
@@ -182,6 +186,7 @@ struct Plugin {
     Hook<std::optional<cubepi::BeforeToolCallResult>(BeforeToolCall)> before_tool_call = {};
     Hook<std::optional<cubepi::AfterToolCallResult>(AfterToolCall)> after_tool_call = {};
 
+    // Outside of turns, or once for all of them.
     Hook<std::optional<AdmitDecision>(AdmitMessageCall)> admit_message = {};        ///< first
     Hook<std::shared_ptr<SteeringInbox>(ProvideCall)> provide_steering_inbox = {};  ///< first
     Hook<std::shared_ptr<TapeStore>(ProvideCall)> provide_tape_store = {};          ///< first

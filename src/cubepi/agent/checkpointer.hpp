@@ -92,6 +92,7 @@ struct ClaimResult {
     std::string taken_over_run_id = {};
 };
 
+/// What a run is claimed for.
 enum class ClaimKind : std::uint8_t {
     new_run,       ///< the run must not exist
     continue_run,  ///< the run may be open already: a resumed run keeps its id (D40)
@@ -124,11 +125,13 @@ public:
                                                       std::string message_id) = 0;
 };
 
+/// A question to a person that has no answer yet.
 struct PendingRequest {
     HitlRequest request = {};
     std::string run_id = {};  ///< empty only in rows of old files
 };
 
+/// A person's answer, as it is stored until its run goes on.
 struct HitlAnswer {
     std::string run_id = {};
     std::string question_id = {};

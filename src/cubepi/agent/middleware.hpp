@@ -34,6 +34,7 @@ struct HookContext {
     const std::shared_ptr<const Runtime>& runtime;
 };
 
+/// A call that is about to run.
 struct BeforeToolCallContext {
     const AssistantMessage& assistant_message;
     const ToolCall& tool_call;
@@ -42,6 +43,7 @@ struct BeforeToolCallContext {
     const HookContext& context;
 };
 
+/// What is to become of a call. Nothing set: it runs as it is.
 struct BeforeToolCallResult {
     bool block = false;            ///< the tool does not run; the model gets an error result
     std::string reason = {};       ///< for the model, and the event's block_reason
@@ -52,6 +54,7 @@ struct BeforeToolCallResult {
     Json hitl_trace = {};  ///< kept in the result's details.hitl
 };
 
+/// A call that has a result.
 struct AfterToolCallContext {
     const AssistantMessage& assistant_message;
     const ToolCall& tool_call;
@@ -70,18 +73,21 @@ struct AfterToolCallResult {
     std::optional<bool> terminate = {};
 };
 
+/// How a run goes on after an answer.
 enum class TurnDecision : std::uint8_t {
     natural,        ///< go on as the response says
     stop,           ///< end the run after this response
     loop_to_model,  ///< ask the model again; the response's tool calls are not run
 };
 
+/// What after_model_response makes of an answer. Nothing set: it stays as it is.
 struct TurnAction {
     std::optional<AssistantMessage> response = {};  ///< replaces the response
     MessageList inject_messages = {};               ///< put into the history before the next turn
     std::optional<TurnDecision> decision = {};      ///< absent: no opinion
 };
 
+/// A turn that has ended, with its results stored.
 struct ShouldStopAfterTurnContext {
     const Message& message;  ///< the assistant's
     const MessageList& tool_results;
@@ -92,16 +98,31 @@ struct ShouldStopAfterTurnContext {
 /// The rest of a model call, for around_model_call. May be called any number of times, also never.
 using ModelCallNext = std::function<Task<MessageStream>(ModelRequest)>;
 
+// The hooks, in the order in which a run meets them (docs/guides/middleware.md has an example of each). They run on the
+// agent's executor and must not block. What one throws ends the run as failed; those about tool calls answer the call with
+// an error result instead.
+
+/// What the model is sent in place of the history, which stays as it is. What that breaks (a result without its call) is
+/// mended before the request leaves (D1).
 using TransformContextHook = Hook<MessageList(MessageList, HookContext&)>;
+/// The last change of the messages before the request: to leave out what is for people only.
 using ConvertToLlmHook = Hook<MessageList(MessageList, HookContext&)>;
+/// The system prompt of this request.
 using TransformSystemPromptHook = Hook<std::string(std::string, HookContext&)>;
-using ResolveToolCallHook = Hook<std::optional<ToolCall>(ToolCall, HookContext&)>;
-using BeforeToolCallHook = Hook<std::optional<BeforeToolCallResult>(BeforeToolCallContext&)>;
-using AfterToolCallHook = Hook<std::optional<AfterToolCallResult>(AfterToolCallContext&)>;
-using AfterModelResponseHook = Hook<std::optional<TurnAction>(AssistantMessage, HookContext&)>;
-using ShouldStopAfterTurnHook = Hook<bool(ShouldStopAfterTurnContext&)>;
-using OnRunEndHook = Hook<MessageList(HookContext&)>;
+/// Around the call of the model: may change the request, ask another model, or answer without one (D44).
 using AroundModelCallHook = Hook<MessageStream(ModelRequest, ModelCallNext)>;
+/// Sees an answer before it is stored, and decides how the run goes on.
+using AfterModelResponseHook = Hook<std::optional<TurnAction>(AssistantMessage, HookContext&)>;
+/// Asked for a call whose tool does not exist; may give another call in its place.
+using ResolveToolCallHook = Hook<std::optional<ToolCall>(ToolCall, HookContext&)>;
+/// Sees a call with valid arguments before it runs: may block it, edit it, or answer in its place.
+using BeforeToolCallHook = Hook<std::optional<BeforeToolCallResult>(BeforeToolCallContext&)>;
+/// Sees a result before it is stored; also that of a blocked call (D29).
+using AfterToolCallHook = Hook<std::optional<AfterToolCallResult>(AfterToolCallContext&)>;
+/// True ends the run after this turn. What is queued waits for the next one (D5).
+using ShouldStopAfterTurnHook = Hook<bool(ShouldStopAfterTurnContext&)>;
+/// Asked when the run would end by itself; messages let it go on (D33).
+using OnRunEndHook = Hook<MessageList(HookContext&)>;
 
 /// The hooks of one middleware, or of an agent's explicit callables. Empty ones are not called.
 struct HookSet {

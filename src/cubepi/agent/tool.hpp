@@ -36,6 +36,7 @@ public:
 enum class ToolRisk : std::uint8_t { read_only, writes, network, irreversible };
 std::string_view to_string(ToolRisk risk) noexcept;
 
+/// Whether the calls of one answer run side by side, or one after the other in the model's order.
 enum class ExecutionMode : std::uint8_t { parallel, sequential };
 
 /// What a tool's callback is given besides its arguments. Lives until the call has ended.

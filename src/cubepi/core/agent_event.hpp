@@ -18,6 +18,7 @@
 
 namespace cubepi {
 
+/// In the order of AgentEvent::Body.
 enum class AgentEventType : std::uint8_t {
     agent_start,
     agent_end,
@@ -37,12 +38,15 @@ enum class AgentEventType : std::uint8_t {
 };
 std::string_view to_string(AgentEventType type) noexcept;
 
+/// A call of prompt, resume or respond begins to work.
 struct AgentStartEvent {};
 /// The whole call has finished: clean exit, abort or error. `messages`: all new messages of the run (D30).
 struct AgentEndEvent {
     MessageList messages = {};
 };
+/// A turn begins: one call of the model, and the tools that it asks for.
 struct TurnStartEvent {};
+/// Its answer and all results are stored.
 struct TurnEndEvent {
     Message message = {};  ///< the assistant's
     MessageList tool_results = {};
@@ -57,20 +61,24 @@ struct MessageUpdateEvent {
     /// The message so far; the same content as stream_event.partial.
     const PartialMessage& message() const noexcept { return stream_event.partial; }
 };
+/// The message is complete, and stored.
 struct MessageEndEvent {
     Message message = {};
 };
+/// A tool call was taken up, in the model's order (D32); it may still be blocked.
 struct ToolExecutionStartEvent {
     SharedString tool_call_id = {};
     SharedString tool_name = {};
     JsonObject args = {};  ///< as the model gave them, before defaults are filled in
 };
+/// What a running tool tells by ToolContext::update.
 struct ToolExecutionUpdateEvent {
     SharedString tool_call_id = {};
     SharedString tool_name = {};
     JsonObject args = {};
     Json partial_result = {};
 };
+/// A tool call has its result, as the model will see it.
 struct ToolExecutionEndEvent {
     SharedString tool_call_id = {};
     SharedString tool_name = {};
@@ -80,21 +88,26 @@ struct ToolExecutionEndEvent {
     bool blocked_by_hook = false;
     std::string block_reason = {};  ///< empty: none
 };
+/// A person is asked.
 struct HitlRequestEvent {
     HitlRequest request = {};
 };
+/// The person answered, or the question is over without an answer.
 struct HitlAnswerEvent {
     std::string question_id = {};
     Json answer = {};
     bool cancelled = false;
     bool timed_out = false;
 };
+/// The run waits for people; it goes on with respond(), maybe in another process.
 struct AgentSuspendedEvent {
     std::vector<HitlRequest> pending_requests = {};
 };
+/// The run was aborted; agent_end follows.
 struct AgentAbortedEvent {
     std::string reason = {};
 };
+/// Something that people may want to know, and that consumers may ignore (D39).
 struct NoticeEvent {
     Notice notice = {};
 };

@@ -51,23 +51,24 @@ enum class ErrorCode : std::uint8_t {
     storage_corrupt,  ///< a row or file that cannot be read
     storage_full,     ///< no space left
     schema_mismatch,  ///< tables of another version
+    // Threads and runs: the classes of these names below say when.
     thread_not_found,
     thread_exists,
     run_not_completed,
     run_not_claimed,
     run_already_claimed,
     run_already_completed,
-    stale_append,  ///< another writer appended first
+    stale_append,
     // Files and processes.
-    not_found,
+    not_found,          ///< no such file, folder or program
     permission_denied,  ///< refused by policy or by the system
-    io,
+    io,                 ///< the system failed at it; the message says how
     // People.
-    hitl,
-    stale_answer,
-    no_pending_request,
-    bad_answer,
-    no_channel,
+    hitl,                ///< asking failed in a way that fits no other code
+    stale_answer,        ///< an answer to a question that is over
+    no_pending_request,  ///< an answer, and nobody asked
+    bad_answer,          ///< an answer that does not fit its question; the question stays open
+    no_channel,          ///< nobody can be asked
 };
 
 std::string_view to_string(ErrorCode code) noexcept;
@@ -119,24 +120,31 @@ private:
     ErrorInfo info_;
 };
 
+/// The request does not fit the model's window; the info has both sizes where the endpoint says them.
 class ContextLengthExceeded : public ProviderError {
     using ProviderError::ProviderError;
 };
+/// 429, or a used-up quota; `info().retry_after` says how long to wait where the endpoint does.
 class RateLimited : public ProviderError {
     using ProviderError::ProviderError;
 };
+/// The key is missing, wrong, or not allowed to do this. Trying again does not help.
 class ProviderAuthFailed : public ProviderError {
     using ProviderError::ProviderError;
 };
+/// 5xx, overload, or nobody there. Trying again later may help.
 class ProviderUnavailable : public ProviderError {
     using ProviderError::ProviderError;
 };
+/// The endpoint refuses the request as it is. Trying again does not help.
 class ProviderBadRequest : public ProviderError {
     using ProviderError::ProviderError;
 };
+/// The endpoint does not know the model, or not for this key.
 class ModelNotFound : public ProviderError {
     using ProviderError::ProviderError;
 };
+/// The endpoint refuses what was asked, or what its model answered.
 class ContentFiltered : public ProviderError {
     using ProviderError::ProviderError;
 };
@@ -158,27 +166,35 @@ private:
     std::string run_id_;
 };
 
+/// The thread that the call names has nothing stored.
 class ThreadNotFoundError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
+/// The thread that a fork is to make is there already.
 class ThreadAlreadyExistsError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
+/// The call needs a completed run, and this one is not.
 class RunNotCompletedError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
+/// The run was never claimed on this thread.
 class RunNotClaimedError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
+/// The run is open, or another live owner has one open on the thread (D50); the text names the owner.
 class RunAlreadyClaimedError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
+/// The run is over: nothing is claimed or appended under its id any more.
 class RunAlreadyCompletedError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
+/// Another writer appended first, or took the claim over: load again before going on (D20).
 class StaleAppendError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
+/// Another process held the store for longer than the store is told to wait.
 class CheckpointerLockTimeoutError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };

@@ -22,12 +22,14 @@ namespace cubepi {
 // Content blocks. `extra` holds what the block's type does not name: provider bytes that must round-trip
 // (signatures, encrypted reasoning, item ids; D13) and keys of a newer writer. It is stored with the block.
 
+/// A piece of text.
 struct TextContent {
     std::string text = {};
     LazyObject extra = {};
     friend bool operator==(const TextContent&, const TextContent&) = default;
 };
 
+/// A picture: its bytes, or where they are.
 struct ImageContent {
     std::string source = {};       ///< base64 without a data-URI prefix, or an http(s) URL
     SharedString media_type = {};  ///< "image/png"
@@ -35,6 +37,8 @@ struct ImageContent {
     friend bool operator==(const ImageContent&, const ImageContent&) = default;
 };
 
+/// What a model thought before its answer, as far as the endpoint shows it. `extra` has the signature that lets the
+/// endpoint take it back.
 struct ThinkingContent {
     std::string thinking = {};
     LazyObject extra = {};
@@ -67,12 +71,14 @@ inline constexpr std::string_view aborted = "aborted";
 SharedString shared(std::string_view reason);
 }  // namespace stop_reason
 
+/// Who says a message; its type says the same.
 enum class Role : std::uint8_t { user, assistant, tool_result };
 std::string_view to_string(Role role) noexcept;
 
 // Messages. Fields and their order are those of the stored JSON (docs/decisions.md, D41). An empty id, run id
 // or response id means that there is none. `timestamp` is Unix time in seconds.
 
+/// What a person says, or the framework in their place.
 struct UserMessage {
     ContentList<Content> content = {};
     std::string id = {};
@@ -83,6 +89,7 @@ struct UserMessage {
     friend bool operator==(const UserMessage&, const UserMessage&) = default;
 };
 
+/// What a model answered, also when it broke off: then with what had come, and why.
 struct AssistantMessage {
     ContentList<AssistantContent> content = {};
     std::string id = {};
@@ -106,6 +113,7 @@ struct AssistantMessage {
     friend bool operator==(const AssistantMessage&, const AssistantMessage&) = default;
 };
 
+/// What a tool call gave, or why it gave nothing. `details` is for the program; the model sees only `content`.
 struct ToolResultMessage {
     SharedString tool_call_id = {};
     SharedString tool_name = {};

@@ -62,8 +62,11 @@ struct ToolChoice {
     std::string name = {};
 };
 
+/// Whether a model thinks before it answers; `automatic` leaves it to the model.
 enum class ReasoningMode : std::uint8_t { off, automatic, on };
+/// How long it thinks, in the words that endpoints share.
 enum class ReasoningEffort : std::uint8_t { minimal, low, medium, high, max };
+/// Whether the endpoint tells what was thought.
 enum class ReasoningSummary : std::uint8_t { none, automatic, detailed, summarized };
 
 /// How much a reasoning model should think. Meaningful only where it was set: a default-constructed control

@@ -13,7 +13,7 @@
 
 namespace cubepi {
 
-/// One call of a model. Copying it shares the messages and tools.
+/// One call of a model: what it is given, and how it is to answer. Copying it shares the messages and tools.
 struct ModelRequest {
     ModelRequest() {}
     Model model = {};
@@ -31,7 +31,8 @@ public:
     /// Starts one call and returns at once; nothing is sent before the first event is pulled. Throws only for
     /// misuse: what the endpoint or the network does wrong comes in band.
     virtual MessageStream stream(ModelRequest request) = 0;
-    /// "openai", "anthropic", ...; empty when it was not given.
+    /// The name under which models, prices and answers know the provider: "openai", "anthropic", ...; empty when it was
+    /// not given.
     virtual const std::string& provider_id() const noexcept;
     /// Whether the endpoint can hold this model's answers to a JSON Schema (StreamOptions::response_format).
     virtual bool takes_response_format(const Model& model) const;
