@@ -1,0 +1,152 @@
+#include <cubepi/agent/detail/agent_attempt.hpp>
+
+#include <utility>
+
+#include <cubepi/agent/detail/loop_run.hpp>
+#include <cubepi/agent/detail/model_turn.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+LastOutcome last_outcome(RunOutcome outcome) noexcept {
+    switch (outcome) {
+        case RunOutcome::completed:
+        case RunOutcome::limited: return LastOutcome::complete;
+        case RunOutcome::suspended: return LastOutcome::suspended;
+        case RunOutcome::aborted:
+        case RunOutcome::failed: break;
+    }
+    return LastOutcome::abandoned;
+}
+
+}  // namespace
+
+Task<void> AgentAttempt::claim(ClaimKind kind) {
+    RunStore* runs = impl_.log.runs();
+    if (!runs) co_return;
+    claim_ = std::make_unique<ClaimKeeper>(*runs, *impl_.runtime->clock, impl_.log.thread_id(),
+                                           core_.run_id().str(), core_.info().attempt_id);
+    std::exception_ptr failure;
+    try {
+        ClaimResult result = co_await claim_->claim(kind);
+        if (result.taken_over) {
+            taken_over_ = std::make_unique<const ClaimResult>(std::move(result));
+        }
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (failure) {
+        claim_.reset();
+        std::rethrow_exception(failure);
+    }
+    impl_.log.set_claim(core_.run_id().str(), claim_->owner_id());
+}
+
+Task<void> AgentAttempt::release() {
+    if (!claim_) co_return;
+    impl_.log.set_claim({}, {});
+    co_await claim_->release();
+    claim_.reset();
+}
+
+/// Stores what is to be stored when the outcome is known (D19). A completed run is marked before agent_end.
+Rest AgentAttempt::finish(RunOutcome outcome) {
+    outcome = counting_limits(outcome);
+    if (impl_.log.persistent()) return store_outcome(outcome);
+    impl_.log.drop_nulls();
+    impl_.state.last_outcome = last_outcome(outcome);
+    return std::nullopt;
+}
+
+Task<void> AgentAttempt::store_outcome(RunOutcome outcome) {
+    co_await impl_.log.save_extra();
+    const bool complete = outcome == RunOutcome::completed || outcome == RunOutcome::limited;
+    if (complete && claim_) {
+        impl_.log.set_claim({}, {});
+        co_await claim_->complete();
+        claim_.reset();
+    }
+    impl_.state.last_outcome = last_outcome(outcome);
+}
+
+Rest AgentAttempt::announce_circumstances() {
+    if (!impl_.log.lost_persistence() && !taken_over_) return std::nullopt;
+    return tell_circumstances();
+}
+
+Task<void> AgentAttempt::tell_circumstances() {
+    if (impl_.log.lost_persistence()) {
+        impl_.log.forget_loss();
+        Notice notice;
+        notice.code = "no_persistence";
+        notice.text =
+            "Nothing is stored: a checkpointer needs a thread_id, and a thread_id a checkpointer.";
+        if (Rest rest = core_.notice(std::move(notice))) co_await std::move(*rest);
+    }
+    if (taken_over_) {
+        Notice notice;
+        notice.code = "claim_taken_over";
+        notice.text = "The thread was held by " + taken_over_->taken_over->description +
+                      ", which does not run any more; its run was taken over.";
+        notice.details["run_id"] = taken_over_->taken_over_run_id;
+        notice.details["owner"] = taken_over_->taken_over->description;
+        if (Rest rest = core_.notice(std::move(notice))) co_await std::move(*rest);
+    }
+}
+
+/// Time's up is an abort of our own.
+std::unique_ptr<ClockTimer> AgentAttempt::wall_clock(const Executor& executor) {
+    const std::chrono::milliseconds limit = parts_.limits.wall_clock;
+    auto timer = impl_.runtime->clock->timer(executor);
+    timer->expires_after(limit, [this] {
+        out_of_time_ = true;
+        impl_.inbox.abort();
+    });
+    return timer;
+}
+
+RunOutcome AgentAttempt::counting_limits(RunOutcome outcome) const noexcept {
+    return out_of_time_ && outcome == RunOutcome::aborted ? RunOutcome::limited : outcome;
+}
+
+Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
+    std::unique_ptr<ClockTimer> timer;
+    if (parts_.limits.wall_clock.count() > 0) {
+        const Executor executor = co_await this_executor;
+        timer = wall_clock(executor);
+    }
+    std::function<Rest(RunOutcome)> finish_run = [this](RunOutcome outcome) {
+        return finish(outcome);
+    };
+    std::function<Rest()> opening = [this] { return announce_circumstances(); };
+    std::exception_ptr failure;
+    try {
+        co_await run_loop(core_, std::move(prompts), std::move(finish_run), std::move(opening),
+                          result);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (claim_) co_await release();
+    if (failure) std::rethrow_exception(failure);
+    result.outcome = counting_limits(result.outcome);
+    if (out_of_time_ && result.outcome == RunOutcome::limited) {
+        result.failure = std::make_shared<const Error>(
+            ErrorCode::limit, "the run reached its limit wall_clock (" +
+                                  std::to_string(parts_.limits.wall_clock.count()) + " ms)");
+    }
+}
+
+Task<void> AgentAttempt::abandon(RunResult& result) {
+    co_await release();
+    impl_.state.error_message = aborted_text;
+    if (auto rest = core_.emit(AgentStartEvent())) co_await std::move(*rest);
+    if (auto rest = core_.emit(AgentEndEvent())) co_await std::move(*rest);
+    result.run_id = core_.run_id().str();
+    result.attempt_id = core_.info().attempt_id;
+    result.outcome = RunOutcome::aborted;
+    result.cost = 0.0;
+    result.failure = std::make_shared<const Error>(ErrorCode::cancelled, std::string(aborted_text));
+}
+
+}  // namespace cubepi::detail

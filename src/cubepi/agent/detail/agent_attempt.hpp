@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <stop_token>
+#include <vector>
+
+#include <cubepi/agent/detail/agent_impl.hpp>
+#include <cubepi/agent/detail/claim_keeper.hpp>
+
+namespace cubepi::detail {
+
+/// One run of an agent, between claim and release.
+class AgentAttempt {
+public:
+    AgentAttempt(Agent::Impl& impl, SharedString run_id, std::stop_token token)
+        : impl_(impl), parts_(impl.parts()), core_(parts_, std::move(run_id), std::move(token)) {}
+
+    RunCore& core() noexcept { return core_; }
+
+    Task<void> claim(ClaimKind kind);
+    Task<void> release();
+    Task<void> run(std::vector<Input> prompts, RunResult& result);
+    /// An abort came before there was anything to run on: the run begins and ends.
+    Task<void> abandon(RunResult& result);
+
+private:
+    Rest finish(RunOutcome outcome);
+    Task<void> store_outcome(RunOutcome outcome);
+    Rest announce_circumstances();
+    Task<void> tell_circumstances();
+    std::unique_ptr<ClockTimer> wall_clock(const Executor& executor);
+    RunOutcome counting_limits(RunOutcome outcome) const noexcept;
+
+    Agent::Impl& impl_;
+    const RunParts parts_;
+    RunCore core_;
+    std::unique_ptr<ClaimKeeper> claim_;             // null: none
+    std::unique_ptr<const ClaimResult> taken_over_;  // null: nothing was
+    bool out_of_time_ = false;
+};
+
+}  // namespace cubepi::detail

@@ -1,0 +1,210 @@
+#include <optional>
+#include <utility>
+
+#include <cubepi/agent/detail/agent_attempt.hpp>
+#include <cubepi/core/cancellation.hpp>
+
+// What prompt() and resume() do before the loop runs: accept the call, restore the history, claim the run.
+
+namespace cubepi::detail {
+
+namespace {
+
+/// From the moment a run is accepted to the moment the agent is idle again, on every path.
+class ActiveRun {
+public:
+    ActiveRun(Agent::Impl& impl, const SharedString& run_id) : impl_(impl) {
+        if (impl_.state.is_streaming) {
+            throw Error(ErrorCode::busy,
+                        "the agent is already processing a prompt: steer() or follow_up() it, or "
+                        "await its end");
+        }
+        token_ = impl_.inbox.begin_run(run_id);
+        impl_.state.is_streaming = true;
+        impl_.state.streaming_message = PartialMessage();
+        impl_.state.error_message = {};
+        impl_.state.active_run_id = run_id;
+        impl_.state.last_outcome = LastOutcome::none;
+    }
+    ~ActiveRun() {
+        impl_.inbox.end_run();
+        impl_.state.is_streaming = false;
+        impl_.state.streaming_message = PartialMessage();
+        impl_.state.pending_tool_calls = std::vector<SharedString>();
+        impl_.state.active_run_id = {};
+        if (impl_.state.last_outcome == LastOutcome::none) {
+            impl_.state.last_outcome = LastOutcome::abandoned;
+        }
+        if (impl_.idle) impl_.idle->pulse();
+    }
+    ActiveRun(const ActiveRun&) = delete;
+    ActiveRun& operator=(const ActiveRun&) = delete;
+
+    const std::stop_token& token() const noexcept { return token_; }
+
+private:
+    Agent::Impl& impl_;
+    std::stop_token token_;
+};
+
+/// The messages of a prompt, with ids, run id and time; the caller's are checked first.
+std::vector<Input> prompt_inputs(const Agent::Impl& impl, MessageList given,
+                                 const SharedString& run_id, double now) {
+    for (const Message& message : given) {
+        if (!message.run_id().empty() && message.run_id() != run_id) {
+            throw Error(
+                ErrorCode::invalid_argument,
+                "a message of the prompt belongs to run " + message.run_id().str() +
+                    ", not to this one: clear its run_id or pass PromptOptions().run_id(...)");
+        }
+    }
+    std::vector<Input> inputs;
+    inputs.reserve(given.size());
+    for (std::size_t i = 0; i < given.size(); ++i) {
+        // Only this one is moved from. NOLINTNEXTLINE(bugprone-use-after-move)
+        Message message = std::move(given).take(i);
+        Input& one = inputs.emplace_back();
+        one.identified = !message.id().empty();
+        if (message.role() == Role::user) {
+            if (!one.identified) message = std::move(message).with_id(impl.runtime->ids->next());
+            if (!message.timestamp()) message = std::move(message).with_timestamp(now);
+        }
+        one.message = std::move(message).with_run_id(run_id);
+    }
+    return inputs;
+}
+
+/// What a run that has ended earlier left, as its result (D42).
+RunResult answered_result(const Agent::Impl& impl, const SharedString& run_id) {
+    RunResult result;
+    result.run_id = run_id.str();
+    for (const Message& message : impl.state.messages) {
+        if (message.run_id() != run_id) continue;
+        result.new_messages.push_back(message);
+        if (const AssistantMessage* answer = message.assistant(); answer && answer->usage) {
+            result.usage += *answer->usage;
+        }
+    }
+    return result;
+}
+
+/// The history is finished: it ends with an answer that asks for nothing.
+bool is_finished(const Agent::Impl& impl) {
+    const MessageList& messages = impl.state.messages;
+    const AssistantMessage* last = messages.empty() ? nullptr : messages.back().assistant();
+    return last && !impl.log.has_open_calls();
+}
+
+bool has_answer(const Agent::Impl& impl, const std::string& message_id) {
+    bool seen = false;
+    for (const Message& message : impl.state.messages) {
+        if (message.id() == message_id) seen = true;
+        const AssistantMessage* answer = message.assistant();
+        if (!seen || !answer || answer->has_tool_calls()) continue;
+        if (answer->stop_reason != stop_reason::error &&
+            answer->stop_reason != stop_reason::aborted) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/// Restores the history; false when an abort came first (D51).
+Task<bool> load(Agent::Impl& impl, std::stop_token token) {
+    if (!impl.log.persistent()) co_return true;
+    std::exception_ptr failure;
+    try {
+        co_await cancel_on(token, impl.log.load());
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (!failure) co_return true;
+    if (token.stop_requested() && is_cancellation(failure)) co_return false;
+    std::rethrow_exception(failure);
+}
+
+/// What is known of an input that came before (D42).
+enum class Known : std::uint8_t { no, unanswered, answered };
+
+Task<Known> look_up(Agent::Impl& impl, const std::string& message_id, RunResult& result) {
+    const std::optional<Message> known = co_await impl.log.find(message_id);
+    if (!known) co_return Known::no;
+    if (!has_answer(impl, message_id)) co_return Known::unanswered;
+    impl.state.last_outcome = LastOutcome::complete;
+    result = answered_result(impl, known->run_id());
+    co_return Known::answered;
+}
+
+}  // namespace
+
+Task<void> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, PromptOptions options,
+                      RunResult& result) {
+    const Runtime& runtime = *impl->runtime;
+    const SharedString run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
+    ActiveRun active(*impl, run_id);
+    const double now =
+        std::chrono::duration<double>(runtime.clock->wall().time_since_epoch()).count();
+    std::vector<Input> prompts = prompt_inputs(*impl, std::move(input).messages(), run_id, now);
+    const auto attempt = std::make_unique<AgentAttempt>(*impl, run_id, active.token());
+
+    // An input that is in the log already is not a new one (D42).
+    Known known = Known::no;
+    if (prompts.size() == 1 && prompts.front().identified) {
+        const bool loaded = co_await load(*impl, active.token());
+        if (!loaded) co_return co_await attempt->abandon(result);
+        known = co_await look_up(*impl, prompts.front().message.id(), result);
+        if (known == Known::answered) co_return;
+        if (known == Known::unanswered) prompts.clear();
+    }
+    if (!impl->log.persistent()) co_return co_await attempt->run(std::move(prompts), result);
+    const bool same_run = known == Known::unanswered && !options.run_id().empty();
+    co_await attempt->claim(same_run ? ClaimKind::continue_run : ClaimKind::new_run);
+    bool loaded = false;
+    std::exception_ptr failure;
+    try {
+        loaded = co_await load(*impl, active.token());
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (failure) {
+        co_await attempt->release();
+        std::rethrow_exception(failure);
+    }
+    if (!loaded) co_return co_await attempt->abandon(result);
+    co_await attempt->run(std::move(prompts), result);
+}
+
+Task<void> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options, RunResult& result) {
+    const Runtime& runtime = *impl->runtime;
+    const SharedString run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
+    ActiveRun active(*impl, run_id);
+    const auto attempt = std::make_unique<AgentAttempt>(*impl, run_id, active.token());
+    const bool loaded = co_await load(*impl, active.token());
+    if (!loaded) co_return co_await attempt->abandon(result);
+    if (impl->state.messages.empty()) {
+        throw Error(ErrorCode::no_messages,
+                    "No messages to continue from: prompt() starts a thread");
+    }
+    std::vector<Input> inputs;
+    const bool finished = is_finished(*impl);
+    if (finished && !impl->inbox.has_steering() && !impl->inbox.has_follow_ups()) {
+        throw Error(ErrorCode::cannot_continue,
+                    "Cannot continue: the thread ends with a finished answer and nothing is "
+                    "queued; prompt() goes on");
+    }
+    co_await attempt->claim(options.run_id().empty() ? ClaimKind::new_run
+                                                     : ClaimKind::continue_run);
+    if (finished) {
+        // Steering first; the loop takes the rest at its usual places.
+        inputs = impl->inbox.take_steering();
+        if (inputs.empty()) inputs = impl->inbox.take_follow_ups();
+    }
+    co_return co_await attempt->run(std::move(inputs), result);
+}
+
+Task<void> wait_until_idle(std::shared_ptr<Agent::Impl> impl) {
+    if (!impl->idle) impl->idle = std::make_unique<AsyncEvent>();
+    while (impl->state.is_streaming) co_await impl->idle->wait();
+}
+
+}  // namespace cubepi::detail
