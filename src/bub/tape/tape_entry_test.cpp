@@ -125,6 +125,12 @@ TEST(TapeDate, IsReadInAllItsForms) {
         EXPECT_EQ(parse_date(same), noon) << same;
     EXPECT_EQ(parse_date("2026-03-01T12:00:00.5"), *noon + 500'000);
     EXPECT_EQ(*parse_date("2026-03-01", true) - *parse_date("2026-03-01"), 86'400'000'000 - 1);
+    for (const char* same : {"2026-W09-7T12:00", "2026W097T12"})
+        EXPECT_EQ(parse_date(same), noon) << same;
+    EXPECT_EQ(parse_date("2026-W01"), parse_date("2025-12-29"));
+    EXPECT_EQ(parse_date("2020-W53-5"), parse_date("2021-01-01"));
+    for (const char* none : {"2025-W53-1", "2026-W00-1", "2026-W01-8", "2026-W01-", "2026-W1"})
+        EXPECT_FALSE(parse_date(none)) << none;
     for (const char* none :
          {"", "soon", "2026", "2026-13-01", "2026-02-29", "2026-03-01T", "2026-03-01T25:00",
           "2026-03-01T12:60", "2026-03-01T12:00:00.", "2026-03-01T12:00+", "2026-03-01x"})

@@ -55,9 +55,31 @@ private:
     std::string_view rest_;
 };
 
+/// "W01-1" behind a year: the week that has the year's fourth of January is its first, and begins on a Monday.
+std::optional<std::int64_t> read_week(Reader& in, int year, bool dashes) {
+    const auto week = in.number(2);
+    if (!week) return std::nullopt;
+    int weekday = 1;
+    if (!in.done() && (!dashes || in.take('-'))) {
+        const auto number = in.number(1);
+        if (!number) return std::nullopt;
+        weekday = *number;
+    }
+    const auto first_of = [](int of) {
+        const std::chrono::sys_days fourth =
+            std::chrono::year(of) / std::chrono::January / std::chrono::day(4);
+        return fourth - (std::chrono::weekday(fourth) - std::chrono::Monday);
+    };
+    const std::chrono::sys_days date =
+        first_of(year) + std::chrono::days(7 * (*week - 1) + weekday - 1);
+    if (*week < 1 || weekday < 1 || weekday > 7 || date >= first_of(year + 1)) return std::nullopt;
+    return date.time_since_epoch().count() * day;
+}
+
 std::optional<std::int64_t> read_day(Reader& in) {
     const auto year = in.number(4);
     const bool dashes = in.take('-');
+    if (year && *year > 0 && in.take('W')) return read_week(in, *year, dashes);
     const auto month = in.number(2);
     if (!year || !month || (dashes && !in.take('-'))) return std::nullopt;
     const auto number = in.number(2);
