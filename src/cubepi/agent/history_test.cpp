@@ -169,6 +169,24 @@ TEST(History, D19_ExtraIsSavedWhenARunFailsAndNullRemovesItsKey) {
     EXPECT_EQ(agent.state().extra, (JsonObject{{"kept", 1}}));
 }
 
+TEST(History, D19_OnlyWhatTheRunChangedInExtraIsSaved) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    run(store->save_extra("t", {{"shared", "old"}, {"mine", 1}}));
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "done"});
+    auto host = tool<EchoArgs>("echo", "The host saves.", [&](EchoArgs) -> Task<std::string> {
+        JsonObject extra{{"shared", "of the host"}};
+        co_await store->save_extra("t", std::move(extra));
+        co_return std::string("saved");
+    });
+    Agent agent({.model = faux.model(), .tools = {host}, .checkpointer = store, .thread_id = "t"});
+    agent.subscribe([&](const AgentEvent& event) {
+        if (event.type() == AgentEventType::tool_execution_end) agent.state().extra["mine"] = 2;
+    });
+    EXPECT_TRUE(run(agent.prompt("hi")));
+    EXPECT_EQ(run(store->load("t"))->extra, (JsonObject{{"shared", "of the host"}, {"mine", 2}}));
+}
+
 TEST(History, D49_ExtraGoesWithAnAppendOfTheTurn) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
@@ -374,13 +392,20 @@ TEST(History, D50_ARunWhoseClaimWasTakenOverIsFencedOff) {
         const ClaimResult claim =
             co_await store->claim_run("t", "other-run", other, ClaimKind::new_run);
         taken_over = claim.taken_over.has_value();
+        JsonObject extra{{"who", "other"}};
+        co_await store->save_extra("t", std::move(extra));
         co_return std::string("awake again");
     });
     Agent agent(
         {.model = faux.model(), .tools = {frozen}, .checkpointer = store, .thread_id = "t"});
+    agent.subscribe([&](const AgentEvent& event) {
+        if (event.type() == AgentEventType::tool_execution_end)
+            agent.state().extra["who"] = "frozen";
+    });
     EXPECT_THROW(run(agent.prompt("hi")), StaleAppendError);
     EXPECT_TRUE(taken_over);
     EXPECT_EQ(stored(*store, "t").size(), 2u);
+    EXPECT_EQ(run(store->load("t"))->extra, (JsonObject{{"who", "other"}}));
 }
 
 TEST(History, ARunIsMarkedCompleteOnlyWhenItCompleted) {

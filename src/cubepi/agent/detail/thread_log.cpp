@@ -17,6 +17,16 @@ const AssistantMessage* last_caller(const MessageList& messages, std::size_t& re
     return end > 0 ? messages[end - 1].assistant() : nullptr;
 }
 
+/// What `now` has other than `before`: others may have saved other keys meanwhile.
+JsonObject changes(const JsonObject& before, const JsonObject& now) {
+    JsonObject changed;
+    for (const auto& [key, value] : now) {
+        const Json* old = before.if_contains(key);
+        if (!old || *old != value) changed[key] = value;
+    }
+    return changed;
+}
+
 }  // namespace
 
 ThreadLog::ThreadLog(AgentState& state, std::shared_ptr<Checkpointer> store, std::string thread_id)
@@ -80,7 +90,8 @@ Task<void> ThreadLog::append(Message message) {
         AppendOptions positioned = AppendOptions().expected_position(thread.position);
         const bool with_extra = state_.extra != thread.saved_extra;
         AppendOptions filled =
-            with_extra ? std::move(positioned).extra(state_.extra) : std::move(positioned);
+            with_extra ? std::move(positioned).extra(changes(thread.saved_extra, state_.extra))
+                       : std::move(positioned);
         AppendOptions options =
             thread.claim_run_id.empty()
                 ? std::move(filled)
@@ -88,8 +99,13 @@ Task<void> ThreadLog::append(Message message) {
         JsonObject saved = with_extra ? state_.extra : JsonObject();
         MessageList one;
         one.push_back(message);
-        thread.position =
-            co_await thread.store->append(thread.id, std::move(one), std::move(options));
+        try {
+            thread.position =
+                co_await thread.store->append(thread.id, std::move(one), std::move(options));
+        } catch (const StaleAppendError&) {
+            thread.overtaken = true;
+            throw;
+        }
         if (with_extra) {
             thread.saved_extra = std::move(saved);
             drop_nulls();
@@ -103,9 +119,11 @@ Task<void> ThreadLog::save_extra() {
         drop_nulls();
         co_return;
     }
-    if (state_.extra == thread_->saved_extra) co_return;
+    // Who has the thread now has its extra, too (D50).
+    if (thread_->overtaken || state_.extra == thread_->saved_extra) co_return;
     JsonObject saved = state_.extra;
-    co_await thread_->store->save_extra(thread_->id, saved);
+    JsonObject changed = changes(thread_->saved_extra, saved);
+    co_await thread_->store->save_extra(thread_->id, std::move(changed));
     thread_->saved_extra = std::move(saved);
     drop_nulls();
 }
@@ -140,6 +158,7 @@ void ThreadLog::forget() {
     legal_ = 0;
     if (!thread_) return;
     thread_->loaded = false;
+    thread_->overtaken = false;
     thread_->position = 0;
 }
 
