@@ -39,6 +39,11 @@ void add_endpoint_flags(CLI::App& command, ModelFlags& flags) {
                        "http://localhost:11434/v1");
 }
 
+/// An empty one is a variable of a script that is not set: without a name nothing would be kept.
+std::string is_a_name(const std::string& text) {
+    return text.empty() ? "a session needs a name" : std::string();
+}
+
 void add_model_flags(CLI::App& command, ModelFlags& flags) {
     command.add_option("-m,--model", flags.model,
                        "Model id, e.g. gpt-5.1 or anthropic/claude-sonnet-4-5");
@@ -50,7 +55,8 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
 
 void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
     add_model_flags(command, flags.model);
-    command.add_option("-s,--session", flags.session, "Keep the conversation under this name");
+    command.add_option("-s,--session", flags.session, "Keep the conversation under this name")
+        ->check(is_a_name);
     command.add_flag("-c,--continue", flags.continue_last, "Go on with this folder's last session");
     command.add_flag("-y,--yes", flags.yes,
                      "Let tools write, run commands and use the network without asking");

@@ -1,7 +1,9 @@
 #include "failure.hpp"
 
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -156,6 +158,11 @@ Failure explain(const std::exception_ptr& failure, const FailureContext& context
         std::rethrow_exception(failure);
     } catch (const Error& error) {
         return explain(error, context);
+    } catch (const std::filesystem::filesystem_error& error) {
+        if (error.code() == std::errc::no_such_file_or_directory && error.path1().empty())
+            return say(exit_failed, "the current folder does not exist any more.",
+                       "Go to one that does: cd");
+        return say(exit_failed, error.what());
     } catch (const std::exception& error) {
         return say(exit_failed, error.what());
     } catch (...) {

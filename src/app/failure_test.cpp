@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -223,6 +225,14 @@ TEST(FirstDayErrors, CompilerWithoutCoroutines) {
         EXPECT_EQ(header.find("#include <cubepi/core/detail/needs_coroutines.hpp>"), include)
             << first;
     }
+}
+
+TEST(Failure, ACurrentFolderThatIsGoneIsSaidToBe) {
+    const auto failure = std::make_exception_ptr(std::filesystem::filesystem_error(
+        "cannot get current path", std::make_error_code(std::errc::no_such_file_or_directory)));
+    const Failure said = explain(failure, FailureContext());
+    EXPECT_EQ(said.exit_code, exit_failed);
+    EXPECT_EQ(said.text, "the current folder does not exist any more.\n  Go to one that does: cd");
 }
 
 TEST(Failure, OthersAreOneLineWithAnExitStatus) {

@@ -64,6 +64,13 @@ TEST(Sessions, WithoutANameNothingIsKept) {
     EXPECT_FALSE(std::filesystem::exists(home.tapes()));
 }
 
+TEST(Sessions, ANameThatIsEmptyIsWrongUsageAndNotAConversationThatIsLost) {
+    const Home home;
+    const Piped run = run_piped(home, {"run", "--offline", "--session", "", "first"});
+    EXPECT_EQ(run.status, 2);
+    EXPECT_TRUE(has(run.err, "a session needs a name")) << run.err;
+}
+
 TEST(Sessions, TheNextPromptKnowsWhatWasSaid) {
     const Home home;
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);

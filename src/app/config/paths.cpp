@@ -4,6 +4,7 @@
 #include <string>
 #include <system_error>
 
+#include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace cubepi::app {
@@ -12,8 +13,7 @@ namespace {
 
 std::filesystem::path base(const char* variable, const char* below_home) {
     if (const char* value = std::getenv(variable); value && *value == '/') return value;
-    const char* home = std::getenv("HOME");
-    return std::filesystem::path(home && *home ? home : "/tmp") / below_home;
+    return bub::home_folder() / below_home;
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
 #include <bub/tape/file_tape_store.hpp>
 
+#include <array>
 #include <cstdlib>
 #include <utility>
+
+#include <pwd.h>
+#include <unistd.h>
 
 #include <bub/tape/detail/digest.hpp>
 #include <bub/tape/detail/tape_directory.hpp>
@@ -46,11 +50,22 @@ Task<std::optional<TapeEntry>> find(std::shared_ptr<TapeDirectory> directory, st
 
 }  // namespace
 
+std::filesystem::path home_folder() {
+    if (const char* home = std::getenv("HOME"); home && *home) return home;
+    // Not a folder that everybody may write: somebody else would make it first.
+    std::array<char, 4096> text = {};
+    struct passwd entry = {};
+    struct passwd* found = nullptr;
+    if (getpwuid_r(getuid(), &entry, text.data(), text.size(), &found) == 0 && found &&
+        entry.pw_dir && *entry.pw_dir)
+        return entry.pw_dir;
+    return "/";
+}
+
 std::filesystem::path default_tape_directory() {
     if (const char* home = std::getenv("BUB_HOME"); home && *home)
         return std::filesystem::path(home) / "tapes";
-    const char* home = std::getenv("HOME");
-    return std::filesystem::path(home && *home ? home : "/tmp") / ".bub" / "tapes";
+    return home_folder() / ".bub" / "tapes";
 }
 
 FileTapeStore::FileTapeStore(FileTapeOptions options)

@@ -32,6 +32,8 @@ struct TapeFileInfo {
     std::chrono::system_clock::time_point modified = {};
 };
 
+/// $HOME; where that says nothing, what the system knows of this user.
+std::filesystem::path home_folder();
 /// $BUB_HOME/tapes, else ~/.bub/tapes.
 std::filesystem::path default_tape_directory();
 

@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <pwd.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <limits>
 #include <thread>
 
@@ -111,6 +114,18 @@ TEST(FileTapeStore, B9_ACommitFileThatIsNoneIsRemoved) {
     folder.write("w__s.jsonl.commit", "{\"offset\": 1}");
     EXPECT_EQ(texts(tape_in(folder)), "1:one ");
     EXPECT_FALSE(folder.has("w__s.jsonl.commit"));
+}
+
+TEST(FileTapeStore, WithoutHomeTheFolderIsThatOfTheUsersAccount) {
+    const char* set = std::getenv("HOME");
+    const std::string before = set ? set : "";
+    ::setenv("HOME", "", 1);
+    const std::filesystem::path account = home_folder();
+    ::setenv("HOME", "/somewhere", 1);
+    EXPECT_EQ(home_folder(), "/somewhere");
+    ::setenv("HOME", before.c_str(), 1);
+    const struct passwd* user = ::getpwuid(::getuid());
+    EXPECT_EQ(account, user ? user->pw_dir : "/");
 }
 
 TEST(FileTapeStore, B9_ARestartThatCannotBeWrittenChangesNothing) {

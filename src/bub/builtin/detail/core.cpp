@@ -5,17 +5,13 @@
 #include <sstream>
 #include <utility>
 
+#include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/provider/fallback.hpp>
 
 namespace bub::detail {
 
 namespace {
-
-std::filesystem::path user_home() {
-    const char* home = std::getenv("HOME");
-    return home && *home ? std::filesystem::path(home) : std::filesystem::current_path();
-}
 
 std::string read_text(const std::filesystem::path& file) {
     std::ifstream in(file, std::ios::binary);
@@ -147,7 +143,7 @@ Task<std::string> BuiltinCore::agents_file(std::filesystem::path folder) {
 Task<std::vector<Skill>> BuiltinCore::skills(std::filesystem::path folder) {
     std::vector<std::filesystem::path> folders = {folder / ".agents" / "skills",
                                                   folder / ".agent" / "skills"};
-    if (options_.with_user_skills) folders.push_back(user_home() / ".agents" / "skills");
+    if (options_.with_user_skills) folders.push_back(home_folder() / ".agents" / "skills");
     for (const auto& more : options_.skill_folders) folders.push_back(more);
     auto read = [folders = std::move(folders)] { return find_skills(folders); };
     return cubepi::offload(*runtime().workers, std::move(read));
@@ -175,7 +171,7 @@ namespace bub {
 std::filesystem::path default_bub_home() {
     const char* home = std::getenv("BUB_HOME");
     if (home && *home) return home;
-    return detail::user_home() / ".bub";
+    return home_folder() / ".bub";
 }
 
 }  // namespace bub

@@ -37,11 +37,11 @@ bool names_a_file(const std::string& path) {
                                              "' does not exist; create it first (mkdir -p)");
         }
         if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
-            refuse(ErrorCode::io,
+            refuse(ErrorCode::storage,
                    start + "'" + folder.string() + "' is not a folder; choose another path");
         }
         if (std::filesystem::is_directory(path, ignored)) {
-            refuse(ErrorCode::io, start + "it is a folder; give the path of a file in it");
+            refuse(ErrorCode::storage, start + "it is a folder; give the path of a file in it");
         }
         if (options.read_only && system_error == ENOENT) {
             refuse(ErrorCode::not_found,
