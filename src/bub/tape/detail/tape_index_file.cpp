@@ -149,10 +149,11 @@ void TapeIndexFile::write_records() {
     fresh_.clear();
 }
 
-/// Records first: a header on the disk never counts records that are not there.
+/// Records first, and forced to the disk: a header never counts records that are not there, also after a power cut.
 void TapeIndexFile::save(const Descriptor& tape, std::uint64_t covered) {
     try {
         write_records();
+        file_.sync();
         sums_.mark = TapeMark::of(tape, covered);
         sums_.checksum = checksum_of(sums_);
         std::string bytes(records_start, '\0');
