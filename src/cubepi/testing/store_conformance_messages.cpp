@@ -1,8 +1,10 @@
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/testing/detail/generated_messages.hpp>
 #include <cubepi/testing/detail/store_probe.hpp>
 
 namespace cubepi::testing::detail {
@@ -102,6 +104,22 @@ Task<> check_round_trip(StoreProbe& probe) {
                  "messages load as they were appended, every field of every role");
     probe.expect(data.position == end, "load gives the position that the last append gave");
     probe.expect(!data.parent_thread_id, "a thread that is no fork has no parent");
+}
+
+Task<> check_generated(StoreProbe& probe) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        const std::string thread = "generated " + std::to_string(seed);
+        MessageList messages = generated_messages(seed, 40);
+        const MessageList all(messages.begin(), messages.end());
+        (void)co_await probe.store().append(thread, std::move(messages), AppendOptions());
+        const CheckpointData data = co_await load_or_empty(probe.store(), thread);
+        probe.expect(data.messages.size() == all.size(), "as many messages load as were appended");
+        for (std::size_t i = 0; i < data.messages.size() && i < all.size(); ++i) {
+            if (data.messages[i] == all[i]) continue;
+            probe.fail("expected: whatever a message holds loads as it was; message " +
+                       std::to_string(i) + " of seed " + std::to_string(seed) + " is another");
+        }
+    }
 }
 
 Task<> check_order(StoreProbe& probe) {
@@ -274,6 +292,7 @@ std::vector<StoreCheck> message_checks() {
     return {
         {"unknown_thread", check_unknown_thread, always},
         {"round_trip", check_round_trip, always},
+        {"generated", check_generated, always},
         {"order", check_order, always},
         {"large_message", check_large_message, always},
         {"stale_append", check_stale_append, always},
