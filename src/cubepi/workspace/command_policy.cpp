@@ -76,6 +76,42 @@ constexpr std::array destroying = {
     Destroying{"rsync", "--delete"},    Destroying{"dropdb", ""},
 };
 
+/// Programs that without a script run what they are told.
+constexpr std::array<std::string_view, 7> interpreters = {"python", "python3", "node", "perl",
+                                                          "ruby",   "php",     "lua"};
+
+struct Loophole {
+    std::string_view program;
+    std::string_view option;
+};
+
+/// Options with which a harmless program runs another one, or writes where it should read.
+constexpr std::array loopholes = {
+    Loophole{"find", "-exec"},
+    Loophole{"find", "-execdir"},
+    Loophole{"find", "-ok"},
+    Loophole{"find", "-okdir"},
+    Loophole{"find", "-delete"},
+    Loophole{"find", "-fprint"},
+    Loophole{"find", "-fprint0"},
+    Loophole{"find", "-fprintf"},
+    Loophole{"find", "-fls"},
+    Loophole{"git", "--output"},
+    Loophole{"git", "--open-files-in-pager"},
+    Loophole{"git", "-O"},
+    Loophole{"git", "--exec"},
+    Loophole{"git", "--upload-pack"},
+    Loophole{"git", "--receive-pack"},
+    Loophole{"sort", "--output"},
+    Loophole{"sort", "-o"},
+    Loophole{"sort", "--compress-program"},
+    Loophole{"rg", "--pre"},
+    Loophole{"tar", "--to-command"},
+    Loophole{"tar", "--checkpoint-action"},
+    Loophole{"tar", "--use-compress-program"},
+    Loophole{"tar", "-I"},
+};
+
 std::string_view base_name(std::string_view word) { return word.substr(word.rfind('/') + 1); }
 
 bool is_assignment(std::string_view word) {
@@ -90,6 +126,29 @@ bool destroys(std::string_view program, const Words& words) {
                (entry.word.empty() ||
                 std::find(words.begin(), words.end(), entry.word) != words.end());
     });
+}
+
+/// Whether `word` is `option`: also abbreviated and with a value (--out=x), or as one letter of several (-lO).
+bool is_option(std::string_view word, std::string_view option) {
+    if (option.starts_with("--")) {
+        const auto name = word.substr(0, word.find('='));
+        return name.size() > 2 && option.starts_with(name);
+    }
+    if (option.size() > 2) return word == option;
+    return word.starts_with('-') && !word.starts_with("--") &&
+           word.find(option.back()) != std::string_view::npos;
+}
+
+/// Whether what follows the words of a rule makes more of the command than the rule says.
+bool outgrows(const CommandRule& rule, const Words& words) {
+    const auto program = base_name(words.front());
+    return std::any_of(
+        words.begin() + static_cast<std::ptrdiff_t>(rule.words.size()), words.end(),
+        [&](const std::string& word) {
+            return std::any_of(loopholes.begin(), loopholes.end(), [&](const Loophole& loophole) {
+                return loophole.program == program && is_option(word, loophole.option);
+            });
+        });
 }
 
 bool segment_destroys(const Words& words) {
@@ -133,6 +192,18 @@ bool is_subcommand(std::string_view word) {
                std::string_view::npos;
 }
 
+/// A program that runs what its arguments say, before any of them says what: env, timeout 5.
+bool runs_whatever_follows(const Words& words) {
+    const auto program = base_name(words.front());
+    if (program == "find") return false;  // whose arguments are looked at, one by one
+    const bool runner = is_one_of(program, runners);
+    if (!runner && !is_one_of(program, interpreters)) return false;
+    return std::all_of(words.begin() + 1, words.end(), [&](const std::string& word) {
+        return word.starts_with('-') ||
+               (runner && (is_assignment(word) || (word[0] >= '0' && word[0] <= '9')));
+    });
+}
+
 }  // namespace
 
 std::string CommandRule::text() const {
@@ -151,7 +222,7 @@ CommandRule CommandRule::parse(std::string_view text) {
                     "\"" + std::string(text) +
                         "\" is no rule for commands. A rule is a program and the arguments that "
                         "must follow it, such as "
-                        "git status, without ; & | < > $( ) or backticks.");
+                        "git status, without ; & | < > $( ${ $[ or backticks.");
     }
     CommandRule rule;
     rule.words = std::move(*words);
@@ -161,7 +232,10 @@ CommandRule CommandRule::parse(std::string_view text) {
 std::optional<std::vector<std::string>> simple_command(std::string_view command) {
     if (command.find_first_of(std::string_view(";&|\n\r<>`\0", 9)) != std::string_view::npos)
         return std::nullopt;
-    if (command.find("$(") != std::string_view::npos) return std::nullopt;
+    // ${x:=...} ${x@P} runs a command that is nowhere written as one, and so do subscripts in $[...].
+    for (const char* expansion : {"$(", "${", "$["}) {
+        if (command.find(expansion) != std::string_view::npos) return std::nullopt;
+    }
     auto words = detail::split_shell_words(command);
     if (!words || words->empty()) return std::nullopt;
     const std::string& program = words->front();
@@ -185,9 +259,14 @@ void CommandPolicy::allow(CommandRule rule) {
 bool CommandPolicy::allows(std::string_view command) const {
     const auto words = simple_command(command);
     if (!words) return false;
+    const bool irreversible = command_risk(command) == ToolRisk::irreversible;
     return std::any_of(rules_.begin(), rules_.end(), [&](const CommandRule& rule) {
-        return rule.words.size() <= words->size() &&
-               std::equal(rule.words.begin(), rule.words.end(), words->begin());
+        if (rule.words.size() > words->size() ||
+            !std::equal(rule.words.begin(), rule.words.end(), words->begin())) {
+            return false;
+        }
+        if (irreversible && command_risk(rule.text()) != ToolRisk::irreversible) return false;
+        return !outgrows(rule, *words);
     });
 }
 
@@ -208,7 +287,7 @@ ToolRisk command_risk(std::string_view command) {
 std::optional<CommandRule> rule_for(std::string_view command) {
     if (command_risk(command) == ToolRisk::irreversible) return std::nullopt;
     auto words = simple_command(command);
-    if (!words) return std::nullopt;
+    if (!words || runs_whatever_follows(*words)) return std::nullopt;
     const std::string& program = words->front();
     std::size_t count = words->size();
     if (is_one_of(program, readers)) {

@@ -12,7 +12,9 @@
 
 namespace cubepi {
 
-/// A program and the arguments that must follow it: allows every command that begins with these words.
+/// A program and the arguments that must follow it: allows the commands that begin with these words. What comes after
+/// them must not turn the command into another: a rule allows what is `irreversible`, or makes the program run or
+/// overwrite something else (find -exec, git grep -O), only when its own words say so.
 struct CommandRule {
     std::vector<std::string> words;
 
@@ -24,7 +26,7 @@ struct CommandRule {
 };
 
 /// The words of a command that is one program with its arguments. Empty for anything else: when `;`, `&`, `|`, a line
-/// break, `$(`, a backtick or a redirection occurs, be it within quotes; for an assignment, a subshell, a variable or a
+/// break, `$(`, `${`, `$[`, a backtick or a redirection occurs, be it within quotes; for an assignment, a subshell, a variable or a
 /// pattern in the program's place; for an open quote.
 std::optional<std::vector<std::string>> simple_command(std::string_view command);
 
@@ -46,7 +48,7 @@ ToolRisk command_risk(std::string_view command);
 
 /// The rule that "always" would add for this command: the program for some that only read (ls, grep), program and
 /// subcommand for those that have one (git status), otherwise all of its words. None for a command that no rule can
-/// match, or that is irreversible.
+/// match, that is irreversible, or behind which a longer one could run anything (env, timeout 5).
 std::optional<CommandRule> rule_for(std::string_view command);
 
 }  // namespace cubepi

@@ -52,7 +52,7 @@ TEST(CommandPolicy, NoRuleMatchesACommandWithAnOperator) {
     for (const char* command :
          {"ls; rm x", "ls && rm x", "ls & rm x", "ls | sh", "ls || rm x", "ls\nrm x", "ls $(rm x)",
           "ls `rm x`", "ls > x", "ls >> x", "ls < x", "ls <(rm x)", "ls ';'", "ls \"$(rm x)\"",
-          "ls '|'", "ls\rrm", "ls 2>&1"}) {
+          "ls '|'", "ls\rrm", "ls 2>&1", "ls ${x:=\\$\\(rm x\\)} ${x@P}", "ls $[a[0]]"}) {
         EXPECT_FALSE(policy.allows(command)) << command;
         EXPECT_FALSE(rule_for(command)) << command;
     }
@@ -67,6 +67,46 @@ TEST(CommandPolicy, NoRuleMatchesWhatIsNotAPlainProgram) {
     }
     EXPECT_TRUE(simple_command("make CC=clang"));
     EXPECT_TRUE(simple_command("echo $HOME *.c"));
+}
+
+TEST(CommandPolicy, ARuleAllowsNothingThatItsProgramCanBeMadeToRunOrOverwrite) {
+    CommandPolicy policy;
+    for (const char* rule : {"find", "git grep", "git diff", "git fetch", "sort x"})
+        policy.allow(CommandRule::parse(rule));
+    for (const char* command : {"find . -name x", "git grep -n foo", "git diff --stat",
+                                "git fetch origin", "sort x -u"}) {
+        EXPECT_TRUE(policy.allows(command)) << command;
+    }
+    for (const char* command :
+         {"find . -exec sh -c x {} +", "find . -fprintf x y", "git grep --open-files-in-pager=x a",
+          "git grep --open=x a", "git grep -nOx a", "git diff --output=x", "git diff --ou x",
+          "git fetch --upload-pack=x y", "sort x -uo y", "sort x --comp=y"}) {
+        EXPECT_FALSE(policy.allows(command)) << command;
+    }
+    policy.allow(CommandRule::parse("find . -exec"));
+    EXPECT_TRUE(policy.allows("find . -exec wc {} +")) << "it was said in so many words";
+}
+
+TEST(CommandPolicy, D52_OnlyARuleThatSaysSoAllowsWhatCannotBeUndone) {
+    CommandPolicy policy;
+    policy.allow(CommandRule::parse("git branch"));
+    EXPECT_TRUE(policy.allows("git branch --list"));
+    EXPECT_FALSE(policy.allows("git branch -D main"));
+    policy.allow(CommandRule::parse("git"));
+    EXPECT_FALSE(policy.allows("git push"));
+    policy.allow(CommandRule::parse("git push"));
+    EXPECT_TRUE(policy.allows("git push"));
+    policy.allow(CommandRule::parse("rm"));
+    EXPECT_TRUE(policy.allows("rm x"));
+}
+
+TEST(CommandPolicy, ProposesNoRuleThatWouldAllowAnything) {
+    for (const char* command :
+         {"env", "env -i", "env A=1", "timeout 5", "bash", "python3", "python3 -i", "xargs -0"}) {
+        EXPECT_EQ(proposed(command), "none") << command;
+    }
+    EXPECT_EQ(proposed("timeout 60 make test"), "timeout 60 make test");
+    EXPECT_EQ(proposed("find . -name x"), "find . -name x");
 }
 
 TEST(CommandPolicy, ARuleThatCouldMatchNothingIsRefused) {
