@@ -1,3 +1,4 @@
+#include <csignal>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -43,16 +44,23 @@ void help(bool with_commands) {
     if (with_commands) std::cout << "  ,help     commands of the pipeline: tools, tape, model\n";
 }
 
-/// The next thing that the person says; empty at the end.
-Task<std::optional<std::string>> next_input(LineEditor& editor, const Style& style) {
+/// The next thing that the person says; without a text at the end.
+struct NextInput {
+    std::optional<std::string> text = {};
+    int ended_by = 0;  ///< the signal that was the end; 0: none
+};
+
+Task<NextInput> next_input(LineEditor& editor, const Style& style) {
     bool asked_to_leave = false;
-    std::optional<std::string> input;
+    NextInput input;
     std::stop_source leave;
     {
         const Executor executor = co_await this_executor;
-        const InterruptWatch watch(executor, [&] {
-            const bool typed = editor.clear_line();
-            if (typed) {
+        const SignalWatch watch(executor, [&](int signal) {
+            if (signal != SIGINT) {
+                input.ended_by = signal;
+                leave.request_stop();
+            } else if (editor.clear_line()) {
                 asked_to_leave = false;
             } else if (std::exchange(asked_to_leave, true)) {
                 leave.request_stop();
@@ -62,12 +70,12 @@ Task<std::optional<std::string>> next_input(LineEditor& editor, const Style& sty
             }
         });
         try {
-            input = co_await cancel_on(leave.get_token(), editor.read("> "));
+            input.text = co_await cancel_on(leave.get_token(), editor.read("> "));
         } catch (...) {
             if (!leave.stop_requested()) throw;
         }
     }
-    if (input && !is_utf8(*input)) input = replace_broken_utf8(*input);
+    if (input.text && !is_utf8(*input.text)) input.text = replace_broken_utf8(*input.text);
     co_return input;
 }
 
@@ -93,7 +101,9 @@ Task<int> talk(CommandLine line) {
     greet(pipeline.plan(), screen.style());
     int status = exit_ok;
     for (;;) {
-        std::optional<std::string> input = co_await next_input(*editor, screen.style());
+        NextInput next = co_await next_input(*editor, screen.style());
+        if (next.ended_by != 0) co_return 128 + next.ended_by;
+        std::optional<std::string> input = std::move(next.text);
         if (!input || *input == "/quit" || *input == "/exit") break;
         if (input->find_first_not_of(" \t\r\n") == std::string::npos) continue;
         editor->remember(*input);
@@ -104,6 +114,7 @@ Task<int> talk(CommandLine line) {
         // Only who sits at the terminal gives commands, not whoever wrote what is piped in (B11).
         bub::Envelope message = pipeline.message(std::move(*input), terminal);
         status = co_await converse(pipeline, screen, std::move(message));
+        if (status > 128 && status != exit_aborted) co_return status;
         std::cout << '\n';
     }
     std::cout << '\n';

@@ -3,7 +3,6 @@
 #include <boost/asio/signal_set.hpp>
 
 #include <chrono>
-#include <csignal>
 #include <iostream>
 #include <string_view>
 #include <utility>
@@ -13,30 +12,55 @@
 
 namespace cubepi::app {
 
-struct InterruptWatch::State : std::enable_shared_from_this<InterruptWatch::State> {
-    State(Executor executor, std::function<void()> callback)
-        : signals(executor, SIGINT), interrupted(std::move(callback)) {}
+namespace {
+
+bool is_ignored(int signal) {
+    struct sigaction action = {};
+    return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+struct SignalWatch::State : std::enable_shared_from_this<SignalWatch::State> {
+    State(const Executor& executor, std::function<void(int)> callback,
+          std::initializer_list<int> wanted)
+        : signals(executor), signalled(std::move(callback)) {
+        for (const int signal : wanted) {
+            if (!is_ignored(signal)) signals.add(signal);
+        }
+    }
     void wait() {
         signals.async_wait(
-            [self = shared_from_this()](const boost::system::error_code& failed, int) {
-                if (failed || !self->interrupted) return;
-                self->interrupted();
+            [self = shared_from_this()](const boost::system::error_code& failed, int signal) {
+                if (failed || !self->signalled) return;
+                self->signalled(signal);
                 self->wait();
             });
     }
     boost::asio::signal_set signals;
-    std::function<void()> interrupted;
+    std::function<void(int signal)> signalled;
 };
 
-InterruptWatch::InterruptWatch(Executor executor, std::function<void()> interrupted)
-    : state_(std::make_shared<State>(std::move(executor), std::move(interrupted))) {
+SignalWatch::SignalWatch(Executor executor, std::function<void(int signal)> signalled,
+                         std::initializer_list<int> signals)
+    : state_(std::make_shared<State>(executor, std::move(signalled), signals)) {
     state_->wait();
 }
 
-InterruptWatch::~InterruptWatch() {
-    state_->interrupted = nullptr;
+SignalWatch::~SignalWatch() {
+    state_->signalled = nullptr;
     state_->signals.cancel();
 }
+
+TurnSignals::TurnSignals(Executor executor, Pipeline& pipeline)
+    : watch_(std::move(executor), [this, &pipeline](int signal) {
+          // Each write to a closed pipe is another signal, and nobody's second wish.
+          if (stopped_ && signal == SIGPIPE) return;
+          // The second one does not wait for anybody's clean-up.
+          if (std::exchange(stopped_, true)) std::_Exit(128 + signal);
+          if (signal != SIGINT) ended_by_ = signal;
+          pipeline.stop();
+      }) {}
 
 namespace {
 
@@ -54,23 +78,20 @@ void show_on(Screen& screen, const bub::StreamEvent& event, const bub::Envelope&
 }  // namespace
 
 Task<int> converse(Pipeline& pipeline, Screen& screen, bub::Envelope message) {
-    int interrupts = 0;
     const Executor executor = co_await this_executor;
-    const InterruptWatch watch(executor, [&] {
-        // The second one does not wait for anybody's clean-up.
-        if (++interrupts > 1) std::_Exit(exit_aborted);
-        pipeline.stop();
-    });
+    const TurnSignals signals(executor, pipeline);
     const auto begin = std::chrono::steady_clock::now();
     Pipeline::Show show = [&screen](const bub::StreamEvent& event, const bub::Envelope& about) {
         show_on(screen, event, about);
     };
     const Answer answer = co_await pipeline.ask(std::move(message), std::move(show));
     screen.pause();
+    // Nobody reads any more: there is nothing to say either.
+    if (signals.ended_by() == SIGPIPE) co_return exit_closed_pipe;
     if (answer.result) screen.summary(*answer.result, std::chrono::steady_clock::now() - begin);
     const Failure& said = answer.failure;
     if (said.exit_code != exit_ok) std::cerr << "cubepi: " << printable(said.text) << '\n';
-    co_return said.exit_code;
+    co_return signals.ended_by() == 0 ? said.exit_code : 128 + signals.ended_by();
 }
 
 }  // namespace cubepi::app

@@ -141,11 +141,11 @@ private:
                   << std::flush;
     }
 
-    /// A pause for the reader; Ctrl-C in it ends the tour.
+    /// A pause for the reader; Ctrl-C in it, or any signal to end, ends the tour.
     Task<void> rest(int milliseconds) {
         if (fast_) co_return;
         std::stop_source leave;
-        const InterruptWatch watch(executor_, [&] { leave.request_stop(); });
+        const SignalWatch watch(executor_, [&](int) { leave.request_stop(); });
         Task<void> sleep = runtime_->clock->sleep_for(std::chrono::milliseconds(milliseconds));
         co_await cancel_on(leave.get_token(), std::move(sleep));
     }
@@ -248,7 +248,7 @@ private:
         std::cout << style().dim() << "(A process of its own, its session on a tape.)"
                   << style().off() << "\n\n";
         const auto step = [this](const char* name) {
-            const InterruptWatch swallowed(executor_, [] {});
+            const SignalWatch swallowed(executor_, [](int) {}, {SIGINT});
             return run_demo_step(name, scratch_.tapes(), scratch_.workspace(), fast_);
         };
         const StepEnd killed = step("kill");

@@ -3,9 +3,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <string_view>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "exit_code.hpp"
@@ -25,16 +27,31 @@ void fill_closed_streams() {
 /// Nobody reads the answer any more: there is nothing left to do, and nothing to say.
 void on_closed_pipe(int) { std::_Exit(cubepi::app::exit_closed_pipe); }
 
+bool has_reader(int pipe) {
+    pollfd state = {pipe, POLLOUT, 0};
+    return poll(&state, 1, 0) != 1 || (state.revents & POLLERR) == 0;
+}
+
+/// An answer that did not reach its file is a failure, whatever came before. Gives the exit status.
+int end_output(int status) {
+    const bool written = std::cout.flush() && std::fflush(stdout) == 0;
+    if (written) return status;
+    if (!has_reader(STDOUT_FILENO)) return cubepi::app::exit_closed_pipe;
+    std::cerr << "cubepi: the output could not be written to its end.\n"
+                 "  Is there room for it? Look with: df -h\n";
+    return status == cubepi::app::exit_ok ? cubepi::app::exit_failed : status;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     if (argc == 2 && std::string_view(argv[1]) == "--version") {
         std::puts(cubepi::app::version_text());
-        return cubepi::app::exit_ok;
+        return end_output(cubepi::app::exit_ok);
     }
     fill_closed_streams();
     std::setlocale(LC_CTYPE, "");  // line editing goes by characters
     std::signal(SIGPIPE, on_closed_pipe);
     std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error with a text, not a death
-    return cubepi::app::run_program(argc, argv);
+    return end_output(cubepi::app::run_program(argc, argv));
 }

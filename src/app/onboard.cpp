@@ -188,7 +188,7 @@ Task<int> onboard(CommandLine line, bool asks, std::string key) {
     if (asks) interview = std::make_shared<TerminalInterview>(executor, Style::of(STDOUT_FILENO));
     Onboarding onboarding(std::move(line), std::move(interview), std::move(key));
     std::stop_source stop;
-    const InterruptWatch watch(executor, [&stop] { stop.request_stop(); });
+    const SignalWatch watch(executor, [&stop](int) { stop.request_stop(); });
     std::exception_ptr failure;
     int status = exit_failed;
     try {

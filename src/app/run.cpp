@@ -1,3 +1,4 @@
+#include <csignal>
 #include <iostream>
 #include <iterator>
 #include <optional>
@@ -71,15 +72,16 @@ private:
 
 Task<int> run_as_json(Pipeline& pipeline, bub::Envelope message) {
     const Executor executor = co_await this_executor;
-    const InterruptWatch watch(executor, [&] { pipeline.stop(); });
+    const TurnSignals signals(executor, pipeline);
     JsonLines lines(pipeline.plan().name);
     Pipeline::Show show = [&lines](const bub::StreamEvent& event, const bub::Envelope&) {
         lines.show(event);
     };
     const Answer answer = co_await pipeline.ask(std::move(message), std::move(show));
+    if (signals.ended_by() == SIGPIPE) co_return exit_closed_pipe;
     const Failure& said = answer.failure;
     if (said.exit_code != exit_ok) std::cerr << "cubepi: " << printable(said.text) << '\n';
-    co_return said.exit_code;
+    co_return signals.ended_by() == 0 ? said.exit_code : 128 + signals.ended_by();
 }
 
 void warn(const std::string& text) { std::cerr << "cubepi: " << printable(text) << '\n'; }

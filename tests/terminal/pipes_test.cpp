@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -92,6 +93,30 @@ TEST(Run, ARuleOfTheConfigurationAllowsIt) {
 TEST(Run, AClosedPipeEndsItQuietly) {
     const Home home;
     EXPECT_EQ(run_with_closed_output(home, {"run", "--offline", "hello"}), 141);
+}
+
+TEST(Run, AClosedPipeLeavesNoCommandBehind) {
+    const Home home;
+    const std::string stays = home.script(
+        R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "shell",
+             "arguments": {"command": "echo $$ > pid; exec sleep 1000", "background": true}}]},
+            {"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c2", "name": "shell",
+             "arguments": {"command": "until [ -s pid ]; do :; done"}}]}, "Said to nobody."])");
+    EXPECT_EQ(run_with_closed_output(home, {"run", "--yes", "--script", stays, "go"}), 141);
+    const auto pid = static_cast<pid_t>(std::stol(read_file(home.work() / "pid")));
+    EXPECT_EQ(kill(pid, 0), -1) << "the command still runs";
+}
+
+TEST(Run, AnAnswerThatCannotBeWrittenIsAFailure) {
+    const Home home;
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"run", "--offline", "hello"},
+          std::vector<std::string>{"run", "--json", "--offline", "hello"},
+          std::vector<std::string>{"--help"}, std::vector<std::string>{"--version"}}) {
+        const Piped run = run_into(home, arguments, "/dev/full");
+        EXPECT_EQ(run.status, 1) << arguments.back();
+        EXPECT_NE(run.err.find("could not be written"), std::string::npos) << run.err;
+    }
 }
 
 TEST(ExitStatus, SaysWhatKindOfFailureItWas) {

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <string>
 
 #include "terminal.hpp"
@@ -54,6 +55,44 @@ TEST(Signals, AClosedWindowEndsAChatThatWaits) {
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.expect_on_screen("talks to"));
     EXPECT_EQ(chat.hang_up(), 128 + SIGHUP);
+}
+
+TEST(Signals, SigtermEndsARunAndItsCommands) {
+    const Home home;
+    Terminal run(home, {"run", "--yes", "--script", home.script(staying_command), "go"});
+    ASSERT_TRUE(run.expect("shell command:"));
+    const pid_t command = pid_in(home);
+    run.send(SIGTERM);
+    EXPECT_EQ(run.wait(), 128 + SIGTERM) << run.shown();
+    EXPECT_TRUE(has_ended(command));
+    EXPECT_TRUE(std::filesystem::is_empty(home.root() / "tmp")) << "temporary files";
+}
+
+TEST(Signals, AClosedWindowEndsARunAndItsCommands) {
+    const Home home;
+    Terminal run(home, {"run", "--yes", "--script", home.script(staying_command), "go"});
+    ASSERT_TRUE(run.expect("shell command:"));
+    const pid_t command = pid_in(home);
+    EXPECT_EQ(run.hang_up(), 128 + SIGHUP);
+    EXPECT_TRUE(has_ended(command));
+}
+
+TEST(Signals, APlainChatEndsAsWell) {
+    Home home;
+    home.set("TERM", "dumb");
+    Terminal chat(home, {"chat", "--yes", "--script", home.script(staying_command)});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect("shell command:"));
+    const pid_t command = pid_in(home);
+    chat.send(SIGTERM);
+    EXPECT_EQ(chat.wait(), 128 + SIGTERM) << chat.shown();
+    EXPECT_TRUE(has_ended(command));
+
+    Terminal waits(home, {"chat", "--offline"});
+    ASSERT_TRUE(waits.expect("> "));
+    waits.send(SIGTERM);
+    EXPECT_EQ(waits.wait(), 128 + SIGTERM) << waits.shown();
 }
 
 TEST(Signals, WithoutUtf8TheSignsArePlainAndTheColumnsRight) {

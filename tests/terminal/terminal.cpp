@@ -225,11 +225,11 @@ int Terminal::wait() {
 
 namespace {
 
-/// `source`: standard input instead of `input`; an empty one: none at all.
+/// `source`: standard input instead of `input`; an empty one: none at all. `out`: where standard output goes.
 Piped run_limited(const Home& home, std::vector<std::string> arguments, const std::string& input,
-                  rlim_t file_limit, const std::filesystem::path* source = nullptr) {
+                  rlim_t file_limit, const std::filesystem::path* source,
+                  const std::filesystem::path& out) {
     const std::filesystem::path in = home.root() / "stdin";
-    const std::filesystem::path out = home.root() / "stdout";
     const std::filesystem::path err = home.root() / "stderr";
     const ExecArguments exec(home, std::move(arguments));
     int feed[2];
@@ -258,7 +258,7 @@ Piped run_limited(const Home& home, std::vector<std::string> arguments, const st
     Piped result;
     result.status = wait_for(pid);
     if (count != static_cast<ssize_t>(input.size())) result.status = -1;
-    result.out = read_file(out);
+    if (std::filesystem::is_regular_file(out)) result.out = read_file(out);
     result.err = read_file(err);
     return result;
 }
@@ -266,16 +266,23 @@ Piped run_limited(const Home& home, std::vector<std::string> arguments, const st
 }  // namespace
 
 Piped run_piped(const Home& home, std::vector<std::string> arguments, const std::string& input) {
-    return run_limited(home, std::move(arguments), input, RLIM_INFINITY);
+    return run_limited(home, std::move(arguments), input, RLIM_INFINITY, nullptr,
+                       home.root() / "stdout");
 }
 
 Piped run_with_stdin(const Home& home, std::vector<std::string> arguments,
                      const std::filesystem::path& source) {
-    return run_limited(home, std::move(arguments), {}, RLIM_INFINITY, &source);
+    return run_limited(home, std::move(arguments), {}, RLIM_INFINITY, &source,
+                       home.root() / "stdout");
 }
 
 Piped run_with_file_limit(const Home& home, std::vector<std::string> arguments, std::size_t bytes) {
-    return run_limited(home, std::move(arguments), {}, bytes);
+    return run_limited(home, std::move(arguments), {}, bytes, nullptr, home.root() / "stdout");
+}
+
+Piped run_into(const Home& home, std::vector<std::string> arguments,
+               const std::filesystem::path& out) {
+    return run_limited(home, std::move(arguments), {}, RLIM_INFINITY, nullptr, out);
 }
 
 int run_with_closed_output(const Home& home, std::vector<std::string> arguments) {

@@ -97,6 +97,10 @@ Piped run_with_stdin(const Home& home, std::vector<std::string> arguments,
 /// The same where no file may grow beyond `bytes`.
 Piped run_with_file_limit(const Home& home, std::vector<std::string> arguments, std::size_t bytes);
 
+/// The same with a file as standard output.
+Piped run_into(const Home& home, std::vector<std::string> arguments,
+               const std::filesystem::path& out);
+
 /// The same with a standard output that nobody reads; gives the exit status.
 int run_with_closed_output(const Home& home, std::vector<std::string> arguments);
 
