@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "exit_code.hpp"
+#include "terminal/style.hpp"
 #include "version.hpp"
 
 namespace cubepi::app {
@@ -24,11 +25,59 @@ constexpr const char* examples = R"(Examples:
   cubepi tape search "migration"              what was said about it, in this folder's last session
   cubepi doctor                               what is configured, what is reachable
 
-Models: --model (also provider/model), --provider and --base-url, or OPENAI_API_KEY, ANTHROPIC_API_KEY, or
-~/.config/cubepi/config.yaml (cubepi onboard writes it), or a server on this machine (Ollama, llama.cpp, vLLM, LM Studio). --offline is a scripted model
-that needs none of them.
+Models: --model (also provider/model), --provider and --base-url, or OPENAI_API_KEY, ANTHROPIC_API_KEY,
+OPENROUTER_API_KEY, or ~/.config/cubepi/config.yaml (cubepi onboard writes it), or a server on this machine (Ollama,
+llama.cpp, vLLM, LM Studio). --offline is a scripted model that needs none of them.
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 no model, 4 sessions unreadable, 5 limit reached, 130 aborted.)";
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 no model, 4 sessions unreadable,
+5 limit reached, 130 aborted, 141 nobody reads the output. Flags of a command: cubepi run --help)";
+
+constexpr const char* run_examples = R"(Examples:
+  cubepi run "what does this project do?"
+  cubepi run --yes "run the tests and mend what fails"   tools act without asking
+  cat build.log | cubepi run "what failed?"              standard input goes with the prompt
+  cubepi run --json "hi" | jq -r .type                   events (docs/schema/agent-event.schema.json)
+  cubepi run --session plan "and after that?"            a conversation that is kept)";
+
+constexpr const char* chat_examples = R"(Examples:
+  cubepi chat
+  cubepi chat --session plan        a conversation that is kept
+  cubepi chat --continue            the last one of this folder, again
+  cubepi chat --base-url http://localhost:11434/v1 --model llama3.2
+  cubepi chat --offline             to look around: no network, no key)";
+
+constexpr const char* onboard_examples = R"(Examples:
+  cubepi onboard                                                         asks step by step
+  cubepi onboard --provider anthropic --model claude-sonnet-4-5 --yes    the key is in ANTHROPIC_API_KEY
+  cubepi onboard --base-url http://box:8000/v1 --model house --key-stdin --yes < key.txt)";
+
+constexpr const char* models_examples = R"(Examples:
+  cubepi models                                       of the provider that is configured
+  cubepi models --provider anthropic opus             whose names have this word
+  cubepi models --base-url http://localhost:11434/v1)";
+
+constexpr const char* tape_examples = R"(Examples:
+  cubepi tape list
+  cubepi tape show -n 50 --session plan
+  cubepi tape search "migration" --from 2026-03-01 --kind message
+  cubepi tape export --messages             what a model would get now)";
+
+constexpr const char* completion_examples = R"(Examples:
+  source <(cubepi completion bash)          in ~/.bashrc; zsh: in ~/.zshrc, behind compinit
+  cubepi completion fish > ~/.config/fish/completions/cubepi.fish)";
+
+/// The whole number above 0 that an option wants.
+CLI::Validator above_zero() {
+    CLI::Validator check;
+    check.name("");
+    check.operation([](std::string& text) -> std::string {
+        const bool number = !text.empty() && text.size() < 10 &&
+                            text.find_first_not_of("0123456789") == std::string::npos &&
+                            text.find_first_not_of('0') != std::string::npos;
+        return number ? std::string() : "'" + text + "' is no number above 0";
+    });
+    return check;
+}
 
 void add_endpoint_flags(CLI::App& command, ModelFlags& flags) {
     command.add_option("--provider", flags.provider,
@@ -63,41 +112,65 @@ void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
     command.add_flag("--no-tools", flags.no_tools, "Give the model no tools");
     command.add_option("--system", flags.system_prompt, "Replace the system prompt");
     command.add_option("--max-turns", flags.max_turns, "Model calls of one prompt at most")
-        ->check(CLI::PositiveNumber);
+        ->type_name("NUMBER")
+        ->check(above_zero());
 }
 
-void add_tape_flags(CLI::App& command, TapeArguments& tape, TapeArguments::What what) {
+void add_tape_choice(CLI::App& command, TapeArguments& tape) {
     command.add_option("-t,--tape", tape.tape,
                        "The tape's name, or how it begins (default: the newest of this folder)");
     command.add_option("-s,--session", tape.session, "The tape of this session of this folder");
-    command.add_option("-k,--kind", tape.kinds,
-                       "Only entries of this kind: message, tool_call, anchor, ...");
+}
+
+void add_tape_filter(CLI::App& command, TapeArguments& tape) {
+    command
+        .add_option("-k,--kind", tape.kinds,
+                    "Only entries of this kind (repeat it for more): message, tool_call, "
+                    "tool_result, anchor, event")
+        ->type_name("KIND")
+        ->allow_extra_args(false);  // else it would take what stands behind it
     command.add_option("--from", tape.from, "Not before this date, e.g. 2026-03-01");
     command.add_option("--to", tape.to, "Not after this date");
+}
+
+void add_tape_output(CLI::App& command, TapeArguments& tape, bool as_lines) {
     command.add_option("-n,--limit", tape.limit, "How many at most, 0 for all")
         ->capture_default_str();
-    command.add_flag("--json", tape.json, "Print entries as they are on the tape");
-    command.callback([&tape, what] { tape.what = what; });
+    if (as_lines) command.add_flag("--json", tape.json, "Print entries as they are on the tape");
 }
 
 void add_tape_commands(CLI::App& app, TapeArguments& tape) {
     using What = TapeArguments::What;
     CLI::App* command = app.add_subcommand("tape", "Look at what sessions have recorded");
+    command->footer(tape_examples);
     command->require_subcommand(1);
     command->add_option("--dir", tape.directory, "Where the tapes are (default: ~/.bub/tapes)");
-    CLI::App* list = command->add_subcommand("list", "List tapes, newest first");
-    list->add_option("-n,--limit", tape.limit, "How many at most, 0 for all")
-        ->capture_default_str();
-    list->callback([&tape] { tape.what = What::list; });
-    add_tape_flags(*command->add_subcommand("show", "Show the last entries"), tape, What::show);
-    CLI::App* search = command->add_subcommand("search", "Search the text of entries");
-    add_tape_flags(*search, tape, What::search);
-    search->add_option("text", tape.text, "The text; near finds come after exact ones")->required();
-    add_tape_flags(*command->add_subcommand("anchors", "List the anchors"), tape, What::anchors);
-    CLI::App* exports = command->add_subcommand("export", "Write a tape's entries as JSON lines");
-    add_tape_flags(*exports, tape, What::export_lines);
-    exports->add_flag("--messages", tape.messages, "Write the messages that a model would get");
-    exports->add_option("file", tape.output, "The file; standard output when there is none");
+    const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
+        CLI::App* added = command->add_subcommand(name, description);
+        added->footer("");
+        added->fallthrough();  // --dir stands behind them as well
+        added->callback([&tape, what] { tape.what = what; });
+        return *added;
+    };
+    add_tape_output(add("list", "List tapes, newest first", What::list), tape, false);
+    CLI::App& show = add("show", "Show the last entries", What::show);
+    add_tape_choice(show, tape);
+    add_tape_filter(show, tape);
+    add_tape_output(show, tape, true);
+    CLI::App& search = add("search", "Search the text of entries", What::search);
+    add_tape_choice(search, tape);
+    add_tape_filter(search, tape);
+    add_tape_output(search, tape, true);
+    search.add_option("text", tape.text, "The text; near finds come after exact ones")->required();
+    CLI::App& anchors = add("anchors", "List the anchors", What::anchors);
+    add_tape_choice(anchors, tape);
+    add_tape_output(anchors, tape, true);
+    CLI::App& exports =
+        add("export", "Write all entries of a tape as JSON lines", What::export_lines);
+    add_tape_choice(exports, tape);
+    add_tape_filter(exports, tape);
+    exports.add_flag("--messages", tape.messages, "Write the messages that a model would get");
+    exports.add_option("file", tape.output, "The file; standard output when there is none");
 }
 
 void add_talking_commands(CLI::App& app, CommandLine& line) {
@@ -105,11 +178,13 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
     add_conversation_flags(*run, line.conversation);
     run->add_flag("--json", line.conversation.json, "Print the events, one JSON object a line");
     run->add_option("prompt", line.words, "The prompt; standard input is added when it is a pipe");
+    run->footer(run_examples);
     run->callback([&line] { line.verb = Verb::run; });
 
     CLI::App* chat =
         app.add_subcommand("chat", "Talk with an agent that has the tools of this folder");
     add_conversation_flags(*chat, line.conversation);
+    chat->footer(chat_examples);
     chat->callback([&line] { line.verb = Verb::chat; });
 
     CLI::App* demo = app.add_subcommand("demo", "A guided tour of about a minute, offline");
@@ -127,12 +202,14 @@ void add_set_up_commands(CLI::App& app, CommandLine& line) {
                       "Read the key from standard input (it has no flag: others would see it)");
     onboard->add_flag("-y,--yes", line.conversation.yes,
                       "Ask nothing: take the flags, and the usual for the rest");
+    onboard->footer(onboard_examples);
     onboard->callback([&line] { line.verb = Verb::onboard; });
 
     CLI::App* models = app.add_subcommand("models", "List the models that an endpoint offers");
     add_endpoint_flags(*models, flags);
     models->add_flag("--json", line.conversation.json, "Print a JSON array");
     models->add_option("words", line.words, "Only models with all these words in their names");
+    models->footer(models_examples);
     models->callback([&line] { line.verb = Verb::models; });
 
     app.add_subcommand("doctor",
@@ -143,7 +220,11 @@ void add_set_up_commands(CLI::App& app, CommandLine& line) {
 
     CLI::App* completion =
         app.add_subcommand("completion", "Print a completion script: bash, zsh or fish");
-    completion->add_option("shell", line.words, "bash, zsh or fish")->required();
+    completion->add_option("shell", line.words, "bash, zsh or fish")
+        ->required()
+        ->type_name("SHELL")
+        ->expected(1);
+    completion->footer(completion_examples);
     completion->callback([&line] { line.verb = Verb::completion; });
 }
 
@@ -154,7 +235,10 @@ void add_session_commands(CLI::App& app, CommandLine& line) {
     list->add_flag("--all", line.all, "Those of all folders, with the folder");
     list->callback([&line] { line.verb = Verb::sessions_list; });
     CLI::App* remove = sessions->add_subcommand("delete", "Delete one for good");
-    remove->add_option("name", line.words, "The session's name")->required();
+    remove->add_option("name", line.words, "The session's name")
+        ->required()
+        ->type_name("NAME")
+        ->expected(1);
     remove->callback([&line] { line.verb = Verb::sessions_delete; });
 }
 
@@ -192,15 +276,26 @@ void add_plugin_commands(CLI::App& app, CommandLine& line,
     }
 }
 
+/// The command that was understood, with a blank before each of its words; empty: none.
+std::string command_of(const CLI::App& app) {
+    std::string names;
+    const CLI::App* last = &app;
+    while (!last->get_subcommands().empty()) {
+        last = last->get_subcommands().front();
+        names += " " + last->get_name();
+    }
+    return names;
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, char** argv, const std::vector<bub::CliCommand>& more) {
     CommandLine line;
     CLI::App app("An agent at your terminal, and the runtime behind it.", "cubepi");
     app.set_version_flag("--version", version_text());
-    app.footer(examples);
     app.require_subcommand(0, 1);
     add_own_commands(app, line);
+    app.footer(examples);  // after them, who would inherit it
     add_plugin_commands(app, line, more);
     try {
         app.parse(argc, argv);
@@ -208,8 +303,18 @@ CommandLine parse_command_line(int argc, char** argv, const std::vector<bub::Cli
         if (error.get_exit_code() == 0) {
             line.exit_code = app.exit(error);
         } else {
-            std::cerr << "cubepi: " << error.what()
-                      << "\nRun 'cubepi --help' for the flags and some examples.\n";
+            const std::string command = command_of(app);
+            const bool unknown =
+                command.empty() &&
+                error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) &&
+                argc > 1 && argv[1][0] != '-';
+            if (unknown) {
+                std::cerr << "cubepi: there is no command '" << printable(argv[1])
+                          << "'.\nRun 'cubepi --help' for those that there are.\n";
+            } else {
+                std::cerr << "cubepi: " << printable(error.what()) << "\nRun 'cubepi" << command
+                          << " --help' for the flags and some examples.\n";
+            }
             line.exit_code = exit_usage;
         }
         return line;

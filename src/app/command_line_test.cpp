@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -116,13 +117,56 @@ TEST(CommandLine, WhatIsWrongIsSaidAndIsStatusTwo) {
         const Parsed parsed = parse(words);
         EXPECT_EQ(parsed.line.exit_code, exit_usage) << words.front();
         EXPECT_TRUE(parsed.err.starts_with("cubepi: ")) << parsed.err;
-        EXPECT_NE(parsed.err.find("cubepi --help"), std::string::npos) << parsed.err;
+        EXPECT_NE(parsed.err.find("--help'"), std::string::npos) << parsed.err;
+    }
+    EXPECT_EQ(
+        parse({"fly"}).err,
+        "cubepi: there is no command 'fly'.\nRun 'cubepi --help' for those that there are.\n");
+    EXPECT_NE(parse({"tape", "show", "--nope"}).err.find("'cubepi tape show --help'"),
+              std::string::npos);
+    EXPECT_EQ(parse({"run", "--max-turns", "0", "x"}).err,
+              "cubepi: --max-turns: '0' is no number above 0\n"
+              "Run 'cubepi run --help' for the flags and some examples.\n");
+    EXPECT_EQ(parse({"sessions", "delete", "one", "two"}).line.exit_code, exit_usage)
+        << "the second would be passed over";
+}
+
+TEST(CommandLine, AKindOfEntriesTakesOneWord) {
+    const CommandLine exports =
+        parse({"tape", "export", "--kind", "message", "--kind", "event", "out.jsonl"}).line;
+    EXPECT_EQ(exports.tape.kinds, (std::vector<std::string>{"message", "event"}));
+    EXPECT_EQ(exports.tape.output, "out.jsonl");
+    EXPECT_EQ(parse({"tape", "search", "-k", "message", "word"}).line.tape.text, "word");
+    EXPECT_EQ(parse({"tape", "list", "--dir", "/x"}).line.tape.directory, "/x");
+}
+
+TEST(CommandLine, EachHelpHasItsOwnExamplesAndFitsTheScreen) {
+    for (const std::vector<std::string>& words :
+         std::vector<std::vector<std::string>>{{"--help"},
+                                               {"run", "--help"},
+                                               {"chat", "--help"},
+                                               {"onboard", "--help"},
+                                               {"models", "--help"},
+                                               {"tape", "--help"},
+                                               {"completion", "--help"}}) {
+        const std::string help = parse(words).out;
+        const std::string command =
+            words.size() == 1 ? "  cubepi " : "  cubepi " + words.front() + " ";
+        const std::size_t examples = help.find("Examples:");
+        EXPECT_NE(help.find(command, examples), std::string::npos) << help;
+        EXPECT_EQ(help.find("Exit status") != std::string::npos, words.size() == 1) << help;
+        std::istringstream lines(help);
+        for (std::string text; std::getline(lines, text);) EXPECT_LE(text.size(), 130u) << text;
     }
 }
 
 TEST(Completion, HasEveryFlagOfTheHelp) {
-    const std::string help = parse({"run", "--help"}).out + parse({"demo", "--help"}).out +
-                             parse({"models", "--help"}).out + parse({"onboard", "--help"}).out;
+    std::string help = parse({"run", "--help"}).out + parse({"demo", "--help"}).out +
+                       parse({"models", "--help"}).out + parse({"onboard", "--help"}).out +
+                       parse({"sessions", "list", "--help"}).out;
+    for (const char* what : {"list", "show", "search", "anchors", "export"})
+        help += parse({"tape", what, "--help"}).out;
+    help += parse({"tape", "--help"}).out;
     for (const char* shell : {"bash", "zsh", "fish"}) {
         CommandLine line;
         line.verb = Verb::completion;

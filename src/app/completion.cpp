@@ -19,6 +19,9 @@ _cubepi() {
     COMPREPLY=()
     case "$before" in
         --script) COMPREPLY=($(compgen -f -- "$word")); return ;;
+        --dir) COMPREPLY=($(compgen -d -- "$word")); return ;;
+        -k|--kind)
+            COMPREPLY=($(compgen -W "message tool_call tool_result anchor event" -- "$word")); return ;;
         --provider) COMPREPLY=($(compgen -W "$providers" -- "$word")); return ;;
         -s|--session)
             local IFS=$'\n'
@@ -36,10 +39,17 @@ _cubepi() {
         demo) COMPREPLY=($(compgen -W "--fast -h --help" -- "$word")) ;;
         tape)
             if [ "$COMP_CWORD" -eq 2 ]; then
-                COMPREPLY=($(compgen -W "list show search anchors export" -- "$word"))
-            else
-                COMPREPLY=($(compgen -W "-t --tape -s --session -k --kind --from --to -n --limit --json" -- "$word"))
-            fi ;;
+                COMPREPLY=($(compgen -W "list show search anchors export --dir -h --help" -- "$word"))
+                return
+            fi
+            local which="-t --tape -s --session -h --help" filter="-k --kind --from --to" limit="-n --limit"
+            case "${COMP_WORDS[2]}" in
+                list) COMPREPLY=($(compgen -W "$limit -h --help" -- "$word")) ;;
+                show|search) COMPREPLY=($(compgen -W "$which $filter $limit --json" -- "$word")) ;;
+                anchors) COMPREPLY=($(compgen -W "$which $limit --json" -- "$word")) ;;
+                export) COMPREPLY=($(compgen -f -- "$word"; compgen -W "$which $filter --messages" -- "$word")) ;;
+            esac ;;
+        doctor|hooks) COMPREPLY=($(compgen -W "-h --help" -- "$word")) ;;
         completion) COMPREPLY=($(compgen -W "bash zsh fish" -- "$word")) ;;
         sessions)
             if [ "$before" = delete ]; then
@@ -55,7 +65,7 @@ complete -F _cubepi cubepi
 
 constexpr const char* zsh_script =
     R"script(#compdef cubepi
-# cubepi completion for zsh. Put this into ~/.zshrc:  source <(cubepi completion zsh)
+# cubepi completion for zsh. Put this into ~/.zshrc, behind compinit:  source <(cubepi completion zsh)
 _cubepi_sessions() {
     local -a names
     names=(${(f)"$(cubepi sessions list 2>/dev/null | cut -f1)"})
@@ -95,7 +105,32 @@ _cubepi() {
                 '--key-stdin[read the key from standard input]' '(-y --yes)'{-y,--yes}'[ask nothing]' ;;
         demo) _arguments '--fast[without the pauses]' ;;
         completion) compadd bash zsh fish ;;
-        tape) compadd list show search anchors export ;;
+        tape)
+            if (( CURRENT == 2 )); then
+                compadd -- list show search anchors export --dir
+                return
+            fi
+            local -a which filter limit lines
+            which=(
+                '(-t --tape)'{-t,--tape}"[the tape's name]:tape:"
+                '(-s --session)'{-s,--session}'[the tape of this session]:session:_cubepi_sessions'
+            )
+            filter=(
+                '*'{-k,--kind}'[only entries of this kind]:kind:(message tool_call tool_result anchor event)'
+                '--from[not before this date]:date:'
+                '--to[not after this date]:date:'
+            )
+            limit=('(-n --limit)'{-n,--limit}'[how many at most]:number:')
+            lines=('--json[entries as they are on the tape]')
+            local what=$words[2]
+            shift words; (( CURRENT-- ))
+            case $what in
+                list) _arguments $limit ;;
+                show) _arguments $which $filter $limit $lines ;;
+                search) _arguments $which $filter $limit $lines '*:text:' ;;
+                anchors) _arguments $which $limit $lines ;;
+                export) _arguments $which $filter '--messages[what a model would get]' '*:file:_files' ;;
+            esac ;;
         sessions) if [[ $words[CURRENT-1] == delete ]]; then _cubepi_sessions; else compadd -- list delete --all; fi ;;
     esac
 }
@@ -137,7 +172,21 @@ complete -c cubepi -n '__fish_seen_subcommand_from run' -l json -d 'Print the ev
 complete -c cubepi -n '__fish_seen_subcommand_from models' -l json -d 'Print a JSON array'
 complete -c cubepi -n '__fish_seen_subcommand_from demo' -l fast -d 'Without the pauses'
 complete -c cubepi -n __fish_use_subcommand -a tape -d 'Look at what sessions have recorded'
-complete -c cubepi -n '__fish_seen_subcommand_from tape' -a 'list show search anchors export'
+set -l entries '__fish_seen_subcommand_from tape; and __fish_seen_subcommand_from show search anchors export'
+set -l filtered '__fish_seen_subcommand_from tape; and __fish_seen_subcommand_from show search export'
+set -l listed '__fish_seen_subcommand_from tape; and __fish_seen_subcommand_from show search anchors'
+set -l limited '__fish_seen_subcommand_from tape; and __fish_seen_subcommand_from list show search anchors'
+complete -c cubepi -n '__fish_seen_subcommand_from tape; and not __fish_seen_subcommand_from list show search anchors export' -a 'list show search anchors export'
+complete -c cubepi -n '__fish_seen_subcommand_from tape' -l dir -x -a '(__fish_complete_directories)' -d 'Where the tapes are'
+complete -c cubepi -n $entries -s t -l tape -x -d 'The name of the tape'
+complete -c cubepi -n $entries -s s -l session -x -a '(__cubepi_sessions)' -d 'The tape of this session'
+complete -c cubepi -n $filtered -s k -l kind -x -a 'message tool_call tool_result anchor event' -d 'Only entries of this kind'
+complete -c cubepi -n $filtered -l from -x -d 'Not before this date'
+complete -c cubepi -n $filtered -l to -x -d 'Not after this date'
+complete -c cubepi -n $limited -s n -l limit -x -d 'How many at most'
+complete -c cubepi -n $listed -l json -d 'Entries as they are on the tape'
+complete -c cubepi -n '__fish_seen_subcommand_from tape; and __fish_seen_subcommand_from export' -l messages -d 'What a model would get'
+complete -c cubepi -n '__fish_seen_subcommand_from tape; and __fish_seen_subcommand_from export' -F
 complete -c cubepi -n '__fish_seen_subcommand_from sessions' -a 'list delete'
 complete -c cubepi -n '__fish_seen_subcommand_from sessions' -l all -d 'Those of all folders'
 complete -c cubepi -n '__fish_seen_subcommand_from delete' -a '(__cubepi_sessions)'

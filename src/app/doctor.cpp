@@ -254,7 +254,11 @@ Task<bool> check_models(Report report, ModelSources sources) {
     }
     if (servers.empty())
         report.plain("no server on this machine (Ollama, llama.cpp, vLLM, LM Studio)");
-    if (!can_answer) {
+    if (!can_answer && !endpoints.empty()) {
+        report.problem("no model can be asked now",
+                       "Mend what is said above, or choose another: cubepi onboard; to look "
+                       "around: cubepi chat --offline");
+    } else if (!can_answer) {
         report.problem("there is no model to ask",
                        "cubepi onboard; or export OPENAI_API_KEY=... or ANTHROPIC_API_KEY=..., or "
                        "start a server here: ollama serve; to look around: cubepi chat "

@@ -69,8 +69,14 @@ Failure explain_model(const Error& error, const FailureContext& context) {
             return say(exit_failed, "the conversation is too long for this model.",
                        "Begin a new one: cubepi chat --session NAME, or take a model with a larger "
                        "window.");
-        case ErrorCode::connect:
         case ErrorCode::unavailable:
+            // A server that says what is wrong with it was reached.
+            if (cause.starts_with("HTTP "))
+                return say(exit_failed, place(context) + " cannot answer now: " + cause + ".",
+                           "That is the server's side: repeat in a moment, or take another model "
+                           "with --model.");
+            [[fallthrough]];
+        case ErrorCode::connect:
             return say(exit_failed, "cannot reach " + place(context) + ": " + cause + ".",
                        "Is the server running? Look with: cubepi doctor");
         case ErrorCode::dns:
@@ -86,6 +92,15 @@ Failure explain_model(const Error& error, const FailureContext& context) {
                        "Check http_proxy, https_proxy and no_proxy (env | grep -i proxy), then: "
                        "cubepi doctor");
         default: break;
+    }
+    if (const auto* failed = dynamic_cast<const ProviderError*>(&error)) {
+        // The right address knows what it is asked for, even where the model is wrong.
+        const std::string advice =
+            failed->info().status_code == 404
+                ? "Is the address right? It ends before /chat/completions, often with /v1. Look "
+                  "with: cubepi doctor"
+                : "";
+        return say(exit_failed, place(context) + " failed: " + cause + ".", advice);
     }
     return say(exit_failed, error.what());
 }

@@ -131,6 +131,25 @@ TEST(FirstDayErrors, ServerDown) {
     EXPECT_EQ(as_said(failure), golden("server-down"));
 }
 
+TEST(FirstDayErrors, AServerThatAnswersWithAFailureWasReached) {
+    const Failure failure =
+        after_call(MemoryResponse(503, R"({"error":{"message":"Overloaded"}})"), "llama3.2",
+                   "http://localhost:11434/v1", "llama3.2 at localhost:11434");
+    EXPECT_EQ(failure.text,
+              "llama3.2 at localhost:11434 cannot answer now: HTTP 503: Overloaded.\n"
+              "  That is the server's side: repeat in a moment, or take another model with "
+              "--model.");
+}
+
+TEST(FirstDayErrors, AnAddressThatNobodyKnowsIsAskedAbout) {
+    const Failure failure = after_call(MemoryResponse(404, "404 page not found"), "llama3.2",
+                                       "http://localhost:11434", "llama3.2 at localhost:11434");
+    EXPECT_EQ(failure.text,
+              "llama3.2 at localhost:11434 failed: HTTP 404: 404 page not found.\n"
+              "  Is the address right? It ends before /chat/completions, often with /v1. Look "
+              "with: cubepi doctor");
+}
+
 TEST(FirstDayErrors, Proxy) {
     const Failure failure = after_call(
         broken(ErrorCode::proxy,

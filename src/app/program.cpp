@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <bub/framework.hpp>
@@ -21,7 +23,17 @@ namespace cubepi::app {
 
 namespace {
 
+/// All that commands do is about the folder in which they are called.
+void check_folder(Verb verb) {
+    std::error_code failed;
+    (void)std::filesystem::current_path(failed);
+    if (!failed || verb == Verb::completion) return;
+    throw Error(ErrorCode::not_found, "the current folder cannot be used: " + failed.message() +
+                                          ". Go to one that is there: cd");
+}
+
 int dispatch(const CommandLine& line) {
+    check_folder(line.verb);
     switch (line.verb) {
         case Verb::run: return run_command(line);
         case Verb::chat: return chat_command(line);

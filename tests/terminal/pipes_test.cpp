@@ -211,7 +211,7 @@ TEST(Doctor, SaysWhatIsThereAndNeverTheKey) {
     EXPECT_EQ(doctor.status, 3) << doctor.out;
     for (const char* text : {"another cubepi comes first on PATH", "chmod 600", "api_key: set",
                              "OPENAI_API_KEY is not set", "cannot reach 127.0.0.1:9",
-                             "there is no model to ask", "--offline"}) {
+                             "no model can be asked now", "--offline"}) {
         EXPECT_NE(doctor.out.find(text), std::string::npos) << text << "\n" << doctor.out;
     }
     EXPECT_EQ(doctor.out.find("very-secret"), std::string::npos);

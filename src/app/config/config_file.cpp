@@ -39,10 +39,13 @@ constexpr std::array<std::string_view, 5> provider_keys{"type", "base_url", "api
 std::string file_text(const std::filesystem::path& path) {
     std::error_code failed;
     if (!std::filesystem::exists(path, failed)) return {};
+    if (std::filesystem::is_directory(path, failed))
+        throw Error(ErrorCode::io, path.string() + " is a folder; it should be a file.");
     std::ifstream file(path, std::ios::binary);
     std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     if (!file.is_open() || file.bad()) {
-        throw Error(ErrorCode::io, "cannot read " + path.string());
+        throw Error(ErrorCode::io, "cannot read " + path.string() + "; who may? Look with: ls -l " +
+                                       path.string());
     }
     return text;
 }

@@ -121,7 +121,17 @@ BoundModel bound(const Endpoint& endpoint, const std::string& id, const CallLimi
 
 }  // namespace
 
+void Endpoint::check_address() const {
+    const std::string scheme = base_url.substr(0, base_url.find("://") + 3);
+    if (scheme == "http://" || scheme == "https://") return;
+    throw Error(ErrorCode::invalid_argument,
+                "'" + public_url(base_url) + "' is no address of a server" +
+                    (from.base_url.empty() ? "" : " (" + from.base_url + ")") +
+                    "; write all of it, such as http://localhost:11434/v1");
+}
+
 BoundModel Endpoint::bind(const std::string& id, const CallLimits& limits) const {
+    check_address();
     switch (type) {
         case ProviderType::anthropic:
             return bound<AnthropicProvider, AnthropicOptions>(*this, id, limits);

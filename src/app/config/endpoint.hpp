@@ -81,7 +81,9 @@ struct Endpoint {
     /// Sends the same to another server, which has other models and may want no key.
     void redirect(const std::string& url, std::string said_by);
     void name_model(const std::string& id, std::string said_by);
-    /// `id` there. Nothing is sent.
+    /// Throws Error(invalid_argument) when the address cannot be one, and says who gave it.
+    void check_address() const;
+    /// `id` there, when the address can be one. Nothing is sent.
     BoundModel bind(const std::string& id, const CallLimits& limits = {}) const;
 };
 

@@ -78,6 +78,7 @@ HttpRequest list_request(const Endpoint& endpoint, const std::string& after) {
 
 Task<Json> get_page(std::shared_ptr<HttpTransport> transport, Endpoint endpoint,
                     std::string after) {
+    endpoint.check_address();
     HttpRequest request = list_request(endpoint, after);
     HttpResponse response = co_await transport->send(std::move(request));
     std::string body;

@@ -108,5 +108,13 @@ TEST(ModelList, RefusalsSayWhy) {
         EXPECT_EQ(refusal(anthropic(), MemoryResponse(200, body)).code(), ErrorCode::protocol);
 }
 
+TEST(ModelList, AnAddressWithoutASchemeIsNamedWithWhoGaveIt) {
+    const Error error = refusal(openai("localhost:9"), MemoryResponse(200, "{}"));
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_STREQ(error.what(),
+                 "'localhost:9' is no address of a server (--base-url); write all of it, such as "
+                 "http://localhost:11434/v1");
+}
+
 }  // namespace
 }  // namespace cubepi::app

@@ -1,5 +1,6 @@
 #include "offline_model.hpp"
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -85,7 +86,11 @@ FauxStep step_from_json(const std::string& path, const Json& json) {
 
 BoundModel scripted_model(const std::string& path) {
     std::ifstream file(path);
-    if (!file) throw Error(ErrorCode::not_found, "cannot read the script " + path);
+    if (!file || std::filesystem::is_directory(path)) {
+        throw Error(ErrorCode::not_found,
+                    "cannot read the script " + path +
+                        "; --script takes a JSON file as docs/cli.md describes it");
+    }
     std::stringstream text;
     text << file.rdbuf();
     boost::system::error_code failed;

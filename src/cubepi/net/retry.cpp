@@ -126,7 +126,10 @@ RetryDecision decide_retry(const RetryPolicy& policy, int retries_done, const Er
     RetryDecision decision;
     decision.retry = true;
     decision.delay = backoff_delay(policy, retries_done, random);
-    decision.reason = error.what();
+    // Without the advice that follows the first sentence: nobody has to do anything yet.
+    const std::string what = error.what();
+    decision.reason = what.substr(0, what.find(". "));
+    if (decision.reason.ends_with('.')) decision.reason.pop_back();
     return decision;
 }
 

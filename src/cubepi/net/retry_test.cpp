@@ -96,6 +96,13 @@ TEST(Retry, D15_XShouldRetryDecides) {
     EXPECT_FALSE(decide_retry(policy, 0, 200, hints("x-should-retry", "true"), 0).retry);
 }
 
+TEST(Retry, TheReasonOfAnotherTryGivesNoAdvice) {
+    const NetworkError failed(ErrorCode::connect, "host", true,
+                              "Cannot connect to host:1: Connection refused. Check the address.");
+    EXPECT_EQ(decide_retry(RetryPolicy(), 0, failed, 0).reason,
+              "Cannot connect to host:1: Connection refused");
+}
+
 TEST(Retry, D15_ConnectFailuresAndResetsAreTriedAgain) {
     const RetryPolicy policy;
     EXPECT_TRUE(
