@@ -26,10 +26,11 @@ check:  ## all that must hold before a change lands (BASE=HEAD~1, ALL=1 for ever
 	@tools/setup all
 	@tools/check
 
-bench:  ## measure against the floors of bench/README.md
+bench:  ## measure against the floors of bench/README.md (PEERS=1: beside other systems too)
 	@tools/setup all
 	@tools/build release -DCUBEPI_BUILD_BENCH=ON
 	@bench/run build/release
+	@if [ "$(PEERS)" = 1 ]; then bench/peers/run build/release; fi
 
 lint:  ## format, room order, coroutine rules, words, headers that compile alone
 	@tools/setup all

@@ -124,6 +124,17 @@ void construct_an_agent(benchmark::State& state) {
 }
 BENCHMARK(construct_an_agent);
 
+void construct_with_a_tool(benchmark::State& state) {
+    FauxProvider faux;
+    const BoundModel model = faux.model("m");
+    const ToolList tools = {echo_tool()};
+    for (auto _ : state) {
+        Agent agent(options_of(faux, model, tools));
+        benchmark::DoNotOptimize(agent);
+    }
+}
+BENCHMARK(construct_with_a_tool);
+
 /// Not a time: bytes of an idle agent, and of one after a run with its history kept.
 void memory_of_sessions(benchmark::State& state) {
     constexpr int count = 1000;
@@ -138,11 +149,8 @@ void memory_of_sessions(benchmark::State& state) {
         std::vector<std::unique_ptr<Agent>> agents;
         agents.reserve(count);
         const std::ptrdiff_t before = live.now();
-        for (int i = 0; i < count; ++i) {
-            AgentOptions options;
-            options.model = model;
-            agents.push_back(std::make_unique<Agent>(std::move(options)));
-        }
+        for (int i = 0; i < count; ++i)
+            agents.push_back(std::make_unique<Agent>(options_of(faux, model, tools)));
         idle = static_cast<double>(live.now() - before) / count;
         agents.clear();
         const std::ptrdiff_t begin = live.now();
