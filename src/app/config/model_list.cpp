@@ -66,7 +66,7 @@ HttpRequest list_request(const Endpoint& endpoint, const std::string& after) {
     const ErrorCode code = classify_failure(failure, std::nullopt, std::nullopt).code;
     std::string text = endpoint.host() + " answered the question for its models with HTTP status " +
                        std::to_string(response.status);
-    if (!failure.message.empty()) text += ": " + without_secret(failure.message, endpoint.api_key);
+    if (!failure.message.empty()) text += ": " + failure.message;
     if (response.status == 404) {
         text += ". Does the address end as it should (" +
                 std::string(endpoint.type == ProviderType::anthropic ? "without" : "with") +
@@ -84,7 +84,8 @@ Task<Json> get_page(std::shared_ptr<HttpTransport> transport, Endpoint endpoint,
     std::string body;
     bool more = true;
     while (more) more = co_await response.body->read(body);
-    if (response.status < 200 || response.status > 299) throw_refused(endpoint, response, body);
+    if (response.status < 200 || response.status > 299)
+        throw_refused(endpoint, response, without_secret(std::move(body), endpoint.api_key));
     JsonTextError failed;
     Json page = parse_json(body, failed);
     if (failed)

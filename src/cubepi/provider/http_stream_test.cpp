@@ -85,6 +85,8 @@ TEST(HttpStream, WhatABodyIsSaysItsFirstSignAndNotItsType) {
     }
     const Asked bytewise({typed(200, "text/event-stream", " \r\n " + answer_json).in_pieces_of(1)});
     EXPECT_EQ(spelled(bytewise.events), whole);
+    const Asked marked({typed(200, "", "\xEF\xBB\xBF" + answer_json).in_pieces_of(1)});
+    EXPECT_EQ(spelled(marked.events), whole);
 }
 
 TEST(HttpStream, APageInsteadOfAnAnswerIsSaidToBeOne) {
@@ -129,6 +131,29 @@ TEST(HttpStream, D16_ARefusalWhoseTextNeverComesIsARefusalAllTheSame) {
     EXPECT_EQ(slow.message.error->code, ErrorCode::auth);
     EXPECT_LE(slow.took, 10s);
     EXPECT_NE(slow.error().find("no!!"), std::string::npos);
+}
+
+TEST(HttpStream, D7_AnAbortEndsTheReadingOfARefusal) {
+    std::stop_source stop;
+    auto clock = std::make_shared<ManualClock>();
+    auto transport = std::make_shared<MemoryTransport>(
+        std::vector<MemoryResponse>{
+            typed(500, "text/plain", "n").with_call([&] { stop.request_stop(); }).with_stall()},
+        clock);
+    auto runtime =
+        std::make_shared<const Runtime>(Runtime().with_clock(clock).with_transport(transport));
+    MessageList messages{user_message("x")};
+    StreamOptions options =
+        StreamOptions().runtime(std::move(runtime)).stop_token(stop.get_token());
+    MessageStream stream = OpenAIProvider({.api_key = "sk-secret-key"})
+                               .model("m")
+                               .stream(std::move(messages), {}, {}, std::move(options));
+    const auto began = clock->now();
+    const auto events = testing::run_advancing(*clock, read_all(std::move(stream)));
+    EXPECT_EQ(events.back().partial.get().stop_reason, "aborted");
+    EXPECT_EQ(clock->now(), began);
+    EXPECT_EQ(transport->requests().size(), 1u);
+    EXPECT_EQ(transport->open_exchanges(), 0u);
 }
 
 TEST(HttpStream, D16_TheTotalClockRunsThroughRetries) {

@@ -36,6 +36,15 @@ server.on('stream', (stream, headers) => {
     } else if (path === '/cut') {
         stream.respond({':status': 200});
         stream.write('partial', () => stream.session.destroy());
+    } else if (path === '/leave') {
+        // Takes no more streams on this connection, and ends this one.
+        stream.respond({':status': 200});
+        stream.write('partial ', () => {
+            stream.session.goaway(http2.constants.NGHTTP2_NO_ERROR, stream.id);
+            stream.end('whole');
+        });
+    } else if (path === '/refuse') {
+        stream.close(http2.constants.NGHTTP2_REFUSED_STREAM);
     } else if (path === '/big') {
         stream.respond({':status': 200});
         const piece = Buffer.alloc(64 * 1024, 'x');

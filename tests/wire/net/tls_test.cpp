@@ -228,6 +228,32 @@ TEST_F(Http2, AStreamThatTheServerResetsKeepsWhatCame) {
     }
 }
 
+TEST_F(Http2, AServerThatLeavesEndsItsAnswersAndIsAskedOnANewConnection) {
+    const auto twice = [](HttpTransport& http, std::string url) -> Task<std::string> {
+        HttpRequest first("GET", url + "/leave");
+        const Answer whole = co_await fetch(http, std::move(first));
+        HttpRequest second("GET", url + "/after-leaving");
+        const Answer after = co_await fetch(http, std::move(second));
+        co_return whole.body + ", " + after.body;
+    };
+    EXPECT_EQ(run(twice(client, server.url(""))), "partial whole, GET /after-leaving 0");
+    bool another = false;
+    for (const std::string& line : server.wait_for({"close", "/after-leaving"}))
+        another = another || line.find("session") != std::string::npos;
+    EXPECT_TRUE(another);
+}
+
+TEST_F(Http2, D15_AStreamThatTheServerRefusesMayBeAskedForAgain) {
+    HttpRequest request("GET", server.url("/refuse"));
+    try {
+        run(fetch(client, std::move(request)));
+        ADD_FAILURE();
+    } catch (const NetworkError& error) {
+        EXPECT_EQ(error.code(), ErrorCode::disconnected) << error.what();
+        EXPECT_TRUE(error.transient());
+    }
+}
+
 TEST_F(Http2, ABodyBeyondTheLimitResetsTheStream) {
     HttpRequest request("GET", server.url("/hold/limited"));
     request.max_response_bytes = 3;

@@ -344,7 +344,9 @@ void HttpStreamSource::recognise_body() {
     }
     if (form_ != Form::unknown) return;
     std::string& body = sse_.buffer();
-    const std::size_t mark = body.starts_with("\xEF\xBB\xBF") ? 3 : 0;
+    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+    if (byte_order_mark.starts_with(body)) return;
+    const std::size_t mark = body.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
     const std::size_t first = body.find_first_not_of(" \t\r\n", mark);
     if (first == std::string::npos) return;
     if (body[first] == '<') throw_web_page();
