@@ -139,6 +139,20 @@ TEST(TapeCrash, B9_AKillAtAnyWriteLosesNothingThatWasShown) {
     EXPECT_GT(interrupted, 30u);
 }
 
+TEST(TapeCrash, B9_AKillWhileAKilledTurnIsClosedClosesItOnce) {
+    const TestFolder left;
+    EXPECT_TRUE(run_worker({"--tape", left.path().string(), "30"}).killed);
+    std::size_t at = 0;
+    for (bool killed = true; killed && !::testing::Test::HasFailure();) {
+        SCOPED_TRACE("killed at step " + std::to_string(++at));
+        const TestFolder folder;
+        std::filesystem::copy(left.path(), folder.path(), std::filesystem::copy_options::recursive);
+        killed = run_worker({"--tape-reader", folder.path().string(), std::to_string(at)}).killed;
+        expect_recovered(folder.path());
+    }
+    EXPECT_GT(at, 8u);
+}
+
 TEST(TapeCrash, B9_TwoProcessesOnOneTape) {
     constexpr int turns = 60;
     const TestFolder folder;
@@ -193,6 +207,10 @@ int main(int argc, char** argv) {
          {"--tape",
           [](const Arguments& arguments) {
               return run_tape_worker(arguments.at(0), std::stoul(arguments.at(1)));
+          }},
+         {"--tape-reader",
+          [](const Arguments& arguments) {
+              return run_tape_reader(arguments.at(0), std::stoul(arguments.at(1)));
           }},
          {"--tape-writer", [](const Arguments& arguments) {
               return run_tape_writer(arguments.at(0), arguments.at(1), std::stoi(arguments.at(2)));

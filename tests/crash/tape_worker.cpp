@@ -157,6 +157,14 @@ int run_claimed_turn(const std::filesystem::path& folder, const std::string& nam
     return 0;
 }
 
+int run_tape_reader(const std::filesystem::path& folder, std::size_t kill_at) {
+    bub::FileTapeStore store(options_in(folder));
+    arm(kill_at);
+    (void)run(store.position(tape));
+    disarm();
+    return 0;
+}
+
 int run_tape_writer(const std::filesystem::path& folder, const std::string& name, int turns) {
     const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(folder)), tape);
     for (int i = 0; i < turns; ++i) {

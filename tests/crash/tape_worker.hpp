@@ -19,6 +19,9 @@ inline std::filesystem::path shown_file(const std::filesystem::path& folder) {
 /// there are fewer steps.
 int run_tape_worker(const std::filesystem::path& folder, std::size_t kill_at);
 
+/// Looks at the tape, which closes the turns that dead processes left. Kills itself at step `kill_at`.
+int run_tape_reader(const std::filesystem::path& folder, std::size_t kill_at);
+
 /// Appends `turns` turns of three entries each, all of which say `name`.
 int run_tape_writer(const std::filesystem::path& folder, const std::string& name, int turns);
 

@@ -320,9 +320,8 @@ void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& jo
     }
     close_sidecars(writing.name, turn);
     close_interrupted(turn);
-    TapeAppend options = TapeAppend().reset(turn.reset).turn(turn.id);
     const std::size_t first = turn.reset ? 0 : first_anchor_in(turn.entries);
-    options = std::move(options).first_anchor(first);
+    TapeAppend options = TapeAppend().reset(turn.reset).turn(turn.id).first_anchor(first);
     (void)append_locked(writing, std::move(turn.entries), options);
     // The name of an id may have changed since: a journal is never closed twice.
     remove_file(journal);
