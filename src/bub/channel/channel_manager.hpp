@@ -88,7 +88,7 @@ public:
 
     /// What waits for an operator's decision. Empty without a delivery log.
     Task<HeldMessages> held();
-    /// Sends a held answer, or takes a held message in. Throws Error(not_found) for what is not held, and what the channel throws.
+    /// Sends a held answer, or takes a held message in, with those that were one prompt with it. Throws Error(not_found) for what is not held, and what the channel throws.
     Task<> release_held(std::string id);
     /// Forgets it.
     Task<> discard_held(std::string id);

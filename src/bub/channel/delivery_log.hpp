@@ -22,6 +22,7 @@ struct StoredInbound {
     Envelope message = {};
     std::string date = {};
     std::uint64_t begun = 0;  ///< turns that began on it, and were not heard of again
+    std::string turn = {};    ///< the same for all on which one turn began; empty: none did
     bool answered = false;    ///< an answer to it was on its way, or had arrived
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <bub/channel/delivery_test_support.hpp>
+#include <bub/channel/detail/delivery_records.hpp>
 
 namespace bub::channel_tests {
 namespace {
@@ -26,6 +27,23 @@ TEST(Delivery, B18_IsRecordedAsIntendedThenAsSent) {
               (Texts{"receive one", "begin 1", "intend re: one", "sent 2", "finish 1"}));
     EXPECT_TRUE(cubepi::run(log->unsettled()).empty());
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
+}
+
+TEST(Delivery, D42_WhichMessagesOneTurnBeganOnIsKeptWhenTheLogIsWrittenAnew) {
+    constexpr std::size_t remembered = 10;
+    detail::DeliveryRecords records(remembered);
+    for (const char* text : {"a", "b", "c"})
+        records.apply(records.received(from("chat", "1", text), "today"));
+    records.apply(detail::DeliveryRecords::about("begun", {"1", "2"}));
+    records.apply(detail::DeliveryRecords::about("back", {"1", "2"}));
+    detail::DeliveryRecords again(remembered);
+    for (const JsonObject& record : records.all()) again.apply(record);
+    for (const auto& unfinished : {records.unfinished(), again.unfinished()}) {
+        ASSERT_EQ(unfinished.size(), 3u);
+        EXPECT_EQ(unfinished[0].turn, "1");
+        EXPECT_EQ(unfinished[1].turn, "1") << "also when the turn was ended in good order";
+        EXPECT_EQ(unfinished[2].turn, "");
+    }
 }
 
 TEST(Delivery, B18_ARefusedOneIsSettledAndACancelledOneIsNot) {

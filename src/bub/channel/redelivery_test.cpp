@@ -247,6 +247,33 @@ TEST(Redelivery, B18_MessagesThatWereCollectedAreMergedAgain) {
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }
 
+TEST(Redelivery, D42_MessagesThatWereOnePromptAreThatOneAgain) {
+    for (const int times : {1, 2}) {
+        SCOPED_TRACE(times);
+        const auto log = std::make_shared<MemoryDeliveryLog>();
+        for (const char* text : {"a", "b", "c"})
+            (void)cubepi::run(log->receive(update("1", text, text)));
+        for (int i = 0; i < times; ++i) cubepi::run(log->begin(Texts({"1", "2"})));
+        House house;
+        house.options.deliveries = log;
+        house.channel->debounced = true;
+        Texts ids;
+        house.channel->admit = [&](const Envelope& message) -> std::optional<AdmitDecision> {
+            ids.push_back(message.inbound_id.value_or(""));
+            return std::nullopt;
+        };
+        house.run([times](House& h) -> Task<> {
+            co_await h.manager->idle();
+            if (times == 1) co_return;
+            EXPECT_EQ(h.done, Texts{"c"});
+            co_await h.manager->release_held("1");
+            co_await h.manager->idle();
+        });
+        EXPECT_EQ(house.done, times == 1 ? (Texts{"a\nb", "c"}) : (Texts{"c", "a\nb"}));
+        EXPECT_EQ(ids, times == 1 ? (Texts{"b", "c"}) : (Texts{"c", "b"}));
+    }
+}
+
 TEST(Redelivery, B18_WhatComesAgainIsRestoredByItsChannelAndComesFirst) {
     const auto log = killed_in_turn(update("1", "old", "u1"), 1);
     House house;

@@ -147,6 +147,7 @@ bool DeliveryRecords::apply_inbound(const JsonObject& record) {
     inbound.key = text_in(*message, "inbound_id");
     inbound.date = text_in(record, "at");
     inbound.begun = number_in(record, "turns").value_or(0);
+    inbound.turn = number_in(record, "with").value_or(0);
     inbound.answered = is_true(record, "answered");
     inbound.channel = from_stored_form(*message).channel.value_or("");
     if (!inbound.key.empty()) remember(inbound.channel, inbound.key);
@@ -169,10 +170,12 @@ bool DeliveryRecords::apply_outbound(const JsonObject& record) {
 bool DeliveryRecords::apply_to_inbounds(const JsonObject& record) {
     for (const std::string_view what : {"begun", "back", "done"}) {
         if (!record.contains(what)) continue;
-        for (const std::uint64_t id : numbers_in(record, what)) {
+        const std::vector<std::uint64_t> ids = numbers_in(record, what);
+        for (const std::uint64_t id : ids) {
             const auto found = inbounds_.find(id);
             if (found == inbounds_.end()) continue;
             if (what == "begun") ++found->second.begun;
+            if (what == "begun") found->second.turn = ids.front();
             if (what == "back" && found->second.begun > 0) --found->second.begun;
             if (what == "done") inbounds_.erase(found);
         }
@@ -247,6 +250,7 @@ std::vector<StoredInbound> DeliveryRecords::unfinished() const {
         stored.message = from_stored_form(inbound.message);
         stored.date = inbound.date;
         stored.begun = inbound.begun;
+        if (inbound.turn > 0) stored.turn = std::to_string(inbound.turn);
         stored.answered = inbound.answered || is_being_answered(id);
     }
     return found;
@@ -280,6 +284,7 @@ std::vector<JsonObject> DeliveryRecords::all() const {
         record["at"] = inbound.date;
         record["message"] = inbound.message;
         if (inbound.begun > 0) record["turns"] = inbound.begun;
+        if (inbound.turn > 0) record["with"] = inbound.turn;
         if (inbound.answered) record["answered"] = true;
         records.push_back(std::move(record));
     }

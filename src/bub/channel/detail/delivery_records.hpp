@@ -49,7 +49,8 @@ private:
         std::string key;  // its inbound_id
         std::string date;
         std::uint64_t begun = 0;
-        bool answered = false;  // by an answer that was sent
+        std::uint64_t turn = 0;  // the first of those that the last turn began on
+        bool answered = false;   // by an answer that was sent
     };
     struct Outbound {
         JsonObject message;

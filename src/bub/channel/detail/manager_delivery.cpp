@@ -112,6 +112,7 @@ void ManagerCore::restore(Channel& channel, Envelope& message) const {
 
 void ManagerCore::hand_in_again(std::vector<StoredInbound> inbounds) {
     struct Group {
+        std::string turn;
         std::vector<Envelope> messages;
         Receipts receipts;
     };
@@ -125,13 +126,15 @@ void ManagerCore::hand_in_again(std::vector<StoredInbound> inbounds) {
         const std::string chat = lane_key(message);
         const bool merges = channel->needs_debounce() && !is_command(message);
         const auto last = last_of_chat.find(chat);
-        const bool joins = merges && last != last_of_chat.end();
-        if (!joins) groups.emplace_back();
+        // Those that a turn had begun on are its one message (D42): nothing else joins them.
+        const bool joins = (merges || !inbound.turn.empty()) && last != last_of_chat.end() &&
+                           groups[last->second].turn == inbound.turn;
+        if (!joins) groups.emplace_back().turn = inbound.turn;
         const std::size_t place = joins ? last->second : groups.size() - 1;
         groups[place].messages.push_back(std::move(message));
         groups[place].receipts.push_back(std::move(inbound.id));
         // What does not merge, a command above all, keeps its place between the others.
-        if (merges) {
+        if (merges || !inbound.turn.empty()) {
             last_of_chat[chat] = place;
         } else {
             last_of_chat.erase(chat);
@@ -281,17 +284,21 @@ Task<> ManagerCore::release_held(std::string id) {
         held_.erase(id);
         co_return;
     }
+    const auto wanted = std::find_if(all.inbounds.begin(), all.inbounds.end(),
+                                     [&id](const auto& one) { return one.id == id; });
+    if (wanted == all.inbounds.end())
+        throw Error(ErrorCode::not_found, "nothing is held under " + id);
+    if (!open_ || !find_channel(wanted->message.channel))
+        throw Error(ErrorCode::not_found, "the channel of message " + id + " does not run");
+    // Those that were one message to the turn that they ended still are.
+    const std::string turn = wanted->turn;
+    std::vector<StoredInbound> released;
     for (StoredInbound& inbound : all.inbounds) {
-        if (inbound.id != id) continue;
-        if (!open_ || !find_channel(inbound.message.channel))
-            throw Error(ErrorCode::not_found, "the channel of message " + id + " does not run");
-        held_.erase(id);
-        std::vector<StoredInbound> one;
-        one.push_back(std::move(inbound));
-        hand_in_again(std::move(one));
-        co_return;
+        if (inbound.id != id && (turn.empty() || inbound.turn != turn)) continue;
+        held_.erase(inbound.id);
+        released.push_back(std::move(inbound));
     }
-    throw Error(ErrorCode::not_found, "nothing is held under " + id);
+    hand_in_again(std::move(released));
 }
 
 Task<> ManagerCore::discard_held(std::string id) {
