@@ -91,7 +91,8 @@ struct Envelope {
     /// Whether the sender may give comma commands (B11). Absent: the local command line (channel `cli`) may.
     std::optional<bool> from_operator;
     /// What the platform calls this message (Telegram: its update_id). One that a channel manager has stored is not taken in
-    /// a second time (B18). Absent: each message is a new one.
+    /// a second time (B18), and for the builtin agent it is one message of the user, however often it comes (D42). Absent: each
+    /// message is a new one.
     std::optional<std::string> inbound_id;
     JsonObject rest;
 

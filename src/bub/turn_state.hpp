@@ -65,6 +65,10 @@ public:
     void mark_recorded() noexcept { recorded_ = true; }
     bool recorded() const noexcept { return recorded_; }
 
+    /// Says that this turn has nothing to say, because another turn has said it: nothing is rendered.
+    void mark_silent() noexcept { silent_ = true; }
+    bool silent() const noexcept { return silent_; }
+
 private:
     using TypeKey = const void*;
     template <class T>
@@ -78,6 +82,7 @@ private:
     std::vector<std::pair<TypeKey, std::shared_ptr<void>>> services_;
     std::vector<Closer> closers_;
     bool recorded_ = false;
+    bool silent_ = false;
 };
 
 }  // namespace bub

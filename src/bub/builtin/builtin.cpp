@@ -8,6 +8,7 @@
 #include <bub/builtin/detail/prompt_parts.hpp>
 #include <bub/channel/debounce.hpp>
 #include <bub/channel/steering_inbox.hpp>
+#include <bub/input_id.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/cancellation.hpp>
 
@@ -132,6 +133,7 @@ Task<EventStream> answer(CorePtr core, RunModelCall& call) {
     }
     detail::AgentTurnPlan plan;
     plan.session_id = call.session_id;
+    if (!detail::is_passing(call.session_id)) plan.input_id = input_id_of(call.message);
     co_return EventStream(
         std::make_unique<detail::AgentTurn>(core, call.prompt, std::move(plan), call.state));
 }

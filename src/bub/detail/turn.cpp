@@ -1,8 +1,11 @@
 #include <bub/detail/turn.hpp>
 
+#include <chrono>
 #include <utility>
 
+#include <bub/input_id.hpp>
 #include <bub/tape/tape.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/timeout.hpp>
 
@@ -25,6 +28,9 @@ void append_delta(std::string& output, const StreamEvent& event) {
     }
 }
 
+/// The id of what a plugin has answered to an input.
+std::string answer_id(const std::string& input_id) { return input_id + "/answer"; }
+
 template <class R>
 Task<> drop_value(Task<R> task) {
     (void)co_await std::move(task);
@@ -38,7 +44,8 @@ Turn::Turn(Framework& owner, Framework::Impl& impl, PluginList asked,
       kernel(impl),
       plugins(std::move(asked)),
       inbound(std::move(message)),
-      streaming(wants_stream) {}
+      streaming(wants_stream),
+      input_id_(impl.has_store ? input_id_of(*inbound) : std::string()) {}
 
 Task<> Turn::load_state() {
     JsonObject& merged = result.state.values;
@@ -61,7 +68,9 @@ Task<> Turn::load_state() {
 Task<> Turn::run_model() {
     std::exception_ptr failure;
     try {
+        if (!input_id_.empty()) answered_ = co_await answer_again();
         for (const auto& plugin : *plugins) {
+            if (answered_) break;
             const bool asks_stream = plugin->run_model_stream && (streaming || !plugin->run_model);
             if (asks_stream) {
                 answered_ = co_await ask_stream(*plugin);
@@ -81,7 +90,6 @@ Task<> Turn::run_model() {
                     result.model_output = std::move(*text);
                 }
             }
-            if (answered_) break;
         }
         if (!answered_) co_await fall_back();
     } catch (...) {
@@ -195,7 +203,7 @@ Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
     }
     try {
         if (kernel.has_store && !result.state.recorded()) {
-            Task<> recording = record();
+            Task<> recording = record(!failure);
             co_await settle(std::move(recording), "recording the turn");
         }
     } catch (...) {
@@ -205,22 +213,76 @@ Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
     co_return failure;
 }
 
-Task<> Turn::record() {
+std::string Turn::tape_of_session() const {
+    if (result.session_id.starts_with("temp/")) return {};
+    return tape_name(result.state.text(TurnState::workspace_key), result.session_id);
+}
+
+Task<bool> Turn::answer_again() {
     const std::shared_ptr<TapeStore> store = co_await framework.tape_store();
-    if (!store || result.session_id.starts_with("temp/")) co_return;
-    const std::string name =
-        tape_name(result.state.text(TurnState::workspace_key), result.session_id);
+    auto* const index = dynamic_cast<TapeIndex*>(store.get());
+    const std::string name = tape_of_session();
+    if (!index || name.empty()) co_return false;
+    const std::optional<TapeEntry> entry =
+        co_await index->find_message_entry(name, answer_id(input_id_));
+    if (!entry) co_return false;
+    std::string text = text_of(entry->payload.at("content"));
+    result.state.mark_recorded();
+    if (streaming) {
+        co_await take_text(std::move(text));
+    } else {
+        result.model_output = std::move(text);
+    }
+    co_return true;
+}
+
+Task<> Turn::record_input(std::shared_ptr<TapeStore> store, std::string tape, bool whole) {
+    const double now =
+        std::chrono::duration<double>(kernel.options.runtime->clock->wall().time_since_epoch())
+            .count();
+    TapeCheckpointer memory(std::move(store));
+    cubepi::MessageList messages;
+    const std::optional<cubepi::Message> known = co_await memory.find_message(tape, input_id_);
+    if (!known) {
+        messages.push_back(
+            cubepi::user_message(result.prompt.text(), input_id_).with_timestamp(now));
+    }
+    if (whole || !result.model_output.empty()) {
+        cubepi::AssistantMessage answer;
+        answer.content.emplace_back(cubepi::TextContent{result.model_output});
+        answer.stop_reason = cubepi::stop_reason::shared(whole ? cubepi::stop_reason::stop
+                                                               : cubepi::stop_reason::aborted);
+        if (whole) answer.id = answer_id(input_id_);
+        answer.timestamp = now;
+        messages.push_back(cubepi::Message(std::move(answer)));
+    }
+    if (messages.empty()) co_return;
+    cubepi::AppendOptions options;
+    (void)co_await memory.append(std::move(tape), std::move(messages), std::move(options));
+}
+
+Task<> Turn::record(bool whole) {
+    const std::shared_ptr<TapeStore> store = co_await framework.tape_store();
+    const std::string name = tape_of_session();
+    if (!store || name.empty()) co_return;
+    const bool keeps_ids = dynamic_cast<TapeIndex*>(store.get()) != nullptr &&
+                           dynamic_cast<TapeStateStore*>(store.get()) != nullptr;
+    const Tape tape(store, name);
+    co_await tape.bootstrap();
+    if (!input_id_.empty() && keeps_ids) {
+        co_await record_input(store, name, whole);
+        co_return;
+    }
     std::vector<TapeEntry> entries;
     entries.push_back(message_entry("user", result.prompt.text()));
     if (!result.model_output.empty()) {
         entries.push_back(message_entry("assistant", result.model_output));
     }
-    const Tape tape(store, name);
-    co_await tape.bootstrap();
     (void)co_await tape.append(std::move(entries));
 }
 
 Task<> Turn::render_outbound() {
+    if (result.state.silent()) co_return;
     RenderOutboundCall call{*inbound, result.session_id, result.state, result.model_output};
     std::vector<Envelope>& outbounds = result.outbounds;
     auto take = [&outbounds](const Plugin&, EnvelopeBatch batch) {

@@ -42,12 +42,19 @@ private:
     Task<> consume(EventStream stream);
     Task<> fall_back();
     Task<std::exception_ptr> save_state(std::exception_ptr failure);
-    Task<> record();
+    /// Keeps what a plugin has answered on the tape (B20). `whole`: it is all of the answer.
+    Task<> record(bool whole);
+    Task<> record_input(std::shared_ptr<TapeStore> store, std::string tape, bool whole);
+    /// True when the tape has what was answered to this inbound when it came before (D42).
+    Task<bool> answer_again();
+    /// The session's tape; empty: it has none.
+    std::string tape_of_session() const;
     /// Awaits what a hook does after the turn's end: only for a grace period when the turn was cancelled.
     Task<> settle(Task<> task, std::string what);
 
     bool cancelled_ = false;
     bool answered_ = false;
+    std::string input_id_;  ///< empty: the inbound has no name
 };
 
 }  // namespace bub::detail

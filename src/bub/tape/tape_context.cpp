@@ -201,6 +201,9 @@ struct ToAgent {
                 std::visit([&](auto& one) { message.content.emplace_back(std::move(one)); }, block);
             }
             message.timestamp = time_of(entry);
+            // What was said before the turn was interrupted is no answer (B9).
+            if (entry.meta.contains("interrupted"))
+                message.stop_reason = stop_reason::shared(stop_reason::aborted);
             messages.push_back(std::move(message));
         } else {
             UserMessage message;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include <bub/builtin/detail/earlier_turn.hpp>
 #include <bub/builtin/detail/tool_names.hpp>
+#include <bub/input_id.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
@@ -174,7 +176,10 @@ Task<std::optional<StreamEvent>> AgentTurn::next() {
     while (true) {
         if (std::optional<StreamEvent> event = ready()) co_return event;
         if (over_) co_return std::nullopt;
-        if (!std::exchange(begun_, true)) co_await begin();
+        if (!std::exchange(begun_, true)) {
+            co_await begin();
+            continue;
+        }
         std::optional<cubepi::AgentEvent> event = co_await run_->next();
         if (event) {
             translate(*event);
@@ -199,7 +204,40 @@ Task<> AgentTurn::begin() {
     }
     state_.replace(std::make_shared<Tape>(*tape_));
     state_.mark_recorded();
-    co_await start_agent();
+    if (!plan_.input_id.empty()) co_await take_up();
+    if (!over_) co_await start_agent();
+}
+
+/// The input may have come before, in a process that died (D42).
+Task<> AgentTurn::take_up() {
+    message_id_ = plan_.input_id;
+    const std::optional<EarlierTurn> earlier = co_await find_earlier_turn(*tape_, message_id_);
+    if (!earlier) co_return;
+    message_id_ = earlier->message_id;
+    run_id_ = earlier->run_id;
+    over_ = earlier->answered;
+    if (over_) status_ = TurnStatus::ok;
+    if (over_ && earlier->joined) {
+        // The turn that it came into has answered it.
+        state_.mark_silent();
+        co_return;
+    }
+    for (const std::string& text : earlier->texts) repeat(text);
+    if (!over_) co_return;
+    JsonObject data;
+    data["ok"] = !earlier->texts.empty();
+    data["text"] = earlier->texts.empty() ? std::string() : earlier->texts.back();
+    push(event_kind::final, std::move(data), nullptr);
+    if (!earlier->texts.empty()) co_return;
+    JsonObject silence;
+    silence["kind"] = "temporary";
+    silence["message"] = "the turn was over without an answer";
+    push(event_kind::error, std::move(silence), nullptr);
+}
+
+void AgentTurn::repeat(std::string text) {
+    if (std::exchange(said_something_, true)) events_.push_back(StreamEvent::text("\n\n"));
+    events_.push_back(StreamEvent::text(std::move(text)));
 }
 
 std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& folder) {
@@ -264,11 +302,14 @@ Task<> AgentTurn::start_agent() {
     std::vector<cubepi::AgentTool> tools(options.tools.begin(), options.tools.end());
     keep_allowed(tools, plan_);
     options.middleware.emplace_back(UnknownTools(tools));
+    if (!run_id_.empty()) options.middleware.emplace_back(WithoutInterrupted(message_id_));
     options.tools = std::move(tools);
     agent_ = std::make_shared<cubepi::Agent>(std::move(options));
     agent_->subscribe([this](const cubepi::AgentEvent& event) { return on_agent_event(event); });
     if (chosen.on_agent && !plan_.is_subagent) chosen.on_agent(agent_, occasion);
-    run_.emplace(agent_->start(user_message_of(prompt_)));
+    cubepi::Message message = user_message_of(prompt_);
+    if (!message_id_.empty()) message = std::move(message).with_id(message_id_);
+    run_.emplace(agent_->start(std::move(message), cubepi::PromptOptions().run_id(run_id_)));
 }
 
 Task<std::string> AgentTurn::system_prompt() {
@@ -300,7 +341,10 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
             auto shared = std::make_shared<Envelope>(std::move(steering));
             const Prompt prompt =
                 co_await core_->framework().build_prompt(shared, plan_.session_id, state_);
-            agent_->steer(user_message_of(prompt));
+            cubepi::Message message = user_message_of(prompt);
+            std::string id = is_passing(plan_.session_id) ? std::string() : input_id_of(*shared);
+            if (!id.empty()) message = std::move(message).with_id(std::move(id));
+            agent_->steer(std::move(message));
         }
     }
     const cubepi::AssistantMessage* answer = end ? end->message.assistant() : nullptr;
@@ -392,6 +436,9 @@ Task<> AgentTurn::finish() {
         co_await tape_->overflow_handoff(failure.what());
         run_.reset();
         agent_.reset();
+        // It is said again behind the hand-off.
+        if (!message_id_.empty()) message_id_ = next_message_id(message_id_);
+        run_id_.clear();
         co_await start_agent();
         co_return;
     }

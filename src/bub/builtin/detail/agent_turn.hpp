@@ -23,10 +23,14 @@ struct AgentTurnPlan {
     std::optional<std::set<std::string>> allowed_skills = {};
     /// The turn in progress whose conversation it goes on from. What it adds comes behind that turn.
     std::shared_ptr<TapeFork> inherits = {};
+    /// The id of the user's message; one that is on the tape goes on, or is answered as it was then (D42). Empty: each
+    /// message is a new one.
+    std::string input_id = {};
 };
 
 /// One turn of the agent on the session's tape, as a stream: the answer of the builtin plugin. What the turn writes is
-/// merged into the tape by close(), whatever became of it (B9). A request that does not fit the model's window hands
+/// merged into the tape by close(), whatever became of it (B9). An input that was cut off by a crash goes on where it was, and
+/// says again what it had said. A request that does not fit the model's window hands
 /// the tape off and is tried once more.
 class AgentTurn final : public EventSource {
 public:
@@ -40,6 +44,8 @@ public:
 
 private:
     Task<> begin();
+    Task<> take_up();
+    void repeat(std::string text);
     Task<> start_agent();
     Task<> remember(cubepi::AgentOptions& options);
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& folder);
@@ -62,6 +68,8 @@ private:
     std::shared_ptr<cubepi::Agent> agent_;
     std::optional<cubepi::AgentRun> run_;
     std::deque<StreamEvent> events_;
+    std::string message_id_;    ///< empty: a new one
+    std::string run_id_;        ///< of the run that this turn goes on with; empty: none
     cubepi::MessageList made_;  ///< by a turn that inherits
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;

@@ -1,0 +1,221 @@
+// D42 for the pipeline: the same inbound is one message of the user, however often it comes.
+
+#include <bub/builtin/builtin_test_support.hpp>
+
+#include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_context.hpp>
+#include <cubepi/agent/transcript.hpp>
+
+namespace bub {
+namespace {
+
+using cubepi::Message;
+using cubepi::MessageList;
+
+class SameInput : public test::Builtin {
+protected:
+    static Envelope update(std::string id, std::string text = "What is it?") {
+        Envelope message = Envelope(std::move(text)).on("mail", "room");
+        message.inbound_id = std::move(id);
+        return message;
+    }
+    TurnResult take(Envelope message, bool streams = false) {
+        return cubepi::run(framework->process_inbound(std::move(message), streams));
+    }
+    std::string tape_of_room() const { return tape_name(framework->workspace(), "mail:room"); }
+    /// All messages of the tape, those before its last anchor too.
+    MessageList messages() { return agent_messages(tape("mail:room")); }
+    std::size_t inputs() {
+        const MessageList all = messages();
+        return static_cast<std::size_t>(
+            std::count_if(all.begin(), all.end(), [](const Message& message) {
+                return message.user() && !message.id().empty() && message.text() == "What is it?";
+            }));
+    }
+
+    /// Leaves the turn of a process that was killed: these messages, then what was said and is in no message.
+    void leave_turn(std::vector<Message> done, const std::string& said = {}) {
+        FileTapeOptions options;
+        options.directory = root / "home" / "tapes";
+        const Tape on(std::make_shared<FileTapeStore>(std::move(options)), tape_of_room());
+        cubepi::run(on.bootstrap());
+        TapeForkOptions turn;
+        turn.turn_id = "the turn of a dead process";
+        const std::shared_ptr<TapeFork> fork = on.fork(std::move(turn));
+        TapeCheckpointer memory(fork);
+        for (Message& message : done) {
+            MessageList one;
+            one.push_back(std::move(message).with_run_id("r1"));
+            (void)cubepi::run(memory.append(on.name(), std::move(one), cubepi::AppendOptions()));
+        }
+        fork->said(said);
+        cubepi::run(fork->flush());
+    }
+    static Message question(std::string id = "mail:1") {
+        return cubepi::user_message("What is it?", std::move(id));
+    }
+    static Message look() {
+        cubepi::ContentList<cubepi::AssistantContent> content;
+        content.emplace_back(cubepi::faux_text("Let me look."));
+        content.emplace_back(faux_tool_call("look", JsonObject(), "c1"));
+        return Message(faux_assistant_message(std::move(content), cubepi::stop_reason::tool_use));
+    }
+    static Message seen() {
+        cubepi::ToolResultMessage result;
+        result.tool_name = "look";
+        result.tool_call_id = "c1";
+        result.content.emplace_back(cubepi::TextContent{"a box"});
+        return Message(std::move(result));
+    }
+    cubepi::FauxStep noting(std::string answer) {
+        return cubepi::FauxStep([this, answer](const cubepi::ModelRequest& request) {
+            asked = request.messages;
+            return faux_assistant_message(answer);
+        });
+    }
+
+    MessageList asked;  // what the model was asked last
+};
+
+TEST_F(SameInput, D42_ATurnThatWasOverIsAnsweredAsItWasThen) {
+    for (const bool streams : {false, true}) {
+        SCOPED_TRACE(streams);
+        std::vector<cubepi::FauxStep> steps;
+        steps.emplace_back("A box.");
+        if (!streams) add_builtin(std::move(steps));
+        EXPECT_EQ(take(update("1"), streams).model_output, "A box.");
+        const auto before = tape("mail:room");
+        const TurnResult again = take(update("1"), streams);
+        EXPECT_EQ(again.model_output, "A box.");
+        ASSERT_EQ(again.outbounds.size(), 1u);
+        EXPECT_EQ(again.outbounds.front().content_text(), "A box.");
+        EXPECT_EQ(faux.call_count(), 1u);
+        EXPECT_EQ(tape("mail:room"), before) << "nothing is stored twice";
+    }
+}
+
+TEST_F(SameInput, D42_AnotherInboundIsAnotherMessageWhateverItSays) {
+    std::vector<cubepi::FauxStep> steps;
+    for (const char* answer : {"one", "two", "three", "four"}) steps.emplace_back(answer);
+    add_builtin(std::move(steps));
+    EXPECT_EQ(take(update("1")).model_output, "one");
+    EXPECT_EQ(take(update("2")).model_output, "two");
+    Envelope unnamed = update("1");
+    unnamed.inbound_id.reset();
+    EXPECT_EQ(take(unnamed).model_output, "three");
+    Envelope elsewhere = update("1");
+    elsewhere.session_id = "mail:room";
+    elsewhere.channel = "chat";
+    EXPECT_EQ(take(elsewhere).model_output, "four");
+    EXPECT_EQ(inputs(), 4u);
+}
+
+TEST_F(SameInput, D42_StepsAreSaidAgainAsTheyWereSaid) {
+    leave_turn({question(), look(), seen(), Message(faux_assistant_message("A box."))});
+    add_builtin({});
+    EXPECT_EQ(take(update("1"), true).model_output, "Let me look.\n\nA box.") << "B19";
+    EXPECT_EQ(faux.call_count(), 0u) << "its answer was kept, though its process did not end it";
+    EXPECT_EQ(inputs(), 1u);
+}
+
+TEST_F(SameInput, D42_ATurnThatWasCutOffInItsToolsGoesOn) {
+    leave_turn({question(), look()});
+    std::vector<cubepi::FauxStep> steps;
+    steps.push_back(noting("A box, I think."));
+    add_builtin(std::move(steps));
+    EXPECT_EQ(take(update("1")).model_output, "Let me look.\n\nA box, I think.");
+    EXPECT_TRUE(cubepi::is_legal_transcript(asked)) << "D1";
+    EXPECT_NE(asked.back().text().find("unknown"), std::string::npos) << asked.back().text();
+    EXPECT_EQ(inputs(), 1u);
+    EXPECT_EQ(messages().back().run_id(), "r1") << "D40: a run that goes on keeps its id";
+    EXPECT_EQ(take(update("1")).model_output, "Let me look.\n\nA box, I think.");
+    EXPECT_EQ(faux.call_count(), 1u);
+}
+
+TEST_F(SameInput, D42_AnAnswerThatWasBrokenOffIsGivenAnew) {
+    leave_turn({question()}, "A bo");
+    std::vector<cubepi::FauxStep> steps;
+    steps.push_back(noting("A box."));
+    add_builtin(std::move(steps));
+    EXPECT_EQ(take(update("1")).model_output, "A box.");
+    ASSERT_FALSE(asked.empty());
+    EXPECT_TRUE(asked.back().user()) << "a request ends with what is asked";
+    EXPECT_EQ(asked.back().text(), "What is it?");
+    EXPECT_EQ(inputs(), 1u);
+    EXPECT_EQ(count(tape("mail:room"), entry_kind::message), 3u) << "B9: what was said is kept";
+}
+
+TEST_F(SameInput, D42_AFailedTurnIsTakenAnew) {
+    std::vector<cubepi::FauxStep> steps;
+    cubepi::ErrorInfo info;
+    info.code = cubepi::ErrorCode::provider;
+    steps.emplace_back(cubepi::faux_failure("overloaded", info));
+    steps.push_back(noting("A box."));
+    add_builtin(std::move(steps));
+    EXPECT_THROW(take(update("1")), cubepi::Error);
+    EXPECT_EQ(take(update("1")).model_output, "A box.");
+    EXPECT_TRUE(asked.back().user());
+    EXPECT_EQ(inputs(), 1u);
+}
+
+TEST_F(SameInput, D42_ATurnThatBeganAnewBehindAHandOffIsOneInputToo) {
+    std::vector<cubepi::FauxStep> steps;
+    cubepi::ErrorInfo info;
+    info.code = cubepi::ErrorCode::context_length;
+    steps.emplace_back(cubepi::faux_failure("the prompt is too long", info));
+    steps.emplace_back("A box.");
+    add_builtin(std::move(steps));
+    EXPECT_EQ(take(update("1")).model_output, "A box.");
+    EXPECT_EQ(count(tape("mail:room"), entry_kind::anchor, "auto_handoff/context_overflow"), 1u);
+    EXPECT_EQ(take(update("1")).model_output, "A box.");
+    EXPECT_EQ(faux.call_count(), 2u);
+}
+
+TEST_F(SameInput, D42_AMessageThatCameIntoAnothersTurnIsAnsweredWithThat) {
+    leave_turn({question(), look(), seen(), cubepi::user_message("Be quick!", "mail:2"),
+                Message(faux_assistant_message("A box."))});
+    add_builtin({});
+    const TurnResult first = take(update("1"));
+    EXPECT_EQ(first.model_output, "Let me look.\n\nA box.");
+    const TurnResult second = take(update("2", "Be quick!"));
+    EXPECT_TRUE(second.outbounds.empty()) << "it was said with the first";
+    EXPECT_EQ(faux.call_count(), 0u);
+}
+
+TEST_F(SameInput, D42_WhatAPluginHasAnsweredIsAnsweredAsItWasThenToo) {
+    add_builtin({});
+    int asked_plugin = 0;
+    framework->add(Plugin{.name = "own", .run_model = [&](RunModelCall&) {
+                              if (++asked_plugin == 1) throw std::runtime_error("not now");
+                              return "A box.";
+                          }});
+    EXPECT_THROW(take(update("1")), std::runtime_error);
+    for (const bool streams : {false, true, false}) {
+        EXPECT_EQ(take(update("1"), streams).model_output, "A box.");
+        EXPECT_EQ(asked_plugin, 2);
+        EXPECT_EQ(inputs(), 1u) << "B10: kept when the model failed, and not kept twice";
+        EXPECT_EQ(count(tape("mail:room"), entry_kind::message), 2u);
+    }
+}
+
+TEST_F(SameInput, D42_AMessageThatSteersATurnIsKnownByItsInboundToo) {
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back([](const cubepi::ModelRequest&) -> Task<cubepi::AssistantMessage> {
+        co_return faux_assistant_message("Let me see.");
+    });
+    steps.emplace_back([this](const cubepi::ModelRequest&) -> Task<cubepi::AssistantMessage> {
+        const auto inbox = co_await framework->steering_inbox();
+        inbox->enqueue("mail:room", update("3", "Be quick!"));
+        co_return faux_assistant_message("It is");
+    });
+    steps.emplace_back("a box.");
+    add_builtin(std::move(steps));
+    EXPECT_EQ(take(update("1")).model_output, "Let me see.");
+    EXPECT_EQ(take(update("2")).model_output, "It is\n\na box.");
+    EXPECT_TRUE(take(update("3", "Be quick!")).outbounds.empty());
+    EXPECT_EQ(faux.call_count(), 3u);
+}
+
+}  // namespace
+}  // namespace bub

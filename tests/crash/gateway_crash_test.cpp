@@ -1,0 +1,105 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <cubepi/agent/transcript.hpp>
+
+#include "folder_channel.hpp"
+#include "gateway_worker.hpp"
+#include "worker_process.hpp"
+
+// A gateway with the agent behind it is killed at every write, between the arrival of a message and that of its answer.
+
+namespace cubepi::crash_tests {
+
+namespace {
+
+Ended run_gateway(const std::filesystem::path& folder, std::size_t kill_at = 0) {
+    return run_worker({"--gateway", folder.string(), std::to_string(kill_at)});
+}
+
+bool is_whole_answer(const Message& message) {
+    const AssistantMessage* answer = message.assistant();
+    return answer && !answer->has_tool_calls() && answer->stop_reason != stop_reason::aborted &&
+           answer->stop_reason != stop_reason::error;
+}
+
+/// What is on the tape of a chat: the updates that are messages of the user, and the answers that are whole.
+struct Conversation {
+    std::vector<std::string> inputs;
+    std::vector<std::string> answers;
+};
+
+Conversation conversation_of(const std::filesystem::path& folder, const std::string& chat) {
+    const MessageList messages = kept_of_chat(folder, chat);
+    EXPECT_TRUE(is_legal_transcript(messages)) << "D1";
+    Conversation kept;
+    for (const Message& message : messages) {
+        const std::string text = message.text();
+        const std::string last_line = text.substr(text.rfind('\n') + 1);
+        if (message.user() && std::count(updates.begin(), updates.end(), last_line) > 0)
+            kept.inputs.push_back(last_line);
+        if (is_whole_answer(message)) kept.answers.push_back(text);
+    }
+    return kept;
+}
+
+/// One message of the user and one answer of the model for each update of the chat.
+void expect_one_each(const Conversation& kept, const std::vector<std::string>& of_chat) {
+    EXPECT_EQ(kept.inputs, of_chat);
+    std::vector<std::string> answers;
+    for (const std::string& update : of_chat) answers.push_back("re: " + update);
+    EXPECT_EQ(kept.answers, answers);
+}
+
+void expect_none_twice(std::vector<std::string> texts) {
+    std::sort(texts.begin(), texts.end());
+    EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
+}
+
+}  // namespace
+
+TEST(GatewayCrash, D42_AKillAnywhereLeavesOneMessageOneAnswerAndOneDelivery) {
+    std::size_t again = 0;
+    const std::size_t steps = kill_at_each_step("--gateway", [&](const Remains& remains) {
+        EXPECT_EQ(run_gateway(remains.folder).status, 0);
+        expect_one_each(conversation_of(remains.folder, "short"), {"one", "two"});
+        expect_one_each(conversation_of(remains.folder, "long"), {"three", "four"});
+        EXPECT_LE(times_looked(remains.folder), 1u) << "a call took effect twice";
+        const Count count = expect_dealt_with(remains.folder, answer_to);
+        EXPECT_EQ(count.held, 0u) << "one kill holds nothing";
+        again += count.again;
+    });
+    EXPECT_GT(steps, 150u);
+    EXPECT_GT(again, 4u);
+}
+
+TEST(GatewayCrash, D42_TwoKillsDoubleNothingEither) {
+    constexpr std::size_t stride = 4;
+    (void)kill_at_each_step("--gateway", [&](const Remains& remains) {
+        if (!remains.killed || remains.step % stride != 0) return;
+        const std::size_t then = remains.step * 7 % 90 + 1;
+        SCOPED_TRACE("then at " + std::to_string(then));
+        (void)run_gateway(remains.folder, then);
+        EXPECT_EQ(run_gateway(remains.folder).status, 0);
+        for (const char* chat : {"short", "long"}) {
+            const Conversation kept = conversation_of(remains.folder, chat);
+            expect_none_twice(kept.inputs);
+            expect_none_twice(kept.answers);
+        }
+        EXPECT_LE(times_looked(remains.folder), 1u) << "a call took effect twice";
+        (void)expect_dealt_with(remains.folder, answer_to);
+    });
+}
+
+}  // namespace cubepi::crash_tests
+
+int main(int argc, char** argv) {
+    using namespace cubepi::crash_tests;
+    return tests_or_worker(
+        argc, argv, {{"--gateway", [](const std::vector<std::string>& arguments) {
+                          return run_gateway_worker(arguments.at(0), std::stoul(arguments.at(1)));
+                      }}});
+}

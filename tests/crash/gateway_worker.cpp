@@ -1,0 +1,120 @@
+#include "gateway_worker.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <bub/builtin/builtin.hpp>
+#include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/tape_context.hpp>
+#include <cubepi/agent/tool.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/provider/faux.hpp>
+
+#include "folder_channel.hpp"
+#include "kill_at_write.hpp"
+
+namespace cubepi::crash_tests {
+
+namespace {
+
+struct NoArgs {};
+
+std::filesystem::path looks_in(const std::filesystem::path& folder) { return folder / "looks"; }
+
+AgentTool look(const std::filesystem::path& folder) {
+    return tool<NoArgs>("look", "Looks something up.", [file = looks_in(folder)](NoArgs) {
+        step();
+        const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        if (fd < 0) throw std::runtime_error("cannot write the effect");
+        write_without_step(fd, "looked\n");
+        close(fd);
+        step();
+        return std::string("found");
+    });
+}
+
+/// The update that the newest message of the user brought: its last line.
+std::string update_in(const MessageList& messages) {
+    std::string update;
+    for (const Message& message : messages) {
+        if (message.user()) update = message.text();
+    }
+    return update.substr(update.rfind('\n') + 1);
+}
+
+AssistantMessage model(const ModelRequest& request) {
+    const std::string update = update_in(request.messages);
+    if (update != with_tool || request.messages.back().tool_result())
+        return faux_assistant_message("re: " + update);
+    ContentList<AssistantContent> content;
+    content.emplace_back(faux_text("Looking."));
+    content.emplace_back(faux_tool_call("look", JsonObject(), "c1"));
+    return faux_assistant_message(std::move(content), stop_reason::tool_use);
+}
+
+std::shared_ptr<bub::FileTapeStore> tapes_in(const std::filesystem::path& folder) {
+    bub::FileTapeOptions options;
+    options.directory = folder / "tapes";
+    options.sync = bub::TapeSync::never;
+    return std::make_shared<bub::FileTapeStore>(std::move(options));
+}
+
+bub::BuiltinOptions agent_in(const std::filesystem::path& folder, FauxProvider& faux,
+                             std::shared_ptr<AsyncEvent> brought) {
+    bub::BuiltinOptions options;
+    options.model = faux.model("offline");
+    options.home = folder;
+    options.tape_store = tapes_in(folder);
+    options.with_user_skills = false;
+    options.with_tools = false;
+    options.tools.push_back(look(folder));
+    options.channels = [folder, brought](bub::ProvideChannelsCall& call) {
+        std::vector<std::shared_ptr<bub::Channel>> channels;
+        channels.push_back(folder_channel(folder, call.handler, brought));
+        return channels;
+    };
+    return options;
+}
+
+}  // namespace
+
+std::string answer_to(const std::string& update) {
+    return update == with_tool ? "Looking.  re: " + update : "re: " + update;
+}
+
+MessageList kept_of_chat(const std::filesystem::path& folder, const std::string& chat) {
+    const std::string tape = bub::tape_name(folder, "platform:" + chat);
+    return bub::agent_messages(run(tapes_in(folder)->fetch(tape, bub::TapeQuery())));
+}
+
+std::size_t times_looked(const std::filesystem::path& folder) {
+    return lines_of(looks_in(folder)).size();
+}
+
+int run_gateway_worker(const std::filesystem::path& folder, std::size_t kill_at) {
+    FauxProvider faux;
+    std::vector<FauxStep> script;
+    for (std::size_t i = 0; i < 2 * updates.size(); ++i) script.emplace_back(FauxStep(model));
+    faux.set_responses(std::move(script));
+    bub::FrameworkOptions around;
+    around.workspace = folder;
+    bub::Framework framework(std::move(around));
+    const auto brought = std::make_shared<AsyncEvent>();
+    framework.add(bub::builtin_plugin(framework, agent_in(folder, faux, brought)));
+    bub::ChannelManagerOptions options;
+    options.deliveries = deliveries_in(folder);
+    options.stream_output = true;
+    bub::ChannelManager manager(framework, std::move(options));
+    arm(kill_at);
+    run(serve_until_idle(manager, brought));
+    disarm();
+    return 0;
+}
+
+}  // namespace cubepi::crash_tests
