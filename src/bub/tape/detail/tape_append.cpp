@@ -5,8 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-
 #include <bub/tape/detail/fast_facts.hpp>
 #include <bub/tape/detail/fork_entries.hpp>
 #include <bub/tape/detail/json_text.hpp>
