@@ -1,5 +1,7 @@
 #include <cubepi/workspace/fetch_tool.hpp>
 
+#include <algorithm>
+
 #include <boost/url.hpp>
 
 #include <cubepi/core/cancellation.hpp>
@@ -28,6 +30,30 @@ struct Target {
     throw Error(code, sentence);
 }
 
+/// A URL as people and servers write it, with what is no ASCII encoded (RFC 3987, 3.1). A host stays as it is.
+std::string encoded(std::string_view text) {
+    constexpr std::string_view digits = "0123456789ABCDEF";
+    const auto scheme = text.find("://");
+    const auto host = scheme == std::string_view::npos ? 0 : scheme + 3;
+    const auto path = std::min(text.find_first_of("/?#", host), text.size());
+    std::string out(text.substr(0, path));
+    for (const char c : text.substr(path)) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte < 0x80 && c != ' ') {
+            out += c;
+        } else {
+            out += {'%', digits[byte >> 4], digits[byte & 15]};
+        }
+    }
+    return out;
+}
+
+/// Whoever connects may take another name for one that is not ASCII, and that one nobody has checked.
+bool is_plain_host(std::string_view host) {
+    return !host.empty() && std::all_of(host.begin(), host.end(),
+                                        [](char c) { return c > ' ' && c < 0x7F && c != '%'; });
+}
+
 Target check_url(boost::urls::url url) {
     const std::string text(url.buffer());
     if (url.scheme_id() != boost::urls::scheme::http &&
@@ -47,13 +73,18 @@ Target check_url(boost::urls::url url) {
         target.host = url.host_ipv4_address().to_string();
     if (target.host.empty())
         refuse(ErrorCode::invalid_argument, "The URL " + text + " names no host.");
+    if (!is_plain_host(target.host)) {
+        refuse(ErrorCode::invalid_argument,
+               "The host in " + text + " is not plain ASCII. Give its xn-- form.");
+    }
     url.remove_fragment();
     target.url = std::move(url);
     return target;
 }
 
 Target parse_target(const std::string& text) {
-    const auto parsed = boost::urls::parse_uri(text);
+    const std::string url = encoded(text);
+    const auto parsed = boost::urls::parse_uri(url);
     if (!parsed) {
         refuse(ErrorCode::invalid_argument,
                text + " is not a full URL such as https://example.org/page.");
@@ -62,8 +93,11 @@ Target parse_target(const std::string& text) {
 }
 
 Target follow(const Target& from, std::string_view location) {
-    const auto reference = boost::urls::parse_uri_reference(
-        boost::core::string_view(location.data(), location.size()));
+    // A reference without a scheme has no host either, unless it begins with "//".
+    const bool whole = location.find("://") != std::string_view::npos || location.starts_with("//");
+    const std::string text =
+        whole ? encoded(location) : encoded("/" + std::string(location)).substr(1);
+    const auto reference = boost::urls::parse_uri_reference(text);
     boost::urls::url resolved;
     if (!reference || boost::urls::resolve(from.url, *reference, resolved).has_error()) {
         refuse(ErrorCode::protocol,

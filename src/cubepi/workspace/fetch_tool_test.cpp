@@ -106,6 +106,20 @@ protected:
     }
 };
 
+TEST_F(FetchToolTest, TakesAddressesAsPeopleWriteThem) {
+    page("https://example.org/wiki/K%C3%A4se?a%20b", "text/plain", {"cheese"});
+    EXPECT_THAT(fetch("https://example.org/wiki/K\xC3\xA4se?a b"), EndsWith("cheese"));
+    redirect("https://example.org/old", "/wiki/K\xC3\xA4se?a b");
+    EXPECT_THAT(fetch("https://example.org/old"), EndsWith("cheese"));
+}
+
+TEST_F(FetchToolTest, AHostThatCouldBeReadAsAnotherIsRefused) {
+    (*names)["\xE2\x91\xA0.example.org"] = {"93.184.216.34"};
+    EXPECT_THAT(fetch("http://%E2%91%A0.example.org/"), HasSubstr("not plain ASCII"));
+    EXPECT_THAT(fetch("http://a%20b.example.org/"), HasSubstr("not plain ASCII"));
+    EXPECT_TRUE(network->requests.empty());
+}
+
 TEST_F(FetchToolTest, GetsAPageAndConnectsToTheAddressesItHasChecked) {
     page("https://example.org/a?b=1", "text/plain; charset=utf-8", {"hello ", "world"});
     EXPECT_EQ(fetch("https://example.org/a?b=1#part"),
