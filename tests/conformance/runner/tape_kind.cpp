@@ -332,9 +332,13 @@ private:
     }
 
     static std::optional<Json> stored_entry(const std::string& line) {
-        boost::json::error_code failed;
-        const Json json = boost::json::parse(line, failed);
-        const JsonObject* object = failed ? nullptr : json.if_object();
+        Json json;
+        try {
+            json = cubepi::parse_lenient(line);
+        } catch (const cubepi::Error&) {
+            return std::nullopt;
+        }
+        const JsonObject* object = json.if_object();
         if (!object || !object->contains("id") || !object->at("id").is_int64() ||
             !object->contains("kind") || !object->at("kind").is_string() ||
             !object->contains("payload") || !object->at("payload").is_object())
