@@ -3,8 +3,8 @@
 #include <utility>
 
 #include <cubepi/agent/detail/agent_impl.hpp>
+#include <cubepi/agent/detail/run_guard.hpp>
 #include <cubepi/core/cancellation.hpp>
-#include <cubepi/core/detail/scope_core.hpp>
 
 namespace cubepi {
 
@@ -40,24 +40,12 @@ Task<RunResult> run_guarded(std::shared_ptr<Agent::Impl> impl, StartRun start, P
     RunResult result;
     Task<void> work = start(impl, input, options, result);
     const auto cancellation = co_await this_cancellation;
-    if (!cancellation.slot().is_connected()) {
-        co_await std::move(work);
-        co_return result;
-    }
-    const Executor executor = co_await this_executor;
-    std::exception_ptr failure;
-    detail::ScopeCore scope(executor, false);
-    scope.spawn(std::move(work), &failure);
-    if (scope.live() > 0) {
+    if (cancellation.slot().is_connected()) {
         std::function<void()> abort = [&impl] { impl->inbox.abort(); };
-        const bool throws = co_await detail::throws_when_cancelled;
-        co_await detail::throw_when_cancelled(false);
-        co_await scope.settle(std::move(abort));
-        co_await detail::throw_when_cancelled(throws);
+        co_await detail::abort_when_cancelled(std::move(work), std::move(abort));
+    } else {
+        co_await std::move(work);
     }
-    const auto after = co_await this_cancellation;
-    if (after.cancelled() != boost::asio::cancellation_type::none) throw_cancelled();
-    if (failure) std::rethrow_exception(failure);
     co_return result;
 }
 

@@ -22,13 +22,15 @@ enum class Next : std::uint8_t { turn, end_of_turns, ended };
 /// return; a step that has to wait gives a Rest to await.
 class Loop {
 public:
-    Loop(RunCore& core, std::function<Rest(RunOutcome)> finish_run, std::function<Rest()> opening)
+    Loop(RunCore& core, std::vector<Input> prompts, std::function<Rest(RunOutcome)> finish_run,
+         std::function<Rest()> opening)
         : core_(core),
           parts_(core.parts()),
+          prompts_(std::move(prompts)),
           finish_run_(std::move(finish_run)),
           opening_(std::move(opening)) {}
 
-    Task<void> drive(std::vector<Input> prompts);
+    Task<void> drive();
     Task<void> close(std::exception_ptr failure);
     void fill(RunResult& result) const;
     /// What whoever awaits the run is to get as an exception, or null.
@@ -41,13 +43,14 @@ private:
     Rest begin_turn();
     Rest end_turn(Message message, MessageList tool_results);
     Task<void> end_failed_turn(Message message);
+    Task<void> end_cut_short(AssistantMessage answer);
     Task<Next> run_tools(Message message, ToolList tools, MessageList inject_messages);
-    Task<void> ask_after_response(Message& message, TurnDecision& decision, MessageList& more);
+    Task<bool> ask_after_response(Message& message, TurnDecision& decision, MessageList& more);
     bool asks_to_stop() const noexcept {
         return parts_.hooks->should_stop_after_turn && !core_.stopped();
     }
     Task<bool> should_stop(Message message, MessageList tool_results);
-    std::vector<Input> take_queued(bool& steering);
+    std::vector<Input> take_queued();
     Task<bool> ask_at_run_end();
     Task<void> inject(MessageList messages);
     Rest end_run();
@@ -59,6 +62,7 @@ private:
 
     RunCore& core_;
     const RunParts& parts_;
+    std::vector<Input> prompts_;  // until the history has them
     std::function<Rest(RunOutcome)> finish_run_;
     std::function<Rest()> opening_;
     RunOutcome outcome_ = RunOutcome::completed;
@@ -73,18 +77,16 @@ private:
 
 // The run, top to bottom.
 
-Task<void> Loop::drive(std::vector<Input> prompts) {
+Task<void> Loop::drive() {
     if (Rest rest = core_.emit(AgentStartEvent())) co_await std::move(*rest);
     if (opening_) {
         if (Rest rest = opening_()) co_await std::move(*rest);
     }
     if (Rest rest = begin_turn()) co_await std::move(*rest);
     if (Rest rest = core_.close_open_calls()) co_await std::move(*rest);
-    if (Rest rest = core_.take_in(std::move(prompts), true)) co_await std::move(*rest);
+    if (Rest rest = core_.take_in(std::exchange(prompts_, {}))) co_await std::move(*rest);
     if (!core_.stopped()) {
-        if (Rest rest = core_.take_in(parts_.inputs->take_steering(), true)) {
-            co_await std::move(*rest);
-        }
+        if (Rest rest = core_.take_in(parts_.inputs->take_steering())) co_await std::move(*rest);
     }
     if (!core_.stopped()) {
         auto reason = price_missing(parts_.limits, parts_.model.spec());
@@ -103,10 +105,9 @@ Task<void> Loop::drive(std::vector<Input> prompts) {
         next = co_await turn();
         if (next != Next::end_of_turns || core_.stopped()) continue;
         // The model is done: queued inputs come now, and what middleware wants to add (D5, D33).
-        bool steering = false;
-        std::vector<Input> queued = take_queued(steering);
+        std::vector<Input> queued = take_queued();
         if (!queued.empty()) {
-            if (Rest rest = core_.take_in(std::move(queued), steering)) co_await std::move(*rest);
+            if (Rest rest = core_.take_in(std::move(queued))) co_await std::move(*rest);
             next = Next::turn;
         } else if (parts_.hooks->on_run_end && run_end_cycles_ < max_run_end_cycles) {
             const bool more = co_await ask_at_run_end();
@@ -145,7 +146,13 @@ Task<Next> Loop::turn() {
     }
     TurnDecision decision = TurnDecision::natural;
     MessageList more;
-    if (parts_.hooks->after_model_response) co_await ask_after_response(message, decision, more);
+    if (parts_.hooks->after_model_response) {
+        const bool asked = co_await ask_after_response(message, decision, more);
+        if (!asked) {
+            co_await end_cut_short(*message.assistant());
+            co_return Next::ended;
+        }
+    }
     if (Rest rest = core_.finish(message)) co_await std::move(*rest);
     const bool has_calls = message.assistant()->has_tool_calls();
     if (decision == TurnDecision::natural && has_calls) {
@@ -181,9 +188,7 @@ Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_m
     }
     // An aborted run ends with an aborted answer, in a turn of its own.
     if (core_.stopped()) co_return Next::turn;
-    if (Rest rest = core_.take_in(parts_.inputs->take_steering(), true)) {
-        co_await std::move(*rest);
-    }
+    if (Rest rest = core_.take_in(parts_.inputs->take_steering())) co_await std::move(*rest);
     co_return Next::turn;
 }
 
@@ -210,7 +215,17 @@ Task<void> Loop::end_failed_turn(Message message) {
     if (Rest rest = end_run()) co_await std::move(*rest);
 }
 
-Task<void> Loop::ask_after_response(Message& message, TurnDecision& decision, MessageList& more) {
+/// An abort came between the answer and what a hook had to say about it: the answer stays, as far as it goes (D7).
+Task<void> Loop::end_cut_short(AssistantMessage answer) {
+    answer.stop_reason = stop_reason::shared(stop_reason::aborted);
+    answer.error_message = aborted_text;
+    error_ = std::make_shared<const Error>(ErrorCode::cancelled, std::string(aborted_text));
+    outcome_ = RunOutcome::aborted;
+    co_await end_failed_turn(Message(std::move(answer)));
+}
+
+/// False when an abort came before the hook had answered.
+Task<bool> Loop::ask_after_response(Message& message, TurnDecision& decision, MessageList& more) {
     HookContext context = core_.hook_context();
     // The hook sees the history with the response at its end.
     MessageList seen = core_.state().messages;
@@ -220,8 +235,16 @@ Task<void> Loop::ask_after_response(Message& message, TurnDecision& decision, Me
         context.thread_id,     context.turn, context.stop_token, context.runtime};
     AssistantMessage response = *message.assistant();
     auto hook = parts_.hooks->after_model_response(std::move(response), with_response);
-    std::optional<TurnAction> action = co_await core_.call_hook(std::move(hook));
-    if (!action) co_return;
+    std::optional<TurnAction> action;
+    std::exception_ptr failure;
+    try {
+        action = co_await core_.call_hook(std::move(hook));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (failure && core_.stopped() && is_cancellation(failure)) co_return false;
+    if (failure) std::rethrow_exception(failure);
+    if (!action) co_return true;
     if (action->response) {
         AssistantMessage replaced = std::move(*action->response);
         replaced.id = message.id();
@@ -230,6 +253,7 @@ Task<void> Loop::ask_after_response(Message& message, TurnDecision& decision, Me
     }
     decision = action->decision.value_or(TurnDecision::natural);
     more = std::move(action->inject_messages);
+    co_return true;
 }
 
 Task<bool> Loop::should_stop(Message message, MessageList tool_results) {
@@ -240,11 +264,10 @@ Task<bool> Loop::should_stop(Message message, MessageList tool_results) {
     co_return stop;
 }
 
-std::vector<Input> Loop::take_queued(bool& steering) {
+std::vector<Input> Loop::take_queued() {
     if (terminated_) return {};
     std::vector<Input> queued = parts_.inputs->take_steering();
-    steering = !queued.empty();
-    return steering ? std::move(queued) : parts_.inputs->take_follow_ups();
+    return queued.empty() ? parts_.inputs->take_follow_ups() : std::move(queued);
 }
 
 Task<bool> Loop::ask_at_run_end() {
@@ -341,6 +364,7 @@ Task<void> Loop::attempt(Step step) {
 /// An error message, turn_end if a turn is open (D31), one agent_end (D30).
 Task<void> Loop::close(std::exception_ptr failure) {
     const std::string text = note_failure(failure);
+    core_.put_back(std::exchange(prompts_, {}));
     // Thrown at agent_end, or while the outcome was stored: there is no second end.
     if (!end_announced_) {
         const Message message = failure_message(core_, text, outcome_ == RunOutcome::aborted);
@@ -357,6 +381,8 @@ Task<void> Loop::close(std::exception_ptr failure) {
         if (!end_announced_) co_await attempt(say_end);
     }
     core_.state().error_message = text;
+    // What else a listener threw is not for the next run.
+    (void)parts_.hub->take_failure();
 }
 
 }  // namespace
@@ -364,10 +390,10 @@ Task<void> Loop::close(std::exception_ptr failure) {
 Task<void> run_loop(RunCore& core, std::vector<Input> prompts,
                     std::function<Rest(RunOutcome)> finish_run, std::function<Rest()> opening,
                     RunResult& result) {
-    Loop loop(core, std::move(finish_run), std::move(opening));
+    Loop loop(core, std::move(prompts), std::move(finish_run), std::move(opening));
     std::exception_ptr failure;
     try {
-        co_await loop.drive(std::move(prompts));
+        co_await loop.drive();
     } catch (...) {
         failure = std::current_exception();
     }

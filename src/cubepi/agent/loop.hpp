@@ -33,7 +33,8 @@ struct LoopOptions {
 
 /// The loop without an agent: no persistence, no state. Adds `prompts` and all that comes of them to `context`,
 /// which must outlive the task, and gives each event to `emit`. Failures of model and network are outcomes;
-/// exceptions of hooks are the outcome `failed`, those of `emit` are thrown after the run is closed.
+/// exceptions of hooks are the outcome `failed`, those of `emit` are thrown after the run is closed. Cancelling the
+/// awaiting coroutine aborts the run, as `stop_token` does, and throws when it is closed.
 Task<RunResult> run_agent_loop(MessageList prompts, AgentContext& context, LoopOptions options,
                                Listener emit);
 /// As run_agent_loop, without new prompts. Throws Error(no_messages) when the context is empty.

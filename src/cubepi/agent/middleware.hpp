@@ -142,31 +142,33 @@ struct HookSet {
 
 namespace detail {
 
-// A member of any kind named X makes `&Probe::X` ambiguous, so overloads and templates are seen too.
-#define CUBEPI_DETAIL_HOOK(name)                \
-    struct NameOf_##name {                      \
-        int name;                               \
-    };                                          \
-    template <class M>                          \
-    concept Has_##name = [] {                   \
-        if constexpr (std::is_final_v<M>) {     \
-            return requires { &M::name; };      \
-        } else {                                \
-            struct Probe : M, NameOf_##name {}; \
-            return !requires { &Probe::name; }; \
-        }                                       \
+// A member of any kind named X makes `&Probe::X` ambiguous, so overloads and templates are seen too. A final class
+// cannot be probed so: there, one overload or template that fits is seen besides what is declared once.
+#define CUBEPI_DETAIL_HOOK(name, first, second)                                                   \
+    struct NameOf_##name {                                                                        \
+        int name;                                                                                 \
+    };                                                                                            \
+    template <class M>                                                                            \
+    concept Has_##name = [] {                                                                     \
+        if constexpr (std::is_final_v<M>) {                                                       \
+            return requires { &M::name; } || requires(M& m) { m.name(std::declval<first>()); } || \
+                   requires(M& m) { m.name(std::declval<first>(), std::declval<second>()); };     \
+        } else {                                                                                  \
+            struct Probe : M, NameOf_##name {};                                                   \
+            return !requires { &Probe::name; };                                                   \
+        }                                                                                         \
     }();
 
-CUBEPI_DETAIL_HOOK(transform_context)
-CUBEPI_DETAIL_HOOK(convert_to_llm)
-CUBEPI_DETAIL_HOOK(transform_system_prompt)
-CUBEPI_DETAIL_HOOK(resolve_tool_call)
-CUBEPI_DETAIL_HOOK(before_tool_call)
-CUBEPI_DETAIL_HOOK(after_tool_call)
-CUBEPI_DETAIL_HOOK(after_model_response)
-CUBEPI_DETAIL_HOOK(should_stop_after_turn)
-CUBEPI_DETAIL_HOOK(on_run_end)
-CUBEPI_DETAIL_HOOK(around_model_call)
+CUBEPI_DETAIL_HOOK(transform_context, MessageList, HookContext&)
+CUBEPI_DETAIL_HOOK(convert_to_llm, MessageList, HookContext&)
+CUBEPI_DETAIL_HOOK(transform_system_prompt, std::string, HookContext&)
+CUBEPI_DETAIL_HOOK(resolve_tool_call, ToolCall, HookContext&)
+CUBEPI_DETAIL_HOOK(before_tool_call, BeforeToolCallContext&, HookContext&)
+CUBEPI_DETAIL_HOOK(after_tool_call, AfterToolCallContext&, HookContext&)
+CUBEPI_DETAIL_HOOK(after_model_response, AssistantMessage, HookContext&)
+CUBEPI_DETAIL_HOOK(should_stop_after_turn, ShouldStopAfterTurnContext&, HookContext&)
+CUBEPI_DETAIL_HOOK(on_run_end, HookContext&, HookContext&)
+CUBEPI_DETAIL_HOOK(around_model_call, ModelRequest, ModelCallNext)
 #undef CUBEPI_DETAIL_HOOK
 
 }  // namespace detail

@@ -350,16 +350,33 @@ struct Templated {
         return messages;
     }
 };
+struct FinalOverloaded final {
+    MessageList transform_context(MessageList messages) { return messages; }
+    MessageList transform_context(MessageList messages, HookContext&) { return messages; }
+    MessageList convert_to_llm(MessageList messages) { return messages; }
+};
+struct FinalTemplated final {
+    template <class C>
+    std::optional<BeforeToolCallResult> before_tool_call(C&) {
+        return std::nullopt;
+    }
+    bool should_stop_after_turn(ShouldStopAfterTurnContext&) { return false; }
+};
 struct Unrelated {
     void transform() {}
 };
 static_assert(detail::Has_transform_context<Overloaded>);
 static_assert(detail::Has_transform_context<Templated>);
+static_assert(detail::Has_transform_context<FinalOverloaded>);
+static_assert(!detail::Has_before_tool_call<FinalOverloaded>);
+static_assert(detail::Has_before_tool_call<FinalTemplated>);
 static_assert(!detail::Has_transform_context<Unrelated>);
 
 TEST(Middleware, D25_CompositionSeesOverloadedAndTemplatedHooks) {
     EXPECT_TRUE(Middleware(Overloaded{}).hooks().transform_context);
     EXPECT_TRUE(Middleware(Templated{}).hooks().transform_context);
+    EXPECT_TRUE(Middleware(FinalOverloaded{}).hooks().transform_context);
+    EXPECT_TRUE(Middleware(FinalTemplated{}).hooks().before_tool_call);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <cubepi/agent/detail/loop_run.hpp>
+#include <cubepi/agent/detail/run_guard.hpp>
 
 namespace cubepi::detail {
 
@@ -14,8 +15,7 @@ public:
     explicit FunctionInputs(const LoopOptions& options) : options_(options) {}
     std::vector<Input> take_steering() override { return take(options_.get_steering_messages); }
     std::vector<Input> take_follow_ups() override { return take(options_.get_follow_up_messages); }
-    void put_back_steering(std::vector<Input>) override {}
-    void put_back_follow_ups(std::vector<Input>) override {}
+    void put_back(std::vector<Input>) override {}
 
 private:
     static std::vector<Input> take(const std::function<MessageList()>& source) {
@@ -58,7 +58,14 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
                          .log = &log,
                          .inputs = &inputs,
                          .prefix_guard = nullptr};
-    RunCore core(parts, runtime->ids->next(), options.stop_token);
+    // The caller's token, the limit of time and a cancellation of this coroutine are one abort (D38).
+    std::stop_source stop;
+    const std::function<void()> abort = [stop]() mutable { stop.request_stop(); };
+    const std::stop_callback<std::function<void()>> forward(options.stop_token, abort);
+    WallClock wall_clock;
+    const Executor executor = co_await this_executor;
+    wall_clock.start(*runtime, executor, options.limits.wall_clock, abort);
+    RunCore core(parts, runtime->ids->next(), stop.get_token());
     std::vector<Input> first;
     for (const Message& prompt : prompts) {
         Input input;
@@ -68,13 +75,16 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
     std::exception_ptr failure;
     RunResult result;
     try {
-        co_await run_loop(core, std::move(first), nullptr, nullptr, result);
+        Task<void> loop = run_loop(core, std::move(first), nullptr, nullptr, result);
+        co_await abort_when_cancelled(std::move(loop), abort);
     } catch (...) {
         failure = std::current_exception();
     }
+    log.drop_nulls();
     context.messages = std::move(state.messages);
     context.extra = std::move(state.extra);
     if (failure) std::rethrow_exception(failure);
+    wall_clock.tell(result);
     co_return result;
 }
 

@@ -56,6 +56,10 @@ private:
 
 namespace detail {
 struct StreamAccess {
+    /// Of a finished stream: the final message.
+    static const PartialMessage& final_message(const MessageStream& stream) noexcept {
+        return stream.final_;
+    }
     /// For who took the terminal event and will not ask for result(): lets go of the final message.
     static void drop_result(MessageStream& stream) noexcept { stream.final_ = PartialMessage(); }
 };

@@ -52,7 +52,7 @@ Task<void> AgentAttempt::release() {
 
 /// Stores what is to be stored when the outcome is known (D19). A completed run is marked before agent_end.
 Rest AgentAttempt::finish(RunOutcome outcome) {
-    outcome = counting_limits(outcome);
+    outcome = wall_clock_.counted(outcome);
     if (impl_.log.persistent()) return store_outcome(outcome);
     impl_.log.drop_nulls();
     impl_.state.last_outcome = last_outcome(outcome);
@@ -95,26 +95,11 @@ Task<void> AgentAttempt::tell_circumstances() {
     }
 }
 
-/// Time's up is an abort of our own.
-std::unique_ptr<ClockTimer> AgentAttempt::wall_clock(const Executor& executor) {
-    const std::chrono::milliseconds limit = parts_.limits.wall_clock;
-    auto timer = impl_.runtime->clock->timer(executor);
-    timer->expires_after(limit, [this] {
-        out_of_time_ = true;
-        impl_.inbox.abort();
-    });
-    return timer;
-}
-
-RunOutcome AgentAttempt::counting_limits(RunOutcome outcome) const noexcept {
-    return out_of_time_ && outcome == RunOutcome::aborted ? RunOutcome::limited : outcome;
-}
-
 Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
-    std::unique_ptr<ClockTimer> timer;
     if (parts_.limits.wall_clock.count() > 0) {
         const Executor executor = co_await this_executor;
-        timer = wall_clock(executor);
+        std::function<void()> abort = [this] { impl_.inbox.abort(); };
+        wall_clock_.start(*impl_.runtime, executor, parts_.limits.wall_clock, std::move(abort));
     }
     std::function<Rest(RunOutcome)> finish_run = [this](RunOutcome outcome) {
         return finish(outcome);
@@ -129,19 +114,24 @@ Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
     }
     if (claim_) co_await release();
     if (failure) std::rethrow_exception(failure);
-    result.outcome = counting_limits(result.outcome);
-    if (out_of_time_ && result.outcome == RunOutcome::limited) {
-        result.failure = std::make_shared<const Error>(
-            ErrorCode::limit, "the run reached its limit wall_clock (" +
-                                  std::to_string(parts_.limits.wall_clock.count()) + " ms)");
-    }
+    wall_clock_.tell(result);
 }
 
 Task<void> AgentAttempt::abandon(RunResult& result) {
     co_await release();
     impl_.state.error_message = aborted_text;
-    if (auto rest = core_.emit(AgentStartEvent())) co_await std::move(*rest);
-    if (auto rest = core_.emit(AgentEndEvent())) co_await std::move(*rest);
+    bool threw = false;
+    try {
+        if (auto rest = core_.emit(AgentStartEvent())) co_await std::move(*rest);
+    } catch (const ListenerFailed&) {
+        threw = true;
+    }
+    try {
+        if (auto rest = core_.emit(AgentEndEvent())) co_await std::move(*rest);
+    } catch (const ListenerFailed&) {
+        threw = true;
+    }
+    if (threw) std::rethrow_exception(impl_.hub.take_failure());
     result.run_id = core_.run_id().str();
     result.attempt_id = core_.info().attempt_id;
     result.outcome = RunOutcome::aborted;

@@ -6,6 +6,7 @@
 
 #include <cubepi/agent/detail/agent_impl.hpp>
 #include <cubepi/agent/detail/claim_keeper.hpp>
+#include <cubepi/agent/detail/run_guard.hpp>
 
 namespace cubepi::detail {
 
@@ -28,15 +29,13 @@ private:
     Task<void> store_outcome(RunOutcome outcome);
     Rest announce_circumstances();
     Task<void> tell_circumstances();
-    std::unique_ptr<ClockTimer> wall_clock(const Executor& executor);
-    RunOutcome counting_limits(RunOutcome outcome) const noexcept;
 
     Agent::Impl& impl_;
     const RunParts parts_;
     RunCore core_;
     std::unique_ptr<ClaimKeeper> claim_;             // null: none
     std::unique_ptr<const ClaimResult> taken_over_;  // null: nothing was
-    bool out_of_time_ = false;
+    WallClock wall_clock_;
 };
 
 }  // namespace cubepi::detail

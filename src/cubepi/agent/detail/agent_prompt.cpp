@@ -95,6 +95,12 @@ bool is_finished(const Agent::Impl& impl) {
     return last && !impl.log.has_open_calls();
 }
 
+[[noreturn]] void throw_finished() {
+    throw Error(ErrorCode::cannot_continue,
+                "Cannot continue: the thread ends with a finished answer and nothing is queued; "
+                "prompt() goes on");
+}
+
 bool has_answer(const Agent::Impl& impl, const std::string& message_id) {
     bool seen = false;
     for (const Message& message : impl.state.messages) {
@@ -188,9 +194,7 @@ Task<void> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options, 
     std::vector<Input> inputs;
     const bool finished = is_finished(*impl);
     if (finished && !impl->inbox.has_steering() && !impl->inbox.has_follow_ups()) {
-        throw Error(ErrorCode::cannot_continue,
-                    "Cannot continue: the thread ends with a finished answer and nothing is "
-                    "queued; prompt() goes on");
+        throw_finished();
     }
     co_await attempt->claim(options.run_id().empty() ? ClaimKind::new_run
                                                      : ClaimKind::continue_run);
@@ -198,6 +202,11 @@ Task<void> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options, 
         // Steering first; the loop takes the rest at its usual places.
         inputs = impl->inbox.take_steering();
         if (inputs.empty()) inputs = impl->inbox.take_follow_ups();
+        if (inputs.empty()) {
+            // It was taken back meanwhile, or is meant for another run.
+            co_await attempt->release();
+            throw_finished();
+        }
     }
     co_return co_await attempt->run(std::move(inputs), result);
 }

@@ -104,6 +104,7 @@ Receipt Inbox::follow_up(Message message, bool identified) {
     input.message = std::move(message);
     input.receipt = receipt;
     input.identified = identified;
+    input.is_follow_up = true;
     queues().follow_ups.push_back(std::move(input));
     note_queued();
     return Receipt(std::move(receipt));
@@ -171,15 +172,12 @@ std::vector<Input> Inbox::take_follow_ups() {
     return taken;
 }
 
-void Inbox::put_back_steering(std::vector<Input> inputs) {
+void Inbox::put_back(std::vector<Input> inputs) {
+    if (inputs.empty()) return;
     const std::lock_guard lock(mutex());
-    put_front(queues().steering, std::move(inputs));
-    note_queued();
-}
-
-void Inbox::put_back_follow_ups(std::vector<Input> inputs) {
-    const std::lock_guard lock(mutex());
-    put_front(queues().follow_ups, std::move(inputs));
+    // What is taken together is of one queue.
+    put_front(inputs.front().is_follow_up ? queues().follow_ups : queues().steering,
+              std::move(inputs));
     note_queued();
 }
 

@@ -26,6 +26,7 @@ struct Input {
     std::shared_ptr<Receipt::Shared> receipt = {};  ///< null: nobody asked for one
     std::string for_run = {};                       ///< empty: any
     bool identified = false;                        ///< the caller gave the id (D42)
+    bool is_follow_up = false;                      ///< which queue it is from
 
     void mark(ReceiptState state) const {
         if (receipt) receipt->state.store(state);
@@ -38,9 +39,8 @@ public:
     virtual ~InputSource() = default;
     virtual std::vector<Input> take_steering() = 0;
     virtual std::vector<Input> take_follow_ups() = 0;
-    /// Gives back what was taken and did not reach the history, in front of the rest.
-    virtual void put_back_steering(std::vector<Input> inputs) = 0;
-    virtual void put_back_follow_ups(std::vector<Input> inputs) = 0;
+    /// Gives back what was taken and did not reach the history: in front of the rest of its queue. All are of one queue.
+    virtual void put_back(std::vector<Input> inputs) = 0;
 };
 
 /// All that reaches an agent from other threads: abort, steering, follow-ups.
@@ -65,8 +65,7 @@ public:
 
     std::vector<Input> take_steering() override;
     std::vector<Input> take_follow_ups() override;
-    void put_back_steering(std::vector<Input> inputs) override;
-    void put_back_follow_ups(std::vector<Input> inputs) override;
+    void put_back(std::vector<Input> inputs) override;
 
 private:
     void note_queued();

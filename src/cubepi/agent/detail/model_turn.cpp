@@ -224,7 +224,13 @@ Task<void> ModelTurn::pump(MessageStream stream) {
                 failure = std::current_exception();
             }
         }
-        const bool ended = event && event->is_terminal();
+        bool ended = event && event->is_terminal();
+        if (!event && !failure && stream.finished() && !core_.stopped()) {
+            // A hook around the call has taken the events, the last one too.
+            event.emplace();
+            event->partial = StreamAccess::final_message(stream);
+            ended = true;
+        }
         if (!failure && event && !ended && !core_.stopped()) {
             if (Rest rest = pass_on(std::move(*event))) co_await std::move(*rest);
             continue;

@@ -154,12 +154,18 @@ Task<void> RunCore::answer_open_calls() {
     }
 }
 
-Rest RunCore::take_in(std::vector<Input> inputs, bool steering) {
+Rest RunCore::take_in(std::vector<Input> inputs) {
     if (inputs.empty()) return std::nullopt;
-    return take_all_in(std::move(inputs), steering);
+    return take_all_in(std::move(inputs));
 }
 
-Task<void> RunCore::take_all_in(std::vector<Input> inputs, bool steering) {
+void RunCore::put_back(std::vector<Input> inputs) {
+    // A prompt has no receipt: whoever awaits it gets the failure and may prompt again.
+    std::erase_if(inputs, [](const Input& input) { return !input.receipt; });
+    parts_.inputs->put_back(std::move(inputs));
+}
+
+Task<void> RunCore::take_all_in(std::vector<Input> inputs) {
     std::size_t next = 0;
     std::exception_ptr failure;
     try {
@@ -195,13 +201,7 @@ Task<void> RunCore::take_all_in(std::vector<Input> inputs, bool steering) {
     std::vector<Input> rest(
         std::make_move_iterator(inputs.begin() + static_cast<std::ptrdiff_t>(next)),
         std::make_move_iterator(inputs.end()));
-    // A prompt has no receipt: whoever awaits it gets the failure and may prompt again.
-    std::erase_if(rest, [](const Input& input) { return !input.receipt; });
-    if (steering) {
-        parts_.inputs->put_back_steering(std::move(rest));
-    } else {
-        parts_.inputs->put_back_follow_ups(std::move(rest));
-    }
+    put_back(std::move(rest));
     std::rethrow_exception(failure);
 }
 

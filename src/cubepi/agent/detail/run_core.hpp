@@ -77,7 +77,9 @@ public:
     /// Answers what is open at the end of the history (D1, D37), announced and stored.
     [[nodiscard]] Rest close_open_calls();
     /// Puts queued inputs into the history. What does not get there goes back to where it came from.
-    [[nodiscard]] Rest take_in(std::vector<Input> inputs, bool steering);
+    [[nodiscard]] Rest take_in(std::vector<Input> inputs);
+    /// Gives inputs back that do not get into the history.
+    void put_back(std::vector<Input> inputs);
     [[nodiscard]] Rest notice(Notice notice);
 
     HookContext hook_context();
@@ -109,7 +111,7 @@ private:
     Task<void> finish_stored(Message message);
     Rest finish_in_memory(Message message);
     Task<void> answer_open_calls();
-    Task<void> take_all_in(std::vector<Input> inputs, bool steering);
+    Task<void> take_all_in(std::vector<Input> inputs);
     Message stamped(Message message) const;
 
     // What an event changes in the state.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <cubepi/agent/detail/run_guard.hpp>
 #include <cubepi/agent/detail/tool_output.hpp>
 #include <cubepi/core/cancellation.hpp>
 
@@ -13,6 +14,8 @@ namespace cubepi::detail {
 namespace {
 
 constexpr std::string_view aborted_text = "The run was aborted before this call was made.";
+constexpr std::string_view unannounced_text =
+    "The run failed before this call was made: a listener of its events threw an exception.";
 constexpr std::string_view cut_off_text =
     "The answer was cut off at its token limit, so the arguments of this call may be incomplete. "
     "It was "
@@ -74,6 +77,8 @@ Task<void> ToolBatch::run_sequential() {
             if (Rest rest = prepare(call)) co_await std::move(*rest);
         }
         if (Rest rest = announce(call)) co_await std::move(*rest);
+        // The run has failed: what has not begun does not begin (D6).
+        if (listener_failure_) refuse(call, std::string(unannounced_text));
         if (Rest rest = execute(call)) co_await std::move(*rest);
         if (Rest rest = commit(call)) co_await std::move(*rest);
     }
@@ -83,7 +88,7 @@ Task<void> ToolBatch::run_sequential() {
 Task<void> ToolBatch::run_parallel() {
     for (std::size_t i = 0; i < calls_.size(); ++i) {
         Call& call = calls_[i];
-        if (Rest rest = announce(call)) co_await std::move(*rest);
+        if (Rest rest = announce_beside(call)) co_await std::move(*rest);
         Rest rest = execute(call);
         if (!rest) continue;
         if (!call.running || i + 1 == calls_.size()) {
@@ -112,7 +117,7 @@ Task<void> ToolBatch::run_beside(TaskScope& scope, std::size_t first, Task<void>
             co_await slot_.wait();
             core_.time_passes();
         }
-        if (Rest rest = announce(call)) co_await std::move(*rest);
+        if (Rest rest = announce_beside(call)) co_await std::move(*rest);
         Rest rest = execute(call);
         if (!rest) continue;
         if (call.running) {
@@ -158,6 +163,10 @@ bool ToolBatch::check(Call& call) {
     const ToolCall& asked = call.call();
     if (!call.tool) {
         refuse(call, "Tool " + asked.name.str() + " not found");
+        return false;
+    }
+    if (!call.tool->execute) {
+        refuse(call, "Tool " + asked.name.str() + " has no callback (AgentTool::execute)");
         return false;
     }
     if (!call.resolved && asked.extra.find("raw_arguments")) {
@@ -253,6 +262,19 @@ Rest ToolBatch::announce(Call& call) {
     return tell(std::move(event));
 }
 
+/// A call whose start not all listeners could take is not made (D6); those beside it are.
+Rest ToolBatch::announce_beside(Call& call) {
+    const bool failed_before = listener_failure_ != nullptr;
+    if (Rest rest = announce(call)) return announce_rest(call, std::move(*rest), failed_before);
+    if (listener_failure_ && !failed_before) refuse(call, std::string(unannounced_text));
+    return std::nullopt;
+}
+
+Task<void> ToolBatch::announce_rest(Call& call, Task<void> rest, bool failed_before) {
+    co_await std::move(rest);
+    if (listener_failure_ && !failed_before) refuse(call, std::string(unannounced_text));
+}
+
 Rest ToolBatch::execute(Call& call) {
     // A listener of the start may have aborted.
     if (core_.stopped() && !call.immediate) refuse(call, std::string(aborted_text));
@@ -332,12 +354,12 @@ Task<void> ToolBatch::update(Call& call, Json partial_result) {
     event.tool_name = call.call().name;
     event.args = call.call().arguments;
     event.partial_result = std::move(partial_result);
-    try {
-        if (auto pending = core_.emit(std::move(event))) co_await std::move(*pending);
-    } catch (const ListenerFailed&) {
-        // The run fails when the batch is over; the tool is not to blame.
-        if (!listener_failure_) listener_failure_ = std::current_exception();
-    }
+    // A listener that throws fails the run when the batch is over; the tool is not to blame. What ends the tool does
+    // not end a listener.
+    Rest rest = tell(std::move(event));
+    if (!rest) co_return;
+    std::function<void()> nothing = [] {};
+    co_await abort_when_cancelled(std::move(*rest), std::move(nothing));
 }
 
 // After the call.

@@ -77,6 +77,8 @@ private:
     Task<void> ask_before(Call& call);
 
     Rest announce(Call& call);
+    Rest announce_beside(Call& call);
+    Task<void> announce_rest(Call& call, Task<void> rest, bool failed_before);
     /// Starts a call that was announced. What is left of it is to be awaited, beside the others while call.running.
     Rest execute(Call& call);
     Task<void> await_outcome(Call& call, Task<AgentToolResult> task);

@@ -1,0 +1,292 @@
+// How runs close that something went wrong with.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <cubepi/agent/agent_test_support.hpp>
+#include <cubepi/agent/loop.hpp>
+
+namespace cubepi {
+namespace {
+
+using namespace agent_test;
+
+std::function<void(const AgentEvent&)> throwing_at(AgentEventType type, int nth = 1) {
+    return [type, nth, seen = 0](const AgentEvent& event) mutable {
+        if (event.type() == type && ++seen == nth) throw std::runtime_error("boom");
+    };
+}
+
+std::string failure_of(const std::function<void()>& action) {
+    try {
+        action();
+    } catch (const std::exception& error) {
+        return error.what();
+    }
+    return {};
+}
+
+/// A thread that takes for ever to load.
+class StalledStore final : public Checkpointer {
+public:
+    Task<std::optional<CheckpointData>> load(std::string) override {
+        on_load();
+        co_await never_.wait();
+        co_return std::nullopt;
+    }
+    Task<std::int64_t> append(std::string, MessageList, AppendOptions) override { co_return 0; }
+    Task<void> save_extra(std::string, JsonObject) override { co_return; }
+    std::function<void()> on_load;
+
+private:
+    AsyncEvent never_;
+};
+
+TEST(Closing, D42_WhatResumeTookWaitsAgainWhenAListenerEndsTheRun) {
+    for (const bool steering : {true, false}) {
+        FauxProvider faux;
+        faux.set_responses({"one", "two", "three"});
+        Agent agent({.model = faux.model()});
+        run(agent.prompt("hi"));
+        const Receipt receipt = steering ? agent.steer("queued") : agent.follow_up("queued");
+        Subscription listener = agent.subscribe(throwing_at(AgentEventType::agent_start));
+        EXPECT_EQ(failure_of([&] { run(agent.resume()); }), "boom");
+        EXPECT_EQ(receipt.state(), ReceiptState::queued);
+        listener.cancel();
+        const RunResult next = run(agent.prompt("next"));
+        EXPECT_EQ(receipt.state(), ReceiptState::committed);
+        // A follow-up is a follow-up still: it comes when the run would end.
+        EXPECT_EQ(texts(next.new_messages),
+                  steering ? std::vector<std::string>({"next", "queued", "two"})
+                           : std::vector<std::string>({"next", "two", "queued", "three"}));
+    }
+}
+
+TEST(Closing, D2_ResumeAsksNobodyWhenWhatIsQueuedIsForAnotherRun) {
+    FauxProvider faux;
+    faux.set_responses({"one", "never"});
+    auto store = std::make_shared<MemoryCheckpointer>();
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    run(agent.prompt("hi"));
+    const Receipt receipt = agent.steer("for another", "another-run");
+    try {
+        run(agent.resume());
+        FAIL() << "resumed a finished thread";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::cannot_continue);
+    }
+    EXPECT_EQ(receipt.state(), ReceiptState::refused);
+    EXPECT_EQ(agent.state().messages.size(), 2u);
+    // The claim was given back.
+    Agent other({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    EXPECT_TRUE(run(other.prompt("hi")));
+}
+
+TEST(Closing, D6_AListenersExceptionComesOutAlsoWhenTheRunWasAbortedWhileLoading) {
+    FauxProvider faux;
+    auto store = std::make_shared<StalledStore>();
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    store->on_load = [&] { agent.abort(); };
+    Recorder recorder(agent);
+    agent.subscribe(throwing_at(AgentEventType::agent_start));
+    EXPECT_EQ(failure_of([&] { run(agent.prompt("hi")); }), "boom");
+    EXPECT_EQ(recorder.words(), std::vector<std::string>({"agent_start", "agent_end"}));
+    EXPECT_EQ(agent.state().last_outcome, LastOutcome::abandoned);
+}
+
+TEST(Closing, D6_TheExceptionIsThatOfThisRunNotOfAnEarlierOne) {
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "two"});
+    auto store = std::make_shared<FailingStore>(std::make_shared<MemoryCheckpointer>(), 3);
+    Agent agent(
+        {.model = faux.model(), .tools = {echo_tool()}, .checkpointer = store, .thread_id = "t"});
+    std::string text = "first";
+    AgentEventType at = AgentEventType::tool_execution_start;
+    agent.subscribe([&](const AgentEvent& event) {
+        if (event.type() == at) throw std::runtime_error(text);
+    });
+    // Both fail: the listener, and then the store.
+    EXPECT_EQ(failure_of([&] { run(agent.prompt("hi")); }), "no space left on device");
+    text = "second";
+    at = AgentEventType::turn_start;
+    EXPECT_EQ(failure_of([&] { run(agent.prompt("again")); }), "second");
+}
+
+TEST(Closing, D7_AnAbortInAfterModelResponseKeepsTheAnswerAndItsUsage) {
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "next"});
+    AsyncEvent never;
+    Agent* self = nullptr;
+    Agent agent({.model = faux.model(),
+                 .tools = {echo_tool()},
+                 .after_model_response = [&](AssistantMessage) -> Task<std::optional<TurnAction>> {
+                     self->abort();
+                     co_await never.wait();
+                     co_return std::nullopt;
+                 }});
+    self = &agent;
+    Recorder recorder(agent);
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::aborted);
+    EXPECT_EQ(result.error().code(), ErrorCode::cancelled);
+    ASSERT_EQ(roles(result.new_messages),
+              std::vector<Role>({Role::user, Role::assistant, Role::tool_result}));
+    const AssistantMessage& answer = *result.new_messages[1].assistant();
+    EXPECT_EQ(answer.stop_reason, stop_reason::aborted);
+    EXPECT_TRUE(answer.has_tool_calls());
+    EXPECT_TRUE(answer.usage);
+    // One message began, and that one ended.
+    EXPECT_EQ(recorder.count(AgentEventType::message_start),
+              recorder.count(AgentEventType::message_end));
+    EXPECT_EQ(recorder.count(AgentEventType::tool_execution_start), 0u);
+}
+
+std::vector<std::string> ran_until(ExecutionMode mode, AgentEventType type, int nth) {
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a", "c1"), echo_call("b", "c2")}), "never"});
+    std::vector<std::string> ran;
+    auto note = [&](EchoArgs args) -> Task<std::string> {
+        ran.push_back(args.value);
+        co_await yield_now();
+        co_return args.value;
+    };
+    Agent agent({.model = faux.model(),
+                 .tools = {tool<EchoArgs>("echo", "Says it again.", note)},
+                 .tool_execution = mode});
+    agent.subscribe(throwing_at(type, nth));
+    Recorder recorder(agent);
+    EXPECT_EQ(failure_of([&] { run(agent.prompt("hi")); }), "boom");
+    EXPECT_TRUE(is_legal_transcript(agent.state().messages));
+    EXPECT_EQ(recorder.count(AgentEventType::tool_execution_start), 2u);
+    EXPECT_EQ(recorder.count(AgentEventType::tool_execution_end), 2u);
+    return ran;
+}
+
+TEST(Closing, D6_AfterAListenerThrewASequentialBatchMakesNoFurtherCall) {
+    constexpr ExecutionMode mode = ExecutionMode::sequential;
+    using Ran = std::vector<std::string>;
+    EXPECT_EQ(ran_until(mode, AgentEventType::tool_execution_start, 1), Ran());
+    EXPECT_EQ(ran_until(mode, AgentEventType::tool_execution_end, 1), Ran({"a"}));
+    EXPECT_EQ(ran_until(mode, AgentEventType::tool_execution_start, 2), Ran({"a"}));
+}
+
+TEST(Closing, D6_OfAParallelBatchOnlyTheCallWhoseStartAListenerRefusedIsNotMade) {
+    constexpr ExecutionMode mode = ExecutionMode::parallel;
+    using Ran = std::vector<std::string>;
+    EXPECT_EQ(ran_until(mode, AgentEventType::tool_execution_start, 1), Ran({"b"}));
+    EXPECT_EQ(ran_until(mode, AgentEventType::tool_execution_start, 2), Ran({"a"}));
+    EXPECT_EQ(ran_until(mode, AgentEventType::tool_execution_end, 1), Ran({"a", "b"}));
+}
+
+TEST(Closing, D24_WhatEndsAToolDoesNotEndTheListenerThatItWaitsFor) {
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}), "done"});
+    auto runtime = std::make_shared<Runtime>(*Runtime::standard());
+    const auto clock = std::make_shared<testing::ManualClock>();
+    runtime->clock = clock;
+    auto report = [](EchoArgs, ToolContext& ctx) -> Task<std::string> {
+        co_await ctx.update("half");
+        co_return "whole";
+    };
+    AgentTool slow = tool<EchoArgs>("echo", "Reports.", report).timeout(std::chrono::seconds(1));
+    Agent agent({.model = faux.model(), .tools = {slow}, .runtime = runtime});
+    bool delivered = false;
+    agent.subscribe([&](const AgentEvent& event) -> Task<void> {
+        if (event.type() != AgentEventType::tool_execution_update) co_return;
+        // The tool's time is up meanwhile, and its grace.
+        for (int i = 0; i < 20; ++i) {
+            clock->advance(std::chrono::seconds(1));
+            co_await yield_now();
+        }
+        delivered = true;
+    });
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_TRUE(delivered);
+    EXPECT_EQ(result.outcome, RunOutcome::completed);
+    EXPECT_NE(result.new_messages[2].text().find("time limit of 1 s"), std::string::npos);
+}
+
+TEST(Closing, D38_CancellingTheLoopWithoutAnAgentClosesItsRun) {
+    FauxProvider faux;
+    AsyncEvent never;
+    faux.set_responses({FauxStep([&](ModelRequest) -> Task<AssistantMessage> {
+        co_await never.wait();
+        co_return faux_assistant_message("never");
+    })});
+    AgentContext context;
+    LoopOptions options;
+    options.model = faux.model();
+    std::vector<std::string> words;
+    const Listener listener = [&](const AgentEvent& event) {
+        words.push_back(Recorder::word(event));
+    };
+    const auto parent = [&]() -> Task<void> {
+        TaskScope scope(co_await this_executor);
+        MessageList prompts = {user_message("hi")};
+        scope.spawn(run_agent_loop(prompts, context, options, listener));
+        co_await yield_now();
+        scope.cancel();
+        co_await scope.join();
+    };
+    run(parent());
+    ASSERT_FALSE(words.empty());
+    EXPECT_EQ(words.back(), "agent_end");
+    ASSERT_EQ(context.messages.size(), 2u);
+    EXPECT_EQ(context.messages[1].assistant()->stop_reason, stop_reason::aborted);
+}
+
+TEST(Closing, D24_TheLoopWithoutAnAgentHeedsTheWallClock) {
+    FauxProvider faux;
+    auto runtime = std::make_shared<Runtime>(*Runtime::standard());
+    const auto clock = std::make_shared<testing::ManualClock>();
+    runtime->clock = clock;
+    AsyncEvent never;
+    faux.set_responses({FauxStep([&](ModelRequest) -> Task<AssistantMessage> {
+        clock->advance(std::chrono::seconds(5));
+        co_await never.wait();
+        co_return faux_assistant_message("never");
+    })});
+    AgentContext context;
+    LoopOptions options;
+    options.model = faux.model();
+    options.runtime = runtime;
+    options.limits.wall_clock = std::chrono::seconds(5);
+    const RunResult result =
+        run(run_agent_loop({user_message("hi")}, context, options, [](const AgentEvent&) {}));
+    EXPECT_EQ(result.outcome, RunOutcome::limited);
+    EXPECT_NE(std::string(result.error().what()).find("wall_clock"), std::string::npos);
+}
+
+TEST(Closing, D44_AHookThatReadTheWholeAnswerGivesTheAnswerItRead) {
+    FauxProvider faux;
+    faux.set_responses({"read already"});
+    auto read_all = [](ModelRequest request, ModelCallNext next) -> Task<MessageStream> {
+        MessageStream stream = co_await next(std::move(request));
+        (void)co_await stream.result();
+        co_return stream;
+    };
+    Agent agent({.model = faux.model(), .around_model_call = read_all});
+    Recorder recorder(agent);
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::completed);
+    EXPECT_EQ(result.text(), "read already");
+    EXPECT_EQ(recorder.count(AgentEventType::message_start), 2u);
+}
+
+TEST(Closing, AToolWithoutACallbackSaysSo) {
+    FauxProvider faux;
+    faux.set_responses({calling({faux_tool_call("empty", {}, "c1")}), "done"});
+    AgentTool empty;
+    empty.name = "empty";
+    Agent agent({.model = faux.model(), .tools = {empty}});
+    EXPECT_EQ(run(agent.prompt("hi")).new_messages[2].text(),
+              "Tool empty has no callback (AgentTool::execute)");
+}
+
+}  // namespace
+}  // namespace cubepi
