@@ -95,7 +95,11 @@ JsonObject array_schema(JsonObject items) {
 void add_property(JsonObject& properties, JsonArray& required, std::string_view name,
                   JsonObject schema, bool is_required, const Json* default_value) {
     const boost::json::string_view key(name.data(), name.size());
-    if (default_value) schema["default"] = *default_value;
+    // A default that JSON cannot say (infinity) is none in the schema; the struct has it still.
+    const Json* type = schema.if_contains("type");
+    const bool unsaid =
+        default_value && default_value->is_null() && type && *type == Json("number");
+    if (default_value && !unsaid) schema["default"] = *default_value;
     properties.insert_or_assign(key, std::move(schema));
     if (is_required) required.emplace_back(key);
 }

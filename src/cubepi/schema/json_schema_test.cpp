@@ -1,6 +1,7 @@
 #include <cubepi/schema/json_schema.hpp>
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -131,6 +132,20 @@ TEST(JsonSchemaOf, TellsAZeroDefaultFromNone) {
     EXPECT_EQ(properties.at("pair").at("default"), json("[0,0]"));
     EXPECT_FALSE(properties.at("maybe").as_object().contains("default"));
     EXPECT_FALSE(properties.at("plain").as_object().contains("default"));
+}
+
+struct Budget {
+    double limit = std::numeric_limits<double>::infinity();
+    std::optional<double> least = std::nullopt;
+};
+
+TEST(JsonSchemaOf, ADefaultThatJsonCannotSayIsTheStructsOwn) {
+    const JsonSchema schema(json_schema_of<Budget>());
+    EXPECT_FALSE(schema.source().at("properties").at("limit").as_object().contains("default"));
+    EXPECT_FALSE(schema.source().as_object().contains("required"));
+    Json arguments = JsonObject();
+    EXPECT_TRUE(schema.validate(arguments).empty());
+    EXPECT_EQ(from_json<Budget>(arguments).limit, std::numeric_limits<double>::infinity());
 }
 
 TEST(JsonSchemaOf, ReadingAgreesWithTheSchemaOnWhatIsRequired) {

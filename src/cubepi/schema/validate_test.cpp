@@ -73,6 +73,8 @@ TEST(Validate, SaysWhatIsWrongAndWhere) {
     EXPECT_EQ(result(weather, "[]"), "<root>: expected object, found array of 0 items\n");
     EXPECT_EQ(result(weather, R"({"city":"x","days":0})"),
               "days: expected at least 1, found integer 0\n");
+    EXPECT_EQ(result(weather, R"({"city":"x","days":1e20})"),
+              "days: expected integer, found number 1e+20\n");
 }
 
 // The fast check and valijson must agree; "allOf" with nothing in it turns the fast check off.

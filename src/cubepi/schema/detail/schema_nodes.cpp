@@ -7,6 +7,7 @@
 
 #include <cubepi/schema/detail/schema_pattern.hpp>
 #include <cubepi/schema/detail/utf8.hpp>
+#include <cubepi/schema/detail/value_path.hpp>
 
 namespace cubepi::detail {
 
@@ -72,8 +73,8 @@ bool has_type(const Json& value, std::string_view type) {
     if (type == "object") return value.is_object();
     if (type == "number") return value.is_number();
     if (type == "integer") {
-        return value.is_int64() || value.is_uint64() ||
-               (value.is_double() && std::trunc(value.get_double()) == value.get_double());
+        // Beyond 64 bits there are none: nobody could read one.
+        return !integer_from_number(value).is_null();
     }
     return false;
 }
