@@ -175,6 +175,13 @@ struct AgentTool {
 
 namespace detail {
 
+template <class Args>
+consteval void check_arguments() {
+    static_assert(std::is_same_v<JsonFor<Args>, JsonObject> || is_json<Args>,
+                  "cubepi: the arguments of a tool are a struct with one field for each, as in "
+                  "`struct Args { std::string city; };`");
+}
+
 template <class Args, class F>
 concept ToolCallback = std::is_invocable_v<F&, Args, ToolContext&> || std::is_invocable_v<F&, Args>;
 
@@ -194,6 +201,7 @@ decltype(auto) call_tool(F& callback, Args args, ToolContext& ctx) {
 /// runs on the agent's executor and must not block; for one that blocks use `blocking_tool`.
 template <class Args, class F>
 AgentTool tool(std::string name, std::string description, F callback) {
+    detail::check_arguments<Args>();
     static_assert(detail::ToolCallback<Args, F>,
                   "a tool's callable takes (Args) or (Args, ToolContext&)");
     auto shared = std::make_shared<F>(std::move(callback));
@@ -222,6 +230,7 @@ Task<AgentToolResult> run_blocking(std::shared_ptr<const Runtime> runtime,
 /// `ToolContext::update` must not be called from it.
 template <class Args, class F>
 AgentTool blocking_tool(std::string name, std::string description, F callback) {
+    detail::check_arguments<Args>();
     static_assert(detail::ToolCallback<Args, F>,
                   "a tool's callable takes (Args) or (Args, ToolContext&)");
     auto shared = std::make_shared<F>(std::move(callback));

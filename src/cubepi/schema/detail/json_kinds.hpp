@@ -77,6 +77,7 @@ consteval void check_supported() {
                   "std::map<std::string, T>, "
                   "std::variant, cubepi::Json, or a plain struct of these (no constructors, "
                   "private fields or bases)");
+    if constexpr (is_json_struct<T>) check_struct<T>();
 }
 
 }  // namespace cubepi::detail

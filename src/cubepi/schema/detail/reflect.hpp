@@ -52,8 +52,35 @@ concept HasBaseClass = requires { T{AnyBaseOf<T>{}}; };
 template <class T>
 inline constexpr std::size_t field_count = count_fields<std::remove_cv_t<T>>();
 
+template <std::size_t>
+AnyValue any_value();
+
+template <class T, std::size_t... Before, std::size_t... After>
+consteval bool takes_braces_at(std::index_sequence<Before...>, std::index_sequence<After...>) {
+    return requires { T{any_value<Before>()..., {}, any_value<After>()...}; };
+}
+
+// Whether each field can be given `{}`. A C array cannot: it takes several of the values that were counted.
+template <class T>
+consteval bool takes_braces() {
+    constexpr std::size_t count = field_count<T>;
+    return []<std::size_t... I>(std::index_sequence<I...>) {
+        return (takes_braces_at<T>(std::make_index_sequence<I>{},
+                                   std::make_index_sequence<count - 1 - I>{}) &&
+                ...);
+    }(std::make_index_sequence<count>{});
+}
+
 template <class T>
 consteval void check_struct() {
+    static_assert(
+        std::is_move_assignable_v<T>,
+        "cubepi: a struct for JSON must be assignable: it has no const or reference fields");
+    if constexpr (!HasBaseClass<T> && field_count<T> <= max_fields) {
+        static_assert(takes_braces<T>(),
+                      "cubepi: a struct for JSON has no C array (use std::array or std::vector), "
+                      "and each of its fields must be default-constructible");
+    }
     static_assert(
         !HasBaseClass<T>,
         "cubepi: a struct for JSON must not have base classes; list all its fields in one struct");
@@ -62,8 +89,7 @@ consteval void check_struct() {
         "cubepi: a struct for JSON has at most 48 fields; group some of them in a nested struct");
 }
 
-/// Calls `visit(field1, field2, ...)` with references to all fields. A C array among the fields shows as
-/// "decomposes into n elements" here: use std::array or std::vector. One case per number of fields, because C++20 can
+/// Calls `visit(field1, field2, ...)` with references to all fields. One case per number of fields, because C++20 can
 /// decompose a struct only into names that are written out (packs there come with C++26): a macro would be shorter to
 /// write and no shorter to compile or to step through.
 template <class T, class Visit>
