@@ -303,6 +303,31 @@ TEST(Tools, ProgressIsDeliveredBeforeUpdateReturnsAndNotAfterTheEnd) {
     EXPECT_EQ(seen, (std::vector<std::string>{"event", "after update"}));
 }
 
+TEST(Tools, D8_EventsOfParallelToolsReachAnAwaitedListenerInTheirOrder) {
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("1", "c1"), echo_call("2", "c2"), echo_call("3", "c3"),
+                                 echo_call("4", "c4")}),
+                        "done"});
+    auto report = [](EchoArgs args, ToolContext& ctx) -> Task<std::string> {
+        for (int i = 0; i < 6; ++i) {
+            for (int k = 0; k < (std::stoi(args.value) * 3 + i) % 4; ++k) co_await yield_now();
+            co_await ctx.update(i);
+        }
+        co_return "ok";
+    };
+    Agent agent({.model = faux.model(), .tools = {tool<EchoArgs>("echo", "Reports.", report)}});
+    std::vector<std::uint64_t> seen;
+    agent.subscribe([&](const AgentEvent& event) -> Task<void> {
+        for (std::uint64_t k = 0; k < event.seq % 3; ++k) co_await yield_now();
+        seen.push_back(event.seq);
+    });
+    EXPECT_TRUE(run(agent.prompt("hi")));
+    EXPECT_GT(seen.size(), 40u);
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+        ASSERT_EQ(seen[i], i + 1);
+    }
+}
+
 TEST(Tools, ASequentialToolMakesTheBatchSequential) {
     Turns turns;
     auto waiting = tool<TurnArgs>("wait", "Waits.", [&](TurnArgs args) -> Task<std::string> {

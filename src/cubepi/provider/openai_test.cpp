@@ -77,6 +77,18 @@ TEST(OpenAIProvider, SendsOneRequestAndStreamsTheAnswer) {
     EXPECT_EQ(it.transport->open_exchanges(), 0u);
 }
 
+TEST(OpenAIProvider, D14_TextThatIsNoUtf8GoesOutMendedAndSaysSo) {
+    Fixture it({answer("Hi")});
+    MessageList messages{user_message("a\xFF z")};
+    MessageStream stream = it.provider->model("gpt-4.1").stream(
+        std::move(messages), {}, {}, StreamOptions().runtime(it.runtime));
+    const auto events = testing::run_advancing(*it.clock, read_all(std::move(stream)));
+    EXPECT_EQ(spelled(events),
+              "notice(request_changed) start text_start text_delta(Hi) text_end done");
+    const std::string body = it.transport->requests()[0].body;
+    EXPECT_NE(body.find("a\xEF\xBF\xBD z"), std::string::npos) << body;
+}
+
 TEST(OpenAIProvider, SendsNothingBeforeTheFirstPull) {
     Fixture it({answer("Hi")});
     const MessageStream stream = it.stream();

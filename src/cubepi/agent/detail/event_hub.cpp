@@ -60,16 +60,30 @@ Task<void> EventHub::finish(std::size_t index, std::size_t end, const AgentEvent
 }
 
 void EventHub::end_odd_delivery() {
-    if (idle_) idle_->pulse();
+    if (turns_) turns_->free.pulse();
     if (std::exchange(stale_, false)) {
         std::erase_if(entries_, [](const auto& entry) { return !entry->active; });
     }
     if (std::exchange(threw_, false)) throw ListenerFailed();
 }
 
-Task<void> EventHub::wait_turn() {
-    if (!idle_) idle_ = std::make_unique<AsyncEvent>();
-    while (busy_) co_await idle_->wait();
+EventHub::Turn EventHub::queue_up() {
+    if (!turns_) turns_ = std::make_unique<Turns>();
+    const std::uint64_t ticket = turns_->next++;
+    turns_->tickets.push_back(ticket);
+    return Turn(*this, ticket);
+}
+
+Task<void> EventHub::wait_turn(Turn& turn) {
+    while (busy_ || turns_->tickets.front() != turn.ticket_) co_await turns_->free.wait();
+    turn.hub_ = nullptr;
+    turns_->tickets.erase(turns_->tickets.begin());
+}
+
+void EventHub::give_up(std::uint64_t ticket) noexcept {
+    std::erase(turns_->tickets, ticket);
+    // The next one need not wait for somebody who does not come.
+    if (!busy_) turns_->free.pulse();
 }
 
 }  // namespace cubepi::detail

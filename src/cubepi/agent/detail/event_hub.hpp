@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <utility>
 #include <vector>
 
 #include <cubepi/agent/listener.hpp>
@@ -32,9 +33,27 @@ public:
     /// Delivers `event`; empty when that is done, else the rest of it to await. `event` must stay as it is
     /// until then.
     Rest deliver(const AgentEvent& event, const std::stop_token& token);
-    bool busy() const noexcept { return busy_; }
-    /// Waits until no event is under way and takes the turn; deliver() must follow at once.
-    Task<void> wait_turn();
+    /// An event is under way, or one waits for its turn.
+    bool busy() const noexcept { return busy_ || (turns_ && !turns_->tickets.empty()); }
+    /// A place in the queue of events; given up when it is dropped.
+    class Turn {
+    public:
+        Turn(EventHub& hub, std::uint64_t ticket) : hub_(&hub), ticket_(ticket) {}
+        Turn(Turn&& other) noexcept
+            : hub_(std::exchange(other.hub_, nullptr)), ticket_(other.ticket_) {}
+        ~Turn() {
+            if (hub_) hub_->give_up(ticket_);
+        }
+
+    private:
+        friend class EventHub;
+        EventHub* hub_;  // null: taken, or moved away
+        std::uint64_t ticket_;
+    };
+    /// To be called when the event is made: events are delivered in the order of their turns.
+    Turn queue_up();
+    /// Waits until those who came before have delivered, and takes the turn; deliver() must follow at once.
+    Task<void> wait_turn(Turn& turn);
 
     /// The first exception of a listener since take_failure().
     std::exception_ptr take_failure() noexcept { return std::exchange(failure_, nullptr); }
@@ -45,13 +64,19 @@ private:
                       std::stop_token token);
     void end_delivery() {
         busy_ = false;
-        if (idle_ || stale_ || threw_) end_odd_delivery();
+        if (turns_ || stale_ || threw_) end_odd_delivery();
     }
     void end_odd_delivery();
+    void give_up(std::uint64_t ticket) noexcept;
 
     // Entries stay where they are while an event is under way, whatever listeners do.
     std::vector<std::shared_ptr<ListenerEntry>> entries_;
-    std::unique_ptr<AsyncEvent> idle_;  // made when somebody has to wait
+    struct Turns {
+        AsyncEvent free;
+        std::vector<std::uint64_t> tickets;  // of those who wait, in the order in which they came
+        std::uint64_t next = 0;
+    };
+    std::unique_ptr<Turns> turns_;  // made when somebody has to wait
     std::exception_ptr failure_;
     bool busy_ = false;
     bool threw_ = false;

@@ -66,7 +66,7 @@ Rest RunCore::emit_update(StreamEvent&& event) {
         return emit(std::move(update));
     }
     last->stream_event = std::move(event);
-    ++event_.seq;
+    event_.seq = ++seq_;
     return deliver();
 }
 
@@ -77,13 +77,13 @@ Rest RunCore::emit_later(AgentEvent::Body body) {
     event.body = std::move(body);
     event.run = event_.run;
     event.turn = event_.turn;
-    event.seq = event_.seq;
+    event.seq = seq_;
     event.timestamp = runtime().clock->now();
-    return deliver_later(std::move(event));
+    return deliver_later(std::move(event), parts_.hub->queue_up());
 }
 
-Task<void> RunCore::deliver_later(AgentEvent event) {
-    co_await parts_.hub->wait_turn();
+Task<void> RunCore::deliver_later(AgentEvent event, EventHub::Turn turn) {
+    co_await parts_.hub->wait_turn(turn);
     if (Rest rest = parts_.hub->deliver(event, stop_)) co_await std::move(*rest);
 }
 

@@ -60,8 +60,9 @@ public:
     template <class E>
     [[nodiscard]] Rest emit(E event) {
         note(event);
-        ++event_.seq;
+        ++seq_;
         if (parts_.hub->busy()) return emit_later(AgentEvent::Body(std::move(event)));
+        event_.seq = seq_;
         event_.body.emplace<E>(std::move(event));
         return deliver();
     }
@@ -104,7 +105,7 @@ private:
         return rest;
     }
     Rest emit_later(AgentEvent::Body body);
-    Task<void> deliver_later(AgentEvent event);
+    Task<void> deliver_later(AgentEvent event, EventHub::Turn turn);
     Rest announce_stamped(Message message);
     Task<void> announce_behind_results(Message message);
     Task<void> finish_after(Task<void> started, Message message);
@@ -124,7 +125,8 @@ private:
     const RunParts& parts_;
     SharedString run_id_;
     std::stop_token stop_;
-    AgentEvent event_;
+    AgentEvent event_;  // not to be touched while the hub is busy: somebody may be reading it
+    std::uint64_t seq_ = 0;
     MessageList new_messages_;
     Usage usage_;
     std::optional<double> spent_ = 0.0;

@@ -7,6 +7,7 @@
 #include <cubepi/core/detail/post.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/http_client.hpp>
+#include <cubepi/net/utf8.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi::detail {
@@ -211,6 +212,14 @@ Task<> HttpStreamSource::prepare() {
         for (Notice& notice : notices) queue_.push(MessageAssembler::notice(std::move(notice)));
     }
     body_text_ = boost::json::serialize(body);
+    if (!is_utf8(body_text_)) {
+        // What a tool or a caller gave as text. A server refuses it, in this request and in every one after it.
+        body_text_ = replace_broken_utf8(body_text_);
+        Notice notice;
+        notice.code = "request_changed";
+        notice.text = "The request had text that is no UTF-8; its broken bytes went out as U+FFFD.";
+        queue_.push(MessageAssembler::notice(std::move(notice)));
+    }
     prepared_ = true;
 }
 
