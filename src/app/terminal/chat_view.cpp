@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <iomanip>
 #include <sstream>
 #include <utility>
 
 #include <cubepi/core/stream_event.hpp>
 #include <cubepi/provider/cost.hpp>
 
+#include "event_text.hpp"
 #include "text_width.hpp"
 
 namespace cubepi::app {
@@ -21,28 +21,6 @@ constexpr std::size_t kept_cards = 20;
 constexpr std::size_t kept_text = 64 * 1024;
 constexpr std::size_t full_lines = 40;
 constexpr std::size_t echoed_lines = 12;
-
-std::string seconds(std::chrono::steady_clock::duration time) {
-    std::ostringstream text;
-    text << std::fixed << std::setprecision(1) << std::chrono::duration<double>(time).count()
-         << " s";
-    return text.str();
-}
-
-std::string grouped(std::int64_t number) {
-    std::string digits = std::to_string(number);
-    for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
-    return digits;
-}
-
-/// A number of tokens where there is little room.
-std::string rounded(std::int64_t number) {
-    if (number < 10'000) return grouped(number);
-    std::ostringstream text;
-    text << std::fixed << std::setprecision(number < 100'000 ? 1 : 0)
-         << static_cast<double>(number) / 1000 << "k";
-    return text.str();
-}
 
 struct StatusPart {
     std::string text = {};
@@ -58,31 +36,6 @@ std::string fit_status(std::vector<StatusPart> parts, std::size_t columns) {
             parts.begin(), parts.end(),
             [](const StatusPart& a, const StatusPart& b) { return a.weight < b.weight; }));
     }
-}
-
-/// The arguments that have lines of their own, or many characters.
-std::string long_arguments(const JsonObject& args) {
-    std::string text;
-    for (const auto& [key, value] : args) {
-        if (!value.is_string()) continue;
-        const std::string_view shown = value.get_string();
-        if (shown.find('\n') == std::string_view::npos && shown.size() < 60) continue;
-        text += std::string(key) + ":\n" + std::string(shown.substr(0, kept_text));
-        if (!text.ends_with('\n')) text += "\n";
-    }
-    return text;
-}
-
-std::string arguments_text(const JsonObject& args) {
-    std::string text;
-    for (const auto& [key, value] : args) {
-        if (!text.empty()) text += ", ";
-        text +=
-            std::string(key) + ": " +
-            (value.is_string() ? std::string(value.get_string()) : boost::json::serialize(value));
-    }
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    return text;
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -188,19 +141,19 @@ std::string ChatView::status_text() const {
         if (!text.empty()) parts.push_back(StatusPart{std::move(text), weight});
     };
     if (busy_) add("Esc stops", 8);
-    if (busy_) add(seconds(clock_.now() - turn_begun_), 7);
+    if (busy_) add(seconds_text(clock_.now() - turn_begun_), 7);
     add(printable(model_), 4);
     add(printable(session_), 2);
     const bool narrow = console_.columns() < 60;
     const auto number = [narrow](std::int64_t count) {
-        return narrow ? rounded(count) : grouped(count);
+        return narrow ? short_count_text(count) : count_text(count);
     };
     if (tokens_in_ > 0 || tokens_out_ > 0)
         add(number(tokens_in_) + " in, " + number(tokens_out_) + " out", 5);
     if (priced_ && priced_->context_window.value_or(0) > 0 && context_ > 0)
         add("context " + std::to_string(100 * context_ / *priced_->context_window) + "%", 1);
     if (cost_known_ && cost_ > 0) add(money_text(cost_), 6);
-    if (!busy_ && last_turn_.count() > 0) add(seconds(last_turn_), 3);
+    if (!busy_ && last_turn_.count() > 0) add(seconds_text(last_turn_), 3);
     return fit_status(std::move(parts), console_.columns() - 1);
 }
 
@@ -211,14 +164,14 @@ void ChatView::refresh() {
     for (const std::string& id : order_) {
         const auto card = running_.find(id);
         if (card == running_.end()) continue;
-        const std::string time = "  " + seconds(clock_.now() - card->second.begun);
+        const std::string time = "  " + seconds_text(clock_.now() - card->second.begun);
         const std::size_t room = console_.columns() > 30 ? console_.columns() - 16 : 14;
         lines.push_back(sign + " " + shortened(card->second.title, room) +
                         std::string(style_.dim()) + time + std::string(style_.off()));
     }
     if (order_.empty() && busy_ && !waiting_for_.empty() && !console_.asking()) {
         lines.push_back(sign + " " + std::string(style_.dim()) + waiting_for_ + "  " +
-                        seconds(clock_.now() - waiting_since_) + std::string(style_.off()));
+                        seconds_text(clock_.now() - waiting_since_) + std::string(style_.off()));
     }
     if (markdown_.held_rows() > 1) {
         lines.push_back(sign + " " + std::string(style_.dim()) + "a table, " +
@@ -277,7 +230,7 @@ void ChatView::end_thinking() {
     if (!std::exchange(thinking_, false)) return;
     console_.end_line();
     console_.print(std::string(style_.off()) + std::string(style_.dim()) + "… thought for " +
-                   seconds(clock_.now() - thinking_since_) + std::string(style_.off()) + "\n");
+                   seconds_text(clock_.now() - thinking_since_) + std::string(style_.off()) + "\n");
 }
 
 void ChatView::note(std::string_view text) {
@@ -297,7 +250,7 @@ void ChatView::on_event(const AgentEvent& event) {
         Card card;
         card.title = std::string(style_.bold()) + start->tool_name.str() +
                      std::string(style_.off()) + " " + one_line(arguments_text(start->args), 500);
-        card.arguments = long_arguments(start->args);
+        card.arguments = long_arguments_text(start->args);
         card.begun = event.timestamp;
         order_.push_back(start->tool_call_id);
         running_[start->tool_call_id] = std::move(card);
@@ -350,7 +303,7 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
         card.title = std::string(style_.bold()) + event.tool_name.str() + std::string(style_.off());
     } else {
         card = std::move(running->second);
-        card.time = seconds(now - card.begun);
+        card.time = seconds_text(now - card.begun);
         running_.erase(running);
     }
     std::erase(order_, event.tool_call_id);

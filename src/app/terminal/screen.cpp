@@ -1,9 +1,7 @@
 #include "screen.hpp"
 
 #include <cstdio>
-#include <iomanip>
 #include <iostream>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -11,27 +9,11 @@
 
 #include <cubepi/provider/cost.hpp>
 
+#include "event_text.hpp"
+
 namespace cubepi::app {
 
 namespace {
-
-std::string seconds(std::chrono::steady_clock::duration time) {
-    std::ostringstream text;
-    text << std::fixed << std::setprecision(1) << std::chrono::duration<double>(time).count()
-         << " s";
-    return text.str();
-}
-
-std::string arguments_text(const JsonObject& args) {
-    std::string text;
-    for (const auto& [key, value] : args) {
-        if (!text.empty()) text += ", ";
-        text +=
-            std::string(key) + ": " +
-            (value.is_string() ? std::string(value.get_string()) : boost::json::serialize(value));
-    }
-    return text;
-}
 
 std::size_t lines_of(std::string_view text) {
     std::size_t lines = text.empty() ? 0 : 1;
@@ -61,8 +43,8 @@ void Screen::pause() {
 
 void Screen::end_thinking() {
     if (!std::exchange(thinking_, false)) return;
-    std::cerr << status_style_.dim() << "… thought for " << seconds(clock_.now() - thinking_since_)
-              << status_style_.off() << '\n';
+    std::cerr << status_style_.dim() << "… thought for "
+              << seconds_text(clock_.now() - thinking_since_) << status_style_.off() << '\n';
 }
 
 void Screen::on_event(const AgentEvent& event) {
@@ -123,7 +105,7 @@ void Screen::on_tool_end(const ToolExecutionEndEvent& event,
               << (event.is_error ? "  ✗ " : "  ✓ ") << status_style_.off() << status_style_.dim()
               << event.tool_name << ": " << one_line(text, 100);
     if (lines > 1) std::cerr << " (+" << lines - 1 << (lines == 2 ? " line)" : " lines)");
-    if (begun != started_.end()) std::cerr << "  " << seconds(now - begun->second);
+    if (begun != started_.end()) std::cerr << "  " << seconds_text(now - begun->second);
     std::cerr << status_style_.off() << '\n';
     started_.erase(event.tool_call_id);
 }
@@ -138,7 +120,7 @@ void Screen::summary(const RunResult& result, std::chrono::steady_clock::duratio
         std::cerr << in << " tokens in, " << usage.output_tokens.value_or(0) << " out, ";
     }
     if (result.cost) std::cerr << money_text(*result.cost) << ", ";
-    std::cerr << seconds(time) << status_style_.off() << '\n';
+    std::cerr << seconds_text(time) << status_style_.off() << '\n';
 }
 
 }  // namespace cubepi::app

@@ -1,0 +1,60 @@
+#include "event_text.hpp"
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr std::size_t kept_text = 64 * 1024;
+
+}  // namespace
+
+std::string seconds_text(std::chrono::steady_clock::duration time) {
+    std::ostringstream text;
+    text << std::fixed << std::setprecision(1) << std::chrono::duration<double>(time).count()
+         << " s";
+    return text.str();
+}
+
+std::string count_text(std::int64_t count) {
+    std::string digits = std::to_string(count);
+    for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
+    return digits;
+}
+
+std::string short_count_text(std::int64_t count) {
+    if (count < 10'000) return count_text(count);
+    std::ostringstream text;
+    text << std::fixed << std::setprecision(count < 100'000 ? 1 : 0)
+         << static_cast<double>(count) / 1000 << "k";
+    return text.str();
+}
+
+std::string arguments_text(const JsonObject& args) {
+    std::string text;
+    for (const auto& [key, value] : args) {
+        if (!text.empty()) text += ", ";
+        text +=
+            std::string(key) + ": " +
+            (value.is_string() ? std::string(value.get_string()) : boost::json::serialize(value));
+    }
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    return text;
+}
+
+std::string long_arguments_text(const JsonObject& args) {
+    std::string text;
+    for (const auto& [key, value] : args) {
+        if (!value.is_string()) continue;
+        const std::string_view shown = value.get_string();
+        if (shown.find('\n') == std::string_view::npos && shown.size() < 60) continue;
+        text += std::string(key) + ":\n" + std::string(shown.substr(0, kept_text));
+        if (!text.ends_with('\n')) text += "\n";
+    }
+    return text;
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include <cubepi/core/json.hpp>
+
+namespace cubepi::app {
+
+// How times, counts and arguments look where a run is shown.
+
+/// "1.4 s"
+std::string seconds_text(std::chrono::steady_clock::duration time);
+/// "12,345"
+std::string count_text(std::int64_t count);
+/// The same where there is little room: "12.3k".
+std::string short_count_text(std::int64_t count);
+
+/// "path: src, limit: 3", on one line.
+std::string arguments_text(const JsonObject& args);
+/// The arguments that have lines of their own, or many characters, each under its name. Cut at 64 KiB each.
+std::string long_arguments_text(const JsonObject& args);
+
+}  // namespace cubepi::app
