@@ -20,6 +20,7 @@
 #include "config/model_choice.hpp"
 #include "config/model_list.hpp"
 #include "config/paths.hpp"
+#include "config/turn_settings.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
 #include "kept_sessions.hpp"

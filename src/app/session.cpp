@@ -14,6 +14,7 @@
 
 #include "config/config_file.hpp"
 #include "config/paths.hpp"
+#include "config/turn_settings.hpp"
 #include "kept_sessions.hpp"
 #include "system_prompt.hpp"
 

@@ -7,6 +7,7 @@
 
 #include "model_list.hpp"
 #include "offline_model.hpp"
+#include "turn_settings.hpp"
 
 namespace cubepi::app {
 

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,33 +43,5 @@ Endpoint choose_endpoint(const ModelSources& sources);
 /// "anthropic:claude-sonnet-4-5"), with the model named; alone, it is one of `usual`. Throws like find_endpoint.
 Endpoint endpoint_for_model(const ModelSources& sources, const Endpoint& usual,
                             const std::string& text);
-
-/// A model that is asked when the one before does not answer, or why it cannot be.
-struct FallbackModel {
-    std::string name = {};     ///< as it was written
-    Endpoint endpoint = {};    ///< with the model named
-    std::string problem = {};  ///< not empty: it is left out
-};
-/// The models behind the one of `usual`. None for a model, provider or server that flags name: that one is meant, and no
-/// other.
-std::vector<FallbackModel> fallback_models(const ModelSources& sources, const Endpoint& usual);
-
-/// A value, and who said it.
-template <class T>
-struct Said {
-    std::optional<T> value = {};
-    std::string by = {};  ///< a file or a variable; empty: nobody
-};
-
-/// What turns may take: the configuration file's word, else Bub's.
-struct TurnSettings {
-    Said<std::vector<std::string>> fallback_models = {};
-    Said<std::chrono::milliseconds> model_timeout = {};  ///< of one call of a model, all in all
-    Said<std::size_t> max_turns = {};                    ///< model calls of one prompt
-    Said<std::int64_t> max_tokens = {};                  ///< of one answer
-
-    CallLimits limits() const;
-};
-TurnSettings turn_settings(const ModelSources& sources);
 
 }  // namespace cubepi::app

@@ -16,6 +16,7 @@
 #include <cubepi/testing/memory_transport.hpp>
 
 #include "model_choice.hpp"
+#include "turn_settings.hpp"
 
 namespace cubepi::app {
 namespace {

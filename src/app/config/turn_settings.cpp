@@ -1,0 +1,90 @@
+#include "turn_settings.hpp"
+
+#include <utility>
+
+namespace cubepi::app {
+
+namespace {
+
+/// What the file says, else what Bub's settings do.
+template <class T, class B>
+Said<T> said(const std::optional<T>& file, const std::optional<B>& bub, std::string bub_origin) {
+    Said<T> result;
+    if (file) {
+        result.value = file;
+        result.by = config_origin;
+    } else if (bub) {
+        result.value = static_cast<T>(*bub);
+        result.by = std::move(bub_origin);
+    }
+    return result;
+}
+
+std::optional<std::vector<std::string>> if_any(const std::vector<std::string>& list) {
+    if (list.empty()) return std::nullopt;
+    return list;
+}
+
+}  // namespace
+
+TurnSettings turn_settings(const ModelSources& sources) {
+    const ConfigFile& config = sources.config;
+    const bub::Settings& bub = sources.bub;
+    TurnSettings settings;
+    settings.fallback_models = said(if_any(config.fallback_models), if_any(bub.fallback_models),
+                                    bub.origin("fallback_models"));
+    settings.model_timeout =
+        said(config.model_timeout, bub.model_timeout, bub.origin("model_timeout"));
+    settings.max_turns = said(config.max_turns, bub.max_steps, bub.origin("max_steps"));
+    settings.max_tokens = said(config.max_tokens, bub.max_tokens, bub.origin("max_tokens"));
+    return settings;
+}
+
+CallLimits TurnSettings::limits() const {
+    CallLimits limits;
+    limits.time = model_timeout.value;
+    limits.max_tokens = max_tokens.value;
+    return limits;
+}
+
+namespace {
+
+/// As Bub writes models: what stands before the colon is always a provider.
+Endpoint endpoint_for_bub(const ModelSources& sources, const Endpoint& usual,
+                          const std::string& text) {
+    const std::size_t colon = text.find(':');
+    if (colon == std::string::npos) return endpoint_for_model(sources, usual, text);
+    Endpoint endpoint = find_endpoint(sources, text.substr(0, colon));
+    endpoint.name_model(text.substr(colon + 1), {});
+    return endpoint;
+}
+
+}  // namespace
+
+std::vector<FallbackModel> fallback_models(const ModelSources& sources, const Endpoint& usual) {
+    std::vector<FallbackModel> models;
+    const ModelFlags& flags = sources.flags;
+    if (!flags.model.empty() || !flags.provider.empty() || !flags.base_url.empty()) return models;
+    const TurnSettings settings = turn_settings(sources);
+    if (!settings.fallback_models.value) return models;
+    const bool bubs = settings.fallback_models.by != config_origin;
+    for (const std::string& name : *settings.fallback_models.value) {
+        FallbackModel model;
+        model.name = name;
+        try {
+            model.endpoint = bubs ? endpoint_for_bub(sources, usual, name)
+                                  : endpoint_for_model(sources, usual, name);
+        } catch (const Error& error) {
+            model.problem = error.what();
+        }
+        const Endpoint& endpoint = model.endpoint;
+        if (model.problem.empty() && endpoint.needs_key && endpoint.api_key.empty()) {
+            model.problem = "there is no key for " + endpoint.provider + ", since " +
+                            endpoint.key_variable + " is not set";
+        }
+        models.push_back(std::move(model));
+    }
+    return models;
+}
+
+}  // namespace cubepi::app
