@@ -131,6 +131,26 @@ TEST(Turn, B7_AnErrorEventOfAnyFormReachesTheObservers) {
     }
 }
 
+TEST(Turn, B13_WarningsSayWhatBrokeAndNotWhatWasSaid) {
+    for (const std::string& hook : test::turn_hooks) {
+        std::vector<std::string> warnings;
+        FrameworkOptions options;
+        options.on_warning = [&warnings](std::string text) { warnings.push_back(std::move(text)); };
+        Framework framework(std::move(options));
+        framework.add(acting_plugin(hook, throw_broken));
+        framework.add(Plugin{.name = "observer",
+                             .on_error = [](OnErrorCall&) { throw Broken("the observer broke"); }});
+        try {
+            (void)play(framework, Envelope("the password is swordfish").on("cli", "room"));
+        } catch (const std::exception&) {
+        }
+        EXPECT_FALSE(warnings.empty()) << hook;
+        for (const std::string& warning : warnings) {
+            EXPECT_EQ(warning.find("swordfish"), std::string::npos) << hook << ": " << warning;
+        }
+    }
+}
+
 TEST(Turn, B16_ABrokenPluginIsReportedAndTheOthersWork) {
     Framework framework;
     std::vector<std::string> calls;

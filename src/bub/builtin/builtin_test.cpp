@@ -8,6 +8,7 @@
 #include <bub/builtin/skills.hpp>
 #include <bub/tape/tape_session.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/message_json.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace bub {
@@ -211,6 +212,26 @@ TEST_F(Builtin, B10_MediaStayInEveryStepOfTheirTurnAndAreStoredOnce) {
     for (const auto& file : std::filesystem::directory_iterator(root / "home" / "tapes" / "media"))
         files += file.is_regular_file() ? 1 : 0;
     EXPECT_EQ(files, 1u);
+}
+
+TEST_F(Builtin, B13_ASecretOfTheProcessIsInNothingThatTheModelSees) {
+    ::setenv("BUB_TEST_API_KEY", "swordfish", 1);
+    std::string seen;
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back(test::calling("shell", {{"command", "env; echo key: $BUB_TEST_API_KEY"}}));
+    steps.emplace_back([&seen](const cubepi::ModelRequest& request) {
+        seen = request.system_prompt.str();
+        for (const cubepi::Message& message : request.messages) {
+            seen += boost::json::serialize(cubepi::to_json(message));
+        }
+        return faux_assistant_message("ok");
+    });
+    add_builtin(std::move(steps));
+    (void)say("what is in the environment?");
+    ::unsetenv("BUB_TEST_API_KEY");
+    EXPECT_NE(seen.find("PATH="), std::string::npos) << "the command has run";
+    EXPECT_NE(seen.find("key: "), std::string::npos);
+    EXPECT_EQ(seen.find("swordfish"), std::string::npos) << seen;
 }
 
 TEST_F(Builtin, B19_TheSeparatorIsADeltaOfTheStream) {
