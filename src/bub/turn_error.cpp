@@ -72,13 +72,7 @@ TurnError error_from_event(const cubepi::JsonObject& data) {
 std::string describe(const std::exception_ptr& error) {
     if (!error) return {};
     if (cubepi::is_cancellation(error)) return "cancelled";
-    try {
-        std::rethrow_exception(error);
-    } catch (const std::exception& failure) {
-        return failure.what();
-    } catch (...) {
-        return "an exception that is no std::exception";
-    }
+    return cubepi::exception_text(error);
 }
 
 }  // namespace bub

@@ -17,16 +17,6 @@ namespace {
 
 using StateEdit = std::function<void(JsonObject&)>;
 
-std::string text_of(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
-        return error.what();
-    } catch (...) {
-        return "unknown exception";
-    }
-}
-
 /// Asked under the tape's lock when the entries reach it (D50).
 std::function<void(const JsonObject&)> guard_of(const detail::ForkBranch& branch) {
     if (branch.claims.empty()) return {};
@@ -145,7 +135,7 @@ Task<void> TapeFork::State::merge_sidecar(detail::ForkBranch* branch, TurnStatus
     JsonObject data;
     data["sidecar"] = branch->sidecar;
     data["status"] = "error";
-    data["error"] = text_of(failure);
+    data["error"] = cubepi::exception_text(failure);
     TapeEntry event = event_entry("sidecar.merge", std::move(data), hidden_from_context());
     event.date = tape_date(options.runtime->clock->wall());
     main.entries.push_back(std::move(event));

@@ -32,19 +32,8 @@ struct SidecarOutcome {
         data["status"] = failure ? "error" : "ok";
         data["reason"] = reason;
         if (!archive.empty()) data["archive"] = archive;
-        if (failure) data["error"] = error_text();
+        if (failure) data["error"] = cubepi::exception_text(failure);
         return event_entry("sidecar." + what, std::move(data), hidden_from_context());
-    }
-
-private:
-    std::string error_text() const {
-        try {
-            std::rethrow_exception(failure);
-        } catch (const std::exception& error) {
-            return error.what();
-        } catch (...) {
-            return "unknown exception";
-        }
     }
 };
 

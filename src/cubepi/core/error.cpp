@@ -4,6 +4,16 @@
 
 namespace cubepi {
 
+std::string exception_text(const std::exception_ptr& exception) {
+    try {
+        std::rethrow_exception(exception);
+    } catch (const std::exception& error) {
+        return error.what();
+    } catch (...) {
+        return "something that is no std::exception";
+    }
+}
+
 std::string_view to_string(ErrorCode code) noexcept {
     switch (code) {
         case ErrorCode::unknown: return "unknown";

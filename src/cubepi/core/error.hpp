@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -83,6 +84,9 @@ public:
 private:
     ErrorCode code_;
 };
+
+/// What an exception of any type says, for texts that people read; not null.
+std::string exception_text(const std::exception_ptr& exception);
 
 /// A clock ran out. `clock()` names it: "connect", "first_byte", "gap", "total", "tool", ...
 class TimeoutError : public Error {

@@ -141,17 +141,7 @@ PayloadPreview AnthropicProvider::preview(const ModelRequest& request) const {
 }
 
 MessageStream AnthropicProvider::stream(ModelRequest request) {
-    if (observers()->empty()) {
-        return MessageStream(
-            std::make_unique<detail::HttpStreamSource>(std::move(request), protocol_, nullptr));
-    }
-    Model model = request.model;
-    auto source =
-        std::make_unique<detail::HttpStreamSource>(std::move(request), protocol_, observers());
-    return observed(std::move(source), model,
-                    [protocol = protocol_](const AssistantMessage& message) {
-                        return protocol->answer_body(message);
-                    });
+    return detail::http_stream(std::move(request), protocol_, observers());
 }
 
 bool AnthropicProvider::takes_response_format(const Model& model) const {

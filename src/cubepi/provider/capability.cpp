@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/provider/detail/request_notices.hpp>
 
 namespace cubepi {
 
@@ -32,14 +33,6 @@ void write_at_path(JsonObject& target, std::string_view path, Json value) {
 
 namespace {
 
-Notice request_changed(std::string text, std::string_view field) {
-    Notice notice;
-    notice.code = "request_changed";
-    notice.text = std::move(text);
-    notice.details["field"] = field;
-    return notice;
-}
-
 void include(JsonObject& payload, const ReasoningCapability& capability, const std::string& key) {
     const auto found = capability.include_payloads.find(key);
     if (found != capability.include_payloads.end()) deep_merge(payload, found->second);
@@ -63,18 +56,18 @@ std::vector<Notice> apply_reasoning(JsonObject& payload, const ReasoningCapabili
                            "' cannot be asked of this endpoint";
         if (capability.unsupported_mode_policy == UnsupportedModePolicy::error)
             throw Error(ErrorCode::unsupported, text);
-        notices.push_back(request_changed(std::move(text) + ": left out", "reasoning"));
+        notices.push_back(detail::request_changed(std::move(text) + ": left out", "reasoning"));
     }
     const auto mode_note = capability.mode_notes.find(control.mode);
     if (mode_note != capability.mode_notes.end())
-        notices.push_back(request_changed(mode_note->second, "reasoning"));
+        notices.push_back(detail::request_changed(mode_note->second, "reasoning"));
     if (has_effort) {
         const auto effort = capability.effort_values.find(control.effort);
         if (effort != capability.effort_values.end())
             write_at_path(payload, *capability.effort_path, effort->second);
         const auto note = capability.effort_notes.find(control.effort);
         if (note != capability.effort_notes.end())
-            notices.push_back(request_changed(note->second, "reasoning"));
+            notices.push_back(detail::request_changed(note->second, "reasoning"));
     }
     if (control.mode != ReasoningMode::off && control.summary != ReasoningSummary::none) {
         const auto summary = capability.summary_values.find(control.summary);
@@ -82,9 +75,9 @@ std::vector<Notice> apply_reasoning(JsonObject& payload, const ReasoningCapabili
             write_at_path(payload, *capability.summary_path, summary->second);
         } else if (capability.unsupported_mode_policy != UnsupportedModePolicy::skip) {
             notices.push_back(
-                request_changed("A summary of the reasoning cannot be asked of this "
-                                "endpoint: left out",
-                                "reasoning"));
+                detail::request_changed("A summary of the reasoning cannot be asked of this "
+                                        "endpoint: left out",
+                                        "reasoning"));
         }
     }
     include(payload, capability, "always");
@@ -102,7 +95,7 @@ std::vector<Notice> apply_temperature(JsonObject& payload, const TemperatureSpec
     if (spec.mode == TemperatureSpec::Mode::fixed && spec.fixed_value) {
         payload["temperature"] = *spec.fixed_value;
         if (temperature && *temperature != *spec.fixed_value) {
-            notices.push_back(request_changed(
+            notices.push_back(detail::request_changed(
                 "The temperature is fixed at " + number_text(*spec.fixed_value) +
                     " for this model; " + number_text(*temperature) + " was asked for",
                 "temperature"));
@@ -116,17 +109,17 @@ std::vector<Notice> apply_temperature(JsonObject& payload, const TemperatureSpec
         const std::string why = spec.mode == TemperatureSpec::Mode::ignored
                                     ? "This model takes no temperature: "
                                     : "This model takes no temperature while it reasons: ";
-        notices.push_back(
-            request_changed(why + number_text(*temperature) + " was left out", "temperature"));
+        notices.push_back(detail::request_changed(why + number_text(*temperature) + " was left out",
+                                                  "temperature"));
         return notices;
     }
     const double allowed = std::clamp(*temperature, spec.min, spec.max);
     payload["temperature"] = allowed;
     if (allowed != *temperature) {
-        notices.push_back(request_changed("The temperature " + number_text(*temperature) +
-                                              " was changed to " + number_text(allowed) +
-                                              ", the limit of this endpoint",
-                                          "temperature"));
+        notices.push_back(detail::request_changed("The temperature " + number_text(*temperature) +
+                                                      " was changed to " + number_text(allowed) +
+                                                      ", the limit of this endpoint",
+                                                  "temperature"));
     }
     return notices;
 }

@@ -209,6 +209,21 @@ StreamEvent MessageAssembler::error(std::string_view error_message, std::optiona
     return finish(StreamEventType::error, std::move(message));
 }
 
+StreamEvent MessageAssembler::error(const std::exception_ptr& exception) {
+    std::string text = exception_text(exception);
+    try {
+        std::rethrow_exception(exception);
+    } catch (const ProviderError& failure) {
+        return error(text, failure.info());
+    } catch (const Error& failure) {
+        ErrorInfo info;
+        info.code = failure.code();
+        return error(text, std::move(info));
+    } catch (...) {
+        return error(text);
+    }
+}
+
 StreamEvent MessageAssembler::aborted() {
     AssistantMessage message = final_message(OpenCalls::drop);
     message.stop_reason = stop_reason::shared(stop_reason::aborted);

@@ -67,6 +67,8 @@ public:
     /// Ends the answer as failed, with all that was streamed (D9). A call whose arguments were still streaming
     /// keeps what came of them as `raw_arguments`.
     StreamEvent error(std::string_view error_message, std::optional<ErrorInfo> info = {});
+    /// The same with what an exception says; its ErrorInfo, or the code of an Error.
+    StreamEvent error(const std::exception_ptr& exception);
     /// Ends the answer as aborted: "Request was aborted" (D7); calls still streaming are dropped (D34).
     StreamEvent aborted();
     /// Ends with a message made elsewhere.

@@ -8,27 +8,6 @@
 
 namespace cubepi {
 
-namespace {
-
-StreamEvent failure_event(const std::exception_ptr& failure) {
-    MessageAssembler assembler{AssistantMessage()};
-    try {
-        std::rethrow_exception(failure);
-    } catch (const ProviderError& error) {
-        return assembler.error(error.what(), error.info());
-    } catch (const Error& error) {
-        ErrorInfo info;
-        info.code = error.code();
-        return assembler.error(error.what(), std::move(info));
-    } catch (const std::exception& error) {
-        return assembler.error(error.what());
-    } catch (...) {
-        return assembler.error("The provider threw something that is not a std::exception");
-    }
-}
-
-}  // namespace
-
 void MessageStream::note(const StreamEvent& event) {
     if (!event.is_terminal()) return;
     final_ = event.partial;
@@ -53,7 +32,8 @@ Task<std::optional<StreamEvent>> MessageStream::next() {
     }
     if (failure) {
         if (is_cancellation(failure)) std::rethrow_exception(failure);
-        event.emplace(failure_event(failure));
+        MessageAssembler assembler{AssistantMessage()};
+        event.emplace(assembler.error(failure));
     }
     note(*event);
     co_return event;

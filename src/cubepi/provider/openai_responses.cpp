@@ -28,15 +28,9 @@ PayloadPreview OpenAIResponsesProvider::preview(const ModelRequest& request) con
 }
 
 MessageStream OpenAIResponsesProvider::stream(ModelRequest request) {
-    auto call = std::make_shared<const detail::OpenAIResponsesCall>(endpoint_);
-    if (observers()->empty()) {
-        return MessageStream(
-            std::make_unique<detail::HttpStreamSource>(std::move(request), call, nullptr));
-    }
-    const Model model = request.model;
-    auto source = std::make_unique<detail::HttpStreamSource>(std::move(request), call, observers());
-    return observed(std::move(source), model,
-                    [call](const AssistantMessage& message) { return call->answer_body(message); });
+    return detail::http_stream(std::move(request),
+                               std::make_shared<const detail::OpenAIResponsesCall>(endpoint_),
+                               observers());
 }
 
 }  // namespace cubepi

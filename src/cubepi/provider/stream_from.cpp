@@ -143,22 +143,6 @@ namespace {
 
 using WriterState = StreamWriter::State;
 
-StreamEvent failed(MessageAssembler& assembler, const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const ProviderError& error) {
-        return assembler.error(error.what(), error.info());
-    } catch (const Error& error) {
-        ErrorInfo info;
-        info.code = error.code();
-        return assembler.error(error.what(), std::move(info));
-    } catch (const std::exception& error) {
-        return assembler.error(error.what());
-    } catch (...) {
-        return assembler.error("The provider threw something that is no std::exception");
-    }
-}
-
 Task<> write(std::shared_ptr<WriterState> state) {
     StreamEvent start = state->assembler.start();
     co_await state->push(std::move(start));
@@ -184,7 +168,7 @@ Task<> produce(std::shared_ptr<WriterState> state) {
     } else if (is_cancellation(failure)) {
         last = state->assembler.aborted();
     } else {
-        last = failed(state->assembler, failure);
+        last = state->assembler.error(failure);
     }
     state->events.force_push(std::move(last));
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include <cubepi/schema/detail/json_escape.hpp>
 #include <cubepi/schema/detail/utf8.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
@@ -11,26 +12,10 @@ namespace cubepi {
 namespace {
 
 constexpr std::string_view blanks = " \t\r\n";
-constexpr char hex_digits[] = "0123456789abcdef";
 
 bool is_delimiter(char c) {
     return blanks.find(c) != std::string_view::npos || c == ',' || c == ':' || c == '}' ||
            c == ']' || c == '{' || c == '[' || c == '"';
-}
-
-void append_control(std::string& out, char c) {
-    switch (c) {
-        case '\b': out += "\\b"; return;
-        case '\f': out += "\\f"; return;
-        case '\n': out += "\\n"; return;
-        case '\r': out += "\\r"; return;
-        case '\t': out += "\\t"; return;
-        default: break;
-    }
-    const auto code = static_cast<unsigned char>(c);
-    out += "\\u00";
-    out += hex_digits[code >> 4U];
-    out += hex_digits[code & 15U];
 }
 
 // Writes the escape at `at` so that it is valid; gives the number of bytes it took.
@@ -76,7 +61,7 @@ std::string repair(std::string_view text, bool replace_bad_bytes) {
         }
         if (c == '"') in_string = !in_string;
         if (in_string && static_cast<unsigned char>(c) < 0x20U) {
-            append_control(out, c);
+            detail::append_json_escape(out, c);
         } else if (in_string && replace_bad_bytes && static_cast<unsigned char>(c) >= 0x80U) {
             const auto character = detail::utf8_char(text, at);
             out += character.valid ? text.substr(at, character.length)

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/schema/detail/json_escape.hpp>
 #include <cubepi/schema/detail/utf8.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
@@ -34,17 +35,9 @@ void append_unit(std::string& out, std::uint32_t unit) {
 }
 
 void append_escaped(std::string& out, std::uint32_t code) {
-    switch (code) {
-        case '"': out += "\\\""; return;
-        case '\\': out += "\\\\"; return;
-        case '\b': out += "\\b"; return;
-        case '\f': out += "\\f"; return;
-        case '\n': out += "\\n"; return;
-        case '\r': out += "\\r"; return;
-        case '\t': out += "\\t"; return;
-        default: break;
-    }
-    if (code < 0x10000U) {
+    if (code < 0x80U) {
+        detail::append_json_escape(out, static_cast<char>(code));
+    } else if (code < 0x10000U) {
         append_unit(out, code);
     } else {
         append_unit(out, 0xD800U + ((code - 0x10000U) >> 10U));

@@ -16,10 +16,8 @@ std::string describe(const std::exception_ptr& failure) {
         std::rethrow_exception(failure);
     } catch (const Error& error) {
         return std::string(to_string(error.code())) + " (" + error.what() + ")";
-    } catch (const std::exception& error) {
-        return error.what();
     } catch (...) {
-        return "an unknown exception";
+        return exception_text(failure);
     }
 }
 

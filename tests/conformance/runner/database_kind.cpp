@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 
 #include "compare.hpp"
@@ -225,7 +226,9 @@ Task<> check_all_threads(std::filesystem::path file, const JsonObject& threads,
         } catch (...) {
             failure = std::current_exception();
         }
-        if (failure) found.push_back("/threads/" + std::string(thread) + ": " + text_of(failure));
+        if (failure)
+            found.push_back("/threads/" + std::string(thread) + ": " +
+                            cubepi::exception_text(failure));
     }
 }
 

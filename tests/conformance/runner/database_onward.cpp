@@ -6,6 +6,7 @@
 
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+#include <cubepi/core/error.hpp>
 
 #include "faults.hpp"
 #include "message_form.hpp"
@@ -157,7 +158,9 @@ Task<> go_on(std::filesystem::path file, const JsonObject& threads,
         } catch (...) {
             failure = std::current_exception();
         }
-        if (failure) found.push_back("/threads/" + thread + ": going on: " + text_of(failure));
+        if (failure)
+            found.push_back("/threads/" + thread +
+                            ": going on: " + cubepi::exception_text(failure));
     }
 }
 

@@ -43,14 +43,4 @@ std::string category_of(const std::exception_ptr& failure) {
     }
 }
 
-std::string text_of(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
-        return error.what();
-    } catch (...) {
-        return "something that is not a std::exception";
-    }
-}
-
 }  // namespace conformance

@@ -26,7 +26,5 @@ public:
 
 /// The category of what came out of a step (README.md, section 3.1).
 std::string category_of(const std::exception_ptr& failure);
-/// Its text, for people.
-std::string text_of(const std::exception_ptr& failure);
 
 }  // namespace conformance

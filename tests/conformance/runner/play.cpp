@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/timeout.hpp>
 
 #include "actor.hpp"
@@ -168,7 +169,7 @@ Task<> Play::await_run(Task<RunResult> run, JsonObject& form) {
     stage_.step_stop = nullptr;
     if (failure) {
         form["raised"] = category_of(failure);
-        if (form["raised"] == "other") form["raised_text"] = text_of(failure);
+        if (form["raised"] == "other") form["raised_text"] = cubepi::exception_text(failure);
     }
     co_await put_outcome(result, form);
 }

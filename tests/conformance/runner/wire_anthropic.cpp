@@ -4,7 +4,6 @@
 
 #include <cubepi/provider/anthropic.hpp>
 
-#include "reading.hpp"
 #include "wire_provider.hpp"
 
 namespace conformance {
@@ -55,14 +54,7 @@ std::shared_ptr<cubepi::Provider> make_anthropic_provider(const JsonObject& cons
     if (const Json* policy = constructor.if_contains("cache_policy")) {
         made.cache_policy = std::make_shared<const FixedPolicy>(as_object(*policy, "cache_policy"));
     }
-    if (const Json* body = constructor.if_contains("extra_body")) {
-        made.extra_body = as_object(*body, "extra_body");
-    }
-    if (const Json* headers = constructor.if_contains("extra_headers")) {
-        for (const auto& [name, value] : as_object(*headers, "extra_headers")) {
-            made.extra_headers.emplace_back(name, as_text(value, name));
-        }
-    }
+    read_extras(constructor, made);
     read_capability(constructor, made.capability);
     return std::make_shared<cubepi::AnthropicProvider>(std::move(made));
 }

@@ -2,7 +2,6 @@
 
 #include <cubepi/provider/openai.hpp>
 
-#include "reading.hpp"
 #include "wire_provider.hpp"
 
 namespace conformance {
@@ -15,14 +14,7 @@ std::shared_ptr<cubepi::Provider> make_chat_provider(const JsonObject& construct
     // The cases have the original's words for effort, whatever a model really takes.
     made.capability.reasoning = cubepi::openai_chat_reasoning();
     only_keys(constructor, "constructor", {"extra_body", "extra_headers", "capability"});
-    if (const Json* body = constructor.if_contains("extra_body")) {
-        made.extra_body = as_object(*body, "extra_body");
-    }
-    if (const Json* headers = constructor.if_contains("extra_headers")) {
-        for (const auto& [name, value] : as_object(*headers, "extra_headers")) {
-            made.extra_headers.emplace_back(name, as_text(value, name));
-        }
-    }
+    read_extras(constructor, made);
     read_capability(constructor, made.capability);
     return std::make_shared<cubepi::OpenAIProvider>(std::move(made));
 }

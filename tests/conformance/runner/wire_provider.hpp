@@ -7,6 +7,7 @@
 #include <cubepi/provider/capability.hpp>
 #include <cubepi/provider/provider.hpp>
 
+#include "reading.hpp"
 #include "scenario.hpp"
 
 namespace conformance {
@@ -19,6 +20,19 @@ std::shared_ptr<cubepi::Provider> make_wire_provider(const std::string& name,
 
 /// Reads `constructor.capability`, where there is one, over what is there.
 void read_capability(const JsonObject& constructor, cubepi::CapabilityDescriptor& into);
+
+/// What a case may add to the requests of every provider.
+template <class Options>
+void read_extras(const JsonObject& constructor, Options& options) {
+    if (const Json* body = constructor.if_contains("extra_body")) {
+        options.extra_body = as_object(*body, "extra_body");
+    }
+    if (const Json* headers = constructor.if_contains("extra_headers")) {
+        for (const auto& [name, value] : as_object(*headers, "extra_headers")) {
+            options.extra_headers.emplace_back(name, as_text(value, name));
+        }
+    }
+}
 
 // One per provider, each in a file of its own.
 std::shared_ptr<cubepi::Provider> make_anthropic_provider(const JsonObject& constructor,

@@ -2,7 +2,6 @@
 
 #include <cubepi/provider/openai_responses.hpp>
 
-#include "reading.hpp"
 #include "wire_provider.hpp"
 
 namespace conformance {
@@ -15,14 +14,7 @@ std::shared_ptr<cubepi::Provider> make_responses_provider(const JsonObject& cons
     // The cases have the original's words for effort, whatever a model really takes.
     made.capability.reasoning = cubepi::openai_responses_reasoning();
     only_keys(constructor, "constructor", {"extra_body", "extra_headers", "capability"});
-    if (const Json* body = constructor.if_contains("extra_body")) {
-        made.extra_body = as_object(*body, "extra_body");
-    }
-    if (const Json* headers = constructor.if_contains("extra_headers")) {
-        for (const auto& [name, value] : as_object(*headers, "extra_headers")) {
-            made.extra_headers.emplace_back(name, as_text(value, name));
-        }
-    }
+    read_extras(constructor, made);
     read_capability(constructor, made.capability);
     return std::make_shared<cubepi::OpenAIResponsesProvider>(std::move(made));
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/detail/json_escape.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 namespace bub::detail {
@@ -11,24 +12,6 @@ namespace {
 
 bool stands_for_itself(char c) {
     return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\';
-}
-
-void append_escape(std::string& out, char c) {
-    switch (c) {
-        case '"': out += "\\\""; return;
-        case '\\': out += "\\\\"; return;
-        case '\b': out += "\\b"; return;
-        case '\f': out += "\\f"; return;
-        case '\n': out += "\\n"; return;
-        case '\r': out += "\\r"; return;
-        case '\t': out += "\\t"; return;
-        default: break;
-    }
-    constexpr char digits[] = "0123456789abcdef";
-    const auto byte = static_cast<unsigned char>(c);
-    out += "\\u00";
-    out += digits[byte >> 4U];
-    out += digits[byte & 15U];
 }
 
 void append_list(std::string& out, const cubepi::JsonArray& list) {
@@ -55,7 +38,7 @@ void append_json_string(std::string& out, std::string_view text) {
     for (std::size_t at = 0; at < text.size(); ++at) {
         if (stands_for_itself(text[at])) continue;
         out.append(text, from, at - from);
-        append_escape(out, text[at]);
+        cubepi::detail::append_json_escape(out, text[at]);
         from = at + 1;
     }
     out.append(text, from, text.size() - from);

@@ -8,6 +8,7 @@
 #include <cubepi/agent/detail/run_guard.hpp>
 #include <cubepi/agent/detail/tool_output.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
 
 namespace cubepi::detail {
 
@@ -20,16 +21,6 @@ constexpr std::string_view cut_off_text =
     "The answer was cut off at its token limit, so the arguments of this call may be incomplete. "
     "It was "
     "not executed. Make the call again, with shorter arguments.";
-
-std::string text_of(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
-        return error.what();
-    } catch (...) {
-        return "unknown exception";
-    }
-}
 
 }  // namespace
 
@@ -194,7 +185,7 @@ Task<bool> ToolBatch::resolve(Call& call) {
         failure = std::current_exception();
     }
     if (!failure) co_return true;
-    refuse(call, core_.stopped() ? std::string(aborted_text) : text_of(failure));
+    refuse(call, core_.stopped() ? std::string(aborted_text) : exception_text(failure));
     co_return false;
 }
 
@@ -229,7 +220,7 @@ Task<void> ToolBatch::ask_before(Call& call) {
         failure = std::current_exception();
     }
     if (failure) {
-        refuse(call, core_.stopped() ? std::string(aborted_text) : text_of(failure));
+        refuse(call, core_.stopped() ? std::string(aborted_text) : exception_text(failure));
         co_return;
     }
     if (!answer) co_return;
@@ -289,7 +280,7 @@ Rest ToolBatch::execute(Call& call) {
         JsonObject args = core_.parts().hooks->after_tool_call ? call.args : std::move(call.args);
         outcome.emplace(call.tool->execute(std::move(args), *call.context));
     } catch (...) {
-        outcome.emplace(AgentToolResult::error(text_of(std::current_exception())));
+        outcome.emplace(AgentToolResult::error(exception_text(std::current_exception())));
     }
     if (!outcome->task) return conclude(call, std::move(*outcome->result));
     call.running = true;
@@ -339,7 +330,7 @@ Task<void> ToolBatch::await_outcome(Call& call, Task<AgentToolResult> task) {
                 ? "The call was interrupted by an abort; whether it took effect is unknown."
                 : "The tool cancelled its own execution.");
     } else if (failure) {
-        result = AgentToolResult::error(text_of(failure));
+        result = AgentToolResult::error(exception_text(failure));
     }
     if (Rest rest = conclude(call, std::move(result))) co_await std::move(*rest);
     --running_;
@@ -414,7 +405,7 @@ Task<void> ToolBatch::ask_after(Call& call) {
     if (failure) {
         // An abort that cut the hook short takes nothing from the result.
         if (core_.stopped() && is_cancellation(failure)) co_return;
-        call.result = AgentToolResult::error(text_of(failure));
+        call.result = AgentToolResult::error(exception_text(failure));
         call.is_error = true;
         co_return;
     }

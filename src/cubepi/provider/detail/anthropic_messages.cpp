@@ -7,6 +7,7 @@
 
 #include <cubepi/provider/detail/anthropic_words.hpp>
 #include <cubepi/provider/detail/prompt_text.hpp>
+#include <cubepi/provider/detail/request_notices.hpp>
 
 namespace cubepi::detail {
 
@@ -195,12 +196,10 @@ private:
     }
 
     void leave_out_image(std::size_t source) {
-        Notice notice;
-        notice.code = "request_changed";
-        notice.text =
-            "An image in an answer was left out: this endpoint takes images from users "
-            "and tools only";
-        notice.details["field"] = "messages";
+        Notice notice = request_changed(
+            "An image in an answer was left out: this endpoint takes images from users and tools "
+            "only",
+            "messages");
         notice.details["message"] = source;
         made_.notices.push_back(std::move(notice));
     }

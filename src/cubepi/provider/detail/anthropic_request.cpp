@@ -6,6 +6,7 @@
 
 #include <cubepi/provider/detail/anthropic_messages.hpp>
 #include <cubepi/provider/detail/anthropic_schema.hpp>
+#include <cubepi/provider/detail/request_notices.hpp>
 
 namespace cubepi::detail {
 
@@ -21,18 +22,6 @@ constexpr std::int64_t least_budget = 1'024;
 constexpr std::int64_t least_answer = 1'024;
 /// Markers that a request may have.
 constexpr std::size_t most_markers = 4;
-
-Notice changed(std::string text, std::string_view field) {
-    Notice notice;
-    notice.code = "request_changed";
-    notice.text = std::move(text);
-    notice.details["field"] = field;
-    return notice;
-}
-
-void append(std::vector<Notice>& to, std::vector<Notice> from) {
-    for (Notice& notice : from) to.push_back(std::move(notice));
-}
 
 const JsonObject* object_in(const JsonObject& object, std::string_view key) {
     const Json* value = object.if_contains(key);
@@ -116,8 +105,8 @@ private:
                 lower_anthropic_tool(tool.parameters ? *tool.parameters : Json(),
                                      settings_.profile.capability.schema_dialect);
             if (!lowered.changes.empty()) {
-                built_.notices.push_back(
-                    changed("Tool " + tool.name.str() + ": " + joined(lowered.changes), "tools"));
+                built_.notices.push_back(request_changed(
+                    "Tool " + tool.name.str() + ": " + joined(lowered.changes), "tools"));
             }
             JsonObject item;
             item["name"] = tool.name.str();
@@ -150,11 +139,11 @@ private:
         }
         const std::size_t room = most_markers - markers_;
         if (blocks.size() > room) {
-            built_.notices.push_back(
-                changed("The cache policy asks for " + std::to_string(blocks.size() + markers_) +
-                            " markers and a request may have " + std::to_string(most_markers) +
-                            ": the first ones of the messages were left out",
-                        "cache_control"));
+            built_.notices.push_back(request_changed(
+                "The cache policy asks for " + std::to_string(blocks.size() + markers_) +
+                    " markers and a request may have " + std::to_string(most_markers) +
+                    ": the first ones of the messages were left out",
+                "cache_control"));
             blocks.erase(blocks.begin(), blocks.end() - static_cast<std::ptrdiff_t>(room));
         }
         for (JsonObject* block : blocks) mark(*block);
@@ -185,15 +174,15 @@ private:
         JsonObject off;
         off["type"] = "disabled";
         built_.body["thinking"] = std::move(off);
-        built_.notices.push_back(changed(std::move(why), "thinking"));
+        built_.notices.push_back(request_changed(std::move(why), "thinking"));
     }
 
     void add_tool_choice() {
         if (!request_.options.tool_choice()) return;
         const ToolChoice& choice = *request_.options.tool_choice();
         if (!has_tools_) {
-            built_.notices.push_back(
-                changed("The tool choice was left out: the request has no tools", "tool_choice"));
+            built_.notices.push_back(request_changed(
+                "The tool choice was left out: the request has no tools", "tool_choice"));
             return;
         }
         JsonObject wire;
@@ -204,7 +193,7 @@ private:
         } else if (!forces) {
             wire["type"] = "auto";
         } else if (!settings_.profile.forces_tools) {
-            built_.notices.push_back(changed(
+            built_.notices.push_back(request_changed(
                 "This model cannot be forced to call a tool: it may choose", "tool_choice"));
             wire["type"] = "auto";
         } else if (choice.mode == ToolChoice::Mode::required) {
@@ -240,11 +229,11 @@ private:
     }
 
     void say_lowered(std::int64_t answer, std::int64_t budget, std::int64_t limit) {
-        built_.notices.push_back(
-            changed("The limit of " + std::to_string(answer) + " tokens for the answer and " +
-                        std::to_string(budget) + " for thinking was lowered to " +
-                        std::to_string(limit) + ", the model's own",
-                    "max_tokens"));
+        built_.notices.push_back(request_changed(
+            "The limit of " + std::to_string(answer) + " tokens for the answer and " +
+                std::to_string(budget) + " for thinking was lowered to " + std::to_string(limit) +
+                ", the model's own",
+            "max_tokens"));
     }
 
     /// The budget comes on top of the limit that the caller set for the answer.
@@ -257,10 +246,10 @@ private:
         const std::optional<std::int64_t>& window = request_.model.context_window;
         if (window && limit > *window) {
             if (request_.model.max_tokens) {
-                built_.notices.push_back(changed("The limit of " + std::to_string(limit) +
-                                                     " tokens was lowered to the context window, " +
-                                                     std::to_string(*window),
-                                                 "max_tokens"));
+                built_.notices.push_back(request_changed(
+                    "The limit of " + std::to_string(limit) +
+                        " tokens was lowered to the context window, " + std::to_string(*window),
+                    "max_tokens"));
             }
             limit = *window;
         }
@@ -288,10 +277,10 @@ private:
             return;
         }
         thinking["budget_tokens"] = left;
-        built_.notices.push_back(changed("The thinking budget of " + std::to_string(budget) +
-                                             " tokens was lowered to " + std::to_string(left) +
-                                             ", to leave room for the answer",
-                                         "thinking"));
+        built_.notices.push_back(request_changed(
+            "The thinking budget of " + std::to_string(budget) + " tokens was lowered to " +
+                std::to_string(left) + ", to leave room for the answer",
+            "thinking"));
     }
 
     void add_format() {
@@ -305,7 +294,7 @@ private:
         if (!config.is_object()) config = JsonObject();
         config.get_object()["format"] = std::move(wire);
         if (lowered.changes.empty()) return;
-        built_.notices.push_back(changed(
+        built_.notices.push_back(request_changed(
             "The endpoint cannot hold an answer to these words of its schema, so they are in its "
             "descriptions: " +
                 joined(lowered.changes),

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/provider/error_classification.hpp>
 #include <cubepi/provider/message_assembler.hpp>
 
@@ -43,16 +44,6 @@ Notice notice_of(const Failover& failover) {
     notice.details["error_type"] = failover.error.type;
     if (failover.error.status_code) notice.details["status_code"] = *failover.error.status_code;
     return notice;
-}
-
-std::string message_of(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
-        return error.what();
-    } catch (...) {
-        return "something that is no std::exception";
-    }
 }
 
 /// What all failures have in common, for code that branches.
@@ -239,7 +230,7 @@ Task<> FallbackSource::tell(Failover failover) {
     }
     Notice notice;
     notice.code = "observer_failed";
-    notice.text = "The on_failover callback threw: " + message_of(failure);
+    notice.text = "The on_failover callback threw: " + exception_text(failure);
     queue_.push(MessageAssembler::notice(std::move(notice)));
 }
 
@@ -255,7 +246,7 @@ void FallbackSource::ask(std::size_t leg) {
     } catch (...) {
         const std::exception_ptr failure = std::current_exception();
         MessageAssembler assembler(head_of(request_));
-        take(assembler.error(message_of(failure), classify_exception(failure)));
+        take(assembler.error(exception_text(failure), classify_exception(failure)));
     }
 }
 

@@ -405,4 +405,20 @@ void HttpStreamSource::end_aborted() {
     queue_.push(assembler_.aborted());
 }
 
+MessageStream http_stream(ModelRequest request, std::shared_ptr<const WireProtocol> protocol,
+                          const std::shared_ptr<ObserverRegistry>& observers) {
+    if (observers->empty()) {
+        return MessageStream(
+            std::make_unique<HttpStreamSource>(std::move(request), std::move(protocol), nullptr));
+    }
+    const Model model = request.model;
+    BodyBuilder answer_body = [protocol](const AssistantMessage& message) {
+        return protocol->answer_body(message);
+    };
+    auto source =
+        std::make_unique<HttpStreamSource>(std::move(request), std::move(protocol), observers);
+    return MessageStream(
+        observe_stream(observers, std::move(source), model, std::move(answer_body)));
+}
+
 }  // namespace cubepi::detail

@@ -110,6 +110,10 @@ private:
     bool cancelled_ = false;
 };
 
+/// One call, with `observers` (never null) between it and the consumer where there are any.
+MessageStream http_stream(ModelRequest request, std::shared_ptr<const WireProtocol> protocol,
+                          const std::shared_ptr<ObserverRegistry>& observers);
+
 /// "0.5 s"
 std::string seconds_text(std::chrono::nanoseconds time);
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <cubepi/core/error.hpp>
 #include <cubepi/net/network_error.hpp>
 
 // What a call does when an attempt has failed: send it again, send it differently, or give up.
@@ -15,17 +16,6 @@ double chance(IdSource& ids) {
     std::uint64_t hash = 14695981039346656037u;
     for (const char c : ids.next()) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
     return static_cast<double>(hash >> 11) * 0x1.0p-53;
-}
-
-/// What an exception says, for the error text.
-std::string message_of(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
-        return error.what();
-    } catch (...) {
-        return "something that is no std::exception was thrown";
-    }
 }
 
 }  // namespace
@@ -131,7 +121,7 @@ void HttpStreamSource::give_up(const Failure& failure, ErrorInfo info) {
             message = "HTTP " + std::to_string(*failure.endpoint->status) + ": ";
         message += failure.endpoint->message;
     } else {
-        message = message_of(failure.exception);
+        message = exception_text(failure.exception);
     }
     if (retries_done_ > 0) {
         message += " (after " + std::to_string(retries_done_) +

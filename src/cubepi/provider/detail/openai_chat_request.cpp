@@ -6,6 +6,7 @@
 
 #include <cubepi/provider/detail/openai_responses_request.hpp>
 #include <cubepi/provider/detail/prompt_text.hpp>
+#include <cubepi/provider/detail/request_notices.hpp>
 #include <cubepi/provider/model_profile.hpp>
 #include <cubepi/provider/tool_schema.hpp>
 #include <cubepi/schema/python_json.hpp>
@@ -235,18 +236,6 @@ Json tool_choice_to_wire(const ToolChoice& choice) {
     return wire;
 }
 
-Notice left_out(std::string text, std::string_view field) {
-    Notice notice;
-    notice.code = "request_changed";
-    notice.text = std::move(text);
-    notice.details["field"] = field;
-    return notice;
-}
-
-void append(std::vector<Notice>& to, std::vector<Notice> from) {
-    for (Notice& notice : from) to.push_back(std::move(notice));
-}
-
 void add_sampling(WireProtocol::Built& built, const ModelRequest& request,
                   const ModelProfile& profile, bool openai_endpoint) {
     const Model& model = request.model;
@@ -324,8 +313,8 @@ WireProtocol::Built build_openai_chat(const ModelRequest& request,
         if (has_tools) {
             built.body["tool_choice"] = tool_choice_to_wire(*request.options.tool_choice());
         } else {
-            built.notices.push_back(
-                left_out("The tool choice was left out: the request has no tools", "tool_choice"));
+            built.notices.push_back(request_changed(
+                "The tool choice was left out: the request has no tools", "tool_choice"));
         }
     }
     if (request.options.response_format())

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <cubepi/provider/capability.hpp>
+#include <cubepi/provider/detail/request_notices.hpp>
 #include <cubepi/provider/detail/wire_protocol.hpp>
 
 namespace cubepi::detail {
@@ -12,11 +13,8 @@ namespace cubepi::detail {
 namespace {
 
 Notice left_out(std::string_view what) {
-    Notice notice;
-    notice.code = "request_changed";
-    notice.text = "This endpoint takes no " + std::string(what) + ": it was left out";
-    notice.details["field"] = what;
-    return notice;
+    return request_changed("This endpoint takes no " + std::string(what) + ": it was left out",
+                           what);
 }
 
 bool is_url(std::string_view source) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <cubepi/provider/detail/request_notices.hpp>
 #include <cubepi/provider/tool_schema.hpp>
 
 namespace cubepi::detail {
@@ -38,10 +39,6 @@ Json tool_choice_to_wire(const ToolChoice& choice) {
     return wire;
 }
 
-void append(std::vector<Notice>& to, std::vector<Notice> from) {
-    for (Notice& notice : from) to.push_back(std::move(notice));
-}
-
 void add_tools(WireProtocol::Built& built, const ModelRequest& request, SchemaDialect dialect) {
     const bool has_tools = request.tools && !request.tools->empty();
     if (has_tools) built.body["tools"] = tools_to_wire(*request.tools, dialect);
@@ -50,11 +47,8 @@ void add_tools(WireProtocol::Built& built, const ModelRequest& request, SchemaDi
         built.body["tool_choice"] = tool_choice_to_wire(*request.options.tool_choice());
         return;
     }
-    Notice notice;
-    notice.code = "request_changed";
-    notice.text = "The tool choice was left out: the request has no tools";
-    notice.details["field"] = "tool_choice";
-    built.notices.push_back(std::move(notice));
+    built.notices.push_back(
+        request_changed("The tool choice was left out: the request has no tools", "tool_choice"));
 }
 
 /// Asks for the reasoning in the form in which it can be sent back (D13).
