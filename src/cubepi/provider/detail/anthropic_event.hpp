@@ -4,8 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include <cubepi/provider/detail/padded_text.hpp>
-#include <cubepi/provider/detail/simdjson_walk.hpp>
+#include <cubepi/provider/detail/json_text.hpp>
+#include <cubepi/schema/detail/padded_text.hpp>
+#include <cubepi/schema/detail/simdjson_walk.hpp>
 
 namespace cubepi::detail {
 

@@ -16,6 +16,17 @@ constexpr OpenAIUsageNames usage_names = {
     .cached = "prompt_cache_hit_tokens",
 };
 
+/// A string; a \u escape whose other half comes in the next chunk is held back until then.
+std::string_view text_of(od::value& value, SplitText& split) {
+    if (!is_string(value)) return {};
+    const std::string_view token = value.raw_json_token();
+    if (!split.holds_back()) {
+        std::string_view plain;
+        if (value.get_string().get(plain) == simdjson::SUCCESS) return plain;
+    }
+    return split.unescape(token);
+}
+
 }  // namespace
 
 bool OpenAIChatChunkParser::parse(std::string_view data) {

@@ -7,8 +7,9 @@
 #include <vector>
 
 #include <cubepi/core/usage.hpp>
-#include <cubepi/provider/detail/padded_text.hpp>
-#include <cubepi/provider/detail/simdjson_walk.hpp>
+#include <cubepi/provider/detail/json_text.hpp>
+#include <cubepi/schema/detail/padded_text.hpp>
+#include <cubepi/schema/detail/simdjson_walk.hpp>
 
 namespace cubepi::detail {
 

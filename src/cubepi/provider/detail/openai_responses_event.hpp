@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include <cubepi/core/usage.hpp>
-#include <cubepi/provider/detail/padded_text.hpp>
-#include <cubepi/provider/detail/simdjson_walk.hpp>
+#include <cubepi/schema/detail/padded_text.hpp>
+#include <cubepi/schema/detail/simdjson_walk.hpp>
 
 namespace cubepi::detail {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include <cubepi/core/usage.hpp>
-#include <cubepi/provider/detail/simdjson_walk.hpp>
+#include <cubepi/schema/detail/simdjson_walk.hpp>
 
 namespace cubepi::detail {
 

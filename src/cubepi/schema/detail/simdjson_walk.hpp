@@ -6,8 +6,6 @@
 
 #include <simdjson.h>
 
-#include <cubepi/provider/detail/json_text.hpp>
-
 // Reading JSON with simdjson's on-demand parser: one pass over the members in whatever order they come.
 
 namespace cubepi::detail {
@@ -79,17 +77,6 @@ void each(od::array& array, F&& f) {
             throw simdjson::simdjson_error(simdjson::TAPE_ERROR);
         f(value);
     }
-}
-
-/// A string; a \u escape whose other half comes in the next chunk is held back until then.
-inline std::string_view text_of(od::value& value, SplitText& split) {
-    if (!is_string(value)) return {};
-    const std::string_view token = value.raw_json_token();
-    if (!split.holds_back()) {
-        std::string_view plain;
-        if (value.get_string().get(plain) == simdjson::SUCCESS) return plain;
-    }
-    return split.unescape(token);
 }
 
 }  // namespace cubepi::detail

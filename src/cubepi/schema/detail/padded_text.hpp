@@ -19,6 +19,9 @@ public:
             bytes_ = std::make_unique<char[]>(capacity_);
         }
         text.copy(bytes_.get(), text.size());
+        // The parser looks at the byte behind the last token: where brackets are missing, it must not find one that an
+        // earlier text left there.
+        bytes_[text.size()] = '\0';
         return simdjson::padded_string_view(bytes_.get(), text.size(), capacity_);
     }
 
