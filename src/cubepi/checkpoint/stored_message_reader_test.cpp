@@ -41,8 +41,52 @@ TEST(StoredMessageReader, reads_what_the_plain_reader_reads) {
             R"({"role": "user", "content": [{"type": "text", "text": "lone \udce9"}]})",
             R"({"role": "user", "content": [], "timestamp": "12.5"})",
             R"({"role": "assistant", "content": [], "usage": {"input_tokens": 10.0}})",
+            R"({"content": [], "role": "user"})",
+            R"({"role": "user", "\u0069d": "m1", "content": [{"text": "late", "type": "text"}]})",
+            R"({"role" : "user" , "content" : [ { "type" : "text" , "text" : "wide" } ] , "id" : null } )",
+            R"({"role": "user", "content": [], "content": [{"type": "text", "text": "the last"}], "a\nb": "\u00e9"})",
         }) {
         expect_same(reader, text);
+    }
+}
+
+/// What the reader makes of a text, a refusal included.
+template <class Read>
+std::string outcome_of(Read read, const std::string& text) {
+    try {
+        return to_python_json(to_json(read(text)));
+    } catch (const Error&) {
+        return "refused";
+    }
+}
+
+TEST(StoredMessageReader, takes_and_refuses_damaged_texts_as_the_plain_reader_does) {
+    StoredMessageReader reader;
+    const auto fast = [&](const std::string& text) { return reader.read(text); };
+    const auto slow = [](const std::string& text) {
+        return message_from_json(parse_lenient(text));
+    };
+    for (
+        const std::string whole :
+        {R"({"role": "user", "content": [{"type": "text", "text": "a\n\u00e9"}, {"type": "image", "source": "x"}],)"
+         R"( "timestamp": 17.5, "metadata": {"a": [1, -2, true, null, {}], "b": {"c": "d"}}, "run_id": "r"})",
+         R"({"role": "tool_result", "tool_call_id": "c", "tool_name": "t", "content": [], "details": null,)"
+         R"( "is_error": false, "id": "m"})",
+         R"({"role": "assistant", "content": [{"type": "tool_call", "id": "c", "name": "n", "arguments": {"a": 1}}],)"
+         R"( "stop_reason": "stop", "error_message": null, "usage": {"input_tokens": 1}, "model_id": "m"})"}) {
+        reader.read(whole);  // The buffer is full of it when damaged ones come.
+        for (std::size_t i = 0; i < whole.size(); ++i) {
+            EXPECT_EQ(outcome_of(fast, whole.substr(0, i)), outcome_of(slow, whole.substr(0, i)));
+            for (const char* put : {"", " ", "\"", "\\", ",", ":", "{", "}", "[", "]", "0", "e",
+                                    "-", "\n", "\xff", "}}", "\"\""}) {
+                std::string text = whole;
+                text.replace(i, 1, put);
+                EXPECT_EQ(outcome_of(fast, text), outcome_of(slow, text)) << text;
+                text = whole;
+                text.insert(i, put);
+                EXPECT_EQ(outcome_of(fast, text), outcome_of(slow, text)) << text;
+            }
+        }
     }
 }
 
