@@ -17,7 +17,7 @@
 namespace cubepi {
 
 /// The blocks of a message: a std::vector of two words, since every message in memory has one, and most have one block.
-/// Copies have no room to spare.
+/// Copies have no room to spare. Inside a Message the blocks lie behind the message, in the same piece of memory.
 template <class Block>
 class ContentList {
 public:
@@ -44,7 +44,9 @@ public:
     ContentList(ContentList&& other) noexcept
         : blocks_(std::exchange(other.blocks_, nullptr)),
           size_(std::exchange(other.size_, 0)),
-          capacity_(std::exchange(other.capacity_, 0)) {}
+          capacity_(std::exchange(other.capacity_, 0)) {
+        assert((capacity_ > 0 || size_ == 0) && "the blocks of a message stay in it");
+    }
     ContentList& operator=(ContentList other) noexcept {
         swap(other);
         return *this;
@@ -137,6 +139,17 @@ public:
     }
 
 private:
+    friend class Message;
+    /// The blocks of `other`, moved into room that somebody else owns and that outlives this list. From then on this
+    /// list, which was empty, is neither moved nor swapped. `other` keeps its own room.
+    void take_into(ContentList& other, void* room) noexcept {
+        if (other.empty()) return;
+        blocks_ = static_cast<Block*>(room);
+        std::uninitialized_move(other.begin(), other.end(), blocks_);
+        size_ = other.size_;
+        other.clear();
+    }
+
     static Block* allocate(std::size_t count) {
         if (count > std::numeric_limits<std::uint32_t>::max()) throw std::bad_alloc();
         return std::allocator<Block>().allocate(count);
@@ -146,13 +159,17 @@ private:
         static_assert(std::is_nothrow_move_constructible_v<Block>);
         std::uninitialized_move(begin(), end(), room);
         std::destroy(begin(), end());
-        if (blocks_) std::allocator<Block>().deallocate(blocks_, capacity_);
+        free_room();
         blocks_ = room;
         capacity_ = static_cast<std::uint32_t>(capacity);
     }
     void free() noexcept {
         std::destroy(begin(), end());
-        std::allocator<Block>().deallocate(blocks_, capacity_);
+        free_room();
+    }
+    /// No capacity: the room is somebody else's.
+    void free_room() noexcept {
+        if (capacity_ > 0) std::allocator<Block>().deallocate(blocks_, capacity_);
     }
     std::size_t checked(std::size_t index) const {
         if (index >= size_) throw std::out_of_range("a message has no block of that number");

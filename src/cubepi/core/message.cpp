@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cassert>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -79,15 +80,22 @@ struct Message::Rep {
 
 namespace {
 
-template <class T>
+template <class T, Role R>
 struct Holder : Message::Rep {
-    Holder(Role role, T v) : Rep(role), value(std::move(v)) {}
+    explicit Holder(T&& v) : Rep(R), value(std::move(v)) {}
     T value;
 };
 
-using UserRep = Holder<UserMessage>;
-using AssistantRep = Holder<AssistantMessage>;
-using ToolResultRep = Holder<ToolResultMessage>;
+using UserRep = Holder<UserMessage, Role::user>;
+using AssistantRep = Holder<AssistantMessage, Role::assistant>;
+using ToolResultRep = Holder<ToolResultMessage, Role::tool_result>;
+
+template <class Holder>
+void destroy(const Message::Rep* rep) noexcept {
+    const auto* const holder = static_cast<const Holder*>(rep);
+    holder->~Holder();
+    ::operator delete(const_cast<Holder*>(holder));
+}
 
 }  // namespace
 
@@ -102,11 +110,22 @@ auto Message::visit(F&& f) const {
     return f(static_cast<const ToolResultRep*>(rep_)->value);
 }
 
-Message::Message(UserMessage message) : rep_(new UserRep(Role::user, std::move(message))) {}
-Message::Message(AssistantMessage message)
-    : rep_(new AssistantRep(Role::assistant, std::move(message))) {}
-Message::Message(ToolResultMessage message)
-    : rep_(new ToolResultRep(Role::tool_result, std::move(message))) {}
+/// One piece of memory: the message, then its blocks.
+template <class Holder, class M>
+const Message::Rep* Message::make(M&& message) {
+    auto blocks = std::move(message.content);
+    using Block = typename decltype(blocks)::value_type;
+    static_assert(alignof(Block) <= alignof(Holder));
+    void* const room = ::operator new(sizeof(Holder) + blocks.size() * sizeof(Block));
+    auto* const made = ::new (room) Holder(std::forward<M>(message));
+    made->value.content.take_into(blocks, made + 1);
+    message.content = std::move(blocks);
+    return made;
+}
+
+Message::Message(UserMessage&& message) : rep_(make<UserRep>(std::move(message))) {}
+Message::Message(AssistantMessage&& message) : rep_(make<AssistantRep>(std::move(message))) {}
+Message::Message(ToolResultMessage&& message) : rep_(make<ToolResultRep>(std::move(message))) {}
 
 /// Lets `f` change the content where no other Message shows it.
 template <class F>
@@ -121,9 +140,9 @@ void Message::retain() const noexcept { rep_->refs.retain(); }
 void Message::release() noexcept {
     if (!rep_->refs.release()) return;
     switch (rep_->role) {
-        case Role::user: delete static_cast<const UserRep*>(rep_); break;
-        case Role::assistant: delete static_cast<const AssistantRep*>(rep_); break;
-        case Role::tool_result: delete static_cast<const ToolResultRep*>(rep_); break;
+        case Role::user: destroy<UserRep>(rep_); break;
+        case Role::assistant: destroy<AssistantRep>(rep_); break;
+        case Role::tool_result: destroy<ToolResultRep>(rep_); break;
     }
 }
 

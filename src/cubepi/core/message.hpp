@@ -135,9 +135,13 @@ struct ToolResultMessage {
 class Message {
 public:
     Message() noexcept = default;
-    Message(UserMessage message);
-    Message(AssistantMessage message);
-    Message(ToolResultMessage message);
+    /// Of the message that is moved from, the room of its blocks stays, to be used again.
+    Message(UserMessage&& message);
+    Message(AssistantMessage&& message);
+    Message(ToolResultMessage&& message);
+    Message(const UserMessage& message) : Message(UserMessage(message)) {}
+    Message(const AssistantMessage& message) : Message(AssistantMessage(message)) {}
+    Message(const ToolResultMessage& message) : Message(ToolResultMessage(message)) {}
     Message(const Message& other) noexcept : rep_(other.rep_) {
         if (rep_) retain();
     }
@@ -182,6 +186,8 @@ public:
     struct Rep;
 
 private:
+    template <class Holder, class M>
+    static const Rep* make(M&& message);
     template <class F>
     auto visit(F&& f) const;
     template <class F>

@@ -67,7 +67,11 @@ void MessageList::push_back(Message message) {
     if (!in_place) {
         const std::size_t wanted = std::max<std::size_t>(4, size_ + size_ / 2 + 1);
         Storage* const grown = Storage::make(wanted);
-        std::copy(begin(), end(), grown->slots());
+        if (storage_ && storage_->refs.is_one()) {
+            std::move(storage_->slots(), storage_->slots() + size_, grown->slots());
+        } else {
+            std::copy(begin(), end(), grown->slots());
+        }
         grown->used = size_ + 1;
         if (storage_) release();
         storage_ = grown;

@@ -27,8 +27,7 @@ Rest EventHub::deliver(const AgentEvent& event, const std::stop_token& token) {
         try {
             entry->listener.call(event, token);
         } catch (...) {
-            threw_ = true;
-            if (!failure_) failure_ = std::current_exception();
+            note_throw();
         }
         if (!entry->active) stale_ = true;
     }
@@ -51,16 +50,25 @@ Task<void> EventHub::finish(std::size_t index, std::size_t end, const AgentEvent
                 entry->listener.call(event, token);
             }
         } catch (...) {
-            threw_ = true;
-            if (!failure_) failure_ = std::current_exception();
+            note_throw();
         }
         if (!entry->active) stale_ = true;
     }
     end_delivery();
 }
 
+EventHub::Rare& EventHub::rare() {
+    if (!rare_) rare_ = std::make_unique<Rare>();
+    return *rare_;
+}
+
+void EventHub::note_throw() {
+    threw_ = true;
+    if (!rare().failure) rare().failure = std::current_exception();
+}
+
 void EventHub::end_odd_delivery() {
-    if (turns_) turns_->free.pulse();
+    if (rare_) rare_->free.pulse();
     if (std::exchange(stale_, false)) {
         std::erase_if(entries_, [](const auto& entry) { return !entry->active; });
     }
@@ -68,22 +76,21 @@ void EventHub::end_odd_delivery() {
 }
 
 EventHub::Turn EventHub::queue_up() {
-    if (!turns_) turns_ = std::make_unique<Turns>();
-    const std::uint64_t ticket = turns_->next++;
-    turns_->tickets.push_back(ticket);
+    const std::uint64_t ticket = rare().next++;
+    rare().tickets.push_back(ticket);
     return Turn(*this, ticket);
 }
 
 Task<void> EventHub::wait_turn(Turn& turn) {
-    while (busy_ || turns_->tickets.front() != turn.ticket_) co_await turns_->free.wait();
+    while (busy_ || rare_->tickets.front() != turn.ticket_) co_await rare_->free.wait();
     turn.hub_ = nullptr;
-    turns_->tickets.erase(turns_->tickets.begin());
+    rare_->tickets.erase(rare_->tickets.begin());
 }
 
 void EventHub::give_up(std::uint64_t ticket) noexcept {
-    std::erase(turns_->tickets, ticket);
+    std::erase(rare_->tickets, ticket);
     // The next one need not wait for somebody who does not come.
-    if (!busy_) turns_->free.pulse();
+    if (!busy_) rare_->free.pulse();
 }
 
 }  // namespace cubepi::detail

@@ -34,7 +34,7 @@ public:
     /// until then.
     Rest deliver(const AgentEvent& event, const std::stop_token& token);
     /// An event is under way, or one waits for its turn.
-    bool busy() const noexcept { return busy_ || (turns_ && !turns_->tickets.empty()); }
+    bool busy() const noexcept { return busy_ || (rare_ && !rare_->tickets.empty()); }
     /// A place in the queue of events; given up when it is dropped.
     class Turn {
     public:
@@ -56,28 +56,35 @@ public:
     Task<void> wait_turn(Turn& turn);
 
     /// The first exception of a listener since take_failure().
-    std::exception_ptr take_failure() noexcept { return std::exchange(failure_, nullptr); }
-    bool failed() const noexcept { return failure_ != nullptr; }
+    std::exception_ptr take_failure() noexcept {
+        return rare_ ? std::exchange(rare_->failure, nullptr) : nullptr;
+    }
+    bool failed() const noexcept { return rare_ && rare_->failure; }
 
 private:
     Task<void> finish(std::size_t index, std::size_t end, const AgentEvent& event,
                       std::stop_token token);
     void end_delivery() {
         busy_ = false;
-        if (turns_ || stale_ || threw_) end_odd_delivery();
+        if (rare_ || stale_ || threw_) end_odd_delivery();
     }
     void end_odd_delivery();
     void give_up(std::uint64_t ticket) noexcept;
+    /// Keeps what a listener threw: the exception that is being handled.
+    void note_throw();
 
-    // Entries stay where they are while an event is under way, whatever listeners do.
-    std::vector<std::shared_ptr<ListenerEntry>> entries_;
-    struct Turns {
+    /// Made when somebody has to wait or something was thrown.
+    struct Rare {
         AsyncEvent free;
         std::vector<std::uint64_t> tickets;  // of those who wait, in the order in which they came
         std::uint64_t next = 0;
+        std::exception_ptr failure;
     };
-    std::unique_ptr<Turns> turns_;  // made when somebody has to wait
-    std::exception_ptr failure_;
+    Rare& rare();
+
+    // Entries stay where they are while an event is under way, whatever listeners do.
+    std::vector<std::shared_ptr<ListenerEntry>> entries_;
+    std::unique_ptr<Rare> rare_;
     bool busy_ = false;
     bool threw_ = false;
     bool stale_ = false;  // an entry was seen that is not active any more
