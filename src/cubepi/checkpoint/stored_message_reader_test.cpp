@@ -42,6 +42,9 @@ TEST(StoredMessageReader, reads_what_the_plain_reader_reads) {
             R"({"role": "user", "content": [], "timestamp": "12.5"})",
             R"({"role": "assistant", "content": [], "usage": {"input_tokens": 10.0}})",
             R"({"content": [], "role": "user"})",
+            R"({"role": "user", "content": [], "role": "assistant", "timestamp": 5, "timestamp": null})",
+            R"({"role": "assistant", "content": [{"type": "text", "thinking": "hm", "type": "thinking"}],)"
+            R"( "usage": {"input_tokens": 1}, "usage": null})",
             R"({"role": "user", "\u0069d": "m1", "content": [{"text": "late", "type": "text"}]})",
             R"({"role" : "user" , "content" : [ { "type" : "text" , "text" : "wide" } ] , "id" : null } )",
             R"({"role": "user", "content": [], "content": [{"type": "text", "text": "the last"}], "a\nb": "\u00e9"})",

@@ -122,12 +122,16 @@ Json to_json_value(od::value& value, int depth) {
 
 LazyObject lazy_object(od::value& value) { return to_json_object(value); }
 
-void keep(LazyObject& extra, Members& members) {
+/// Keeps a member that has no place of its own. `kind` is the key that tells the kind: given once more, it would be the
+/// last that counts.
+void keep(LazyObject& extra, Members& members, std::string_view kind) {
     const std::string_view key = members.key();
+    if (key == kind) throw Unusual();
     extra[key] = to_json_value(members.value());
 }
 
-Usage usage_of(od::value& value) {
+std::optional<Usage> usage_of(od::value& value) {
+    if (is_null(value)) return std::nullopt;
     Usage usage;
     Members members(value.get_object());
     while (members.next()) {
@@ -141,6 +145,11 @@ Usage usage_of(od::value& value) {
         *count = TokenCount(std::int64_t(members.value().get_int64()));
     }
     return usage;
+}
+
+UnixTime time_of(od::value& value) {
+    if (is_null(value)) return {};
+    return double(value.get_double());
 }
 
 /// The value of a first member of that name: both systems write what tells the kind of an object first.
@@ -201,7 +210,7 @@ struct StoredMessageReader::State {
                 read_content(message.content, from.value());
                 has_content = true;
             } else if (!read_common(message, from)) {
-                keep(message.extra, from);
+                keep(message.extra, from, "role");
             }
         }
         if (!has_content) throw Unusual();
@@ -227,7 +236,7 @@ struct StoredMessageReader::State {
             } else if (from.is("is_error")) {
                 message.is_error = from.value().get_bool();
             } else if (!read_common(message, from)) {
-                keep(message.extra, from);
+                keep(message.extra, from, "role");
             }
         }
         if (!has_content || !has_call || !has_name) throw Unusual();
@@ -247,7 +256,7 @@ struct StoredMessageReader::State {
             } else if (is_error_key(from)) {
                 require_null(from.value());
             } else if (from.is("usage")) {
-                if (!is_null(from.value())) message.usage = usage_of(from.value());
+                message.usage = usage_of(from.value());
             } else if (from.is("provider_id")) {
                 message.provider_id = provider_id.get(text_of(from.value()));
             } else if (from.is("model_id")) {
@@ -255,7 +264,7 @@ struct StoredMessageReader::State {
             } else if (from.is("response_id")) {
                 message.response_id = SharedString(text_or_nothing(from.value()));
             } else if (!read_common(message, from)) {
-                keep(message.extra, from);
+                keep(message.extra, from, "role");
             }
         }
         if (!has_content) throw Unusual();
@@ -274,7 +283,7 @@ struct StoredMessageReader::State {
         if (from.is("id")) {
             message.id = text_or_nothing(from.value());
         } else if (from.is("timestamp")) {
-            if (!is_null(from.value())) message.timestamp = double(from.value().get_double());
+            message.timestamp = time_of(from.value());
         } else if (from.is("metadata")) {
             message.metadata = lazy_object(from.value());
         } else if (from.is("run_id")) {
@@ -324,7 +333,7 @@ struct StoredMessageReader::State {
             if (from.is("text")) {
                 block.text = std::string(text_of(from.value()));
             } else {
-                keep(block.extra, from);
+                keep(block.extra, from, "type");
             }
         }
         return block;
@@ -336,7 +345,7 @@ struct StoredMessageReader::State {
             if (from.is("thinking")) {
                 block.thinking = std::string(text_of(from.value()));
             } else {
-                keep(block.extra, from);
+                keep(block.extra, from, "type");
             }
         }
         return block;
@@ -350,7 +359,7 @@ struct StoredMessageReader::State {
             } else if (from.is("media_type")) {
                 block.media_type = media_type.get(text_of(from.value()));
             } else {
-                keep(block.extra, from);
+                keep(block.extra, from, "type");
             }
         }
         return block;
@@ -370,7 +379,7 @@ struct StoredMessageReader::State {
                 block.arguments = to_json_object(from.value());
                 has_arguments = true;
             } else {
-                keep(block.extra, from);
+                keep(block.extra, from, "type");
             }
         }
         if (!has_id || !has_name || !has_arguments) throw Unusual();
