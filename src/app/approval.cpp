@@ -163,12 +163,19 @@ Task<std::optional<BeforeToolCallResult>> Approval::ask(const BeforeToolCallCont
             const Excerpt all = arguments_for_people(context.tool_call.name.str(), context.args,
                                                      style_, decision.question, true);
             asker_->say(all.text);
-        }
-        if (word == "e" || word == "edit") {
+        } else if (word == "e" || word == "edit") {
             std::optional<BeforeToolCallResult> edited = co_await edit(context);
             if (edited) co_return edited;
+        } else {
+            explain(word == "a" || word == "always"
+                        ? "No rule can stand for this call: answer y for this once, or n."
+                        : "Answer y, n, or one of the other letters.");
         }
     }
+}
+
+void Approval::explain(std::string_view text) const {
+    asker_->say(std::string(style_.dim()).append("  ").append(text).append(style_.off()) + "\n");
 }
 
 Task<std::optional<BeforeToolCallResult>> Approval::edit(const BeforeToolCallContext& context) {

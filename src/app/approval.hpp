@@ -34,6 +34,8 @@ private:
     Task<std::optional<BeforeToolCallResult>> ask(const BeforeToolCallContext& context,
                                                   ApprovalDecision decision);
     Task<std::optional<BeforeToolCallResult>> edit(const BeforeToolCallContext& context);
+    /// Tells why an answer was none.
+    void explain(std::string_view text) const;
     Task<void> add_rule(ApprovalRule rule);
     /// True when the arguments were too long to be shown whole.
     bool show(const BeforeToolCallContext& context, const ApprovalDecision& decision) const;

@@ -167,6 +167,22 @@ TEST(Chat, AlwaysAsksNoMore) {
     EXPECT_NE(read_file(home.config()).find("write: *"), std::string::npos);
 }
 
+TEST(Chat, AnAnswerThatIsNoneIsExplained) {
+    const Home home;
+    const std::string script = "[" + write_call("c1", "a.txt", "x") + R"(, "Done."])";
+    Terminal chat(home, {"chat", "--script", home.script(script)});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("write\r");
+    ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
+    chat.type("perhaps\r");
+    ASSERT_TRUE(chat.expect("Answer y, n, or one of the other letters.")) << chat.shown();
+    ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "a.txt"));
+    chat.type("y\r");
+    ASSERT_TRUE(chat.expect("Done.")) << chat.shown();
+    EXPECT_EQ(read_file(home.work() / "a.txt"), "x");
+}
+
 TEST(Chat, EditChangesTheArguments) {
     const Home home;
     const std::string script = "[" + write_call("c1", "a.txt", "x") + R"(, "Edited."])";
