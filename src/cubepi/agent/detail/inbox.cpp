@@ -176,8 +176,9 @@ void Inbox::put_back(std::vector<Input> inputs) {
     if (inputs.empty()) return;
     const std::lock_guard lock(mutex());
     // What is taken together is of one queue.
-    put_front(inputs.front().is_follow_up ? queues().follow_ups : queues().steering,
-              std::move(inputs));
+    std::vector<Input>& queue =
+        inputs.front().is_follow_up ? queues().follow_ups : queues().steering;
+    put_front(queue, std::move(inputs));
     note_queued();
 }
 
