@@ -1,4 +1,5 @@
 // The configuration file is read or refused with a reason, and an edit of it says what was wanted, whatever it looked like.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -34,8 +35,28 @@ bool has_odd_number(const Json& value) {
     return false;
 }
 
+/// YAML allows a key before a colon 1,024 characters, as it is written.
+bool has_long_key(const Json& value) {
+    if (const JsonArray* array = value.if_array())
+        return std::any_of(array->begin(), array->end(), has_long_key);
+    if (const JsonObject* object = value.if_object()) {
+        return std::any_of(object->begin(), object->end(), [](const auto& member) {
+            return boost::json::serialize(member.key()).size() > 1'000 ||
+                   has_long_key(member.value());
+        });
+    }
+    return false;
+}
+
 void check_edit(const std::string& text, const JsonObject& wanted) {
-    CUBEPI_FUZZ_CHECK(app::yaml_values(app::edit_yaml(text, wanted)) == wanted);
+    std::string edited;
+    try {
+        edited = app::edit_yaml(text, wanted);
+    } catch (const Error&) {
+        CUBEPI_FUZZ_CHECK(has_long_key(Json(wanted)));
+        return;
+    }
+    CUBEPI_FUZZ_CHECK(app::yaml_values(edited) == wanted);
 }
 
 }  // namespace

@@ -239,6 +239,39 @@ TEST_F(ConfigFileTest, WhatIsSavedIsWhatIsReadWhateverWasWrittenAndWhateverIsWan
     }
 }
 
+TEST_F(ConfigFileTest, AKeyThatLooksLikeYamlStaysAKey) {
+    for (const char* key :
+         {"---", "...", "- c", "? c", "-",    "?",    "c: d", "c #d", "#", "%YAML 1.2", " ",
+          "",    "<<",  "=",   "~",   "null", "1.50", "true", "c\nd", "'", "\xc2\x85"}) {
+        // A text that has to be written anew, and one that gets a line more.
+        for (const char* text : {"{model: a}", "model: a\n", "plugins:\n  x: {}\n"}) {
+            JsonObject wanted = yaml_values(text);
+            wanted[key] = "b";
+            wanted["plugins"] = JsonObject{{"x", JsonObject{{key, JsonObject{{key, 1}}}}}};
+            EXPECT_EQ(yaml_values(edit_yaml(text, wanted)), wanted) << text << key;
+        }
+    }
+}
+
+TEST_F(ConfigFileTest, AKeyLongerThanYamlAllowsIsRefusedInWords) {
+    const std::string key(2'000, 'k');
+    const std::string text = "? " + key + "\n: a\nmodel: b\n";
+    JsonObject wanted = yaml_values(text);
+    ASSERT_TRUE(wanted.contains(key));
+    wanted["model"] = "c";
+    EXPECT_THROW(
+        {
+            try {
+                edit_yaml(text, wanted);
+            } catch (const Error& error) {
+                EXPECT_STREQ(error.what(),
+                             "YAML has no place for it: a key is longer than 1,000 characters");
+                throw;
+            }
+        },
+        Error);
+}
+
 TEST_F(ConfigFileTest, NothingIsSavedThatCannotBeReadAgainOrThatSomebodyElseChanged) {
     write("model: a\n");
     const JsonObject before = config_values(path());

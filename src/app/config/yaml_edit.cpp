@@ -68,35 +68,46 @@ YAML::Node load_map(const std::string& text) {
     return node;
 }
 
-/// A text as it can stand behind "key: "; quoted only where it would be taken for something else.
-std::string scalar_text(const Json& value) {
+bool may_stand_plain(const std::string& text) {
+    return !text.empty() && text.find_first_of("\"'\\#&*!|>%@`{}[],") == std::string::npos &&
+           std::all_of(text.begin(), text.end(), [](unsigned char c) { return c >= 0x20; });
+}
+
+/// Whether a file with that text would say that.
+bool says(const std::string& text, const JsonObject& wanted) {
+    try {
+        return yaml_values(text) == wanted;
+    } catch (const YAML::Exception&) {
+        return false;
+    } catch (const Error&) {
+        return false;  // no map
+    }
+}
+
+/// A value as it can stand behind "key: "; quoted only where it would be taken for something else.
+std::string value_text(const Json& value) {
     std::string quoted = boost::json::serialize(value);
     if (!value.is_string()) return quoted;
     const std::string text(value.get_string());
-    const bool plain =
-        !text.empty() && text.find_first_of("\"'\\#&*!|>%@`{}[],") == std::string::npos &&
-        std::all_of(text.begin(), text.end(), [](unsigned char c) { return c >= 0x20; });
-    if (!plain) return quoted;
-    try {
-        // What it would be in a file decides.
-        const Json read = json_of(YAML::Load("k: " + text)["k"]);
-        return read == value ? text : quoted;
-    } catch (const YAML::Exception&) {
-        return quoted;
-    }
+    return may_stand_plain(text) && says("k: " + text, {{"k", text}}) ? text : quoted;
+}
+
+/// A key as it can stand at the begin of a line.
+std::string key_text(const std::string& key) {
+    std::string quoted = boost::json::serialize(Json(key));
+    return may_stand_plain(key) && says(key + ": 1", {{key, 1}}) ? key : quoted;
 }
 
 void emit(std::vector<std::string>& lines, const std::string& key, const Json& value,
           std::size_t indent) {
-    const std::string head = std::string(indent, ' ') + scalar_text(Json(key)) + ":";
+    const std::string head = std::string(indent, ' ') + key_text(key) + ":";
     const JsonObject* object = value.if_object();
     if (object && !object->empty()) {
         lines.push_back(head);
         for (const auto& [name, member] : *object) emit(lines, name, member, indent + 2);
         return;
     }
-    lines.push_back(head + " " +
-                    (value.is_string() ? scalar_text(value) : boost::json::serialize(value)));
+    lines.push_back(head + " " + value_text(value));
 }
 
 using Lines = std::vector<std::string>;
@@ -218,7 +229,7 @@ private:
         if (dash == std::string::npos || first[dash] != '-') return false;
         Lines lines;
         for (std::size_t i = before.size(); i < wanted.size(); ++i)
-            lines.push_back(std::string(dash, ' ') + "- " + scalar_text(wanted[i]));
+            lines.push_back(std::string(dash, ' ') + "- " + value_text(wanted[i]));
         replace(place.end, place.end, std::move(lines));
         return true;
     }
@@ -229,15 +240,8 @@ private:
         for (std::size_t at = line.find(" #"); at != std::string::npos;
              at = line.find(" #", at + 1)) {
             const std::size_t end = line.find_last_not_of(' ', at);
-            try {
-                const JsonObject said = yaml_values(line.substr(0, end + 1));
-                if (const Json* value = said.if_contains(place.key); value && *value == before)
-                    return line.substr(end + 1);
-            } catch (const YAML::Exception&) {
-                continue;  // the sign stands in a quoted text
-            } catch (const Error&) {
-                continue;
-            }
+            // Otherwise the sign stands in a quoted text.
+            if (says(line.substr(0, end + 1), {{place.key, before}})) return line.substr(end + 1);
         }
         return {};
     }
@@ -259,11 +263,9 @@ std::optional<std::string> edit_lines(const std::string& text, const YAML::Node&
         edits.change_map(node, json_of(node).get_object(), wanted, count);
         if (!edits.possible) return std::nullopt;
         std::string edited = edits.text();
-        if (yaml_values(edited) == wanted) return edited;
+        if (says(edited, wanted)) return edited;
     } catch (const YAML::Exception&) {
         return std::nullopt;
-    } catch (const Error&) {
-        return std::nullopt;  // no map any more
     }
     return std::nullopt;
 }
@@ -280,6 +282,9 @@ std::string edit_yaml(const std::string& text, const JsonObject& wanted) {
     for (const auto& [key, value] : wanted) emit(lines, key, value, 0);
     std::string fresh;
     for (const std::string& line : lines) fresh += line + "\n";
+    if (!says(fresh, wanted))
+        throw Error(ErrorCode::parse,
+                    "YAML has no place for it: a key is longer than 1,000 characters");
     return fresh;
 }
 

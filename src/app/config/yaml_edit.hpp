@@ -10,7 +10,8 @@ namespace cubepi::app {
 JsonObject yaml_values(const std::string& text);
 
 /// `text` changed so that it says `wanted`. Comments, order and style of what does not change stay, where the text is
-/// written a key a line; otherwise it is written anew. Throws YAML::Exception.
+/// written a key a line; otherwise it is written anew. Throws YAML::Exception; Error(parse) when
+/// YAML cannot hold what is wanted (a key of more than 1,000 characters).
 std::string edit_yaml(const std::string& text, const JsonObject& wanted);
 
 }  // namespace cubepi::app
