@@ -119,6 +119,11 @@ Task<std::optional<BeforeToolCallResult>> Approval::before_tool_call(
     co_return co_await ask(context, std::move(decision));
 }
 
+bool Approval::allows_fetch(const std::string& url) const {
+    if (options_.allow_all) return true;
+    return policy_.decide("fetch", ToolRisk::network, JsonObject{{"url", url}}).allowed;
+}
+
 bool Approval::show(const BeforeToolCallContext& context, const ApprovalDecision& decision) const {
     if (options_.before_question) options_.before_question();
     const std::string dim(style_.dim());

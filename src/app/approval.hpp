@@ -30,6 +30,9 @@ public:
 
     Task<std::optional<BeforeToolCallResult>> before_tool_call(BeforeToolCallContext& context);
 
+    /// True when nobody would be asked before this URL is fetched.
+    bool allows_fetch(const std::string& url) const;
+
 private:
     Task<std::optional<BeforeToolCallResult>> ask(const BeforeToolCallContext& context,
                                                   ApprovalDecision decision);

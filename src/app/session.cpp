@@ -84,6 +84,9 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
 void add_tools(AgentOptions& options, const Toolbox& box) {
     StandardToolOptions tools;
     tools.shell.spill = box.spill;
+    tools.fetch.follow_to_other_host = [gate = box.gate](const std::string& url) {
+        return gate->allows_fetch(url);
+    };
     for (AgentTool& tool : standard_tools(box.workspace, std::move(tools)))
         options.tools.push_back(std::move(tool));
     options.spill = box.spill;

@@ -1,6 +1,7 @@
 #include <cubepi/workspace/fetch_tool.hpp>
 
 #include <algorithm>
+#include <optional>
 
 #include <boost/url.hpp>
 
@@ -28,6 +29,14 @@ struct Target {
 
 [[noreturn]] void refuse(ErrorCode code, const std::string& sentence) {
     throw Error(code, sentence);
+}
+
+std::string lower(std::string_view text) {
+    std::string out(text);
+    for (char& c : out) {
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    return out;
 }
 
 /// A URL as people and servers write it, with what is no ASCII encoded (RFC 3987, 3.1). A host stays as it is.
@@ -148,9 +157,18 @@ Task<HttpResponse> send_once(OptionsPtr options, std::shared_ptr<const Runtime> 
     co_return co_await transport->send(std::move(request));
 }
 
-/// The last response of a chain of redirects. `target` becomes where it came from.
+/// Whether consent to a call for `asked` goes for `next` as well.
+bool may_follow(const FetchOptions& options, const std::string& asked, const Target& next) {
+    if (lower(next.host) == lower(asked)) return true;
+    return options.follow_to_other_host &&
+           options.follow_to_other_host(std::string(next.url.buffer()));
+}
+
+/// The last response of a chain of redirects. `target` becomes where it came from; `elsewhere` where it points to, when that
+/// is not to be followed.
 Task<HttpResponse> send_and_follow(OptionsPtr options, std::shared_ptr<const Runtime> runtime,
-                                   Target* target) {
+                                   Target* target, std::optional<Target>* elsewhere) {
+    const std::string asked = target->host;
     for (int redirects = 0;; ++redirects) {
         HttpResponse response = co_await send_once(options, runtime, target);
         const std::string location(response.headers.get("location"));
@@ -159,7 +177,12 @@ Task<HttpResponse> send_and_follow(OptionsPtr options, std::shared_ptr<const Run
             refuse(ErrorCode::limit, "More than " + std::to_string(options->max_redirects) +
                                          " redirects, the last to " + location + ".");
         }
-        *target = follow(*target, location);
+        Target next = follow(*target, location);
+        if (!may_follow(*options, asked, next)) {
+            *elsewhere = std::move(next);
+            co_return response;
+        }
+        *target = std::move(next);
     }
 }
 
@@ -173,14 +196,6 @@ Task<bool> read_body(HttpResponse* response, std::size_t max_bytes, std::string*
     out->resize(max_bytes);
     response->body.reset();
     co_return false;
-}
-
-std::string lower(std::string_view text) {
-    std::string out(text);
-    for (char& c : out) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return out;
 }
 
 /// ISO 8859-1 as UTF-8; Windows-1252 in what the two have in common.
@@ -244,10 +259,25 @@ AgentToolResult present(const HttpResponse& response, const Target& target, cons
     return result;
 }
 
+/// What the model is told of a redirect that needs a call, and so a consent, of its own.
+AgentToolResult present_redirect(const HttpResponse& response, const Target& from,
+                                 const Target& to) {
+    AgentToolResult result("HTTP " + std::to_string(response.status) + ", a redirect from " +
+                           std::string(from.url.buffer()) + " to another host, " + to.host +
+                           ", which was not followed. To get that page call fetch with\n" +
+                           std::string(to.url.buffer()));
+    result.details = JsonObject{{"status", response.status},
+                                {"url", std::string(from.url.buffer())},
+                                {"location", std::string(to.url.buffer())}};
+    return result;
+}
+
 Task<AgentToolResult> fetch_all(OptionsPtr options, std::shared_ptr<const Runtime> runtime,
                                 FetchArgs args) {
     Target target = parse_target(args.url);
-    HttpResponse response = co_await send_and_follow(options, runtime, &target);
+    std::optional<Target> elsewhere;
+    HttpResponse response = co_await send_and_follow(options, runtime, &target, &elsewhere);
+    if (elsewhere) co_return present_redirect(response, target, *elsewhere);
     std::string body;
     const bool complete = co_await read_body(&response, options->max_bytes, &body);
     co_return present(response, target, body, complete, args);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,6 +26,9 @@ struct FetchOptions {
     /// Also loopback, private and other special addresses. Off, so that a model, or a page that it reads, cannot
     /// reach what only this machine and its network can.
     bool allow_private_addresses = false;
+    /// Whether a redirect to another host may be followed, by its URL. Empty: none. What is not followed is told to the
+    /// model, whose next call asks for it like any other. Called where the tool runs.
+    std::function<bool(const std::string& url)> follow_to_other_host;
     std::size_t max_bytes = 2 * 1024 * 1024;  ///< of a body; the rest is not read
     int max_redirects = 5;
     std::chrono::seconds timeout = std::chrono::seconds(60);  ///< for all of it, redirects included
@@ -33,7 +37,8 @@ struct FetchOptions {
 };
 
 /// Gets a page by http or https. HTML becomes readable text. Each redirect and each resolved address is checked, and
-/// the connection goes to the address that was checked. network.
+/// the connection goes to the address that was checked. A redirect to another host than the call's is not followed,
+/// unless the options say so. network.
 AgentTool fetch_tool(FetchOptions options = FetchOptions());
 
 }  // namespace cubepi

@@ -163,6 +163,7 @@ TEST_F(FetchToolTest, RefusesWhatIsNoWebAddress) {
 TEST_F(FetchToolTest, ChecksEveryRedirect) {
     redirect("https://example.org/a", "/b?c");
     redirect("https://example.org/b?c", "http://8.8.8.8/d");
+    options.follow_to_other_host = [](const std::string&) { return true; };
     page("http://8.8.8.8/d", "text/plain", {"there"});
     EXPECT_THAT(fetch("https://example.org/a"), EndsWith("there"));
     ASSERT_EQ(network->requests.size(), 3u);
@@ -178,6 +179,37 @@ TEST_F(FetchToolTest, ChecksEveryRedirect) {
     redirect("https://example.org/to-file", "file:///etc/passwd");
     EXPECT_THAT(fetch("https://example.org/to-file"), StartsWith("error invalid_argument"));
     EXPECT_EQ(network->requests.size(), 7u);
+}
+
+TEST_F(FetchToolTest, D52_ARedirectToAnotherHostIsToldAndNotFollowed) {
+    redirect("https://example.org/a", "https://EXAMPLE.org:8443/b");
+    redirect("https://EXAMPLE.org:8443/b", "http://8.8.8.8/c?d=1#e");
+    (*names)["EXAMPLE.org"] = {"93.184.216.34"};
+    page("http://8.8.8.8/c?d=1", "text/plain", {"there"});
+    const auto result = run_tool(fetch_tool(options), JsonObject{{"url", "https://example.org/a"}});
+    EXPECT_EQ(result.text(),
+              "HTTP 302, a redirect from https://EXAMPLE.org:8443/b to another host, 8.8.8.8, "
+              "which was not followed. To get that page call fetch with\nhttp://8.8.8.8/c?d=1");
+    EXPECT_EQ(result.details.at("location"), "http://8.8.8.8/c?d=1");
+    EXPECT_EQ(network->requests.size(), 2u) << "the same host was followed, the other not asked";
+    EXPECT_THAT(fetch("http://8.8.8.8/c?d=1"), EndsWith("there"));
+}
+
+TEST_F(FetchToolTest, D52_ARedirectToAHostThatIsAllowedIsFollowedAndThatOnesAreNot) {
+    redirect("https://example.org/a", "http://8.8.8.8/c");
+    redirect("http://8.8.8.8/c", "https://evil.org/e");
+    std::vector<std::string> asked;
+    options.follow_to_other_host = [&](const std::string& url) {
+        asked.push_back(url);
+        return url == "http://8.8.8.8/c";
+    };
+    EXPECT_THAT(fetch("https://example.org/a"), EndsWith("https://evil.org/e"));
+    EXPECT_THAT(asked, ElementsAre("http://8.8.8.8/c", "https://evil.org/e"));
+    EXPECT_EQ(network->requests.size(), 2u);
+
+    redirect("http://8.8.8.8/c", "https://example.org/back");
+    page("https://example.org/back", "text/plain", {"home"});
+    EXPECT_THAT(fetch("https://example.org/a"), EndsWith("home"));
 }
 
 TEST_F(FetchToolTest, EndsALoopOfRedirects) {
