@@ -146,6 +146,30 @@ TEST(LiveChat, ToolCardsFold) {
     EXPECT_EQ(chat.wait(), 0);
 }
 
+TEST(LiveChat, AToolThatIsStoppedLeavesACardThatSaysSo) {
+    for (const char* key : {"\x03", "\x1b"}) {
+        const Home home;
+        const std::string script = R"([{"stop_reason": "tool_use", "content": [
+            {"type": "tool_call", "id": "c1", "name": "shell",
+             "arguments": {"command": "exec sleep 1000"}}]}, "Here again."])";
+        Terminal chat(home, {"chat", "--yes", "--script", home.script(script)});
+        ASSERT_TRUE(chat.expect_on_screen("talks to"));
+        chat.type("go\r");
+        ASSERT_TRUE(chat.expect_on_screen("shell command: exec sleep 1000")) << chat.shown();
+        chat.type(key);
+        ASSERT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
+        const std::string text = chat.screen().text();
+        const std::size_t card = text.find("● shell command: exec sleep 1000\n  ✗ stopped  ");
+        EXPECT_LT(card, text.find("stopped.")) << text;
+        chat.type("\x0f");
+        ASSERT_TRUE(chat.expect_on_screen("are shown in full")) << chat.screen().text();
+        EXPECT_EQ(count_of(chat.screen().text(), "✗ stopped  "), 2u) << chat.screen().text();
+        EXPECT_EQ(chat.screen().text().find("✗ failed"), std::string::npos);
+        chat.type("and?\r");
+        ASSERT_TRUE(chat.expect_on_screen("Here again.")) << chat.screen().text();
+    }
+}
+
 TEST(LiveChat, ApprovalsTakeThePromptsPlaceAndGiveItBack) {
     const Home home;
     const std::string script =

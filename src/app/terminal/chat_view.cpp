@@ -116,8 +116,7 @@ void ChatView::end_turn() {
     last_turn_ = clock_.now() - turn_begun_;
     timer_->cancel();
     waiting_for_.clear();
-    running_.clear();
-    order_.clear();
+    print_stopped_cards();
     console_.set_busy(false);
     refresh();
 }
@@ -310,11 +309,29 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
     card.failed = event.is_error;
     card.text = event.result.text();
     if (card.text.size() > kept_text) card.text.resize(kept_text);
+    keep_card(std::move(card));
+    wait_for("waiting for the model");
+    refresh();
+}
+
+/// Who stops a turn does not wait for its tools, and they no more tell how they ended.
+void ChatView::print_stopped_cards() {
+    for (const std::string& id : std::exchange(order_, {})) {
+        const auto running = running_.find(id);
+        if (running == running_.end()) continue;
+        Card card = std::move(running->second);
+        card.time = seconds_text(clock_.now() - card.begun);
+        card.failed = true;
+        card.stopped = true;
+        keep_card(std::move(card));
+    }
+    running_.clear();
+}
+
+void ChatView::keep_card(Card card) {
     print_card(card, details_);
     finished_.push_back(std::move(card));
     if (finished_.size() > kept_cards) finished_.pop_front();
-    wait_for("waiting for the model");
-    refresh();
 }
 
 void ChatView::print_card(const Card& card, bool full) {
@@ -329,7 +346,11 @@ void ChatView::print_card(const Card& card, bool full) {
                       (card.failed ? "  ✗ " : "  ✓ ") + off + dim;
     std::string tail = card.time.empty() ? "" : "  " + card.time;
     if (full) {
-        console_.print(out + (card.failed ? "failed" : "done") + tail + off + "\n");
+        console_.print(out +
+                       (card.stopped  ? "stopped"
+                        : card.failed ? "failed"
+                                      : "done") +
+                       tail + off + "\n");
         return print_lines(card.text);
     }
     if (lines.size() > 1) {
@@ -342,7 +363,8 @@ void ChatView::print_card(const Card& card, bool full) {
     const std::string& line = card.failed ? last_line(lines) : first_line(lines);
     std::string shown = line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
     std::replace(shown.begin(), shown.end(), '\t', ' ');
-    out += shown.empty() ? "done" : shortened(shown, card.failed ? room + 2 * width : room);
+    if (shown.empty()) shown = card.stopped ? "stopped" : "done";
+    out += shortened(shown, card.failed ? room + 2 * width : room);
     console_.print(out + tail + off + "\n");
 }
 

@@ -55,6 +55,7 @@ private:
         std::string arguments = {};  // those that the title cannot show
         std::string text = {};
         bool failed = false;
+        bool stopped = false;
         std::chrono::steady_clock::time_point begun = {};
         std::string time = {};
     };
@@ -63,6 +64,8 @@ private:
     void on_tool_end(const ToolExecutionEndEvent& event, std::chrono::steady_clock::time_point now);
     void on_message_end(const Message& message);
     void wait_for(std::string what);
+    void print_stopped_cards();
+    void keep_card(Card card);
     void print_card(const Card& card, bool full);
     void print_lines(const std::string& text);
     void on_thinking(std::string_view delta);
