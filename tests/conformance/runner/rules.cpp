@@ -6,6 +6,7 @@
 
 #include "faults.hpp"
 #include "reading.hpp"
+#include "upper_case.hpp"
 
 namespace conformance {
 
@@ -78,13 +79,6 @@ struct TransformContext {
     }
 };
 
-std::string upper_case(std::string text) {
-    for (char& c : text) {
-        if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-    }
-    return text;
-}
-
 struct ConvertToLlm {
     Rule rule;
     MessageList convert_to_llm(MessageList messages, HookContext&) {
@@ -97,7 +91,7 @@ struct ConvertToLlm {
             }
             cubepi::UserMessage changed = *message.user();
             std::string text = message.text();
-            if (flag_or(rule.form(), "upper", false)) text = upper_case(std::move(text));
+            if (flag_or(rule.form(), "upper", false)) text = upper_case(text);
             text += text_or(rule.form(), "suffix", "");
             cubepi::TextContent block;
             block.text = std::move(text);

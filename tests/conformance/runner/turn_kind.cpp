@@ -1,4 +1,3 @@
-#include <cctype>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "reading.hpp"
 #include "turn_builtin.hpp"
 #include "turn_plugins.hpp"
+#include "upper_case.hpp"
 
 namespace conformance {
 
@@ -47,11 +47,7 @@ public:
 private:
     static std::optional<bub::StreamEvent> upper(bub::StreamEvent event) {
         Json* delta = event.kind == "text" ? event.data.if_contains("delta") : nullptr;
-        if (delta && delta->is_string()) {
-            for (char& c : delta->get_string()) {
-                if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-            }
-        }
+        if (delta && delta->is_string()) *delta = upper_case(std::string(delta->get_string()));
         return event;
     }
     static std::optional<bub::StreamEvent> no_error(bub::StreamEvent event) {
