@@ -4,7 +4,7 @@ prefix := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 jobs := $(or $(JOBS),$(shell nproc))
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help demo build test check bench lint format docs install clean
+.PHONY: help demo build test check fuzz bench lint format docs install clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -25,6 +25,10 @@ test:  ## build once with clang and run all tests, with the servers they need
 check:  ## all that must hold before a change lands (BASE=HEAD~1, ALL=1 for everything)
 	@tools/setup all
 	@tools/check
+
+fuzz:  ## search for inputs that break something, SECONDS=60 for each fuzz target
+	@tools/setup all
+	@tools/fuzz "$(or $(SECONDS),60)"
 
 bench:  ## measure against the floors of bench/README.md (PEERS=1: beside other systems too)
 	@tools/setup all

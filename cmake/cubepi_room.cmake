@@ -25,10 +25,11 @@
 #
 # gives an executable that is compiled as all of ours are.
 #
-#   cubepi_fuzzer(sse SOURCES sse_fuzz.cpp DEPENDS net CORPUS corpus/sse)
+#   cubepi_fuzzer(sse SOURCES sse_fuzz.cpp DEPENDS net CORPUS corpus/sse RUNS 90000)
 #
-# With CUBEPI_BUILD_FUZZ, gives a libFuzzer program `cubepi_fuzz_sse` for LLVMFuzzerTestOneInput; else a ctest entry
-# `fuzz_sse` that gives every file of the corpus to the same function once. All executables are in <build>/bin.
+# With CUBEPI_BUILD_FUZZ, gives a libFuzzer program `cubepi_fuzz_sse` for LLVMFuzzerTestOneInput, of which tools/fuzz runs
+# RUNS inputs; else a ctest entry `fuzz_sse` that gives every file of the corpus to the same function once. All executables
+# are in <build>/bin.
 
 # Whoever uses CubePi must see Asio as the library was compiled, so these are public parts of cubepi::core.
 set(CUBEPI_CORE_DEFINITIONS BOOST_ASIO_SEPARATE_COMPILATION BOOST_ASIO_NO_DEPRECATED
@@ -239,11 +240,11 @@ function(cubepi_program target)
 endfunction()
 
 function(cubepi_fuzzer name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "CORPUS" "SOURCES;DEPENDS;LINK")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "CORPUS;RUNS" "SOURCES;DEPENDS;LINK")
     cubepi_existing_files(sources ${CMAKE_CURRENT_SOURCE_DIR} ${arg_SOURCES})
     set(target cubepi_fuzz_${name})
     set(corpus ${CMAKE_CURRENT_SOURCE_DIR}/${arg_CORPUS})
-    add_executable(${target} ${sources})
+    add_executable(${target} ${sources} ${PROJECT_SOURCE_DIR}/tests/fuzz/fuzz_main.cpp)
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
     cubepi_own_options(${target})
     cubepi_link_rooms(${target} PRIVATE ${arg_DEPENDS})
@@ -252,9 +253,8 @@ function(cubepi_fuzzer name)
     if(CUBEPI_BUILD_FUZZ)
         target_link_options(${target} PRIVATE -fsanitize=fuzzer)
         cubepi_group(cubepi_fuzzers ${target})
-        file(APPEND ${PROJECT_BINARY_DIR}/fuzzers.txt "${target} ${corpus}\n")
+        file(APPEND ${PROJECT_BINARY_DIR}/fuzzers.txt "${target} ${corpus} ${arg_RUNS}\n")
     else()
-        target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/fuzz_main.cpp)
         add_test(NAME fuzz_${name} COMMAND ${target} ${corpus})
         cubepi_test_properties(fuzz_${name} TIMEOUT 300 LABELS fuzz)
     endif()
