@@ -25,6 +25,10 @@ void check_open(bool open) {
         throw Error(ErrorCode::invalid_state, "the channel manager takes no messages (any more)");
 }
 
+Error no_room() {
+    return Error(ErrorCode::limit, "too many messages are waiting; this one was refused");
+}
+
 }  // namespace
 
 Task<> ManagerCore::receive(Envelope message) {
@@ -44,7 +48,10 @@ Task<> ManagerCore::receive(Envelope message) {
         if (lane && lane->debouncer) lane->debouncer->add(std::move(message));
         co_return;
     }
-    if (!collects && is_full(key)) co_await refuse(std::move(message));
+    if (!collects && is_full(key)) {
+        co_await tell_refused(std::move(message));
+        throw no_room();
+    }
     Receipts receipts;
     if (is_recorded(*channel)) {
         Task<std::optional<std::string>> storing = options_.deliveries->receive(message);
@@ -144,7 +151,7 @@ void ManagerCore::on_debounced(std::weak_ptr<Lane> weak, Envelope message) {
 }
 
 Task<> ManagerCore::refuse_collected(Envelope message, Receipts receipts) {
-    co_await refuse_quietly(std::move(message));
+    co_await tell_refused(std::move(message));
     co_await note_over(std::move(receipts));
 }
 
@@ -241,7 +248,8 @@ Task<> ManagerCore::place(Arrival arrival, AdmitDecision decision) {
                       waiting_ >= options_.max_waiting_in_all;
     if (full && !arrival.comes_again) {
         co_await note_over(std::move(arrival.receipts));
-        co_await refuse(std::move(*arrival.message));
+        co_await tell_refused(std::move(*arrival.message));
+        throw no_room();
     }
     Waiting waiting;
     waiting.message = std::move(arrival.message);
@@ -250,13 +258,8 @@ Task<> ManagerCore::place(Arrival arrival, AdmitDecision decision) {
     enqueue(id, std::move(waiting));
 }
 
-/// Tells the sender that there is no room (B14), then throws.
-Task<> ManagerCore::refuse(Envelope message) {
-    co_await refuse_quietly(std::move(message));
-    throw Error(ErrorCode::limit, "too many messages are waiting; this one was refused");
-}
-
-Task<> ManagerCore::refuse_quietly(Envelope message) {
+/// Tells the sender that there is no room (B14).
+Task<> ManagerCore::tell_refused(Envelope message) {
     Envelope answer(
         "Too many messages are waiting here. The last one was not taken: please send it again "
         "when this is answered.");

@@ -132,8 +132,7 @@ private:
     Task<> admit(std::shared_ptr<Lane> lane, Arrival arrival);
     Task<AdmitDecision> decide(std::shared_ptr<Lane> lane, std::shared_ptr<Envelope> message);
     Task<> place(Arrival arrival, AdmitDecision decision);
-    Task<> refuse(Envelope message);
-    Task<> refuse_quietly(Envelope message);
+    Task<> tell_refused(Envelope message);
     void forget_idle(const std::shared_ptr<Lane>& lane);
 
     void enqueue(const std::string& session_id, Waiting waiting);
