@@ -114,7 +114,9 @@ std::vector<Skill> find_skills(const std::vector<std::filesystem::path>& folders
         for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
             if (!entry.is_directory(error)) continue;
             std::optional<Skill> skill = read_skill(entry.path());
-            if (skill) found.emplace(skill->name, std::move(*skill));
+            if (!skill) continue;
+            std::string name = skill->name;
+            found.emplace(std::move(name), std::move(*skill));
         }
     }
     std::vector<Skill> list;

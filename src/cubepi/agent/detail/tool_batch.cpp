@@ -269,7 +269,10 @@ Task<void> ToolBatch::announce_rest(Call& call, Task<void> rest, bool failed_bef
 Rest ToolBatch::execute(Call& call) {
     // A listener of the start may have aborted.
     if (core_.stopped() && !call.immediate) refuse(call, std::string(aborted_text));
-    if (call.immediate) return conclude(call, std::move(*call.immediate));
+    if (call.immediate) {
+        AgentToolResult result = std::move(*call.immediate);
+        return conclude(call, std::move(result));
+    }
     call.context.emplace(call.call().id, call.call().name, call.stop.get_token(),
                          core_.parts().runtime,
                          [this, &call](Json partial) { return update(call, std::move(partial)); });
