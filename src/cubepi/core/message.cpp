@@ -119,6 +119,7 @@ const Message::Rep* Message::make(M&& message) {
     void* const room = ::operator new(sizeof(Holder) + blocks.size() * sizeof(Block));
     auto* const made = ::new (room) Holder(std::forward<M>(message));
     made->value.content.take_into(blocks, made + 1);
+    // The caller's list keeps its room, for its next message. NOLINTNEXTLINE(bugprone-use-after-move)
     message.content = std::move(blocks);
     return made;
 }

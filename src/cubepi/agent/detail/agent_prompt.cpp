@@ -58,9 +58,10 @@ std::vector<Input> prompt_inputs(const Agent::Impl& impl, MessageList given,
                     ", not to this one: clear its run_id or pass PromptOptions().run_id(...)");
         }
     }
+    const std::size_t count = given.size();
     std::vector<Input> inputs;
-    inputs.reserve(given.size());
-    for (std::size_t i = 0; i < given.size(); ++i) {
+    inputs.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
         // Only this one is moved from. NOLINTNEXTLINE(bugprone-use-after-move)
         Message message = std::move(given).take(i);
         Input& one = inputs.emplace_back();
