@@ -82,8 +82,13 @@ Home::Home() {
     std::filesystem::create_directories(work());
     std::filesystem::create_directories(root_ / "home");
     std::filesystem::create_directories(root_ / "tmp");
-    environment = {"HOME=" + (root_ / "home").string(), "TMPDIR=" + (root_ / "tmp").string(),
-                   "TERM=xterm", "LANG=C.UTF-8", "PATH=/usr/bin:/bin"};
+    // What serves models on this machine is none of a test's business.
+    environment = {"HOME=" + (root_ / "home").string(),
+                   "TMPDIR=" + (root_ / "tmp").string(),
+                   "TERM=xterm",
+                   "LANG=C.UTF-8",
+                   "PATH=/usr/bin:/bin",
+                   "CUBEPI_LOCAL_SERVERS=off"};
 }
 
 Home::~Home() {

@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <ctime>
 #include <string_view>
 #include <utility>
@@ -180,6 +181,8 @@ Task<std::vector<OfferedModel>> list_models(std::shared_ptr<HttpTransport> trans
 }
 
 Task<std::vector<LocalServer>> find_local_servers(std::shared_ptr<HttpTransport> transport) {
+    const char* wanted = std::getenv("CUBEPI_LOCAL_SERVERS");
+    if (wanted && std::string_view(wanted) == "off") co_return std::vector<LocalServer>();
     std::vector<Task<LocalServer>> asking;
     for (const KnownProvider& known : known_providers()) {
         if (known.local) asking.push_back(ask_server(transport, endpoint_of(known, {})));

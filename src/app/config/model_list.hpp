@@ -27,6 +27,7 @@ Task<std::vector<OfferedModel>> list_models(std::shared_ptr<HttpTransport> trans
                                             Endpoint endpoint);
 
 /// The endpoints of this machine that answer with a list, asked all at once for a second at most, with what they offer.
+/// None is asked with CUBEPI_LOCAL_SERVERS=off in the environment.
 struct LocalServer {
     Endpoint endpoint = {};
     std::vector<OfferedModel> models = {};

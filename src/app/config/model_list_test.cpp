@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -114,6 +115,15 @@ TEST(ModelList, AnAddressWithoutASchemeIsNamedWithWhoGaveIt) {
     EXPECT_STREQ(error.what(),
                  "'localhost:9' is no address of a server (--base-url); write all of it, such as "
                  "http://localhost:11434/v1");
+}
+
+TEST(ModelList, NoServerOfThisMachineIsAskedWhenTheEnvironmentSaysSo) {
+    const auto transport = answering({});
+    setenv("CUBEPI_LOCAL_SERVERS", "off", 1);
+    const std::vector<LocalServer> servers = run(find_local_servers(transport));
+    unsetenv("CUBEPI_LOCAL_SERVERS");
+    EXPECT_TRUE(servers.empty());
+    EXPECT_TRUE(transport->requests().empty());
 }
 
 }  // namespace
