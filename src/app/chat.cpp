@@ -85,7 +85,6 @@ Task<int> talk(CommandLine line) {
     const bool terminal = isatty(STDIN_FILENO) == 1;
     auto editor =
         std::make_shared<LineEditor>(executor, terminal ? history_path() : std::filesystem::path());
-    if (terminal) make_private_folder(history_path());
     SessionParts parts;
     parts.style = screen.style();
     if (terminal) parts.asker = editor;

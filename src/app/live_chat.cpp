@@ -123,7 +123,6 @@ Task<SessionPlan> plan_unless_interrupted(ConversationFlags flags, SessionParts 
 Task<int> live_chat(CommandLine line) {
     const Executor executor = co_await this_executor;
     Clock& clock = *Runtime::standard()->clock;
-    make_private_folder(history_path());
     auto console = std::make_shared<Console>(executor, clock, history_path());
     ChatView view(*console, clock, executor);
     SessionParts parts;

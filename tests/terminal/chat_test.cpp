@@ -85,6 +85,22 @@ TEST(Chat, TalksAndLeaves) {
     EXPECT_NE(history.find("hello"), std::string::npos) << history;
 }
 
+TEST(Chat, WithoutAPlaceForTheHistoryOneCanStillTalk) {
+    for (const char* term : {"xterm", "dumb"}) {
+        Home home;
+        home.set("TERM", term);
+        write_file(home.root() / "a-file", "");
+        home.set("XDG_STATE_HOME", (home.root() / "a-file").string());
+        Terminal chat(home, {"chat", "--offline"});
+        ASSERT_TRUE(chat.expect("> ")) << chat.shown();
+        chat.type("hello there\r");
+        ASSERT_TRUE(chat.expect("You said")) << chat.shown();
+        ASSERT_TRUE(chat.expect("> "));
+        chat.type("/quit\r");
+        EXPECT_EQ(chat.wait(), 0) << chat.shown();
+    }
+}
+
 TEST(Chat, CtrlDLeaves) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});

@@ -27,18 +27,25 @@ std::filesystem::path sessions_path() {
 }
 
 std::filesystem::path history_path() {
-    return base("XDG_STATE_HOME", ".local/state") / "cubepi" / "history";
+    const std::filesystem::path path =
+        base("XDG_STATE_HOME", ".local/state") / "cubepi" / "history";
+    try {
+        make_private_folder(path, "XDG_STATE_HOME");
+    } catch (const Error&) {
+        return {};
+    }
+    return path;
 }
 
-void make_private_folder(const std::filesystem::path& file) {
+void make_private_folder(const std::filesystem::path& file, const std::string& variable) {
     const std::filesystem::path folder = file.parent_path();
     std::error_code failed;
     if (std::filesystem::is_directory(folder, failed)) return;
     std::filesystem::create_directories(folder, failed);
     if (failed) {
-        throw Error(ErrorCode::storage,
-                    "cannot make the folder " + folder.string() + ": " + failed.message() +
-                        "; make it yourself, or point XDG_DATA_HOME somewhere writable");
+        throw Error(ErrorCode::storage, "cannot make the folder " + folder.string() + ": " +
+                                            failed.message() + "; make it yourself, or point " +
+                                            variable + " somewhere writable");
     }
     std::filesystem::permissions(folder, std::filesystem::perms::owner_all, failed);
 }

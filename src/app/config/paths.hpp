@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace cubepi::app {
 
@@ -10,10 +11,11 @@ namespace cubepi::app {
 std::filesystem::path config_path();
 /// $XDG_DATA_HOME/cubepi/sessions.db
 std::filesystem::path sessions_path();
-/// $XDG_STATE_HOME/cubepi/history
+/// $XDG_STATE_HOME/cubepi/history, its folder made; empty where it cannot be, since one can talk without a history.
 std::filesystem::path history_path();
 
-/// Makes the folder of `file` with mode 0700 when it is missing. Throws Error(storage) that says what to do.
-void make_private_folder(const std::filesystem::path& file);
+/// Makes the folder of `file` with mode 0700 when it is missing. Throws Error(storage) that says what to do; `variable`
+/// says where such files are.
+void make_private_folder(const std::filesystem::path& file, const std::string& variable);
 
 }  // namespace cubepi::app

@@ -43,7 +43,8 @@ std::string name_for(const ConfigFile& config, const std::string& url) {
     Endpoint endpoint;
     endpoint.base_url = url;
     std::string host = endpoint.host();
-    host = host.substr(0, host.rfind(':'));
+    const std::size_t port = host.rfind(':');
+    if (port != std::string::npos && host.find(']', port) == std::string::npos) host.resize(port);
     if (host.empty()) host = "server";
     std::string name = host;
     const auto taken = [&config](const std::string& candidate) {
@@ -274,15 +275,23 @@ private:
                 refused = error.code() == ErrorCode::auth;
             }
             if (!failed || !interview_) co_return ids;
-            FailureContext context;
-            context.where = endpoint_.host();
-            interview_->say(explain(failed, context).text);
-            if (!refused || new_key_.empty()) co_return ids;
+            const bool typed_wrong = refused && !new_key_.empty();
+            interview_->say(complaint(failed, typed_wrong));
+            if (!typed_wrong) co_return ids;
             std::string question = "API key once more (Enter: go on with this one)";
             const std::string typed = co_await interview_->ask_secret(std::move(question));
             if (typed.empty()) co_return ids;
             take_key(typed);
         }
+    }
+
+    /// Of a key that was typed just now there is nothing to look up.
+    std::string complaint(const std::exception_ptr& failed, bool typed_wrong) const {
+        FailureContext context;
+        context.where = endpoint_.host();
+        if (!key_is_of_the_file()) context.key_variable = endpoint_.from.api_key;
+        const std::string text = explain(failed, context).text;
+        return typed_wrong ? text.substr(0, text.find('\n')) : text;
     }
 
     Task<> ask_model() {

@@ -220,6 +220,34 @@ TEST(Onboard, ARefusedKeyMayBeTypedAgain) {
     EXPECT_EQ(asked.file.at("api_key"), "sk-right");
     EXPECT_NE(asked.heard.find("the key was refused"), std::string::npos) << asked.heard;
     EXPECT_EQ(asked.heard.find("sk-wrong"), std::string::npos);
+    EXPECT_EQ(asked.heard.find("config.yaml"), std::string::npos) << "it stands nowhere yet";
+}
+
+TEST(Onboard, ARefusedKeyThatIsConfiguredIsNamedByItsPlace) {
+    const auto transport = network({"api.openai.com"}, "sk-right");
+    const Asked by_variable =
+        ask("", input_with(transport, {}, {{"OPENAI_API_KEY", "sk-env"}}), {"OpenAI", "gpt-5.1"});
+    EXPECT_NE(by_variable.heard.find("Check it: echo $OPENAI_API_KEY"), std::string::npos)
+        << by_variable.heard;
+    ConfigFile config;
+    config.provider = "openai";
+    config.api_key = "sk-old";
+    const Asked by_file = ask("provider: openai\napi_key: sk-old\n", input_with(transport, config),
+                              {"OpenAI", "", "gpt-5.1"});
+    EXPECT_NE(by_file.heard.find("Check api_key or api_key_env in "), std::string::npos)
+        << by_file.heard;
+}
+
+TEST(Onboard, AServerThatIsAnAddressIsNamedByAllOfIt) {
+    const auto transport = network({"[::1]", "10.0.0.7:8000"});
+    const Asked six = ask("", input_with(transport), {"Another", "http://[::1]/v1", "", "large"});
+    EXPECT_EQ(six.file.at("provider"), "[::1]");
+    const Asked with_port =
+        ask("", input_with(transport), {"Another", "http://[::1]:8000/v1", "", "large"});
+    EXPECT_EQ(with_port.file.at("provider"), "[::1]");
+    const Asked four =
+        ask("", input_with(transport), {"Another", "http://10.0.0.7:8000/v1", "", "large"});
+    EXPECT_EQ(four.file.at("provider"), "10.0.0.7");
 }
 
 TEST(Onboard, WhereTheListCannotBeHadTheModelIsFreeTextWithItsUsualName) {

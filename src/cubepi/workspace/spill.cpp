@@ -38,6 +38,8 @@ std::filesystem::path make_private_folder() {
 void check_private_folder(const std::filesystem::path& folder) {
     std::error_code code;
     std::filesystem::create_directories(folder.parent_path(), code);
+    if (code)
+        detail::throw_file_error("make the folder", folder.parent_path().string(), code.value());
     if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
         detail::throw_file_error("make the folder", folder.string(), errno);
     }

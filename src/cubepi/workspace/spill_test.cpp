@@ -70,6 +70,14 @@ TEST(FileSpillSink, KeepsAFolderThatItWasGiven) {
     EXPECT_FALSE(std::filesystem::is_empty(folder.path() / "a/spill"));
     std::filesystem::permissions(folder.path() / "a/spill", std::filesystem::perms::all);
     EXPECT_THROW(FileSpillSink(FileSpillOptions().in(folder.path() / "a" / "spill")), Error);
+    std::ofstream(folder.path() / "file") << "x";
+    try {
+        FileSpillSink(FileSpillOptions().in(folder.path() / "file" / "b" / "spill"));
+        ADD_FAILURE() << "there is no place for it";
+    } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("it is not a folder"), std::string::npos)
+            << error.what();
+    }
 }
 
 TEST(FileSpillSink, ForgetsTheOldestWhenItIsFull) {
