@@ -208,6 +208,8 @@ TEST(Sessions, ADiskThatTakesNoMoreIsStatusFourAndLosesNothing) {
     const Piped run =
         run_with_file_limit(home, {"run", "--offline", "--session", "plan", prompt}, size);
     EXPECT_EQ(run.status, 4) << run.err;
+    EXPECT_TRUE(has(run.err, "no room to store the conversation")) << run.err;
+    EXPECT_TRUE(has(run.err, "df -h " + home.tapes().string())) << run.err;
     EXPECT_FALSE(has(run.err, "xxxx")) << "the prompt is in the error";
     // What there was is still there, and it goes on.
     EXPECT_TRUE(has(context_of(home, "plan"), "\"first\""));

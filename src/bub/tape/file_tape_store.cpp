@@ -166,6 +166,11 @@ Task<Json> FileTapeStore::edit_state(std::string tape,
     return on_worker(state_, std::move(call));
 }
 
+void FileTapeStore::edit_state_later(const std::string& tape,
+                                     std::function<void(JsonObject& state)> edit) {
+    state_->edit_state_later(tape, std::move(edit));
+}
+
 Task<JsonObject> FileTapeStore::read_state(std::string tape) {
     auto call = [tape = std::move(tape)](TapeDirectory& tapes) { return tapes.read_state(tape); };
     return on_worker(state_, std::move(call));

@@ -74,6 +74,8 @@ public:
     Task<TapeInfo> info(std::string tape) override;
     Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit) override;
     Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
+    void edit_state_later(const std::string& tape,
+                          std::function<void(JsonObject& state)> edit) override;
     Task<JsonObject> read_state(std::string tape) override;
     Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
                                                       std::string message_id) override;

@@ -83,6 +83,28 @@ protected:
 
 }  // namespace
 
+TEST_F(TwoProcesses, D50_ATurnThatFoundNoRoomIsNotInTheWayOfTheNextOne) {
+    const Process first = begin("a");
+    say(first, "kept");
+    run(first.memory->release_claim(tape, "run-of-a", "a"));
+    {
+        const FullDisk full;
+        try {
+            run(first.fork->merge(TurnStatus::error));
+            ADD_FAILURE() << "there is no room";
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ErrorCode::storage_full) << error.what();
+        }
+    }
+    // The same program, with its store: the next turn has another agent.
+    Process next;
+    next.owner = "b";
+    next.store = first.store;
+    next.memory = std::make_shared<TapeCheckpointer>(first.store);
+    const ClaimResult claimed = claim(next, "run-of-b");
+    EXPECT_FALSE(claimed.taken_over) << "it was given up, not lost";
+}
+
 TEST_F(TwoProcesses, D50_NobodyElseGetsTheTapeBeforeTheTurnIsOnIt) {
     const Process first = begin("first");
     say(first, "one");

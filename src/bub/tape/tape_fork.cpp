@@ -180,15 +180,30 @@ Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> ent
         if (!there.empty()) detail::drop_first(entries, options.first_anchor());
     }
     const std::size_t before = branch->entries.size();
+    const TapePosition end_before = branch->end;
+    std::string said_before = state->said;
     const TapePosition end = state->add(*branch, std::move(entries));
-    if (state->is_journaled()) {
-        const std::vector<TapeEntry> added(
-            branch->entries.begin() + static_cast<std::ptrdiff_t>(before), branch->entries.end());
-        if (branch == &state->main) state->journal_claims();
+    if (!state->is_journaled()) co_return end;
+    const std::vector<TapeEntry> added(
+        branch->entries.begin() + static_cast<std::ptrdiff_t>(before), branch->entries.end());
+    if (branch == &state->main) state->journal_claims();
+    const detail::JournalBuffer::Lines lines =
         state->journal->add(added, options.reset(), branch->sidecar);
+    std::exception_ptr failure;
+    try {
         co_await state->write_journal();
+    } catch (...) {
+        failure = std::current_exception();
     }
-    co_return end;
+    if (!failure) co_return end;
+    // What the caller hears was not stored must not be in the fork: the next one counts on it.
+    const bool last = branch->entries.size() == before + added.size();
+    if (last && !options.reset() && state->journal->take_back(lines)) {
+        branch->entries.resize(before);
+        branch->end = end_before;
+        if (branch == &state->main) state->said = std::move(said_before);
+    }
+    std::rethrow_exception(failure);
 }
 
 Task<void> TapeFork::reset(std::string tape) {

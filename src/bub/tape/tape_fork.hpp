@@ -57,7 +57,8 @@ public:
     /// Entries that come behind all others when the fork is merged, and are not seen before: what a child of the turn
     /// did must not come between the turn's calls and their results. In the journal at once.
     Task<void> append_behind(std::vector<TapeEntry> entries);
-    /// Ends the fork: all it holds is on the tape, or (when it throws) nothing. Text that was said and is in no
+    /// Ends the fork: all it holds is on the tape, or (when it throws) nothing, and it waits in its journal for the next
+    /// turn, which closes it as interrupted; its claims are given up. Text that was said and is in no
     /// entry becomes an assistant message unless the status is `ok`. A turn that holds nothing leaves nothing. Sidecars
     /// come first; where one cannot be written, the event `sidecar.merge` on the tape says so. When another process has
     /// taken over a claim of the turn, the turn is refused with StaleAppendError: it is not part of the conversation, and

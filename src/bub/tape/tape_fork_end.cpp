@@ -188,9 +188,11 @@ Task<void> TapeFork::State::edit_at_end() {
         try {
             co_await side_state().edit_state(branch->tape, std::move(edit));
         } catch (const cubepi::Error&) {
-            // The turn is what it is: a claim that stays is taken over when its lease is over.
-            continue;
+            // The turn is what it is, and here it is over. For others a claim that stays is when its lease is.
+            for (StateEdit& one : branch->at_end)
+                side_state().edit_state_later(branch->tape, std::move(one));
         }
+        branch->at_end.clear();
     }
 }
 
@@ -208,6 +210,7 @@ Task<void> TapeFork::merge(TurnStatus status) {
     const std::shared_ptr<State> state = state_;
     state->check_open();
     std::string refused;
+    std::exception_ptr failure;
     if (state->holds_something()) {
         try {
             // Once more when the entries reach the tape, under its lock; this is for the sidecars, which come first.
@@ -217,7 +220,14 @@ Task<void> TapeFork::merge(TurnStatus status) {
             co_await state->merge_main(status);
         } catch (const cubepi::StaleAppendError& error) {
             refused = error.what();
+        } catch (...) {
+            failure = std::current_exception();
         }
+    }
+    if (failure) {
+        // The journal stays, and whoever opens the next one closes the turn; nobody is in the middle of it any more.
+        if (!cubepi::is_cancellation(failure)) co_await state->edit_at_end();
+        std::rethrow_exception(failure);
     }
     if (!refused.empty()) co_await state->keep_refused(status, refused);
     if (const std::shared_ptr<TurnJournal> journal = state->journal->journal()) journal->remove();

@@ -161,6 +161,54 @@ TEST(TapeFork, B9_SaidTextIsInTheJournalAfterTheFlushInterval) {
     EXPECT_EQ(shape(tape_in(killed.after)), "user:hi assistant:shown turn=interrupted ");
 }
 
+TEST(TapeFork, D20_WhatFoundNoRoomIsNotInTheTurnAndTheNextEntryIs) {
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    const auto fork = tape.fork(turn("t1"));
+    const Tape inside = tape.in(fork);
+    say(inside, "user", "hi");
+    fork->said("half a sen");
+    run(fork->flush());
+    const std::string name = fork->tape();
+    const TapePosition before = run(fork->position(name));
+    const std::size_t written = folder.read("w__s.jsonl.turns/t1.journal").size();
+    for (const std::size_t more : {0U, 20U}) {
+        const FullDisk full(written + more);
+        try {
+            say(inside, "assistant", "half a sentence");
+            ADD_FAILURE() << "there is no room";
+        } catch (const cubepi::CheckpointerError& error) {
+            EXPECT_EQ(error.code(), cubepi::ErrorCode::storage_full) << error.what();
+        }
+        EXPECT_EQ(run(fork->position(name)).messages, before.messages);
+        EXPECT_EQ(fork->entries().size(), 1U);
+    }
+    std::vector<TapeEntry> entries;
+    entries.push_back(message_entry("user", "again"));
+    TapeAppend expecting = TapeAppend().expected_position(before.messages);
+    (void)run(fork->append(name, std::move(entries), std::move(expecting)));
+    const Killed killed(folder);
+    EXPECT_EQ(shape(tape_in(killed.after)),
+              "user:hi user:again assistant:half a sen turn=interrupted ");
+    run(fork->merge());
+    EXPECT_EQ(shape(tape), "user:hi user:again turn=ok ");
+}
+
+TEST(TapeFork, D20_AJournalThatCouldNotBeBegunIsBegunLater) {
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    say(tape, "user", "before");
+    const auto fork = tape.fork(turn("t1"));
+    const Tape inside = tape.in(fork);
+    {
+        const FullDisk full(10);
+        EXPECT_THROW(say(inside, "user", "hi"), cubepi::Error);
+    }
+    say(inside, "user", "again");
+    const Killed killed(folder);
+    EXPECT_EQ(shape(tape_in(killed.after)), "user:before user:again turn=interrupted ");
+}
+
 TEST(TapeFork, B9_ADiscardedTurnLeavesNothing) {
     const TestFolder folder;
     const Tape tape = tape_in(folder);

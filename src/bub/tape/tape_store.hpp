@@ -116,6 +116,9 @@ public:
     /// it returned. When it throws, nothing is stored. On a worker thread, maybe; must not use the store.
     virtual Task<Json> edit_state(std::string tape,
                                   std::function<Json(JsonObject& state)> edit) = 0;
+    /// For an edit that failed and may be late: made before the next one of this tape, as long as this store is there.
+    virtual void edit_state_later(const std::string& /*tape*/,
+                                  std::function<void(JsonObject& state)> /*edit*/) {}
     /// The state, without a lock.
     virtual Task<JsonObject> read_state(std::string tape) = 0;
 };

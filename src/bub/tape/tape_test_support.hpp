@@ -1,7 +1,9 @@
 #pragma once
 
 #include <stdlib.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -60,6 +62,27 @@ public:
 
 private:
     std::filesystem::path path_;
+};
+
+/// No file may grow beyond `bytes` while this is there, as if the disk were full.
+class FullDisk {
+public:
+    explicit FullDisk(std::size_t bytes = 0) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+        getrlimit(RLIMIT_FSIZE, &before_);
+        rlimit limit = before_;
+        limit.rlim_cur = bytes;
+        setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    ~FullDisk() {
+        setrlimit(RLIMIT_FSIZE, &before_);
+        std::signal(SIGXFSZ, handler_);
+    }
+    FullDisk(const FullDisk&) = delete;
+    FullDisk& operator=(const FullDisk&) = delete;
+
+private:
+    void (*handler_)(int);
+    rlimit before_ = {};
 };
 
 }  // namespace bub

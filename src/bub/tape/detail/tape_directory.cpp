@@ -294,17 +294,39 @@ Json TapeDirectory::edit_state(const std::string& name,
     const Writing writing = write_lock(name);
     const JsonObject before = read_state(name);
     JsonObject state = before;
+    const std::size_t late = make_late_edits(*writing.known, state);
     Json result = edit(state);
-    if (state == before) return result;
+    write_state(writing, before, state);
+    const std::lock_guard lock(writing.known->late_mutex);
+    auto& edits = writing.known->late;
+    edits.erase(edits.begin(), edits.begin() + static_cast<std::ptrdiff_t>(late));
+    return result;
+}
+
+void TapeDirectory::edit_state_later(const std::string& name,
+                                     std::function<void(JsonObject&)> edit) {
+    const std::shared_ptr<Known> tape = known(name);
+    const std::lock_guard lock(tape->late_mutex);
+    tape->late.push_back(std::move(edit));
+}
+
+std::size_t TapeDirectory::make_late_edits(Known& tape, JsonObject& state) {
+    const std::lock_guard lock(tape.late_mutex);
+    for (const auto& edit : tape.late) edit(state);
+    return tape.late.size();
+}
+
+void TapeDirectory::write_state(const Writing& writing, const JsonObject& before,
+                                const JsonObject& state) const {
+    if (state == before) return;
     if (state.empty()) {
         remove_file(writing.paths.state);
-        return result;
+        return;
     }
     std::string text;
     append_json_text(text, state);
     text += '\n';
     replace_file(writing.paths.state, text, options_.sync == TapeSync::append);
-    return result;
 }
 
 JsonObject TapeDirectory::read_state(const std::string& name) {

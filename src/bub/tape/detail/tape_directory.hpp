@@ -54,6 +54,7 @@ public:
     void remove(const std::string& name);
 
     Json edit_state(const std::string& name, const std::function<Json(JsonObject&)>& edit);
+    void edit_state_later(const std::string& name, std::function<void(JsonObject&)> edit);
     JsonObject read_state(const std::string& name);
     std::string put_media(const std::string& bytes);
     std::optional<std::string> get_media(const std::string& sha256);
@@ -72,6 +73,8 @@ private:
     struct Known {
         std::mutex mutex;
         std::optional<Tail> tail;
+        std::mutex late_mutex;
+        std::vector<std::function<void(JsonObject&)>> late;  ///< edits of the state
         std::mutex start;  ///< held while turns of dead processes are closed, before the first use
         std::atomic<bool> looked_for_turns = false;
     };
@@ -94,6 +97,10 @@ private:
     /// Whether somebody has taken over the turn's claim and gone on with the tape (D50).
     bool is_superseded(const Writing& writing, const JournaledTurn& turn);
     void remove_files(Writing& writing);
+    /// Gives how many there were.
+    static std::size_t make_late_edits(Known& tape, JsonObject& state);
+    void write_state(const Writing& writing, const JsonObject& before,
+                     const JsonObject& state) const;
     void finish_commit(Writing& writing);
     TapePosition append_locked(Writing& writing, std::vector<TapeEntry> entries,
                                const TapeAppend& options);

@@ -35,10 +35,11 @@ void throw_stale(const std::string& tape, std::int64_t expected, std::int64_t fo
 }
 
 void throw_ids_at_end(const std::string& tape) {
-    throw cubepi::Error(ErrorCode::storage,
-                        "the ids of tape '" + tape +
-                            "' are at their end (its last entry has one near 2^63), so nothing was "
-                            "stored; mend the id of that entry, or empty the tape");
+    throw cubepi::CheckpointerError(
+        ErrorCode::storage,
+        "the ids of tape '" + tape +
+            "' are at their end (its last entry has one near 2^63), so nothing was "
+            "stored; mend the id of that entry, or empty the tape");
 }
 
 void throw_system(const std::string& what, int error_number) {
@@ -47,8 +48,8 @@ void throw_system(const std::string& what, int error_number) {
         code = ErrorCode::storage_full;
     if (error_number == EACCES || error_number == EPERM || error_number == EROFS)
         code = ErrorCode::permission_denied;
-    throw cubepi::Error(code,
-                        "cannot " + what + ": " + std::generic_category().message(error_number));
+    throw cubepi::CheckpointerError(
+        code, "cannot " + what + ": " + std::generic_category().message(error_number));
 }
 
 }  // namespace bub::detail

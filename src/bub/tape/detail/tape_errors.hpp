@@ -11,7 +11,7 @@ bool is_main_tape(std::string_view name);
 /// Throws Error(invalid_argument) for a name that is no file name.
 void check_tape_name(std::string_view name);
 [[noreturn]] void throw_stale(const std::string& tape, std::int64_t expected, std::int64_t found);
-/// Throws Error with the code that fits `error_number`: "cannot WHAT: reason".
+/// Throws CheckpointerError with the code that fits `error_number`: "cannot WHAT: reason".
 [[noreturn]] void throw_ids_at_end(const std::string& tape);
 [[noreturn]] void throw_system(const std::string& what, int error_number);
 

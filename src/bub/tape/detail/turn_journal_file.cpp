@@ -173,10 +173,28 @@ void JournalBuffer::add_said(std::string_view text) {
     said_ += text;
 }
 
-void JournalBuffer::add(const std::vector<TapeEntry>& entries, bool reset,
-                        const std::string& sidecar) {
+JournalBuffer::Lines JournalBuffer::add(const std::vector<TapeEntry>& entries, bool reset,
+                                        const std::string& sidecar) {
     const std::lock_guard lock(mutex_);
     end_said();
+    Lines lines;
+    lines.begin = lines_.size();
+    lines.changes = changes_;
+    add_lines(entries, reset, sidecar);
+    lines.end = lines_.size();
+    return lines;
+}
+
+bool JournalBuffer::take_back(const Lines& lines) {
+    const std::lock_guard lock(mutex_);
+    if (lines.changes != changes_) return false;
+    ++changes_;
+    lines_.erase(lines.begin, lines.end - lines.begin);
+    return true;
+}
+
+void JournalBuffer::add_lines(const std::vector<TapeEntry>& entries, bool reset,
+                              const std::string& sidecar) {
     if (!sidecar.empty()) {
         std::string head = "{\"sidecar\": ";
         append_json_string(head, sidecar);
@@ -228,6 +246,7 @@ void JournalBuffer::drain(const std::function<std::shared_ptr<TurnJournal>()>& o
     if (!journal_) journal_ = open();
     journal_->write(lines_);
     lines_.clear();
+    ++changes_;
 }
 
 std::shared_ptr<TurnJournal> JournalBuffer::journal() const {
@@ -266,14 +285,28 @@ void TurnJournalFile::open() {
     head["turn"] = turn_id_;
     head["pid"] = static_cast<std::int64_t>(::getpid());
     head["started"] = tape_date(clock_->wall());
-    file_.write(line_of(head));
+    try {
+        file_.write(line_of(head));
+    } catch (...) {
+        // A journal without its head is nobody's: the next lines begin it anew.
+        ::unlink(path_.c_str());
+        file_ = Descriptor();
+        throw;
+    }
 }
 
 void TurnJournalFile::write(std::string_view lines) {
     const std::lock_guard lock(mutex_);
     if (removed_) return;
     if (!file_) open();
-    file_.write(lines);
+    const std::uint64_t size = file_.size();
+    try {
+        file_.write(lines);
+    } catch (...) {
+        // The lines are written again, and must not be glued to a half of themselves.
+        file_.truncate(size);
+        throw;
+    }
 }
 
 void TurnJournalFile::remove() noexcept {

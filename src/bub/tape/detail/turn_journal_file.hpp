@@ -50,9 +50,18 @@ TapeEntry turn_marker(const std::string& turn_id, std::string_view status);
 /// Lines of a journal that are not written yet, in their order. Any thread may call.
 class JournalBuffer {
 public:
+    /// Where lines stand, as long as nothing was written since.
+    struct Lines {
+        std::size_t begin = 0;
+        std::size_t end = 0;
+        std::size_t changes = 0;
+    };
+
     void add_said(std::string_view text);
     /// `sidecar`: whose entries they are; empty: the tape's.
-    void add(const std::vector<TapeEntry>& entries, bool reset, const std::string& sidecar);
+    Lines add(const std::vector<TapeEntry>& entries, bool reset, const std::string& sidecar);
+    /// Drops lines that could not be written. False: they were written after all, or are not where they stood.
+    bool take_back(const Lines& lines);
     void add_behind(const std::vector<TapeEntry>& entries);
     /// The turn goes on from `after` messages under this claim.
     void add_claim(const TapeClaim& claim, std::int64_t after);
@@ -64,10 +73,12 @@ public:
 
 private:
     void end_said();
+    void add_lines(const std::vector<TapeEntry>& entries, bool reset, const std::string& sidecar);
 
     mutable std::mutex mutex_;
     std::string lines_;
     std::string said_;
+    std::size_t changes_ = 0;  ///< how often what was in `lines_` went from its place
     std::shared_ptr<TurnJournal> journal_;
 };
 
