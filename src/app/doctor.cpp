@@ -213,7 +213,7 @@ Task<bool> check_endpoint(Report report, Endpoint endpoint,
     try {
         models = co_await list_models(std::move(transport), endpoint);
     } catch (const Error& error) {
-        report.failure(error, endpoint.host(), endpoint.key_variable);
+        report.failure(error, endpoint.host(), endpoint.variable_of_the_key());
         co_return false;
     }
     report.good(place + " answers; it offers " + models_text(models));

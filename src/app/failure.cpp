@@ -8,6 +8,7 @@
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/cancellation.hpp>
 
+#include "config/model_choice.hpp"
 #include "config/paths.hpp"
 #include "exit_code.hpp"
 
@@ -171,6 +172,11 @@ Failure explain(const std::exception_ptr& failure, const FailureContext& context
     if (is_cancellation(failure)) return say(exit_aborted, "stopped.");
     try {
         std::rethrow_exception(failure);
+    } catch (const EndpointFailed& failed) {
+        FailureContext where = context;
+        where.where = failed.where();
+        where.key_variable = failed.key_variable();
+        return explain(failed.cause(), where);
     } catch (const Error& error) {
         return explain(error, context);
     } catch (const std::filesystem::filesystem_error& error) {

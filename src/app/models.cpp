@@ -123,7 +123,7 @@ Task<int> list(CommandLine line) {
     if (failure) {
         FailureContext context;
         context.where = endpoint.host();
-        context.key_variable = endpoint.key_variable;
+        context.key_variable = endpoint.variable_of_the_key();
         const Failure said = explain(failure, context);
         std::cerr << "cubepi: " << printable(said.text) << '\n';
         co_return said.exit_code;

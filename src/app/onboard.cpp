@@ -108,7 +108,7 @@ Task<> try_it() {
     if (failed) {
         FailureContext context;
         context.where = endpoint.host();
-        context.key_variable = before_the_file(endpoint.from.api_key) ? endpoint.key_variable : "";
+        context.key_variable = endpoint.variable_of_the_key();
         tell("It was written, but: " + explain(failed, context).text);
         co_return;
     }

@@ -69,6 +69,10 @@ bool same_service(std::string_view one, std::string_view other) {
     return a && b && !a->key_variable.empty() && a->key_variable == b->key_variable;
 }
 
+std::string Endpoint::variable_of_the_key() const {
+    return from.api_key == config_origin ? std::string() : key_variable;
+}
+
 std::string Endpoint::host() const {
     const std::string url = public_url(base_url);
     const std::size_t begin = url.find("://");

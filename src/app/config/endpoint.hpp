@@ -76,6 +76,8 @@ struct Endpoint {
 
     /// Host and port, without what may be secret.
     std::string host() const;
+    /// The variable to look at when the key is refused; empty: it is in the configuration file.
+    std::string variable_of_the_key() const;
     /// What messages from there carry: the provider, or the host where that is not the provider's own.
     std::string provider_id() const;
     /// Sends the same to another server, which has other models and may want no key.

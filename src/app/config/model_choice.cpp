@@ -49,7 +49,7 @@ ModelChoice bound(const Endpoint& endpoint, const std::string& id, const CallLim
     choice.where =
         id + " at " +
         (endpoint.title.empty() ? endpoint.host() : endpoint.title + " (" + endpoint.host() + ")");
-    choice.key_variable = endpoint.key_variable;
+    choice.key_variable = endpoint.variable_of_the_key();
     return choice;
 }
 
@@ -92,6 +92,18 @@ void add_fallbacks(const ModelSources& sources, const Endpoint& usual, ModelChoi
     throw Error(ErrorCode::not_found, text);
 }
 
+Task<std::vector<OfferedModel>> offered_by(Endpoint endpoint,
+                                           std::shared_ptr<HttpTransport> transport) {
+    try {
+        std::vector<OfferedModel> models = co_await list_models(transport, endpoint);
+        co_return models;
+    } catch (const Error& error) {
+        if (error.code() == ErrorCode::cancelled) throw;
+        throw EndpointFailed(error.code(), error.what(), std::current_exception(), endpoint.host(),
+                             endpoint.variable_of_the_key());
+    }
+}
+
 Task<ModelChoice> choose_on_this_machine(ModelSources sources,
                                          std::shared_ptr<HttpTransport> transport,
                                          ChooseModel choose) {
@@ -130,7 +142,7 @@ Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTranspo
     require_key(endpoint);
     std::string id = endpoint.model;
     if (id.empty()) {
-        std::vector<OfferedModel> models = co_await list_models(transport, endpoint);
+        std::vector<OfferedModel> models = co_await offered_by(endpoint, transport);
         id = co_await pick(std::move(models), place_of(endpoint), sources.interactive,
                            std::move(choose));
     }

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/provider/provider.hpp>
@@ -30,6 +32,25 @@ struct ModelChoice {
     std::vector<std::string> fallbacks = {};  ///< their names, in order
     /// What is wrong and keeps nobody from talking: a model to fall back to that has no key, a file of Bub's that is broken.
     std::vector<std::string> warnings = {};
+};
+
+/// An endpoint that was to say what it offers, before there was a conversation.
+class EndpointFailed : public Error {
+public:
+    EndpointFailed(ErrorCode code, const std::string& text, std::exception_ptr cause,
+                   std::string where, std::string key_variable)
+        : Error(code, text),
+          cause_(std::move(cause)),
+          where_(std::move(where)),
+          key_variable_(std::move(key_variable)) {}
+    const std::exception_ptr& cause() const noexcept { return cause_; }
+    const std::string& where() const noexcept { return where_; }
+    const std::string& key_variable() const noexcept { return key_variable_; }
+
+private:
+    std::exception_ptr cause_;
+    std::string where_;
+    std::string key_variable_;
 };
 
 /// Asks which of several models to use; gives an index. Only called when `interactive`.

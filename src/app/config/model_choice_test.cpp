@@ -16,6 +16,8 @@
 #include <cubepi/provider/openai_responses.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
+#include "../failure.hpp"
+
 namespace cubepi::app {
 namespace {
 
@@ -149,6 +151,35 @@ TEST(ModelChoice, ARefusedListIsAMatterOfTheKey) {
     const auto refusing = std::make_shared<MemoryTransport>(
         [](const HttpRequest&) -> MemoryResponse { return MemoryResponse(401, "{}"); });
     EXPECT_EQ(refusal(sources, refusing), ErrorCode::auth);
+}
+
+TEST(ModelChoice, AListThatCannotBeHadSaysWhereAndWhoseKeyItWas) {
+    const auto refuses = std::make_shared<MemoryTransport>(
+        [](const HttpRequest&) { return MemoryResponse(401, "{}"); });
+    ModelSources sources;
+    sources.environment["OPENAI_API_KEY"] = "sk-x";
+    sources.environment["OPENAI_BASE_URL"] = "http://box:8000/v1";
+    const auto said = [&] {
+        try {
+            choose(sources, refuses);
+        } catch (...) {
+            return explain(std::current_exception()).text;
+        }
+        return std::string("nothing");
+    };
+    EXPECT_EQ(said(),
+              "the key was refused by box:8000.\n  Check it: echo $OPENAI_API_KEY (it begins with "
+              "'sk-'), then: cubepi doctor");
+    sources.environment.clear();
+    sources.config.provider = "openai";
+    sources.config.base_url = "http://box:8000/v1";
+    sources.config.api_key = "sk-y";
+    const std::string by_file = said();
+    EXPECT_NE(by_file.find("refused by box:8000.\n  Check api_key or api_key_env in "),
+              std::string::npos)
+        << by_file;
+    sources.config.model = "house";
+    EXPECT_EQ(choose(sources, refuses).key_variable, "") << "it is not that of a variable";
 }
 
 TEST(ModelChoice, SourcesComeFromTheEnvironment) {

@@ -289,7 +289,7 @@ private:
     std::string complaint(const std::exception_ptr& failed, bool typed_wrong) const {
         FailureContext context;
         context.where = endpoint_.host();
-        if (!key_is_of_the_file()) context.key_variable = endpoint_.from.api_key;
+        context.key_variable = endpoint_.variable_of_the_key();
         const std::string text = explain(failed, context).text;
         return typed_wrong ? text.substr(0, text.find('\n')) : text;
     }
