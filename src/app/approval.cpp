@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "config/paths.hpp"
 #include "terminal/text_width.hpp"
 
 namespace cubepi::app {
@@ -95,6 +96,16 @@ Excerpt arguments_for_people(const std::string& tool, const JsonObject& args, co
 }
 
 }  // namespace
+
+ApprovalPolicy policy_of(const std::vector<std::string>& rules) {
+    ApprovalPolicy policy;
+    try {
+        for (const std::string& rule : rules) policy.allow(ApprovalRule::parse(rule));
+    } catch (const Error& error) {
+        throw Error(error.code(), "'allow' in " + config_path().string() + ": " + error.what());
+    }
+    return policy;
+}
 
 Approval::Approval(ApprovalPolicy policy, std::shared_ptr<Asker> asker, Style style,
                    Options options)

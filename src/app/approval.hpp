@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <cubepi/agent/middleware.hpp>
 #include <cubepi/workspace/approval_policy.hpp>
@@ -12,6 +13,9 @@
 #include "terminal/style.hpp"
 
 namespace cubepi::app {
+
+/// The policy of the configuration's rules. Throws Error(invalid_argument) that names the file.
+ApprovalPolicy policy_of(const std::vector<std::string>& rules);
 
 /// Asks a person before a tool writes, runs a command or uses the network; a middleware.
 ///

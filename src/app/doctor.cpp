@@ -15,6 +15,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/net/http_client.hpp>
 
+#include "approval.hpp"
 #include "commands.hpp"
 #include "config/config_file.hpp"
 #include "config/model_choice.hpp"
@@ -81,6 +82,16 @@ std::string models_text(const std::vector<OfferedModel>& models) {
     return models.size() > 5 ? text + ", …" : text;
 }
 
+void check_rules(const Report& report, const ConfigFile& config) {
+    if (config.allow.empty()) return;
+    try {
+        (void)policy_of(config.allow);
+        report.plain("allow: " + count_text(config.allow.size(), "rule"));
+    } catch (const Error& error) {
+        report.problem(error.what(), "Correct it: ${EDITOR:-nano} " + config_path().string());
+    }
+}
+
 ConfigFile check_config(const Report& report) {
     const std::filesystem::path path = config_path();
     ConfigFile config;
@@ -105,7 +116,7 @@ ConfigFile check_config(const Report& report) {
                      (provider.base_url.empty() ? "" : " at " + host_of(provider.base_url)) +
                      (provider.api_key.empty() ? "" : ", api_key: set"));
     }
-    if (!config.allow.empty()) report.plain("allow: " + count_text(config.allow.size(), "rule"));
+    check_rules(report, config);
     if (config.too_open) {
         report.problem("the file has a key, and others may read it", "chmod 600 " + path.string());
     }

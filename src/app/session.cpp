@@ -37,12 +37,6 @@ Task<std::size_t> choose_at_terminal(std::shared_ptr<Asker> asker, std::string q
     }
 }
 
-ApprovalPolicy policy_of(const ConfigFile& config) {
-    ApprovalPolicy policy;
-    for (const std::string& rule : config.allow) policy.allow(ApprovalRule::parse(rule));
-    return policy;
-}
-
 /// The tools of this folder and who is asked before they act; shared by the agents of a conversation.
 struct Toolbox {
     std::shared_ptr<FileSpillSink> spill = {};
@@ -76,7 +70,7 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     approval.allow_all = flags.yes;
     approval.before_question = parts.before_question;
     approval.save_rule = [](const std::string& rule) { save_allow_rule(config_path(), rule); };
-    box.gate = std::make_shared<Approval>(policy_of(config), parts.asker, parts.style,
+    box.gate = std::make_shared<Approval>(policy_of(config.allow), parts.asker, parts.style,
                                           std::move(approval));
     return box;
 }

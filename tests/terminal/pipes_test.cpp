@@ -199,6 +199,20 @@ TEST(Doctor, KnowsAllProviders) {
     EXPECT_EQ(doctor.out.find("very-secret"), std::string::npos);
 }
 
+TEST(Doctor, ARuleThatIsNoneIsSaidWithItsPlaceAndEndsAConversationToo) {
+    const Home home;
+    const std::string place = "'allow' in " + home.config().string() + ": ";
+    for (const std::string rule : {"shell git", "edit: a.txt"}) {
+        write_file(home.config(), "allow: [\"" + rule + "\"]\n");
+        const Piped doctor = run_piped(home, {"doctor"});
+        EXPECT_NE(doctor.out.find(place), std::string::npos) << doctor.out;
+        EXPECT_NE(doctor.out.find("Correct it: "), std::string::npos) << doctor.out;
+        const Piped run = run_piped(home, {"run", "--offline", "hi"});
+        EXPECT_EQ(run.status, 2) << run.err;
+        EXPECT_NE(run.err.find(place), std::string::npos) << run.err;
+    }
+}
+
 TEST(Doctor, SaysWhatIsThereAndNeverTheKey) {
     Home home;
     write_file(home.config(),
