@@ -3,7 +3,7 @@
 
 A GoogleTest binary is one ctest entry and writes its own counts to test-results/<entry>.xml; any other entry
 counts as one test. An entry that died before it could write its counts is one failure. Prints the output of each
-failed entry and then "<label>: N passed, N failed".
+failed entry, cut in its middle where it is long, and then "<label>: N passed, N failed".
 """
 import argparse
 import pathlib
@@ -23,10 +23,16 @@ def google_test_counts(file):
     return total - failed, failed
 
 
+MOST_LINES = 400
+
+
 def interesting(output):
     """The output of an entry without what went well: what is left of a test that hung is its RUN line."""
     output = re.sub(r"^\[ RUN      \] (.*)\n\[       OK \] \1 .*\n", "", output, flags=re.MULTILINE)
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith(("[-----", "[====="))]
+    if len(lines) > MOST_LINES:
+        half = MOST_LINES // 2
+        lines[half:-half] = [f"... {len(lines) - MOST_LINES} lines ..."]
     return "\n".join(lines) or "(no output)"
 
 
@@ -34,10 +40,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--label", required=True)
-    parser.add_argument("--append", type=pathlib.Path)
+    parser.add_argument("--append", type=pathlib.Path, help="a file that gets the counts")
+    parser.add_argument("--failures", type=pathlib.Path, help="a file that gets what failed entries printed")
     arguments = parser.parse_args()
 
     passed = failed = 0
+    failures = []
     entries = ElementTree.parse(arguments.build / "test-results.xml").getroot().findall("testcase")
     for entry in entries:
         name = entry.get("name")
@@ -48,11 +56,15 @@ def main():
         passed += counts[0]
         failed += counts[1]
         if not good:
-            print(f"---- {name} failed:", interesting(entry.findtext("system-out") or ""), sep="\n")
+            failures.append(f"---- {name} ({arguments.label}) failed:\n{interesting(entry.findtext('system-out') or '')}\n")
     if not entries:
         print(f"{arguments.label}: no tests were run")
         failed += 1
+    print(*failures, sep="", end="")
     print(f"{arguments.label}: {passed} passed, {failed} failed")
+    if arguments.failures:
+        with arguments.failures.open("a") as file:
+            file.writelines(failures)
     if arguments.append:
         with arguments.append.open("a") as file:
             file.write(f"{arguments.label} {passed} {failed}\n")
