@@ -1,6 +1,7 @@
 #include <cubepi/core/hitl_request.hpp>
 
-#include <array>
+#include <algorithm>
+#include <initializer_list>
 #include <string_view>
 #include <utility>
 
@@ -15,11 +16,17 @@ Json nullable(const std::optional<T>& value) {
     return value ? Json(*value) : Json(nullptr);
 }
 
+void put_extra(JsonObject& json, const JsonObject& extra) {
+    for (const auto& [key, value] : extra) json.emplace(key, value);
+}
+
 JsonObject option_json(const HitlOption& option) {
-    return {{"label", option.label},
-            {"value", option.value},
-            {"description", nullable(option.description)},
-            {"allow_input", option.allow_input}};
+    JsonObject json{{"label", option.label},
+                    {"value", option.value},
+                    {"description", nullable(option.description)},
+                    {"allow_input", option.allow_input}};
+    put_extra(json, option.extra);
+    return json;
 }
 
 JsonObject question_json(const HitlQuestion& question) {
@@ -34,19 +41,24 @@ JsonObject question_json(const HitlQuestion& question) {
     }
     json["multi_select"] = question.multi_select;
     json["required"] = question.required;
+    put_extra(json, question.extra);
     return json;
 }
 
 JsonObject payload_json(const ConfirmRequest& request) {
-    return {{"kind", "confirm"}, {"prompt", request.prompt}, {"details", request.details}};
+    JsonObject json{{"kind", "confirm"}, {"prompt", request.prompt}, {"details", request.details}};
+    put_extra(json, request.extra);
+    return json;
 }
 
 JsonObject payload_json(const ApproveRequest& request) {
-    return {{"kind", "approve"},
-            {"tool_name", request.tool_name},
-            {"tool_call_id", request.tool_call_id},
-            {"args", request.args},
-            {"details", request.details}};
+    JsonObject json{{"kind", "approve"},
+                    {"tool_name", request.tool_name},
+                    {"tool_call_id", request.tool_call_id},
+                    {"args", request.args},
+                    {"details", request.details}};
+    put_extra(json, request.extra);
+    return json;
 }
 
 JsonObject payload_json(const AskRequest& request) {
@@ -56,6 +68,7 @@ JsonObject payload_json(const AskRequest& request) {
     }
     JsonObject json{{"kind", "ask"}};
     json["questions"] = std::move(questions);
+    put_extra(json, request.extra);
     return json;
 }
 
@@ -85,6 +98,15 @@ Json any(const JsonObject& json, std::string_view key) {
     return value ? *value : Json(nullptr);
 }
 
+JsonObject all_but(const JsonObject& json, std::initializer_list<std::string_view> known) {
+    JsonObject others;
+    for (const auto& [key, value] : json) {
+        if (std::find(known.begin(), known.end(), std::string_view(key)) == known.end())
+            others.emplace(key, value);
+    }
+    return others;
+}
+
 HitlOption read_option(const Json& json) {
     const JsonObject& from = object(json, "options");
     HitlOption option;
@@ -94,6 +116,7 @@ HitlOption read_option(const Json& json) {
         option.description = std::string(words->get_string());
     }
     option.allow_input = flag(from, "allow_input", false);
+    option.extra = all_but(from, {"label", "value", "description", "allow_input"});
     return option;
 }
 
@@ -110,7 +133,35 @@ HitlQuestion read_question(const Json& json) {
     }
     question.multi_select = flag(from, "multi_select", false);
     question.required = flag(from, "required", true);
+    question.extra = all_but(from, {"key", "prompt", "options", "multi_select", "required"});
     return question;
+}
+
+ConfirmRequest read_confirm(const JsonObject& body) {
+    ConfirmRequest confirm;
+    confirm.prompt = text(body, "prompt");
+    confirm.details = any(body, "details");
+    confirm.extra = all_but(body, {"kind", "prompt", "details"});
+    return confirm;
+}
+
+ApproveRequest read_approve(const JsonObject& body) {
+    ApproveRequest approve;
+    approve.tool_name = text(body, "tool_name");
+    approve.tool_call_id = text(body, "tool_call_id");
+    approve.args = object(any(body, "args"), "args");
+    approve.details = any(body, "details");
+    approve.extra = all_but(body, {"kind", "tool_name", "tool_call_id", "args", "details"});
+    return approve;
+}
+
+AskRequest read_ask(const JsonObject& body) {
+    AskRequest ask;
+    const Json questions = any(body, "questions");
+    if (!questions.is_array()) refuse("questions", "a list");
+    for (const Json& one : questions.get_array()) ask.questions.push_back(read_question(one));
+    ask.extra = all_but(body, {"kind", "questions"});
+    return ask;
 }
 
 }  // namespace
@@ -123,13 +174,11 @@ JsonObject to_json(const HitlRequest& request) {
         std::visit([](const auto& one) { return payload_json(one); }, request.payload);
     json["created_at"] = request.created_at;
     json["timeout_seconds"] = nullable(request.timeout_seconds);
-    for (const auto& [key, value] : request.extra) json.emplace(key, value);
+    put_extra(json, request.extra);
     return json;
 }
 
 HitlRequest hitl_request_from_json(const Json& json) {
-    static constexpr std::array<std::string_view, 5> known{"question_id", "thread_id", "payload",
-                                                           "created_at", "timeout_seconds"};
     const JsonObject& from = object(json, "request");
     HitlRequest request;
     request.question_id = text(from, "question_id");
@@ -140,23 +189,11 @@ HitlRequest hitl_request_from_json(const Json& json) {
     const JsonObject& body = object(payload, "payload");
     const std::string kind = text(body, "kind");
     if (kind == "confirm") {
-        ConfirmRequest confirm;
-        confirm.prompt = text(body, "prompt");
-        confirm.details = any(body, "details");
-        request.payload = std::move(confirm);
+        request.payload = read_confirm(body);
     } else if (kind == "approve") {
-        ApproveRequest approve;
-        approve.tool_name = text(body, "tool_name");
-        approve.tool_call_id = text(body, "tool_call_id");
-        approve.args = object(any(body, "args"), "args");
-        approve.details = any(body, "details");
-        request.payload = std::move(approve);
+        request.payload = read_approve(body);
     } else if (kind == "ask") {
-        AskRequest ask;
-        const Json questions = any(body, "questions");
-        if (!questions.is_array()) refuse("questions", "a list");
-        for (const Json& one : questions.get_array()) ask.questions.push_back(read_question(one));
-        request.payload = std::move(ask);
+        request.payload = read_ask(body);
     } else {
         refuse("kind", "confirm, approve or ask, found " + kind);
     }
@@ -166,11 +203,8 @@ HitlRequest hitl_request_from_json(const Json& json) {
     if (const Json* limit = from.if_contains("timeout_seconds"); limit && limit->is_number()) {
         request.timeout_seconds = limit->to_number<double>();
     }
-    for (const auto& [key, value] : from) {
-        bool is_known = false;
-        for (std::string_view one : known) is_known = is_known || one == key;
-        if (!is_known) request.extra.emplace(key, value);
-    }
+    request.extra =
+        all_but(from, {"question_id", "thread_id", "payload", "created_at", "timeout_seconds"});
     return request;
 }
 

@@ -9,12 +9,15 @@
 
 namespace cubepi {
 
+// Each of these has an `extra`: keys of ours or of a newer writer, which are stored and read as they are.
+
 /// One choice of a question.
 struct HitlOption {
     std::string label = {};
     std::string value = {};
     std::optional<std::string> description = {};
     bool allow_input = false;
+    JsonObject extra = {};
 };
 
 struct HitlQuestion {
@@ -23,11 +26,13 @@ struct HitlQuestion {
     std::optional<std::vector<HitlOption>> options = {};
     bool multi_select = false;
     bool required = true;
+    JsonObject extra = {};
 };
 
 struct ConfirmRequest {
     std::string prompt = {};
     Json details = {};
+    JsonObject extra = {};
 };
 
 struct ApproveRequest {
@@ -35,10 +40,12 @@ struct ApproveRequest {
     std::string tool_call_id = {};
     JsonObject args = {};
     Json details = {};
+    JsonObject extra = {};
 };
 
 struct AskRequest {
     std::vector<HitlQuestion> questions = {};
+    JsonObject extra = {};
 };
 
 /// A question to a person, as it is stored while it waits.
@@ -48,7 +55,7 @@ struct HitlRequest {
     std::variant<ConfirmRequest, ApproveRequest, AskRequest> payload = {};
     double created_at = 0;  ///< Unix seconds
     std::optional<double> timeout_seconds = {};
-    JsonObject extra = {};  ///< keys of ours or of a newer writer; stored
+    JsonObject extra = {};
 };
 
 JsonObject to_json(const HitlRequest& request);

@@ -60,6 +60,26 @@ TEST(HitlRequest, ConfirmBothWaysAndUnknownKeysSurvive) {
     EXPECT_EQ(request.extra, JsonObject({{"run", JsonObject{{"batch", JsonArray{1}}}}}));
 }
 
+TEST(HitlRequest, D41_UnknownKeysOfAPayloadSurviveAtEveryDepth) {
+    const HitlRequest confirm = same_again(
+        R"({"question_id":"q","thread_id":"t","payload":{"kind":"confirm","prompt":"Sure?",)"
+        R"("details":null,"tone":{"of":["voice"]}},"created_at":0E0,"timeout_seconds":null})");
+    EXPECT_EQ(std::get<ConfirmRequest>(confirm.payload).extra,
+              JsonObject({{"tone", JsonObject{{"of", JsonArray{"voice"}}}}}));
+    same_again(
+        R"({"question_id":"c","thread_id":null,"payload":{"kind":"approve","tool_name":"rm",)"
+        R"("tool_call_id":"c","args":{},"details":null,"batch":7,"digest":"d"},"created_at":0E0,)"
+        R"("timeout_seconds":null,"more":true})");
+    const HitlRequest ask = same_again(
+        R"({"question_id":"q","thread_id":null,"payload":{"kind":"ask","questions":[)"
+        R"({"key":"k","prompt":"P?","options":[{"label":"L","value":"v","description":null,)"
+        R"("allow_input":false,"icon":"x"}],"multi_select":false,"required":true,"hint":null}],)"
+        R"("title":"T"},"created_at":0E0,"timeout_seconds":null})");
+    const HitlQuestion& question = std::get<AskRequest>(ask.payload).questions.at(0);
+    EXPECT_EQ(question.extra, JsonObject({{"hint", nullptr}}));
+    EXPECT_EQ(question.options->at(0).extra, JsonObject({{"icon", "x"}}));
+}
+
 TEST(HitlRequest, MissingKeysHaveTheirDefaults) {
     const HitlRequest request = hitl_request_from_json(parse(
         R"({"question_id":"q","payload":{"kind":"ask","questions":[{"key":"k","prompt":"p"}]}})"));
