@@ -1,5 +1,7 @@
 #include <cubepi/agent/agent.hpp>
 
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include <cubepi/core/run.hpp>
@@ -69,6 +71,31 @@ TEST(Agent, GivesItsEventsOnePulledAtATime) {
 
     EXPECT_EQ(types_of(events).back(), "agent_end");
     EXPECT_TRUE(result);
+}
+
+TEST(Agent, AnEmptyMessageIsRefusedAtOnceWhereverItIsGiven) {
+    FauxProvider faux;
+    faux.set_responses({"ok"});
+    Agent agent({.model = faux.model()});
+    EXPECT_THROW((void)agent.prompt(Message()), Error);
+    EXPECT_THROW((void)agent.steer(Message()), Error);
+    EXPECT_THROW((void)agent.follow_up(Message()), Error);
+    EXPECT_THROW((void)agent.start(Message()), Error);
+    EXPECT_TRUE(run(agent.prompt("hi")));
+}
+
+TEST(Agent, AHookThatGivesAnEmptyMessageFailsItsRunAndNoMore) {
+    FauxProvider faux;
+    faux.set_responses({"ok", "again"});
+    bool empty = true;
+    auto more = [&](HookContext&) {
+        MessageList messages;
+        if (std::exchange(empty, false)) messages.push_back(Message());
+        return messages;
+    };
+    Agent agent({.model = faux.model(), .on_run_end = more});
+    EXPECT_EQ(run(agent.prompt("hi")).outcome, RunOutcome::failed);
+    EXPECT_TRUE(run(agent.prompt("hi")));
 }
 
 }  // namespace

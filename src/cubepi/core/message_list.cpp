@@ -10,8 +10,19 @@
 #include <utility>
 
 #include <cubepi/core/detail/ref_count.hpp>
+#include <cubepi/core/error.hpp>
 
 namespace cubepi {
+
+namespace {
+
+[[noreturn]] void refuse_empty_message() {
+    throw Error(ErrorCode::invalid_argument,
+                "a message list takes no empty Message(): make one of a UserMessage, an "
+                "AssistantMessage or a ToolResultMessage, or by user_message(\"...\")");
+}
+
+}  // namespace
 
 // Slots below `used` are never written again while shared, so readers of older copies need no lock. Only the
 // list whose size equals `used` may append in place; of several such copies, the first that claims the slot.
@@ -60,6 +71,7 @@ MessageList::const_iterator MessageList::begin() const noexcept {
 }
 
 void MessageList::push_back(Message message) {
+    if (!message) refuse_empty_message();
     std::size_t end_of_list = size_;
     const bool in_place =
         storage_ && size_ < storage_->capacity &&

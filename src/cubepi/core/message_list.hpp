@@ -49,6 +49,7 @@ public:
     const_iterator begin() const noexcept;
     const_iterator end() const noexcept { return begin() + size_; }
 
+    /// Throws Error(invalid_argument) for an empty Message(), which has no role.
     void push_back(Message message);
     void append(const MessageList& messages);
     void clear() noexcept;

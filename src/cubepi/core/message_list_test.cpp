@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cubepi/core/error.hpp>
+
 namespace cubepi {
 namespace {
 
@@ -163,6 +165,13 @@ TEST(MessageList, AMessageIsTakenFromAListThatNobodyElseHas) {
     const MessageList other = shared;
     EXPECT_EQ(std::move(shared).take(0).text(), "2");
     EXPECT_EQ(other[0].text(), "2");
+}
+
+TEST(MessageList, RefusesAnEmptyMessage) {
+    MessageList list;
+    EXPECT_THROW(list.push_back(Message()), Error);
+    EXPECT_THROW((MessageList{user_message("a"), Message()}), Error);
+    EXPECT_TRUE(list.empty());
 }
 
 }  // namespace
