@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cubepi/core/hitl_request.hpp>
@@ -114,6 +115,13 @@ public:
                                      std::string owner_id) = 0;
     /// Idempotent. Throws RunNotClaimedError.
     virtual Task<void> mark_run_complete(std::string thread_id, std::string run_id) = 0;
+    /// As mark_run_complete, by the owner of the run's claim: throws StaleAppendError when an open run's claim was
+    /// taken over meanwhile (D50). Look and mark are one step, also between processes. A store that does not
+    /// override it marks without looking.
+    virtual Task<void> complete_run(std::string thread_id, std::string run_id,
+                                    std::string /*owner_id*/) {
+        return mark_run_complete(std::move(thread_id), std::move(run_id));
+    }
     virtual Task<bool> is_run_complete(std::string thread_id, std::string run_id) = 0;
 };
 

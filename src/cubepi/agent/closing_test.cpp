@@ -288,5 +288,34 @@ TEST(Closing, AToolWithoutACallbackSaysSo) {
               "Tool empty has no callback (AgentTool::execute)");
 }
 
+TEST(Closing, D50_ARunThatAnotherProcessWentOnWithIsNotCompletedByTheOneThatSlept) {
+    auto clock = std::make_shared<testing::ManualClock>();
+    MemoryOptions options;
+    options.clock = clock;
+    auto store = std::make_shared<MemoryCheckpointer>(options);
+    FauxProvider faux;
+    faux.set_responses({"said before it slept"});
+    // It sleeps after its last append, before it completes the run.
+    auto sleep = [&](HookContext& context) -> Task<MessageList> {
+        clock->advance(std::chrono::seconds(61));
+        ClaimOwner other;
+        other.owner_id = "other";
+        other.host = "elsewhere";
+        std::string run_id(context.run_id);
+        co_await store->claim_run("t", std::move(run_id), std::move(other),
+                                  ClaimKind::continue_run);
+        co_return MessageList();
+    };
+    Agent agent(
+        {.model = faux.model(), .on_run_end = sleep, .checkpointer = store, .thread_id = "t"});
+    EXPECT_THROW(run(agent.prompt("hi", PromptOptions().run_id("r"))), StaleAppendError);
+    EXPECT_EQ(agent.state().last_outcome, LastOutcome::abandoned);
+    EXPECT_FALSE(run(store->is_run_complete("t", "r")));
+    EXPECT_EQ(run(store->load("t"))->messages.size(), 2u)
+        << "nothing of it comes into the other's run";
+    run(store->complete_run("t", "r", "other"));
+    EXPECT_TRUE(run(store->is_run_complete("t", "r")));
+}
+
 }  // namespace
 }  // namespace cubepi

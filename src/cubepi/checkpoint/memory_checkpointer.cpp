@@ -144,6 +144,19 @@ struct MemoryCheckpointer::State {
         return result;
     }
 
+    void complete(const std::string& thread_id, const std::string& run_id) {
+        Thread* thread = find(thread_id);
+        const bool claimed = thread && thread->runs.contains(run_id);
+        if (!claimed) detail::throw_run_not_claimed(thread_id, run_id);
+        Run& run = thread->runs[run_id];
+        if (run.completion == 0) {
+            std::int64_t last = 0;
+            for (const auto& [id, other] : thread->runs) last = std::max(last, other.completion);
+            run.completion = last + 1;
+        }
+        thread->drop_claims(run_id);
+    }
+
     /// Which messages a cut after `run_id` keeps; throws when there is no such cut.
     MessageList cut(const Thread* thread, const std::string& thread_id, const std::string& run_id) {
         if (!thread || !thread->known()) detail::throw_thread_not_found(thread_id);
@@ -222,16 +235,17 @@ Task<void> MemoryCheckpointer::release_claim(std::string thread_id, std::string 
 
 Task<void> MemoryCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
     const std::lock_guard lock(state_->mutex);
+    state_->complete(thread_id, run_id);
+    co_return;
+}
+
+Task<void> MemoryCheckpointer::complete_run(std::string thread_id, std::string run_id,
+                                            std::string owner_id) {
+    const std::lock_guard lock(state_->mutex);
     Thread* thread = state_->find(thread_id);
-    const bool claimed = thread && thread->runs.contains(run_id);
-    if (!claimed) detail::throw_run_not_claimed(thread_id, run_id);
-    Run& run = thread->runs[run_id];
-    if (run.completion == 0) {
-        std::int64_t last = 0;
-        for (const auto& [id, other] : thread->runs) last = std::max(last, other.completion);
-        run.completion = last + 1;
-    }
-    thread->drop_claims(run_id);
+    const bool open = thread && thread->runs.contains(run_id) && !thread->is_complete(run_id);
+    if (open && !thread->find_claim(run_id, owner_id)) detail::throw_claim_lost(thread_id, run_id);
+    state_->complete(thread_id, run_id);
     co_return;
 }
 

@@ -100,6 +100,15 @@ Task<void> SQLiteCheckpointer::mark_run_complete(std::string thread_id, std::str
     return call_sqlite(worker_, write, std::move(call));
 }
 
+Task<void> SQLiteCheckpointer::complete_run(std::string thread_id, std::string run_id,
+                                            std::string owner_id) {
+    auto call = [thread_id = std::move(thread_id), run_id = std::move(run_id),
+                 owner_id = std::move(owner_id)](SqliteDatabase& database) {
+        detail::complete_run(database, thread_id, run_id, owner_id);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
 Task<bool> SQLiteCheckpointer::is_run_complete(std::string thread_id, std::string run_id) {
     auto call = [thread_id = std::move(thread_id),
                  run_id = std::move(run_id)](SqliteDatabase& database) {

@@ -74,11 +74,28 @@ void claim_and_append_when_told(const std::string& path) {
     }
 }
 
+void claim_and_complete_when_told(const std::string& path) {
+    SQLiteCheckpointer store(path);
+    const ClaimOwner owner = current_process_owner();
+    run(store.claim_run("t", "child-run", owner, ClaimKind::new_run));
+    run(store.append("t", one(user("from the child", "child-run")), AppendOptions()));
+    say("appended");
+    std::string line;
+    std::getline(std::cin, line);
+    try {
+        run(store.complete_run("t", "child-run", owner.owner_id));
+        say("complete");
+    } catch (const StaleAppendError&) {
+        say("stale");
+    }
+}
+
 const std::map<std::string, std::function<void(const std::string&)>>& children() {
     static const std::map<std::string, std::function<void(const std::string&)>> known{
         {"append_in_turns", append_in_turns},
         {"append_until_killed", append_until_killed},
         {"claim_and_append_when_told", claim_and_append_when_told},
+        {"claim_and_complete_when_told", claim_and_complete_when_told},
     };
     return known;
 }
@@ -240,6 +257,36 @@ TEST(SQLiteProcesses, D50_a_process_that_keeps_its_claim_can_write) {
     child.read_line();
     child.tell("go");
     EXPECT_EQ(child.read_line(), "stored");
+}
+
+TEST(SQLiteProcesses, D50_a_frozen_process_does_not_complete_a_run_that_another_went_on_with) {
+    TempFolder folder;
+    SQLiteOptions options;
+    options.path = folder.file("sessions.db");
+    auto clock = std::make_shared<testing::ManualClock>();
+    options.clock = clock;
+    SQLiteCheckpointer store(options);
+    Child child("claim_and_complete_when_told", options.path);
+    EXPECT_EQ(child.read_line(), "appended");
+    clock->set_wall(std::chrono::system_clock::now() + std::chrono::seconds(61));
+    run(store.claim_run("t", "child-run", this_process(), ClaimKind::continue_run));
+    child.tell("go");
+    EXPECT_EQ(child.read_line(), "stale");
+    EXPECT_FALSE(run(store.is_run_complete("t", "child-run")));
+    AppendOptions under = AppendOptions().claim("child-run", this_process().owner_id);
+    run(store.append("t", one(user("ours", "child-run")), std::move(under)));
+    run(store.complete_run("t", "child-run", this_process().owner_id));
+    EXPECT_TRUE(run(store.is_run_complete("t", "child-run")));
+}
+
+TEST(SQLiteProcesses, D50_a_process_that_keeps_its_claim_completes_its_run) {
+    TempFolder folder;
+    const std::string path = folder.file("sessions.db");
+    Child child("claim_and_complete_when_told", path);
+    EXPECT_EQ(child.read_line(), "appended");
+    child.tell("go");
+    EXPECT_EQ(child.read_line(), "complete");
+    EXPECT_TRUE(run(SQLiteCheckpointer(path).is_run_complete("t", "child-run")));
 }
 
 }  // namespace

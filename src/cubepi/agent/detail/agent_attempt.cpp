@@ -63,8 +63,9 @@ Task<void> AgentAttempt::store_outcome(RunOutcome outcome) {
     co_await impl_.log.save_extra();
     const bool complete = outcome == RunOutcome::completed || outcome == RunOutcome::limited;
     if (complete && claim_) {
-        impl_.log.set_claim({}, {});
+        // While that fails, what is still appended is fenced off, too.
         co_await claim_->complete();
+        impl_.log.set_claim({}, {});
         claim_.reset();
     }
     impl_.state.last_outcome = last_outcome(outcome);

@@ -51,7 +51,7 @@ Task<void> ClaimKeeper::stop_renewing() {
 
 Task<void> ClaimKeeper::complete() {
     co_await stop_renewing();
-    co_await store_.mark_run_complete(thread_id_, run_id_);
+    co_await store_.complete_run(thread_id_, run_id_, owner_.owner_id);
 }
 
 Task<void> ClaimKeeper::release() {

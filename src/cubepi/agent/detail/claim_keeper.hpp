@@ -21,7 +21,7 @@ public:
 
     /// Throws RunAlreadyClaimedError, RunAlreadyCompletedError.
     Task<ClaimResult> claim(ClaimKind kind);
-    /// Completes the run, which ends the claim.
+    /// Completes the run, which ends the claim. Throws StaleAppendError when the claim was taken over.
     Task<void> complete();
     /// Gives the claim up and leaves the run open. A store that fails to is not a reason to fail the run: the
     /// lease runs out.

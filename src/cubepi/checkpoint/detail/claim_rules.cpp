@@ -79,7 +79,8 @@ void throw_stale_append(const std::string& thread_id, std::int64_t expected, std
                            "another writer has continued thread " + quoted(thread_id) +
                                " (it is at " + std::to_string(found) + ", expected " +
                                std::to_string(expected) +
-                               "); nothing was stored, load the thread again",
+                               "); nothing was stored, load the thread again (an agent: reset() "
+                               "it, then prompt)",
                            thread_id);
 }
 

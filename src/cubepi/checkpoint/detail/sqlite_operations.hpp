@@ -31,6 +31,8 @@ void release_claim(SqliteDatabase& database, const std::string& thread_id,
                    const std::string& run_id, const std::string& owner_id);
 void mark_run_complete(SqliteDatabase& database, const std::string& thread_id,
                        const std::string& run_id);
+void complete_run(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id,
+                  const std::string& owner_id);
 bool is_run_complete(SqliteDatabase& database, const std::string& thread_id,
                      const std::string& run_id);
 /// Throws StaleAppendError when `owner_id` does not hold the claim any more.

@@ -148,6 +148,14 @@ void mark_run_complete(SqliteDatabase& database, const std::string& thread_id,
     drop_claim(database, thread_id, run_id);
 }
 
+void complete_run(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id,
+                  const std::string& owner_id) {
+    if (state_of(database, thread_id, run_id) == RunState::open) {
+        require_claim(database, thread_id, run_id, owner_id);
+    }
+    mark_run_complete(database, thread_id, run_id);
+}
+
 bool is_run_complete(SqliteDatabase& database, const std::string& thread_id,
                      const std::string& run_id) {
     return state_of(database, thread_id, run_id) == RunState::complete;
