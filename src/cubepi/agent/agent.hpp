@@ -193,7 +193,8 @@ public:
     bool cancel_steer(std::string_view id);
     /// Ends the current run at once (D7); does nothing when idle. Any thread.
     void abort();
-    /// Completes when no run is active, including its last append and its last listener.
+    /// Completes when no run is active, including its last append and its last listener. Do not await it in a tool, a hook
+    /// or a listener of the run: it would wait for itself.
     Task<void> wait_for_idle();
     /// Forgets messages, error and queues; not `extra`, not what is stored. Throws Error(busy) during a run.
     void reset();
