@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <cubepi/agent/detail/agent_impl.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/task_scope.hpp>
 
@@ -70,6 +71,15 @@ void start(const std::shared_ptr<AgentRun::State>& state, const Executor& execut
 
 }  // namespace
 
+namespace {
+
+[[noreturn]] void refuse_moved_run() {
+    throw Error(ErrorCode::invalid_argument,
+                "this AgentRun was moved from: use the one that it was moved to");
+}
+
+}  // namespace
+
 AgentRun Agent::start(PromptInput input, PromptOptions options) {
     return AgentRun(std::make_shared<AgentRun::State>(impl_, std::move(input), std::move(options)));
 }
@@ -90,6 +100,7 @@ AgentRun::~AgentRun() {
 
 Task<std::optional<AgentEvent>> AgentRun::next() {
     const std::shared_ptr<State> state = state_;
+    if (!state) refuse_moved_run();
     cubepi::start(state, co_await this_executor);
     std::optional<AgentEvent> event = co_await state->events.next();
     if (!event && state->failure) std::rethrow_exception(state->failure);
@@ -105,6 +116,9 @@ Task<RunResult> AgentRun::result() {
     co_return *state->result;
 }
 
-void AgentRun::abort() { state_->impl->inbox.abort(); }
+void AgentRun::abort() {
+    if (!state_) refuse_moved_run();
+    state_->impl->inbox.abort();
+}
 
 }  // namespace cubepi

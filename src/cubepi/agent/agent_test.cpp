@@ -98,5 +98,27 @@ TEST(Agent, AHookThatGivesAnEmptyMessageFailsItsRunAndNoMore) {
     EXPECT_TRUE(run(agent.prompt("hi")));
 }
 
+TEST(Agent, ARunThatWasMovedFromSaysSo) {
+    FauxProvider faux;
+    faux.set_responses({"ok"});
+    Agent agent({.model = faux.model()});
+    AgentRun first = agent.start("hi");
+    AgentRun second = std::move(first);
+    // What is left of it is what this is about. NOLINTBEGIN(bugprone-use-after-move)
+    EXPECT_THROW(run(first.next()), Error);
+    EXPECT_THROW(run(first.result()), Error);
+    EXPECT_THROW(first.abort(), Error);
+    // NOLINTEND(bugprone-use-after-move)
+    EXPECT_TRUE(run(second.result()));
+}
+
+TEST(Agent, ARuntimeWithoutAPartIsRefused) {
+    FauxProvider faux;
+    AgentOptions options;
+    options.model = faux.model();
+    options.runtime = std::make_shared<const Runtime>(Runtime().with_ids(nullptr));
+    EXPECT_THROW(Agent agent(std::move(options)), Error);
+}
+
 }  // namespace
 }  // namespace cubepi

@@ -49,6 +49,17 @@ const std::shared_ptr<Provider>& provider_of(AgentOptions& options) {
                 ".model = Model{...}");
 }
 
+std::shared_ptr<const Runtime> runtime_of(AgentOptions& options) {
+    if (!options.runtime) return Runtime::standard();
+    const Runtime& given = *options.runtime;
+    if (!given.clock || !given.ids || !given.workers) {
+        throw Error(ErrorCode::invalid_argument,
+                    "AgentOptions: the runtime needs a clock, ids and workers: begin with "
+                    "Runtime() and replace what is to differ");
+    }
+    return std::move(options.runtime);
+}
+
 AgentState first_state(AgentOptions& options) {
     if (!options.messages.empty() && options.checkpointer && !options.thread_id.empty()) {
         throw Error(ErrorCode::invalid_argument,
@@ -72,7 +83,7 @@ AgentState first_state(AgentOptions& options) {
 
 Agent::Impl::Impl(AgentOptions options)
     : provider(provider_of(options)),
-      runtime(options.runtime ? std::move(options.runtime) : Runtime::standard()),
+      runtime(runtime_of(options)),
       own_settings(take_settings(options)),
       state(first_state(options)),
       inbox(options.steering_mode, options.follow_up_mode),
