@@ -16,6 +16,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <cubepi/core/detail/regular_file.hpp>
 #include <cubepi/core/error.hpp>
 
 #include "paths.hpp"
@@ -39,8 +40,10 @@ constexpr std::array<std::string_view, 5> provider_keys{"type", "base_url", "api
 std::string file_text(const std::filesystem::path& path) {
     std::error_code failed;
     if (!std::filesystem::exists(path, failed)) return {};
-    if (std::filesystem::is_directory(path, failed))
-        throw Error(ErrorCode::io, path.string() + " is a folder; it should be a file.");
+    if (const auto kind = detail::kind_if_no_file(path); !kind.empty()) {
+        throw Error(ErrorCode::io,
+                    path.string() + " is " + std::string(kind) + "; it should be a file.");
+    }
     std::ifstream file(path, std::ios::binary);
     std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     if (!file.is_open() || file.bad()) {

@@ -108,6 +108,18 @@ TEST_F(ConfigFileTest, NoFileAndAnEmptyOneSayNothing) {
     EXPECT_EQ(read_config(path()).model, "");
 }
 
+TEST_F(ConfigFileTest, APipeIsRefusedAndNotWaitedFor) {
+    ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
+    try {
+        read_config(path());
+        FAIL() << "it was read";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::io);
+        EXPECT_NE(std::string(error.what()).find(path().string() + " is a pipe"), std::string::npos)
+            << error.what();
+    }
+}
+
 TEST_F(ConfigFileTest, RefusalsNameFileLineAndReason) {
     write("model: x\nmodle: y\n");
     EXPECT_NE(refusal().find("config.yaml:2: unknown key 'modle'"), std::string::npos) << refusal();

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cubepi/core/detail/regular_file.hpp>
+
 namespace cubepi::app {
 
 namespace {
@@ -55,6 +57,8 @@ History::History(std::filesystem::path file) : file_(std::move(file)) {
 }
 
 void History::load() {
+    // Without a history one can still talk; a pipe of its name would be waited for.
+    if (!cubepi::detail::kind_if_no_file(file_).empty()) file_.clear();
     if (file_.empty()) return;
     std::ifstream file(file_, std::ios::binary);
     std::string line;

@@ -37,6 +37,12 @@ TEST_F(Builtin, B19_TheTextsOfSeveralStepsAreABlankLineApartInBothCallerModes) {
     EXPECT_EQ(count(entries, entry_kind::tool_result), 2u);
 }
 
+TEST_F(Builtin, APipeNamedAsTheRulesOfAProjectIsNotWaitedFor) {
+    ASSERT_EQ(mkfifo((root / "work" / "AGENTS.md").c_str(), 0600), 0);
+    add_builtin({faux_assistant_message("here")});
+    EXPECT_EQ(say("hello").model_output, "here");
+}
+
 TEST_F(Builtin, TheNextTurnKnowsWhatWasSaid) {
     std::size_t seen = 0;
     std::vector<cubepi::FauxStep> steps;

@@ -9,6 +9,7 @@
 
 #include <unistd.h>
 
+#include <cubepi/core/detail/regular_file.hpp>
 #include <cubepi/core/error.hpp>
 
 extern char** environ;
@@ -177,6 +178,11 @@ void read_member(Settings& settings, const std::string& file, const std::string&
 void read_file(Settings& settings, const std::filesystem::path& file) {
     std::error_code error;
     if (file.empty() || !std::filesystem::exists(file, error)) return;
+    if (const auto kind = cubepi::detail::kind_if_no_file(file); !kind.empty()) {
+        settings.problems.push_back("cannot read " + file.string() + ": it is " +
+                                    std::string(kind) + ", and should be a file");
+        return;
+    }
     YAML::Node root;
     try {
         root = YAML::LoadFile(file.string());

@@ -1,6 +1,7 @@
 #include <bub/builtin/settings.hpp>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -31,6 +32,16 @@ protected:
 
     std::filesystem::path folder;
 };
+
+TEST_F(BubSettings, APipeIsAProblemAndIsNotWaitedFor) {
+    const std::filesystem::path file = folder / "config.yml";
+    ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+    const auto variable = [](const std::string&) { return std::string(); };
+    const Settings settings = read_settings(file, variable, {});
+    ASSERT_EQ(settings.problems.size(), 1u);
+    EXPECT_NE(settings.problems[0].find(file.string() + ": it is a pipe"), std::string::npos)
+        << settings.problems[0];
+}
 
 TEST_F(BubSettings, TheEnvironmentWinsOverTheFile) {
     const Settings settings =

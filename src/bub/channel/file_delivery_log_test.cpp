@@ -88,6 +88,20 @@ cubepi::ErrorCode code_of(const std::function<void()>& call) {
     return cubepi::ErrorCode::unknown;
 }
 
+TEST_F(DeliveryFile, WhatIsNoFileIsRefusedByItsPathAndNotWaitedFor) {
+    std::filesystem::create_directories(options.folder);
+    ASSERT_EQ(mkfifo(file().c_str(), 0600), 0);
+    const auto log = open();
+    try {
+        (void)store(*log, "one");
+        FAIL() << "it was stored";
+    } catch (const cubepi::Error& error) {
+        EXPECT_EQ(error.code(), cubepi::ErrorCode::storage);
+        const std::string wanted = "cannot open " + file().string() + ": it is a pipe";
+        EXPECT_TRUE(std::string_view(error.what()).starts_with(wanted)) << error.what();
+    }
+}
+
 TEST_F(DeliveryFile, B18_KeepsWhatWasPromisedFromOneProcessToTheNext) {
     {
         const auto log = open();
@@ -172,12 +186,30 @@ TEST_F(DeliveryFile, B18_OnlyOneProcessAtATime) {
     EXPECT_EQ(store(*second, "two"), "2");
 }
 
+/// No file gets larger than `bytes`, which is what a full disk is like.
+class FullDisk {
+public:
+    explicit FullDisk(std::size_t bytes) {
+        (void)signal(SIGXFSZ, SIG_IGN);
+        if (getrlimit(RLIMIT_FSIZE, &usual_) != 0) throw std::runtime_error("no limits");
+        struct rlimit tight = usual_;
+        tight.rlim_cur = bytes;
+        if (setrlimit(RLIMIT_FSIZE, &tight) != 0) throw std::runtime_error("no limit of sizes");
+    }
+    ~FullDisk() { (void)setrlimit(RLIMIT_FSIZE, &usual_); }
+    FullDisk(const FullDisk&) = delete;
+    FullDisk& operator=(const FullDisk&) = delete;
+
+private:
+    struct rlimit usual_{};
+};
+
 TEST_F(DeliveryFile, B18_AFullDiskRefusesAndSaysSo) {
-    std::filesystem::create_directories(options.folder);
-    std::filesystem::create_symlink("/dev/full", file());
     const auto log = open();
-    EXPECT_EQ(code_of([&] { store(*log, "one"); }), cubepi::ErrorCode::storage_full);
-    std::filesystem::remove(file());
+    {
+        const FullDisk disk(0);
+        EXPECT_EQ(code_of([&] { store(*log, "one"); }), cubepi::ErrorCode::storage_full);
+    }
     EXPECT_EQ(store(*log, "one"), "1") << "the same message may come again";
 }
 
@@ -185,15 +217,11 @@ TEST_F(DeliveryFile, B18_AWriteThatFailsInTheMiddleLeavesNothingBehind) {
     const auto log = open();
     store(*log, "one");
     const std::string before = bytes();
-    (void)signal(SIGXFSZ, SIG_IGN);
-    struct rlimit usual{};
-    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &usual), 0);
-    struct rlimit tight = usual;
-    tight.rlim_cur = before.size() + 20;
-    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
-    EXPECT_THROW(store(*log, "two"), cubepi::Error);
-    EXPECT_THROW(intend(*log, "re: one"), cubepi::Error);
-    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    {
+        const FullDisk disk(before.size() + 20);
+        EXPECT_THROW(store(*log, "two"), cubepi::Error);
+        EXPECT_THROW(intend(*log, "re: one"), cubepi::Error);
+    }
     EXPECT_EQ(bytes(), before);
     EXPECT_EQ(texts_of(*log), Texts{"one"});
     EXPECT_EQ(store(*log, "two"), "2");

@@ -218,6 +218,54 @@ TEST(FileTapeStore, NamesThatAreNoFileNamesAreRefused) {
     }
 }
 
+/// What the call throws; empty when it throws nothing.
+std::string refusal_of(const std::function<void()>& call) {
+    try {
+        call();
+    } catch (const cubepi::Error& error) {
+        EXPECT_EQ(error.code(), cubepi::ErrorCode::storage);
+        return error.what();
+    }
+    return {};
+}
+
+TEST(FileTapeStore, WhatIsNoRegularFileIsRefusedByItsPathAndNotWaitedFor) {
+    for (const char* name : {"w__s.jsonl", "w__s.jsonl.lock", "w__s.jsonl.commit",
+                             "w__s.jsonl.index", "w__s.jsonl.state"}) {
+        for (const bool folder_instead : {false, true}) {
+            const TestFolder folder;
+            const Tape tape = tape_in(folder);
+            if (std::string_view(name) != "w__s.jsonl") say(tape, "one");
+            const std::filesystem::path path = folder.path() / name;
+            std::filesystem::remove(path);
+            if (folder_instead) {
+                std::filesystem::create_directory(path);
+            } else {
+                ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+            }
+            const std::string told = refusal_of([&] {
+                (void)texts(tape);
+                (void)run(tape.info());
+                (void)run(FileTapeStore(folder.options()).read_state("w__s"));
+            });
+            EXPECT_NE(told.find("cannot open " + path.string()), std::string::npos) << told;
+            EXPECT_NE(told.find(folder_instead ? "it is a folder" : "it is a pipe"),
+                      std::string::npos)
+                << told;
+        }
+    }
+}
+
+TEST(FileTapeStore, APipeWithTheNameOfATapeIsNotListed) {
+    const TestFolder folder;
+    say(tape_in(folder), "one");
+    ASSERT_EQ(mkfifo((folder.path() / "w__pipe.jsonl").c_str(), 0600), 0);
+    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    EXPECT_EQ(run(store->list_tapes()), std::vector<std::string>{"w__s"});
+    EXPECT_EQ(run(store->list_files()).size(), 1u);
+    EXPECT_NE(refusal_of([&] { say(Tape(store, "w__pipe"), "two"); }), "");
+}
+
 TEST(FileTapeStore, ReadingMakesNoFiles) {
     const TestFolder folder;
     const auto store = std::make_shared<FileTapeStore>(folder.path() / "none");

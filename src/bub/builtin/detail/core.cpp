@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <bub/tape/file_tape_store.hpp>
+#include <cubepi/core/detail/regular_file.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/provider/fallback.hpp>
 
@@ -14,6 +15,7 @@ namespace bub::detail {
 namespace {
 
 std::string read_text(const std::filesystem::path& file) {
+    if (!cubepi::detail::kind_if_no_file(file).empty()) return {};
     std::ifstream in(file, std::ios::binary);
     if (!in) return {};
     std::ostringstream text;

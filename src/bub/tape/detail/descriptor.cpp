@@ -9,18 +9,40 @@
 #include <unistd.h>
 
 #include <bub/tape/detail/tape_errors.hpp>
+#include <cubepi/core/detail/regular_file.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace bub::detail {
 
+namespace {
+
+[[noreturn]] void throw_no_file(const std::filesystem::path& path, std::string_view kind) {
+    throw cubepi::CheckpointerError(cubepi::ErrorCode::storage,
+                                    "cannot open " + path.string() + ": it is " +
+                                        std::string(kind) + ", where a file is kept; move it away");
+}
+
+}  // namespace
+
 Descriptor Descriptor::open(const std::filesystem::path& path, int flags, unsigned mode) {
     Descriptor made;
     made.path_ = path;
+    // O_NONBLOCK: a pipe of this name must not have us wait for its other end.
     do {
-        made.fd_ = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+        made.fd_ = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
     } while (made.fd_ < 0 && errno == EINTR);
-    if (made.fd_ < 0 && (errno != ENOENT || (flags & O_CREAT) != 0))
-        throw_system("open " + path.string(), errno);
+    if ((flags & O_DIRECTORY) != 0 && made.fd_ >= 0) return made;
+    if (made.fd_ < 0) {
+        const int reason = errno;
+        if (reason == ENOENT && (flags & O_CREAT) == 0) return made;
+        const std::string_view kind = cubepi::detail::kind_if_no_file(path);
+        if ((flags & O_DIRECTORY) == 0 && !kind.empty()) throw_no_file(path, kind);
+        throw_system("open " + path.string(), reason);
+    }
+    struct stat info = {};
+    if (::fstat(made.fd_, &info) != 0) throw_system("look at " + path.string(), errno);
+    const std::string_view kind = cubepi::detail::kind_if_no_file(info.st_mode);
+    if (!kind.empty()) throw_no_file(path, kind);
     return made;
 }
 

@@ -16,7 +16,8 @@ namespace bub::detail {
 class Descriptor {
 public:
     Descriptor() = default;
-    /// open(2) with O_CLOEXEC. An invalid one when the file does not exist (and flags do not make it).
+    /// open(2) with O_CLOEXEC. An invalid one when the file does not exist (and flags do not make it). What is no regular file
+    /// is refused, and never waited for; but with O_DIRECTORY it is a folder.
     static Descriptor open(const std::filesystem::path& path, int flags, unsigned mode = 0600);
     Descriptor(Descriptor&& other) noexcept
         : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}

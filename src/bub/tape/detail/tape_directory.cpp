@@ -68,7 +68,10 @@ std::vector<std::string> TapeDirectory::names() const {
         // Killed in its first turn, a session has left a journal and no tape yet.
         const bool begun = path.extension() == ".turns" && file->is_directory(failed);
         if (begun) path = path.stem();
-        if (path.extension() != suffix || (!begun && file->is_directory(failed))) continue;
+        if (path.extension() != suffix) continue;
+        // A folder or a pipe of such a name is no tape, and a link that leads nowhere none yet.
+        std::error_code unknown;
+        if (!begun && !file->is_regular_file(unknown)) continue;
         found.push_back(path.stem().string());
     }
     std::sort(found.begin(), found.end());

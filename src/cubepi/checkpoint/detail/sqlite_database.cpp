@@ -10,6 +10,7 @@
 
 #include <sqlite3.h>
 
+#include <cubepi/core/detail/regular_file.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace cubepi::detail {
@@ -24,11 +25,24 @@ bool names_a_file(const std::string& path) {
     throw CheckpointerError(code, text);
 }
 
+std::string cannot_open(const std::string& path) {
+    return "cannot open the SQLite database '" + path + "': ";
+}
+
+/// SQLite would read a pipe, and wait for its other end or fail with an error of input.
+void refuse_no_file(const std::string& path) {
+    const std::string_view kind = kind_if_no_file(std::filesystem::path(path));
+    if (kind.empty()) return;
+    refuse(ErrorCode::storage, cannot_open(path) + "it is " + std::string(kind) +
+                                   (kind == "a folder" ? "; give the path of a file in it"
+                                                       : "; give the path of a file"));
+}
+
 /// Why SQLite could not open the file, which it does not say itself.
 [[noreturn]] void explain_open_failure(const SQLiteOptions& options, const std::string& reason,
                                        int system_error) {
     const std::string& path = options.path;
-    const std::string start = "cannot open the SQLite database '" + path + "': ";
+    const std::string start = cannot_open(path);
     if (names_a_file(path)) {
         std::error_code ignored;
         const std::filesystem::path folder = std::filesystem::path(path).parent_path();
@@ -39,9 +53,6 @@ bool names_a_file(const std::string& path) {
         if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
             refuse(ErrorCode::storage,
                    start + "'" + folder.string() + "' is not a folder; choose another path");
-        }
-        if (std::filesystem::is_directory(path, ignored)) {
-            refuse(ErrorCode::storage, start + "it is a folder; give the path of a file in it");
         }
         if (options.read_only && system_error == ENOENT) {
             refuse(ErrorCode::not_found,
@@ -140,6 +151,7 @@ void SqliteDatabase::open_file() {
         refuse(ErrorCode::invalid_argument,
                "the path of the SQLite database is empty; give a file, or \":memory:\"");
     }
+    if (names_a_file(options_.path)) refuse_no_file(options_.path);
     // Only one thread uses the connection, so SQLite's own locks are not needed.
     const int access =
         options_.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
