@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     try {
         const Json lenient = parse_lenient(text);
-        CUBEPI_FUZZ_CHECK(parse_json(to_python_json(lenient)) == lenient);
+        CUBEPI_FUZZ_CHECK(parse_lenient(to_python_json(lenient)) == lenient);
     } catch (const Error& error) {
         CUBEPI_FUZZ_CHECK(error.code() == ErrorCode::parse);
         CUBEPI_FUZZ_CHECK(problem);

@@ -98,6 +98,7 @@ Task<TapePosition> MemoryTapeStore::append(std::string tape, std::vector<TapeEnt
                                            TapeAppend options) {
     const std::lock_guard lock(state_->mutex);
     detail::check_tape_name(tape);
+    detail::check_depth(tape, entries);
     const StoredTape& before = state_->find(tape);
     if (options.guard()) options.guard()(before.state);
     if (options.expected_position() && *options.expected_position() != before.messages)

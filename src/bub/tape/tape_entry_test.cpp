@@ -103,7 +103,7 @@ TEST(TapeLine, FactsOfALineAreThoseOfItsEntry) {
 }
 
 TEST(TapeLine, WhatIsNestedTooDeepIsNoEntryForBothReaders) {
-    for (const std::size_t depth : {400U, 505U, 508U, 509U, 510U, 511U, 512U, 600U, 900U}) {
+    for (const std::size_t depth : {400U, 512U, 540U, 570U, 573U, 574U, 575U, 576U, 600U, 900U}) {
         const std::string line = R"({"id": 1, "kind": "m", "payload": {"x": )" +
                                  std::string(depth, '[') + std::string(depth, ']') + "}}";
         EXPECT_EQ(read_tape_line(line).has_value(), detail::line_facts(line).has_value()) << depth;

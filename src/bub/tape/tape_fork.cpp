@@ -141,6 +141,7 @@ Task<void> TapeFork::flush() {
 Task<void> TapeFork::append_behind(std::vector<TapeEntry> entries) {
     const std::shared_ptr<State> state = state_;
     state->check_open();
+    detail::check_depth(state->main.tape, entries);
     entries = detail::mergeable(entries);
     for (TapeEntry& entry : entries) {
         if (entry.date.empty()) entry.date = tape_date(state->options.runtime->clock->wall());
@@ -162,6 +163,7 @@ Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> ent
         co_return end;
     }
     state->check_open();
+    detail::check_depth(tape, entries);
     co_await state->find_base(branch);
     if (options.guard()) {
         JsonObject beside;

@@ -7,9 +7,11 @@
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/memory_tape_store.hpp>
 #include <bub/tape/tape.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_test_support.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/schema/parse_json.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
 namespace bub {
@@ -319,6 +321,64 @@ TEST(TapeFork, B9_AResultOfAnyBytesIsStored) {
     ASSERT_EQ(entries.size(), 2u);
     const Json& kept = entries[0].payload.at("results").as_array().at(0);
     EXPECT_EQ(kept, Json(std::string("\uFFFD\uFFFD bytes")));
+}
+
+/// Lists in each other.
+Json nested(std::size_t depth) {
+    Json value = JsonArray();
+    while (--depth > 0) value = JsonArray{std::move(value)};
+    return value;
+}
+
+TapeEntry deep_entry(std::size_t depth) {
+    JsonObject payload;
+    payload["results"] = nested(depth);
+    return tape_entry("tool_result", std::move(payload));
+}
+
+TEST(TapeFork, B9_WhatIsStoredCanBeReadAgainHoweverDeepItIsNested) {
+    constexpr std::size_t deepest = cubepi::max_stored_json_depth - 2;  // the line, the payload
+    const TestFolder folder;
+    const Tape tape = tape_in(folder);
+    const auto fork = tape.fork(turn("t1"));
+    say(tape.in(fork), "user", "before");
+    run(tape.in(fork).append(deep_entry(deepest)));
+    for (const Tape& where : {tape.in(fork), tape}) {
+        try {
+            run(where.append(deep_entry(deepest + 1)));
+            ADD_FAILURE() << "it was stored";
+        } catch (const cubepi::Error& error) {
+            EXPECT_EQ(error.code(), cubepi::ErrorCode::invalid_argument);
+            EXPECT_NE(std::string_view(error.what()).find("'w__s'"), std::string_view::npos)
+                << error.what();
+        }
+    }
+    say(tape.in(fork), "user", "after");
+    const Killed killed(folder);
+    run(fork->merge());
+    for (const Tape& read : {tape, tape_in(folder), tape_in(killed.after)}) {
+        const std::vector<TapeEntry> entries = run(read.query(TapeQuery()));
+        ASSERT_EQ(entries.size(), 4u) << "two messages, the result, the marker";
+        EXPECT_EQ(entries[1].payload.at("results"), nested(deepest));
+        EXPECT_EQ(run(read.info()).entries, 4);
+    }
+}
+
+TEST(TapeFork, B9_AModelsDeepestArgumentsAreKept) {
+    const TestFolder folder;
+    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    JsonObject arguments;
+    arguments["a"] = nested(cubepi::max_json_depth - 1);
+    cubepi::AssistantMessage answer;
+    answer.content.emplace_back(cubepi::ToolCall{.id = "c1", .name = "t", .arguments = arguments});
+    cubepi::MessageList messages;
+    messages.push_back(cubepi::user_message("hi", "m1"));
+    messages.push_back(cubepi::Message(std::move(answer)));
+    run(TapeCheckpointer(store).append("w__s", messages, cubepi::AppendOptions()));
+    const auto again = std::make_shared<FileTapeStore>(folder.options());
+    const auto loaded = run(TapeCheckpointer(again).load("w__s"));
+    ASSERT_TRUE(loaded);
+    EXPECT_EQ(loaded->messages.back().assistant()->tool_calls().at(0)->arguments, arguments);
 }
 
 TEST(TapeFork, OtherTapesAreThoseOfTheStore) {

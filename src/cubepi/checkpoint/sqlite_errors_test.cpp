@@ -7,9 +7,11 @@
 #include <utility>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cubepi/checkpoint/store_support_test.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi {
 namespace {
@@ -37,9 +39,52 @@ TEST(SQLiteErrors, a_folder_is_no_database) {
     expect_one_line(error);
 }
 
+TEST(SQLiteErrors, a_pipe_is_no_database_and_is_not_waited_for) {
+    TempFolder folder;
+    const std::string path = folder.file("sessions.db");
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    SQLiteCheckpointer store(path);
+    const Error error = error_of(store.open());
+    EXPECT_EQ(error.code(), ErrorCode::storage);
+    EXPECT_TRUE(mentions(error, path)) << error.what();
+    EXPECT_TRUE(mentions(error, "it is a pipe")) << error.what();
+    expect_one_line(error);
+}
+
 TEST(SQLiteErrors, an_empty_path_is_refused) {
     SQLiteCheckpointer store(std::string{});
     EXPECT_EQ(error_of(store.open()).code(), ErrorCode::invalid_argument);
+}
+
+TEST(SQLiteErrors,
+     what_could_not_be_read_again_is_refused_and_a_models_deepest_arguments_are_kept) {
+    TempFolder folder;
+    const auto calling = [](std::size_t depth) {
+        Json value = JsonArray();
+        while (--depth > 1) value = JsonArray{std::move(value)};
+        AssistantMessage answer;
+        ToolCall call;
+        call.id = "c1";
+        call.name = "t";
+        call.arguments["a"] = std::move(value);
+        answer.content.emplace_back(std::move(call));
+        return one(Message(std::move(answer)));
+    };
+    SQLiteCheckpointer store(folder.file("sessions.db"));
+    const MessageList deepest = calling(max_json_depth);
+    run(store.append("t", deepest, AppendOptions()));
+    const Error error = error_of(store.append("t", calling(max_read_json_depth), AppendOptions()));
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_TRUE(mentions(error, "'t'")) << error.what();
+    expect_one_line(error);
+    JsonObject extra;
+    extra["x"] = deepest.front().assistant()->tool_calls().at(0)->arguments;
+    extra["y"] = calling(max_read_json_depth).front().assistant()->tool_calls().at(0)->arguments;
+    EXPECT_EQ(error_of(store.save_extra("t", extra)).code(), ErrorCode::invalid_argument);
+    const auto loaded = run(store.load("t"));
+    ASSERT_EQ(loaded->messages.size(), 1U);
+    EXPECT_EQ(loaded->messages.front(), deepest.front());
+    EXPECT_TRUE(loaded->extra.empty());
 }
 
 TEST(SQLiteErrors, a_text_file_is_no_database) {

@@ -1,5 +1,6 @@
 #include <cubepi/schema/parse_json.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -100,10 +101,26 @@ private:
 
 }  // namespace
 
-Json parse_json(std::string_view text, JsonTextError& error) {
+bool is_nested_deeper(const JsonObject& value, std::size_t levels) noexcept {
+    if (levels == 0) return true;
+    return std::any_of(value.begin(), value.end(), [levels](const auto& member) {
+        return is_nested_deeper(member.value(), levels - 1);
+    });
+}
+
+bool is_nested_deeper(const Json& value, std::size_t levels) noexcept {
+    if (const JsonObject* object = value.if_object()) return is_nested_deeper(*object, levels);
+    const JsonArray* array = value.if_array();
+    if (!array) return false;
+    if (levels == 0) return true;
+    return std::any_of(array->begin(), array->end(),
+                       [levels](const Json& item) { return is_nested_deeper(item, levels - 1); });
+}
+
+Json parse_json(std::string_view text, JsonTextError& error, std::size_t max_depth) {
     error = JsonTextError{};
     boost::json::parse_options options;
-    options.max_depth = max_json_depth;
+    options.max_depth = max_depth;
     boost::json::basic_parser<ExactHandler> parser(options);
     parser.handler().stack.reset();
     ParseError code;

@@ -234,10 +234,10 @@ std::string to_python_json(const JsonObject& value) {
 
 Json parse_lenient(std::string_view text) {
     JsonTextError error;
-    Json value = parse_json(text, error);
+    Json value = parse_json(text, error, max_read_json_depth);
     if (!error) return value;
     JsonTextError second_error;
-    value = parse_json(LenientRewriter(text).rewrite(), second_error);
+    value = parse_json(LenientRewriter(text).rewrite(), second_error, max_read_json_depth);
     if (!second_error) return value;
     throw Error(ErrorCode::parse, "not JSON: " + error.reason + " at byte " +
                                       std::to_string(error.offset) + " of " +

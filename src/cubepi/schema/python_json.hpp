@@ -29,6 +29,7 @@ void append_python_number(std::string& out, double number);
 /// - NaN, Infinity, -Infinity and numbers too large for a double become null,
 /// - integers beyond 64 bits become the nearest double (in both passes),
 /// - \u escapes of lone surrogates, and bytes that are no UTF-8, become U+FFFD.
+/// It may be nested deeper than other JSON, up to max_read_json_depth.
 /// See parse_json for the rest.
 /// Throws Error (parse) that names the place when the text is not JSON even so.
 Json parse_lenient(std::string_view text);

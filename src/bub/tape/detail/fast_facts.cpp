@@ -119,7 +119,7 @@ std::optional<LineFacts> line_facts(std::string_view line) {
     thread_local simdjson::dom::parser parser;
     // A parser keeps memory for the longest text it has seen.
     constexpr std::size_t long_line = std::size_t{128} << 10U;
-    constexpr std::size_t deepest = cubepi::max_json_depth;
+    constexpr std::size_t deepest = cubepi::max_read_json_depth;
     simdjson::dom::parser parser_for_long_lines;
     simdjson::dom::parser& reader = line.size() > long_line ? parser_for_long_lines : parser;
     // What is too deep for the other reader must be so for this one: it decides.

@@ -88,6 +88,7 @@ void remove_journal(const TapePaths& paths, const std::string& turn) {
 
 TapePosition TapeDirectory::append(const std::string& name, std::vector<TapeEntry> entries,
                                    const TapeAppend& options) {
+    check_depth(name, entries);
     close_dead_turns_at_start(name);
     Writing writing = write_lock(name);
     return append_locked(writing, std::move(entries), options);

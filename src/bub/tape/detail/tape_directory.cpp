@@ -326,6 +326,7 @@ void TapeDirectory::write_state(const Writing& writing, const JsonObject& before
         remove_file(writing.paths.state);
         return;
     }
+    check_depth(writing.name, state);
     std::string text;
     append_json_text(text, state);
     text += '\n';

@@ -3,11 +3,24 @@
 #include <cerrno>
 #include <system_error>
 
+#include <bub/tape/detail/entry_facts.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/schema/parse_json.hpp>
 
 namespace bub::detail {
 
 using cubepi::ErrorCode;
+
+namespace {
+
+[[noreturn]] void throw_too_deep(const std::string& tape, const std::string& what) {
+    throw cubepi::CheckpointerError(ErrorCode::invalid_argument,
+                                    what + " of tape '" + tape + "' is nested deeper than " +
+                                        std::to_string(cubepi::max_stored_json_depth) +
+                                        " levels and could not be read again; nothing was stored");
+}
+
+}  // namespace
 
 bool is_main_tape(std::string_view name) {
     const std::size_t first = name.find("__");
@@ -23,6 +36,22 @@ void check_tape_name(std::string_view name) {
                         "'" + std::string(name) +
                             "' cannot be the name of a tape: it must be a file name of at most 200 "
                             "bytes that does not begin with a dot");
+}
+
+void check_depth(const std::string& tape, const std::vector<TapeEntry>& entries) {
+    constexpr std::size_t inside = cubepi::max_stored_json_depth - 1;  // of the line
+    for (const TapeEntry& entry : entries) {
+        // It holds the entries of a turn, whose depth was looked at when they came.
+        if (entry_name(entry) == refused_event) continue;
+        if (cubepi::is_nested_deeper(entry.payload, inside) ||
+            cubepi::is_nested_deeper(entry.meta, inside))
+            throw_too_deep(tape, "an entry (" + entry.kind + ")");
+    }
+}
+
+void check_depth(const std::string& tape, const JsonObject& state) {
+    if (cubepi::is_nested_deeper(state, cubepi::max_stored_json_depth))
+        throw_too_deep(tape, "the side state");
 }
 
 void throw_stale(const std::string& tape, std::int64_t expected, std::int64_t found) {

@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include <bub/tape/tape_entry.hpp>
 
 namespace bub::detail {
 
@@ -10,6 +13,9 @@ namespace bub::detail {
 bool is_main_tape(std::string_view name);
 /// Throws Error(invalid_argument) for a name that is no file name.
 void check_tape_name(std::string_view name);
+/// Throws CheckpointerError(invalid_argument) when one of the entries is nested so deep that its line could not be read again.
+void check_depth(const std::string& tape, const std::vector<TapeEntry>& entries);
+void check_depth(const std::string& tape, const JsonObject& state);
 [[noreturn]] void throw_stale(const std::string& tape, std::int64_t expected, std::int64_t found);
 /// Throws CheckpointerError with the code that fits `error_number`: "cannot WHAT: reason".
 [[noreturn]] void throw_ids_at_end(const std::string& tape);

@@ -105,7 +105,9 @@ void write_pending(SqliteDatabase& database, const std::string& thread_id,
             digest = std::string(value->get_string());
             request.extra.erase(digest_key);
         }
-        const std::string text = to_python_json(to_json(request));
+        const JsonObject json = to_json(request);
+        refuse_too_deep(thread_id, "a request", json);
+        const std::string text = to_python_json(json);
         database
             .prepare(
                 "INSERT INTO cubepi_native_pending (thread_id, run_id, question_id, request_json,"
@@ -181,6 +183,7 @@ bool clear_pending_request(SqliteDatabase& database, const std::string& thread_i
 
 void save_hitl_answer(SqliteDatabase& database, const std::string& thread_id,
                       const HitlAnswer& answer) {
+    refuse_too_deep(thread_id, "an answer", answer.answer);
     const std::string text = to_python_json(answer.answer);
     database
         .prepare(

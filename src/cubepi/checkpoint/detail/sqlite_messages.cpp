@@ -7,6 +7,7 @@
 #include <cubepi/checkpoint/detail/sqlite_operations.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
+#include <cubepi/schema/parse_json.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 namespace cubepi::detail {
@@ -35,7 +36,9 @@ void refuse_completed_runs(SqliteDatabase& database, const std::string& thread_i
 void insert_message(SqliteDatabase& database, const std::string& thread_id, const Message& message,
                     std::string& text) {
     text.clear();
-    append_python_json(text, to_json(message));
+    const JsonObject json = to_json(message);
+    refuse_too_deep(thread_id, "a message", json);
+    append_python_json(text, json);
     database
         .prepare(
             "INSERT INTO messages (thread_id, message_json, run_id, message_id) VALUES (?, ?, ?, "
@@ -60,7 +63,23 @@ JsonObject read_extra(SqliteDatabase& database, const std::string& thread_id,
     database.fail_row(thread_id, "thread_extra.thread_id=" + thread_id, why);
 }
 
+[[noreturn]] void throw_too_deep(const std::string& thread_id, const char* what) {
+    throw CheckpointerError(ErrorCode::invalid_argument,
+                            std::string(what) + " of thread '" + thread_id +
+                                "' is nested deeper than " + std::to_string(max_stored_json_depth) +
+                                " levels and could not be read again; nothing was stored",
+                            thread_id);
+}
+
 }  // namespace
+
+void refuse_too_deep(const std::string& thread_id, const char* what, const Json& json) {
+    if (is_nested_deeper(json, max_stored_json_depth)) throw_too_deep(thread_id, what);
+}
+
+void refuse_too_deep(const std::string& thread_id, const char* what, const JsonObject& json) {
+    if (is_nested_deeper(json, max_stored_json_depth)) throw_too_deep(thread_id, what);
+}
 
 Message read_message(SqliteDatabase& database, const std::string& thread_id, std::int64_t row,
                      std::string_view json) {
@@ -119,6 +138,7 @@ void save_extra(SqliteDatabase& database, const std::string& thread_id, const Js
             database.prepare("SELECT extra_json FROM thread_extra WHERE thread_id = ?");
         if (statement.bind(thread_id).step()) stored = std::string(statement.text(0));
     }
+    for (const auto& [key, value] : extra) refuse_too_deep(thread_id, "extra", value);
     std::string merged;
     try {
         merged = merge_extra_text(stored ? std::string_view(*stored) : "{}", extra);

@@ -12,6 +12,9 @@
 namespace cubepi::detail {
 
 // sqlite_messages.cpp
+/// Throws CheckpointerError(invalid_argument) for what could not be read again; `what` is said in its text.
+void refuse_too_deep(const std::string& thread_id, const char* what, const Json& json);
+void refuse_too_deep(const std::string& thread_id, const char* what, const JsonObject& json);
 std::optional<CheckpointData> load_thread(SqliteDatabase& database, const std::string& thread_id);
 std::int64_t append_messages(SqliteDatabase& database, const std::string& thread_id,
                              const MessageList& messages, const AppendOptions& options);
