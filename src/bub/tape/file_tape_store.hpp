@@ -42,6 +42,7 @@ std::filesystem::path default_tape_directory();
 /// pool. Memory does not grow with a tape: reading begins where the index, or the end of the file, says.
 class FileTapeStore final : public TapeStore,
                             public TapeStateStore,
+                            public TurnMerges,
                             public TapeIndex,
                             public TapeMediaStore,
                             public TurnJournalStore {
@@ -69,6 +70,10 @@ public:
                      std::function<bool(const TapeEntry&)> visit) override;
     Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
                               TapeAppend options) override;
+    Task<TapePosition> merge_turn(
+        std::string tape, std::shared_ptr<std::vector<SidecarPart>> parts,
+        std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)> entries,
+        TapeAppend options) override;
     Task<TapePosition> position(std::string tape) override;
     Task<void> reset(std::string tape) override;
     Task<TapeInfo> info(std::string tape) override;

@@ -27,10 +27,11 @@ protected:
     };
 
     /// A turn that has begun, under a claim.
-    Process begin(const std::string& owner) {
+    Process begin(const std::string& owner) { return begin(owner, folder_.options()); }
+    Process begin(const std::string& owner, FileTapeOptions files) {
         Process one;
         one.owner = owner;
-        one.store = std::make_shared<FileTapeStore>(folder_.options());
+        one.store = std::make_shared<FileTapeStore>(std::move(files));
         TapeForkOptions options;
         options.turn_id = "turn-of-" + owner;
         options.sidecars = {"log"};
@@ -202,6 +203,51 @@ TEST_F(TwoProcesses, D50_ARefusedTurnWritesNoSidecar) {
     const Json& kept = event->payload.at("data").at("sidecars").at("log");
     ASSERT_EQ(kept.as_array().size(), 1u);
     EXPECT_EQ(kept.as_array()[0].at("payload").at("name"), Json("noted"));
+}
+
+/// Looked at while something is written; what is to happen then happens once.
+class Meanwhile final : public Clock {
+public:
+    explicit Meanwhile(std::shared_ptr<Clock> inner) : inner_(std::move(inner)) {}
+    time_point now() const noexcept override { return inner_->now(); }
+    std::chrono::system_clock::time_point wall() const noexcept override {
+        if (const auto work = std::exchange(work_, nullptr)) work();
+        return inner_->wall();
+    }
+    Task<> sleep_until(time_point deadline) override { return inner_->sleep_until(deadline); }
+    std::unique_ptr<ClockTimer> timer(Executor executor) override {
+        return inner_->timer(std::move(executor));
+    }
+    void once(std::function<void()> work) { work_ = std::move(work); }
+
+private:
+    std::shared_ptr<Clock> inner_;
+    mutable std::function<void()> work_;
+};
+
+TEST_F(TwoProcesses, D50_NobodyTakesOverBetweenTheSidecarsOfATurnAndItsTape) {
+    const auto clock = std::make_shared<Meanwhile>(clock_);
+    FileTapeOptions slow = folder_.options();
+    slow.clock = clock;
+    Process first = begin("first", slow);
+    say(first, "one");
+    std::vector<TapeEntry> entries;
+    entries.push_back(event_entry("noted", JsonObject()));
+    (void)run(first.fork->append(sidecar_tape_name(tape, "log"), std::move(entries), TapeAppend()));
+    FileTapeOptions hasty = folder_.options();
+    hasty.lock_timeout = std::chrono::milliseconds(1);
+    bool tried = false;
+    clock->once([&] {
+        // The sidecar is being written: a process that sleeps here must not wake up fenced off.
+        tried = true;
+        sleep_past_the_lease();
+        EXPECT_THROW(begin("second", hasty), CheckpointerLockTimeoutError);
+    });
+    run(first.fork->merge());
+    EXPECT_TRUE(tried);
+    EXPECT_FALSE(refused());
+    EXPECT_EQ(conversation(), "one? one! ");
+    EXPECT_EQ(run(first.store->fetch(sidecar_tape_name(tape, "log"), TapeQuery())).size(), 2u);
 }
 
 TEST_F(TwoProcesses, D50_ATurnThatWasKilledInItsSleepIsKeptOutsideTheConversationToo) {

@@ -107,6 +107,7 @@ TapeFork::TapeFork(std::shared_ptr<TapeStore> parent, std::string tape, TapeFork
     state.parent_index = dynamic_cast<TapeIndex*>(state.parent.get());
     state.parent_media = dynamic_cast<TapeMediaStore*>(state.parent.get());
     state.parent_claims = dynamic_cast<TurnClaims*>(state.parent.get());
+    state.parent_merges = dynamic_cast<TurnMerges*>(state.parent.get());
     state.journals = dynamic_cast<TurnJournalStore*>(state.parent.get());
 }
 

@@ -38,6 +38,16 @@ std::vector<TapeClaim> make_edits(JsonObject& state, const std::vector<StateEdit
     return given_up;
 }
 
+TapeEntry failure_entry(const SidecarPart& part, const cubepi::Runtime& runtime) {
+    JsonObject data;
+    data["sidecar"] = part.sidecar;
+    data["status"] = "error";
+    data["error"] = cubepi::exception_text(part.failure);
+    TapeEntry event = event_entry("sidecar.merge", std::move(data), hidden_from_context());
+    event.date = tape_date(runtime.clock->wall());
+    return event;
+}
+
 }  // namespace
 
 bool TapeFork::hold_claim(const std::string& tape, TapeClaim claim) {
@@ -111,51 +121,98 @@ Task<void> TapeFork::State::check_claims() {
     detail::check_claims(beside, main.tape, main.claims);
 }
 
-Task<void> TapeFork::State::merge_sidecar(detail::ForkBranch* branch, TurnStatus status) {
-    if (branch->merged || !branch->holds_something()) co_return;
-    std::vector<TapeEntry> entries = branch->entries;
-    const bool only_reset = entries.empty();
-    // The marker also tells a restart that the sidecar has its part of the turn.
-    if (!options.turn_id.empty())
-        entries.push_back(detail::turn_marker(options.turn_id, to_string(status)));
-    TapeAppend how = TapeAppend().reset(branch->reset).guard(guard_of(*branch));
-    std::exception_ptr failure;
-    try {
-        if (only_reset) {
-            co_await parent->reset(branch->tape);
-        } else {
-            (void)co_await parent->append(branch->tape, std::move(entries), std::move(how));
-        }
-    } catch (...) {
-        failure = std::current_exception();
+std::vector<SidecarPart> TapeFork::State::parts(TurnStatus status) const {
+    std::vector<SidecarPart> found;
+    for (const detail::ForkBranch& branch : sidecars) {
+        if (!branch.holds_something() || branch.merged) continue;
+        SidecarPart& part = found.emplace_back();
+        part.tape = branch.tape;
+        part.sidecar = branch.sidecar;
+        part.entries = branch.entries;
+        // The marker also tells a restart that the sidecar has its part of the turn.
+        if (!options.turn_id.empty() && !part.entries.empty())
+            part.entries.push_back(detail::turn_marker(options.turn_id, to_string(status)));
+        part.options = TapeAppend().reset(branch.reset).guard(guard_of(branch));
     }
-    if (failure && cubepi::is_cancellation(failure)) std::rethrow_exception(failure);
-    branch->merged = true;
-    if (!failure) co_return;
-    JsonObject data;
-    data["sidecar"] = branch->sidecar;
-    data["status"] = "error";
-    data["error"] = cubepi::exception_text(failure);
-    TapeEntry event = event_entry("sidecar.merge", std::move(data), hidden_from_context());
-    event.date = tape_date(options.runtime->clock->wall());
-    main.entries.push_back(std::move(event));
+    return found;
 }
 
-Task<void> TapeFork::State::merge_main(TurnStatus status) {
+Task<void> TapeFork::State::merge_part(SidecarPart* part) {
+    try {
+        if (part->entries.empty()) {
+            co_await parent->reset(part->tape);
+        } else {
+            std::vector<TapeEntry> entries = part->entries;
+            TapeAppend how = part->options;
+            (void)co_await parent->append(part->tape, std::move(entries), std::move(how));
+        }
+    } catch (...) {
+        part->failure = std::current_exception();
+    }
+    if (cubepi::is_cancellation(part->failure)) std::rethrow_exception(part->failure);
+    part->done = true;
+}
+
+void TapeFork::State::note_parts(const std::vector<SidecarPart>& parts) {
+    for (const SidecarPart& part : parts) {
+        if (!part.done) continue;
+        find(part.tape)->merged = true;
+        if (part.failure) main.entries.push_back(failure_entry(part, *options.runtime));
+    }
+}
+
+std::vector<TapeEntry> TapeFork::State::main_entries(TurnStatus status) const {
     std::vector<TapeEntry> entries = detail::mergeable(main.entries);
     if (!said.empty() && status != TurnStatus::ok)
         entries.push_back(detail::said_entry(said, options.turn_id, to_string(status)));
     entries.insert(entries.end(), behind.begin(), behind.end());
-    if (entries.empty() && !main.reset) co_return;
-    if (!options.turn_id.empty())
-        entries.push_back(detail::turn_marker(options.turn_id, to_string(status)));
-    const std::size_t first = main.reset ? 0 : detail::first_anchor_in(entries);
+    return entries;
+}
+
+/// What the main tape gets when the fate of the parts is known. A worker may ask for it, and the fork be gone.
+std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)> TapeFork::State::whole_turn(
+    std::vector<TapeEntry> entries, TurnStatus status) const {
+    return [entries = std::move(entries), reset = main.reset, turn_id = options.turn_id,
+            runtime = options.runtime, status](const std::vector<SidecarPart>& parts) {
+        std::vector<TapeEntry> all = entries;
+        for (const SidecarPart& part : parts) {
+            if (part.failure) all.push_back(failure_entry(part, *runtime));
+        }
+        if (!turn_id.empty() && (!all.empty() || reset))
+            all.push_back(detail::turn_marker(turn_id, to_string(status)));
+        return all;
+    };
+}
+
+Task<void> TapeFork::State::merge(TurnStatus status) {
+    const auto of_sidecars = std::make_shared<std::vector<SidecarPart>>(parts(status));
+    std::vector<TapeEntry> list = main_entries(status);
+    const std::size_t first = main.reset ? 0 : detail::first_anchor_in(list);
     TapeAppend how = TapeAppend()
                          .reset(main.reset)
                          .turn(journal->journal() ? options.turn_id : "")
                          .first_anchor(first)
                          .guard(guard_of(main));
-    co_await parent->append(main.tape, std::move(entries), std::move(how));
+    auto entries = whole_turn(std::move(list), status);
+    std::exception_ptr failure;
+    try {
+        if (parent_merges && !of_sidecars->empty()) {
+            (void)co_await parent_merges->merge_turn(main.tape, of_sidecars, std::move(entries),
+                                                     std::move(how));
+        } else {
+            // Once more when the entries reach the tape, under its lock; this is for the sidecars, which come first.
+            if (!of_sidecars->empty()) co_await check_claims();
+            for (SidecarPart& part : *of_sidecars) co_await merge_part(&part);
+            std::vector<TapeEntry> all = entries(*of_sidecars);
+            if (!all.empty() || main.reset)
+                (void)co_await parent->append(main.tape, std::move(all), std::move(how));
+        }
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    // Cancelled, they may still be under way on a worker.
+    if (!cubepi::is_cancellation(failure)) note_parts(*of_sidecars);
+    if (failure) std::rethrow_exception(failure);
 }
 
 Task<void> TapeFork::State::keep_refused(TurnStatus status, std::string reason) {
@@ -213,11 +270,7 @@ Task<void> TapeFork::merge(TurnStatus status) {
     std::exception_ptr failure;
     if (state->holds_something()) {
         try {
-            // Once more when the entries reach the tape, under its lock; this is for the sidecars, which come first.
-            co_await state->check_claims();
-            for (detail::ForkBranch& branch : state->sidecars)
-                co_await state->merge_sidecar(&branch, status);
-            co_await state->merge_main(status);
+            co_await state->merge(status);
         } catch (const cubepi::StaleAppendError& error) {
             refused = error.what();
         } catch (...) {

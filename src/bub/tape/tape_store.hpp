@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -143,6 +144,29 @@ public:
     /// the tape is not one of the turn, and nothing was done.
     virtual bool edit_state_at_end(const std::string& tape,
                                    std::function<void(JsonObject& state)> edit) = 0;
+};
+
+/// What a turn has for a tape beside its own.
+struct SidecarPart {
+    std::string tape = {};
+    std::string sidecar = {};             ///< its name in events
+    std::vector<TapeEntry> entries = {};  ///< none: the tape is emptied
+    TapeAppend options = {};
+    bool done = false;                ///< stored, or failed for good
+    std::exception_ptr failure = {};  ///< why it was not stored
+};
+
+/// Optional: stores a turn and its sidecars in one go, so that nobody takes its claim over in between (D50).
+class TurnMerges {
+public:
+    virtual ~TurnMerges() = default;
+    /// append() to `tape`, where the guard of `options` is asked first; then each part is appended to its tape, then what
+    /// `entries` makes of them (on a worker thread, maybe) to this one; all of it under this tape's lock. A part that fails
+    /// stops nothing.
+    virtual Task<TapePosition> merge_turn(
+        std::string tape, std::shared_ptr<std::vector<SidecarPart>> parts,
+        std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)> entries,
+        TapeAppend options) = 0;
 };
 
 /// Optional: finds entries without reading the tape.

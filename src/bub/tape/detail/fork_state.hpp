@@ -40,6 +40,7 @@ struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     TapeIndex* parent_index = nullptr;
     TapeMediaStore* parent_media = nullptr;
     TurnClaims* parent_claims = nullptr;
+    TurnMerges* parent_merges = nullptr;
     TurnJournalStore* journals = nullptr;
     TapeForkOptions options;
 
@@ -74,8 +75,16 @@ struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     bool holds_something() const;
     /// Throws StaleAppendError when somebody has taken over.
     Task<void> check_claims();
-    Task<void> merge_sidecar(detail::ForkBranch* branch, TurnStatus status);
-    Task<void> merge_main(TurnStatus status);
+    /// All that it holds reaches the parent, the sidecars first; nothing does when a claim was taken over (D50).
+    Task<void> merge(TurnStatus status);
+    /// Of the sidecars that hold something.
+    std::vector<SidecarPart> parts(TurnStatus status) const;
+    Task<void> merge_part(SidecarPart* part);
+    /// Notes what became of them, so that whoever tries again does not store them twice.
+    void note_parts(const std::vector<SidecarPart>& parts);
+    std::vector<TapeEntry> main_entries(TurnStatus status) const;
+    std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)> whole_turn(
+        std::vector<TapeEntry> entries, TurnStatus status) const;
     /// Keeps the turn that was refused as an event on the tape.
     Task<void> keep_refused(TurnStatus status, std::string reason);
     Task<void> edit_at_end();

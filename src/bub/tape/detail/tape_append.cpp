@@ -94,6 +94,30 @@ TapePosition TapeDirectory::append(const std::string& name, std::vector<TapeEntr
     return append_locked(writing, std::move(entries), options);
 }
 
+/// Whoever holds a sidecar's lock waits for no other, so the tape's is held meanwhile.
+TapePosition TapeDirectory::merge_turn(
+    const std::string& name, std::vector<SidecarPart>& parts,
+    const std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)>& entries,
+    const TapeAppend& options) {
+    close_dead_turns_at_start(name);
+    Writing writing = write_lock(name);
+    if (options.guard()) options.guard()(read_state(name));
+    for (SidecarPart& part : parts) {
+        if (part.done) continue;
+        try {
+            if (part.entries.empty()) {
+                reset(part.tape);
+            } else {
+                (void)append(part.tape, part.entries, part.options);
+            }
+        } catch (...) {
+            part.failure = std::current_exception();
+        }
+        part.done = true;
+    }
+    return append_locked(writing, entries(parts), options);
+}
+
 TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntry> entries,
                                           const TapeAppend& options) {
     const TapePaths& paths = writing.paths;

@@ -45,6 +45,10 @@ public:
                const std::function<bool(const TapeEntry&)>& visit);
     TapePosition append(const std::string& name, std::vector<TapeEntry> entries,
                         const TapeAppend& options);
+    TapePosition merge_turn(
+        const std::string& name, std::vector<SidecarPart>& parts,
+        const std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)>& entries,
+        const TapeAppend& options);
     TapePosition position(const std::string& name);
     void reset(const std::string& name);
     TapeInfo info(const std::string& name);
