@@ -26,6 +26,12 @@ double unix_seconds(std::chrono::system_clock::time_point time) {
     return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
+Task<bool> has_thread(std::shared_ptr<SQLiteCheckpointer> store, std::string name) {
+    const std::vector<ThreadInfo> threads = co_await store->list_threads();
+    co_return std::any_of(threads.begin(), threads.end(),
+                          [&name](const ThreadInfo& thread) { return thread.thread_id == name; });
+}
+
 }  // namespace
 
 std::string session_id_of(std::string_view name) {
@@ -161,21 +167,33 @@ Task<LastSession> KeptSessions::last() {
     co_return found;
 }
 
+Task<bool> KeptSessions::was_copied_to(std::string tape) {
+    const auto event = co_await tapes_->find_event(std::move(tape), "session.imported");
+    const Json* data = event ? event->payload.if_contains("data") : nullptr;
+    const JsonObject* note = data ? data->if_object() : nullptr;
+    const Json* from = note ? note->if_contains("from") : nullptr;
+    co_return from && *from == Json(database_.string());
+}
+
 Task<std::optional<KeptSession>> KeptSessions::tape_with_copy(std::string name) {
     std::optional<KeptSession> found;
     const std::vector<KeptSession> taped = co_await on_tapes();
     for (const KeptSession& one : taped) {
-        if (one.name == name && one.copied_from == database_) found = one;
+        if (one.name != name) continue;
+        bool has_it = one.copied_from == database_;
+        // Killed behind the copy, a process has not said so beside the tape.
+        if (one.copied_from.empty()) has_it = co_await was_copied_to(one.tape);
+        if (has_it) found = one;
     }
     co_return found;
 }
 
-/// For a tape that a copy was made to: says so beside it, where every folder can see it.
-Task<> KeptSessions::note_origin(std::string name) {
+/// Says beside the tape whose it is, and where it was copied from; every folder can see that.
+Task<> KeptSessions::note_session(std::string name, std::string copied_from) {
     bub::TapeSession session;
     session.id = session_id_of(name);
     session.workspace = workspace_.string();
-    session.copied_from = database_.string();
+    session.copied_from = std::move(copied_from);
     std::function<Json(JsonObject&)> note = [session](JsonObject& state) {
         bub::note_session(state, session);
         return Json();
@@ -183,29 +201,44 @@ Task<> KeptSessions::note_origin(std::string name) {
     co_await tapes_->edit_state(tape_of(name), std::move(note));
 }
 
-Task<BroughtToTape> KeptSessions::bring_to_tape(std::string name) {
-    BroughtToTape brought;
+/// Whether there is nothing to copy: the tape has messages, or a person has emptied it after the copy.
+Task<bool> KeptSessions::is_settled(std::string name) {
     const std::string tape = tape_of(name);
     const bub::TapePosition end = co_await tapes_->position(tape);
     const JsonObject beside = co_await tapes_->read_state(tape);
     const std::optional<bub::TapeSession> noted = bub::session_of(beside);
-    if (end.messages > 0 && !noted) {
-        const auto imported = co_await tapes_->find_event(tape, "session.imported");
-        if (imported) co_await note_origin(name);
+    if (end.messages == 0) co_return noted && noted->copied_from == database_;
+    const bool says_origin = noted && !noted->copied_from.empty();
+    if (!says_origin && has_database()) {
+        const bool is_copy = co_await was_copied_to(tape);
+        if (is_copy) co_await note_session(std::move(name), database_.string());
     }
-    // A tape that was emptied after the copy stays empty: that was somebody's wish.
-    const bool was_copied = noted && noted->copied_from == database_;
-    if (end.messages > 0 || was_copied || !has_database()) co_return brought;
+    co_return true;
+}
+
+Task<BroughtToTape> KeptSessions::bring_to_tape(std::string name) {
+    BroughtToTape brought;
+    const bool settled = co_await is_settled(name);
+    if (settled || !has_database()) co_return brought;
+    const std::shared_ptr<SQLiteCheckpointer> source = co_await open_database(true);
+    const bool known = co_await has_thread(source, name);
+    if (!known) co_return brought;
+    // Two that begin in one instant, in two folders maybe, must not both copy it.
+    const std::shared_ptr<const void> alone = co_await tapes_->hold("sessions");
+    const bool settled_meanwhile = co_await is_settled(name);
+    if (settled_meanwhile) co_return brought;
     if (const auto other = co_await tape_with_copy(name)) {
         brought.note = "Session " + printable(name) + " of " + database_.string() +
                        " was copied to a tape of " + printable(other->workspace) +
                        " and goes on there. Here it begins anew.";
         co_return brought;
     }
-    const std::shared_ptr<SQLiteCheckpointer> source = co_await open_database(true);
-    brought.copied = co_await bub::import_thread(source, name, tapes_, tape, database_.string());
+    // Whose tape it is comes first: who finds the copy of a process that was killed must know the session.
+    co_await note_session(name, std::string());
+    brought.copied =
+        co_await bub::import_thread(source, name, tapes_, tape_of(name), database_.string());
     if (brought.copied == 0) co_return brought;
-    co_await note_origin(name);
+    co_await note_session(name, database_.string());
     brought.note = "Copied " + count_of(brought.copied) + " of session " + printable(name) +
                    " from " + database_.string() + " to its tape.";
     co_return brought;
@@ -213,10 +246,7 @@ Task<BroughtToTape> KeptSessions::bring_to_tape(std::string name) {
 
 Task<bool> KeptSessions::remove_from_database(std::string name) {
     const std::shared_ptr<SQLiteCheckpointer> store = co_await open_database(false);
-    const std::vector<ThreadInfo> threads = co_await store->list_threads();
-    const bool known = std::any_of(threads.begin(), threads.end(), [&](const ThreadInfo& thread) {
-        return thread.thread_id == name;
-    });
+    const bool known = co_await has_thread(store, name);
     if (known) co_await store->delete_thread(std::move(name));
     co_return known;
 }

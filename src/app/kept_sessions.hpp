@@ -84,7 +84,9 @@ private:
     bool has_database() const;
     Task<std::shared_ptr<SQLiteCheckpointer>> open_database(bool read_only);
     Task<std::optional<KeptSession>> tape_with_copy(std::string name);
-    Task<> note_origin(std::string name);
+    Task<> note_session(std::string name, std::string copied_from);
+    Task<bool> was_copied_to(std::string tape);
+    Task<bool> is_settled(std::string name);
     Task<bool> remove_from_database(std::string name);
     bool is_here(const KeptSession& session) const;
 

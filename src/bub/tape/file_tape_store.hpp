@@ -63,6 +63,10 @@ public:
     /// since other tapes may use them. Throws `storage_locked` while a turn is in progress on it.
     Task<void> remove_tape(std::string tape);
 
+    /// For what several tapes must agree on: waits until nobody else, here or in another process, has what was given for
+    /// this name (a file name), as long as for the lock of a tape. It is given back when the last copy is gone.
+    Task<std::shared_ptr<const void>> hold(std::string name);
+
     Task<std::vector<std::string>> list_tapes() override;
     Task<std::vector<std::string>> all_tapes() override;
     Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override;

@@ -292,6 +292,13 @@ void TapeDirectory::copy(const std::string& name, const fs::path& target) {
     }
 }
 
+std::shared_ptr<const void> TapeDirectory::hold(const std::string& name) {
+    check_tape_name(name);
+    make_directory();
+    return std::make_shared<const FileLock>(options_.directory / (name + ".lock"),
+                                            FileLock::Kind::exclusive, options_.lock_timeout);
+}
+
 Json TapeDirectory::edit_state(const std::string& name,
                                const std::function<Json(JsonObject&)>& edit) {
     const Writing writing = write_lock(name);

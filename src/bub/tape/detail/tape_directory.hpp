@@ -57,6 +57,7 @@ public:
     void copy(const std::string& name, const std::filesystem::path& target);
     void remove(const std::string& name);
 
+    std::shared_ptr<const void> hold(const std::string& name);
     Json edit_state(const std::string& name, const std::function<Json(JsonObject&)>& edit);
     void edit_state_later(const std::string& name, std::function<void(JsonObject&)> edit);
     JsonObject read_state(const std::string& name);

@@ -1,0 +1,110 @@
+#include "kept_sessions.hpp"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <latch>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_session.hpp>
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+#include <cubepi/core/message.hpp>
+#include <cubepi/core/run.hpp>
+
+namespace cubepi::app {
+namespace {
+
+/// A session in the database of an older version, and folders in which it is gone on with.
+class OldSession : public ::testing::Test {
+protected:
+    OldSession() {
+        std::string name =
+            (std::filesystem::temp_directory_path() / "cubepi-app-kept-XXXXXX").string();
+        root_ = mkdtemp(name.data());
+        MessageList messages;
+        messages.push_back(user_message("hi", "m1"));
+        SQLiteCheckpointer store(database().string());
+        run(store.append("notes", std::move(messages), AppendOptions()));
+    }
+    ~OldSession() override {
+        std::error_code ignored;
+        std::filesystem::remove_all(root_, ignored);
+    }
+
+    std::filesystem::path database() const { return root_ / "sessions.db"; }
+    KeptSessions in_folder(const std::string& name) const {
+        std::filesystem::create_directories(root_ / name);
+        return KeptSessions(root_ / "tapes", database(), root_ / name);
+    }
+    /// How many messages the tape of that folder has, besides its anchor.
+    static std::int64_t messages(KeptSessions& sessions) {
+        bub::TapeCheckpointer memory(sessions.tapes());
+        const auto data = run(memory.load(sessions.tape_of("notes")));
+        if (!data) return 0;
+        return std::count_if(data->messages.begin(), data->messages.end(),
+                             [](const Message& message) { return message.id() == "m1"; });
+    }
+
+    std::filesystem::path root_;
+};
+
+TEST_F(OldSession, D20_IsCopiedOnceHoweverManyFoldersGoOnWithItInOneInstant) {
+    constexpr int folders = 4;
+    std::vector<KeptSessions> all;
+    for (int i = 0; i < folders; ++i) all.push_back(in_folder("folder" + std::to_string(i)));
+    std::vector<BroughtToTape> brought(folders);
+    std::latch start(folders);
+    {
+        std::vector<std::jthread> threads;
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            threads.emplace_back([&, i] {
+                start.arrive_and_wait();
+                brought[i] = run(all[i].bring_to_tape("notes"));
+            });
+        }
+    }
+    std::int64_t copies = 0;
+    for (KeptSessions& one : all) copies += messages(one);
+    EXPECT_EQ(copies, 1);
+    EXPECT_EQ(std::count_if(brought.begin(), brought.end(),
+                            [](const BroughtToTape& one) { return one.copied == 1; }),
+              1);
+    for (const BroughtToTape& one : brought) {
+        const bool told = one.note.find("Here it begins anew") != std::string::npos;
+        EXPECT_EQ(told, one.copied == 0) << one.note;
+    }
+}
+
+TEST_F(OldSession, D20_IsNotCopiedAgainWhenAProcessDiedBehindTheCopy) {
+    KeptSessions first = in_folder("first");
+    EXPECT_EQ(run(first.bring_to_tape("notes")).copied, 1u);
+    // It was killed before it said beside the tape where that came from.
+    const auto forget = [](JsonObject& state) {
+        state.at("session").as_object().erase("copied_from");
+        return Json();
+    };
+    (void)run(first.tapes()->edit_state(first.tape_of("notes"), forget));
+    KeptSessions second = in_folder("second");
+    const BroughtToTape brought = run(second.bring_to_tape("notes"));
+    EXPECT_EQ(brought.copied, 0u);
+    EXPECT_NE(brought.note.find((root_ / "first").string()), std::string::npos) << brought.note;
+    EXPECT_EQ(messages(second), 0);
+    EXPECT_EQ(run(first.bring_to_tape("notes")).copied, 0u);
+    const JsonObject beside = run(first.tapes()->read_state(first.tape_of("notes")));
+    EXPECT_EQ(bub::session_of(beside)->copied_from, database().string()) << "it is said now";
+    EXPECT_EQ(messages(first), 1);
+}
+
+TEST_F(OldSession, ANewSessionBesideItLeavesNothingBehind) {
+    KeptSessions here = in_folder("here");
+    EXPECT_EQ(run(here.bring_to_tape("another")).copied, 0u);
+    EXPECT_FALSE(std::filesystem::exists(root_ / "tapes"));
+}
+
+}  // namespace
+}  // namespace cubepi::app
