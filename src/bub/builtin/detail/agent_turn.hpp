@@ -94,7 +94,4 @@ cubepi::AgentTool subagent_tool(std::shared_ptr<BuiltinCore> core, std::string s
 /// The tool `spill_read`: what Bub has kept of a long result beside the tape.
 cubepi::AgentTool spill_read_tool(const Tape& tape);
 
-/// The prompt as the user's message; images of data URLs become images.
-cubepi::Message user_message_of(const Prompt& prompt);
-
 }  // namespace bub::detail

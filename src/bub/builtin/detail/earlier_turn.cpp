@@ -62,8 +62,10 @@ void read_answers(EarlierTurn& turn, const cubepi::MessageList& messages,
     std::set<std::string> runs;
     for (const cubepi::Message& message : messages) {
         const bool is_input = std::find(ids.begin(), ids.end(), message.id()) != ids.end();
-        if (is_input) turn.run_id = message.run_id().str();
-        if (is_input) runs.insert(turn.run_id);
+        if (is_input) {
+            turn.run_id = message.run_id().str();
+            runs.insert(turn.run_id);
+        }
         if (!runs.contains(message.run_id().str())) continue;
         const cubepi::AssistantMessage* answer = message.assistant();
         turn.answered = answer && !answer->has_tool_calls() && !is_broken_off(*answer);

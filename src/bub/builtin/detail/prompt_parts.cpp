@@ -58,6 +58,35 @@ Json media_part(const MediaItem& item, const std::string& url) {
     return part;
 }
 
+void add_part(cubepi::UserMessage& message, const JsonObject& part) {
+    const Json* text = part.if_contains("text");
+    if (text && text->is_string()) {
+        message.content.emplace_back(cubepi::TextContent{std::string(text->get_string())});
+        return;
+    }
+    const Json* image = part.if_contains("image_url");
+    const JsonObject* place = image ? image->if_object() : nullptr;
+    const Json* url = place ? place->if_contains("url") : nullptr;
+    if (!url || !url->is_string()) {
+        const Json* type = part.if_contains("type");
+        const std::string name =
+            type && type->is_string() ? std::string(type->get_string()) : "part";
+        message.content.emplace_back(
+            cubepi::TextContent{"[" + name + ": cannot be shown to this model]"});
+        return;
+    }
+    cubepi::ImageContent content;
+    const std::string_view source = url->get_string();
+    const std::size_t comma = source.find(";base64,");
+    if (source.starts_with("data:") && comma != std::string_view::npos) {
+        content.media_type = cubepi::SharedString(std::string(source.substr(5, comma - 5)));
+        content.source = std::string(source.substr(comma + 8));
+    } else {
+        content.source = std::string(source);
+    }
+    message.content.emplace_back(std::move(content));
+}
+
 }  // namespace
 
 Task<Prompt> prompt_of(std::shared_ptr<Envelope> message,
@@ -80,6 +109,15 @@ Task<Prompt> prompt_of(std::shared_ptr<Envelope> message,
     first["text"] = std::move(text);
     parts.insert(parts.begin(), Json(std::move(first)));
     co_return Prompt(std::move(parts));
+}
+
+cubepi::Message user_message_of(const Prompt& prompt) {
+    if (const std::string* text = prompt.if_text()) return cubepi::user_message(*text);
+    cubepi::UserMessage message;
+    for (const Json& part : *prompt.if_parts()) {
+        if (const JsonObject* object = part.if_object()) add_part(message, *object);
+    }
+    return message;
 }
 
 }  // namespace bub::detail

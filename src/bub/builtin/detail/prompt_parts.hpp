@@ -6,6 +6,7 @@
 
 #include <bub/envelope.hpp>
 #include <bub/prompt.hpp>
+#include <cubepi/core/message.hpp>
 
 namespace bub::detail {
 
@@ -13,5 +14,8 @@ namespace bub::detail {
 /// is a context, and its media as content parts.
 Task<Prompt> prompt_of(std::shared_ptr<Envelope> message,
                        std::chrono::system_clock::time_point now);
+
+/// The prompt as the user's message; images of data URLs become images.
+cubepi::Message user_message_of(const Prompt& prompt);
 
 }  // namespace bub::detail
