@@ -27,6 +27,8 @@ Task<std::optional<AdmitDecision>> OutboundChannelRouter::admit_message(std::str
     co_return std::nullopt;
 }
 
+Task<> OutboundChannelRouter::plan_outputs(std::string, std::vector<Envelope>) { co_return; }
+
 Task<> OutboundChannelRouter::quit(std::string) { co_return; }
 
 }  // namespace bub

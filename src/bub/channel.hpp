@@ -56,6 +56,14 @@ public:
         (void)message;
         return stream;
     }
+    /// All that a turn is about to say, in its order, before the first of it is dispatched: when there is more than one.
+    virtual Task<> plan_outputs(std::string session_id, std::vector<Envelope> messages);
+    /// The message of this number, from 0, of `count` is dispatched next.
+    virtual void next_output(const std::string& session_id, std::size_t number, std::size_t count) {
+        (void)session_id;
+        (void)number;
+        (void)count;
+    }
     /// True when a channel took it.
     virtual Task<bool> dispatch_output(Envelope message) = 0;
     /// The opinion of the message's channel.

@@ -31,7 +31,12 @@ struct Content {
 Task<Content> content_of(DeliveryLog& log) {
     Content content;
     const std::vector<StoredInbound> unfinished = co_await log.unfinished();
-    for (const StoredInbound& one : unfinished) content.in.push_back(one.id);
+    for (const StoredInbound& one : unfinished) {
+        std::string text = one.id;
+        for (const PlannedAnswer& part : one.planned) text += " " + std::to_string(part.number);
+        if (one.said_all) text += " all";
+        content.in.push_back(std::move(text));
+    }
     const std::vector<Delivery> unsettled = co_await log.unsettled();
     for (const Delivery& one : unsettled) content.out.push_back(one.id);
     co_return content;

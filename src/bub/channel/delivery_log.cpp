@@ -51,6 +51,21 @@ Task<std::string> MemoryDeliveryLog::intend(Envelope message, std::vector<std::s
     co_return id;
 }
 
+Task<> MemoryDeliveryLog::plan(std::vector<std::optional<Envelope>> parts,
+                               std::vector<std::string> answers) {
+    records_->apply(DeliveryRecords::planned(parts, answers));
+    co_return;
+}
+
+Task<std::string> MemoryDeliveryLog::intend_part(Envelope message, std::vector<std::string> answers,
+                                                 std::size_t number, std::size_t count) {
+    std::string id = records_->next_id();
+    JsonObject record = records_->intended(message, answers, {});
+    DeliveryRecords::note_part(record, number, count);
+    records_->apply(record);
+    co_return id;
+}
+
 Task<> MemoryDeliveryLog::resend(std::string id) {
     const std::vector<std::string> ids(1, std::move(id));
     records_->apply(DeliveryRecords::about("again", ids));

@@ -16,6 +16,12 @@ namespace detail {
 class DeliveryRecords;
 }
 
+/// A part of what a turn was about to say, and had not begun to send.
+struct PlannedAnswer {
+    std::size_t number = 0;  ///< among the parts, from 0
+    Envelope message = {};
+};
+
 /// A message that was taken in and is not dealt with.
 struct StoredInbound {
     std::string id = {};
@@ -24,6 +30,10 @@ struct StoredInbound {
     std::uint64_t begun = 0;  ///< turns that began on it, and were not heard of again
     std::string turn = {};    ///< the same for all on which one turn began; empty: none did
     bool answered = false;    ///< an answer to it was on its way, or had arrived
+    /// What its turn has still to say, and of how many parts; where several were one message, the first of them has it.
+    std::vector<PlannedAnswer> planned = {};
+    std::size_t parts = 0;
+    bool said_all = false;  ///< the last part was on its way, or had arrived
 };
 
 /// An answer on its way out of a channel.
@@ -63,8 +73,21 @@ public:
     virtual Task<std::vector<Delivery>> unsettled() = 0;
 };
 
+/// Optional for a delivery log: knows all that a turn has to say before the first of it is sent, so that after a crash the
+/// rest is sent and nothing has to be made up anew.
+class PlansAnswers {
+public:
+    virtual ~PlansAnswers() = default;
+    /// Returns when it is safe. Of a part without a value nothing is to be sent after a crash.
+    virtual Task<> plan(std::vector<std::optional<Envelope>> parts,
+                        std::vector<std::string> answers) = 0;
+    /// intend() for the part of this number, of `count`: it and those before it are not planned any more.
+    virtual Task<std::string> intend_part(Envelope message, std::vector<std::string> answers,
+                                          std::size_t number, std::size_t count) = 0;
+};
+
 /// Forgets with the process: for programs whose channels die with them, and for tests.
-class MemoryDeliveryLog final : public DeliveryLog {
+class MemoryDeliveryLog final : public DeliveryLog, public PlansAnswers {
 public:
     MemoryDeliveryLog();
     ~MemoryDeliveryLog() override;
@@ -74,6 +97,10 @@ public:
     Task<> finish(std::vector<std::string> ids) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::string> intend(Envelope message, std::vector<std::string> answers) override;
+    Task<> plan(std::vector<std::optional<Envelope>> parts,
+                std::vector<std::string> answers) override;
+    Task<std::string> intend_part(Envelope message, std::vector<std::string> answers,
+                                  std::size_t number, std::size_t count) override;
     Task<> resend(std::string id) override;
     Task<> sent(std::string id) override;
     Task<> failed(std::string id, std::string reason) override;

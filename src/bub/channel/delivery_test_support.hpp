@@ -30,7 +30,7 @@ private:
 
 /// Writes down what was called in which order, and dies when it is told to: from then on nothing is written, and every call
 /// fails. What the inner one holds is what the next process finds.
-class WatchedLog final : public DeliveryLog {
+class WatchedLog final : public DeliveryLog, public PlansAnswers {
 public:
     explicit WatchedLog(std::shared_ptr<DeliveryLog> kept = std::make_shared<MemoryDeliveryLog>())
         : inner(std::move(kept)) {}
@@ -60,6 +60,22 @@ public:
     Task<std::string> intend(Envelope message, std::vector<std::string> answers) override {
         note("intend " + message.content_text());
         std::string id = co_await inner->intend(std::move(message), std::move(answers));
+        after();
+        co_return id;
+    }
+    Task<> plan(std::vector<std::optional<Envelope>> parts,
+                std::vector<std::string> answers) override {
+        note("plan " + std::to_string(parts.size()));
+        auto& plans = dynamic_cast<PlansAnswers&>(*inner);
+        co_await plans.plan(std::move(parts), std::move(answers));
+        after();
+    }
+    Task<std::string> intend_part(Envelope message, std::vector<std::string> answers,
+                                  std::size_t number, std::size_t count) override {
+        note("intend " + message.content_text());
+        auto& plans = dynamic_cast<PlansAnswers&>(*inner);
+        std::string id =
+            co_await plans.intend_part(std::move(message), std::move(answers), number, count);
         after();
         co_return id;
     }

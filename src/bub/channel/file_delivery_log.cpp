@@ -141,16 +141,43 @@ Task<std::vector<StoredInbound>> FileDeliveryLog::unfinished() {
     co_return std::move(*found);
 }
 
+Task<> FileDeliveryLog::plan(std::vector<std::optional<Envelope>> parts,
+                             std::vector<std::string> answers) {
+    auto step = std::make_shared<DeliveryStep>();
+    step->must_last = true;
+    step->make = [parts = std::move(parts), answers = std::move(answers)](DeliveryRecords&) {
+        return std::optional<JsonObject>(DeliveryRecords::planned(parts, answers));
+    };
+    return take(std::move(step));
+}
+
 Task<std::string> FileDeliveryLog::intend(Envelope message, std::vector<std::string> answers) {
+    return intend_as([message = std::move(message), answers = std::move(answers),
+                      date = state_->date()](const DeliveryRecords& records) {
+        return records.intended(message, answers, date);
+    });
+}
+
+Task<std::string> FileDeliveryLog::intend_part(Envelope message, std::vector<std::string> answers,
+                                               std::size_t number, std::size_t count) {
+    return intend_as([message = std::move(message), answers = std::move(answers),
+                      date = state_->date(), number, count](const DeliveryRecords& records) {
+        JsonObject record = records.intended(message, answers, date);
+        DeliveryRecords::note_part(record, number, count);
+        return record;
+    });
+}
+
+Task<std::string> FileDeliveryLog::intend_as(
+    std::function<JsonObject(const DeliveryRecords& records)> make) {
     auto id = std::make_shared<std::string>();
     auto step = std::make_shared<DeliveryStep>();
     step->must_last = true;
-    step->make = [id, message = std::move(message), answers = std::move(answers),
-                  date = state_->date(),
+    step->make = [id, make = std::move(make),
                   most = state_->options.max_open](DeliveryRecords& records) {
         check_room(records, most);
         *id = records.next_id();
-        return std::optional<JsonObject>(records.intended(message, answers, date));
+        return std::optional<JsonObject>(make(records));
     };
     std::exception_ptr failure;
     try {

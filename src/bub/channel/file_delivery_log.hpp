@@ -46,7 +46,7 @@ struct FileDeliveryLogOptions {
 ///
 /// A call whose record cannot be written throws, and leaves nothing behind: Error(storage_full) when the disk is full.
 /// Error(limit) when too much is open.
-class FileDeliveryLog final : public DeliveryLog {
+class FileDeliveryLog final : public DeliveryLog, public PlansAnswers {
 public:
     explicit FileDeliveryLog(FileDeliveryLogOptions options = {});
     ~FileDeliveryLog() override;
@@ -57,6 +57,10 @@ public:
     Task<> finish(std::vector<std::string> ids) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::string> intend(Envelope message, std::vector<std::string> answers) override;
+    Task<> plan(std::vector<std::optional<Envelope>> parts,
+                std::vector<std::string> answers) override;
+    Task<std::string> intend_part(Envelope message, std::vector<std::string> answers,
+                                  std::size_t number, std::size_t count) override;
     Task<> resend(std::string id) override;
     Task<> sent(std::string id) override;
     Task<> failed(std::string id, std::string reason) override;
@@ -65,6 +69,9 @@ public:
 private:
     struct State;
     Task<> take(std::shared_ptr<detail::DeliveryStep> step);
+    /// Writes the record that `make` gives, which has the next id.
+    Task<std::string> intend_as(
+        std::function<JsonObject(const detail::DeliveryRecords& records)> make);
 
     std::shared_ptr<State> state_;
     cubepi::WorkerPool thread_;  // what runs on it may still use the state

@@ -304,8 +304,15 @@ Task<> Turn::render_outbound() {
 
 Task<> Turn::dispatch_outbound() {
     const auto ignore = [](const Plugin&, std::optional<bool>) {};
-    for (Envelope& outbound : result.outbounds) {
-        DispatchOutboundCall call{outbound};
+    const std::shared_ptr<OutboundChannelRouter> router = framework.router();
+    const std::size_t count = result.outbounds.size();
+    if (router && count > 1) {
+        std::vector<Envelope> all = result.outbounds;
+        co_await router->plan_outputs(result.session_id, std::move(all));
+    }
+    for (std::size_t number = 0; number < count; ++number) {
+        if (router) router->next_output(result.session_id, number, count);
+        DispatchOutboundCall call{result.outbounds[number]};
         auto outcome = ask_all(plugins, &Plugin::dispatch_outbound, call, ignore);
         if (outcome.waits()) (void)co_await std::move(outcome).task();
     }

@@ -117,6 +117,25 @@ JsonObject DeliveryRecords::intended(const Envelope& message,
     return record;
 }
 
+JsonObject DeliveryRecords::planned(const std::vector<std::optional<Envelope>>& parts,
+                                    const std::vector<std::string>& answers) {
+    JsonArray list;
+    for (const std::optional<Envelope>& part : parts) {
+        list.push_back(part ? Json(stored_form(*part)) : Json());
+    }
+    JsonObject record;
+    record["plan"] = std::move(list);
+    record["for"] = list_of(answers);
+    return record;
+}
+
+void DeliveryRecords::note_part(JsonObject& record, std::size_t number, std::size_t count) {
+    // An error is no part of an answer.
+    if (!record.contains("for")) return;
+    record["part"] = number;
+    record["of"] = count;
+}
+
 JsonObject DeliveryRecords::about(std::string_view what, const std::vector<std::string>& ids) {
     JsonObject record;
     record[what] = list_of(ids);
@@ -134,7 +153,35 @@ bool DeliveryRecords::apply(const JsonObject& record) {
         return true;
     }
     return apply_inbound(record) || apply_outbound(record) || apply_to_inbounds(record) ||
-           apply_to_outbound(record) || apply_known(record);
+           apply_plan(record) || apply_to_outbound(record) || apply_known(record);
+}
+
+bool DeliveryRecords::apply_plan(const JsonObject& record) {
+    const Json* list = record.if_contains("plan");
+    const std::vector<std::uint64_t> ids = numbers_in(record, "for");
+    if (!list || !list->is_array()) return false;
+    const auto inbound = ids.empty() ? inbounds_.end() : inbounds_.find(ids.front());
+    if (inbound == inbounds_.end()) return true;
+    inbound->second.planned.clear();
+    inbound->second.parts = list->get_array().size();
+    for (std::size_t number = 0; number < list->get_array().size(); ++number) {
+        const JsonObject* message = list->get_array()[number].if_object();
+        if (message) inbound->second.planned[number] = *message;
+    }
+    return true;
+}
+
+/// Of a record that says which part of an answer is on its way.
+void DeliveryRecords::apply_part(const JsonObject& record) {
+    const auto number = number_in(record, "part");
+    const auto count = number_in(record, "of");
+    const std::vector<std::uint64_t> ids = numbers_in(record, "for");
+    if (!number || !count || ids.empty()) return;
+    const auto inbound = inbounds_.find(ids.front());
+    if (inbound == inbounds_.end()) return;
+    auto& planned = inbound->second.planned;
+    planned.erase(planned.begin(), planned.upper_bound(*number));
+    inbound->second.said_all = *number + 1 == *count;
 }
 
 bool DeliveryRecords::apply_inbound(const JsonObject& record) {
@@ -149,6 +196,14 @@ bool DeliveryRecords::apply_inbound(const JsonObject& record) {
     inbound.begun = number_in(record, "turns").value_or(0);
     inbound.turn = number_in(record, "with").value_or(0);
     inbound.answered = is_true(record, "answered");
+    inbound.parts = number_in(record, "parts").value_or(0);
+    inbound.said_all = is_true(record, "said");
+    if (const JsonObject* planned = object_in(record, "planned")) {
+        for (const auto& [number, part] : *planned) {
+            const auto key = number_of(std::string(number));
+            if (key && part.is_object()) inbound.planned[*key] = part.get_object();
+        }
+    }
     inbound.channel = from_stored_form(*message).channel.value_or("");
     if (!inbound.key.empty()) remember(inbound.channel, inbound.key);
     return true;
@@ -164,6 +219,7 @@ bool DeliveryRecords::apply_outbound(const JsonObject& record) {
     outbound.answers = numbers_in(record, "for");
     outbound.date = text_in(record, "at");
     outbound.resent = number_in(record, "times").value_or(0);
+    apply_part(record);
     return true;
 }
 
@@ -196,7 +252,10 @@ bool DeliveryRecords::apply_to_outbound(const JsonObject& record) {
             }
             for (const std::uint64_t answered : found->second.answers) {
                 const auto inbound = inbounds_.find(answered);
-                if (what == "sent" && inbound != inbounds_.end()) inbound->second.answered = true;
+                if (inbound == inbounds_.end()) continue;
+                if (what == "sent") inbound->second.answered = true;
+                // The last part was not sent after all.
+                if (what == "failed") inbound->second.said_all = false;
             }
             outbounds_.erase(found);
         }
@@ -252,6 +311,13 @@ std::vector<StoredInbound> DeliveryRecords::unfinished() const {
         stored.begun = inbound.begun;
         if (inbound.turn > 0) stored.turn = std::to_string(inbound.turn);
         stored.answered = inbound.answered || is_being_answered(id);
+        stored.parts = static_cast<std::size_t>(inbound.parts);
+        stored.said_all = inbound.said_all;
+        for (const auto& [number, message] : inbound.planned) {
+            PlannedAnswer& part = stored.planned.emplace_back();
+            part.number = static_cast<std::size_t>(number);
+            part.message = from_stored_form(message);
+        }
     }
     return found;
 }
@@ -286,6 +352,12 @@ std::vector<JsonObject> DeliveryRecords::all() const {
         if (inbound.begun > 0) record["turns"] = inbound.begun;
         if (inbound.turn > 0) record["with"] = inbound.turn;
         if (inbound.answered) record["answered"] = true;
+        if (inbound.parts > 0) record["parts"] = inbound.parts;
+        if (inbound.said_all) record["said"] = true;
+        JsonObject planned;
+        for (const auto& [number, message] : inbound.planned)
+            planned[std::to_string(number)] = message;
+        if (!planned.empty()) record["planned"] = std::move(planned);
         records.push_back(std::move(record));
     }
     for (const auto& [id, outbound] : outbounds_) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,6 +29,11 @@ public:
     JsonObject received(const Envelope& message, const std::string& date) const;
     JsonObject intended(const Envelope& message, const std::vector<std::string>& answers,
                         const std::string& date) const;
+    /// What the turn of `answers` has to say.
+    static JsonObject planned(const std::vector<std::optional<Envelope>>& parts,
+                              const std::vector<std::string>& answers);
+    /// Says in a record of intended() which part it is.
+    static void note_part(JsonObject& record, std::size_t number, std::size_t count);
     /// `what`: begun, back, done, again, sent, failed. Numbers that are none are left out.
     static JsonObject about(std::string_view what, const std::vector<std::string>& ids);
 
@@ -51,6 +57,9 @@ private:
         std::uint64_t begun = 0;
         std::uint64_t turn = 0;  // the first of those that the last turn began on
         bool answered = false;   // by an answer that was sent
+        std::map<std::uint64_t, JsonObject> planned = {};  // by number
+        std::uint64_t parts = 0;
+        bool said_all = false;
     };
     struct Outbound {
         JsonObject message;
@@ -66,6 +75,8 @@ private:
     bool apply_inbound(const JsonObject& record);
     bool apply_outbound(const JsonObject& record);
     bool apply_to_inbounds(const JsonObject& record);
+    bool apply_plan(const JsonObject& record);
+    void apply_part(const JsonObject& record);
     bool apply_to_outbound(const JsonObject& record);
     bool apply_known(const JsonObject& record);
     void remember(const std::string& channel, const std::string& inbound_id);

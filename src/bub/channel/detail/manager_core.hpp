@@ -56,6 +56,9 @@ struct Waiting {
     std::shared_ptr<Envelope> message;
     std::uint64_t number = 0;  // in the order of arrival
     Receipts receipts = {};
+    /// Of a turn that an earlier process has ended: what it has still to say.
+    std::vector<PlannedAnswer> rest = {};
+    std::size_t parts = 0;
 };
 
 /// A message that was given to the running turn; the inbox has it.
@@ -69,7 +72,9 @@ struct SessionQueue {
     std::deque<Waiting> waiting;
     std::deque<Steered> steered;
     std::optional<std::stop_source> turn;
-    Receipts receipts;  // of the message whose turn runs
+    Receipts receipts;      // of the message whose turn runs
+    std::size_t part = 0;   // that is dispatched
+    std::size_t parts = 0;  // 0: none is yet
     bool working = false;
 };
 
@@ -92,6 +97,8 @@ public:
     Task<> discard_held(std::string id);
 
     EventStream wrap_stream(const Envelope& message, EventStream stream) override;
+    Task<> plan_outputs(std::string session_id, std::vector<Envelope> messages) override;
+    void next_output(const std::string& session_id, std::size_t number, std::size_t count) override;
     Task<bool> dispatch_output(Envelope message) override;
     Task<std::optional<AdmitDecision>> admit_message(std::string session_id,
                                                      const Envelope& message,
@@ -115,6 +122,11 @@ private:
     Task<> send_again(std::shared_ptr<Channel> channel, Delivery delivery);
     Task<> send_recorded(std::shared_ptr<Channel> channel, Envelope message);
     Receipts receipts_of_turn(const std::optional<std::string>& session_id) const;
+    Task<std::string> intend(Envelope message);
+    /// Sends what turns of an earlier process had still to say; gives back the messages that are not theirs.
+    std::vector<StoredInbound> take_up_rests(std::vector<StoredInbound> inbounds);
+    Task<> send_rest(std::shared_ptr<SessionQueue> session, std::vector<PlannedAnswer> rest,
+                     std::size_t parts);
     /// These do not fail and cannot be cancelled: an operator hears of what could not be written.
     Task<> note_begin(Receipts receipts);
     Task<> note_over(Receipts receipts, bool is_put_back = false);

@@ -65,6 +65,11 @@ bool ManagerCore::is_recorded(const Channel& channel) const {
 Task<> ManagerCore::take_up_inbounds() {
     if (!options_.deliveries) co_return;
     std::vector<StoredInbound> all = co_await options_.deliveries->unfinished();
+    all = take_up_rests(std::move(all));
+    std::set<std::string> whole;  // turns that had nothing more to say
+    for (const StoredInbound& inbound : all) {
+        if (inbound.answered && inbound.said_all) whole.insert(inbound.id);
+    }
     std::vector<StoredInbound> again;
     Receipts over;
     Listing held;
@@ -74,7 +79,8 @@ Task<> ManagerCore::take_up_inbounds() {
         std::string place = place_of(inbound.id, inbound.message, inbound.date);
         if (inbound.answered) {
             // To take it in again would be to answer twice.
-            cut_off.add(std::move(place));
+            if (!whole.contains(inbound.turn.empty() ? inbound.id : inbound.turn))
+                cut_off.add(std::move(place));
             over.push_back(inbound.id);
         } else if (needs_decision(inbound)) {
             held_.insert(inbound.id);
@@ -97,6 +103,54 @@ Task<> ManagerCore::take_up_inbounds() {
              elsewhere.text());
     co_await note_over(std::move(over));
     hand_in_again(std::move(again));
+}
+
+std::vector<StoredInbound> ManagerCore::take_up_rests(std::vector<StoredInbound> inbounds) {
+    std::map<std::string, Waiting> rests;  // by the message that has the plan
+    Listing elsewhere;
+    std::set<std::string> left;
+    for (StoredInbound& inbound : inbounds) {
+        if (inbound.planned.empty()) continue;
+        const auto is_served = [this](const PlannedAnswer& part) {
+            return output_channel(part.message) != nullptr;
+        };
+        if (!std::all_of(inbound.planned.begin(), inbound.planned.end(), is_served)) {
+            elsewhere.add(place_of(inbound.id, inbound.message, inbound.date));
+            left.insert(inbound.id);
+            continue;
+        }
+        Waiting& rest = rests[inbound.id];
+        rest.rest = std::move(inbound.planned);
+        rest.parts = inbound.parts;
+    }
+    if (elsewhere.count() > 0)
+        warn("what is left of " + std::to_string(elsewhere.count()) +
+             " answers waits for channels that do not run" + elsewhere.text());
+    std::vector<StoredInbound> others;
+    for (StoredInbound& inbound : inbounds) {
+        const std::string& turn = inbound.turn.empty() ? inbound.id : inbound.turn;
+        if (left.contains(turn)) continue;
+        const auto rest = rests.find(turn);
+        if (rest == rests.end()) {
+            others.push_back(std::move(inbound));
+        } else {
+            rest->second.receipts.push_back(inbound.id);
+        }
+    }
+    for (auto& [id, rest] : rests) {
+        const std::string session_id = rest.rest.front().message.session_id.value_or("");
+        enqueue(session_id, std::move(rest));
+    }
+    return others;
+}
+
+Task<> ManagerCore::send_rest(std::shared_ptr<SessionQueue> session,
+                              std::vector<PlannedAnswer> rest, std::size_t parts) {
+    for (PlannedAnswer& part : rest) {
+        next_output(session->id, part.number, parts);
+        auto message = std::make_shared<Envelope>(std::move(part.message));
+        co_await framework_.dispatch_outbound(std::move(message));
+    }
 }
 
 void ManagerCore::restore(Channel& channel, Envelope& message) const {
@@ -187,9 +241,7 @@ Task<> ManagerCore::send_again(std::shared_ptr<Channel> channel, Delivery delive
 }
 
 Task<> ManagerCore::send_recorded(std::shared_ptr<Channel> channel, Envelope message) {
-    Receipts answers = receipts_of_turn(message.session_id);
-    Task<std::string> intending = options_.deliveries->intend(message, std::move(answers));
-    std::string id = co_await std::move(intending);
+    std::string id = co_await intend(message);
     std::exception_ptr failure;
     try {
         co_await channel->send(std::move(message));
@@ -210,6 +262,43 @@ Task<> ManagerCore::send_recorded(std::shared_ptr<Channel> channel, Envelope mes
              describe(std::current_exception()));
     }
     std::rethrow_exception(failure);
+}
+
+Task<std::string> ManagerCore::intend(Envelope message) {
+    Receipts answers = receipts_of_turn(message.session_id);
+    auto* const plans = dynamic_cast<PlansAnswers*>(options_.deliveries.get());
+    const auto session = message.session_id ? find_session(*message.session_id) : nullptr;
+    if (plans && session && session->parts > 0 && !answers.empty())
+        return plans->intend_part(std::move(message), std::move(answers), session->part,
+                                  session->parts);
+    return options_.deliveries->intend(std::move(message), std::move(answers));
+}
+
+void ManagerCore::next_output(const std::string& session_id, std::size_t number,
+                              std::size_t count) {
+    const std::shared_ptr<SessionQueue> session = find_session(session_id);
+    if (!session) return;
+    session->part = number;
+    session->parts = count;
+}
+
+Task<> ManagerCore::plan_outputs(std::string session_id, std::vector<Envelope> messages) {
+    auto* const plans = dynamic_cast<PlansAnswers*>(options_.deliveries.get());
+    Receipts answers = receipts_of_turn(session_id);
+    if (!plans || answers.empty()) co_return;
+    std::vector<std::optional<Envelope>> parts;
+    std::size_t kept = 0;
+    for (Envelope& message : messages) {
+        const std::shared_ptr<Channel> channel = output_channel(message);
+        std::optional<Envelope>& part = parts.emplace_back();
+        // Only of what is recorded one knows later that it was sent.
+        if (!channel || !is_recorded(*channel) || message.session_id != session_id) continue;
+        if (message.kind == envelope_kind::error) continue;
+        part = std::move(message);
+        ++kept;
+    }
+    if (kept == 0) co_return;
+    co_await plans->plan(std::move(parts), std::move(answers));
 }
 
 Receipts ManagerCore::receipts_of_turn(const std::optional<std::string>& session_id) const {

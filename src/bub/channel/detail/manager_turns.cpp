@@ -39,13 +39,19 @@ Task<> ManagerCore::run_session(std::shared_ptr<SessionQueue> session) {
         if (waiting_ > 0) --waiting_;
         session->turn.emplace();
         session->receipts = std::move(next.receipts);
+        session->parts = 0;
         std::exception_ptr failure;
         try {
-            co_await note_begin(session->receipts);
-            Task<TurnResult> turn =
-                framework_.process_inbound(std::move(next.message), options_.stream_output);
-            const TurnResult result =
-                co_await cubepi::cancel_on(session->turn->get_token(), std::move(turn));
+            if (next.rest.empty()) {
+                co_await note_begin(session->receipts);
+                Task<TurnResult> turn =
+                    framework_.process_inbound(std::move(next.message), options_.stream_output);
+                const TurnResult result =
+                    co_await cubepi::cancel_on(session->turn->get_token(), std::move(turn));
+            } else {
+                Task<> rest = send_rest(session, std::move(next.rest), next.parts);
+                co_await cubepi::cancel_on(session->turn->get_token(), std::move(rest));
+            }
         } catch (...) {
             // The observers were told; the next turn is not concerned.
             failure = std::current_exception();
