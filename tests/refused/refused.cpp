@@ -59,6 +59,16 @@ AgentTool wrong_callable() {
     return tool<Args>("name", "description", [](int) { return std::string(); });
 }
 
+// says: a tool returns what the model is to read, not void
+AgentTool no_answer() {
+    return tool<Args>("name", "description", [](Args) {});
+}
+
+// says: a tool returns what the model is to read, not void
+AgentTool no_answer_later() {
+    return tool<Args>("name", "description", [](Args) -> Task<void> { co_return; });
+}
+
 struct WrongHook {
     int transform_context(MessageList messages) { return static_cast<int>(messages.size()); }
 };

@@ -194,6 +194,18 @@ decltype(auto) call_tool(F& callback, Args args, ToolContext& ctx) {
     }
 }
 
+template <class Args, class F>
+consteval void check_callback() {
+    static_assert(ToolCallback<Args, F>, "a tool's callable takes (Args) or (Args, ToolContext&)");
+    if constexpr (ToolCallback<Args, F>) {
+        using Result = decltype(call_tool<Args>(std::declval<F&>(), std::declval<Args>(),
+                                                std::declval<ToolContext&>()));
+        static_assert(!std::is_void_v<typename TaskValue<Result>::type>,
+                      "a tool returns what the model is to read, not void; one that only does "
+                      "something may return std::string(\"done\")");
+    }
+}
+
 }  // namespace detail
 
 /// Makes a tool from a plain struct of arguments and a callable `(Args)` or `(Args, ToolContext&)`, which returns
@@ -202,8 +214,7 @@ decltype(auto) call_tool(F& callback, Args args, ToolContext& ctx) {
 template <class Args, class F>
 AgentTool tool(std::string name, std::string description, F callback) {
     detail::check_arguments<Args>();
-    static_assert(detail::ToolCallback<Args, F>,
-                  "a tool's callable takes (Args) or (Args, ToolContext&)");
+    detail::check_callback<Args, F>();
     auto shared = std::make_shared<F>(std::move(callback));
     auto execute = [shared](JsonObject arguments, ToolContext& ctx) -> detail::ToolOutcome {
         Args args = from_json<Args>(Json(std::move(arguments)));
@@ -231,8 +242,7 @@ Task<AgentToolResult> run_blocking(std::shared_ptr<const Runtime> runtime,
 template <class Args, class F>
 AgentTool blocking_tool(std::string name, std::string description, F callback) {
     detail::check_arguments<Args>();
-    static_assert(detail::ToolCallback<Args, F>,
-                  "a tool's callable takes (Args) or (Args, ToolContext&)");
+    detail::check_callback<Args, F>();
     auto shared = std::make_shared<F>(std::move(callback));
     auto execute = [shared](JsonObject arguments, ToolContext& ctx) -> detail::ToolOutcome {
         // The work may outlive the call when it does not heed its stop token, so it owns all it uses.
