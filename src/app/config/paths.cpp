@@ -27,8 +27,7 @@ std::filesystem::path sessions_path() {
 }
 
 std::filesystem::path history_path() {
-    const std::filesystem::path path =
-        base("XDG_STATE_HOME", ".local/state") / "cubepi" / "history";
+    std::filesystem::path path = base("XDG_STATE_HOME", ".local/state") / "cubepi" / "history";
     try {
         make_private_folder(path, "XDG_STATE_HOME");
     } catch (const Error&) {

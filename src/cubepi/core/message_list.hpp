@@ -36,8 +36,9 @@ public:
     }
     MessageList(std::initializer_list<Message> messages);
     MessageList(const std::vector<Message>& messages);
+    // By way of the default constructor, so that what was taken is let go of when a message is refused.
     template <std::input_iterator It>
-    MessageList(It first, It last) {
+    MessageList(It first, It last) : MessageList() {
         for (; first != last; ++first) push_back(*first);
     }
 
