@@ -1,7 +1,6 @@
 #include "kept_sessions.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -15,6 +14,7 @@
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/temporary_folder_test.hpp>
 
 namespace cubepi::app {
 namespace {
@@ -23,17 +23,10 @@ namespace {
 class OldSession : public ::testing::Test {
 protected:
     OldSession() {
-        std::string name =
-            (std::filesystem::temp_directory_path() / "cubepi-app-kept-XXXXXX").string();
-        root_ = mkdtemp(name.data());
         MessageList messages;
         messages.push_back(user_message("hi", "m1"));
         SQLiteCheckpointer store(database().string());
         run(store.append("notes", std::move(messages), AppendOptions()));
-    }
-    ~OldSession() override {
-        std::error_code ignored;
-        std::filesystem::remove_all(root_, ignored);
     }
 
     std::filesystem::path database() const { return root_ / "sessions.db"; }
@@ -50,7 +43,8 @@ protected:
                              [](const Message& message) { return message.id() == "m1"; });
     }
 
-    std::filesystem::path root_;
+    TemporaryFolder temporary_;
+    const std::filesystem::path& root_ = temporary_.path();
 };
 
 TEST_F(OldSession, D20_IsCopiedOnceHoweverManyFoldersGoOnWithItInOneInstant) {

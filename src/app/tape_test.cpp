@@ -1,7 +1,6 @@
 #include "tape.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,6 +10,7 @@
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/tape.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/temporary_folder_test.hpp>
 
 #include "exit_code.hpp"
 
@@ -19,13 +19,7 @@ namespace {
 
 class TapeCommand : public ::testing::Test {
 protected:
-    TapeCommand() {
-        std::string name =
-            (std::filesystem::temp_directory_path() / "cubepi-app-tape-XXXXXX").string();
-        folder_ = mkdtemp(name.data());
-        arguments_.directory = folder_.string();
-    }
-    ~TapeCommand() override { std::filesystem::remove_all(folder_); }
+    TapeCommand() { arguments_.directory = folder_.string(); }
 
     void fill() {
         const auto store = std::make_shared<bub::FileTapeStore>(folder_);
@@ -43,7 +37,8 @@ protected:
         return show_tapes(arguments_, out_, err_);
     }
 
-    std::filesystem::path folder_;
+    TemporaryFolder temporary_;
+    const std::filesystem::path& folder_ = temporary_.path();
     TapeArguments arguments_;
     std::ostringstream out_;
     std::ostringstream err_;

@@ -7,10 +7,10 @@
 #include <sstream>
 #include <string>
 
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/temporary_folder_test.hpp>
 
 #include "yaml_edit.hpp"
 
@@ -19,16 +19,6 @@ namespace {
 
 class ConfigFileTest : public ::testing::Test {
 protected:
-    ConfigFileTest() {
-        std::string name =
-            (std::filesystem::temp_directory_path() / "cubepi-config-XXXXXX").string();
-        folder_ = mkdtemp(name.data());
-    }
-    ~ConfigFileTest() override {
-        std::error_code ignored;
-        std::filesystem::remove_all(folder_, ignored);
-    }
-
     std::filesystem::path path() const { return folder_ / "config.yaml"; }
     void write(const std::string& text, mode_t mode = 0600) const {
         std::ofstream(path()) << text;
@@ -44,7 +34,8 @@ protected:
         return {};
     }
 
-    std::filesystem::path folder_;
+    TemporaryFolder temporary_;
+    const std::filesystem::path& folder_ = temporary_.path();
 };
 
 TEST_F(ConfigFileTest, ReadsAllKeys) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <stdlib.h>
+#include <cubepi/core/temporary_folder_test.hpp>
 
 #include "completer.hpp"
 #include "edit_buffer.hpp"
@@ -201,17 +201,12 @@ TEST(InputField, WrapsAndKeepsTheCursorInView) {
 class EditingFolder : public ::testing::Test {
 protected:
     EditingFolder() : before_(std::filesystem::current_path()) {
-        std::string name = (std::filesystem::temp_directory_path() / "cubepi-edit-XXXXXX").string();
-        folder_ = mkdtemp(name.data());
         std::filesystem::current_path(folder_);
     }
-    ~EditingFolder() override {
-        std::filesystem::current_path(before_);
-        std::error_code ignored;
-        std::filesystem::remove_all(folder_, ignored);
-    }
+    ~EditingFolder() override { std::filesystem::current_path(before_); }
     std::filesystem::path before_;
-    std::filesystem::path folder_;
+    TemporaryFolder temporary_;
+    const std::filesystem::path& folder_ = temporary_.path();
 };
 
 TEST_F(EditingFolder, HistoryGoesBackAndKeepsTheDraft) {
