@@ -75,6 +75,53 @@ TEST(Turn, B3_APluginThatGivesNothingHidesNobody) {
     }
 }
 
+/// A plugin whose run_model_stream returns no stream.
+Plugin null_stream_plugin() {
+    return Plugin{.name = "null-stream",
+                  .run_model_stream = [](RunModelCall&) { return EventStream(); }};
+}
+
+TEST(Turn, B3_AnOlderPluginAnswersWhenANewerOneReturnsNoStream) {
+    for (const bool streams : {false, true}) {
+        for (const bool older_streams : {false, true}) {
+            Framework framework;
+            std::vector<std::string> calls;
+            Plugin older = noting_plugin("below", calls);
+            if (older_streams) {
+                older.run_model = {};
+                older.run_model_stream = [](RunModelCall&) {
+                    return EventStream::of_text("streamed");
+                };
+            }
+            framework.add(std::move(older));
+            framework.add(null_stream_plugin());
+            const TurnResult result = play(framework, hello(), streams);
+            EXPECT_EQ(result.model_output, older_streams ? "streamed" : "answer");
+            for (const std::string& call : calls)
+                EXPECT_EQ(call.find("on_error"), std::string::npos) << call;
+        }
+    }
+}
+
+TEST(Turn, B1_NoStreamForANonStreamingCallerIsAnErrorWhenNoPluginAnswers) {
+    Framework framework;
+    std::vector<std::string> calls;
+    Plugin older = noting_plugin("older", calls);
+    older.run_model = [](RunModelCall&) { return std::optional<std::string>(); };
+    framework.add(std::move(older));
+    framework.add(null_stream_plugin());
+    try {
+        (void)play(framework, hello());
+        ADD_FAILURE() << "the turn did not fail";
+    } catch (const cubepi::Error& error) {
+        EXPECT_EQ(error.code(), cubepi::ErrorCode::invalid_state);
+        EXPECT_NE(std::string(error.what()).find("plugin 'null-stream'"), std::string::npos)
+            << error.what();
+    }
+    // A streaming caller gets the fallback text (B4).
+    EXPECT_EQ(play(framework, hello(), true).model_output, "hello");
+}
+
 TEST(Turn, B4_WithoutAnAnswerTheTurnEchoesAndSaysSo) {
     for (const bool streams : {false, true}) {
         Framework framework;

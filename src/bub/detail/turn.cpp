@@ -91,7 +91,10 @@ Task<> Turn::run_model() {
                 }
             }
         }
-        if (!answered_) co_await fall_back();
+        if (!answered_) {
+            require_streams();
+            co_await fall_back();
+        }
     } catch (...) {
         failure = std::current_exception();
     }
@@ -122,11 +125,8 @@ Task<bool> Turn::ask_stream(const Plugin& plugin) {
         stream = std::move(outcome).value();
     }
     if (!stream) {
-        if (streaming) co_return false;
-        throw cubepi::Error(cubepi::ErrorCode::invalid_state,
-                            "run_model_stream of plugin " + plugin.name +
-                                " gave no stream to a caller that wants none; give the plugin a "
-                                "run_model hook as well, or return a stream");
+        if (!streaming && without_stream_.empty()) without_stream_ = plugin.name;
+        co_return false;
     }
     const std::shared_ptr<OutboundChannelRouter> router = streaming ? framework.router() : nullptr;
     if (router) stream = router->wrap_stream(*inbound, std::move(stream));
@@ -159,6 +159,14 @@ Task<> Turn::consume(EventStream stream) {
         if (!failure) failure = std::current_exception();
     }
     if (failure) std::rethrow_exception(failure);
+}
+
+void Turn::require_streams() const {
+    if (without_stream_.empty()) return;
+    throw cubepi::Error(cubepi::ErrorCode::invalid_state,
+                        "no plugin answered, and run_model_stream of plugin '" + without_stream_ +
+                            "' returned no stream to a non-streaming caller; add a run_model hook "
+                            "to the plugin, or return a stream");
 }
 
 Task<> Turn::fall_back() {

@@ -40,6 +40,8 @@ private:
     Task<bool> ask_stream(const Plugin& plugin);
     Task<> take_text(std::string text);
     Task<> consume(EventStream stream);
+    /// Throws when a plugin returned no stream to a non-streaming caller (B1). Called when no plugin answered.
+    void require_streams() const;
     Task<> fall_back();
     Task<std::exception_ptr> save_state(std::exception_ptr failure);
     /// Keeps what a plugin has answered on the tape (B20). `whole`: it is all of the answer.
@@ -54,6 +56,8 @@ private:
 
     bool cancelled_ = false;
     bool answered_ = false;
+    std::string
+        without_stream_;    ///< first plugin that returned no stream to a non-streaming caller
     std::string input_id_;  ///< empty: the inbound has no name
 };
 
