@@ -54,6 +54,8 @@ public:
     Task<void> release_claim(std::string thread_id, std::string run_id,
                              std::string owner_id) override;
     Task<void> mark_run_complete(std::string thread_id, std::string run_id) override;
+    Task<void> complete_run(std::string thread_id, std::string run_id,
+                            std::string owner_id) override;
     Task<bool> is_run_complete(std::string thread_id, std::string run_id) override;
 
     Task<std::optional<cubepi::Message>> find_message(std::string thread_id,

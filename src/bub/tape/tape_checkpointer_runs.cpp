@@ -21,12 +21,36 @@ bool is_claim_of(const Json& json, const std::string& run_id, const std::string&
            (owner_id.empty() || state_text(*claim, "owner_id") == owner_id);
 }
 
+/// The owners of the claims on a run.
+std::vector<std::string> owners_of(const JsonObject& state, const std::string& run_id) {
+    std::vector<std::string> owners;
+    for (const Json& json : SideState(state).list("claims")) {
+        if (is_claim_of(json, run_id, {}))
+            owners.push_back(state_text(json.get_object(), "owner_id"));
+    }
+    return owners;
+}
+
 template <class Is>
 std::size_t erase_where(JsonArray& list, Is is) {
     const auto kept = std::remove_if(list.begin(), list.end(), is);
     const auto removed = static_cast<std::size_t>(list.end() - kept);
     list.erase(kept, list.end());
     return removed;
+}
+
+/// Removes the claims of these owners on a run, and the run itself when no other owner has a claim on it.
+void remove_run(JsonObject& state, const std::string& run_id,
+                const std::vector<std::string>& owners) {
+    for (const std::string& owner : owners) {
+        erase_where(SideState::edit(state, "claims"),
+                    [&](const Json& json) { return is_claim_of(json, run_id, owner); });
+    }
+    if (owners_of(state, run_id).empty()) {
+        erase_where(SideState::edit(state, "open_runs"),
+                    [&](const Json& json) { return json == Json(run_id); });
+    }
+    SideState::tidy(state);
 }
 
 /// Claims the run in `state`, or throws; what was taken over is in `result`.
@@ -85,9 +109,24 @@ Task<ClaimResult> TapeCheckpointer::claim_run(std::string thread_id, std::string
         return Json();
     };
     co_await state->side->edit_state(thread_id, std::move(edit));
+    if (result->taken_over) co_await state->check_still_open(thread_id, run_id, owner.owner_id);
     if (state->turn && !owner.owner_id.empty())
         state->turn->hold_claim(thread_id, TapeClaim{run_id, owner.owner_id});
     co_return *result;
+}
+
+/// The former owner may have completed the run between the first check and the takeover.
+Task<void> TapeCheckpointer::State::check_still_open(std::string tape, std::string run_id,
+                                                     std::string owner_id) {
+    const std::shared_ptr<State> self = shared_from_this();
+    const bool complete = co_await is_complete(tape, run_id);
+    if (!complete) co_return;
+    std::function<Json(JsonObject&)> give_up = [=](JsonObject& beside) {
+        remove_run(beside, run_id, {owner_id});
+        return Json();
+    };
+    co_await side->edit_state(tape, std::move(give_up));
+    cubepi::detail::throw_run_completed(tape, run_id);
 }
 
 Task<void> TapeCheckpointer::renew_claim(std::string thread_id, std::string run_id,
@@ -119,26 +158,42 @@ Task<void> TapeCheckpointer::release_claim(std::string thread_id, std::string ru
 }
 
 Task<void> TapeCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
-    const std::shared_ptr<State> state = state_;
-    if (co_await state->is_complete(thread_id, run_id)) co_return;
-    const JsonObject beside = co_await state->side->read_state(thread_id);
-    if (!SideState(beside).is_open(run_id))
-        cubepi::detail::throw_run_not_claimed(thread_id, run_id);
+    return state_->complete(std::move(thread_id), std::move(run_id), {});
+}
+
+Task<void> TapeCheckpointer::complete_run(std::string thread_id, std::string run_id,
+                                          std::string owner_id) {
+    return state_->complete(std::move(thread_id), std::move(run_id), std::move(owner_id));
+}
+
+/// The claim is checked when the event is appended, under the lock of the tape. In a turn it is checked again when the turn is
+/// merged. The claims are removed after that, when another owner may have claimed the run: only those go that were held before.
+Task<void> TapeCheckpointer::State::complete(std::string tape, std::string run_id,
+                                             std::string owner_id) {
+    const std::shared_ptr<State> self = shared_from_this();
+    if (co_await is_complete(tape, run_id)) co_return;
+    const JsonObject beside = co_await side->read_state(tape);
+    if (!SideState(beside).is_open(run_id)) cubepi::detail::throw_run_not_claimed(tape, run_id);
+    std::vector<std::string> owners = owners_of(beside, run_id);
+    std::function<void(const JsonObject&)> guard;
+    if (!owner_id.empty()) {
+        owners = {owner_id};
+        guard = [tape, run_id, owner_id](const JsonObject& now) {
+            if (!SideState(now).holds(run_id, owner_id))
+                cubepi::detail::throw_claim_lost(tape, run_id);
+        };
+    }
     JsonObject data;
     data["run_id"] = run_id;
     data["status"] = "complete";
     std::vector<TapeEntry> entries;
     entries.push_back(event_entry(detail::run_event, std::move(data), hidden_from_context()));
-    TapeAppend options;
-    co_await state->store->append(thread_id, std::move(entries), std::move(options));
-    std::function<void(JsonObject&)> edit = [run_id](JsonObject& now) {
-        erase_where(SideState::edit(now, "claims"),
-                    [&](const Json& json) { return is_claim_of(json, run_id, {}); });
-        erase_where(SideState::edit(now, "open_runs"),
-                    [&](const Json& json) { return json == Json(run_id); });
-        SideState::tidy(now);
+    TapeAppend options = TapeAppend().guard(std::move(guard));
+    co_await store->append(tape, std::move(entries), std::move(options));
+    std::function<void(JsonObject&)> edit = [run_id, owners = std::move(owners)](JsonObject& now) {
+        remove_run(now, run_id, owners);
     };
-    co_await state->edit_at_end(std::move(thread_id), std::move(edit));
+    co_await edit_at_end(std::move(tape), std::move(edit));
 }
 
 Task<bool> TapeCheckpointer::is_run_complete(std::string thread_id, std::string run_id) {

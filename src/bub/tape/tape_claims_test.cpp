@@ -60,6 +60,10 @@ protected:
     static void complete(const Process& one) {
         run(one.memory->mark_run_complete(tape, "run-of-" + one.owner));
     }
+    /// As an agent does: under its claim.
+    static void complete_under_claim(const Process& one) {
+        run(one.memory->complete_run(tape, "run-of-" + one.owner, one.owner));
+    }
     void sleep_past_the_lease() { clock_->advance(std::chrono::seconds(61)); }
 
     /// What an agent would load: the texts of the messages.
@@ -310,6 +314,104 @@ TEST_F(TwoProcesses, D50_ATurnMayTakeOneRunAfterTheOther) {
     EXPECT_EQ(conversation(), "one? one! ");
     const Process second = begin("second");
     run(second.fork->merge());
+}
+
+/// Two owners on a tape without turns: what is appended is on the tape at once.
+class TwoOwners : public ::testing::Test {
+protected:
+    TapeCheckpointer memory() const {
+        TapeCheckpointerOptions how;
+        how.clock = clock_;
+        return TapeCheckpointer(store_, std::move(how));
+    }
+    ClaimResult claim(const std::string& owner_id, ClaimKind kind) {
+        ClaimOwner owner;
+        owner.owner_id = owner_id;
+        return run(memory().claim_run("w__s", "r", owner, kind));
+    }
+    void append(const std::string& owner_id) {
+        MessageList messages;
+        messages.push_back(user_message("from " + owner_id).with_run_id("r"));
+        (void)run(
+            memory().append("w__s", std::move(messages), AppendOptions().claim("r", owner_id)));
+    }
+
+    const std::shared_ptr<MemoryTapeStore> store_ = std::make_shared<MemoryTapeStore>();
+    const std::shared_ptr<cubepi::testing::ManualClock> clock_ =
+        std::make_shared<cubepi::testing::ManualClock>();
+};
+
+TEST_F(TwoOwners, D50_TheFormerOwnerOfARunDoesNotCompleteIt) {
+    claim("first", ClaimKind::new_run);
+    clock_->advance(std::chrono::seconds(61));
+    EXPECT_TRUE(claim("second", ClaimKind::continue_run).taken_over);
+    EXPECT_THROW(run(memory().complete_run("w__s", "r", "first")), StaleAppendError);
+    EXPECT_FALSE(run(memory().is_run_complete("w__s", "r")));
+    append("second");
+    run(memory().renew_claim("w__s", "r", "second"));
+    run(memory().complete_run("w__s", "r", "second"));
+    EXPECT_TRUE(run(memory().is_run_complete("w__s", "r")));
+    EXPECT_TRUE(run(store_->read_state("w__s")).empty()) << "claim and open run are gone";
+    run(memory().complete_run("w__s", "r", "first"));  // idempotent once complete
+}
+
+TEST_F(TwoOwners, D50_ARunThatAnotherOwnerCompletedIsNotClaimedAgain) {
+    claim("first", ClaimKind::new_run);
+    run(memory().complete_run("w__s", "r", "first"));
+    EXPECT_THROW(claim("second", ClaimKind::continue_run), RunAlreadyCompletedError);
+}
+
+TEST_F(TwoOwners, D50_CompletingAnUnknownRunIsRefused) {
+    EXPECT_THROW(run(memory().complete_run("w__s", "r", "first")), RunNotClaimedError);
+}
+
+TEST_F(TwoProcesses, D50_ATurnCompletesItsRunUnderItsClaim) {
+    const Process first = begin("first");
+    say(first, "one");
+    complete_under_claim(first);
+    complete_under_claim(first);
+    EXPECT_THROW(begin("second"), RunAlreadyClaimedError) << "the claim lasts until the merge";
+    run(first.fork->merge());
+    EXPECT_TRUE(run(first.store->read_state(tape)).empty());
+}
+
+TEST_F(TwoProcesses, D50_ATurnThatWasTakenOverDoesNotCompleteItsRun) {
+    const Process first = begin("first");
+    say(first, "one");
+    sleep_past_the_lease();
+    const Process second = begin("second");
+    EXPECT_THROW(complete_under_claim(first), StaleAppendError);
+}
+
+TEST_F(TwoProcesses, D50_ARefusedTurnLeavesTheClaimOfAnotherOwnerOnItsRun) {
+    for (const bool under_claim : {true, false}) {
+        const Process first = begin("first");
+        say(first, "one");
+        if (under_claim) {
+            complete_under_claim(first);
+        } else {
+            complete(first);
+        }
+        sleep_past_the_lease();
+        const auto store = std::make_shared<FileTapeStore>(folder_.options());
+        TapeCheckpointerOptions how;
+        how.clock = clock_;
+        TapeCheckpointer other(store, std::move(how));
+        ClaimOwner owner;
+        owner.owner_id = "second";
+        (void)run(other.claim_run(tape, "run-of-first", owner, ClaimKind::continue_run));
+        EXPECT_THROW(run(first.fork->merge()), StaleAppendError);
+        run(other.renew_claim(tape, "run-of-first", "second"));
+        EXPECT_FALSE(run(other.is_run_complete(tape, "run-of-first")));
+        // The claim is still one of a run that is open: no new run of this id starts.
+        EXPECT_THROW((void)run(other.claim_run(tape, "run-of-first", owner, ClaimKind::new_run)),
+                     RunAlreadyClaimedError);
+        run(store->reset(tape));
+        run(store->edit_state(tape, [](JsonObject& beside) {
+            beside.clear();
+            return Json();
+        }));
+    }
 }
 
 TEST(TapeClaims, D50_AForkInAForkLeavesTheClaimToTheOuterOne) {

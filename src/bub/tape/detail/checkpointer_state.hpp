@@ -12,7 +12,7 @@
 
 namespace bub {
 
-struct TapeCheckpointer::State {
+struct TapeCheckpointer::State : std::enable_shared_from_this<TapeCheckpointer::State> {
     std::shared_ptr<TapeStore> store;
     TapeStateStore* side = nullptr;
     TapeIndex* index = nullptr;
@@ -35,6 +35,10 @@ struct TapeCheckpointer::State {
     Task<void> edit_at_end(std::string tape, std::function<void(JsonObject& state)> edit);
     Task<std::vector<TapeEntry>> read_context(std::string tape);
     Task<bool> is_complete(std::string tape, std::string run_id);
+    /// Marks a run as complete and removes its claims. With an owner: only while the run's claim is held by it (D50).
+    Task<void> complete(std::string tape, std::string run_id, std::string owner_id);
+    /// Gives the new claim on a run up and throws RunAlreadyCompletedError when the run is complete.
+    Task<void> check_still_open(std::string tape, std::string run_id, std::string owner_id);
     Task<JsonObject> extra_of(std::string tape);
     Task<std::vector<TapeEntry>> entries_of(std::string tape, cubepi::MessageList messages);
     /// Images go to the media, and what stands for them stays in the entries; and back.
