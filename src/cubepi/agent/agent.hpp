@@ -79,6 +79,13 @@ private:
     MessageList messages_;
 };
 
+/// Model calls made for a task before a run of it starts, for example by a run that it replaces.
+struct PriorSpending {
+    std::size_t turns = 0;
+    Usage usage = {};
+    std::optional<double> cost = 0.0;  ///< USD; absent: unknown
+};
+
 /// `PromptOptions().run_id("...")`
 class PromptOptions {
 public:
@@ -88,10 +95,17 @@ public:
         run_id_ = std::move(value);
         return std::move(*this);
     }
+    /// Counts toward the limits `max_turns` and `max_spend` of the run, and is part of the usage and cost of its result.
+    PromptOptions&& prior_spending(PriorSpending value) && {
+        prior_spending_ = std::move(value);
+        return std::move(*this);
+    }
     const std::string& run_id() const noexcept { return run_id_; }
+    const PriorSpending& prior_spending() const noexcept { return prior_spending_; }
 
 private:
     std::string run_id_;
+    PriorSpending prior_spending_;
 };
 
 /// What became of a queued input (D42).

@@ -60,7 +60,8 @@ Task<void> drive(std::shared_ptr<AgentRun::State> state) {
 void start(const std::shared_ptr<AgentRun::State>& state, const Executor& executor) {
     if (std::exchange(state->started, true)) return;
     if (state->options.run_id().empty()) {
-        state->options = PromptOptions().run_id(state->impl->runtime->ids->next());
+        PromptOptions named = std::move(state->options).run_id(state->impl->runtime->ids->next());
+        state->options = std::move(named);
     }
     std::weak_ptr<AgentRun::State> weak = state;
     state->subscription = state->impl->hub.subscribe(

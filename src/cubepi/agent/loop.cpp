@@ -28,7 +28,8 @@ public:
           parts_(core.parts()),
           prompts_(std::move(prompts)),
           finish_run_(std::move(finish_run)),
-          opening_(std::move(opening)) {}
+          opening_(std::move(opening)),
+          turns_(core.turns_before()) {}
 
     Task<void> drive();
     Task<void> close(std::exception_ptr failure);
@@ -39,7 +40,7 @@ public:
 private:
     Task<Next> turn();
     void end_limited(std::string reason);
-    Task<void> end_unpriced(std::string reason);
+    Task<void> end_before_first_call(std::string reason);
     Rest begin_turn();
     Rest end_turn(Message message, MessageList tool_results);
     Task<void> end_failed_turn(Message message);
@@ -69,7 +70,7 @@ private:
     std::shared_ptr<const Error> error_;
     std::exception_ptr rethrow_;
     std::size_t run_end_cycles_ = 0;
-    std::uint32_t turns_ = 0;
+    std::uint32_t turns_;  ///< of this run, and those before it that count toward its limits
     bool turn_open_ = false;
     bool end_announced_ = false;
     bool terminated_ = false;
@@ -90,7 +91,8 @@ Task<void> Loop::drive() {
     }
     if (!core_.stopped()) {
         auto reason = price_missing(parts_.limits, parts_.model.spec());
-        if (reason) co_return co_await end_unpriced(std::move(*reason));
+        if (!reason) reason = limit_reached(parts_.limits, core_.turns_before(), core_.spent());
+        if (reason) co_return co_await end_before_first_call(std::move(*reason));
     }
     Next next = Next::turn;
     while (next == Next::turn) {
@@ -123,8 +125,9 @@ void Loop::end_limited(std::string reason) {
     error_ = std::make_shared<const Error>(ErrorCode::limit, std::move(reason));
 }
 
-/// A limit of money with a model of unknown price: the run ends before its first call (D24).
-Task<void> Loop::end_unpriced(std::string reason) {
+/// The run ends before its first call (D24): a limit of money with a model of unknown price, or a limit that earlier model
+/// calls have reached.
+Task<void> Loop::end_before_first_call(std::string reason) {
     end_limited(std::move(reason));
     Message message = failure_message(core_, error_->what(), false);
     if (Rest rest = core_.announce(message)) co_await std::move(*rest);

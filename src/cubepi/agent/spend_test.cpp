@@ -104,6 +104,55 @@ TEST(Spend, D24_TheLimitIsAnOutcomeWithItsNameAndLegalHistory) {
     EXPECT_EQ(till->calls, 6U);
 }
 
+PriorSpending prior(std::size_t turns, std::optional<double> cost) {
+    PriorSpending spending;
+    spending.turns = turns;
+    spending.usage.output_tokens = 4;
+    spending.cost = cost;
+    return spending;
+}
+
+TEST(Spend, D24_PriorSpendingCountsTowardTheLimitsAndIsPartOfTheResult) {
+    auto till =
+        std::make_shared<Till>(std::vector<AssistantMessage>{worth(2, calling({echo_call("a")}))});
+    AgentLimits limits = spending(7.0);
+    Agent agent({.model = BoundModel(till, priced()), .tools = {echo_tool()}, .limits = limits});
+    const RunResult result = run(agent.prompt("hi", PromptOptions().prior_spending(prior(1, 4.0))));
+    EXPECT_EQ(result.outcome, RunOutcome::limited);
+    EXPECT_EQ(till->calls, 2U);
+    EXPECT_DOUBLE_EQ(*result.cost, 8.0);
+    EXPECT_EQ(result.usage.output_tokens, 8);
+}
+
+TEST(Spend, D24_PriorSpendingCountsForPulledEventsToo) {
+    auto till = std::make_shared<Till>(
+        std::vector<AssistantMessage>{worth(2, faux_assistant_message("done"))});
+    Agent agent({.model = BoundModel(till, priced())});
+    AgentRun pulled = agent.start("hi", PromptOptions().prior_spending(prior(1, 4.0)));
+    const RunResult result = run(pulled.result());
+    ASSERT_TRUE(result.cost);
+    EXPECT_DOUBLE_EQ(*result.cost, 6.0);
+}
+
+TEST(Spend, D24_ALimitThatPriorSpendingHasReachedEndsARunBeforeItsFirstCall) {
+    auto till = std::make_shared<Till>(
+        std::vector<AssistantMessage>{worth(2, faux_assistant_message("never said"))});
+    for (const PriorSpending& before : {prior(1, 5.0), prior(1, std::nullopt), prior(3, 0.0)}) {
+        AgentLimits limits = spending(5.0);
+        limits.max_turns = 3;
+        Agent agent({.model = BoundModel(till, priced()), .limits = limits});
+        Recorder recorder(agent);
+        const RunResult result = run(agent.prompt("hi", PromptOptions().prior_spending(before)));
+        EXPECT_EQ(result.outcome, RunOutcome::limited);
+        EXPECT_EQ(till->calls, 0U);
+        EXPECT_EQ(result.cost, before.cost);
+        EXPECT_TRUE(is_legal_transcript(agent.state().messages));
+        EXPECT_EQ(recorder.count(AgentEventType::turn_start), 1U);
+        EXPECT_EQ(recorder.count(AgentEventType::turn_end), 1U);
+        EXPECT_EQ(recorder.count(AgentEventType::agent_end), 1U);
+    }
+}
+
 TEST(Spend, D24_AnUnknownPriceFailsTheLimitClosed) {
     FauxProvider faux;
     faux.set_responses({"never said"});

@@ -136,7 +136,8 @@ Task<void> AgentAttempt::abandon(RunResult& result) {
     result.run_id = core_.run_id().str();
     result.attempt_id = core_.info().attempt_id;
     result.outcome = RunOutcome::aborted;
-    result.cost = 0.0;
+    result.usage = core_.usage();
+    result.cost = core_.spent();
     result.failure = std::make_shared<const Error>(ErrorCode::cancelled, std::string(aborted_text));
 }
 

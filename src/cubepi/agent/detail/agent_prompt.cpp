@@ -153,6 +153,7 @@ Task<void> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, Prom
         std::chrono::duration<double>(runtime.clock->wall().time_since_epoch()).count();
     std::vector<Input> prompts = prompt_inputs(*impl, std::move(input).messages(), run_id, now);
     const auto attempt = std::make_unique<AgentAttempt>(*impl, run_id, active.token());
+    attempt->core().start_with(options.prior_spending());
 
     // An input that is in the log already is not a new one (D42).
     Known known = Known::no;
@@ -186,6 +187,7 @@ Task<void> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options, 
     const SharedString run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
     ActiveRun active(*impl, run_id);
     const auto attempt = std::make_unique<AgentAttempt>(*impl, run_id, active.token());
+    attempt->core().start_with(options.prior_spending());
     const bool loaded = co_await load(*impl, active.token());
     if (!loaded) co_return co_await attempt->abandon(result);
     if (impl->state.messages.empty()) {

@@ -20,6 +20,12 @@ RunCore::RunCore(const RunParts& parts, SharedString run_id, std::stop_token sto
     event_.run = std::move(info);
 }
 
+void RunCore::start_with(const PriorSpending& spending) {
+    turns_before_ = static_cast<std::uint32_t>(spending.turns);
+    usage_ = spending.usage;
+    spent_ = spending.cost;
+}
+
 void RunCore::count(const AssistantMessage& answer) {
     if (answer.usage) usage_ += *answer.usage;
     // An answer that failed before anything was counted is not billed either.

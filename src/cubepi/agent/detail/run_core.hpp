@@ -52,6 +52,9 @@ public:
     const Usage& usage() const noexcept { return usage_; }
     /// USD so far; absent: not known.
     std::optional<double> spent() const noexcept { return spent_; }
+    /// Model calls before this run that count toward its limits.
+    std::uint32_t turns_before() const noexcept { return turns_before_; }
+    void start_with(const PriorSpending& spending);
     /// Adds what an answer used and cost.
     void count(const AssistantMessage& answer);
     double wall_seconds() const;
@@ -130,6 +133,7 @@ private:
     MessageList new_messages_;
     Usage usage_;
     std::optional<double> spent_ = 0.0;
+    std::uint32_t turns_before_ = 0;
     bool time_known_ = false;  ///< event_.timestamp is the time
 };
 
