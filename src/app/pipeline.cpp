@@ -4,6 +4,7 @@
 
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/workspace/detail/shell_words.hpp>
 
 #include "exit_code.hpp"
 #include "program.hpp"
@@ -66,6 +67,10 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.system_prompt = plan_.system_prompt;
     options.with_tools = false;  // the plan has its own, which ask first
     options.tape_store = plan_.tapes;
+    if (!plan_.name.empty()) {
+        options.tape_command =
+            "cubepi tape show -n 0 --session " + cubepi::detail::quote_shell_word(plan_.name);
+    }
     options.configure = [this](AgentOptions& agent, const bub::AgentOccasion&) {
         plan_.equip(agent);
     };

@@ -68,12 +68,54 @@ TEST(PipelineCrash, D1_AKillAtAnyStepOfAToolTurnIsContinuedAndNoCallIsMadeAgain)
     EXPECT_GT(with_open_calls, 10u);
 }
 
+namespace {
+
+bool has_text(const MessageList& messages, std::string_view text) {
+    return std::any_of(messages.begin(), messages.end(), [text](const Message& message) {
+        return message.text().find(text) != std::string::npos;
+    });
+}
+
+}  // namespace
+
+TEST(PipelineCrash, B9_AKillAtAnyStepOfAHandOffLosesNeitherConversationNorSummary) {
+    std::size_t handed_off = 0;
+    const std::size_t steps = kill_at_each_step("--handoff", [&](const Remains& remains) {
+        FauxProvider faux;
+        MessageList request;
+        std::vector<FauxStep> script;
+        script.emplace_back(FauxStep([&](const ModelRequest& asked) {
+            request = asked.messages;
+            return faux_assistant_message("I see");
+        }));
+        faux.set_responses(std::move(script));
+        const std::unique_ptr<bub::Framework> framework = pipeline_in(remains.folder, faux);
+        EXPECT_EQ(say(*framework, "What happened?"), "I see");
+        EXPECT_TRUE(is_legal_transcript(request)) << "D1";
+        const bool whole = has_text(request, "Use Postgres.");
+        const bool summary = has_text(request, "The user wants Postgres.");
+        EXPECT_NE(whole, summary) << "either the conversation or its summary";
+        handed_off += summary ? 1 : 0;
+        const bub::Tape tape(tapes_in(remains.folder), bub::tape_name(remains.folder, session_id));
+        bub::TapeSearch search;
+        search.text = "Use Postgres.";
+        EXPECT_FALSE(run(tape.search(std::move(search))).empty()) << "what was dropped is there";
+    });
+    EXPECT_GT(steps, 10u);
+    EXPECT_GT(handed_off, 3u);
+}
+
 }  // namespace cubepi::crash_tests
 
 int main(int argc, char** argv) {
     using namespace cubepi::crash_tests;
     return tests_or_worker(
-        argc, argv, {{"--pipeline", [](const std::vector<std::string>& arguments) {
-                          return run_pipeline_worker(arguments.at(0), std::stoul(arguments.at(1)));
-                      }}});
+        argc, argv,
+        {{"--pipeline",
+          [](const std::vector<std::string>& arguments) {
+              return run_pipeline_worker(arguments.at(0), std::stoul(arguments.at(1)));
+          }},
+         {"--handoff", [](const std::vector<std::string>& arguments) {
+              return run_handoff_worker(arguments.at(0), std::stoul(arguments.at(1)));
+          }}});
 }

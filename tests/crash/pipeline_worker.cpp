@@ -99,4 +99,20 @@ int run_pipeline_worker(const std::filesystem::path& folder, std::size_t kill_at
     return 0;
 }
 
+int run_handoff_worker(const std::filesystem::path& folder, std::size_t kill_at) {
+    std::vector<FauxStep> steps;
+    steps.emplace_back("Noted.");
+    steps.push_back(faux_failure("the prompt is too long"));
+    steps.emplace_back("The user wants Postgres.");
+    steps.emplace_back("As you wish.");
+    FauxProvider faux;
+    faux.set_responses(std::move(steps));
+    const std::unique_ptr<bub::Framework> framework = pipeline_in(folder, faux);
+    (void)say(*framework, "Use Postgres.");
+    arm(kill_at);
+    (void)say(*framework, "Go on.");
+    disarm();
+    return 0;
+}
+
 }  // namespace cubepi::crash_tests

@@ -29,4 +29,7 @@ std::vector<std::string> calls_made(const std::filesystem::path& folder);
 /// A turn with three calls in two steps. Kills itself at step `kill_at`; returns the exit status when there are fewer.
 int run_pipeline_worker(const std::filesystem::path& folder, std::size_t kill_at);
 
+/// The same for a turn whose conversation does not fit the model's window and is summarized. The turn before it is not killed.
+int run_handoff_worker(const std::filesystem::path& folder, std::size_t kill_at);
+
 }  // namespace cubepi::crash_tests

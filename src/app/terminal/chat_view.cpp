@@ -263,6 +263,8 @@ void ChatView::on_event(const AgentEvent& event) {
         console_.print(std::string(style_.yellow()) + "! " + std::string(style_.off()) +
                        one_line(notice->notice.text, 300) + "\n");
         if (notice->notice.code == "retry") wait_for("waiting to try again");
+        if (notice->notice.code == "context_overflow") wait_for("summarizing the conversation");
+        if (notice->notice.code == "context_handoff") count_summary(notice->notice.details);
         return;
     }
     if (event.type() == AgentEventType::turn_start) wait_for("waiting for the model");
@@ -290,6 +292,26 @@ void ChatView::on_message_end(const Message& message) {
     const std::optional<double> cost = priced_ ? cost_of(*answer, *priced_) : std::nullopt;
     cost_known_ = cost_known_ && cost;
     if (cost) cost_ += *cost;
+    refresh();
+}
+
+/// The sums of a turn include the model call that summarized its conversation.
+void ChatView::count_summary(const JsonObject& details) {
+    const Json* spent = details.if_contains("usage");
+    if (!spent || !spent->is_object()) return;
+    const auto tokens = [usage = &spent->get_object()](std::string_view key) -> std::int64_t {
+        const Json* count = usage->if_contains(key);
+        return count && count->is_int64() ? count->get_int64() : 0;
+    };
+    const std::int64_t in =
+        tokens("input_tokens") + tokens("cache_read_tokens") + tokens("cache_write_tokens");
+    const std::int64_t out = tokens("output_tokens");
+    if (in == 0 && out == 0) return;
+    tokens_in_ += in;
+    tokens_out_ += out;
+    const Json* cost = details.if_contains("cost");
+    cost_known_ = cost_known_ && cost;
+    if (cost) cost_ += cost->to_number<double>();
     refresh();
 }
 

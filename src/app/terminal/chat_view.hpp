@@ -63,6 +63,7 @@ private:
     void on_stream(const StreamEvent& event);
     void on_tool_end(const ToolExecutionEndEvent& event, std::chrono::steady_clock::time_point now);
     void on_message_end(const Message& message);
+    void count_summary(const JsonObject& details);
     void wait_for(std::string what);
     void print_stopped_cards();
     void keep_card(Card card);

@@ -58,6 +58,8 @@ void Screen::on_event(const AgentEvent& event) {
         std::cerr << status_style_.yellow() << "! " << status_style_.off()
                   << one_line(notice->notice.text, 300) << '\n';
         if (notice->notice.code == "retry") spinner_.start("waiting to try again");
+        if (notice->notice.code == "context_overflow")
+            spinner_.start("summarizing the conversation");
         return;
     }
     if (event.type() == AgentEventType::turn_start) spinner_.start("waiting for the model");

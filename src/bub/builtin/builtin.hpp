@@ -48,6 +48,9 @@ struct BuiltinOptions {
     std::vector<cubepi::AgentTool> tools = {};
     std::size_t max_steps = 250;  ///< model calls of one turn
     std::optional<std::int64_t> max_tokens = {};
+    /// How the user reads the tape of this session outside of the conversation: a command line, for the message about a
+    /// conversation that became too long. May be empty.
+    std::string tape_command = {};
     std::size_t max_steering = 64;  ///< messages that wait for one session's turn
 
     /// May change what each turn's agent is made of. Add middleware rather than explicit hooks: an explicit hook
@@ -58,7 +61,8 @@ struct BuiltinOptions {
     /// when the turn is over.
     std::function<void(const std::shared_ptr<cubepi::Agent>& agent, const AgentOccasion& occasion)>
         on_agent = {};
-    /// Told how the run of a turn's agent has ended, whatever the outcome; before a failure is thrown.
+    /// Called with the result of a turn's agent, whatever the outcome; before a failure is thrown. Usage and cost are those of
+    /// the whole turn: with the runs before a hand-off and the summary that was written for it.
     std::function<void(const cubepi::RunResult& result, const AgentOccasion& occasion)> on_result =
         {};
     std::function<std::vector<std::shared_ptr<Channel>>(ProvideChannelsCall& call)> channels = {};

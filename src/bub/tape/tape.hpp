@@ -60,8 +60,9 @@ public:
                        JsonObject meta = {}) const;
     /// Makes sure that there is an anchor: without one, a hand-off `session/start` with state {owner: human}.
     Task<void> bootstrap(JsonObject meta = {}) const;
-    /// The hand-off after a request that did not fit the model's window: `auto_handoff/context_overflow`.
-    Task<void> overflow_handoff(std::string error) const;
+    /// The hand-off after a request that did not fit the model's window: `auto_handoff/context_overflow`. The summary of the
+    /// conversation so far reaches the model with the anchor (B10); empty: there is none.
+    Task<void> overflow_handoff(std::string error, std::string summary = {}) const;
     /// Empties the tape and bootstraps it, in one step. The archived file is named in the anchor's state.
     Task<void> restart(std::string archived = {}) const;
     /// Copies the tape to `directory`/NAME.jsonl.YYYYMMDDTHHMMSSZ.bak as seen here, and gives the path; with a number

@@ -22,12 +22,6 @@ namespace {
 
 }  // namespace
 
-AgentTurn::AgentTurn(std::shared_ptr<BuiltinCore> core, Prompt prompt, AgentTurnPlan plan,
-                     TurnState& state)
-    : core_(std::move(core)), prompt_(std::move(prompt)), plan_(std::move(plan)), state_(state) {}
-
-AgentTurn::~AgentTurn() = default;
-
 std::optional<StreamEvent> AgentTurn::ready() {
     if (events_.empty()) return std::nullopt;
     StreamEvent event = std::move(events_.front());
@@ -44,8 +38,12 @@ Task<std::optional<StreamEvent>> AgentTurn::next() {
             continue;
         }
         std::optional<cubepi::AgentEvent> event = co_await run_->next();
-        if (event) {
+        if (event && hand_off_) {
+            translate_summary(*event);
+        } else if (event) {
             translate(*event);
+        } else if (hand_off_) {
+            co_await finish_summary();
         } else {
             co_await finish();
         }
@@ -103,13 +101,20 @@ void AgentTurn::repeat(std::string text) {
     events_.push_back(StreamEvent::text(std::move(text)));
 }
 
+void AgentTurn::report(const cubepi::RunResult& result) {
+    if (!core_->options().on_result || plan_.is_subagent) return;
+    const std::filesystem::path folder = core_->workspace_of(state_);
+    const AgentOccasion occasion{plan_.session_id, folder, state_};
+    core_->options().on_result(result, occasion);
+}
+
 Task<> AgentTurn::finish() {
-    const cubepi::RunResult result = co_await run_->result();
-    if (core_->options().on_result && !plan_.is_subagent) {
-        const std::filesystem::path folder = core_->workspace_of(state_);
-        const AgentOccasion occasion{plan_.session_id, folder, state_};
-        core_->options().on_result(result, occasion);
+    cubepi::RunResult result = co_await run_->result();
+    if (should_hand_off(result)) {
+        co_await begin_hand_off(std::move(result));
+        co_return;
     }
+    report(result);
     if (plan_.inherits) made_ = result.new_messages;
     if (result) {
         status_ = TurnStatus::ok;
@@ -118,18 +123,6 @@ Task<> AgentTurn::finish() {
     }
     if (result.outcome == cubepi::RunOutcome::aborted) cubepi::throw_cancelled();
     const cubepi::Error& failure = result.error();
-    const bool overflow =
-        failure.code() == cubepi::ErrorCode::context_length || is_context_overflow(failure.what());
-    if (overflow && !plan_.inherits && !std::exchange(handed_off_, true)) {
-        co_await tape_->overflow_handoff(failure.what());
-        run_.reset();
-        agent_.reset();
-        // It is said again behind the hand-off.
-        if (!message_id_.empty()) message_id_ = next_message_id(message_id_);
-        run_id_.clear();
-        co_await start_agent();
-        co_return;
-    }
     over_ = true;
     if (result.outcome == cubepi::RunOutcome::failed) {
         status_ = TurnStatus::error;

@@ -28,10 +28,26 @@ struct AgentTurnPlan {
     std::string input_id = {};
 };
 
+/// The part of a turn's agent that a summary of its conversation needs.
+struct SummaryModel {
+    cubepi::BoundModel model = {};
+    cubepi::ProviderRef provider = {};
+    cubepi::AgentLimits limits = {};
+    std::optional<cubepi::ReasoningControl> reasoning = {};
+    cubepi::PayloadHook on_payload = {};
+    cubepi::ResponseHook on_response = {};
+};
+
+struct HandOff;
+
+/// The event that records a step of the model on the tape, as Bub does, for tape_info.
+TapeEntry step_entry(const cubepi::AssistantMessage& answer);
+
 /// One turn of the agent on the session's tape, as a stream: the answer of the builtin plugin. What the turn writes is
 /// merged into the tape by close(), whatever became of it (B9). An input that was cut off by a crash goes on where it was, and
-/// says again what it had said. A request that does not fit the model's window hands
-/// the tape off and is tried once more.
+/// says again what it had said. When a request does not fit the model's window, the model summarizes the conversation, the
+/// tape is handed off with the summary, and the request is repeated once. The summary and the runs before and after it share
+/// the limits, the usage and the cost of one turn.
 class AgentTurn final : public EventSource {
 public:
     AgentTurn(std::shared_ptr<BuiltinCore> core, Prompt prompt, AgentTurnPlan plan,
@@ -51,7 +67,19 @@ private:
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& folder);
     Task<std::string> system_prompt();
     Task<> finish();
+    void report(const cubepi::RunResult& result);
     Task<> keep_inherited();
+    // The hand-off (agent_turn_handoff.cpp).
+    bool should_hand_off(const cubepi::RunResult& result) const;
+    Task<> begin_hand_off(cubepi::RunResult result);
+    std::string why_no_summary() const;
+    void start_summary();
+    void translate_summary(const cubepi::AgentEvent& event);
+    Task<> finish_summary();
+    Task<> end_hand_off(std::string summary, std::string problem);
+    void tell_hand_off(const std::string& summary, const std::string& problem);
+    void notice(std::string_view code, std::string text, JsonObject details);
+    void steer(cubepi::Message message);
     Task<> on_agent_event(cubepi::AgentEvent event);
     void translate(const cubepi::AgentEvent& event);
     void push(std::string_view kind, JsonObject data,
@@ -68,9 +96,18 @@ private:
     std::shared_ptr<cubepi::Agent> agent_;
     std::optional<cubepi::AgentRun> run_;
     std::deque<StreamEvent> events_;
-    std::string message_id_;    ///< empty: a new one
-    std::string run_id_;        ///< of the run that this turn goes on with; empty: none
-    cubepi::MessageList made_;  ///< by a turn that inherits
+    std::string message_id_;       ///< empty: a new one
+    std::string run_id_;           ///< of the run that this turn goes on with; empty: none
+    cubepi::MessageList made_;     ///< by a turn that inherits
+    cubepi::PriorSpending spent_;  ///< by this turn, before the run under way
+    struct Steered {
+        cubepi::Message message;
+        cubepi::Receipt receipt;
+    };
+    std::vector<Steered> steered_;           ///< messages that came during the turn
+    std::vector<cubepi::Message> repeated_;  ///< of those, the ones to repeat after a hand-off
+    std::unique_ptr<SummaryModel> summarizer_;
+    std::unique_ptr<HandOff> hand_off_;  ///< not null while the model writes the summary
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;
     bool over_ = false;

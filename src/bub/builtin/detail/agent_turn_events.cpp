@@ -34,7 +34,6 @@ JsonObject usage_json(const cubepi::Usage& usage) {
     return form;
 }
 
-/// A step of the model as Bub records it, for tape_info.
 JsonObject run_json(const cubepi::AssistantMessage& answer) {
     const cubepi::Usage& usage = *answer.usage;
     const std::int64_t cached = usage.cache_read_tokens.value_or(0);
@@ -58,6 +57,15 @@ JsonObject run_json(const cubepi::AssistantMessage& answer) {
 
 }  // namespace
 
+TapeEntry step_entry(const cubepi::AssistantMessage& answer) {
+    return event_entry("run", run_json(answer), hidden_from_context());
+}
+
+/// A message for the run under way. It is remembered, since a hand-off leaves it behind.
+void AgentTurn::steer(cubepi::Message message) {
+    steered_.push_back(Steered{message, agent_->steer(message)});
+}
+
 /// Runs inside the agent, in step with what it stores.
 Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
     const std::string_view* delta = event.text_delta();
@@ -76,12 +84,12 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
             cubepi::Message message = user_message_of(prompt);
             std::string id = is_passing(plan_.session_id) ? std::string() : input_id_of(*shared);
             if (!id.empty()) message = std::move(message).with_id(std::move(id));
-            agent_->steer(std::move(message));
+            steer(std::move(message));
         }
     }
     const cubepi::AssistantMessage* answer = end ? end->message.assistant() : nullptr;
     if (answer && answer->usage) {
-        TapeEntry step = event_entry("run", run_json(*answer), hidden_from_context());
+        TapeEntry step = step_entry(*answer);
         (void)co_await tape_->append(std::move(step));
     }
     if (!end || end->tool_results.empty()) co_return;

@@ -127,6 +127,9 @@ Task<> AgentTurn::start_agent() {
         co_await remember(options);
         if (chosen.configure) chosen.configure(options, occasion);
     }
+    summarizer_ = std::make_unique<SummaryModel>(
+        SummaryModel{options.model, options.provider, options.limits, options.reasoning,
+                     options.on_payload, options.on_response});
     std::vector<cubepi::AgentTool> tools(options.tools.begin(), options.tools.end());
     keep_allowed(tools, plan_);
     options.middleware.emplace_back(UnknownTools(tools));
@@ -137,7 +140,9 @@ Task<> AgentTurn::start_agent() {
     if (chosen.on_agent && !plan_.is_subagent) chosen.on_agent(agent_, occasion);
     cubepi::Message message = user_message_of(prompt_);
     if (!message_id_.empty()) message = std::move(message).with_id(message_id_);
-    run_.emplace(agent_->start(std::move(message), cubepi::PromptOptions().run_id(run_id_)));
+    cubepi::PromptOptions how = cubepi::PromptOptions().run_id(run_id_).prior_spending(spent_);
+    run_.emplace(agent_->start(std::move(message), std::move(how)));
+    for (cubepi::Message& one : std::exchange(repeated_, {})) steer(std::move(one));
 }
 
 Task<std::string> AgentTurn::system_prompt() {
