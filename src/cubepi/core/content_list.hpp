@@ -17,7 +17,9 @@
 namespace cubepi {
 
 /// The blocks of a message: a std::vector of two words, since every message in memory has one, and most have one block.
-/// Copies have no room to spare. Inside a Message the blocks lie behind the message, in the same piece of memory.
+/// Copies have no room to spare. Inside a Message the blocks lie behind the message, in the same piece of memory. Moving
+/// from or swapping such a list moves its blocks into memory of their own first, so that they outlive the message; like
+/// every noexcept move, this terminates the program when memory is exhausted.
 template <class Block>
 class ContentList {
 public:
@@ -41,11 +43,9 @@ public:
         for (; first != last; ++first) emplace_back(*first);
     }
     ContentList(const ContentList& other) : ContentList(other.begin(), other.end()) {}
-    ContentList(ContentList&& other) noexcept
-        : blocks_(std::exchange(other.blocks_, nullptr)),
-          size_(std::exchange(other.size_, 0)),
-          capacity_(std::exchange(other.capacity_, 0)) {
-        assert((capacity_ > 0 || size_ == 0) && "the blocks of a message stay in it");
+    ContentList(ContentList&& other) noexcept {
+        other.own_blocks();
+        swap_memory(other);
     }
     ContentList& operator=(ContentList other) noexcept {
         swap(other);
@@ -129,9 +129,9 @@ public:
         while (size_ > 0) pop_back();
     }
     void swap(ContentList& other) noexcept {
-        std::swap(blocks_, other.blocks_);
-        std::swap(size_, other.size_);
-        std::swap(capacity_, other.capacity_);
+        own_blocks();
+        other.own_blocks();
+        swap_memory(other);
     }
 
     friend bool operator==(const ContentList& a, const ContentList& b) {
@@ -140,8 +140,8 @@ public:
 
 private:
     friend class Message;
-    /// The blocks of `other`, moved into room that somebody else owns and that outlives this list. From then on this
-    /// list, which was empty, is neither moved nor swapped. `other` keeps its own room.
+    /// Moves the blocks of `other` into `room`, which the message owns and which outlives this list. This list must be
+    /// empty. `other` keeps its own memory.
     void take_into(ContentList& other, void* room) noexcept {
         if (other.empty()) return;
         blocks_ = static_cast<Block*>(room);
@@ -150,6 +150,20 @@ private:
         other.clear();
     }
 
+    /// Moves blocks that lie in a message's memory into memory of this list.
+    void own_blocks() noexcept {
+        if (capacity_ > 0 || !blocks_) return;
+        if (size_ > 0) {
+            move_to(allocate(size_), size_);
+        } else {
+            blocks_ = nullptr;
+        }
+    }
+    void swap_memory(ContentList& other) noexcept {
+        std::swap(blocks_, other.blocks_);
+        std::swap(size_, other.size_);
+        std::swap(capacity_, other.capacity_);
+    }
     static Block* allocate(std::size_t count) {
         if (count > std::numeric_limits<std::uint32_t>::max()) throw std::bad_alloc();
         return std::allocator<Block>().allocate(count);

@@ -48,6 +48,49 @@ TEST(ContentList, WhatWasMovedFromIsEmptyAndUsable) {
     EXPECT_EQ(list.size(), 1u);
 }
 
+/// The list that lies in `message`, as code inside the library can reach it.
+ContentList<Content>& list_in(const Message& message) {
+    return const_cast<ContentList<Content>&>(message.user()->content);
+}
+
+TEST(ContentList, MovingAListThatBelongsToAMessageTakesTheBlocksOutOfIt) {
+    ContentList<Content> moved;
+    ContentList<Content> assigned = {TextContent{"old"}};
+    {
+        Message first = user_message(longer);
+        Message second = user_message(longer + "2");
+        moved = ContentList<Content>(std::move(list_in(first)));
+        assigned = std::move(list_in(second));
+        EXPECT_TRUE(first.user()->content.empty());
+        EXPECT_TRUE(second.user()->content.empty());
+        list_in(first).emplace_back(TextContent{"again"});
+        EXPECT_EQ(first.text(), "again");
+        list_in(second) = {TextContent{"assigned"}};
+        EXPECT_EQ(second.text(), "assigned");
+    }
+    EXPECT_EQ(std::get<TextContent>(moved.at(0)).text, longer);
+    EXPECT_EQ(std::get<TextContent>(assigned.at(0)).text, longer + "2");
+    EXPECT_GT(moved.capacity(), 0u);
+}
+
+TEST(ContentList, SwappingAListThatBelongsToAMessageOutlivesTheMessage) {
+    ContentList<Content> other = {TextContent{"other"}};
+    {
+        Message message = user_message(longer);
+        Message neighbour = user_message("neighbour");
+        list_in(message).swap(list_in(neighbour));
+        EXPECT_EQ(message.text(), "neighbour");
+        EXPECT_EQ(neighbour.text(), longer);
+        list_in(neighbour).swap(other);
+        EXPECT_EQ(neighbour.text(), "other");
+        list_in(message).clear();
+        list_in(message).swap(list_in(neighbour));
+        EXPECT_EQ(message.text(), "other");
+        EXPECT_TRUE(neighbour.text().empty());
+    }
+    EXPECT_EQ(std::get<TextContent>(other.at(0)).text, longer);
+}
+
 TEST(ContentList, AddsItsOwnBlocksWhileItGrows) {
     List list = {longer};
     for (int i = 0; i < 6; ++i) list.push_back(list.front());
