@@ -14,12 +14,27 @@ namespace cubepi {
 
 namespace {
 
+/// The thread's Loop has been destroyed. Has no destructor, so it can be read until the thread has ended.
+constinit thread_local bool loop_destroyed = false;
+
 struct Loop {
+    Loop() = default;
+    ~Loop() { loop_destroyed = true; }
+    Loop(const Loop&) = delete;
+    Loop& operator=(const Loop&) = delete;
+
     boost::asio::io_context context{1};
     bool running = false;
 };
 
 Loop& this_thread_loop() {
+    if (loop_destroyed) {
+        throw Error(ErrorCode::invalid_state,
+                    "run() was called after the thread-local objects of this thread were "
+                    "destroyed, as they "
+                    "are when a static destructor runs: call run() before main() returns or the "
+                    "thread ends");
+    }
     thread_local Loop loop;
     return loop;
 }
