@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cubepi/core/detail/error_with_text.hpp>
+
 namespace cubepi {
 namespace {
 
@@ -69,6 +71,37 @@ TEST(Errors, AllAreOfOneRoot) {
     EXPECT_EQ(corrupt.backend(), "sqlite");
     EXPECT_EQ(corrupt.row_ref(), "messages.id=17");
     EXPECT_EQ(corrupt.thread_id(), "t");
+}
+
+class OwnError final : public Error {
+public:
+    OwnError() : Error(ErrorCode::not_found, "own") {}
+};
+
+TEST(ErrorWithText, KeepsCodeTypeAndFieldsAndLeavesTheOriginalUnchanged) {
+    const auto original = std::make_exception_ptr(
+        CheckpointCorruptionError("row unreadable", "t", "sqlite", "messages.id=17"));
+    const auto copy = detail::error_with_text(original, "hook x failed: row unreadable");
+    const auto* typed = dynamic_cast<const CheckpointCorruptionError*>(copy.get());
+    ASSERT_TRUE(typed);
+    EXPECT_STREQ(typed->what(), "hook x failed: row unreadable");
+    EXPECT_EQ(typed->code(), ErrorCode::storage_corrupt);
+    EXPECT_EQ(typed->row_ref(), "messages.id=17");
+    EXPECT_EQ(exception_text(original), "row unreadable");
+}
+
+TEST(ErrorWithText, ReturnsATypeThatTheLibraryDoesNotKnowAsThrown) {
+    auto original = std::make_exception_ptr(OwnError());
+    const auto same = detail::error_with_text(original, "other text");
+    original = nullptr;
+    EXPECT_TRUE(dynamic_cast<const OwnError*>(same.get()));
+    EXPECT_STREQ(same->what(), "own");
+}
+
+TEST(ErrorWithText, GivesOtherExceptionsTheCodeUnknown) {
+    const auto made = detail::error_with_text(std::make_exception_ptr(42), "text");
+    EXPECT_EQ(made->code(), ErrorCode::unknown);
+    EXPECT_STREQ(made->what(), "text");
 }
 
 }  // namespace

@@ -299,6 +299,41 @@ TEST(Images, HooksSeeAndChangeTheRequest) {
     EXPECT_EQ(status, 200);
 }
 
+TEST(Images, AnExceptionOfAHookIsThrownWithItsCodeAndItsCauseAndIsNotRetried) {
+    for (const bool at_response : {false, true}) {
+        Studio studio(answers(json(one_image)));
+        ImagesOptions options = studio.options();
+        if (at_response) {
+            options = ImagesOptions(std::move(options))
+                          .on_response([](ProviderResponse, ImagesModel) -> Task<void> {
+                              throw Error(ErrorCode::disconnected, "no");
+                          });
+        } else {
+            options =
+                ImagesOptions(std::move(options))
+                    .on_payload([](JsonObject, ImagesModel) -> Task<std::optional<JsonObject>> {
+                        throw Error(ErrorCode::disconnected, "no");
+                    });
+        }
+        const std::string name = at_response ? "on_response" : "on_payload";
+        try {
+            run(studio.provider.generate_images(studio.provider.model("m"), teapot(), options));
+            ADD_FAILURE() << name;
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ErrorCode::disconnected);
+            EXPECT_EQ(std::string(error.what()), "hook " + name + " failed: no");
+            std::string cause;
+            try {
+                std::rethrow_if_nested(error);
+            } catch (const Error& nested) {
+                cause = nested.what();
+            }
+            EXPECT_EQ(cause, "no");
+        }
+        EXPECT_EQ(studio.transport->requests().size(), at_response ? 1U : 0U);
+    }
+}
+
 TEST(Images, AnObserverThatThrowsHarmsNobody) {
     Studio studio(answers(json(one_image)));
     const std::uint64_t id = studio.provider.subscribe_request(

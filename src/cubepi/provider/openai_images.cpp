@@ -5,6 +5,7 @@
 #include <cubepi/net/sse_decoder.hpp>
 #include <cubepi/provider/detail/openai_endpoint.hpp>
 #include <cubepi/provider/detail/openai_images_wire.hpp>
+#include <cubepi/provider/detail/user_hook.hpp>
 #include <cubepi/provider/error_classification.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
@@ -131,7 +132,8 @@ Task<> ImagesCall::prepare() {
     for (const Notice& notice : payload.notices) tell(notice);
     JsonObject body = std::move(payload.body);
     if (options_.on_payload()) {
-        Task<std::optional<JsonObject>> hook = options_.on_payload()(body, model_);
+        Task<std::optional<JsonObject>> hook =
+            detail::call_user_hook("on_payload", options_.on_payload(), body, model_);
         std::optional<JsonObject> changed = co_await std::move(hook);
         if (changed) body = std::move(*changed);
     }
@@ -191,7 +193,8 @@ Task<AssistantImages> ImagesCall::attempt() {
         seen.status = response.status;
         for (const HttpHeader& header : response.headers)
             seen.headers.emplace_back(header.name, header.value);
-        Task<> hook = options_.on_response()(std::move(seen), model_);
+        Task<> hook =
+            detail::call_user_hook("on_response", options_.on_response(), std::move(seen), model_);
         co_await std::move(hook);
     }
     if (response.status < 200 || response.status >= 300) {
@@ -252,6 +255,9 @@ RetryDecision ImagesCall::decide(const std::exception_ptr& failure) const {
     } catch (const Refused& error) {
         return decide_retry(policy, retries_done_, error.failure.status.value_or(0), error.hints,
                             random);
+    } catch (const ProviderError& error) {
+        if (detail::is_hook_error(error.info())) return RetryDecision();
+        return decide_retry(policy, retries_done_, error, random);
     } catch (const Error& error) {
         return decide_retry(policy, retries_done_, error, random);
     } catch (...) {

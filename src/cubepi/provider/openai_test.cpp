@@ -403,7 +403,24 @@ TEST(OpenAIProvider, AThrowingHookFailsTheCall) {
     };
     const auto events = it.events(StreamOptions().on_payload(hook));
     EXPECT_EQ(spelled(events), "error");
+    EXPECT_EQ(events.back().error_message(), "hook on_payload failed: no");
     EXPECT_TRUE(it.transport->requests().empty());
+}
+
+TEST(OpenAIProvider, AnExceptionOfAHookIsNotTheEndpointsItIsNotRetriedAndKeepsItsCode) {
+    for (const ErrorCode code : {ErrorCode::disconnected, ErrorCode::rate_limited,
+                                 ErrorCode::unavailable, ErrorCode::not_found}) {
+        Fixture it({answer("Hi")});
+        auto hook = [code](ProviderResponse, Model) -> Task<> { throw Error(code, "no"); };
+        const auto events = it.events(StreamOptions().on_response(hook));
+        EXPECT_EQ(spelled(events), "error");
+        EXPECT_EQ(events.back().error_message(), "hook on_response failed: no");
+        const AssistantMessage failed = events.back().partial.get();
+        ASSERT_TRUE(failed.error);
+        EXPECT_EQ(failed.error->code, code);
+        EXPECT_EQ(failed.error->type, "HookError");
+        EXPECT_EQ(it.transport->requests().size(), 1u);
+    }
 }
 
 TEST(OpenAIProvider, AMissingKeyIsAnErrorThatNamesTheVariable) {

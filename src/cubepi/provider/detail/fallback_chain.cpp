@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <cubepi/provider/detail/user_hook.hpp>
 #include <cubepi/provider/error_classification.hpp>
 
 namespace cubepi::detail {
@@ -38,7 +39,7 @@ FallbackChain::FallbackChain(std::vector<BoundModel> legs, FallbackOptions optio
 
 bool FallbackChain::triggers(const ErrorInfo& error) const {
     const std::set<ErrorCode>& set = options_.trigger_errors;
-    if (error.code == ErrorCode::cancelled) return false;
+    if (error.code == ErrorCode::cancelled || is_hook_error(error)) return false;
     if (set.contains(error.code)) return true;
     return set.contains(ErrorCode::unavailable) &&
            error_type_of(error.code) == error_type_of(ErrorCode::unavailable);

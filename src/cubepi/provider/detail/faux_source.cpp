@@ -7,6 +7,7 @@
 
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/message_json.hpp>
+#include <cubepi/provider/detail/user_hook.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 namespace cubepi {
@@ -180,8 +181,8 @@ Task<> FauxSource::announce() {
     if (!request_.options.on_payload() && !call_.observers) co_return;
     JsonObject payload = detail::observed_payload(request_);
     if (request_.options.on_payload()) {
-        Task<std::optional<JsonObject>> hook =
-            request_.options.on_payload()(payload, request_.model);
+        Task<std::optional<JsonObject>> hook = detail::call_user_hook(
+            "on_payload", request_.options.on_payload(), payload, request_.model);
         std::optional<JsonObject> changed = co_await std::move(hook);
         if (changed) payload = std::move(*changed);
     }

@@ -8,6 +8,7 @@
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/provider/detail/user_hook.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi::detail {
@@ -201,7 +202,8 @@ Task<> HttpStreamSource::prepare() {
     for (Notice& notice : built.notices) queue_.push(MessageAssembler::notice(std::move(notice)));
     JsonObject body = std::move(built.body);
     if (request_.options.on_payload()) {
-        Task<std::optional<JsonObject>> hook = request_.options.on_payload()(body, request_.model);
+        Task<std::optional<JsonObject>> hook =
+            call_user_hook("on_payload", request_.options.on_payload(), body, request_.model);
         std::optional<JsonObject> changed = co_await std::move(hook);
         if (changed) body = std::move(*changed);
     }
@@ -240,7 +242,8 @@ Task<> HttpStreamSource::attempt() {
         seen.status = response.status;
         for (const HttpHeader& header : response.headers)
             seen.headers.emplace_back(header.name, header.value);
-        Task<> hook = request_.options.on_response()(std::move(seen), request_.model);
+        Task<> hook = call_user_hook("on_response", request_.options.on_response(), std::move(seen),
+                                     request_.model);
         co_await std::move(hook);
     }
     if (response.status < 200 || response.status >= 300) {

@@ -4,6 +4,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/net/network_error.hpp>
+#include <cubepi/provider/detail/user_hook.hpp>
 
 // What a call does when an attempt has failed: send it again, send it differently, or give up.
 
@@ -67,7 +68,7 @@ bool HttpStreamSource::build_differently(const Failure& failure) {
 }
 
 RetryDecision HttpStreamSource::decide(const Failure& failure, const ErrorInfo& info) const {
-    if (assembler_.has_content()) return RetryDecision();
+    if (assembler_.has_content() || is_hook_error(info)) return RetryDecision();
     const double random = chance(*runtime_->ids);
     const RetryPolicy& policy = protocol_->retry();
     if (failure.endpoint) {
@@ -127,7 +128,9 @@ void HttpStreamSource::give_up(const Failure& failure, ErrorInfo info) {
         message += " (after " + std::to_string(retries_done_) +
                    (retries_done_ == 1 ? " retry)" : " retries)");
     }
-    std::string text = failure_text(request_.model, protocol_->base_url(), info, message);
+    std::string text = is_hook_error(info)
+                           ? std::move(message)
+                           : failure_text(request_.model, protocol_->base_url(), info, message);
     phase_ = Phase::over;
     // A failed answer cannot be referred to later; CubePi's have no response id either.
     assembler_.head().response_id = SharedString();
