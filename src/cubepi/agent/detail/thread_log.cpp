@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <cubepi/agent/transcript.hpp>
+#include <cubepi/agent/detail/store_call.hpp>
 
 namespace cubepi::detail {
 
@@ -48,7 +48,10 @@ const std::string& ThreadLog::thread_id() const noexcept {
 
 Task<void> ThreadLog::load() {
     if (!persistent() || thread_->loaded) co_return;
-    std::optional<CheckpointData> data = co_await thread_->store->load(thread_->id);
+    auto call = [this] { return thread_->store->load(thread_->id); };
+    Task<std::optional<CheckpointData>> loading =
+        store_call("load the thread", thread_->id, std::move(call));
+    std::optional<CheckpointData> data = co_await std::move(loading);
     thread_->loaded = true;
     if (!data) co_return;
     thread_->position = data->position;
@@ -99,9 +102,12 @@ Task<void> ThreadLog::append(Message message) {
         JsonObject saved = with_extra ? state_.extra : JsonObject();
         MessageList one;
         one.push_back(message);
+        auto call = [&thread, &one, &options] {
+            return thread.store->append(thread.id, std::move(one), std::move(options));
+        };
+        Task<std::int64_t> appending = store_call("append a message", thread.id, std::move(call));
         try {
-            thread.position =
-                co_await thread.store->append(thread.id, std::move(one), std::move(options));
+            thread.position = co_await std::move(appending);
         } catch (const StaleAppendError&) {
             thread.overtaken = true;
             throw;
@@ -123,7 +129,11 @@ Task<void> ThreadLog::save_extra() {
     if (thread_->overtaken || state_.extra == thread_->saved_extra) co_return;
     JsonObject saved = state_.extra;
     JsonObject changed = changes(thread_->saved_extra, saved);
-    co_await thread_->store->save_extra(thread_->id, std::move(changed));
+    auto call = [this, &changed] {
+        return thread_->store->save_extra(thread_->id, std::move(changed));
+    };
+    Task<void> saving = store_call("save extra", thread_->id, std::move(call));
+    co_await std::move(saving);
     thread_->saved_extra = std::move(saved);
     drop_nulls();
 }
@@ -144,7 +154,12 @@ Task<std::optional<Message>> ThreadLog::find(std::string message_id) {
         if (message.id() == message_id) found = message;
     }
     if (!found && thread_ && thread_->index) {
-        found = co_await thread_->index->find_message(thread_->id, std::move(message_id));
+        auto call = [this, &message_id] {
+            return thread_->index->find_message(thread_->id, std::move(message_id));
+        };
+        Task<std::optional<Message>> finding =
+            store_call("find a message by its id", thread_->id, std::move(call));
+        found = co_await std::move(finding);
     }
     co_return found;
 }
