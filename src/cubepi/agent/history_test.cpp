@@ -81,6 +81,40 @@ TEST(History, D1_ADefectDeepInAThreadIsMendedInTheRequestOnlyAndReported) {
     EXPECT_EQ(recorder.notices(), std::vector<std::string>{"repair"});
 }
 
+TEST(History, D1_AMessageBetweenACallAndItsResultIsMovedInTheRequestOnlyAndReportedOnce) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    MessageList thread = crashed_thread();
+    thread.push_back(user_message("between"));
+    ToolResultMessage result;
+    result.tool_call_id = "c1";
+    result.tool_name = "echo";
+    result.content.emplace_back(TextContent{"the result"});
+    thread.push_back(std::move(result));
+    preload(*store, "t", thread);
+    FauxProvider faux;
+    Requests requests;
+    faux.set_responses({requests.answer(calling({echo_call("a", "c2")})), requests.answer("fine"),
+                        requests.answer("fine")});
+    Agent agent(
+        {.model = faux.model(), .tools = {echo_tool()}, .checkpointer = store, .thread_id = "t"});
+    Recorder recorder(agent);
+
+    EXPECT_TRUE(run(agent.prompt("go on")));
+    EXPECT_TRUE(run(agent.prompt("again")));
+
+    ASSERT_EQ(requests.seen.size(), 3u);
+    for (const ModelRequest& request : requests.seen) {
+        EXPECT_TRUE(is_legal_transcript(request.messages));
+        EXPECT_EQ(request.messages[2].text(), "the result");
+        EXPECT_EQ(request.messages[3].text(), "between");
+    }
+    const MessageList log = stored(*store, "t");
+    EXPECT_EQ(log[2].text(), "between");
+    EXPECT_EQ(log[3].text(), "the result");
+    EXPECT_TRUE(agent.state().messages == log);
+    EXPECT_EQ(recorder.notices(), std::vector<std::string>{"repair"});
+}
+
 TEST(History, D2_ResumeLoadsTheThreadRepairsItAndRuns) {
     auto store = std::make_shared<MemoryCheckpointer>();
     preload(*store, "t", crashed_thread());

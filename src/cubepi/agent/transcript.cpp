@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
 namespace cubepi {
 
@@ -17,6 +19,42 @@ bool answer(std::vector<const ToolCall*>& open, std::string_view id) {
     if (found == open.end()) return false;
     open.erase(found);
     return true;
+}
+
+/// The indices of the results of each message that calls tools, by the index of that message.
+using ResultsByCaller = std::unordered_map<std::size_t, std::vector<std::size_t>>;
+
+/// Assigns each result to the last preceding message that calls its id. Counts results that are not directly after their
+/// calls, and results without a call.
+ResultsByCaller match_results(const MessageList& messages, TranscriptRepairs& repairs) {
+    struct OpenCalls {
+        std::size_t caller = 0;
+        std::size_t count = 0;  // calls with this id that have no result yet
+    };
+    std::unordered_map<std::string_view, OpenCalls> open;
+    ResultsByCaller results;
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        if (const AssistantMessage* assistant = messages[i].assistant()) {
+            if (!assistant->has_tool_calls()) continue;
+            for (const ToolCall* call : assistant->tool_calls()) {
+                OpenCalls& calls = open[call->id.str()];
+                // A call of an earlier message with the same id gets no further results.
+                if (calls.caller != i) calls = OpenCalls{i, 0};
+                ++calls.count;
+            }
+        } else if (const ToolResultMessage* result = messages[i].tool_result()) {
+            const auto found = open.find(result->tool_call_id.str());
+            if (found == open.end() || found->second.count == 0) {
+                ++repairs.left_out;
+                continue;
+            }
+            --found->second.count;
+            std::vector<std::size_t>& own = results[found->second.caller];
+            own.push_back(i);
+            if (i != found->second.caller + own.size()) ++repairs.moved_results;
+        }
+    }
+    return results;
 }
 
 }  // namespace
@@ -68,29 +106,24 @@ RepairedTranscript repair_request(const MessageList& messages) {
         repaired.messages = messages;
         return repaired;
     }
-    std::vector<bool> used(messages.size(), false);
+    const ResultsByCaller results = match_results(messages, repaired.repairs);
     for (std::size_t i = 0; i < messages.size(); ++i) {
-        if (messages[i].role() == Role::tool_result) {
-            if (!used[i]) ++repaired.left_out;
-            continue;
-        }
+        if (messages[i].role() == Role::tool_result) continue;
         repaired.messages.push_back(messages[i]);
         const AssistantMessage* assistant = messages[i].assistant();
-        if (!assistant) continue;
-        // A result may have slipped behind a later user message, but not behind the next answer.
+        if (!assistant || !assistant->has_tool_calls()) continue;
         std::vector<const ToolCall*> open = assistant->tool_calls();
-        for (std::size_t k = i + 1; k < messages.size() && !open.empty(); ++k) {
-            if (messages[k].role() == Role::assistant) break;
-            const ToolResultMessage* result = messages[k].tool_result();
-            if (!result || used[k] || !answer(open, result->tool_call_id)) continue;
-            used[k] = true;
-            repaired.messages.push_back(messages[k]);
+        if (const auto found = results.find(i); found != results.end()) {
+            for (const std::size_t result : found->second) {
+                answer(open, messages[result].tool_result()->tool_call_id);
+                repaired.messages.push_back(messages[result]);
+            }
         }
         for (const ToolCall* call : open) {
             const double timestamp = assistant->timestamp.value_or(0);
             repaired.messages.push_back(
                 interrupted_tool_result(*call, assistant->run_id, timestamp));
-            ++repaired.added_results;
+            ++repaired.repairs.added_results;
         }
     }
     return repaired;

@@ -20,15 +20,25 @@ std::vector<ToolCall> open_tool_calls(const MessageList& messages);
 ToolResultMessage interrupted_tool_result(const ToolCall& call, SharedString run_id,
                                           double timestamp);
 
-struct RepairedTranscript {
-    MessageList messages = {};
-    std::size_t added_results = 0;  ///< made up for calls without one
-    std::size_t left_out = 0;       ///< results without their call
-    bool changed() const noexcept { return added_results != 0 || left_out != 0; }
+/// How many tool results of a request were repaired.
+struct TranscriptRepairs {
+    std::size_t added_results = 0;  ///< created for calls without a result
+    std::size_t moved_results = 0;  ///< moved directly after their calls
+    std::size_t left_out = 0;       ///< results without a call
+    bool any() const noexcept { return *this != TranscriptRepairs(); }
+    friend bool operator==(const TranscriptRepairs&, const TranscriptRepairs&) = default;
 };
 
-/// A legal request from any list: results are put right behind their calls, missing ones made up, strays left out.
-/// What needs no repair comes back as it is.
+/// A request made legal by repair_request().
+struct RepairedTranscript {
+    MessageList messages = {};
+    TranscriptRepairs repairs = {};
+    bool changed() const noexcept { return repairs.any(); }
+};
+
+/// Makes a legal request from any list: moves results directly after their calls, adds error results for calls without
+/// one, and leaves out results without a call. A result belongs to the last preceding call with its id. Returns a legal
+/// list unchanged. Linear in the number of messages.
 RepairedTranscript repair_request(const MessageList& messages);
 
 }  // namespace cubepi

@@ -31,8 +31,8 @@ TEST(Transcript, D1_MissingResultsAreMadeUpAndStraysLeftOut) {
     EXPECT_FALSE(is_legal_transcript(list));
     const RepairedTranscript repaired = repair_request(list);
     EXPECT_TRUE(is_legal_transcript(repaired.messages));
-    EXPECT_EQ(repaired.added_results, 1u);
-    EXPECT_EQ(repaired.left_out, 1u);
+    EXPECT_EQ(repaired.repairs.added_results, 1u);
+    EXPECT_EQ(repaired.repairs.left_out, 1u);
     EXPECT_EQ(repaired.messages.size(), 4u);
 }
 
@@ -40,7 +40,30 @@ TEST(Transcript, D1_AResultBehindAUserMessageIsPutBackToItsCall) {
     const MessageList list{caller({"1"}), user_message("a"), result_of("1", "mine")};
     const RepairedTranscript repaired = repair_request(list);
     EXPECT_TRUE(is_legal_transcript(repaired.messages));
+    EXPECT_TRUE(repaired.changed());
+    EXPECT_EQ(repaired.repairs.moved_results, 1u);
+    EXPECT_EQ(repaired.repairs.added_results, 0u);
     EXPECT_EQ(repaired.messages[1].text(), "mine");
+}
+
+TEST(Transcript, D1_OnlyResultsThatAreNotDirectlyAfterTheirCallsAreMoved) {
+    const MessageList list{caller({"1", "2", "3"}),     result_of("1"),
+                           user_message("a"),           result_of("3", "three"),
+                           faux_assistant_message("b"), result_of("2", "two")};
+    const RepairedTranscript repaired = repair_request(list);
+    EXPECT_TRUE(is_legal_transcript(repaired.messages));
+    EXPECT_EQ(repaired.repairs, (TranscriptRepairs{0, 2, 0}));
+    EXPECT_EQ(texts(repaired.messages),
+              (std::vector<std::string>{"", "r", "three", "two", "a", "b"}));
+}
+
+TEST(Transcript, D1_AResultAfterARepeatedCallIdBelongsToTheLaterCall) {
+    const MessageList list{caller({"1"}), user_message("a"), caller({"1"}),
+                           result_of("1", "second"), result_of("1", "duplicate")};
+    const RepairedTranscript repaired = repair_request(list);
+    EXPECT_TRUE(is_legal_transcript(repaired.messages));
+    EXPECT_EQ(repaired.repairs, (TranscriptRepairs{1, 0, 1}));
+    EXPECT_EQ(repaired.messages.back().text(), "second");
 }
 
 TEST(Transcript, D1_EqualIdsInLaterTurnsAnswerTheirOwnCall) {

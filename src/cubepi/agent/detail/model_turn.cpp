@@ -168,14 +168,17 @@ Task<void> ModelTurn::make_legal(MessageList& messages) {
     RepairedTranscript repaired = repair_request(messages);
     if (!repaired.changed()) co_return;
     messages = std::move(repaired.messages);
+    const TranscriptRepairs& repairs = repaired.repairs;
+    if (!core_.parts().log->is_new_repair(repairs)) co_return;
     Notice notice;
     notice.code = "repair";
     notice.text =
-        "The request was made legal: results were made up for calls without one, results without "
-        "their call were "
-        "left out. The stored history is unchanged.";
-    notice.details["added_results"] = repaired.added_results;
-    notice.details["left_out"] = repaired.left_out;
+        "Tool calls and results of the history do not match. In the request, results were moved "
+        "directly after their calls, missing results were added as errors, and results without a "
+        "call were left out. The stored history is unchanged.";
+    notice.details["added_results"] = repairs.added_results;
+    notice.details["moved_results"] = repairs.moved_results;
+    notice.details["left_out"] = repairs.left_out;
     if (Rest rest = core_.notice(std::move(notice))) co_await std::move(*rest);
 }
 

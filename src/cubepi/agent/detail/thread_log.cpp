@@ -171,6 +171,7 @@ void ThreadLog::set_claim(std::string run_id, std::string owner_id) {
 
 void ThreadLog::forget() {
     legal_ = 0;
+    repairs_ = TranscriptRepairs();
     if (!thread_) return;
     thread_->loaded = false;
     thread_->overtaken = false;

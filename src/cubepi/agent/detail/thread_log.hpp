@@ -4,10 +4,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/agent/transcript.hpp>
 
 namespace cubepi::detail {
 
@@ -37,6 +39,11 @@ public:
 
     /// Whether the history is legal (D1). Looks only at what came since the last time.
     bool is_legal();
+    /// Whether these repairs of a request differ from the last ones; remembers them. A defect in the history is
+    /// repaired in every request and reported once.
+    bool is_new_repair(const TranscriptRepairs& repairs) noexcept {
+        return std::exchange(repairs_, repairs) != repairs;
+    }
     /// Whether calls at the end have no result yet.
     bool has_open_calls() const;
     std::vector<ToolCall> open_calls() const;
@@ -70,6 +77,7 @@ private:
     AgentState& state_;
     std::unique_ptr<Thread> thread_;
     std::size_t legal_ = 0;  // so many messages were found to be legal
+    TranscriptRepairs repairs_;
 };
 
 }  // namespace cubepi::detail
