@@ -225,6 +225,7 @@ Task<void> ToolBatch::ask_before(Call& call) {
     }
     if (!answer) co_return;
     call.hitl_trace = std::move(answer->hitl_trace);
+    sanitize(call.hitl_trace);
     if (answer->edited_args && !validate(call, std::move(*answer->edited_args))) {
         call.hitl_trace = nullptr;
         co_return;
@@ -232,6 +233,7 @@ Task<void> ToolBatch::ask_before(Call& call) {
     if (answer->block) {
         call.blocked = true;
         call.block_reason = answer->deny_reason.empty() ? answer->reason : answer->deny_reason;
+        sanitize(call.block_reason);
         const std::string text =
             answer->reason.empty()
                 ? (call.block_reason.empty() ? "Tool execution was blocked" : call.block_reason)
@@ -342,6 +344,7 @@ Task<void> ToolBatch::await_outcome(Call& call, Task<AgentToolResult> task) {
 
 Task<void> ToolBatch::update(Call& call, Json partial_result) {
     if (call.finished || !call.context) co_return;
+    sanitize(partial_result);
     core_.time_passes();
     ToolExecutionUpdateEvent event;
     event.tool_call_id = call.call().id;
@@ -361,6 +364,7 @@ Task<void> ToolBatch::update(Call& call, Json partial_result) {
 Rest ToolBatch::conclude(Call& call, AgentToolResult result) {
     call.finished = true;
     call.result = std::move(result);
+    sanitize(call.result);
     call.is_error = call.result.is_error.value_or(false);
     const std::size_t limit = core_.parts().limits.tool_result_chars;
     const bool asks = call.after_hook && core_.parts().hooks->after_tool_call;
@@ -420,6 +424,7 @@ Task<void> ToolBatch::ask_after(Call& call) {
         call.result.is_error = answer->is_error;
         call.is_error = *answer->is_error;
     }
+    sanitize(call.result);
 }
 
 Task<void> ToolBatch::limit_size(Call& call) {

@@ -1,8 +1,11 @@
 #include <cubepi/agent/detail/tool_output.hpp>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include <cubepi/core/offload.hpp>
+#include <cubepi/net/utf8.hpp>
 
 namespace cubepi::detail {
 
@@ -31,7 +34,54 @@ std::size_t prefix_bytes(std::string_view text, std::size_t count) noexcept {
     return at;
 }
 
+/// An object with the same values under sanitized keys. Of two keys that become equal, the later value stays.
+JsonObject with_sanitized_keys(JsonObject object) {
+    JsonObject sanitized(object.storage());
+    for (auto& [key, value] : object) {
+        sanitized.insert_or_assign(replace_broken_utf8(key), std::move(value));
+    }
+    return sanitized;
+}
+
+bool has_valid_keys(const JsonObject& object) noexcept {
+    return std::all_of(object.begin(), object.end(),
+                       [](const auto& member) { return is_utf8(member.key()); });
+}
+
 }  // namespace
+
+void sanitize(std::string& text) {
+    if (!is_utf8(text)) text = replace_broken_utf8(text);
+}
+
+void sanitize(Json& value) {
+    if (!value.is_structured() && !value.is_string()) return;
+    // No recursion: details may be nested to any depth.
+    std::vector<Json*> left{&value};
+    while (!left.empty()) {
+        Json& one = *left.back();
+        left.pop_back();
+        if (auto* text = one.if_string()) {
+            if (!is_utf8(*text)) *text = replace_broken_utf8(*text);
+        } else if (auto* items = one.if_array()) {
+            for (Json& item : *items) left.push_back(&item);
+        } else if (auto* object = one.if_object()) {
+            if (!has_valid_keys(*object)) *object = with_sanitized_keys(std::move(*object));
+            for (auto& member : *object) left.push_back(&member.value());
+        }
+    }
+}
+
+void sanitize(AgentToolResult& result) {
+    for (Content& block : result.content) {
+        if (auto* text = std::get_if<TextContent>(&block)) {
+            sanitize(text->text);
+        } else if (auto* image = std::get_if<ImageContent>(&block)) {
+            sanitize(image->source);
+        }
+    }
+    sanitize(result.details);
+}
 
 bool is_longer(const AgentToolResult& result, std::size_t limit) {
     std::size_t bytes = 0;

@@ -8,6 +8,13 @@
 
 namespace cubepi::detail {
 
+/// Replaces invalid UTF-8 with U+FFFD in the texts and details of `result`, so that memory, events, requests and stores
+/// hold the same text. Valid text is only read.
+void sanitize(AgentToolResult& result);
+/// The same for every string and key of `value`.
+void sanitize(Json& value);
+void sanitize(std::string& text);
+
 /// Whether the texts of `result` have more than `limit` Unicode code points together.
 bool is_longer(const AgentToolResult& result, std::size_t limit);
 
