@@ -25,8 +25,9 @@ LastOutcome last_outcome(RunOutcome outcome) noexcept {
 Task<void> AgentAttempt::claim(ClaimKind kind) {
     RunStore* runs = impl_.log.runs();
     if (!runs) co_return;
-    claim_ = std::make_unique<ClaimKeeper>(*runs, *impl_.runtime->clock, impl_.log.thread_id(),
-                                           core_.run_id().str(), core_.info().attempt_id);
+    claim_ = std::make_unique<ClaimKeeper>(
+        *runs, *impl_.runtime->clock, impl_.log.thread_id(), core_.run_id().str(),
+        core_.info().attempt_id, [this](Notice notice) { return report(std::move(notice)); });
     std::exception_ptr failure;
     try {
         ClaimResult result = co_await claim_->claim(kind);
@@ -50,6 +51,15 @@ Task<void> AgentAttempt::release() {
     claim_.reset();
 }
 
+/// Delivers a notice beside the loop. What a listener throws is rethrown when the run is over.
+Task<void> AgentAttempt::report(Notice notice) {
+    try {
+        if (Rest rest = core_.notice(std::move(notice))) co_await std::move(*rest);
+    } catch (const ListenerFailed&) {
+        listener_failure_ = impl_.hub.take_failure();
+    }
+}
+
 /// Stores what is to be stored when the outcome is known (D19). A completed run is marked before agent_end.
 Rest AgentAttempt::finish(RunOutcome outcome) {
     outcome = wall_clock_.counted(outcome);
@@ -60,6 +70,7 @@ Rest AgentAttempt::finish(RunOutcome outcome) {
 }
 
 Task<void> AgentAttempt::store_outcome(RunOutcome outcome) {
+    if (claim_) co_await claim_->stop_renewing();
     co_await impl_.log.save_extra();
     const bool complete = outcome == RunOutcome::completed || outcome == RunOutcome::limited;
     if (complete && claim_) {
@@ -114,6 +125,7 @@ Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
         failure = std::current_exception();
     }
     if (claim_) co_await release();
+    if (!failure) failure = std::move(listener_failure_);
     if (failure) std::rethrow_exception(failure);
     wall_clock_.tell(result);
 }

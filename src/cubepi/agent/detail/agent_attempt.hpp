@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <stop_token>
 #include <vector>
@@ -27,6 +28,7 @@ public:
 private:
     Rest finish(RunOutcome outcome);
     Task<void> store_outcome(RunOutcome outcome);
+    Task<void> report(Notice notice);
     Rest announce_circumstances();
     Task<void> tell_circumstances();
 
@@ -36,6 +38,8 @@ private:
     std::unique_ptr<ClaimKeeper> claim_;             // null: none
     std::unique_ptr<const ClaimResult> taken_over_;  // null: nothing was
     WallClock wall_clock_;
+    std::exception_ptr listener_failure_;  // of a notice about the claim
+    bool agent_destroyed_ = false;         // before the outcome was stored
 };
 
 }  // namespace cubepi::detail

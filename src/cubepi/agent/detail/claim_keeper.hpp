@@ -1,44 +1,60 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/core/clock.hpp>
+#include <cubepi/core/notice.hpp>
 #include <cubepi/core/task_scope.hpp>
 
 namespace cubepi::detail {
 
-/// The claim of one run on its thread (D50): taken when the run begins, renewed while it lasts, given up when it
+/// The claim of one run on its thread (D50): taken when the run begins, renewed while it lasts, released when it
 /// ends without completing.
+///
+/// A renewal that fails is retried until the run ends, also after the lease has ended: as long as no other owner has taken
+/// the claim over, a late renewal restores it. The run continues meanwhile. If another owner did take over, the store
+/// refuses the run's next append.
 class ClaimKeeper {
 public:
+    /// Receives the notices "claim_lease_ended" (no renewal succeeded for the length of the lease) and "claim_lost"
+    /// (another owner has the claim). Must not throw.
+    using Report = std::function<Task<void>(Notice)>;
+
     /// `clock` and `store` outlive the keeper.
     ClaimKeeper(RunStore& store, Clock& clock, std::string thread_id, std::string run_id,
-                std::string attempt_id);
+                std::string attempt_id, Report report);
 
     /// Throws RunAlreadyClaimedError, RunAlreadyCompletedError.
     Task<ClaimResult> claim(ClaimKind kind);
     /// Completes the run, which ends the claim. Throws StaleAppendError when the claim was taken over.
     Task<void> complete();
-    /// Gives the claim up and leaves the run open. A store that fails to is not a reason to fail the run: the
-    /// lease runs out.
+    /// Releases the claim and leaves the run open. Ignores failures of the store: the lease ends by itself.
     Task<void> release();
+    /// Ends the renewals and waits for one that is in progress. No notice is reported after that.
+    Task<void> stop_renewing();
 
     const std::string& owner_id() const noexcept { return owner_.owner_id; }
 
 private:
-    void arm();
+    void renew_after(std::chrono::nanoseconds delay);
     Task<void> renew();
-    Task<void> stop_renewing();
+    std::chrono::nanoseconds lease_left() const;
+    Task<void> report_lease_end();
+    Task<void> report_loss();
 
     RunStore& store_;
     Clock& clock_;
     std::string thread_id_;
     std::string run_id_;
     ClaimOwner owner_;
+    Report report_;
+    Clock::time_point renewed_at_ = {};
+    bool lease_end_reported_ = false;
     std::optional<BackgroundScope> renewals_;
     std::unique_ptr<ClockTimer> timer_;
 };
