@@ -54,6 +54,7 @@ Task<RunResult> run_guarded(std::shared_ptr<Agent::Impl> impl, StartRun start, P
 Agent::Agent(AgentOptions options) : impl_(std::make_shared<Impl>(std::move(options))) {}
 
 Agent::~Agent() {
+    impl_->destroyed = true;
     impl_->hub.clear();
     impl_->inbox.abort();
 }

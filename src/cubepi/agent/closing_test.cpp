@@ -146,6 +146,82 @@ TEST(Closing, D7_AnAbortInAfterModelResponseKeepsTheAnswerAndItsUsage) {
     EXPECT_EQ(recorder.count(AgentEventType::tool_execution_start), 0u);
 }
 
+/// Prompts an agent that `destroy` ends in one of its hooks; the answer calls a tool if `calls_tool`.
+template <class SetHook>
+RunResult destroyed_in(SetHook set_hook, bool calls_tool,
+                       const std::shared_ptr<MemoryCheckpointer>& store) {
+    FauxProvider faux;
+    if (calls_tool) {
+        faux.set_responses({calling({echo_call("a")}), "never"});
+    } else {
+        faux.set_responses({"whole", "never"});
+    }
+    std::unique_ptr<Agent> agent;
+    AgentOptions options{.model = faux.model(), .tools = {echo_tool()}};
+    options.checkpointer = store;
+    options.thread_id = "t";
+    set_hook(options, agent);
+    agent = std::make_unique<Agent>(std::move(options));
+    RunResult result = run(agent->prompt("hi"));
+    EXPECT_FALSE(agent);
+    EXPECT_EQ(faux.call_count(), 1u);
+    return result;
+}
+
+TEST(Closing, D7_AnAgentDestroyedInAHookAfterTheAnswerEndsAsAborted) {
+    using Options = AgentOptions;
+    using Owner = std::unique_ptr<Agent>;
+    const std::vector<std::function<void(Options&, Owner&)>> hooks = {
+        [](Options& options, Owner& agent) {
+            options.after_model_response = [&agent](AssistantMessage) {
+                agent.reset();
+                return std::optional<TurnAction>();
+            };
+        },
+        [](Options& options, Owner& agent) {
+            options.should_stop_after_turn = [&agent](ShouldStopAfterTurnContext&) {
+                agent.reset();
+                return true;
+            };
+        },
+        [](Options& options, Owner& agent) {
+            options.on_run_end = [&agent](HookContext&) {
+                agent.reset();
+                return MessageList();
+            };
+            options.should_stop_after_turn = [](ShouldStopAfterTurnContext&) { return false; };
+        }};
+    for (std::size_t i = 0; i < hooks.size(); ++i) {
+        for (const bool calls_tool : {false, true}) {
+            if (i == 2 && calls_tool) continue;  // a second answer would come first
+            auto store = std::make_shared<MemoryCheckpointer>();
+            const RunResult result = destroyed_in(hooks[i], calls_tool, store);
+            EXPECT_EQ(result.outcome, RunOutcome::aborted) << i << calls_tool;
+            ASSERT_TRUE(result.failure) << i << calls_tool;
+            EXPECT_EQ(result.error().code(), ErrorCode::cancelled);
+            EXPECT_TRUE(is_legal_transcript(stored(*store, "t"))) << i << calls_tool;
+            EXPECT_FALSE(run(store->is_run_complete("t", result.run_id))) << i << calls_tool;
+        }
+    }
+}
+
+TEST(Closing, D7_AnAbortInAfterModelResponseKeepsWhatTheHookMadeOfTheAnswer) {
+    FauxProvider faux;
+    faux.set_responses({"secret"});
+    Agent* self = nullptr;
+    Agent agent({.model = faux.model(), .after_model_response = [&](AssistantMessage answer) {
+                     self->abort();
+                     TurnAction action;
+                     answer.content = {TextContent{"redacted"}};
+                     action.response = std::move(answer);
+                     return std::optional<TurnAction>(std::move(action));
+                 }});
+    self = &agent;
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::aborted);
+    EXPECT_EQ(result.text(), "redacted");
+}
+
 std::vector<std::string> ran_until(ExecutionMode mode, AgentEventType type, int nth) {
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a", "c1"), echo_call("b", "c2")}), "never"});

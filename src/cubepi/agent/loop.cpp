@@ -6,6 +6,7 @@
 #include <cubepi/agent/detail/run_limits.hpp>
 #include <cubepi/agent/detail/tool_batch.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/detail/error_with_text.hpp>
 
 namespace cubepi::detail {
 
@@ -227,7 +228,7 @@ Task<void> Loop::end_cut_short(AssistantMessage answer) {
     co_await end_failed_turn(Message(std::move(answer)));
 }
 
-/// False when an abort came before the hook had answered.
+/// False when the run was aborted before the hook returned. What the hook made of the response is kept then, too.
 Task<bool> Loop::ask_after_response(Message& message, TurnDecision& decision, MessageList& more) {
     HookContext context = core_.hook_context();
     // The hook sees the history with the response at its end.
@@ -241,13 +242,13 @@ Task<bool> Loop::ask_after_response(Message& message, TurnDecision& decision, Me
     std::optional<TurnAction> action;
     std::exception_ptr failure;
     try {
-        action = co_await core_.call_hook(std::move(hook));
+        action = co_await core_.call_run_hook("after_model_response", std::move(hook));
     } catch (...) {
         failure = std::current_exception();
     }
     if (failure && core_.stopped() && is_cancellation(failure)) co_return false;
     if (failure) std::rethrow_exception(failure);
-    if (!action) co_return true;
+    if (!action) co_return !core_.stopped();
     if (action->response) {
         AssistantMessage replaced = std::move(*action->response);
         replaced.id = message.id();
@@ -256,14 +257,14 @@ Task<bool> Loop::ask_after_response(Message& message, TurnDecision& decision, Me
     }
     decision = action->decision.value_or(TurnDecision::natural);
     more = std::move(action->inject_messages);
-    co_return true;
+    co_return !core_.stopped();
 }
 
 Task<bool> Loop::should_stop(Message message, MessageList tool_results) {
     HookContext context = core_.hook_context();
     ShouldStopAfterTurnContext asked{message, tool_results, core_.new_messages(), context};
     auto hook = parts_.hooks->should_stop_after_turn(asked);
-    const bool stop = co_await core_.call_hook(std::move(hook));
+    const bool stop = co_await core_.call_run_hook("should_stop_after_turn", std::move(hook));
     co_return stop;
 }
 
@@ -276,7 +277,7 @@ std::vector<Input> Loop::take_queued() {
 Task<bool> Loop::ask_at_run_end() {
     HookContext context = core_.hook_context();
     auto hook = parts_.hooks->on_run_end(context);
-    MessageList more = co_await core_.call_hook(std::move(hook));
+    MessageList more = co_await core_.call_run_hook("on_run_end", std::move(hook));
     if (more.empty()) co_return false;
     ++run_end_cycles_;
     terminated_ = false;
@@ -336,13 +337,14 @@ std::string Loop::note_failure(const std::exception_ptr& failure) {
     } catch (const CheckpointerError& error) {
         rethrow_ = failure;
         text = error.what();
-    } catch (const ProviderError& error) {
-        error_ = std::make_shared<const ProviderError>(error);
-        text = error.what();
+    } catch (const HookFailed& failed) {
+        text = failed.text();
+        error_ = error_with_text(failed.cause, text);
     } catch (const std::exception& error) {
         const bool aborted = core_.stopped() && is_cancellation(failure);
         if (aborted) outcome_ = RunOutcome::aborted;
         text = aborted ? std::string(aborted_text) : error.what();
+        if (!aborted) error_ = error_with_text(failure, text);
     } catch (...) {
     }
     if (!error_) {

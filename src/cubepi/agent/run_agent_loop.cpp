@@ -46,6 +46,9 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
     ThreadLog log(state, nullptr, std::string());
     FunctionInputs inputs(options);
     const RunParts parts{.model = options.model,
+                         .system_prompt = state.system_prompt,
+                         .tools = state.tools,
+                         .reasoning = state.reasoning,
                          .hooks = &options.hooks,
                          .tool_execution = options.tool_execution,
                          .limits = options.limits,

@@ -192,7 +192,7 @@ TEST(Run, D31_AFailureBetweenTurnsIsAnnouncedWithoutATurn) {
     EXPECT_EQ(recorder.count(AgentEventType::turn_start), 1u);
     EXPECT_EQ(recorder.count(AgentEventType::turn_end), 1u);
     EXPECT_EQ(recorder.words().back(), "agent_end");
-    EXPECT_STREQ(result.error().what(), "boom");
+    EXPECT_STREQ(result.error().what(), "hook on_run_end failed: boom");
 }
 
 TEST(Run, D38_CancellingTheAwaitingCoroutineClosesTheRun) {

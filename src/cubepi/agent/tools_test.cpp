@@ -233,12 +233,49 @@ TEST(Tools, D43_ACallRunsTheDefinitionThatItsRequestAdvertised) {
                             self->state().tools = {replaced};
                             return calling({echo_call("a")});
                         }),
-                        calling({echo_call("a", "c2")}), "done"});
+                        calling({echo_call("a", "c2")}), "done", calling({echo_call("a", "c3")}),
+                        "done"});
     Agent agent({.model = faux.model(), .tools = {echo_tool()}});
     self = &agent;
     const RunResult result = run(agent.prompt("hi"));
     EXPECT_EQ(result.new_messages[2].text(), "echo: a");
-    EXPECT_EQ(result.new_messages[4].text(), "new");
+    EXPECT_EQ(result.new_messages[4].text(), "echo: a");
+    EXPECT_EQ(run(agent.prompt("again")).new_messages[2].text(), "new");
+}
+
+TEST(Tools, D43_ToolsSystemPromptAndReasoningSetDuringARunHoldFromTheNextRun) {
+    FauxProvider faux;
+    Requests requests;
+    Agent* self = nullptr;
+    auto meddling = tool<EchoArgs>("echo", "Changes the state.", [&](EchoArgs) {
+        self->state().tools = {};
+        self->state().system_prompt = "new prompt";
+        ReasoningControl control;
+        control.mode = ReasoningMode::on;
+        self->state().reasoning = control;
+        return "changed";
+    });
+    faux.set_responses({requests.answer(calling({echo_call("a")})), requests.answer("done"),
+                        requests.answer("done")});
+    std::vector<std::string> seen_by_hooks;
+    Agent agent({.model = faux.model(),
+                 .system_prompt = "old prompt",
+                 .tools = {meddling},
+                 .should_stop_after_turn = [&](ShouldStopAfterTurnContext& context) {
+                     seen_by_hooks.push_back(context.context.system_prompt.str());
+                     return false;
+                 }});
+    self = &agent;
+    run(agent.prompt("hi"));
+    ASSERT_EQ(requests.seen.size(), 2u);
+    EXPECT_EQ(requests.seen[1].system_prompt.str(), "old prompt");
+    EXPECT_EQ(requests.seen[1].tools, requests.seen[0].tools);
+    EXPECT_FALSE(requests.seen[1].options.reasoning());
+    EXPECT_EQ(seen_by_hooks, (std::vector<std::string>{"old prompt", "old prompt"}));
+    run(agent.prompt("again"));
+    EXPECT_EQ(requests.seen[2].system_prompt.str(), "new prompt");
+    EXPECT_FALSE(requests.seen[2].tools);
+    EXPECT_TRUE(requests.seen[2].options.reasoning());
 }
 
 TEST(Tools, D52_AToolSaysWhatItMayDo) {

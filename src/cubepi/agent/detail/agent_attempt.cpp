@@ -20,6 +20,11 @@ LastOutcome last_outcome(RunOutcome outcome) noexcept {
     return LastOutcome::abandoned;
 }
 
+void set_aborted(RunResult& result) {
+    result.outcome = RunOutcome::aborted;
+    result.failure = std::make_shared<const Error>(ErrorCode::cancelled, std::string(aborted_text));
+}
+
 }  // namespace
 
 Task<void> AgentAttempt::claim(ClaimKind kind) {
@@ -63,6 +68,8 @@ Task<void> AgentAttempt::report(Notice notice) {
 /// Stores what is to be stored when the outcome is known (D19). A completed run is marked before agent_end.
 Rest AgentAttempt::finish(RunOutcome outcome) {
     outcome = wall_clock_.counted(outcome);
+    agent_destroyed_ = impl_.destroyed;
+    if (agent_destroyed_ && outcome == RunOutcome::completed) outcome = RunOutcome::aborted;
     if (impl_.log.persistent()) return store_outcome(outcome);
     impl_.log.drop_nulls();
     impl_.state.last_outcome = last_outcome(outcome);
@@ -128,6 +135,7 @@ Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
     if (!failure) failure = std::move(listener_failure_);
     if (failure) std::rethrow_exception(failure);
     wall_clock_.tell(result);
+    if (agent_destroyed_ && result.outcome == RunOutcome::completed) set_aborted(result);
 }
 
 Task<void> AgentAttempt::abandon(RunResult& result) {
@@ -147,10 +155,9 @@ Task<void> AgentAttempt::abandon(RunResult& result) {
     if (threw) std::rethrow_exception(impl_.hub.take_failure());
     result.run_id = core_.run_id().str();
     result.attempt_id = core_.info().attempt_id;
-    result.outcome = RunOutcome::aborted;
     result.usage = core_.usage();
     result.cost = core_.spent();
-    result.failure = std::make_shared<const Error>(ErrorCode::cancelled, std::string(aborted_text));
+    set_aborted(result);
 }
 
 }  // namespace cubepi::detail

@@ -97,6 +97,9 @@ const Agent::Impl::Settings& Agent::Impl::settings() const noexcept {
 detail::RunParts Agent::Impl::parts() noexcept {
     const Settings& set = settings();
     return {.model = BoundModel(provider, state.model),
+            .system_prompt = state.system_prompt,
+            .tools = state.tools,
+            .reasoning = state.reasoning,
             .hooks = &set.hooks,
             .tool_execution = set.tool_execution,
             .limits = set.limits,

@@ -38,6 +38,7 @@ struct Agent::Impl {
     detail::ThreadLog log;
     PrefixGuard prefix_guard;
     std::unique_ptr<AsyncEvent> idle;  // made when somebody waits
+    bool destroyed = false;            // the Agent is gone; its run ends as aborted
 };
 
 namespace detail {

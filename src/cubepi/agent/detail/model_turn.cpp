@@ -5,6 +5,7 @@
 
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/detail/error_with_text.hpp>
 
 namespace cubepi::detail {
 
@@ -24,9 +25,43 @@ std::shared_ptr<const Error> error_of(const AssistantMessage& message) {
     }
 }
 
-Task<MessageStream> start_stream(std::shared_ptr<Provider> provider, ModelRequest request) {
-    MessageStream started = provider->stream(std::move(request));
-    co_return started;
+/// `failure` receives what the provider throws, which is not the hook's around the call.
+Task<MessageStream> start_stream(std::shared_ptr<Provider> provider, ModelRequest request,
+                                 std::shared_ptr<std::exception_ptr> failure) {
+    try {
+        MessageStream started = provider->stream(std::move(request));
+        co_return started;
+    } catch (...) {
+        *failure = std::current_exception();
+        throw;
+    }
+}
+
+// The provider reports a failed hook of the user as an error event, without the exception: `failure` keeps it.
+
+Task<std::optional<JsonObject>> ask_payload_hook(std::shared_ptr<std::exception_ptr> failure,
+                                                 PayloadHook hook, JsonObject payload,
+                                                 Model model) {
+    *failure = nullptr;
+    try {
+        Task<std::optional<JsonObject>> call = hook(std::move(payload), std::move(model));
+        co_return co_await std::move(call);
+    } catch (...) {
+        *failure = std::current_exception();
+        throw;
+    }
+}
+
+Task<void> ask_response_hook(std::shared_ptr<std::exception_ptr> failure, ResponseHook hook,
+                             ProviderResponse response, Model model) {
+    *failure = nullptr;
+    try {
+        Task<void> call = hook(std::move(response), std::move(model));
+        co_await std::move(call);
+    } catch (...) {
+        *failure = std::current_exception();
+        throw;
+    }
 }
 
 Task<void> await_rest(Rest rest) {
@@ -65,10 +100,13 @@ bool ModelTurn::is_plain() {
 
 Task<void> ModelTurn::run() {
     message_id_ = core_.runtime().ids->next();
-    tools_ = core_.state().tools;
+    if (core_.parts().on_payload || core_.parts().on_response) {
+        hook_failure_ = std::make_shared<std::exception_ptr>();
+    }
+    tools_ = core_.parts().tools;
     if (core_.stopped()) return await_rest(conclude_aborted());
     if (!is_plain()) return run_hooked();
-    ModelRequest plain = request(core_.state().messages, core_.state().system_prompt);
+    ModelRequest plain = request(core_.state().messages, core_.parts().system_prompt);
     if (std::optional<Notice> broken = prefix_break(plain)) {
         return stream_after(std::move(*broken), std::move(plain));
     }
@@ -104,14 +142,17 @@ Task<void> ModelTurn::run_hooked() {
     }
     std::exception_ptr failure;
     std::optional<MessageStream> made;
+    const auto provider_failure = std::make_shared<std::exception_ptr>();
     try {
         const std::shared_ptr<Provider> provider = core_.parts().model.provider();
-        ModelCallNext next = [provider](ModelRequest inner) {
-            return start_stream(provider, std::move(inner));
+        ModelCallNext next = [provider, provider_failure](ModelRequest inner) {
+            return start_stream(provider, std::move(inner), provider_failure);
         };
         own_request_ = false;
         auto hook = around(std::move(*request), std::move(next));
-        made.emplace(co_await core_.call_hook(std::move(hook)));
+        made.emplace(co_await core_.call_run_hook("around_model_call", std::move(hook)));
+    } catch (const HookFailed& failed) {
+        failure = failed.cause == *provider_failure ? failed.cause : std::current_exception();
     } catch (...) {
         failure = std::current_exception();
     }
@@ -124,6 +165,22 @@ Task<void> ModelTurn::run_hooked() {
 
 // The request.
 
+PayloadHook ModelTurn::payload_hook() const {
+    const PayloadHook& hook = core_.parts().on_payload;
+    if (!hook) return {};
+    return [failure = hook_failure_, hook](JsonObject payload, Model model) {
+        return ask_payload_hook(failure, hook, std::move(payload), std::move(model));
+    };
+}
+
+ResponseHook ModelTurn::response_hook() const {
+    const ResponseHook& hook = core_.parts().on_response;
+    if (!hook) return {};
+    return [failure = hook_failure_, hook](ProviderResponse response, Model model) {
+        return ask_response_hook(failure, hook, std::move(response), std::move(model));
+    };
+}
+
 ModelRequest ModelTurn::request(MessageList messages, SharedString system_prompt) const {
     const RunParts& parts = core_.parts();
     ModelRequest made;
@@ -134,13 +191,13 @@ ModelRequest ModelTurn::request(MessageList messages, SharedString system_prompt
     StreamOptions& options = made.options;
     std::move(options)
         .stop_token(core_.stop_token())
-        .on_payload(parts.on_payload)
-        .on_response(parts.on_response)
+        .on_payload(payload_hook())
+        .on_response(response_hook())
         .message_id(message_id_)
         .run_id(core_.run_id())
         .runtime(parts.runtime);
     // A setter gives back what it was called on. NOLINTNEXTLINE(bugprone-use-after-move)
-    if (core_.state().reasoning) std::move(options).reasoning(*core_.state().reasoning);
+    if (parts.reasoning) std::move(options).reasoning(*parts.reasoning);
     return made;
 }
 
@@ -155,11 +212,11 @@ Task<MessageList> ModelTurn::hooked_messages() {
     HookContext context = core_.hook_context();
     if (hooks.transform_context) {
         auto hook = hooks.transform_context(std::move(messages), context);
-        messages = co_await core_.call_hook(std::move(hook));
+        messages = co_await core_.call_run_hook("transform_context", std::move(hook));
     }
     if (hooks.convert_to_llm) {
         auto hook = hooks.convert_to_llm(std::move(messages), context);
-        messages = co_await core_.call_hook(std::move(hook));
+        messages = co_await core_.call_run_hook("convert_to_llm", std::move(hook));
     }
     co_return messages;
 }
@@ -188,11 +245,11 @@ Task<std::optional<ModelRequest>> ModelTurn::hooked_request() {
     const bool transformed = parts.hooks->transform_context || parts.hooks->convert_to_llm;
     if (transformed) messages = co_await hooked_messages();
     if (transformed || !parts.log->is_legal()) co_await make_legal(messages);
-    SharedString system_prompt = core_.state().system_prompt;
+    SharedString system_prompt = parts.system_prompt;
     if (parts.hooks->transform_system_prompt) {
         HookContext context = core_.hook_context();
         auto hook = parts.hooks->transform_system_prompt(system_prompt.str(), context);
-        system_prompt = co_await core_.call_hook(std::move(hook));
+        system_prompt = co_await core_.call_run_hook("transform_system_prompt", std::move(hook));
     }
     std::optional<ModelRequest> made(request(std::move(messages), std::move(system_prompt)));
     if (std::optional<Notice> broken = prefix_break(*made)) {
@@ -240,7 +297,7 @@ Task<void> ModelTurn::pump(MessageStream stream) {
         }
         Rest rest;
         if (failure) {
-            rest = conclude_failed(std::move(failure));
+            rest = conclude_failed(failure);
         } else if (ended) {
             Message final_message = std::move(event->partial).message();
             StreamAccess::drop_result(stream);
@@ -311,6 +368,10 @@ Rest ModelTurn::conclude(Message final_message) {
     core_.count(answer);
     if (answer.stop_reason == stop_reason::error || answer.stop_reason == stop_reason::aborted) {
         failure_ = error_of(answer);
+        const bool by_hook = hook_failure_ && *hook_failure_;
+        if (by_hook && answer.stop_reason == stop_reason::error) {
+            failure_ = error_with_text(*hook_failure_, answer.error_message.str());
+        }
     }
     if (answer.id.empty()) final_message = std::move(final_message).with_id(message_id_);
     if (final_message.run_id() != core_.run_id())
@@ -324,7 +385,7 @@ Rest ModelTurn::conclude(Message final_message) {
 
 Rest ModelTurn::conclude_without(std::exception_ptr failure) {
     const bool aborted = core_.stopped() && is_cancellation(failure);
-    return aborted ? conclude_aborted() : conclude_failed(std::move(failure));
+    return aborted ? conclude_aborted() : conclude_failed(failure);
 }
 
 Rest ModelTurn::conclude_aborted() {
@@ -335,21 +396,29 @@ Rest ModelTurn::conclude_aborted() {
     return conclude(Message(std::move(message)));
 }
 
-Rest ModelTurn::conclude_failed(std::exception_ptr failure) {
-    AssistantMessage message = so_far();
-    message.stop_reason = stop_reason::shared(stop_reason::error);
+Rest ModelTurn::conclude_failed(const std::exception_ptr& failure) {
     try {
         std::rethrow_exception(failure);
-    } catch (const ProviderError& error) {
-        message.error_message = error.what();
-        message.error = SharedValue<ErrorInfo>(error.info());
-    } catch (const std::exception& error) {
-        message.error_message = error.what();
+    } catch (const HookFailed& failed) {
+        return conclude_error(failed.cause, failed.text());
     } catch (...) {
-        message.error_message = "unknown exception";
+        return conclude_error(failure, exception_text(failure));
+    }
+}
+
+/// Ends the answer with an error. `text` is what the message says; the typed error keeps code and type of `cause`.
+Rest ModelTurn::conclude_error(const std::exception_ptr& cause, const std::string& text) {
+    const std::shared_ptr<const Error> error = error_with_text(cause, text);
+    AssistantMessage message = so_far();
+    message.stop_reason = stop_reason::shared(stop_reason::error);
+    message.error_message = text;
+    if (const auto* provider_error = dynamic_cast<const ProviderError*>(error.get())) {
+        message.error = SharedValue<ErrorInfo>(provider_error->info());
     }
     if (!message.timestamp) message.timestamp = core_.wall_seconds();
-    return conclude(Message(std::move(message)));
+    Rest rest = conclude(Message(std::move(message)));
+    failure_ = error;
+    return rest;
 }
 
 }  // namespace cubepi::detail

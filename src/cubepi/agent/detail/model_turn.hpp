@@ -41,7 +41,10 @@ private:
     Task<std::optional<StreamEvent>> wait_event(MessageStream& stream);
     Rest conclude(Message final_message);
     Rest conclude_aborted();
-    Rest conclude_failed(std::exception_ptr failure);
+    Rest conclude_failed(const std::exception_ptr& failure);
+    Rest conclude_error(const std::exception_ptr& cause, const std::string& text);
+    PayloadHook payload_hook() const;
+    ResponseHook response_hook() const;
     /// The end of a turn that an exception or an abort ended.
     Rest conclude_without(std::exception_ptr failure);
     void note_blocks(const StreamEvent& event);
@@ -53,6 +56,7 @@ private:
     std::vector<std::int32_t> open_calls_;
     Message message_;
     std::shared_ptr<const Error> failure_;
+    std::shared_ptr<std::exception_ptr> hook_failure_;  // what on_payload or on_response threw last
     bool started_ = false;
     bool own_request_ = true;  ///< the provider was given our stop token, and no hook stood between
 };

@@ -11,6 +11,10 @@
 
 namespace cubepi::detail {
 
+std::string HookFailed::text() const {
+    return "hook " + std::string(hook) + " failed: " + exception_text(cause);
+}
+
 RunCore::RunCore(const RunParts& parts, SharedString run_id, std::stop_token stop)
     : parts_(parts), run_id_(std::move(run_id)), stop_(std::move(stop)) {
     auto info = std::make_shared<RunInfo>();
@@ -217,8 +221,13 @@ Rest RunCore::notice(Notice notice) {
     return emit(std::move(event));
 }
 
+void RunCore::throw_hook_failure(std::string_view name, const std::exception_ptr& failure) const {
+    if (stopped() && is_cancellation(failure)) std::rethrow_exception(failure);
+    throw HookFailed{name, failure};
+}
+
 HookContext RunCore::hook_context() {
-    return HookContext{state().system_prompt, state().messages, state().extra, event_.run->run_id,
+    return HookContext{parts_.system_prompt,  state().messages, state().extra, event_.run->run_id,
                        event_.run->thread_id, event_.turn,      stop_,         parts_.runtime};
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <cubepi/agent/agent.hpp>
@@ -17,9 +18,13 @@
 
 namespace cubepi::detail {
 
-/// What a run works with. Everything outlives the run.
+/// What a run works with. Everything outlives the run. The system prompt, the tools and the reasoning are those of the
+/// state when the run started: changes of the state hold from the next run on.
 struct RunParts {
     BoundModel model;
+    SharedString system_prompt;
+    ToolList tools;
+    std::optional<ReasoningControl> reasoning;
     const HookSet* hooks;
     ExecutionMode tool_execution;
     const AgentLimits& limits;
@@ -32,6 +37,14 @@ struct RunParts {
     ThreadLog* log;
     InputSource* inputs;
     PrefixGuard* prefix_guard;  ///< null: nobody looks
+};
+
+/// Thrown in place of what a run-level hook threw.
+struct HookFailed {
+    std::string_view hook;
+    std::exception_ptr cause;
+    /// "hook on_run_end failed: ..."
+    std::string text() const;
 };
 
 /// What every part of a run shares: its identity, its events, its messages, its abort.
@@ -95,6 +108,19 @@ public:
         co_return co_await cancel_on(stop_, std::move(hook));
     }
 
+    /// call_hook() for a hook whose failure ends the run: throws HookFailed, or the cancellation of an abort unchanged.
+    template <class T>
+    Task<T> call_run_hook(std::string_view name, Task<T> hook) {
+        std::exception_ptr failure;
+        try {
+            Task<T> call = call_hook(std::move(hook));
+            co_return co_await std::move(call);
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        throw_hook_failure(name, failure);
+    }
+
 private:
     struct TimePasses {
         RunCore& core;
@@ -107,6 +133,8 @@ private:
         if (rest) time_passes();
         return rest;
     }
+    [[noreturn]] void throw_hook_failure(std::string_view name,
+                                         const std::exception_ptr& failure) const;
     Rest emit_later(AgentEvent::Body body);
     Task<void> deliver_later(AgentEvent event, EventHub::Turn turn);
     Rest announce_stamped(Message message);
