@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include <bub/input_id.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/net/utf8.hpp>
@@ -33,9 +34,9 @@ constexpr const char* help_text =
 /// Goes with each message: the turn that answers it opens and closes it.
 class CliChannel::Turn final : public bub::Lifespan {
 public:
-    Turn(CliChannel& channel, std::string text) : channel_(channel), text_(std::move(text)) {}
+    Turn(CliChannel& channel, std::string id) : channel_(channel), id_(std::move(id)) {}
     Task<> open() override {
-        channel_.on_turn_begun(text_);
+        channel_.on_turn_begun(id_);
         co_return;
     }
     Task<> close(std::exception_ptr error) override {
@@ -45,7 +46,7 @@ public:
 
 private:
     CliChannel& channel_;
-    std::string text_;
+    std::string id_;
 };
 
 CliChannel::CliChannel(Parts parts)
@@ -143,22 +144,25 @@ bool CliChannel::on_command(const std::string& command, const std::string& rest)
 
 void CliChannel::enter(std::string text, bool later) {
     const bool waits = running_ && (later || text.starts_with(','));
+    bub::Envelope message = parts_.message(text);
+    // Inputs are told apart by their ids: two of them may have the same text.
+    message.inbound_id = parts_.new_id();
     Unheard unheard;
-    unheard.text = text;
+    unheard.id = bub::input_id_of(message);
+    unheard.text = std::move(text);
     unheard.later = waits;
     // In the middle of an answer it would tear the answer apart: it is shown where it is heard.
     unheard.echoed = !running_;
-    if (!running_) view_.echo(text);
+    if (!running_) view_.echo(unheard.text);
+    message.lifespan = std::make_shared<Turn>(*this, unheard.id);
     unheard_.push_back(std::move(unheard));
     show_waiting();
-    bub::Envelope message = parts_.message(text);
     if (waits) message.rest[later_key] = true;
-    message.lifespan = std::make_shared<Turn>(*this, std::move(text));
     work_->spawn(deliver(std::move(message)));
 }
 
 Task<> CliChannel::deliver(bub::Envelope message) {
-    const std::string text = message.content_text();
+    const std::string id = bub::input_id_of(message);
     std::exception_ptr failure;
     try {
         co_await parts_.handler(std::move(message));
@@ -167,7 +171,7 @@ Task<> CliChannel::deliver(bub::Envelope message) {
     }
     if (!failure) co_return;
     // Refused, which somebody has said, or dropped because the person stopped everything.
-    std::erase_if(unheard_, [&](const Unheard& one) { return one.text == text; });
+    std::erase_if(unheard_, [&](const Unheard& one) { return one.id == id; });
     show_waiting();
     const auto state = co_await this_cancellation;
     if (state.cancelled() != boost::asio::cancellation_type::none) std::rethrow_exception(failure);
@@ -184,16 +188,11 @@ Task<std::optional<bub::AdmitDecision>> CliChannel::admit_message(std::string,
     co_return decision;
 }
 
-void CliChannel::on_turn_begun(const std::string& text) {
+void CliChannel::on_turn_begun(const std::string& id) {
     running_ = true;
     stopping_ = false;
     explained_ = false;
-    const auto found = std::find_if(unheard_.begin(), unheard_.end(),
-                                    [&](const Unheard& one) { return one.text == text; });
-    if (found != unheard_.end()) {
-        if (!found->echoed) view_.echo(text);
-        unheard_.erase(found);
-    }
+    heard(id);
     view_.begin_turn();
     show_waiting();
 }
@@ -229,7 +228,7 @@ void CliChannel::show(const bub::StreamEvent& event, bool command) {
     if (event.agent_event) {
         view_.on_event(*event.agent_event);
         const auto* ended = event.agent_event->get_if<MessageEndEvent>();
-        if (ended && ended->message.role() == Role::user) heard(ended->message.text());
+        if (ended && ended->message.role() == Role::user) heard(ended->message.id());
         return;
     }
     if (event.kind == bub::event_kind::error) {
@@ -247,11 +246,9 @@ void CliChannel::show(const bub::StreamEvent& event, bool command) {
     console_.end_line();
 }
 
-void CliChannel::heard(const std::string& text) {
-    const auto found = std::find_if(unheard_.begin(), unheard_.end(), [&](const Unheard& one) {
-        // The prompt has the message's context in front of it.
-        return text.ends_with(one.text);
-    });
+void CliChannel::heard(const std::string& id) {
+    const auto found = std::find_if(unheard_.begin(), unheard_.end(),
+                                    [&](const Unheard& one) { return one.id == id; });
     if (found == unheard_.end()) return;
     if (!found->echoed) view_.echo(found->text);
     unheard_.erase(found);

@@ -26,6 +26,8 @@ public:
         bub::MessageHandler handler = {};
         /// What the person says, as a message for the handler.
         std::function<bub::Envelope(std::string text)> message = {};
+        /// An id for an input that no other input has, in this process or another.
+        std::function<std::string()> new_id = {};
         /// Ends the turn and drops what waits behind it.
         std::function<Task<>()> abort = {};
         /// The person wants to leave. Any number of times.
@@ -50,6 +52,7 @@ private:
     class Turn;
     /// Something that was entered and that no turn has heard yet.
     struct Unheard {
+        std::string id = {};  ///< of the user message that it becomes
         std::string text = {};
         bool later = false;
         bool echoed = false;
@@ -63,9 +66,9 @@ private:
     bool on_command(const std::string& command, const std::string& rest);
     void enter(std::string text, bool later);
     void show(const bub::StreamEvent& event, bool command);
-    void on_turn_begun(const std::string& text);
+    void on_turn_begun(const std::string& id);
     void on_turn_over(const std::exception_ptr& error);
-    void heard(const std::string& text);
+    void heard(const std::string& id);
     void give_back();
     void show_waiting();
 

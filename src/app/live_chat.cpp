@@ -77,6 +77,7 @@ private:
         parts.message = [this](std::string text) {
             return pipeline_.message(std::move(text), true);
         };
+        parts.new_id = [] { return Runtime::standard()->ids->next(); };
         parts.abort = [this] { return manager_.abort_session(pipeline_.plan().session_id); };
         parts.leave = [this] { manager_.request_stop(); };
         parts.explain = [this](const std::exception_ptr& failure) {

@@ -94,6 +94,9 @@ struct Envelope {
     /// a second time (B18), and for the builtin agent it is one message of the user, however often it comes (D42). Absent: each
     /// message is a new one.
     std::optional<std::string> inbound_id;
+    /// The number that the channel manager gave to this message when it arrived; 0: none. It finds the manager's records of a
+    /// message that comes back from a steering inbox.
+    std::uint64_t arrival = 0;
     JsonObject rest;
 
     /// `content`, or an empty text.
@@ -103,8 +106,8 @@ struct Envelope {
     bool is_operator() const noexcept;
 };
 
-/// The envelope as a mapping: the fields that are set, then the rest. Lifespan, is_active, from_operator and inbound_id
-/// stay out.
+/// The envelope as a mapping: the fields that are set, then the rest. Lifespan, is_active, from_operator, inbound_id and
+/// arrival are left out.
 JsonObject to_json(const Envelope& envelope);
 
 /// What render_outbound gives: one envelope, several, or none.

@@ -114,6 +114,29 @@ TEST(LiveChat, WhatIsEnteredMeanwhileSteersOrWaits) {
     EXPECT_EQ(chat.wait(), 0);
 }
 
+TEST(LiveChat, InputsThatAreEqualOrEndAlikeAreToldApart) {
+    const Home home;
+    write_file(home.work() / "a.txt", "x\n");
+    Terminal chat(home, {"chat", "--script", home.script(tool_then_text)});
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect_on_screen("I will"));
+    chat.type("/later on\r");
+    ASSERT_TRUE(chat.expect_on_screen("↳ later: on")) << chat.screen().text();
+    chat.type("go on\r");
+    ASSERT_TRUE(chat.expect_on_screen("↳ go on")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("Later.")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("↳")) << chat.screen().text();
+    // "go on" steers the first answer, and "on" has a turn of its own after it.
+    const std::string screen = chat.screen().text();
+    const std::size_t seen = screen.find("Seen.");
+    ASSERT_NE(seen, std::string::npos) << screen;
+    EXPECT_LT(screen.find("> go on\n"), seen) << screen;
+    EXPECT_GT(screen.find("> on\n"), seen) << screen;
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+}
+
 TEST(LiveChat, WhatWasNotHeardComesBackWhenTheAnswerIsStopped) {
     const Home home;
     Terminal chat(home, {"chat", "--script", home.script(slow_script())});

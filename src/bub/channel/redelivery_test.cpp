@@ -222,6 +222,33 @@ TEST(Redelivery, B18_WhatIsDroppedRefusedOrSteeredIsDealtWith) {
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }
 
+TEST(Redelivery, B18_TheReceiptOfASteeredMessageStaysWithIt) {
+    const auto log = std::make_shared<MemoryDeliveryLog>();
+    House house;
+    house.options.deliveries = log;
+    house.hold("one");
+    house.hold("steer a");
+    house.channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
+        AdmitDecision decision;
+        if (message.content_text().starts_with("steer")) decision.action = AdmitAction::steer;
+        return decision;
+    };
+    house.run([](House& h) -> Task<> {
+        for (const char* text : {"one", "steer a", "steer b"})
+            co_await h.handler(update("1", text, text));
+        // The turn takes the second message only, and a plugin adds one of its own.
+        std::vector<Envelope> waiting = h.inbox->drain("chat:1");
+        EXPECT_TRUE(h.inbox->enqueue("chat:1", from("chat", "1", "from a plugin")));
+        EXPECT_TRUE(h.inbox->enqueue("chat:1", waiting.at(0)));
+        h.let_go("one");
+        co_await h.until_begun(2);
+    });
+    EXPECT_EQ(house.begun, (Texts{"one", "steer a"}));
+    const std::vector<StoredInbound> left = cubepi::run(log->unfinished());
+    ASSERT_EQ(left.size(), 1u) << "of the messages with a receipt, the turn of one did not end";
+    EXPECT_EQ(left.front().message.content_text(), "steer a");
+}
+
 TEST(Redelivery, B18_MessagesThatWereCollectedAreMergedAgain) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     House first;

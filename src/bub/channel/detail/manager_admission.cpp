@@ -235,6 +235,7 @@ Task<> ManagerCore::place(Arrival arrival, AdmitDecision decision) {
                         !is_command(*arrival.message);
     if (steers) {
         Envelope steering = *arrival.message;
+        steering.arrival = arrival.number;
         if (!decision.reason.empty()) steering.context["steering_reason"] = decision.reason;
         if (inbox_->enqueue(id, std::move(steering))) {
             Steered given;

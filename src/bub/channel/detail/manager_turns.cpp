@@ -72,27 +72,31 @@ Task<> ManagerCore::run_session(std::shared_ptr<SessionQueue> session) {
     changed();
 }
 
-/// What the turn did not take in waits for a turn of its own, in its place among those that came meanwhile.
+/// Messages that the turn did not take in wait for a turn of their own, in their place among those that came meanwhile. A
+/// message that did not come through the manager (a plugin put it into the inbox) has no receipts and comes last.
 Receipts ManagerCore::take_back_steered(SessionQueue& session) {
     Receipts taken_in;
     if (!inbox_) return taken_in;
-    std::vector<Envelope> left = inbox_->drain(session.id);
-    while (session.steered.size() > left.size()) {
-        const Receipts& receipts = session.steered.front().receipts;
-        taken_in.insert(taken_in.end(), receipts.begin(), receipts.end());
-        session.steered.pop_front();
-    }
-    for (Envelope& message : left) {
+    std::deque<Steered> steered = std::exchange(session.steered, {});
+    for (Envelope& message : inbox_->drain(session.id)) {
+        const auto given =
+            std::find_if(steered.begin(), steered.end(), [&message](const Steered& one) {
+                return one.number == message.arrival && one.number != 0;
+            });
         Waiting waiting;
         waiting.message = std::make_shared<Envelope>(std::move(message));
-        if (!session.steered.empty()) {
-            waiting.number = session.steered.front().number;
-            waiting.receipts = std::move(session.steered.front().receipts);
-            session.steered.pop_front();
+        if (given != steered.end()) {
+            waiting.number = given->number;
+            waiting.receipts = std::move(given->receipts);
+            steered.erase(given);
+        } else {
+            waiting.number = ++arrivals_;
         }
         session.waiting.push_back(std::move(waiting));
         ++waiting_;
     }
+    for (const Steered& one : steered)
+        taken_in.insert(taken_in.end(), one.receipts.begin(), one.receipts.end());
     std::sort(session.waiting.begin(), session.waiting.end(),
               [](const Waiting& a, const Waiting& b) { return a.number < b.number; });
     return taken_in;
