@@ -48,6 +48,13 @@ struct OpenEnum {
 // says: cubepi: an enum for JSON must be an `enum class` or have a fixed underlying type
 AgentTool open_enum() { return tool_with<OpenEnum>(); }
 
+enum class Status { ok = 200, not_found = 404 };
+struct StatusArgs {
+    Status status;
+};
+// says: cubepi: an enumerator of this enum lies outside of its enum_range (-128 to 255 unless specialized)
+AgentTool status_enum() { return tool_with<StatusArgs>(); }
+
 // says: cubepi: the arguments of a tool are a struct with one field for each
 AgentTool no_struct() { return tool_with<std::string>(); }
 

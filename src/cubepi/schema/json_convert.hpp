@@ -62,7 +62,7 @@ std::string_view enum_name(E value) {
     }
     throw Error(ErrorCode::invalid_argument,
                 "enum value " + std::to_string(number) +
-                    " has no enumerator between -128 and 255, so it has no name in JSON");
+                    " has no enumerator within enum_range, so it has no name in JSON");
 }
 
 template <class T>
