@@ -4,6 +4,8 @@
 #include <iomanip>
 #include <sstream>
 
+#include <cubepi/schema/json_text.hpp>
+
 namespace cubepi::app {
 
 namespace {
@@ -37,9 +39,8 @@ std::string arguments_text(const JsonObject& args) {
     std::string text;
     for (const auto& [key, value] : args) {
         if (!text.empty()) text += ", ";
-        text +=
-            std::string(key) + ": " +
-            (value.is_string() ? std::string(value.get_string()) : boost::json::serialize(value));
+        text += std::string(key) + ": " +
+                (value.is_string() ? std::string(value.get_string()) : json_text(value));
     }
     std::replace(text.begin(), text.end(), '\n', ' ');
     return text;

@@ -19,6 +19,7 @@
 #include <cubepi/core/tool_result.hpp>
 #include <cubepi/schema/json_convert.hpp>
 #include <cubepi/schema/json_schema.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/validate.hpp>
 
 namespace cubepi {
@@ -99,12 +100,12 @@ AgentToolResult to_tool_result(T&& value) {
     if constexpr (std::is_constructible_v<AgentToolResult, T&&>) {
         return AgentToolResult(std::forward<T>(value));
     } else if constexpr (std::is_convertible_v<T&&, Json>) {
-        return AgentToolResult(boost::json::serialize(Json(std::forward<T>(value))));
+        return AgentToolResult(json_text(Json(std::forward<T>(value))));
     } else {
         static_assert(std::is_class_v<U>,
                       "a tool returns std::string, AgentToolResult, Json, a struct, or a Task of "
                       "one of these");
-        return AgentToolResult(boost::json::serialize(Json(to_json(value))));
+        return AgentToolResult(json_text(Json(to_json(value))));
     }
 }
 

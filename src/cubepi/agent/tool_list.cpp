@@ -1,9 +1,51 @@
 #include <cubepi/agent/tool_list.hpp>
 
+#include <algorithm>
+#include <string>
+#include <unordered_set>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/schema/detail/value_path.hpp>
+
 namespace cubepi {
+
+namespace {
+
+constexpr std::size_t longest_name = 64;
+
+bool is_name_character(char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+}
+
+/// What all providers accept.
+bool is_tool_name(std::string_view name) {
+    return !name.empty() && name.size() <= longest_name &&
+           std::all_of(name.begin(), name.end(), is_name_character);
+}
+
+void check_names(const std::vector<AgentTool>& tools) {
+    std::unordered_set<std::string_view> names;
+    for (const AgentTool& tool : tools) {
+        const std::string_view name = tool.name;
+        if (!is_tool_name(name)) {
+            throw Error(ErrorCode::invalid_argument,
+                        "invalid tool name '" + detail::abbreviated(name, 2 * longest_name) +
+                            "': a tool name has 1 to 64 characters of A-Z, a-z, 0-9, _ and -");
+        }
+        if (!names.insert(name).second) {
+            throw Error(ErrorCode::invalid_argument,
+                        "duplicate tool name '" + std::string(name) +
+                            "': each tool of an agent needs a name of its own");
+        }
+    }
+}
+
+}  // namespace
 
 ToolList::ToolList(std::vector<AgentTool> tools) {
     if (tools.empty()) return;
+    check_names(tools);
     auto shared = std::make_shared<Shared>();
     shared->tools = std::move(tools);
     auto definitions = std::make_shared<ToolDefinitions>();

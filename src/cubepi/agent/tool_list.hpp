@@ -12,6 +12,9 @@ namespace cubepi {
 
 /// The tools of an agent. Copies share them, and what a request advertised stays as it was when the agent's own list is
 /// replaced (D43).
+///
+/// Tool names consist of 1 to 64 characters of A-Z, a-z, 0-9, `_` and `-`, and are unique within a list. The
+/// constructors and push_back() throw Error(invalid_argument) that quotes the offending name.
 class ToolList {
 public:
     using const_iterator = std::vector<AgentTool>::const_iterator;
@@ -26,7 +29,7 @@ public:
     bool empty() const noexcept { return tools().empty(); }
     const AgentTool& operator[](std::size_t index) const noexcept { return tools()[index]; }
 
-    /// The first tool of that name, or null. Valid while any copy of the list lives.
+    /// The tool of that name, or null. Valid while any copy of the list lives.
     const AgentTool* find(std::string_view name) const noexcept;
     void push_back(AgentTool tool);
     void clear() noexcept { shared_.reset(); }

@@ -443,5 +443,78 @@ TEST(Tools, ACallThatAHookMadeSequentialIsAskedAboutOnce) {
     EXPECT_EQ(asked, 1);
 }
 
+TEST(Tools, D4_ArgumentErrorsNameEveryFieldAndDoNotRepeatTheSchema) {
+    struct Span {
+        std::string path;
+        int count;
+    };
+    AgentTool read = tool<Span>("read", "Reads.", [](Span args) { return args.path; });
+    FauxProvider faux;
+    faux.set_responses({calling({faux_tool_call("fs.read", {{"count", "many"}}, "c1")}), "done"});
+    AgentOptions options;
+    options.model = faux.model();
+    options.tools = {read};
+    options.resolve_tool_call = [](ToolCall call) {
+        call.name = "read";
+        return std::optional<ToolCall>(std::move(call));
+    };
+    Agent agent(std::move(options));
+    const RunResult result = run(agent.prompt("hi"));
+    const Message& answer = result.new_messages[2];
+    EXPECT_EQ(answer.text(),
+              "Invalid arguments for tool 'read':\n- path: field required\n"
+              "- count: expected integer, found string \"many\"");
+    const Json& details = answer.tool_result()->details;
+    EXPECT_EQ(details.at("issues").at(0).at("path"), "path");
+    EXPECT_EQ(details.at("issues").at(0).at("message"), "field required");
+}
+
+TEST(Tools, ResultsOfToolsHaveDecimalNumbers) {
+    struct Height {
+        double metres = 1.5;
+    };
+    AgentTool height = tool<Where>("height", "Says it.", [](Where) { return Height(); });
+    FauxProvider faux;
+    faux.set_responses({calling({faux_tool_call("height", {{"city", "Oslo"}}, "c1")}), "done"});
+    Agent agent({.model = faux.model(), .tools = {height}});
+    EXPECT_EQ(run(agent.prompt("hi")).new_messages[2].text(), "{\"metres\":1.5}");
+}
+
+std::string name_problem(std::vector<std::string> names) {
+    std::vector<AgentTool> tools;
+    for (std::string& name : names) {
+        tools.push_back(
+            tool<Where>(std::move(name), "Echo.", [](Where args) { return args.city; }));
+    }
+    try {
+        const ToolList list(std::move(tools));
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+        return error.what();
+    }
+    return "accepted";
+}
+
+TEST(ToolList, RejectsDuplicateAndInvalidNames) {
+    EXPECT_EQ(name_problem({"a", "B-2", "c_3", std::string(64, 'x')}), "accepted");
+    EXPECT_EQ(name_problem({"a", "b", "a"}),
+              "duplicate tool name 'a': each tool of an agent needs a name of its own");
+    for (const char* name : {"", "two words", "fs.read", "\xC3\xA9", "a/b"}) {
+        EXPECT_EQ(name_problem({"a", name}),
+                  "invalid tool name '" + std::string(name) +
+                      "': a tool name has 1 to 64 characters of A-Z, a-z, 0-9, _ and -");
+    }
+    EXPECT_LT(name_problem({std::string(100000, 'x')}).size(), 300u);
+}
+
+TEST(ToolList, AFailedPushBackLeavesTheListAsItWas) {
+    AgentTool echo = tool<Where>("echo", "Echo.", [](Where args) { return args.city; });
+    ToolList list{echo};
+    EXPECT_THROW(list.push_back(echo), Error);
+    EXPECT_EQ(list.size(), 1u);
+    FauxProvider faux;
+    EXPECT_THROW(Agent({.model = faux.model(), .tools = {echo, echo}}), Error);
+}
+
 }  // namespace
 }  // namespace cubepi

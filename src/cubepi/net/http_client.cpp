@@ -1,6 +1,7 @@
 #include <cubepi/net/http_client.hpp>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/number_text.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/detail/curl_engine.hpp>
@@ -10,8 +11,6 @@
 #include <cubepi/net/network_error.hpp>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -42,12 +41,6 @@ std::optional<std::string> process_env(const std::string& name) {
     const char* value = std::getenv(name.c_str());
     if (value == nullptr) return std::nullopt;
     return std::string(value);
-}
-
-std::string seconds_text(nanoseconds limit) {
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), "%.6g s", std::chrono::duration<double>(limit).count());
-    return text.data();
 }
 
 std::exception_ptr timed_out(const char* clock, nanoseconds limit, const std::string& server) {

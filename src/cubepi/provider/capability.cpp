@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/number_text.hpp>
 #include <cubepi/provider/detail/request_notices.hpp>
 
 namespace cubepi {
@@ -37,8 +38,6 @@ void include(JsonObject& payload, const ReasoningCapability& capability, const s
     const auto found = capability.include_payloads.find(key);
     if (found != capability.include_payloads.end()) deep_merge(payload, found->second);
 }
-
-std::string number_text(double value) { return boost::json::serialize(Json(value)); }
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi {
@@ -105,7 +106,7 @@ void read_error_object(const JsonObject& object, EndpointFailure& failure) {
         const std::string raw = text_of(metadata->get_object().if_contains("raw"));
         if (!raw.empty()) failure.message += " (" + raw + ")";
     }
-    if (failure.message.empty()) failure.message = boost::json::serialize(object);
+    if (failure.message.empty()) failure.message = json_text(object);
 }
 
 /// Anthropic has no codes but kinds, of which one says nothing: {"type": "error", "error": {"type": ...}}.

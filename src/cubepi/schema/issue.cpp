@@ -1,17 +1,25 @@
 #include <cubepi/schema/issue.hpp>
 
+#include <algorithm>
 #include <utility>
+
+#include <cubepi/schema/detail/value_path.hpp>
 
 namespace cubepi {
 namespace {
 
+constexpr std::size_t most_issues = 20;
+constexpr std::size_t longest_path = 200;
+constexpr std::size_t longest_message = 600;
+
 std::string with_lines(std::string text, const std::vector<SchemaIssue>& issues) {
-    for (const auto& issue : issues) {
-        text += "\n- ";
-        text += issue.path;
-        text += ": ";
-        text += issue.message;
+    const std::size_t shown = std::min(issues.size(), most_issues);
+    for (std::size_t i = 0; i < shown; ++i) {
+        text += "\n- " + detail::abbreviated(issues[i].path, longest_path) + ": " +
+                detail::abbreviated(issues[i].message, longest_message);
     }
+    if (shown < issues.size())
+        text += "\n- and " + std::to_string(issues.size() - shown) + " more problems";
     return text;
 }
 
@@ -26,6 +34,16 @@ std::string format_issues(std::string_view tool_name, const std::vector<SchemaIs
     header += tool_name;
     header += "':";
     return with_lines(std::move(header), issues);
+}
+
+JsonArray issue_list(const std::vector<SchemaIssue>& issues) {
+    JsonArray list;
+    for (std::size_t i = 0; i < std::min(issues.size(), most_issues); ++i) {
+        list.push_back(
+            JsonObject{{"path", detail::abbreviated(issues[i].path, longest_path)},
+                       {"message", detail::abbreviated(issues[i].message, longest_message)}});
+    }
+    return list;
 }
 
 }  // namespace cubepi

@@ -12,9 +12,21 @@
 
 #include <gtest/gtest.h>
 
+#include <cubepi/schema/json_schema.hpp>
 #include <cubepi/schema/parse_json.hpp>
+#include <cubepi/schema/validate.hpp>
 
 using namespace cubepi;
+
+namespace {
+
+enum class Status { ok = 200, not_found = 404 };
+enum class Bits : std::uint64_t { low = 1, high = 1ULL << 40 };
+
+}  // namespace
+
+template <>
+inline constexpr EnumRange cubepi::enum_range<Status> = {200, 404};
 
 namespace {
 
@@ -112,6 +124,18 @@ TEST(Reflection, NamesEnumerators) {
     EXPECT_EQ(detail::enum_entries<Unit>().size(), 2U);
     EXPECT_EQ(detail::enum_entries<Level>().size(), 2U);
     EXPECT_THROW(enum_name(static_cast<Unit>(9)), Error);
+}
+
+TEST(Reflection, EnumRangesAreCheckedAndCanBeWidened) {
+    EXPECT_EQ(enum_name(Status::not_found), "not_found");
+    EXPECT_EQ(detail::enum_entries<Status>().size(), 2U);
+    EXPECT_EQ(from_json<Status>(json("\"ok\"")), Status::ok);
+    static_assert(detail::names_any_in<Status, 256, 1279>());
+    static_assert(!detail::names_any_in<Status, 405, 1279>());
+    static_assert(detail::names_any_in<Bits, 1LL << 40, 1LL << 40>());
+    static_assert(detail::names_a_flag_above<Bits, 255>());
+    static_assert(!detail::names_a_flag_above<Status, 599>());
+    static_assert(!detail::names_any_in<Unit, 2, 1279>(), "values that the type cannot hold");
 }
 
 // A program built with one compiler may use a library built with the other.
@@ -254,6 +278,18 @@ TEST(JsonConvert, VariantsTakeTheAlternativeThatFitsBest) {
               "city: expected string, found integer 1\n");
 }
 
+TEST(JsonConvert, AVariantThatFitsNoAlternativeNamesTheFieldsOfEach) {
+    EXPECT_EQ(lines(issues_of<Pets>(R"({"pet":{"lives":"x"}})")),
+              "pet: fits none of the 2 allowed forms: form 1: pet.lives (expected integer, found "
+              "string \"x\"); form 2: pet.lives (expected integer, found string \"x\"), pet.tricks "
+              "(field required)\n");
+    Json value = json(R"({"pet":{"lives":"x"}})");
+    EXPECT_EQ(lines(JsonSchema(json_schema_of<Pets>()).validate(value)),
+              "pet: fits none of the 2 allowed forms: form 1: pet.lives (expected integer, found "
+              "string \"x\"); form 2: pet.tricks (field required), pet.lives (expected integer, "
+              "found string \"x\")\n");
+}
+
 TEST(JsonConvert, StructsMayContainThemselves) {
     const auto tree =
         from_json<Tree>(json(R"({"name":"a","children":[{"name":"b","children":[]}]})"));
@@ -271,6 +307,14 @@ TEST(JsonConvert, LongValuesAreCutInIssuesAtACharacter) {
     const std::string text(79, 'a');
     const auto issue = issues_of<int>("\"" + text + "\xC3\xA9\xC3\xA9\"").at(0);
     EXPECT_EQ(issue.found, "string \"" + text + "...\"");
+}
+
+TEST(Issues, D4_AreBounded) {
+    std::vector<SchemaIssue> issues(30, SchemaIssue{"a", "", "", std::string(5000, 'x')});
+    const std::string text = format_issues("f", issues);
+    EXPECT_LT(text.size(), 20 * 650u);
+    EXPECT_NE(text.find("\n- and 10 more problems"), std::string::npos);
+    EXPECT_EQ(issue_list(issues).size(), 20u);
 }
 
 TEST(Issues, AreShownToTheModelLineByLine) {

@@ -5,6 +5,7 @@
 #include <boost/url.hpp>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/workspace/detail/content_kind.hpp>
 
 namespace cubepi {
@@ -84,8 +85,7 @@ std::string describe(std::string_view tool, ToolRisk risk, const JsonObject& arg
     }
     if (tool == "fetch") return "Fetch " + shown(text_argument(arguments, "url"));
     std::string sentence = "Call the tool " + shown(tool) + " (" + std::string(to_string(risk)) +
-                           ") with " +
-                           shown(detail::cut_text(boost::json::serialize(arguments), max_shown));
+                           ") with " + shown(detail::cut_text(json_text(arguments), max_shown));
     if (risk == ToolRisk::irreversible) sentence += "\nWhat it does may not be undone.";
     return sentence;
 }

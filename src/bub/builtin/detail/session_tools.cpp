@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <bub/builtin/detail/agent_turn.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
 namespace bub::detail {
@@ -100,7 +101,7 @@ Task<std::string> tape_search(Tape tape, SearchArgs args) {
         JsonObject line;
         line["date"] = entry.date;
         line["content"] = entry.payload;
-        text += "\n" + boost::json::serialize(line);
+        text += "\n" + cubepi::json_text(line);
     }
     co_return text;
 }

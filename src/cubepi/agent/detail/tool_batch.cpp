@@ -9,6 +9,7 @@
 #include <cubepi/agent/detail/tool_output.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/number_text.hpp>
 
 namespace cubepi::detail {
 
@@ -125,6 +126,12 @@ void ToolBatch::refuse(Call& call, std::string text) {
     call.after_hook = false;
 }
 
+/// The issues are in the details too, for hosts that show them in another form.
+void ToolBatch::refuse_arguments(Call& call, const std::vector<SchemaIssue>& issues) {
+    refuse(call, format_issues(call.call().name, issues));
+    call.immediate->details = JsonObject{{"issues", issue_list(issues)}};
+}
+
 // Before the call.
 
 Rest ToolBatch::prepare(Call& call) {
@@ -165,7 +172,7 @@ bool ToolBatch::check(Call& call) {
         issue.path = "<root>";
         issue.expected = "a JSON object";
         issue.message = "expected a JSON object, found text that is not valid JSON";
-        refuse(call, format_issues(asked.name, {issue}));
+        refuse_arguments(call, {issue});
         return false;
     }
     return validate(call, asked.arguments);
@@ -197,12 +204,7 @@ bool ToolBatch::validate(Call& call, JsonObject args) {
             call.args = std::move(value.as_object());
             return true;
         }
-        std::string text = format_issues(call.call().name, issues);
-        if (call.resolved) {
-            text += "\n\nThe parameters of '" + call.call().name.str() + "':\n" +
-                    boost::json::serialize(call.tool->parameters.source());
-        }
-        refuse(call, std::move(text));
+        refuse_arguments(call, issues);
     } catch (const std::exception& error) {
         refuse(call, error.what());
     }
@@ -299,12 +301,8 @@ std::unique_ptr<ClockTimer> ToolBatch::time_limit(Call& call) {
     auto timer = core_.runtime().clock->timer(executor_);
     ClockTimer* self = timer.get();
     timer->expires_after(limit, [this, &call, limit, self] {
-        const double seconds = static_cast<double>(limit.count()) / 1000.0;
-        Json shown(seconds);
-        call.time_out = "The call was stopped after its time limit of " +
-                        (limit.count() % 1000 == 0 ? std::to_string(limit.count() / 1000)
-                                                   : boost::json::serialize(shown)) +
-                        " s; whether it took effect is unknown.";
+        call.time_out = "The call was stopped after its time limit of " + seconds_text(limit) +
+                        "; whether it took effect is unknown.";
         call.stop.request_stop();
         self->expires_after(core_.parts().limits.abort_grace,
                             [&call] { call.kill.request_stop(); });

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <cubepi/provider/tool_schema.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 namespace cubepi::detail {
 
@@ -119,7 +120,7 @@ private:
         if (!all) {
             describe(made, "The arguments must match " +
                                std::string(key == "anyOf" ? "at least one" : "exactly one") +
-                               " of these JSON Schemas: " + boost::json::serialize(parts));
+                               " of these JSON Schemas: " + json_text(Json(parts)));
         }
         changes.push_back("'" + key + "' at the top of its schema became one object");
     }
@@ -200,7 +201,7 @@ public:
         close(made);
         if (!limits.empty()) {
             for (const auto& [key, value] : limits) changes.emplace_back(key);
-            describe(made, "Must hold as in JSON Schema: " + boost::json::serialize(limits));
+            describe(made, "Must hold as in JSON Schema: " + json_text(Json(limits)));
         }
         return made;
     }

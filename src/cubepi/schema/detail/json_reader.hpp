@@ -129,8 +129,7 @@ bool read_items(const JsonArray& array, T& value, const ValuePath& path, ReadCon
 template <class... A>
 bool read_variant(const Json& json, std::variant<A...>& value, const ValuePath& path,
                   ReadContext& context) {
-    std::vector<SchemaIssue> closest;
-    bool several_close = false;
+    std::vector<std::vector<SchemaIssue>> closest;
     const auto attempt = [&]<class Alternative>(std::type_identity<Alternative>, bool coerce,
                                                 bool refuse_unknown) {
         ReadContext inner{
@@ -142,20 +141,21 @@ bool read_variant(const Json& json, std::variant<A...>& value, const ValuePath& 
         }
         // Issues below this value come from an alternative of the right kind; they say more than
         // "expected A or B".
-        const bool close = coerce && inner.issues.front().path != path.to_string();
-        if (close && !closest.empty()) several_close = true;
-        if (close) closest = std::move(inner.issues);
+        if (coerce && inner.issues.front().path != path.to_string())
+            closest.push_back(std::move(inner.issues));
         return false;
     };
     if ((attempt(std::type_identity<A>{}, false, true) || ...)) return true;
     if ((attempt(std::type_identity<A>{}, false, context.refuse_unknown) || ...)) return true;
     if (context.coerce && (attempt(std::type_identity<A>{}, true, context.refuse_unknown) || ...))
         return true;
-    if (!closest.empty() && !several_close) {
-        for (auto& issue : closest) context.issues.push_back(std::move(issue));
+    if (closest.size() == 1) {
+        for (auto& issue : closest.front()) context.issues.push_back(std::move(issue));
         return false;
     }
-    return context.fail(wrong_type_issue(path, type_word<std::variant<A...>>(), json));
+    std::string expected = type_word<std::variant<A...>>();
+    return context.fail(closest.empty() ? wrong_type_issue(path, std::move(expected), json)
+                                        : no_form_issue(path, std::move(expected), closest, json));
 }
 
 template <class T>

@@ -365,10 +365,8 @@ void SchemaChecker::check_alternatives(const JsonArray& schemas, bool exactly_on
     for (const auto& schema : schemas) words.insert(type_words(schema));
     std::string expected;
     for (const auto& word : words) expected += (expected.empty() ? "" : " or ") + word;
-    if (!of_right_kind.empty()) {
-        expected = "one of " + std::to_string(schemas.size()) + " forms (" + expected + ")";
-    }
-    issues.push_back(plain_issue(path, expected, value));
+    issues.push_back(of_right_kind.empty() ? plain_issue(path, expected, value)
+                                           : no_form_issue(path, expected, of_right_kind, value));
 }
 
 // A union whose alternatives name themselves in one property ("kind": "cat"): only the alternative that

@@ -13,15 +13,16 @@ namespace {
 
 constexpr std::size_t longest_quote = 80;
 
-// Cuts `text` to at most `limit` bytes without splitting a UTF-8 sequence.
-void cut(std::string& text, std::size_t limit) {
-    if (text.size() <= limit) return;
-    while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0U) == 0x80U) --limit;
-    text.resize(limit);
-    text += "...";
-}
+constexpr std::size_t most_forms = 5;
+constexpr std::size_t most_issues_of_a_form = 3;
 
 }  // namespace
+
+std::string abbreviated(std::string_view text, std::size_t limit) {
+    if (text.size() <= limit) return std::string(text);
+    while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0U) == 0x80U) --limit;
+    return std::string(text.substr(0, limit)) + "...";
+}
 
 std::string ValuePath::to_string() const {
     if (!parent) return "<root>";
@@ -37,9 +38,8 @@ std::string ValuePath::to_string() const {
 
 std::string quote_value(const Json& value) {
     if (const auto* text = value.if_string()) {
-        std::string head(text->data(), std::min<std::size_t>(text->size(), longest_quote + 4));
-        cut(head, longest_quote);
-        return boost::json::serialize(Json(head));
+        return boost::json::serialize(
+            Json(abbreviated(std::string_view(text->data(), text->size()), longest_quote)));
     }
     if (value.is_double()) return to_python_json(value);
     if (value.is_structured()) return describe_value(value);
@@ -85,6 +85,24 @@ SchemaIssue not_one_of_issue(const ValuePath& path, const std::string& choices, 
     auto text = describe_value(found);
     auto message = "must be one of " + choices + "; found " + text;
     return SchemaIssue{path.to_string(), "one of " + choices, std::move(text), std::move(message)};
+}
+
+SchemaIssue no_form_issue(const ValuePath& path, std::string expected,
+                          const std::vector<std::vector<SchemaIssue>>& forms, const Json& found) {
+    auto issue = wrong_type_issue(path, std::move(expected), found);
+    issue.message = "fits none of the " + std::to_string(forms.size()) + " allowed forms";
+    for (std::size_t i = 0; i < std::min(forms.size(), most_forms); ++i) {
+        issue.message += i == 0 ? ": " : "; ";
+        issue.message += "form " + std::to_string(i + 1) + ": ";
+        const auto& problems = forms[i];
+        for (std::size_t k = 0; k < std::min(problems.size(), most_issues_of_a_form); ++k) {
+            if (k > 0) issue.message += ", ";
+            issue.message += abbreviated(problems[k].path, 60) + " (" +
+                             abbreviated(problems[k].message, 100) + ")";
+        }
+        if (problems.size() > most_issues_of_a_form) issue.message += ", ...";
+    }
+    return issue;
 }
 
 Json integer_from_number(const Json& value) {

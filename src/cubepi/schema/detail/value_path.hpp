@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <cubepi/core/json.hpp>
 #include <cubepi/schema/issue.hpp>
@@ -33,6 +34,14 @@ SchemaIssue missing_issue(const ValuePath& path, std::string expected);
 SchemaIssue unexpected_issue(const ValuePath& path, const Json& found);
 /// `choices` is a JSON list without brackets: "\"a\", \"b\"".
 SchemaIssue not_one_of_issue(const ValuePath& path, const std::string& choices, const Json& found);
+
+/// A value that fits none of several alternatives; `forms` has the issues of each of them. The message names the
+/// fields that each alternative rejects or misses.
+SchemaIssue no_form_issue(const ValuePath& path, std::string expected,
+                          const std::vector<std::vector<SchemaIssue>>& forms, const Json& found);
+
+/// `text` cut to `limit` bytes at a character boundary, with "..." where something was cut.
+std::string abbreviated(std::string_view text, std::size_t limit);
 
 /// An integer from an integer or from an integral double that an int64 or uint64 holds exactly; else null.
 Json integer_from_number(const Json& value);

@@ -1,0 +1,26 @@
+#include <cubepi/core/number_text.hpp>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace cubepi {
+
+std::string number_text(double value) {
+    std::array<char, 32> text{};
+    const double size = std::fabs(value);
+    // The shortest form alone would write 100000 as 1e+05.
+    const bool plain = size == 0 || (size >= 1e-4 && size < 1e16);
+    const std::to_chars_result end =
+        plain
+            ? std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed)
+            : std::to_chars(text.data(), text.data() + text.size(), value);
+    return std::string(text.data(), end.ptr);
+}
+
+std::string seconds_text(std::chrono::nanoseconds duration) {
+    const auto whole = std::chrono::duration_cast<std::chrono::microseconds>(duration);
+    return number_text(static_cast<double>(whole.count()) / 1e6) + " s";
+}
+
+}  // namespace cubepi

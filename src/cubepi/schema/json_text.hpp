@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include <cubepi/core/json.hpp>
+
+namespace cubepi {
+
+/// JSON text for users and models: compact, numbers in decimal notation (1.5, where boost::json::serialize writes 1.5E0).
+/// Infinities and NaN, which JSON does not have, become null. Keys keep their order.
+std::string json_text(const Json& value);
+std::string json_text(const JsonObject& value);
+
+}  // namespace cubepi
