@@ -5,7 +5,11 @@
 #include <string_view>
 #include <utility>
 
+#include <cubepi/core/offload.hpp>
+#include <cubepi/schema/json_text.hpp>
+
 #include "config/paths.hpp"
+#include "terminal/diff_view.hpp"
 #include "terminal/text_width.hpp"
 
 namespace cubepi::app {
@@ -32,6 +36,7 @@ std::string lower(std::string text) {
 }
 
 constexpr std::size_t shown_lines = 12;
+constexpr std::size_t shown_diff_lines = 24;
 constexpr std::size_t command_lines = 200;
 constexpr std::size_t longest_line = 4000;
 
@@ -76,7 +81,7 @@ Excerpt arguments_for_people(const std::string& tool, const JsonObject& args, co
     for (const auto& [key, value] : args) {
         const std::string name = printable(std::string_view(key));
         const std::string text =
-            value.is_string() ? std::string(value.get_string()) : boost::json::serialize(value);
+            value.is_string() ? std::string(value.get_string()) : json_text(value);
         // What the question says already, and what is switched off, would only hide the rest.
         const bool off = value.is_null() || (value.is_bool() && !value.get_bool());
         const bool said = value.is_string() && question.find(text) != std::string_view::npos;
@@ -94,6 +99,60 @@ Excerpt arguments_for_people(const std::string& tool, const JsonObject& args, co
     }
     return excerpt;
 }
+
+/// "replaces 8 lines of src/calc.py (+5 -8)"
+std::string change_title(const FileChange& change) {
+    std::string title = visible(change.summary());
+    if (change.compared && change.kind != FileChange::Kind::creates)
+        title += " (+" + std::to_string(change.added) + " -" + std::to_string(change.removed) + ")";
+    return title;
+}
+
+/// The change of a file, for people: `lines` lines at most; 0: all.
+Excerpt change_for_people(const FileChange& change, const JsonObject& args, const Style& style,
+                          std::size_t lines) {
+    Excerpt excerpt;
+    const std::string dim(style.dim());
+    const std::string off(style.off());
+    if (!change.compared) {
+        excerpt.text = dim + "  No diff: the file is binary or too large to compare." + off + "\n";
+        const Excerpt given =
+            arguments_for_people(change.kind == FileChange::Kind::edits ? "edit" : "write", args,
+                                 style, change.path, lines == 0);
+        excerpt.text += given.text;
+        excerpt.cut = given.cut;
+    } else if (change.diff.empty()) {
+        excerpt.text = dim + "  The content stays the same." + off + "\n";
+    } else {
+        DiffView view = diff_view(change.diff, change.hidden, style, lines);
+        excerpt.text = std::move(view.text);
+        // What the preview itself has left out cannot be viewed either.
+        excerpt.cut = view.cut;
+    }
+    return excerpt;
+}
+
+struct Previewed {
+    std::optional<FileChange> change = {};
+    std::string problem = {};
+};
+
+/// Drops the preview of a call that is not made: one that is refused, or whose question is aborted.
+class Forgotten {
+public:
+    Forgotten(std::shared_ptr<FilePreviews> previews, std::string tool_call_id)
+        : previews_(std::move(previews)), id_(std::move(tool_call_id)) {}
+    ~Forgotten() {
+        if (previews_) previews_->forget(id_);
+    }
+    Forgotten(const Forgotten&) = delete;
+    Forgotten& operator=(const Forgotten&) = delete;
+    void release() noexcept { previews_ = nullptr; }
+
+private:
+    std::shared_ptr<FilePreviews> previews_;
+    const std::string id_;
+};
 
 }  // namespace
 
@@ -127,7 +186,8 @@ Task<std::optional<BeforeToolCallResult>> Approval::before_tool_call(
             "policy_deny");
         co_return result;
     }
-    co_return co_await ask(context, std::move(decision));
+    Question question{context, std::move(decision)};
+    co_return co_await ask(question);
 }
 
 bool Approval::allows_fetch(const std::string& url) const {
@@ -135,27 +195,78 @@ bool Approval::allows_fetch(const std::string& url) const {
     return policy_.decide("fetch", ToolRisk::network, JsonObject{{"url", url}}).allowed;
 }
 
-bool Approval::show(const BeforeToolCallContext& context, const ApprovalDecision& decision) const {
+bool Approval::show(const Question& question) const {
     if (options_.before_question) options_.before_question();
     const std::string dim(style_.dim());
     const std::string off(style_.off());
-    const Excerpt args = arguments_for_people(context.tool_call.name.str(), context.args, style_,
-                                              decision.question, false);
-    std::string text =
-        std::string(style_.yellow()) + "? " + off + printable(decision.question) + "\n" + args.text;
-    if (context.tool.name == "shell" && decision.question.find(shell_warning) == std::string::npos)
+    const AgentTool& tool = question.context.tool;
+    const ApprovalDecision& decision = question.decision;
+    std::string text = std::string(style_.yellow()) + "? " + off;
+    bool cut = false;
+    if (question.change) {
+        text += tool.name.str() + " " + change_title(*question.change) + "\n";
+        const Excerpt shown =
+            change_for_people(*question.change, question.context.args, style_, shown_diff_lines);
+        text += shown.text;
+        cut = shown.cut;
+    } else {
+        const Excerpt args = arguments_for_people(tool.name.str(), question.context.args, style_,
+                                                  decision.question, false);
+        text += printable(decision.question) + "\n" + args.text;
+        cut = args.cut;
+    }
+    if (tool.name == "shell" && decision.question.find(shell_warning) == std::string::npos)
         text += dim + "  " + std::string(shell_warning) + off + "\n";
     if (decision.always)
         text += dim + "  always adds: " + printable(decision.always->text()) + off + "\n";
     asker_->say(text);
-    return args.cut;
+    return cut;
 }
 
-Task<std::optional<BeforeToolCallResult>> Approval::ask(const BeforeToolCallContext& context,
-                                                        ApprovalDecision decision) {
-    const bool cut = show(context, decision);
+void Approval::show_all(const Question& question) const {
+    asker_->say(question.change
+                    ? change_for_people(*question.change, question.context.args, style_, 0).text
+                    : arguments_for_people(question.context.tool.name.str(), question.context.args,
+                                           style_, question.decision.question, true)
+                          .text);
+}
+
+Task<void> Approval::preview(Question& question, JsonObject args) {
+    if (!options_.previews || !FilePreviews::covers(question.context.tool.name)) co_return;
+    const auto runtime = options_.runtime ? options_.runtime : Runtime::standard();
+    auto work = [previews = options_.previews, id = question.context.tool_call.id.str(),
+                 tool = question.context.tool.name.str(), args = std::move(args)] {
+        Previewed previewed;
+        try {
+            previewed.change = previews->preview(id, tool, args);
+        } catch (const Error& error) {
+            previewed.problem = error.what();
+        }
+        return previewed;
+    };
+    Previewed previewed = co_await offload(*runtime->workers, std::move(work));
+    question.change = std::move(previewed.change);
+    question.problem = std::move(previewed.problem);
+}
+
+Task<std::optional<BeforeToolCallResult>> Approval::ask(Question& question) {
+    co_await preview(question, question.context.args);
+    std::optional<BeforeToolCallResult> result;
+    if (!question.problem.empty()) {
+        result.emplace();
+        result->result = AgentToolResult::error(question.problem);
+        co_return result;
+    }
+    Forgotten forgotten(options_.previews, question.context.tool_call.id.str());
+    result = co_await answer(question);
+    if (!result || !result->block) forgotten.release();
+    co_return result;
+}
+
+Task<std::optional<BeforeToolCallResult>> Approval::answer(Question& question) {
+    const bool cut = show(question);
     std::string prompt = "  [y]es  [n]o  ";
-    if (decision.always) prompt += "[a]lways  ";
+    if (question.decision.always) prompt += "[a]lways  ";
     prompt += cut ? "[e]dit  [v]iew > " : "[e]dit > ";
     for (;;) {
         std::optional<std::string> answer = co_await asker_->read(prompt);
@@ -171,16 +282,14 @@ Task<std::optional<BeforeToolCallResult>> Approval::ask(const BeforeToolCallCont
                 blocked("The person refused this call.", "human_deny"));
             co_return refused;
         }
-        if ((word == "a" || word == "always") && decision.always) {
-            co_await add_rule(*decision.always);
+        if ((word == "a" || word == "always") && question.decision.always) {
+            co_await add_rule(*question.decision.always);
             co_return approved();
         }
         if (word == "v" || word == "view") {
-            const Excerpt all = arguments_for_people(context.tool_call.name.str(), context.args,
-                                                     style_, decision.question, true);
-            asker_->say(all.text);
+            show_all(question);
         } else if (word == "e" || word == "edit") {
-            std::optional<BeforeToolCallResult> edited = co_await edit(context);
+            std::optional<BeforeToolCallResult> edited = co_await edit(question);
             if (edited) co_return edited;
         } else {
             explain(word == "a" || word == "always"
@@ -194,22 +303,44 @@ void Approval::explain(std::string_view text) const {
     asker_->say(std::string(style_.dim()).append("  ").append(text).append(style_.off()) + "\n");
 }
 
-Task<std::optional<BeforeToolCallResult>> Approval::edit(const BeforeToolCallContext& context) {
+Task<std::optional<BeforeToolCallResult>> Approval::edit(Question& question) {
     std::optional<BeforeToolCallResult> result;
-    std::string shown = boost::json::serialize(context.args);
+    const JsonObject& original = question.context.args;
+    std::string shown = json_text(original);
     std::optional<std::string> text = co_await asker_->read("  arguments > ", std::move(shown));
     if (!text) co_return result;
     boost::system::error_code failed;
-    const Json edited = boost::json::parse(*text, failed);
+    Json edited = boost::json::parse(*text, failed);
+    std::string problem;
     if (failed || !edited.is_object()) {
-        asker_->say(std::string(style_.red()) + "  That is no JSON object." +
+        problem = "The arguments must be a JSON object.";
+    } else if (const auto issues = question.context.tool.parameters.validate(edited);
+               !issues.empty()) {
+        problem = format_issues(question.context.tool.name, issues);
+    } else {
+        // The tool compares the file with the one of this preview.
+        const std::optional<FileChange> before = question.change;
+        co_await preview(question, edited.get_object());
+        problem = std::exchange(question.problem, {});
+        if (!problem.empty()) {
+            // The file may have changed since the question.
+            co_await preview(question, original);
+            const bool differs =
+                !question.change || !before || question.change->diff != before->diff;
+            if (differs && question.change) show(question);
+        } else if (question.change) {
+            show_all(question);
+        }
+    }
+    if (!problem.empty()) {
+        asker_->say(std::string(style_.red()) + "  " + printable(problem) +
                     std::string(style_.off()) + "\n");
         co_return result;
     }
     result.emplace();
     result->edited_args = edited.get_object();
     result->hitl_trace =
-        JsonObject{{"decision", "edit"}, {"original_args", context.args}, {"edited_args", edited}};
+        JsonObject{{"decision", "edit"}, {"original_args", original}, {"edited_args", edited}};
     co_return result;
 }
 

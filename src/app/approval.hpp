@@ -7,7 +7,9 @@
 #include <vector>
 
 #include <cubepi/agent/middleware.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/workspace/approval_policy.hpp>
+#include <cubepi/workspace/file_change.hpp>
 
 #include "terminal/asker.hpp"
 #include "terminal/style.hpp"
@@ -19,6 +21,9 @@ ApprovalPolicy policy_of(const std::vector<std::string>& rules);
 
 /// Asks a person before a tool writes, runs a command or uses the network; a middleware.
 ///
+/// A call of write or edit is shown as a diff of the file, and the tool refuses it when the file changes afterwards. Such a
+/// call that cannot work gets the tool's own error instead of a question.
+///
 /// y runs this call, n refuses it, a adds a rule (shown first, for this session unless saved), e edits the arguments, v
 /// shows all of what was shown in part. A command is always shown whole.
 /// Without a terminal every such call is refused, unless all are allowed (--yes).
@@ -28,6 +33,10 @@ public:
         bool allow_all = false;
         std::function<void()> before_question = {};                   ///< e.g. stops the spinner
         std::function<void(const std::string& rule)> save_rule = {};  ///< keeps a rule for good
+        /// Previews of the calls of write and edit, shared with the tools; null: their arguments are shown.
+        std::shared_ptr<FilePreviews> previews = {};
+        std::shared_ptr<const Runtime> runtime =
+            {};  ///< whose workers read files; null: standard()
     };
     /// `asker` null: nobody can be asked.
     Approval(ApprovalPolicy policy, std::shared_ptr<Asker> asker, Style style, Options options);
@@ -38,14 +47,26 @@ public:
     bool allows_fetch(const std::string& url) const;
 
 private:
-    Task<std::optional<BeforeToolCallResult>> ask(const BeforeToolCallContext& context,
-                                                  ApprovalDecision decision);
-    Task<std::optional<BeforeToolCallResult>> edit(const BeforeToolCallContext& context);
+    /// One call that is asked about.
+    struct Question {
+        const BeforeToolCallContext& context;
+        ApprovalDecision decision;
+        std::optional<FileChange> change = {};
+        std::string problem = {};  // why the call cannot work
+    };
+
+    Task<std::optional<BeforeToolCallResult>> ask(Question& question);
+    Task<std::optional<BeforeToolCallResult>> answer(Question& question);
+    Task<std::optional<BeforeToolCallResult>> edit(Question& question);
+    /// Fills in the change that the call would make, or why it cannot work.
+    Task<void> preview(Question& question, JsonObject args);
     /// Tells why an answer was none.
     void explain(std::string_view text) const;
     Task<void> add_rule(ApprovalRule rule);
     /// True when the arguments were too long to be shown whole.
-    bool show(const BeforeToolCallContext& context, const ApprovalDecision& decision) const;
+    bool show(const Question& question) const;
+    /// All of it, for an answer of "view".
+    void show_all(const Question& question) const;
 
     ApprovalPolicy policy_;
     std::shared_ptr<Asker> asker_;

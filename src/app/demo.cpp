@@ -106,13 +106,16 @@ private:
 
     void equip(AgentOptions& options) {
         auto workspace = std::make_shared<LocalWorkspace>(scratch_.workspace());
+        auto previews = std::make_shared<FilePreviews>(workspace);
         StandardToolOptions tools;
+        tools.files.previews = previews;
         tools.with_shell = tools.with_fetch = false;
         options.tools = standard_tools(workspace, std::move(tools));
         const auto before = [this] { screen_.pause(); };
         if (editor_) {
             Approval::Options settings;
             settings.before_question = before;
+            settings.previews = std::move(previews);
             options.middleware.emplace_back(std::make_shared<Approval>(
                 ApprovalPolicy(), editor_, screen_.style(), std::move(settings)));
         } else {

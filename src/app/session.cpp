@@ -41,6 +41,7 @@ Task<std::size_t> choose_at_terminal(std::shared_ptr<Asker> asker, std::string q
 struct Toolbox {
     std::shared_ptr<FileSpillSink> spill = {};
     std::shared_ptr<LocalWorkspace> workspace = {};
+    std::shared_ptr<FilePreviews> previews = {};
     std::shared_ptr<Approval> gate = {};
 };
 
@@ -66,7 +67,9 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
         policy.hidden_variables.push_back(std::move(name));
     box.workspace =
         std::make_shared<LocalWorkspace>(std::filesystem::current_path(), std::move(policy));
+    box.previews = std::make_shared<FilePreviews>(box.workspace);
     Approval::Options approval;
+    approval.previews = box.previews;
     approval.allow_all = flags.yes;
     approval.before_question = parts.before_question;
     approval.save_rule = [](const std::string& rule) { save_allow_rule(config_path(), rule); };
@@ -77,6 +80,7 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
 
 void add_tools(AgentOptions& options, const Toolbox& box) {
     StandardToolOptions tools;
+    tools.files.previews = box.previews;
     tools.shell.spill = box.spill;
     tools.fetch.follow_to_other_host = [gate = box.gate](const std::string& url) {
         return gate->allows_fetch(url);

@@ -150,6 +150,91 @@ TEST(Chat, YesRunsTheCall) {
     EXPECT_EQ(read_file(home.work() / "a.txt"), "from y");
 }
 
+/// A model that calls one tool, then says a word.
+std::string calls(const std::string& tool, const std::string& arguments) {
+    return R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": ")" +
+           tool + R"(", "arguments": )" + arguments + R"(}]}, "That is all."])";
+}
+
+constexpr auto eight_lines = "1\n2\n3\n4\n5\n6\n7\n8\n";
+
+TEST(Chat, OverwritingAFileIsShownAsADiff) {
+    const Home home;
+    write_file(home.work() / "calc.py", eight_lines);
+    const std::string script =
+        calls("write", R"({"path": "calc.py", "content": "1\n2\n3\n4\nfive\n6\n7\n8\n"})");
+    Terminal chat(home, {"chat", "--script", home.script(script)});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect("? write replaces 8 lines of calc.py (+1 -1)")) << chat.shown();
+    ASSERT_TRUE(chat.expect("@@ -2,7 +2,7 @@\n      2  2\n")) << chat.shown();
+    ASSERT_TRUE(chat.expect("      5 -5\n      5 +five\n")) << chat.shown();
+    ASSERT_TRUE(chat.expect("[y]es")) << chat.shown();
+    chat.type("y\r");
+    ASSERT_TRUE(chat.expect("wrote 8 lines, replaces 8 lines of calc.py (+1 -1)")) << chat.shown();
+    ASSERT_TRUE(chat.expect("      5 -5\n      5 +five\n")) << chat.shown();
+    ASSERT_TRUE(chat.expect("That is all.")) << chat.shown();
+}
+
+TEST(Chat, CreatingAFileAndEditingOneSaySo) {
+    const Home home;
+    Terminal created(
+        home, {"chat", "--script",
+               home.script(calls("write", R"({"path": "src/new.py", "content": "a\nb\n"})"))});
+    ASSERT_TRUE(created.expect("> "));
+    created.type("go\r");
+    ASSERT_TRUE(created.expect("? write creates src/new.py, 2 lines")) << created.shown();
+    created.type("n\r");
+    ASSERT_TRUE(created.expect("That is all.")) << created.shown();
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "src"));
+    write_file(home.work() / "calc.py", "a\nb\na\n");
+    Terminal edited(home, {"chat", "--script",
+                           home.script(calls("edit", R"({"path": "calc.py", "old_text": "a",
+                               "new_text": "c", "all": true})"))});
+    ASSERT_TRUE(edited.expect("> "));
+    edited.type("go\r");
+    ASSERT_TRUE(edited.expect("? edit changes 2 lines of calc.py (+2 -2)")) << edited.shown();
+    ASSERT_TRUE(edited.expect("      1 -a\n      1 +c\n      2  b\n      3 -a\n      3 +c\n"));
+    edited.type("y\r");
+    ASSERT_TRUE(edited.expect("That is all.")) << edited.shown();
+    EXPECT_EQ(read_file(home.work() / "calc.py"), "c\nb\nc\n");
+}
+
+TEST(Chat, ACallThatCannotWorkIsRefusedWithoutAQuestion) {
+    const Home home;
+    write_file(home.work() / "calc.py", "a\n");
+    const std::vector<std::pair<std::string, std::string>> cases = {
+        {calls("edit", R"({"path": "calc.py", "old_text": "zz", "new_text": "c"})"),
+         "old_text does not occur in calc.py"},
+        {calls("write", R"({"path": "../out.py", "content": "x"})"), "leads out of the workspace"},
+        {calls("write", R"({"content": "x"})"), "✗ path: field required"},
+    };
+    for (const auto& [script, error] : cases) {
+        Terminal chat(home, {"chat", "--script", home.script(script)});
+        ASSERT_TRUE(chat.expect("> "));
+        chat.type("go\r");
+        ASSERT_TRUE(chat.expect(error)) << chat.shown();
+        ASSERT_TRUE(chat.expect("That is all.")) << chat.shown();
+        EXPECT_EQ(chat.shown().find("[y]es"), std::string::npos) << chat.shown();
+    }
+}
+
+TEST(Chat, AFileThatChangesDuringItsQuestionIsNotOverwritten) {
+    const Home home;
+    write_file(home.work() / "calc.py", eight_lines);
+    Terminal chat(home, {"chat", "--script",
+                         home.script(calls("write", R"({"path": "calc.py", "content": "x\n"})"))});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect("[y]es")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> ")) << chat.shown();
+    write_file(home.work() / "calc.py", "precious\n");
+    chat.type("y\r");
+    ASSERT_TRUE(chat.expect("calc.py has changed since this call was approved")) << chat.shown();
+    ASSERT_TRUE(chat.expect("That is all.")) << chat.shown();
+    EXPECT_EQ(read_file(home.work() / "calc.py"), "precious\n");
+}
+
 TEST(Chat, NoRefusesTheCall) {
     const Home home;
     const std::string script = "[" + write_call("c1", "a.txt", "x") + R"(, "A pity."])";

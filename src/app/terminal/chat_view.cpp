@@ -8,7 +8,9 @@
 #include <cubepi/core/stream_event.hpp>
 #include <cubepi/provider/cost.hpp>
 
+#include "diff_view.hpp"
 #include "event_text.hpp"
+#include "outcome_text.hpp"
 #include "text_width.hpp"
 
 namespace cubepi::app {
@@ -20,6 +22,7 @@ constexpr std::chrono::milliseconds frame_time(120);
 constexpr std::size_t kept_cards = 20;
 constexpr std::size_t kept_text = 64 * 1024;
 constexpr std::size_t full_lines = 40;
+constexpr std::size_t folded_diff_lines = 12;
 constexpr std::size_t echoed_lines = 12;
 
 struct StatusPart {
@@ -43,22 +46,6 @@ std::vector<std::string> lines_of(const std::string& text) {
     std::istringstream in(text);
     for (std::string line; std::getline(in, line);) lines.push_back(printable(line));
     return lines;
-}
-
-const std::string no_line;
-
-bool has_text(const std::string& line) {
-    return line.find_first_not_of(" \t") != std::string::npos;
-}
-
-const std::string& first_line(const std::vector<std::string>& lines) {
-    const auto found = std::find_if(lines.begin(), lines.end(), has_text);
-    return found == lines.end() ? no_line : *found;
-}
-
-const std::string& last_line(const std::vector<std::string>& lines) {
-    const auto found = std::find_if(lines.rbegin(), lines.rend(), has_text);
-    return found == lines.rend() ? no_line : *found;
 }
 
 }  // namespace
@@ -331,6 +318,9 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
     card.failed = event.is_error;
     card.text = event.result.text();
     if (card.text.size() > kept_text) card.text.resize(kept_text);
+    card.outcome = outcome_text(event);
+    card.diff = diff_of(event);
+    card.hidden = hidden_lines_of(event);
     keep_card(std::move(card));
     wait_for("waiting for the model");
     refresh();
@@ -362,32 +352,24 @@ void ChatView::print_card(const Card& card, bool full) {
     const std::string off(style_.off());
     console_.print(std::string(style_.cyan()) + "● " + off + shortened(card.title, width - 3) +
                    off + "\n");
-    if (full && !card.arguments.empty()) print_lines(card.arguments);
-    const std::vector<std::string> lines = lines_of(card.text);
-    std::string out = std::string(card.failed ? style_.red() : style_.green()) +
-                      (card.failed ? "  ✗ " : "  ✓ ") + off + dim;
-    std::string tail = card.time.empty() ? "" : "  " + card.time;
-    if (full) {
-        console_.print(out +
-                       (card.stopped  ? "stopped"
-                        : card.failed ? "failed"
-                                      : "done") +
-                       tail + off + "\n");
-        return print_lines(card.text);
-    }
-    if (lines.size() > 1) {
-        tail = "  (+" + std::to_string(lines.size() - 1) +
-               (lines.size() == 2 ? " line)" : " lines)") + tail;
-    }
+    // A diff shows what the arguments of a change say.
+    if (full && card.diff.empty() && !card.arguments.empty()) print_lines(card.arguments);
+    const std::string tail = card.time.empty() ? "" : "  " + card.time;
     const std::size_t room =
         width > display_width(tail) + 15 ? width - display_width(tail) - 5 : 10;
-    // What went wrong is said last, and is worth some rows.
-    const std::string& line = card.failed ? last_line(lines) : first_line(lines);
-    std::string shown = line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
-    std::replace(shown.begin(), shown.end(), '\t', ' ');
-    if (shown.empty()) shown = card.stopped ? "stopped" : "done";
-    out += shortened(shown, card.failed ? room + 2 * width : room);
-    console_.print(out + tail + off + "\n");
+    std::string outcome = card.outcome;
+    if (outcome.empty()) outcome = card.stopped ? "stopped" : card.failed ? "failed" : "done";
+    std::replace(outcome.begin(), outcome.end(), '\t', ' ');
+    // What went wrong is worth some rows.
+    console_.print(std::string(card.failed ? style_.red() : style_.green()) +
+                   (card.failed ? "  ✗ " : "  ✓ ") + off + dim +
+                   shortened(outcome, card.failed ? room + 2 * width : room) + tail + off + "\n");
+    if (!card.diff.empty()) print_diff(card, full ? 0 : folded_diff_lines);
+    if (full && card.diff.empty()) print_lines(card.text);
+}
+
+void ChatView::print_diff(const Card& card, std::size_t max_lines) {
+    console_.print(diff_view(card.diff, card.hidden, style_, max_lines).text, Flow::code);
 }
 
 /// What a card hides while it is folded.

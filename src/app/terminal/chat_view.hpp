@@ -54,6 +54,9 @@ private:
         std::string title = {};
         std::string arguments = {};  // those that the title cannot show
         std::string text = {};
+        std::string outcome = {};  // one line
+        std::string diff = {};     // of the file that the call changed
+        std::size_t hidden = 0;    // changed lines that the diff does not have
         bool failed = false;
         bool stopped = false;
         std::chrono::steady_clock::time_point begun = {};
@@ -68,6 +71,7 @@ private:
     void print_stopped_cards();
     void keep_card(Card card);
     void print_card(const Card& card, bool full);
+    void print_diff(const Card& card, std::size_t max_lines);
     void print_lines(const std::string& text);
     void on_thinking(std::string_view delta);
     void end_thinking();

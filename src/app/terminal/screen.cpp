@@ -9,18 +9,16 @@
 
 #include <cubepi/provider/cost.hpp>
 
+#include "diff_view.hpp"
 #include "event_text.hpp"
+#include "outcome_text.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
-std::size_t lines_of(std::string_view text) {
-    std::size_t lines = text.empty() ? 0 : 1;
-    for (const char c : text.substr(0, text.empty() ? 0 : text.size() - 1))
-        lines += c == '\n' ? 1 : 0;
-    return lines;
-}
+constexpr std::size_t shown_diff_lines = 12;
+constexpr std::size_t outcome_columns = 200;
 
 }  // namespace
 
@@ -101,14 +99,13 @@ void Screen::on_tool_end(const ToolExecutionEndEvent& event,
                          std::chrono::steady_clock::time_point now) {
     pause();
     const auto begun = started_.find(event.tool_call_id);
-    const std::string text = event.result.text();
-    const std::size_t lines = lines_of(text);
     std::cerr << (event.is_error ? status_style_.red() : status_style_.green())
               << (event.is_error ? "  ✗ " : "  ✓ ") << status_style_.off() << status_style_.dim()
-              << event.tool_name << ": " << one_line(text, 100);
-    if (lines > 1) std::cerr << " (+" << lines - 1 << (lines == 2 ? " line)" : " lines)");
+              << event.tool_name << ": " << one_line(outcome_text(event), outcome_columns);
     if (begun != started_.end()) std::cerr << "  " << seconds_text(now - begun->second);
-    std::cerr << status_style_.off() << '\n';
+    std::cerr
+        << status_style_.off() << '\n'
+        << diff_view(diff_of(event), hidden_lines_of(event), status_style_, shown_diff_lines).text;
     started_.erase(event.tool_call_id);
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 // How many steps one match may take; a fraction of a second.
 #define BOOST_REGEX_MAX_STATE_COUNT 1000000
@@ -103,7 +104,14 @@ public:
         return search_lines(path);
     }
 
-    std::string result() const {
+    AgentToolResult result() const {
+        AgentToolResult result(result_text());
+        result.details = JsonObject{{"matches", matches_}, {"files", files_}};
+        return result;
+    }
+
+private:
+    std::string result_text() const {
         std::string text = text_;
         if (matches_ == 0) text = "(no matches)\n";
         if (full_) {
@@ -119,7 +127,6 @@ public:
         return text;
     }
 
-private:
     void split(const std::string& content) {
         lines_.clear();
         std::string_view rest(content);
@@ -134,6 +141,7 @@ private:
 
     bool search_lines(const std::string& path) {
         std::size_t shown_until = 0;  // lines before this index are in the text
+        bool matched = false;
         for (std::size_t i = 0; i < lines_.size(); ++i) {
             detail::check_stop(stop_);
             if (matcher_.too_complex > max_too_complex) {
@@ -158,6 +166,7 @@ private:
             shown_until = i + 1;
             last_match_ = i;
             ++matches_;
+            if (!std::exchange(matched, true)) ++files_;
         }
         return true;
     }
@@ -175,6 +184,7 @@ private:
     Matcher matcher_;
     std::size_t context_ = 0;
     std::size_t matches_ = 0;
+    std::size_t files_ = 0;  // with a match
     std::size_t last_match_ = 0;
     std::size_t too_large_ = 0;
     bool full_ = false;
@@ -188,7 +198,7 @@ AgentToolResult grep_files(Workspace& workspace, const FileToolOptions& options,
     Search search(workspace, options, args, stop);
     if (workspace.stat(args.path).kind != FileKind::directory) {
         search.file(args.path);
-        return AgentToolResult(search.result());
+        return search.result();
     }
     std::optional<detail::Glob> glob;
     if (args.glob) glob.emplace(*args.glob);
@@ -202,7 +212,7 @@ AgentToolResult grep_files(Workspace& workspace, const FileToolOptions& options,
             if (glob && !glob->matches(relative)) return true;
             return search.file(path);
         });
-    return AgentToolResult(search.result());
+    return search.result();
 }
 
 }  // namespace

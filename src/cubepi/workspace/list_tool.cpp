@@ -59,7 +59,9 @@ AgentToolResult list_files(Workspace& workspace, const FileToolOptions& options,
         text += "[cut off after " + std::to_string(count) +
                 " entries; use a narrower path, pattern or depth]\n";
     }
-    return AgentToolResult(std::move(text));
+    AgentToolResult result(std::move(text));
+    result.details = JsonObject{{"entries", count}};
+    return result;
 }
 
 }  // namespace

@@ -173,6 +173,24 @@ struct LocalWorkspace::State {
         fail("write", path, ELOOP);
     }
 
+    /// Checks what write_locked() would refuse, without making folders. True when the file exists.
+    bool check_write(const std::string& path) const {
+        const Location location = locate_for_writing(path);
+        std::string target = write_target(path, detail::tidy_path(location.relative));
+        std::string name;
+        auto folder = detail::open_parent_beneath(main.fd.get(), target, false, name);
+        if (folder) return detail::check_replaceable(folder.get(), name, path);
+        // The folder that the missing ones would be made in.
+        while (!folder && errno == ENOENT && !target.empty()) {
+            const auto slash = target.rfind('/');
+            target.resize(slash == std::string::npos ? 0 : slash);
+            folder = detail::open_beneath(main.fd.get(), target, O_PATH | O_DIRECTORY);
+        }
+        if (!folder || ::faccessat(folder.get(), ".", W_OK | X_OK, AT_EACCESS) != 0)
+            fail("write", path, errno);
+        return false;
+    }
+
     bool write_locked(const std::string& path, std::string_view content) const {
         const Location location = locate_for_writing(path);
         const std::string target = write_target(path, detail::tidy_path(location.relative));
@@ -263,6 +281,19 @@ void LocalWorkspace::update(const std::string& path, std::size_t max_bytes,
     const std::lock_guard lock(state_->writing);
     state_->locate_for_writing(path);
     state_->write_locked(path, change(read(path, max_bytes)));
+}
+
+void LocalWorkspace::rewrite(const std::string& path, std::size_t max_bytes,
+                             const Rewrite& change) {
+    const std::lock_guard lock(state_->writing);
+    FileBefore before;
+    before.exists = state_->check_write(path);
+    if (before.exists) {
+        before.info = stat(path);
+        if (before.info.size <= max_bytes) before.content = read(path, max_bytes);
+    }
+    if (const std::optional<std::string> content = change(before))
+        state_->write_locked(path, *content);
 }
 
 void LocalWorkspace::remove(const std::string& path) {

@@ -55,6 +55,7 @@ public:
     bool write(const std::string& path, std::string_view content) override;
     void update(const std::string& path, std::size_t max_bytes,
                 const std::function<std::string(std::string)>& change) override;
+    void rewrite(const std::string& path, std::size_t max_bytes, const Rewrite& change) override;
     void remove(const std::string& path) override;
     Task<std::shared_ptr<Process>> start(ProcessRequest request) override;
 

@@ -41,6 +41,9 @@ public:
         if (!at_line_start_) finish_line();
     }
 
+    /// How many lines the text has.
+    std::uint64_t line_count() const noexcept { return next_ > first_ ? next_ - first_ : 0; }
+
     /// The text and what the model needs to know to go on.
     std::string result(const std::string& path) const {
         const std::uint64_t total = line_ - 1;
@@ -143,7 +146,9 @@ AgentToolResult read_image(FileReader& file, std::string bytes, std::string_view
     ImageContent image;
     image.source = detail::base64(bytes);
     image.media_type = SharedString(type);
-    return AgentToolResult(Content(std::move(image)));
+    AgentToolResult result{Content(std::move(image))};
+    result.details = JsonObject{{"media_type", type}, {"bytes", bytes.size()}};
+    return result;
 }
 
 AgentToolResult read_file(Workspace& workspace, const FileToolOptions& options,
@@ -177,7 +182,9 @@ AgentToolResult read_file(Workspace& workspace, const FileToolOptions& options,
         piece = std::string_view(buffer.data(), file->read(buffer.data(), buffer.size()));
     }
     lines.finish();
-    return AgentToolResult(lines.result(args.path));
+    AgentToolResult result(lines.result(args.path));
+    result.details = JsonObject{{"lines", lines.line_count()}};
+    return result;
 }
 
 }  // namespace

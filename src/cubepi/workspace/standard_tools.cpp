@@ -10,7 +10,7 @@ std::vector<AgentTool> standard_tools(std::shared_ptr<Workspace> workspace,
     tools.push_back(list_tool(workspace, options.files));
     tools.push_back(grep_tool(workspace, options.files));
     if (options.with_writing) {
-        tools.push_back(write_tool(workspace));
+        tools.push_back(write_tool(workspace, options.files));
         tools.push_back(edit_tool(workspace, options.files));
     }
     if (options.with_shell) {

@@ -7,6 +7,7 @@
 
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/workspace/fetch_tool.hpp>
+#include <cubepi/workspace/file_change.hpp>
 #include <cubepi/workspace/shell_sessions.hpp>
 #include <cubepi/workspace/workspace.hpp>
 
@@ -22,10 +23,12 @@ struct FileToolOptions {
     std::size_t max_lines = 2000;  ///< of one read
     std::size_t max_image_bytes =
         4 * 1024 * 1024;  ///< png, jpeg, gif and webp files are read as images
-    std::size_t max_edit_bytes = 16 * 1024 * 1024;   ///< of a file that is edited
+    std::size_t max_edit_bytes = 16 * 1024 * 1024;   ///< of a file that is edited or compared
     std::size_t max_search_bytes = 8 * 1024 * 1024;  ///< of a file that grep looks into
     std::size_t max_entries = 1000;                  ///< of one list
     std::size_t max_matches = 200;                   ///< of one grep
+    /// What binds calls of write and edit to the changes that an approver was shown; null: nothing does.
+    std::shared_ptr<FilePreviews> previews = nullptr;
 
     FileToolOptions() {}
 };
@@ -62,7 +65,8 @@ AgentTool list_tool(std::shared_ptr<Workspace> workspace,
 AgentTool grep_tool(std::shared_ptr<Workspace> workspace,
                     FileToolOptions options = FileToolOptions());
 /// Creates or replaces a file. writes.
-AgentTool write_tool(std::shared_ptr<Workspace> workspace);
+AgentTool write_tool(std::shared_ptr<Workspace> workspace,
+                     FileToolOptions options = FileToolOptions());
 /// Replaces one piece of text in a file, keeping its line ends. writes.
 AgentTool edit_tool(std::shared_ptr<Workspace> workspace,
                     FileToolOptions options = FileToolOptions());

@@ -21,4 +21,20 @@ std::string Workspace::read(const std::string& path, std::size_t max_bytes) {
     }
 }
 
+void Workspace::rewrite(const std::string& path, std::size_t max_bytes, const Rewrite& change) {
+    FileBefore before;
+    try {
+        before.info = stat(path);
+        before.exists = true;
+    } catch (const Error& error) {
+        if (error.code() != ErrorCode::not_found) throw;
+    }
+    if (before.exists && before.info.kind != FileKind::file) {
+        throw Error(ErrorCode::invalid_argument,
+                    path + " is not a regular file and cannot be replaced.");
+    }
+    if (before.exists && before.info.size <= max_bytes) before.content = read(path, max_bytes);
+    if (const std::optional<std::string> content = change(before)) write(path, *content);
+}
+
 }  // namespace cubepi

@@ -46,6 +46,14 @@ protected:
     FileReader() = default;
 };
 
+/// A file as rewrite() finds it.
+struct FileBefore {
+    bool exists = false;
+    FileInfo info;  ///< when it exists
+    std::optional<std::string>
+        content;  ///< absent for a new file, and for one beyond the size limit
+};
+
 /// What a command is started with.
 struct ProcessRequest {
     std::string command;            ///< for the shell
@@ -127,6 +135,15 @@ public:
     /// write through this workspace comes between; what `change` throws leaves the file as it is.
     virtual void update(const std::string& path, std::size_t max_bytes,
                         const std::function<std::string(std::string)>& change) = 0;
+
+    /// Checks that the file can be written as write() does, reads it (unless it has more than `max_bytes`), calls `change`
+    /// and writes what it returns. Nothing is written when `change` returns nothing or throws: such a call is a
+    /// preview that fails as the write would. Missing folders are made only for a write.
+    ///
+    /// The default implementation consists of stat(), read() and write(). An override lets no other write through this
+    /// workspace come between, as update() does.
+    using Rewrite = std::function<std::optional<std::string>(const FileBefore&)>;
+    virtual void rewrite(const std::string& path, std::size_t max_bytes, const Rewrite& change);
 
     /// Removes a file, a symbolic link (not its target) or an empty folder.
     virtual void remove(const std::string& path) = 0;

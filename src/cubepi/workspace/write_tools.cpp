@@ -1,63 +1,81 @@
-#include <algorithm>
-
-#include <cubepi/workspace/detail/text_edit.hpp>
+#include <cubepi/workspace/detail/file_edit.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
 namespace cubepi {
 
 namespace {
 
-struct WriteArgs {
-    std::string path;
-    std::string content;
-};
+/// Of the diff in a result's details, which is stored with the conversation.
+constexpr std::size_t kept_diff_lines = 100;
+constexpr std::size_t kept_diff_bytes = 8 * 1024;
 
-struct EditArgs {
-    std::string path;
-    std::string old_text;
-    std::string new_text;
-    bool all = false;
-};
-
-AgentToolResult write_file(Workspace& workspace, const WriteArgs& args) {
-    const bool is_new = workspace.write(args.path, args.content);
-    auto lines = std::count(args.content.begin(), args.content.end(), '\n');
-    if (!args.content.empty() && args.content.back() != '\n') ++lines;
-    return AgentToolResult((is_new ? "Created " : "Replaced ") + args.path + " (" +
-                           std::to_string(lines) + (lines == 1 ? " line, " : " lines, ") +
-                           std::to_string(args.content.size()) + " bytes).");
+FileChangeLimits limits_of(const FileToolOptions& options) {
+    FileChangeLimits limits;
+    limits.max_file_bytes = options.max_edit_bytes;
+    limits.max_diff_lines = kept_diff_lines;
+    limits.max_diff_bytes = kept_diff_bytes;
+    return limits;
 }
 
-AgentToolResult edit_file(Workspace& workspace, const FileToolOptions& options,
-                          const EditArgs& args) {
-    detail::EditOutcome outcome;
-    workspace.update(args.path, options.max_edit_bytes, [&](std::string text) {
-        outcome = detail::edit_text(text, args.old_text, args.new_text, args.all, args.path);
-        return std::move(outcome.text);
-    });
-    const std::string line = std::to_string(outcome.first_line);
-    AgentToolResult result(outcome.replacements == 1
-                               ? "Edited " + args.path + " at line " + line + "."
-                               : "Edited " + args.path + ": " +
-                                     std::to_string(outcome.replacements) +
-                                     " replacements, the first at line " + line + ".");
+std::optional<std::uint64_t> expected_version(const FileToolOptions& options,
+                                              const ToolContext& context) {
+    if (!options.previews) return std::nullopt;
+    return options.previews->take(context.tool_call_id().str());
+}
+
+JsonObject details_of(const FileChange& change) {
     JsonObject details;
-    details["replacements"] = outcome.replacements;
-    details["first_line"] = outcome.first_line;
+    details["change"] =
+        change.kind == FileChange::Kind::creates ? "creates " + change.path : change.summary();
+    details["lines"] = change.new_lines;
+    if (change.compared) {
+        details["removed"] = change.removed;
+        details["added"] = change.added;
+    }
+    if (!change.diff.empty()) details["diff"] = change.diff;
+    if (change.hidden > 0) details["hidden"] = change.hidden;
+    return details;
+}
+
+AgentToolResult written(const FileChange& change) {
+    const bool is_new = change.kind == FileChange::Kind::creates;
+    AgentToolResult result((is_new ? "Created " : "Replaced ") + change.path + " (" +
+                           std::to_string(change.new_lines) +
+                           (change.new_lines == 1 ? " line, " : " lines, ") +
+                           std::to_string(change.new_bytes) + " bytes).");
+    result.details = details_of(change);
+    return result;
+}
+
+AgentToolResult edited(const FileChange& change) {
+    const std::string line = std::to_string(change.first_line);
+    AgentToolResult result(change.replacements == 1
+                               ? "Edited " + change.path + " at line " + line + "."
+                               : "Edited " + change.path + ": " +
+                                     std::to_string(change.replacements) +
+                                     " replacements, the first at line " + line + ".");
+    JsonObject details = details_of(change);
+    details["replacements"] = change.replacements;
+    details["first_line"] = change.first_line;
     result.details = std::move(details);
     return result;
 }
 
 }  // namespace
 
-AgentTool write_tool(std::shared_ptr<Workspace> workspace) {
-    return blocking_tool<WriteArgs>("write",
-                                    "Create a file with this content, or replace all that is in "
-                                    "it. Missing folders are made. For a change "
-                                    "in a part of a file use edit.",
-                                    [workspace = std::move(workspace)](WriteArgs args) {
-                                        return write_file(*workspace, args);
-                                    })
+AgentTool write_tool(std::shared_ptr<Workspace> workspace, FileToolOptions options) {
+    return blocking_tool<detail::WriteArgs>(
+               "write",
+               "Create a file with this content, or replace all that is in "
+               "it. Missing folders are made. For a change "
+               "in a part of a file use edit.",
+               [workspace = std::move(workspace), options = std::move(options)](
+                   detail::WriteArgs args, ToolContext& context) {
+                   return written(detail::write_file(*workspace, limits_of(options), args,
+                                                     detail::Effect::apply,
+                                                     expected_version(options, context))
+                                      .change);
+               })
         .describe("path", "The file, relative to the workspace's root.")
         .describe("content", "All of the file's new content.")
         .sequential()
@@ -65,13 +83,17 @@ AgentTool write_tool(std::shared_ptr<Workspace> workspace) {
 }
 
 AgentTool edit_tool(std::shared_ptr<Workspace> workspace, FileToolOptions options) {
-    return blocking_tool<EditArgs>(
+    return blocking_tool<detail::EditArgs>(
                "edit",
                "Replace one piece of text in a file. old_text must occur exactly once: take enough "
                "lines around it, "
                "copied exactly from the file, without line numbers. The file's line ends are kept.",
-               [workspace = std::move(workspace), options = std::move(options)](EditArgs args) {
-                   return edit_file(*workspace, options, args);
+               [workspace = std::move(workspace), options = std::move(options)](
+                   detail::EditArgs args, ToolContext& context) {
+                   return edited(detail::edit_file(*workspace, limits_of(options), args,
+                                                   detail::Effect::apply,
+                                                   expected_version(options, context))
+                                     .change);
                })
         .describe("path", "The file, relative to the workspace's root.")
         .describe("old_text", "The text to replace.")

@@ -37,12 +37,11 @@ bool take_over(int fd, const struct stat& old) {
     return ::fchmod(fd, old.st_mode & 07777) == 0;
 }
 
-}  // namespace
-
-bool atomic_write(int folder, const std::string& name, std::string_view content,
-                  const std::string& path) {
+/// The status of the file that is to be replaced; `exists` is false when there is none.
+struct stat replaced_file(int folder, const std::string& name, const std::string& path,
+                          bool& exists) {
     struct stat old{};
-    const bool exists = ::fstatat(folder, name.c_str(), &old, AT_SYMLINK_NOFOLLOW) == 0;
+    exists = ::fstatat(folder, name.c_str(), &old, AT_SYMLINK_NOFOLLOW) == 0;
     if (!exists && errno != ENOENT) throw_file_error("write", path, errno);
     if (exists && S_ISDIR(old.st_mode)) throw_file_error("write", path, EISDIR);
     if (exists && !S_ISREG(old.st_mode)) {
@@ -52,6 +51,23 @@ bool atomic_write(int folder, const std::string& name, std::string_view content,
     // A rename needs no right on the file itself, but a file that was made read-only was made so on purpose.
     if (exists && ::faccessat(folder, name.c_str(), W_OK, AT_EACCESS) != 0)
         throw_file_error("write", path, errno);
+    return old;
+}
+
+}  // namespace
+
+bool check_replaceable(int folder, const std::string& name, const std::string& path) {
+    bool exists = false;
+    replaced_file(folder, name, path, exists);
+    if (::faccessat(folder, ".", W_OK | X_OK, AT_EACCESS) != 0)
+        throw_file_error("write", path, errno);
+    return exists;
+}
+
+bool atomic_write(int folder, const std::string& name, std::string_view content,
+                  const std::string& path) {
+    bool exists = false;
+    const struct stat old = replaced_file(folder, name, path, exists);
 
     const std::string temporary = ".cubepi-" + RandomIds().next() + ".tmp";
     UniqueFd fd(::openat(folder, temporary.c_str(),

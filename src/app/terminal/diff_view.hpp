@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "style.hpp"
+
+namespace cubepi::app {
+
+/// Text with its control characters spelled out (^M, ^[), on one line, safe to print. Tabs stay.
+std::string visible(std::string_view text);
+
+struct DiffView {
+    std::string text;
+    bool cut = false;  ///< something of the diff is not in the text
+};
+
+/// The hunks of a unified diff as they are shown: indented, with line numbers and colors. At most `max_lines` lines (0: all),
+/// then a line that counts the others; `hidden` is the number of changed lines that `diff` itself does not have.
+DiffView diff_view(std::string_view diff, std::size_t hidden, const Style& style,
+                   std::size_t max_lines);
+
+}  // namespace cubepi::app

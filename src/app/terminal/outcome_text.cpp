@@ -1,0 +1,149 @@
+#include "outcome_text.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "diff_view.hpp"
+#include "event_text.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr std::size_t shown_issues = 3;
+
+const Json* detail_of(const ToolExecutionEndEvent& event, std::string_view name) {
+    const JsonObject* details = event.result.details.if_object();
+    return details ? details->if_contains(name) : nullptr;
+}
+
+std::optional<std::int64_t> number_of(const ToolExecutionEndEvent& event, std::string_view name) {
+    const Json* value = detail_of(event, name);
+    if (!value || !value->is_number()) return std::nullopt;
+    boost::system::error_code failed;
+    const auto number = value->to_number<std::int64_t>(failed);
+    return failed ? std::nullopt : std::optional<std::int64_t>(number);
+}
+
+std::string counted(std::int64_t count, std::string_view one, std::string_view many) {
+    return count_text(count) + " " + std::string(count == 1 ? one : many);
+}
+
+std::string lines_text(std::int64_t count) { return counted(count, "line", "lines"); }
+
+/// The lines of a text that are not blank.
+std::vector<std::string_view> lines_with_text(std::string_view text) {
+    std::vector<std::string_view> lines;
+    while (!text.empty()) {
+        const auto end = std::min(text.find('\n'), text.size());
+        const std::string_view line = text.substr(0, end);
+        const auto begin = line.find_first_not_of(" \t\r");
+        if (begin != std::string_view::npos) lines.push_back(line.substr(begin));
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return lines;
+}
+
+/// "path: field required; count: expected integer"
+std::string issues_text(const JsonArray& issues) {
+    std::string text;
+    for (std::size_t i = 0; i < std::min(issues.size(), shown_issues); ++i) {
+        const JsonObject* issue = issues[i].if_object();
+        const Json* path = issue ? issue->if_contains("path") : nullptr;
+        const Json* message = issue ? issue->if_contains("message") : nullptr;
+        if (!path || !path->is_string() || !message || !message->is_string()) continue;
+        if (!text.empty()) text += "; ";
+        text += std::string(path->get_string()) + ": " + std::string(message->get_string());
+    }
+    if (issues.size() > shown_issues)
+        text += "; and " + std::to_string(issues.size() - shown_issues) + " more";
+    return text;
+}
+
+std::string change_text(const ToolExecutionEndEvent& event, std::string_view change) {
+    std::string text(change);
+    const auto lines = number_of(event, "lines");
+    if (event.tool_name == "write" && lines) text = "wrote " + lines_text(*lines) + ", " + text;
+    const auto added = number_of(event, "added");
+    const auto removed = number_of(event, "removed");
+    if (added && removed && !change.starts_with("creates "))
+        text += " (+" + count_text(*added) + " -" + count_text(*removed) + ")";
+    return text;
+}
+
+/// How a command ended and, when it failed, the last line that it printed.
+std::string command_text(const ToolExecutionEndEvent& event, const std::string& ending,
+                         bool failed) {
+    const std::string text = event.result.text();
+    std::vector<std::string_view> lines = lines_with_text(text);
+    // The tool's own note about the ending.
+    if (!lines.empty() && lines.back().starts_with('[') && lines.back().ends_with(']'))
+        lines.pop_back();
+    if (lines.empty() || lines.front() == "(no output)") return ending;
+    if (failed) return ending + ": " + std::string(lines.back());
+    return ending + ", " + lines_text(static_cast<std::int64_t>(lines.size())) + " of output";
+}
+
+/// Empty: the details say nothing that is known here.
+std::string text_of_details(const ToolExecutionEndEvent& event) {
+    const Json* issues = detail_of(event, "issues");
+    if (issues && issues->is_array() && event.is_error) return issues_text(issues->get_array());
+    const Json* change = detail_of(event, "change");
+    if (change && change->is_string()) return change_text(event, change->get_string());
+    if (const auto code = number_of(event, "exit_code"))
+        return command_text(event, "exit status " + std::to_string(*code), *code != 0);
+    if (const auto signal = number_of(event, "signal"))
+        return command_text(event, "ended by signal " + std::to_string(*signal), true);
+    if (event.tool_name == "read") {
+        if (const auto lines = number_of(event, "lines")) return "read " + lines_text(*lines);
+        if (const auto bytes = number_of(event, "bytes"))
+            return "read an image, " + counted(*bytes, "byte", "bytes");
+    }
+    const auto matches = number_of(event, "matches");
+    const auto files = number_of(event, "files");
+    if (event.tool_name == "grep" && matches && files) {
+        return *matches == 0 ? "no matches"
+                             : counted(*matches, "match", "matches") + " in " +
+                                   counted(*files, "file", "files");
+    }
+    if (const auto entries = number_of(event, "entries"); event.tool_name == "list" && entries)
+        return "listed " + counted(*entries, "entry", "entries");
+    if (event.tool_name == "fetch") {
+        const auto status = number_of(event, "status");
+        const auto bytes = number_of(event, "bytes");
+        if (status && bytes)
+            return "HTTP " + std::to_string(*status) + ", " + counted(*bytes, "byte", "bytes");
+    }
+    return {};
+}
+
+}  // namespace
+
+std::string outcome_text(const ToolExecutionEndEvent& event) {
+    if (const std::string text = text_of_details(event); !text.empty()) return visible(text);
+    const std::string text = event.result.text();
+    const std::vector<std::string_view> lines = lines_with_text(text);
+    if (lines.empty()) return event.is_error ? "failed" : "done";
+    // An error ends with what went wrong.
+    std::string line = visible(event.is_error ? lines.back() : lines.front());
+    if (lines.size() > 1)
+        line += " (+" + lines_text(static_cast<std::int64_t>(lines.size()) - 1) + ")";
+    return line;
+}
+
+std::string_view diff_of(const ToolExecutionEndEvent& event) {
+    const Json* diff = detail_of(event, "diff");
+    const bool changes = detail_of(event, "change") != nullptr;
+    return changes && diff && diff->is_string() ? std::string_view(diff->get_string())
+                                                : std::string_view();
+}
+
+std::size_t hidden_lines_of(const ToolExecutionEndEvent& event) {
+    return static_cast<std::size_t>(
+        std::max<std::int64_t>(0, number_of(event, "hidden").value_or(0)));
+}
+
+}  // namespace cubepi::app

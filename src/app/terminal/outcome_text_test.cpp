@@ -1,0 +1,108 @@
+#include "outcome_text.hpp"
+
+#include <gtest/gtest.h>
+
+#include "diff_view.hpp"
+
+namespace cubepi::app {
+namespace {
+
+std::string outcome(const char* tool, std::string text, Json details, bool is_error = false) {
+    ToolExecutionEndEvent event;
+    event.tool_name = tool;
+    event.result = AgentToolResult(std::move(text));
+    event.result.details = std::move(details);
+    event.is_error = is_error;
+    return outcome_text(event);
+}
+
+TEST(OutcomeText, SaysWhatHappened) {
+    EXPECT_EQ(outcome("read", "     1\t#include\n", JsonObject{{"lines", 7}}), "read 7 lines");
+    EXPECT_EQ(outcome("read", "     1\tx\n", JsonObject{{"lines", 1}}), "read 1 line");
+    EXPECT_EQ(outcome("grep", "a:1: x\n", JsonObject{{"matches", 3}, {"files", 2}}),
+              "3 matches in 2 files");
+    EXPECT_EQ(outcome("grep", "(no matches)\n", JsonObject{{"matches", 0}, {"files", 0}}),
+              "no matches");
+    EXPECT_EQ(outcome("list", "a\nb\n", JsonObject{{"entries", 2}}), "listed 2 entries");
+    EXPECT_EQ(outcome("fetch", "HTTP 200, ...", JsonObject{{"status", 200}, {"bytes", 12345}}),
+              "HTTP 200, 12,345 bytes");
+    EXPECT_EQ(
+        outcome(
+            "write", "Created src/new.py (12 lines, 90 bytes).",
+            JsonObject{
+                {"change", "creates src/new.py"}, {"lines", 12}, {"added", 12}, {"removed", 0}}),
+        "wrote 12 lines, creates src/new.py");
+    EXPECT_EQ(outcome("write", "Replaced src/calc.py (5 lines, 90 bytes).",
+                      JsonObject{{"change", "replaces 8 lines of src/calc.py"},
+                                 {"lines", 5},
+                                 {"added", 4},
+                                 {"removed", 7}}),
+              "wrote 5 lines, replaces 8 lines of src/calc.py (+4 -7)");
+    EXPECT_EQ(outcome("edit", "Edited src/calc.py at line 3.",
+                      JsonObject{{"change", "changes 2 lines of src/calc.py"},
+                                 {"lines", 8},
+                                 {"added", 2},
+                                 {"removed", 2}}),
+              "changes 2 lines of src/calc.py (+2 -2)");
+}
+
+TEST(OutcomeText, SaysHowACommandEnded) {
+    EXPECT_EQ(outcome("shell", "(no output)", JsonObject{{"exit_code", 0}}), "exit status 0");
+    EXPECT_EQ(outcome("shell", "a\nb\n", JsonObject{{"exit_code", 0}}),
+              "exit status 0, 2 lines of output");
+    EXPECT_EQ(outcome("shell", "(no output)\n[exit code 1]", JsonObject{{"exit_code", 1}}, true),
+              "exit status 1");
+    EXPECT_EQ(outcome("shell", "make: entering\nmake: *** [all] Error 2\n[exit code 2]",
+                      JsonObject{{"exit_code", 2}}, true),
+              "exit status 2: make: *** [all] Error 2");
+    EXPECT_EQ(outcome("shell", "x\n[ended by signal 9]", JsonObject{{"signal", 9}}, true),
+              "ended by signal 9: x");
+}
+
+TEST(OutcomeText, NamesTheFieldsOfInvalidArguments) {
+    const Json details = JsonObject{
+        {"issues", JsonArray{JsonObject{{"path", "path"}, {"message", "field required"}},
+                             JsonObject{{"path", "count"}, {"message", "expected integer"}}}}};
+    EXPECT_EQ(outcome("read", "Invalid arguments for tool 'read':\n- path: field required", details,
+                      true),
+              "path: field required; count: expected integer");
+}
+
+TEST(OutcomeText, GoesByTheTextOfOtherTools) {
+    EXPECT_EQ(outcome("ticket", "\n  opened ticket 4\nby a\n", Json()),
+              "opened ticket 4 (+1 line)");
+    EXPECT_EQ(outcome("ticket", "trying\nno such ticket\x1b[2J", Json(), true),
+              "no such ticket^[[2J (+1 line)");
+    EXPECT_EQ(outcome("ticket", "", Json()), "done");
+    EXPECT_EQ(outcome("ticket", "", Json(), true), "failed");
+    EXPECT_EQ(outcome("read", "text", JsonObject{{"lines", "many"}}), "text");
+}
+
+TEST(DiffView, NumbersTheLinesOfBothFiles) {
+    const DiffView view =
+        diff_view("@@ -9,3 +9,4 @@\n a\n-b\tc\n+B\r\n+C\x1b\n d\n\\ No newline at end of file\n", 0,
+                  Style(), 0);
+    EXPECT_EQ(view.text,
+              "  @@ -9,3 +9,4 @@\n"
+              "      9  a\n"
+              "     10 -b\tc\n"
+              "     10 +B^M\n"
+              "     11 +C^[\n"
+              "     12  d\n"
+              "        \\ No newline at end of file\n");
+    EXPECT_FALSE(view.cut);
+}
+
+TEST(DiffView, SaysWhatItLeavesOut) {
+    const std::string diff = "@@ -0,0 +1,3 @@\n+a\n+b\n+c\n";
+    const DiffView view = diff_view(diff, 40, Style(), 2);
+    EXPECT_EQ(view.text, "  @@ -0,0 +1,3 @@\n      1 +a\n        … and 42 lines more\n");
+    EXPECT_TRUE(view.cut);
+    EXPECT_FALSE(diff_view(diff, 0, Style(), 4).cut);
+    EXPECT_TRUE(diff_view("@@ -0,0 +1,1 @@\n+" + std::string(5000, 'x') + "\n", 0, Style(), 4).cut);
+    EXPECT_FALSE(
+        diff_view("@@ -0,0 +1,1 @@\n+" + std::string(5000, 'x') + "\n", 0, Style(), 0).cut);
+}
+
+}  // namespace
+}  // namespace cubepi::app

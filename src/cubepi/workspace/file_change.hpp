@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/workspace/workspace.hpp>
+
+namespace cubepi {
+
+/// The effect of one call of the write or edit tool on a file.
+struct FileChange {
+    enum class Kind : std::uint8_t { creates, replaces, edits };
+
+    Kind kind = Kind::creates;
+    std::string path;
+    std::size_t old_lines =
+        0;  ///< of the whole file; 0 for a new file, and where `compared` is false
+    std::size_t new_lines = 0;  ///< of the whole file
+    std::uint64_t old_bytes = 0;
+    std::uint64_t new_bytes = 0;
+    std::size_t removed = 0;       ///< lines, as in the diff
+    std::size_t added = 0;         ///< lines, as in the diff
+    std::size_t replacements = 0;  ///< of an edit
+    std::size_t first_line = 0;  ///< of an edit: where the first replacement begins, counted from 1
+    /// False: there is no diff, because one of the contents is binary or too large.
+    bool compared = true;
+    std::string diff;        ///< hunks of a unified diff, without file names
+    std::size_t hidden = 0;  ///< changed lines that `diff` does not have
+    bool cut_lines = false;  ///< `diff` has a long line that was cut off
+
+    /// "creates src/new.py, 12 lines", "replaces 8 lines of src/calc.py", "changes 2 lines of src/calc.py".
+    std::string summary() const;
+};
+
+/// The limits of a FileChange's diff.
+struct FileChangeLimits {
+    std::size_t max_file_bytes = 16 * 1024 * 1024;  ///< of a file that is read
+    std::size_t max_diff_lines = 4000;
+    std::size_t max_diff_bytes = 512 * 1024;
+
+    FileChangeLimits() {}
+};
+
+/// Previews calls of the write and edit tools, and binds them to what was shown.
+///
+/// An approver calls preview() and shows the change. The tools of the same agent, made with this object in their
+/// FileToolOptions, refuse a call whose file has changed since its preview. Thread-safe.
+class FilePreviews {
+public:
+    explicit FilePreviews(std::shared_ptr<Workspace> workspace,
+                          FileChangeLimits limits = FileChangeLimits());
+    FilePreviews(const FilePreviews&) = delete;
+    FilePreviews& operator=(const FilePreviews&) = delete;
+
+    /// True for the tools whose calls can be previewed: "write" and "edit".
+    static bool covers(std::string_view tool) noexcept;
+
+    /// Computes what a call would do, without doing it, and remembers which content the file has. `arguments` satisfy the
+    /// tool's schema. Blocks. Throws the Error that the tool would throw.
+    FileChange preview(const std::string& tool_call_id, std::string_view tool,
+                       const JsonObject& arguments);
+
+    /// Drops what was remembered of a call, for a call that is not made.
+    void forget(const std::string& tool_call_id);
+
+    /// Returns what was remembered of a call and drops it. For the tools.
+    std::optional<std::uint64_t> take(const std::string& tool_call_id);
+
+private:
+    const std::shared_ptr<Workspace> workspace_;
+    const FileChangeLimits limits_;
+    std::mutex mutex_;
+    std::map<std::string, std::uint64_t> versions_;  // of the files, by tool call id
+};
+
+}  // namespace cubepi
