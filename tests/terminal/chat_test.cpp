@@ -188,8 +188,8 @@ TEST(Chat, CreatingAFileAndEditingOneSaySo) {
     ASSERT_TRUE(created.expect("That is all.")) << created.shown();
     EXPECT_FALSE(std::filesystem::exists(home.work() / "src"));
     write_file(home.work() / "calc.py", "a\nb\na\n");
-    Terminal edited(home, {"chat", "--script",
-                           home.script(calls("edit", R"({"path": "calc.py", "old_text": "a",
+    Terminal edited(
+        home, {"chat", "--script", home.script(calls("edit", R"({"path": "calc.py", "old_text": "a",
                                "new_text": "c", "all": true})"))});
     ASSERT_TRUE(edited.expect("> "));
     edited.type("go\r");

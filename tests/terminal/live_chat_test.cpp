@@ -161,7 +161,8 @@ TEST(LiveChat, ToolCardsFold) {
     chat.type("go\r");
     ASSERT_TRUE(chat.expect_on_screen("Read.")) << chat.screen().text();
     EXPECT_NE(chat.screen().text().find("● read path: a.txt"), std::string::npos);
-    EXPECT_NE(chat.screen().text().find("✓ read 3 lines"), std::string::npos) << chat.screen().text();
+    EXPECT_NE(chat.screen().text().find("✓ read 3 lines"), std::string::npos)
+        << chat.screen().text();
     EXPECT_EQ(chat.screen().text().find("third line"), std::string::npos);
     chat.type("\x0f");
     ASSERT_TRUE(chat.expect_on_screen("third line")) << chat.screen().text();
