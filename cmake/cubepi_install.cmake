@@ -9,11 +9,10 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/cubepi ${PROJECT_SOURCE_DIR}/src/bub
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp" REGEX "[/_]test[_.]" EXCLUDE)
 install(EXPORT cubepi-targets NAMESPACE cubepi:: DESTINATION ${config_folder})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-if(EXISTS ${PROJECT_SOURCE_DIR}/docs/guides)
-    install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/guides DESTINATION ${CMAKE_INSTALL_DOCDIR})
-endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(TARGET cubepi_app)
     install(TARGETS cubepi_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    install(FILES ${PROJECT_BINARY_DIR}/src/app/cubepi.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
 
 # What each room needs, for CMake and for pkg-config. A shared library has its private libraries inside.

@@ -79,6 +79,12 @@ Task<NextInput> next_input(LineEditor& editor, const Style& style) {
     co_return input;
 }
 
+/// Prints how to resume, unless there is no terminal or reader any more. Returns `status`.
+int leave(const SessionPlan& plan, int status) {
+    if (status != 128 + SIGHUP && status != exit_closed_pipe) std::cerr << resume_hint(plan);
+    return status;
+}
+
 Task<int> talk(CommandLine line) {
     const Executor executor = co_await this_executor;
     Screen screen(*Runtime::standard()->clock, executor);
@@ -99,9 +105,17 @@ Task<int> talk(CommandLine line) {
     Pipeline pipeline(std::move(plan), std::move(around));
     greet(pipeline.plan(), screen.style());
     int status = exit_ok;
+    std::string first = prompt_of(line.words);
     for (;;) {
-        NextInput next = co_await next_input(*editor, screen.style());
-        if (next.ended_by != 0) co_return 128 + next.ended_by;
+        NextInput next;
+        bool typed = false;
+        if (first.empty()) {
+            next = co_await next_input(*editor, screen.style());
+            typed = terminal;
+        } else {
+            next.text = std::exchange(first, {});
+        }
+        if (next.ended_by != 0) co_return leave(pipeline.plan(), 128 + next.ended_by);
         std::optional<std::string> input = std::move(next.text);
         if (!input || *input == "/quit" || *input == "/exit") break;
         if (input->find_first_not_of(" \t\r\n") == std::string::npos) continue;
@@ -111,14 +125,14 @@ Task<int> talk(CommandLine line) {
             continue;
         }
         // Only who sits at the terminal gives commands, not whoever wrote what is piped in (B11).
-        bub::Envelope message = pipeline.message(std::move(*input), terminal);
+        bub::Envelope message = pipeline.message(std::move(*input), typed);
         status = co_await converse(pipeline, screen, std::move(message));
-        if (status > 128 && status != exit_aborted) co_return status;
+        if (status > 128 && status != exit_aborted) co_return leave(pipeline.plan(), status);
         std::cout << '\n';
     }
     std::cout << '\n';
-    // At a terminal the failures were seen and answered; a script wants to know.
-    co_return terminal ? exit_ok : status;
+    // At a terminal the failures were seen and answered; a script needs the status.
+    co_return leave(pipeline.plan(), terminal ? exit_ok : status);
 }
 
 }  // namespace

@@ -79,6 +79,10 @@ Task<> CliChannel::stop() {
 }
 
 Task<> CliChannel::listen() {
+    if (!parts_.first_prompt.empty()) {
+        console_.remember(parts_.first_prompt);
+        enter(std::move(parts_.first_prompt), false, false);
+    }
     for (;;) {
         ConsoleInput input = co_await console_.next();
         switch (input.kind) {
@@ -142,9 +146,10 @@ bool CliChannel::on_command(const std::string& command, const std::string& rest)
     return true;
 }
 
-void CliChannel::enter(std::string text, bool later) {
+void CliChannel::enter(std::string text, bool later, bool typed) {
     const bool waits = running_ && (later || text.starts_with(','));
     bub::Envelope message = parts_.message(text);
+    message.from_operator = message.from_operator && typed;
     // Inputs are told apart by their ids: two of them may have the same text.
     message.inbound_id = parts_.new_id();
     Unheard unheard;

@@ -24,6 +24,8 @@ public:
         std::shared_ptr<Console> console = {};
         ChatView* view = nullptr;  ///< outlives the channel
         bub::MessageHandler handler = {};
+        /// Entered before anything that is typed; empty: nothing.
+        std::string first_prompt = {};
         /// What the person says, as a message for the handler.
         std::function<bub::Envelope(std::string text)> message = {};
         /// An id for an input that no other input has, in this process or another.
@@ -64,7 +66,8 @@ private:
     void on_interrupt();
     void on_line(std::string text);
     bool on_command(const std::string& command, const std::string& rest);
-    void enter(std::string text, bool later);
+    /// `typed`: at the prompt, where commands of the pipeline are accepted (B11).
+    void enter(std::string text, bool later, bool typed = true);
     void show(const bub::StreamEvent& event, bool command);
     void on_turn_begun(const std::string& id);
     void on_turn_over(const std::exception_ptr& error);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@ struct ConversationFlags {
     ModelFlags model = {};
     std::string session = {};
     bool continue_last = false;
+    bool no_save = false;  ///< chat: a temporary session
     bool yes = false;
     bool json = false;
     bool no_tools = false;
@@ -45,12 +47,17 @@ enum class Verb {
     sessions_delete,
     tape,
     completion,
+    complete,
+    man_page,
     demo_step,
     plugin
 };
 
 /// Registers plugins besides the builtin one; null: there are none.
 using AddPlugins = std::function<void(bub::Framework& framework)>;
+
+/// MiB of standard input that `run` accepts without --max-input.
+inline constexpr std::size_t default_input_limit = 64;
 
 /// What the command line asks for.
 struct CommandLine {
@@ -59,21 +66,31 @@ struct CommandLine {
     TapeArguments tape = {};
     std::vector<std::string> words =
         {};  ///< the prompt's or a filter's words, a session's or shell's name, a plugin command's arguments
-    bool key_from_input = false;      ///< onboard: the key is on standard input
-    bool fast = false;                ///< demo: without waiting
-    bool all = false;                 ///< sessions: those of all folders
-    std::string plugin_command = {};  ///< plugin: which of the plugins' commands
-    AddPlugins plugins = {};          ///< set by run_program
+    std::size_t input_limit = default_input_limit;  ///< run: MiB of standard input
+    bool key_from_input = false;                    ///< onboard: the key is on standard input
+    bool fast = false;                              ///< demo: without waiting
+    bool all = false;                               ///< sessions: those of all folders
+    std::string plugin_command = {};                ///< plugin: which of the plugins' commands
+    AddPlugins plugins = {};                        ///< set by run_program
     std::string demo_tapes = {};
     std::string demo_folder = {};
     std::optional<int> exit_code =
         {};  ///< set when there is nothing to run: help was shown, or a flag is wrong
 };
 
-/// Never throws for wrong flags: says what is wrong on stderr and sets exit_code. `more` are the commands of plugins; what
-/// follows their names is theirs. Their names are none of own_command_names().
-CommandLine parse_command_line(int argc, char** argv,
-                               const std::vector<bub::CliCommand>& more = {});
+/// The arguments of a prompt, with a blank between them.
+std::string prompt_of(const std::vector<std::string>& words);
+
+/// Whether standard input and standard output are terminals, which a chat needs.
+bool at_terminal() noexcept;
+
+/// Parses the arguments. Never throws for invalid ones: reports them on standard error and sets exit_code. `more` are the
+/// commands of plugins, which receive the arguments after their names unparsed; no name is in own_command_names().
+///
+/// Without a command, `terminal` decides: `chat` at a terminal, else `run`. A first argument that could be a misspelt
+/// command (one word, ASCII only) is an error and never a prompt.
+CommandLine parse_command_line(int argc, char** argv, const std::vector<bub::CliCommand>& more = {},
+                               bool terminal = at_terminal());
 
 /// The names of the program's own commands.
 std::vector<std::string> own_command_names();

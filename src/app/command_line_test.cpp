@@ -18,14 +18,16 @@ struct Parsed {
     std::string err;
 };
 
-Parsed parse(std::vector<std::string> words, const std::vector<bub::CliCommand>& more = {}) {
+Parsed parse(std::vector<std::string> words, const std::vector<bub::CliCommand>& more = {},
+             bool terminal = false) {
     words.insert(words.begin(), "cubepi");
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     ::testing::internal::CaptureStdout();
     ::testing::internal::CaptureStderr();
     Parsed parsed;
-    parsed.line = parse_command_line(static_cast<int>(arguments.size()), arguments.data(), more);
+    parsed.line =
+        parse_command_line(static_cast<int>(arguments.size()), arguments.data(), more, terminal);
     parsed.out = ::testing::internal::GetCapturedStdout();
     parsed.err = ::testing::internal::GetCapturedStderr();
     return parsed;
@@ -81,8 +83,8 @@ TEST(CommandLine, HelpAndVersionAreNoFailures) {
     }
     EXPECT_EQ(help.out.find("demo-step"), std::string::npos);
     EXPECT_EQ(parse({"run", "--help"}).line.exit_code, exit_ok);
-    EXPECT_EQ(parse({}).line.exit_code, exit_ok);
-    EXPECT_NE(parse({"--version"}).out.find("cubepi "), std::string::npos);
+    for (const char* flag : {"--version", "-V"})
+        EXPECT_TRUE(parse({flag}).out.starts_with("cubepi ")) << flag;
 }
 
 TEST(CommandLine, AKeyIsNeverAFlag) {
@@ -117,16 +119,13 @@ TEST(CommandLine, WhatIsWrongIsSaidAndIsStatusTwo) {
         const Parsed parsed = parse(words);
         EXPECT_EQ(parsed.line.exit_code, exit_usage) << words.front();
         EXPECT_TRUE(parsed.err.starts_with("cubepi: ")) << parsed.err;
-        EXPECT_NE(parsed.err.find("--help'"), std::string::npos) << parsed.err;
+        EXPECT_NE(parsed.err.find("cubepi help"), std::string::npos) << parsed.err;
     }
-    EXPECT_EQ(
-        parse({"fly"}).err,
-        "cubepi: there is no command 'fly'.\nRun 'cubepi --help' for those that there are.\n");
-    EXPECT_NE(parse({"tape", "show", "--nope"}).err.find("'cubepi tape show --help'"),
+    EXPECT_NE(parse({"tape", "show", "--nope"}).err.find("cubepi help tape show\n"),
               std::string::npos);
     EXPECT_EQ(parse({"run", "--max-turns", "0", "x"}).err,
-              "cubepi: --max-turns: '0' is no number above 0\n"
-              "Run 'cubepi run --help' for the flags and some examples.\n");
+              "cubepi: --max-turns: '0' is not a positive number\n"
+              "  Options and examples: cubepi help run\n");
     EXPECT_EQ(parse({"sessions", "delete", "one", "two"}).line.exit_code, exit_usage)
         << "the second would be passed over";
 }
@@ -148,6 +147,7 @@ TEST(CommandLine, EachHelpHasItsOwnExamplesAndFitsTheScreen) {
                                                {"onboard", "--help"},
                                                {"models", "--help"},
                                                {"tape", "--help"},
+                                               {"sessions", "--help"},
                                                {"completion", "--help"}}) {
         const std::string help = parse(words).out;
         const std::string command =
@@ -160,32 +160,189 @@ TEST(CommandLine, EachHelpHasItsOwnExamplesAndFitsTheScreen) {
     }
 }
 
-TEST(Completion, HasEveryFlagOfTheHelp) {
-    std::string help = parse({"run", "--help"}).out + parse({"demo", "--help"}).out +
-                       parse({"models", "--help"}).out + parse({"onboard", "--help"}).out +
-                       parse({"sessions", "list", "--help"}).out;
-    for (const char* what : {"list", "show", "search", "anchors", "export"})
-        help += parse({"tape", what, "--help"}).out;
-    help += parse({"tape", "--help"}).out;
-    for (const char* shell : {"bash", "zsh", "fish"}) {
-        CommandLine line;
-        line.verb = Verb::completion;
-        line.words = {shell};
-        ::testing::internal::CaptureStdout();
-        EXPECT_EQ(completion_command(line), exit_ok);
-        const std::string script = ::testing::internal::GetCapturedStdout();
-        for (std::size_t at = help.find("--"); at != std::string::npos;
-             at = help.find("--", at + 2)) {
-            const std::size_t end = help.find_first_of(" ,\n=", at + 2);
-            std::string flag = help.substr(at, end - at);
-            if (flag.size() < 4 || flag == "--help") continue;
-            if (std::string(shell) == "fish") flag = "-l " + flag.substr(2);
-            EXPECT_NE(script.find(flag), std::string::npos) << shell << ": " << flag;
+TEST(CommandLine, WithoutACommandATerminalStartsAChat) {
+    const CommandLine alone = parse({}, {}, true).line;
+    EXPECT_EQ(alone.verb, Verb::chat);
+    EXPECT_TRUE(alone.words.empty());
+    EXPECT_FALSE(alone.exit_code);
+    const CommandLine prompt = parse({"explain this", "project"}, {}, true).line;
+    EXPECT_EQ(prompt.verb, Verb::chat);
+    EXPECT_EQ(prompt_of(prompt.words), "explain this project");
+    const CommandLine options = parse({"-m", "x", "--no-save", "explain this"}, {}, true).line;
+    EXPECT_EQ(options.verb, Verb::chat);
+    EXPECT_EQ(options.conversation.model.model, "x");
+    EXPECT_TRUE(options.conversation.no_save);
+    EXPECT_TRUE(parse({"--continue"}, {}, true).line.conversation.continue_last);
+    EXPECT_EQ(parse({"这个项目是做什么的？"}, {}, true).line.verb, Verb::chat)
+        << "a prompt of a language that is written without blanks";
+}
+
+TEST(CommandLine, WithoutACommandAndATerminalAPromptIsARun) {
+    const CommandLine prompt = parse({"explain this"}).line;
+    EXPECT_EQ(prompt.verb, Verb::run);
+    EXPECT_EQ(prompt.words, (std::vector<std::string>{"explain this"}));
+    EXPECT_TRUE(parse({"--json", "explain this"}).line.conversation.json);
+    const Parsed alone = parse({});
+    EXPECT_EQ(alone.line.exit_code, exit_usage);
+    EXPECT_EQ(alone.err,
+              "cubepi: a chat needs a terminal; standard input or output is not one.\n"
+              "  Ask one question: cubepi run \"PROMPT\". All commands: cubepi help\n");
+}
+
+TEST(CommandLine, AMisspeltCommandIsNeverAPrompt) {
+    for (const bool terminal : {false, true}) {
+        const Parsed misspelt = parse({"chta"}, {}, terminal);
+        EXPECT_EQ(misspelt.line.exit_code, exit_usage);
+        EXPECT_EQ(misspelt.err,
+                  "cubepi: 'chta' is not a command; did you mean 'chat'?\n"
+                  "  To use it as a prompt: cubepi run chta or cubepi chat chta\n"
+                  "  To list the commands: cubepi help\n");
+        for (const std::vector<std::string>& words :
+             std::vector<std::vector<std::string>>{{"modles", "--json"},
+                                                   {"sesions", "list"},
+                                                   {"-m", "x", "chta"},
+                                                   {"why?"},
+                                                   {"--", "hello"},
+                                                   {""},
+                                                   {"  "}}) {
+            EXPECT_EQ(parse(words, {}, terminal).line.exit_code, exit_usage) << words.front();
         }
+        EXPECT_NE(parse({"modles", "--json"}, {}, terminal).err.find("did you mean 'models'?"),
+                  std::string::npos);
+        EXPECT_NE(parse({"-m", "x", "run", "hi"}, {}, terminal)
+                      .err.find("'run' must come before its options"),
+                  std::string::npos);
     }
+    bub::CliCommand greet;
+    greet.name = "greet";
+    EXPECT_NE(parse({"great"}, {greet}).err.find("did you mean 'greet'?"), std::string::npos);
+    EXPECT_EQ(parse({"run", "chta"}).line.words, (std::vector<std::string>{"chta"}));
+    EXPECT_EQ(parse({"chat", "hello"}).line.words, (std::vector<std::string>{"hello"}));
+}
+
+TEST(CommandLine, SuggestsOptionsAndSubcommands) {
+    EXPECT_EQ(parse({"run", "--modle", "x"}).err,
+              "cubepi: unknown option '--modle'; did you mean '--model'?\n"
+              "  Options and examples: cubepi help run\n");
+    EXPECT_NE(parse({"run", "--modle=x"}).err.find("'--modle'; did you mean '--model'?"),
+              std::string::npos);
+    EXPECT_NE(parse({"chat", "--json"}).err.find("'--json'; it is an option of 'cubepi run'"),
+              std::string::npos);
+    EXPECT_EQ(parse({"sessions", "lst"}).err,
+              "cubepi: 'lst' is not a command of 'cubepi sessions'; did you mean 'list'?\n"
+              "  Options and examples: cubepi help sessions\n");
+    EXPECT_NE(parse({"tape"}).err.find("'cubepi tape' needs a command: list, show, search"),
+              std::string::npos);
+    EXPECT_NE(parse({"doctor", "now"}).err.find("unexpected argument 'now'"), std::string::npos);
+}
+
+TEST(CommandLine, HelpOfACommand) {
+    EXPECT_EQ(parse({"help"}).out, parse({"--help"}).out);
+    EXPECT_EQ(parse({"help", "run"}).out, parse({"run", "--help"}).out);
+    EXPECT_EQ(parse({"help", "tape", "show"}).out, parse({"tape", "show", "--help"}).out);
+    EXPECT_EQ(parse({"help", "run"}).line.exit_code, exit_ok);
+    const Parsed unknown = parse({"help", "rnu"});
+    EXPECT_EQ(unknown.line.exit_code, exit_usage);
+    EXPECT_NE(unknown.err.find("'rnu' is not a command; did you mean 'run'?"), std::string::npos);
+}
+
+TEST(CommandLine, StandardInputHasALimitThatAnOptionChanges) {
+    EXPECT_EQ(parse({"run", "x"}).line.input_limit, 64u);
+    EXPECT_EQ(parse({"run", "--max-input", "200", "x"}).line.input_limit, 200u);
+    EXPECT_EQ(parse({"run", "--max-input", "-1", "x"}).line.exit_code, exit_usage);
+    EXPECT_EQ(parse({"chat", "--no-save", "--session", "x"}).line.exit_code, exit_usage);
+}
+
+/// The options of the help, as "--name".
+std::vector<std::string> long_options(const std::string& help) {
+    std::vector<std::string> names;
+    const std::string options = help.substr(0, help.find("Examples:"));
+    for (std::size_t at = options.find("--"); at != std::string::npos;
+         at = options.find("--", at + 2)) {
+        const std::size_t end = options.find_first_of(" ,\n=", at + 2);
+        if (end - at > 3) names.push_back(options.substr(at, end - at));
+    }
+    return names;
+}
+
+std::string completed(const std::vector<std::string>& before, const std::string& word) {
+    CommandLine line;
+    line.words = {"words"};
+    line.words.insert(line.words.end(), before.begin(), before.end());
+    line.words.push_back(word);
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(complete_command(line, {}), exit_ok);
+    return ::testing::internal::GetCapturedStdout();
+}
+
+TEST(Completion, OffersEveryOptionAndCommandOfTheHelp) {
+    for (const std::vector<std::string>& command :
+         std::vector<std::vector<std::string>>{{"run"},
+                                               {"chat"},
+                                               {"demo"},
+                                               {"models"},
+                                               {"onboard"},
+                                               {"sessions", "list"},
+                                               {"tape", "list"},
+                                               {"tape", "show"},
+                                               {"tape", "search"},
+                                               {"tape", "anchors"},
+                                               {"tape", "export"}}) {
+        std::vector<std::string> words = command;
+        words.emplace_back("--help");
+        const std::vector<std::string> options = long_options(parse(words).out);
+        EXPECT_FALSE(options.empty());
+        const std::string offered = completed(command, "-");
+        for (const std::string& option : options)
+            EXPECT_NE(offered.find('\0' + option + '\0'), std::string::npos) << option;
+    }
+    const std::string commands = completed({}, "");
+    for (const std::string& name : own_command_names()) {
+        const bool hidden = name == "demo-step" || name == "__man";
+        EXPECT_EQ(commands.find('\0' + name + '\0') == std::string::npos, hidden) << name;
+    }
+}
+
+TEST(Completion, OffersWhatFitsThePlace) {
+    const auto fields = [](const std::string& text) {
+        std::string list = text;
+        for (char& c : list) c = c == '\0' ? '|' : c;
+        return list;
+    };
+    EXPECT_EQ(fields(completed({"completion"}, "")), "none|bash||zsh||fish||");
+    EXPECT_EQ(fields(completed({"run", "--script"}, "")), "any|");
+    EXPECT_EQ(fields(completed({"tape", "--dir"}, "")), "directories|");
+    EXPECT_EQ(fields(completed({"tape", "export"}, "")), "any|");
+    EXPECT_NE(fields(completed({"run", "--provider"}, "a")).find("|anthropic|"), std::string::npos);
+    EXPECT_NE(fields(completed({"run", "--kind=x"}, "--provider=a")).find("|--provider=anthropic|"),
+              std::string::npos);
+    EXPECT_NE(fields(completed({"-m", "x"}, "--no-s")).find("|--no-save|"), std::string::npos);
+    EXPECT_NE(fields(completed({"help", "tape"}, "")).find("|search|"), std::string::npos);
+    EXPECT_EQ(fields(completed({"run", "--"}, "--mo")), "none|");
+    EXPECT_EQ(fields(completed({"doctor"}, "")), "none|");
+}
+
+TEST(Completion, HasAScriptForThreeShells) {
     CommandLine line;
     line.words = {"tcsh"};
     EXPECT_EQ(completion_command(line), exit_usage);
+}
+
+TEST(ManPage, HasEveryCommandAndOption) {
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(man_page_command(), exit_ok);
+    const std::string page = ::testing::internal::GetCapturedStdout();
+    std::string plain;
+    for (const char c : page)
+        if (c != '\\') plain += c;
+    for (const char* command : {"run", "chat", "demo", "onboard", "models", "doctor", "hooks",
+                                "sessions list", "sessions delete", "tape search", "help"}) {
+        EXPECT_NE(plain.find(".SS cubepi " + std::string(command)), std::string::npos) << command;
+    }
+    for (const std::string& option : long_options(parse({"chat", "--help"}).out))
+        EXPECT_NE(plain.find(option), std::string::npos) << option;
+    EXPECT_EQ(plain.find("demo-step"), std::string::npos);
+    EXPECT_NE(plain.find(".SH EXIT STATUS"), std::string::npos);
 }
 
 }  // namespace

@@ -1,199 +1,208 @@
 #include <iostream>
 #include <string>
+#include <utility>
 
+#include <cubepi/core/run.hpp>
+
+#include "command_tree.hpp"
 #include "commands.hpp"
+#include "completion_candidates.hpp"
+#include "config/config_file.hpp"
+#include "config/endpoint.hpp"
+#include "config/paths.hpp"
 #include "exit_code.hpp"
+#include "kept_sessions.hpp"
+#include "shell_quoting.hpp"
 #include "terminal/style.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
+// The scripts ask the program for candidates and never evaluate an answer: the answers are separated by NUL, and names of
+// sessions are data that anybody may have chosen. The first field says which file names the shell completes itself.
+
+// The program quotes for bash, since `complete -F` inserts the answer as it is. $2 is the part of the line that readline
+// replaces.
 constexpr const char* bash_script =
     R"script(# cubepi completion for bash. Put this into ~/.bashrc:  source <(cubepi completion bash)
 _cubepi() {
-    local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" command="${COMP_WORDS[1]}"
-    local talk="-m --model --base-url --provider --offline --script -s --session -c --continue -y --yes
-        --no-tools --system --max-turns -h --help"
-    local providers="openai openai-responses anthropic openrouter ollama llama.cpp vllm lmstudio"
+    local files='' candidate
     COMPREPLY=()
-    case "$before" in
-        --script) COMPREPLY=($(compgen -f -- "$word")); return ;;
-        --dir) COMPREPLY=($(compgen -d -- "$word")); return ;;
-        -k|--kind)
-            COMPREPLY=($(compgen -W "message tool_call tool_result anchor event" -- "$word")); return ;;
-        --provider) COMPREPLY=($(compgen -W "$providers" -- "$word")); return ;;
-        -s|--session)
-            local IFS=$'\n'
-            COMPREPLY=($(compgen -W "$(cubepi sessions list 2>/dev/null | cut -f1)" -- "$word")); return ;;
-    esac
-    if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W "run chat demo onboard models doctor hooks sessions tape completion --version --help" -- "$word"))
-        return
-    fi
-    case "$command" in
-        run) COMPREPLY=($(compgen -W "$talk --json" -- "$word")) ;;
-        chat) COMPREPLY=($(compgen -W "$talk" -- "$word")) ;;
-        models) COMPREPLY=($(compgen -W "--provider --base-url --json -h --help" -- "$word")) ;;
-        onboard) COMPREPLY=($(compgen -W "--provider --base-url -m --model --key-stdin -y --yes -h --help" -- "$word")) ;;
-        demo) COMPREPLY=($(compgen -W "--fast -h --help" -- "$word")) ;;
-        tape)
-            if [ "$COMP_CWORD" -eq 2 ]; then
-                COMPREPLY=($(compgen -W "list show search anchors export --dir -h --help" -- "$word"))
-                return
-            fi
-            local which="-t --tape -s --session -h --help" filter="-k --kind --from --to" limit="-n --limit"
-            case "${COMP_WORDS[2]}" in
-                list) COMPREPLY=($(compgen -W "$limit -h --help" -- "$word")) ;;
-                show|search) COMPREPLY=($(compgen -W "$which $filter $limit --json" -- "$word")) ;;
-                anchors) COMPREPLY=($(compgen -W "$which $limit --json" -- "$word")) ;;
-                export) COMPREPLY=($(compgen -f -- "$word"; compgen -W "$which $filter --messages" -- "$word")) ;;
-            esac ;;
-        doctor|hooks) COMPREPLY=($(compgen -W "-h --help" -- "$word")) ;;
-        completion) COMPREPLY=($(compgen -W "bash zsh fish" -- "$word")) ;;
-        sessions)
-            if [ "$before" = delete ]; then
-                local IFS=$'\n'
-                COMPREPLY=($(compgen -W "$(cubepi sessions list 2>/dev/null | cut -f1)" -- "$word"))
-            else
-                COMPREPLY=($(compgen -W "list delete --all" -- "$word"))
-            fi ;;
+    {
+        IFS= read -r -d '' files
+        while IFS= read -r -d '' candidate; do COMPREPLY+=("$candidate"); done
+    } < <(command cubepi __complete bash "${COMP_LINE:0:COMP_POINT}" "$2" 2>/dev/null)
+    case "$files" in
+        any) compopt -o default ;;
+        directories) compopt -o dirnames ;;
     esac
 }
 complete -F _cubepi cubepi
 )script";
 
+// ${(Q)...} removes quotes without expanding anything; compadd quotes what it inserts.
 constexpr const char* zsh_script =
     R"script(#compdef cubepi
-# cubepi completion for zsh. Put this into ~/.zshrc, behind compinit:  source <(cubepi completion zsh)
-_cubepi_sessions() {
-    local -a names
-    names=(${(f)"$(cubepi sessions list 2>/dev/null | cut -f1)"})
-    compadd -a names
-}
+# cubepi completion for zsh. Put this into ~/.zshrc, after compinit:  source <(cubepi completion zsh)
 _cubepi() {
-    local -a talk endpoint
-    endpoint=(
-        '--base-url[server of the provider]:url:'
-        '--provider[provider]:provider:(openai openai-responses anthropic openrouter ollama llama.cpp vllm lmstudio)'
-    )
-    talk=(
-        '(-m --model)'{-m,--model}'[model id]:model:'
-        $endpoint
-        '--offline[use the scripted model]'
-        '--script[answers of the offline model]:file:_files'
-        '(-s --session)'{-s,--session}'[keep the conversation under this name]:session:_cubepi_sessions'
-        '(-c --continue)'{-c,--continue}"[go on with this folder's last session]"
-        '(-y --yes)'{-y,--yes}'[let tools act without asking]'
-        '--no-tools[give the model no tools]'
-        '--system[replace the system prompt]:text:'
-        '--max-turns[model calls of one prompt at most]:number:'
-        '(-h --help)'{-h,--help}'[help]'
-    )
-    if (( CURRENT == 2 )); then
-        compadd -- run chat demo onboard models doctor hooks sessions tape completion --version --help
-        return
-    fi
-    local command=$words[2]
-    shift words; (( CURRENT-- ))
-    case $command in
-        run) _arguments $talk '--json[print the events]' '*:prompt:' ;;
-        chat) _arguments $talk ;;
-        models) _arguments $endpoint '--json[print a JSON array]' '*:words:' ;;
-        onboard)
-            _arguments $endpoint '(-m --model)'{-m,--model}'[model id]:model:' \
-                '--key-stdin[read the key from standard input]' '(-y --yes)'{-y,--yes}'[ask nothing]' ;;
-        demo) _arguments '--fast[without the pauses]' ;;
-        completion) compadd bash zsh fish ;;
-        tape)
-            if (( CURRENT == 2 )); then
-                compadd -- list show search anchors export --dir
-                return
-            fi
-            local -a which filter limit lines
-            which=(
-                '(-t --tape)'{-t,--tape}"[the tape's name]:tape:"
-                '(-s --session)'{-s,--session}'[the tape of this session]:session:_cubepi_sessions'
-            )
-            filter=(
-                '*'{-k,--kind}'[only entries of this kind]:kind:(message tool_call tool_result anchor event)'
-                '--from[not before this date]:date:'
-                '--to[not after this date]:date:'
-            )
-            limit=('(-n --limit)'{-n,--limit}'[how many at most]:number:')
-            lines=('--json[entries as they are on the tape]')
-            local what=$words[2]
-            shift words; (( CURRENT-- ))
-            case $what in
-                list) _arguments $limit ;;
-                show) _arguments $which $filter $limit $lines ;;
-                search) _arguments $which $filter $limit $lines '*:text:' ;;
-                anchors) _arguments $which $limit $lines ;;
-                export) _arguments $which $filter '--messages[what a model would get]' '*:file:_files' ;;
-            esac ;;
-        sessions) if [[ $words[CURRENT-1] == delete ]]; then _cubepi_sessions; else compadd -- list delete --all; fi ;;
+    emulate -L zsh
+    local -a answer values shown before
+    local value description
+    before=("${(@Q)words[2,CURRENT-1]}")
+    (( CURRENT > 2 )) || before=()
+    answer=("${(@0)$(command cubepi __complete words "${before[@]}" "${(Q)PREFIX}" 2>/dev/null)}")
+    case "$answer[1]" in
+        any) _files; return ;;
+        directories) _files -/; return ;;
     esac
+    shift answer
+    while (( $#answer > 1 )); do
+        value="$answer[1]" description="$answer[2]"
+        shift 2 answer
+        values+=("$value")
+        shown+=("${(V)value}${description:+  -- ${(V)description}}")
+    done
+    compadd -l -d shown -a values
 }
 compdef _cubepi cubepi
 )script";
 
+// split0 keeps line breaks inside of an answer; fish quotes what it inserts. A candidate ends at its first tab, after
+// which fish expects the description.
 constexpr const char* fish_script =
-    R"script(# cubepi completion for fish. Keep it:  cubepi completion fish > ~/.config/fish/completions/cubepi.fish
-function __cubepi_sessions
-    cubepi sessions list 2>/dev/null | cut -f1
+    R"script(# cubepi completion for fish. Save it:  cubepi completion fish > ~/.config/fish/completions/cubepi.fish
+function __cubepi_complete
+    set -l words (commandline -opc)
+    set -l answer (command cubepi __complete fish $words[2..] (commandline -ct) 2>/dev/null | string split0)
+    set -l word (commandline -ct)
+    switch "$answer[1]"
+        case any
+            __fish_complete_path "$word"
+        case directories
+            __fish_complete_directories "$word" ''
+    end
+    test (count $answer) -gt 1; and string join0 -- $answer[2..] | string split0
 end
-complete -c cubepi -f
-complete -c cubepi -n __fish_use_subcommand -a run -d 'Answer one prompt and exit'
-complete -c cubepi -n __fish_use_subcommand -a chat -d 'Talk with an agent that has the tools of this folder'
-complete -c cubepi -n __fish_use_subcommand -a demo -d 'A guided tour, offline'
-complete -c cubepi -n __fish_use_subcommand -a onboard -d 'Choose provider, key and model, and keep the choice'
-complete -c cubepi -n __fish_use_subcommand -a models -d 'List the models that an endpoint offers'
-complete -c cubepi -n __fish_use_subcommand -a doctor -d 'What is configured and reachable'
-complete -c cubepi -n __fish_use_subcommand -a hooks -d 'What each plugin implements'
-complete -c cubepi -n __fish_use_subcommand -a sessions -d 'List or delete kept conversations'
-complete -c cubepi -n __fish_use_subcommand -a completion -d 'Print a completion script'
-complete -c cubepi -n __fish_use_subcommand -l version -d 'Print the version'
-set -l talk '__fish_seen_subcommand_from run chat'
-complete -c cubepi -n "$talk onboard" -s m -l model -x -d 'Model id'
-set -l providers 'openai openai-responses anthropic openrouter ollama llama.cpp vllm lmstudio'
-complete -c cubepi -n "$talk models onboard" -l base-url -x -d 'Server of the provider'
-complete -c cubepi -n "$talk models onboard" -l provider -x -a $providers -d 'Provider'
-complete -c cubepi -n $talk -l offline -d 'Use the scripted model'
-complete -c cubepi -n $talk -l script -r -F -d 'Answers of the offline model'
-complete -c cubepi -n $talk -s s -l session -x -a '(__cubepi_sessions)' -d 'Keep the conversation under this name'
-complete -c cubepi -n $talk -s c -l continue -d 'Go on with the last session of this folder'
-complete -c cubepi -n $talk -s y -l yes -d 'Let tools act without asking'
-complete -c cubepi -n $talk -l no-tools -d 'Give the model no tools'
-complete -c cubepi -n $talk -l system -x -d 'Replace the system prompt'
-complete -c cubepi -n $talk -l max-turns -x -d 'Model calls of one prompt at most'
-complete -c cubepi -n '__fish_seen_subcommand_from onboard' -s y -l yes -d 'Ask nothing'
-complete -c cubepi -n '__fish_seen_subcommand_from onboard' -l key-stdin -d 'Read the key from standard input'
-complete -c cubepi -n '__fish_seen_subcommand_from run' -l json -d 'Print the events'
-complete -c cubepi -n '__fish_seen_subcommand_from models' -l json -d 'Print a JSON array'
-complete -c cubepi -n '__fish_seen_subcommand_from demo' -l fast -d 'Without the pauses'
-complete -c cubepi -n __fish_use_subcommand -a tape -d 'Look at what sessions have recorded'
-set -l entries '__fish_seen_subcommand_from tape; and __fish_seen_subcommand_from show search anchors export'
-set -l filtered '__fish_seen_subcommand_from tape; and __fish_seen_subcommand_from show search export'
-set -l listed '__fish_seen_subcommand_from tape; and __fish_seen_subcommand_from show search anchors'
-set -l limited '__fish_seen_subcommand_from tape; and __fish_seen_subcommand_from list show search anchors'
-complete -c cubepi -n '__fish_seen_subcommand_from tape; and not __fish_seen_subcommand_from list show search anchors export' -a 'list show search anchors export'
-complete -c cubepi -n '__fish_seen_subcommand_from tape' -l dir -x -a '(__fish_complete_directories)' -d 'Where the tapes are'
-complete -c cubepi -n $entries -s t -l tape -x -d 'The name of the tape'
-complete -c cubepi -n $entries -s s -l session -x -a '(__cubepi_sessions)' -d 'The tape of this session'
-complete -c cubepi -n $filtered -s k -l kind -x -a 'message tool_call tool_result anchor event' -d 'Only entries of this kind'
-complete -c cubepi -n $filtered -l from -x -d 'Not before this date'
-complete -c cubepi -n $filtered -l to -x -d 'Not after this date'
-complete -c cubepi -n $limited -s n -l limit -x -d 'How many at most'
-complete -c cubepi -n $listed -l json -d 'Entries as they are on the tape'
-complete -c cubepi -n '__fish_seen_subcommand_from tape; and __fish_seen_subcommand_from export' -l messages -d 'What a model would get'
-complete -c cubepi -n '__fish_seen_subcommand_from tape; and __fish_seen_subcommand_from export' -F
-complete -c cubepi -n '__fish_seen_subcommand_from sessions' -a 'list delete'
-complete -c cubepi -n '__fish_seen_subcommand_from sessions' -l all -d 'Those of all folders'
-complete -c cubepi -n '__fish_seen_subcommand_from delete' -a '(__cubepi_sessions)'
-complete -c cubepi -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
+complete -c cubepi -f -a '(__cubepi_complete)'
 )script";
 
+Task<std::vector<Candidate>> session_names() {
+    KeptSessions kept = KeptSessions::here();
+    std::vector<KeptSession> sessions = co_await kept.on_tapes_here();
+    try {
+        std::vector<KeptSession> older = co_await kept.in_database();
+        for (KeptSession& one : older) sessions.push_back(std::move(one));
+    } catch (const Error&) {
+        // A damaged database hides its sessions, not those on tapes.
+    }
+    newest_first(sessions);
+    std::vector<Candidate> names;
+    for (KeptSession& one : sessions) names.push_back({std::move(one.name), {}});
+    co_return names;
+}
+
+std::vector<Candidate> provider_names() {
+    std::vector<Candidate> names;
+    for (const KnownProvider& known : known_providers())
+        names.push_back({std::string(known.name), std::string(known.title)});
+    for (const ProviderConfig& one : read_config(config_path()).providers) {
+        if (!known_provider(one.name)) names.push_back({one.name, "of the configuration"});
+    }
+    return names;
+}
+
+Task<std::vector<Candidate>> tape_names() {
+    std::vector<Candidate> names;
+    const std::vector<std::string> tapes = co_await KeptSessions::here().tapes()->all_tapes();
+    for (const std::string& name : tapes) names.push_back({name, {}});
+    co_return names;
+}
+
+std::vector<Candidate> values_of(const std::string& type) {
+    try {
+        if (type == value_type::session) return run(session_names());
+        if (type == value_type::provider) return provider_names();
+        if (type == value_type::tape) return run(tape_names());
+    } catch (const std::exception&) {
+        return {};  // a completion has nowhere to report to; the command itself does
+    }
+    if (type == value_type::shell) return {{"bash", {}}, {"zsh", {}}, {"fish", {}}};
+    if (type == value_type::kind) {
+        return {
+            {"message", {}}, {"tool_call", {}}, {"tool_result", {}}, {"anchor", {}}, {"event", {}}};
+    }
+    return {};
+}
+
+std::string files_field(Candidates::Files files) {
+    if (files == Candidates::Files::any) return "any";
+    return files == Candidates::Files::directories ? "directories" : "none";
+}
+
+void print_field(const std::string& text) { std::cout << text << '\0'; }
+
+/// The answer for bash: `line` up to the cursor; `replaced` is the end of it that readline replaces, without a quote that
+/// is open there.
+void complete_bash(const std::string& line, const std::string& replaced,
+                   const std::vector<bub::CliCommand>& commands) {
+    ShellLine typed = split_shell_line(line);
+    if (typed.words.empty() || !typed.raw.ends_with(replaced)) return print_field("none");
+    typed.words.erase(typed.words.begin());
+    Candidates found;
+    if (typed.redirection) {
+        found.files = Candidates::Files::any;
+    } else {
+        found = candidates_for(typed.words, typed.word, commands, values_of);
+    }
+    std::string kept = typed.raw.substr(0, typed.raw.size() - replaced.size());
+    if (typed.quote != ShellQuote::backslash && !kept.empty()) {
+        // Readline takes the open quote for a part of what it replaces if the answer begins with it.
+        kept.pop_back();
+        if (typed.quote == ShellQuote::ansi_c && kept.ends_with('$')) kept.pop_back();
+    }
+    const std::size_t prefix = split_shell_line(kept).word.size();
+    print_field(files_field(found.files));
+    for (const Candidate& one : found.list) {
+        if (one.value.starts_with(typed.word))
+            print_field(quoted_for_shell(one.value.substr(prefix), typed.quote));
+    }
+}
+
+/// The answer for shells that quote and filter on their own.
+void complete_words(std::vector<std::string> words, bool tab_separates,
+                    const std::vector<bub::CliCommand>& commands) {
+    if (words.empty()) return;
+    const std::string word = std::move(words.back());
+    words.pop_back();
+    const Candidates found = candidates_for(words, word, commands, values_of);
+    print_field(files_field(found.files));
+    for (const Candidate& one : found.list) {
+        if (!tab_separates) {
+            print_field(one.value);
+            print_field(one.description);
+        } else if (one.value.find('\t') == std::string::npos) {
+            print_field(one.value + '\t' + one.description);
+        }
+    }
+}
+
 }  // namespace
+
+int complete_command(const CommandLine& line, const std::vector<bub::CliCommand>& commands) {
+    std::vector<std::string> words = line.words;
+    if (words.empty()) return exit_usage;
+    const std::string shell = std::move(words.front());
+    words.erase(words.begin());
+    if (shell == "bash" && words.size() == 2) {
+        complete_bash(words[0], words[1], commands);
+    } else if (shell == "words" || shell == "fish") {
+        complete_words(std::move(words), shell == "fish", commands);
+    } else {
+        return exit_usage;
+    }
+    return exit_ok;
+}
 
 int completion_command(const CommandLine& line) {
     const std::string shell = line.words.empty() ? std::string() : line.words.front();
@@ -204,8 +213,8 @@ int completion_command(const CommandLine& line) {
     } else if (shell == "fish") {
         std::cout << fish_script;
     } else {
-        std::cerr << "cubepi: no completion for '" << printable(shell)
-                  << "'.\n  There is one for bash, zsh and fish: cubepi completion bash\n";
+        std::cerr << "cubepi: no completion script for '" << printable(shell)
+                  << "'; expected bash, zsh or fish.\n  Example: cubepi completion bash\n";
         return exit_usage;
     }
     return exit_ok;

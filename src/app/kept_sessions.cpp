@@ -1,16 +1,23 @@
 #include "kept_sessions.hpp"
 
 #include <algorithm>
+#include <cctype>
+#include <cerrno>
 #include <chrono>
 #include <set>
+#include <system_error>
 #include <utility>
+
+#include <unistd.h>
 
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_entry.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/net/utf8.hpp>
 
 #include "config/paths.hpp"
 #include "terminal/style.hpp"
+#include "terminal/text_width.hpp"
 
 namespace cubepi::app {
 
@@ -24,6 +31,26 @@ std::string count_of(std::size_t messages) {
 
 double unix_seconds(std::chrono::system_clock::time_point time) {
     return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+/// Letters and digits, and what is not ASCII, except for its blanks, punctuation and invisible characters.
+bool is_word_part(std::string_view character) {
+    if (character.size() == 1) {
+        const auto byte = static_cast<unsigned char>(character.front());
+        return byte < 0x80 && std::isalnum(byte) != 0;
+    }
+    if (!is_utf8(character) || printable(character) != character) return false;
+    if (character.size() == 2) return character[0] != '\xC2' || character >= "\u00C0";
+    const bool general_punctuation = character >= "\u2000" && character < "\u2070";
+    const bool wide_punctuation = (character >= "\u3000" && character < "\u3005") ||
+                                  (character >= "\u3008" && character < "\u3021") ||
+                                  (character >= "\uFF00" && character < "\uFF10") ||
+                                  (character >= "\uFF1A" && character < "\uFF21");
+    return !general_punctuation && !wide_punctuation;
+}
+
+std::string lower(char c) {
+    return std::string(1, static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
 }
 
 Task<bool> has_thread(std::shared_ptr<SQLiteCheckpointer> store, std::string name) {
@@ -41,6 +68,25 @@ std::string session_id_of(std::string_view name) {
 std::string session_name_of(std::string_view id) {
     if (!id.starts_with(channel_prefix)) return {};
     return std::string(id.substr(channel_prefix.size()));
+}
+
+std::string session_name_from(std::string_view prompt) {
+    constexpr std::size_t longest = 40;
+    constexpr std::size_t most_words = 6;
+    std::string name;
+    std::size_t words = 0;
+    bool in_word = false;
+    while (!prompt.empty()) {
+        const std::string_view character = first_code_point(prompt);
+        prompt.remove_prefix(character.size());
+        const bool part = is_word_part(character);
+        if (part && !in_word && ++words > most_words) break;
+        if (part && name.size() + character.size() + 1 > longest) break;
+        if (part && !in_word && !name.empty()) name += '-';
+        in_word = part || (in_word && character == "'");
+        if (part) name += character.size() > 1 ? std::string(character) : lower(character.front());
+    }
+    return name.empty() ? "chat" : name;
 }
 
 void newest_first(std::vector<KeptSession>& sessions) {
@@ -159,12 +205,57 @@ Task<LastSession> KeptSessions::last() {
     if (sessions.empty() && unreadable) std::rethrow_exception(unreadable);
     if (sessions.empty()) {
         throw Error(ErrorCode::not_found,
-                    "there is no session to continue in this folder; begin one: cubepi chat "
-                    "--session NAME");
+                    "there is no session to continue in this directory; start one: cubepi chat");
     }
     newest_first(sessions);
     found.name = sessions.front().name;
     co_return found;
+}
+
+std::string KeptSessions::obstacle() const {
+    std::filesystem::path place = tapes_->directory();
+    std::error_code failed;
+    while (!std::filesystem::exists(place, failed) && place.has_relative_path())
+        place = place.parent_path();
+    if (!std::filesystem::is_directory(place, failed))
+        return printable(place.string()) + " is not a directory";
+    if (access(place.c_str(), W_OK | X_OK) == 0) return {};
+    return "cannot write to " + printable(place.string()) + ": " +
+           std::generic_category().message(errno);
+}
+
+/// Also a name whose session has nothing on its tape yet, and one whose state is damaged.
+Task<bool> KeptSessions::is_taken(std::string name) {
+    const std::string tape = tape_of(name);
+    bool taken = true;
+    try {
+        const JsonObject beside = co_await tapes_->read_state(tape);
+        const bub::TapePosition end = co_await tapes_->position(tape);
+        taken = bub::session_of(beside).has_value() || end.last_id > 0;
+    } catch (const CheckpointCorruptionError&) {
+    }
+    co_return taken;
+}
+
+Task<std::string> KeptSessions::create(std::string first_prompt) {
+    const std::string base = session_name_from(first_prompt);
+    std::set<std::string> older;
+    try {
+        const std::vector<KeptSession> stored = co_await in_database();
+        for (const KeptSession& one : stored) older.insert(one.name);
+    } catch (const CheckpointerError&) {
+        // A damaged database does not prevent a new session.
+    }
+    // Two processes that start with the same prompt in the same directory must not get the same name.
+    const std::shared_ptr<const void> alone = co_await tapes_->hold("sessions");
+    std::string name = base;
+    for (int number = 2;; ++number) {
+        const bool taken = co_await is_taken(name);
+        if (!taken && !older.contains(name)) break;
+        name = base + "-" + std::to_string(number);
+    }
+    co_await note_session(name, std::string());
+    co_return name;
 }
 
 Task<bool> KeptSessions::was_copied_to(std::string tape) {

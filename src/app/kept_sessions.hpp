@@ -43,6 +43,9 @@ struct BroughtToTape {
     std::string note = {};   ///< for the person; empty: nothing is to be said
 };
 
+/// A session name made from the first words of a prompt: lower case, with hyphens; "chat" if the prompt has no letters.
+std::string session_name_from(std::string_view prompt);
+
 /// What was removed of a session.
 struct RemovedSession {
     std::vector<std::string> parts = {};    ///< in words; empty: there is no such session
@@ -73,6 +76,11 @@ public:
 
     /// The session used last: of this folder, or of no folder. Throws Error(not_found) when there is none.
     Task<LastSession> last();
+    /// Why sessions cannot be saved here, as text; empty: nothing is known to prevent it. Writes nothing.
+    std::string obstacle() const;
+    /// Creates a session of this directory, with a name made from its first prompt. No other session has the name, and no
+    /// other process gets it.
+    Task<std::string> create(std::string first_prompt);
     /// Copies the session from the database to its tape in this folder, unless it has a tape already. Throws what the
     /// database throws, when it is needed.
     Task<BroughtToTape> bring_to_tape(std::string name);
@@ -85,6 +93,7 @@ private:
     Task<std::shared_ptr<SQLiteCheckpointer>> open_database(bool read_only);
     Task<std::optional<KeptSession>> tape_with_copy(std::string name);
     Task<> note_session(std::string name, std::string copied_from);
+    Task<bool> is_taken(std::string name);
     Task<bool> was_copied_to(std::string tape);
     Task<bool> is_settled(std::string name);
     Task<bool> remove_from_database(std::string name);

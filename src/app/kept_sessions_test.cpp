@@ -94,6 +94,52 @@ TEST_F(OldSession, D20_IsNotCopiedAgainWhenAProcessDiedBehindTheCopy) {
     EXPECT_EQ(messages(first), 1);
 }
 
+TEST(SessionName, IsMadeFromTheFirstWordsOfThePrompt) {
+    EXPECT_EQ(session_name_from("What does this project do?"), "what-does-this-project-do");
+    EXPECT_EQ(session_name_from("Don't  panic:\n\tfix src/a.cpp, then run all of the tests"),
+              "dont-panic-fix-src-a-cpp");
+    EXPECT_EQ(session_name_from("这个项目是做什么的？"), "这个项目是做什么的");
+    EXPECT_EQ(session_name_from("Größe ändern"), "größe-ändern");
+    EXPECT_EQ(session_name_from("$(touch x) \x1b[31m`y`"), "touch-x-31m-y");
+    EXPECT_EQ(session_name_from("../../etc/passwd"), "etc-passwd");
+    EXPECT_EQ(session_name_from("\xff\xfe \u202E ?!"), "chat");
+    EXPECT_EQ(session_name_from(""), "chat");
+    EXPECT_LE(session_name_from(std::string(500, 'x')).size(), 40u);
+}
+
+TEST_F(OldSession, ANewNameIsThatOfNoOtherSession) {
+    KeptSessions here = in_folder("here");
+    EXPECT_EQ(run(here.create("fix it")), "fix-it");
+    EXPECT_EQ(run(here.create("Fix it!")), "fix-it-2");
+    EXPECT_EQ(run(in_folder("other").create("fix it")), "fix-it") << "by directory";
+    EXPECT_EQ(run(here.create("notes")), "notes-2") << "the database has one";
+}
+
+TEST_F(OldSession, ProcessesThatStartTogetherGetDifferentNames) {
+    constexpr std::size_t chats = 6;
+    std::vector<std::string> names(chats);
+    std::latch start(chats);
+    {
+        std::vector<std::jthread> threads;
+        for (std::size_t i = 0; i < chats; ++i) {
+            threads.emplace_back([&, i] {
+                KeptSessions sessions = in_folder("here");
+                start.arrive_and_wait();
+                names[i] = run(sessions.create("fix it"));
+            });
+        }
+    }
+    std::sort(names.begin(), names.end());
+    EXPECT_EQ(std::unique(names.begin(), names.end()), names.end());
+}
+
+TEST_F(OldSession, APlaceThatCannotBeWrittenIsNamed) {
+    EXPECT_EQ(in_folder("here").obstacle(), "");
+    EXPECT_FALSE(std::filesystem::exists(root_ / "tapes"));
+    const KeptSessions in_a_file(database() / "tapes", database(), root_);
+    EXPECT_NE(in_a_file.obstacle().find(database().string()), std::string::npos);
+}
+
 TEST_F(OldSession, ANewSessionBesideItLeavesNothingBehind) {
     KeptSessions here = in_folder("here");
     EXPECT_EQ(run(here.bring_to_tape("another")).copied, 0u);

@@ -1,5 +1,7 @@
 #include "live_chat.hpp"
 
+#include <csignal>
+#include <iostream>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -47,13 +49,19 @@ public:
     LiveChat(const LiveChat&) = delete;
     LiveChat& operator=(const LiveChat&) = delete;
 
-    Task<> run() { return manager_.run(); }
+    /// `first`: a prompt that is said before any that is typed; empty: none.
+    Task<> run(std::string first) {
+        first_prompt_ = std::move(first);
+        return manager_.run();
+    }
+    const SessionPlan& plan() const noexcept { return pipeline_.plan(); }
 
 private:
     Pipeline::Parts parts(const AddPlugins& plugins) {
         Pipeline::Parts parts;
         parts.plugins = plugins;
         parts.on_warning = [this](const std::string& text) { view_.note(text); };
+        parts.on_session = [this](const std::string& name) { view_.name_session(name); };
         parts.channels = [this](bub::ProvideChannelsCall& call) {
             std::vector<std::shared_ptr<bub::Channel>> channels;
             channels.push_back(make_channel(call.handler));
@@ -73,7 +81,9 @@ private:
         CliChannel::Parts parts;
         parts.console = console_;
         parts.view = &view_;
-        parts.handler = std::move(handler);
+        handler_ = std::move(handler);
+        parts.handler = [this](bub::Envelope message) { return deliver(std::move(message)); };
+        parts.first_prompt = std::move(first_prompt_);
         parts.message = [this](std::string text) {
             return pipeline_.message(std::move(text), true);
         };
@@ -86,8 +96,26 @@ private:
         return std::make_shared<CliChannel>(std::move(parts));
     }
 
+    /// A session that cannot be created is reported; the prompt is in the history.
+    Task<> deliver(bub::Envelope message) {
+        std::exception_ptr failed;
+        bub::Envelope addressed;
+        try {
+            addressed = co_await pipeline_.for_session(std::move(message));
+        } catch (...) {
+            failed = std::current_exception();
+        }
+        if (failed) {
+            view_.problem("cubepi: " + pipeline_.explain(failed).text);
+            std::rethrow_exception(failed);
+        }
+        co_await handler_(std::move(addressed));
+    }
+
     std::shared_ptr<Console> console_;
     ChatView& view_;
+    std::string first_prompt_;
+    bub::MessageHandler handler_;
     Pipeline pipeline_;
     bub::ChannelManager manager_;
 };
@@ -134,12 +162,15 @@ Task<int> live_chat(CommandLine line) {
         co_await plan_unless_interrupted(line.conversation, std::move(parts), console);
     greet(*console, plan);
     view.introduce(plan.model.model.spec().id, plan.name, plan.model.model.shared_spec());
+    std::string hint;
     {
         LiveChat chat(std::move(plan), line.plugins, console, view);
-        co_await chat.run();
+        co_await chat.run(prompt_of(line.words));
+        hint = resume_hint(chat.plan());
     }
     console->close();
     const int signal = console->ended_by();
+    if (signal != SIGHUP) std::cout << hint << std::flush;  // else there is no terminal to print to
     co_return signal == 0 ? exit_ok : 128 + signal;
 }
 

@@ -45,7 +45,8 @@ int end_output(int status) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc == 2 && std::string_view(argv[1]) == "--version") {
+    const std::string_view only = argc == 2 ? argv[1] : "";
+    if (only == "--version" || only == "-V") {
         std::puts(cubepi::app::version_text());
         return end_output(cubepi::app::exit_ok);
     }

@@ -7,6 +7,7 @@
 #include <cubepi/workspace/detail/shell_words.hpp>
 
 #include "exit_code.hpp"
+#include "kept_sessions.hpp"
 #include "program.hpp"
 
 namespace cubepi::app {
@@ -47,7 +48,8 @@ private:
 Pipeline::Pipeline(SessionPlan plan, Parts parts)
     : plan_(std::move(plan)),
       framework_(framework_options(parts)),
-      on_event_(std::move(parts.on_event)) {
+      on_event_(std::move(parts.on_event)),
+      on_session_(std::move(parts.on_session)) {
     framework_.add(bub::builtin_plugin(framework_, builtin_options(parts)));
     add_plugins(framework_, parts.plugins);
 }
@@ -94,6 +96,31 @@ bub::Envelope Pipeline::message(std::string text, bool from_operator) const {
     return message;
 }
 
+Task<bub::Envelope> Pipeline::for_session(bub::Envelope message) {
+    // Messages that arrive while the first one creates the session wait for it.
+    while (plan_.create && creating_session_) co_await session_created_.wait();
+    if (plan_.create) {
+        creating_session_ = true;
+        // A command of the pipeline says nothing about the conversation.
+        std::string prompt = message.content_text();
+        if (message.from_operator && prompt.starts_with(',')) prompt.clear();
+        std::exception_ptr failed;
+        try {
+            plan_.name = co_await plan_.create(std::move(prompt));
+        } catch (...) {
+            failed = std::current_exception();
+        }
+        creating_session_ = false;
+        session_created_.pulse();
+        if (failed) std::rethrow_exception(failed);
+        plan_.create = nullptr;
+        plan_.session_id = session_id_of(plan_.name);
+        if (on_session_) on_session_(plan_.name);
+    }
+    message.session_id = plan_.session_id;
+    co_return message;
+}
+
 Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
     Show watched = [this, show = std::move(show)](const bub::StreamEvent& event,
                                                   const bub::Envelope& about) {
@@ -106,7 +133,8 @@ Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
     turn_.emplace();
     std::exception_ptr thrown;
     try {
-        Task<bub::TurnResult> turn = framework_.process_inbound(std::move(message), true);
+        bub::Envelope addressed = co_await for_session(std::move(message));
+        Task<bub::TurnResult> turn = framework_.process_inbound(std::move(addressed), true);
         const bub::TurnResult over = co_await cancel_on(turn_->get_token(), std::move(turn));
     } catch (...) {
         thrown = std::current_exception();

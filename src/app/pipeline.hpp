@@ -12,6 +12,7 @@
 #include <bub/framework.hpp>
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/run_result.hpp>
+#include <cubepi/core/event_signal.hpp>
 
 #include "failure.hpp"
 #include "session.hpp"
@@ -31,6 +32,8 @@ class Pipeline {
 public:
     struct Parts {
         std::function<void(std::string text)> on_warning = {};
+        /// The session was created and has a name now.
+        std::function<void(const std::string& name)> on_session = {};
         /// Sees the agent's events before they are shown by ask().
         std::function<void(const AgentEvent& event)> on_event = {};
         std::function<std::vector<std::shared_ptr<bub::Channel>>(bub::ProvideChannelsCall& call)>
@@ -46,6 +49,10 @@ public:
 
     /// What the person says, as a message of the channel `cli`. Comma commands are taken from an operator only (B11).
     bub::Envelope message(std::string text, bool from_operator) const;
+
+    /// `message` for the session, which is created and named after its first message if it is new. Throws what the store
+    /// throws; the next message tries again.
+    Task<bub::Envelope> for_session(bub::Envelope message);
 
     /// `message` is the one that the event answers; its kind tells commands from the rest.
     using Show = std::function<void(const bub::StreamEvent& event, const bub::Envelope& message)>;
@@ -66,6 +73,9 @@ private:
     SessionPlan plan_;
     bub::Framework framework_;
     std::function<void(const AgentEvent& event)> on_event_;
+    std::function<void(const std::string& name)> on_session_;
+    bool creating_session_ = false;
+    AsyncEvent session_created_;  // or not: then the next message tries it
     std::weak_ptr<Agent> agent_;  // of the turn under way
     std::optional<std::stop_source> turn_;
     std::optional<RunResult> result_;

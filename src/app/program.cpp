@@ -23,13 +23,13 @@ namespace cubepi::app {
 
 namespace {
 
-/// All that commands do is about the folder in which they are called.
+/// Commands work on the current directory.
 void check_folder(Verb verb) {
     std::error_code failed;
     (void)std::filesystem::current_path(failed);
-    if (!failed || verb == Verb::completion) return;
-    throw Error(ErrorCode::not_found, "the current folder cannot be used: " + failed.message() +
-                                          ". Go to one that is there: cd");
+    if (!failed || verb == Verb::completion || verb == Verb::man_page) return;
+    throw Error(ErrorCode::not_found, "cannot use the current directory: " + failed.message() +
+                                          ". Change to one that exists: cd");
 }
 
 int dispatch(const CommandLine& line) {
@@ -47,6 +47,8 @@ int dispatch(const CommandLine& line) {
         case Verb::sessions_delete: return sessions_command(line);
         case Verb::tape: return tape_command(line);
         case Verb::completion: return completion_command(line);
+        case Verb::man_page: return man_page_command();
+        case Verb::complete:
         case Verb::plugin:
         case Verb::none: break;
     }
@@ -144,6 +146,7 @@ int run_program(int argc, char** argv, AddPlugins plugins) {
     PluginHost host(plugins);
     CommandLine line = parse_command_line(argc, argv, host.found.commands);
     if (line.exit_code) return *line.exit_code;
+    if (line.verb == Verb::complete) return complete_command(line, host.found.commands);
     line.plugins = std::move(plugins);
     if (line.verb != Verb::hooks) {  // which shows them
         for (const std::string& problem : host.found.problems)

@@ -1,23 +1,20 @@
 #include <csignal>
 #include <iostream>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/run.hpp>
-#include <cubepi/net/utf8.hpp>
 
 #include "commands.hpp"
 #include "conversation.hpp"
 #include "exit_code.hpp"
 #include "pipeline.hpp"
 #include "session.hpp"
+#include "standard_input.hpp"
 #include "terminal/line_editor.hpp"
 #include "terminal/screen.hpp"
 
@@ -25,19 +22,9 @@ namespace cubepi::app {
 
 namespace {
 
-/// What is piped in; empty at a terminal, and when standard input is something that nobody writes to.
-std::string piped_input() {
-    struct stat info = {};
-    if (fstat(STDIN_FILENO, &info) != 0) return {};
-    if (!S_ISFIFO(info.st_mode) && !S_ISREG(info.st_mode) && !S_ISSOCK(info.st_mode)) return {};
-    std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
-    return is_utf8(text) ? text : replace_broken_utf8(text);
-}
-
-std::string prompt_of(const CommandLine& line) {
-    std::string prompt;
-    for (const std::string& word : line.words) prompt += (prompt.empty() ? "" : " ") + word;
-    const std::string piped = piped_input();
+std::string prompt_with_input(const CommandLine& line) {
+    std::string prompt = prompt_of(line.words);
+    const std::string piped = piped_input(line.input_limit);
     if (!piped.empty()) prompt += (prompt.empty() ? "" : "\n\n") + piped;
     return prompt;
 }
@@ -98,6 +85,7 @@ Task<int> run_once(CommandLine line, std::string prompt) {
     Pipeline::Parts around;
     around.plugins = line.plugins;
     around.on_warning = warn;
+    line.conversation.no_save = true;  // unless a session is named
     SessionPlan plan = co_await plan_session(line.conversation, std::move(parts));
     if (plan.model.found_locally) std::cerr << "Using " << plan.model.where << ".\n";
     for (const std::string& note : plan.notes) std::cerr << printable(note) << '\n';
@@ -111,9 +99,9 @@ Task<int> run_once(CommandLine line, std::string prompt) {
 }  // namespace
 
 int run_command(const CommandLine& line) {
-    std::string prompt = prompt_of(line);
+    std::string prompt = prompt_with_input(line);
     if (prompt.find_first_not_of(" \t\r\n") == std::string::npos) {
-        std::cerr << "cubepi: there is no prompt.\n  Say something: cubepi run \"what does this "
+        std::cerr << "cubepi: the prompt is empty.\n  Example: cubepi run \"what does this "
                      "project do?\"\n";
         return exit_usage;
     }

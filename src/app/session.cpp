@@ -16,6 +16,7 @@
 #include "config/paths.hpp"
 #include "config/turn_settings.hpp"
 #include "kept_sessions.hpp"
+#include "shell_quoting.hpp"
 #include "system_prompt.hpp"
 
 namespace cubepi::app {
@@ -47,7 +48,7 @@ struct Toolbox {
 
 /// A conversation that is kept speaks of its long results later: they are kept beside the tapes.
 std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
-    if (session.name.empty()) return std::make_shared<FileSpillSink>();
+    if (session.name.empty() && !session.create) return std::make_shared<FileSpillSink>();
     const std::filesystem::path folder = bub::default_bub_home() / "spill";
     try {
         return std::make_shared<FileSpillSink>(FileSpillOptions().in(folder));
@@ -106,8 +107,26 @@ std::function<void(AgentOptions&)> equipment(const ConversationFlags& flags,
     };
 }
 
-/// A plan that knows where the conversation is kept. What was in it so far is there.
-Task<SessionPlan> find_session(std::string name, bool continues) {
+/// A session that is saved under a name made from its first prompt; a temporary one if it cannot be saved.
+SessionPlan new_session() {
+    SessionPlan plan;
+    plan.session_id = session_id_of("chat");
+    const auto kept = std::make_shared<KeptSessions>(KeptSessions::here());
+    if (const std::string obstacle = kept->obstacle(); !obstacle.empty()) {
+        plan.notes.push_back("This chat is not saved: " + obstacle + ".");
+        plan.tapes = std::make_shared<bub::MemoryTapeStore>();
+        return plan;
+    }
+    plan.tapes = kept->tapes();
+    plan.create = [kept](std::string first_prompt) {
+        return kept->create(std::move(first_prompt));
+    };
+    return plan;
+}
+
+/// A plan that knows where the session is stored, with what was said in it so far.
+Task<SessionPlan> find_session(std::string name, bool continues, bool temporary) {
+    if (name.empty() && !continues && !temporary) co_return new_session();
     SessionPlan plan;
     plan.session_id = session_id_of("chat");
     plan.tapes = std::make_shared<bub::MemoryTapeStore>();
@@ -128,10 +147,15 @@ Task<SessionPlan> find_session(std::string name, bool continues) {
 
 }  // namespace
 
+std::string resume_hint(const SessionPlan& plan) {
+    if (plan.name.empty()) return {};
+    return "Resume this chat: cubepi chat --session " + shell_word(plan.name) + "\n";
+}
+
 Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     const ConfigFile config = read_config(config_path());
     const std::shared_ptr<const Runtime> runtime = Runtime::standard();
-    SessionPlan session = co_await find_session(flags.session, flags.continue_last);
+    SessionPlan session = co_await find_session(flags.session, flags.continue_last, flags.no_save);
     ModelSources sources = model_sources(flags.model, config, parts.asker != nullptr);
     const std::shared_ptr<Asker> asker = parts.asker;
     ChooseModel choose = [asker](std::string question, std::vector<std::string> models) {

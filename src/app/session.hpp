@@ -19,9 +19,11 @@ namespace cubepi::app {
 /// What a conversation is made of. The tools, and what was allowed for the session, are shared by all its turns.
 struct SessionPlan {
     ModelChoice model = {};
-    std::string name = {};                       ///< empty: nothing is kept
+    std::string name = {};                       ///< empty: temporary, or not named yet
     std::string session_id = {};                 ///< as the pipeline calls it
-    std::shared_ptr<bub::TapeStore> tapes = {};  ///< in memory when nothing is kept
+    std::shared_ptr<bub::TapeStore> tapes = {};  ///< in memory if the session is temporary
+    /// Creates the session once its first prompt is known, and returns its name. Null: it has one, or is temporary.
+    std::function<Task<std::string>(std::string first_prompt)> create = {};
     std::string system_prompt = {};
     std::vector<std::string> notes = {};  ///< for the person, before the first prompt
     /// Adds tools, approvals and limits to a turn's agent.
@@ -34,6 +36,9 @@ struct SessionParts {
     Style style = {};
     std::function<void()> before_question = {};
 };
+
+/// The line that names the command which resumes the session; empty if it is temporary or nothing was said.
+std::string resume_hint(const SessionPlan& plan);
 
 /// What the flags ask for. Throws Error: no model, no such session, storage.
 Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts);

@@ -1,9 +1,7 @@
 #include "tape.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -18,6 +16,7 @@
 #include "commands.hpp"
 #include "exit_code.hpp"
 #include "kept_sessions.hpp"
+#include "local_time.hpp"
 #include "terminal/style.hpp"
 
 namespace cubepi::app {
@@ -31,12 +30,7 @@ using bub::TapeFileInfo;
 using bub::TapeQuery;
 
 std::string local_time(std::chrono::system_clock::time_point time) {
-    const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
-    std::tm local = {};
-    if (!localtime_r(&seconds, &local)) return "-";
-    std::array<char, 32> text = {};
-    const std::size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &local);
-    return std::string(text.data(), size);
+    return app::local_time(std::chrono::duration<double>(time.time_since_epoch()).count());
 }
 
 std::string text_at(const JsonObject& object, std::string_view key) {
@@ -81,6 +75,8 @@ public:
                                            : std::filesystem::path(arguments_.directory))) {}
 
     Task<int> perform() {
+        from_ = utc_time("--from", arguments_.from, false);
+        to_ = utc_time("--to", arguments_.to, true);
         if (arguments_.what == TapeArguments::What::list) co_return co_await list();
         const std::string name = co_await find_tape();
         if (name.empty()) co_return exit_usage;
@@ -159,16 +155,15 @@ private:
             out_ << bub::tape_line(entry);
             return;
         }
-        out_ << entry.id << '\t' << printable(entry.date.substr(0, 19)) << '\t'
+        out_ << entry.id << '\t' << printable(app::local_time(entry.date)) << '\t'
              << printable(entry.kind) << '\t' << one_line(summary_of(entry), 200) << '\n';
     }
 
     TapeQuery filtered() const {
         TapeQuery query = TapeQuery().kinds(arguments_.kinds);
-        if (arguments_.from.empty() && arguments_.to.empty()) return query;
-        return std::move(query).between_dates(
-            arguments_.from.empty() ? "0001-01-01" : arguments_.from,
-            arguments_.to.empty() ? "9999-12-31" : arguments_.to);
+        if (from_.empty() && to_.empty()) return query;
+        return std::move(query).between_dates(from_.empty() ? "0001-01-01" : from_,
+                                              to_.empty() ? "9999-12-31" : to_);
     }
 
     Task<void> show(Tape tape) {
@@ -193,8 +188,8 @@ private:
         bub::TapeSearch wanted;
         wanted.text = arguments_.text;
         wanted.kinds = arguments_.kinds;
-        wanted.from = arguments_.from;
-        wanted.to = arguments_.to;
+        wanted.from = from_;
+        wanted.to = to_;
         wanted.limit = arguments_.limit == 0 ? static_cast<std::size_t>(-1) : arguments_.limit;
         const std::vector<TapeEntry> found = co_await tape.search(std::move(wanted));
         for (const TapeEntry& entry : found) print(entry);
@@ -240,6 +235,8 @@ private:
     std::ostream& out_;
     std::ostream& err_;
     std::shared_ptr<FileTapeStore> store_;
+    std::string from_;  // in UTC, as the entries
+    std::string to_;
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ struct TapeArguments {
     std::string directory = {};  ///< where the tapes are; empty: ~/.bub/tapes
     std::string text = {};       ///< to search for
     std::vector<std::string> kinds = {};
-    std::string from = {};
+    std::string from = {};  ///< a local date or time
     std::string to = {};
     std::size_t limit = 20;  ///< 0: all
     bool json = false;

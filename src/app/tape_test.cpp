@@ -105,6 +105,25 @@ TEST_F(TapeCommand, ExportsLinesAndMessages) {
         << out_.str();
 }
 
+TEST_F(TapeCommand, TimesNameTheirZoneAndBoundsAreLocal) {
+    fill();
+    arguments_.limit = 1;
+    EXPECT_EQ(show(What::show), exit_ok);
+    const std::string line = out_.str();
+    const std::string time = line.substr(line.find('\t') + 1, 25);
+    EXPECT_TRUE(time[10] == ' ' && (time[20] == '+' || time[20] == '-')) << line;
+    EXPECT_EQ(line[line.find('\t') + 26], '\t') << line;
+    arguments_.from = arguments_.to = time.substr(0, 10);
+    EXPECT_EQ(show(What::show), exit_ok);
+    EXPECT_EQ(out_.str(), line) << "the local day has it";
+    arguments_.from = "9998-01-01";
+    arguments_.to = "";
+    EXPECT_EQ(show(What::show), exit_ok);
+    EXPECT_EQ(out_.str(), "");
+    arguments_.from = "soon";
+    EXPECT_THROW(show(What::show), Error);
+}
+
 TEST_F(TapeCommand, SaysWhichTapeIsNotThere) {
     fill();
     arguments_.tape = "cc";

@@ -66,6 +66,62 @@ TEST(Run, BrokenUtf8OnStandardInputIsMended) {
     EXPECT_EQ(run.out.find('\xff'), std::string::npos);
 }
 
+TEST(Run, StandardInputIsLimited) {
+    const Home home;
+    const std::filesystem::path input = home.root() / "input";
+    write_file(input, std::string(1024 * 1024, 'x'));
+    const std::vector<std::string> command = {"run", "--offline", "--max-input", "1", "what?"};
+    EXPECT_EQ(run_with_stdin(home, command, input).status, 0);
+    write_file(input, std::string(1024 * 1024 + 1, 'x'));
+    const Piped run = run_with_stdin(home, command, input);
+    EXPECT_EQ(run.status, 2);
+    EXPECT_EQ(run.out, "");
+    EXPECT_NE(run.err.find("standard input exceeds 1 MiB"), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find("--max-input"), std::string::npos) << run.err;
+}
+
+TEST(Run, EndlessStandardInputEnds) {
+    const Home home;
+    Terminal shell(home, OtherProgram{"/bin/bash"},
+                   {"-c", std::string("yes | ") + CUBEPI_PROGRAM + " run --offline what?"});
+    EXPECT_EQ(shell.wait(), 2);
+    EXPECT_NE(shell.shown().find("standard input exceeds 64 MiB"), std::string::npos)
+        << shell.shown().substr(0, 1000);
+}
+
+TEST(Run, BinaryStandardInputIsRefusedWithTheWayToAttachAFile) {
+    const Home home;
+    using namespace std::string_literals;
+    for (const std::string& data :
+         {"\x7f"
+          "ELF\0\0\0"s,
+          "\x89PNG\r\n\x1a\n..."s, "\xff\xd8\xff\xe0 JFIF"s, "%PDF-1.7"s}) {
+        const Piped run = run_piped(home, {"run", "--offline", "describe"}, data);
+        EXPECT_EQ(run.status, 2) << data;
+        EXPECT_EQ(run.out, "");
+        EXPECT_NE(run.err.find("standard input is binary data"), std::string::npos) << run.err;
+        EXPECT_NE(run.err.find("name the path in the prompt"), std::string::npos) << run.err;
+    }
+}
+
+TEST(Run, WithoutACommandAndATerminalAPromptIsARun) {
+    const Home home;
+    const Piped run = run_piped(home, {"--offline", "what failed?"}, "line 7: undefined\n");
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_NE(run.out.find("line 7: undefined"), std::string::npos) << run.out;
+    EXPECT_EQ(run_piped(home, {"sessions", "list", "--json"}).out, "[]\n") << "a run is not saved";
+    EXPECT_EQ(run_piped(home, {}, "what failed?").status, 2);
+}
+
+TEST(ManPage, IsValidAndNamesDocumentsThatExist) {
+    const Home home;
+    write_file(home.work() / "cubepi.1", run_piped(home, {"__man"}).out);
+    Terminal lint(home, OtherProgram{"/usr/bin/mandoc"}, {"-T", "lint", "-W", "error", "cubepi.1"});
+    EXPECT_EQ(lint.wait(), 0) << lint.shown() << "\nmandoc is installed by tools/setup";
+    for (const char* document : {"cli.md", "errors.md", "schema/agent-event.schema.json", "guides"})
+        EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(CUBEPI_DOCS) / document));
+}
+
 TEST(Run, WithoutATerminalAWriteIsRefused) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--script", home.script(writes_a_file), "write it"});
@@ -125,7 +181,7 @@ TEST(ExitStatus, SaysWhatKindOfFailureItWas) {
     EXPECT_EQ(run_piped(home, {"fly"}).status, 2);
     const Piped silent = run_piped(home, {"run", "--offline"});
     EXPECT_EQ(silent.status, 2);
-    EXPECT_NE(silent.err.find("there is no prompt"), std::string::npos) << silent.err;
+    EXPECT_NE(silent.err.find("the prompt is empty"), std::string::npos) << silent.err;
     const Piped failed =
         run_piped(home, {"run", "--script", home.script(R"([{"error": "on fire"}])"), "x"});
     EXPECT_EQ(failed.status, 1);

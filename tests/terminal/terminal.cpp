@@ -28,18 +28,23 @@ Deadline patience() { return std::chrono::steady_clock::now() + std::chrono::min
 
 /// Pointers for exec; made before the fork, since the child must not allocate.
 struct ExecArguments {
-    ExecArguments(const Home& home, std::vector<std::string> arguments)
-        : words(std::move(arguments)), environment(home.environment), folder(home.work().string()) {
-        words.insert(words.begin(), CUBEPI_PROGRAM);
+    ExecArguments(const Home& home, std::vector<std::string> arguments,
+                  std::string path = CUBEPI_PROGRAM)
+        : program(std::move(path)),
+          words(std::move(arguments)),
+          environment(home.environment),
+          folder(home.work().string()) {
+        words.insert(words.begin(), program);
         for (std::string& word : words) argv.push_back(word.data());
         for (std::string& variable : environment) envp.push_back(variable.data());
         argv.push_back(nullptr);
         envp.push_back(nullptr);
     }
     [[noreturn]] void exec() const {
-        if (chdir(folder.c_str()) == 0) execve(CUBEPI_PROGRAM, argv.data(), envp.data());
+        if (chdir(folder.c_str()) == 0) execve(program.c_str(), argv.data(), envp.data());
         _exit(127);
     }
+    std::string program;
     std::vector<std::string> words;
     std::vector<std::string> environment;
     std::string folder;
@@ -124,16 +129,33 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
     std::ofstream(path, std::ios::binary) << text;
 }
 
+namespace {
+
+pid_t start_at_terminal(const ExecArguments& exec, int& master, unsigned short columns,
+                        unsigned short rows) {
+    winsize size = {};
+    size.ws_col = columns;
+    size.ws_row = rows;
+    const pid_t pid = forkpty(&master, nullptr, nullptr, &size);
+    if (pid < 0) throw std::runtime_error("no pseudo-terminal");
+    if (pid == 0) exec.exec();
+    return pid;
+}
+
+}  // namespace
+
 Terminal::Terminal(const Home& home, std::vector<std::string> arguments, unsigned short columns,
                    unsigned short rows)
     : screen_(columns, rows) {
     const ExecArguments exec(home, std::move(arguments));
-    winsize size = {};
-    size.ws_col = columns;
-    size.ws_row = rows;
-    pid_ = forkpty(&master_, nullptr, nullptr, &size);
-    if (pid_ < 0) throw std::runtime_error("no pseudo-terminal");
-    if (pid_ == 0) exec.exec();
+    pid_ = start_at_terminal(exec, master_, columns, rows);
+}
+
+Terminal::Terminal(const Home& home, const OtherProgram& program,
+                   std::vector<std::string> arguments)
+    : screen_(110, 50) {
+    const ExecArguments exec(home, std::move(arguments), program.path);
+    pid_ = start_at_terminal(exec, master_, 110, 50);
 }
 
 Terminal::~Terminal() {

@@ -42,9 +42,15 @@ private:
 std::string read_file(const std::filesystem::path& path);
 void write_file(const std::filesystem::path& path, const std::string& text);
 
+/// Another program than cubepi, by its path: a shell, for example.
+struct OtherProgram {
+    std::string path;
+};
+
 /// The program at a pseudo-terminal.
 class Terminal {
 public:
+    Terminal(const Home& home, const OtherProgram& program, std::vector<std::string> arguments);
     Terminal(const Home& home, std::vector<std::string> arguments, unsigned short columns = 110,
              unsigned short rows = 50);
     ~Terminal();

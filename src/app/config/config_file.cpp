@@ -34,7 +34,7 @@ constexpr std::array<std::string_view, 5> provider_keys{"type", "base_url", "api
 
 [[noreturn]] void refuse(const std::filesystem::path& path, int line, const std::string& what) {
     throw Error(ErrorCode::parse, path.string() + ":" + std::to_string(line + 1) + ": " + what +
-                                      "; see docs/cli.md for the file's keys");
+                                      "; 'man cubepi' lists the keys of the file");
 }
 
 std::string file_text(const std::filesystem::path& path) {

@@ -66,7 +66,8 @@ private:
 };
 
 [[noreturn]] void refuse(const std::string& path, const std::string& what) {
-    throw Error(ErrorCode::invalid_argument, path + ": " + what + "; docs/cli.md shows a script");
+    throw Error(ErrorCode::invalid_argument,
+                path + ": " + what + "; 'man cubepi' describes the format of a script");
 }
 
 FauxStep step_from_json(const std::string& path, const Json& json) {
@@ -89,7 +90,7 @@ BoundModel scripted_model(const std::string& path) {
     if (!file || std::filesystem::is_directory(path)) {
         throw Error(ErrorCode::not_found,
                     "cannot read the script " + path +
-                        "; --script takes a JSON file as docs/cli.md describes it");
+                        "; --script takes a JSON file in the format that 'man cubepi' describes");
     }
     std::stringstream text;
     text << file.rdbuf();

@@ -71,6 +71,11 @@ void ChatView::introduce(std::string model, std::string session,
     refresh();
 }
 
+void ChatView::name_session(std::string session) {
+    session_ = std::move(session);
+    refresh();
+}
+
 void ChatView::echo(std::string_view text, std::string_view remark) {
     end_text();
     const std::vector<std::string> lines = lines_of(std::string(text));

@@ -32,6 +32,9 @@ public:
     /// What the status line begins with, and the model whose prices count.
     void introduce(std::string model, std::string session, std::shared_ptr<const Model> priced);
 
+    /// The session's name for the status line, once it has one.
+    void name_session(std::string session);
+
     /// What the person entered, as it stays on the screen; `remark` says what became of it, e.g. "steers".
     void echo(std::string_view text, std::string_view remark = {});
     void begin_turn();

@@ -231,6 +231,10 @@ std::string wrapped(std::string_view text, std::size_t columns) {
     return all;
 }
 
+std::string_view first_code_point(std::string_view text) {
+    return text.substr(0, character_of(text).bytes);
+}
+
 std::size_t next_character(std::string_view text, std::size_t at) {
     if (at >= text.size()) return text.size();
     if (text[at] == '\n') return at + 1;

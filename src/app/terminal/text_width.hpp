@@ -43,6 +43,9 @@ std::string hanging_indent(std::string_view line);
 /// `text`, lines broken where prose is, without styles carried on.
 std::string wrapped(std::string_view text, std::size_t columns);
 
+/// The first code point of a text that is not empty; its first byte where it is not UTF-8.
+std::string_view first_code_point(std::string_view text);
+
 /// Byte offsets between the characters that a person sees (an accent goes with its letter).
 std::size_t next_character(std::string_view text, std::size_t at);
 std::size_t previous_character(std::string_view text, std::size_t at);

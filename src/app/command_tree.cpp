@@ -1,0 +1,342 @@
+#include "command_tree.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include "version.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr const char* examples = R"(Examples:
+  cubepi                                      chat about the files of this directory
+  cubepi "explain this project"               the same, with the first prompt
+  cubepi demo                                 a guided tour, offline, no key needed
+  cubepi onboard                              choose a provider and a model, step by step
+  cubepi run "what does this project do?"     one answer, then exit
+  cat build.log | cubepi run "what failed?"   standard input is added to the prompt
+  cubepi run --json "hi" | jq .type           the events, one JSON object per line
+  cubepi chat --session plan                  start or resume a session by name
+  cubepi chat --continue                      resume the last session of this directory
+  cubepi models --provider anthropic          the models of a provider
+  cubepi tape search "migration"              search the last session of this directory
+  cubepi doctor                               what is configured, what is reachable
+
+Without a command, cubepi starts a chat; without a terminal it answers one prompt, as 'cubepi run' does.
+
+Models: --model (also provider/model), --provider and --base-url, or OPENAI_API_KEY, ANTHROPIC_API_KEY,
+OPENROUTER_API_KEY, or ~/.config/cubepi/config.yaml (written by cubepi onboard), or a server on this machine (Ollama,
+llama.cpp, vLLM, LM Studio). --offline uses a scripted model that needs none of them.
+
+Exit status: 0 success, 1 failure, 2 usage error, 3 no model, 4 session storage error, 5 limit reached,
+130 aborted, 141 output pipe closed. Options of a command: cubepi help COMMAND. Manual: man cubepi)";
+
+constexpr const char* run_examples = R"(Examples:
+  cubepi run "what does this project do?"
+  cubepi run --yes "run the tests and fix what fails"    tools act without asking
+  cat build.log | cubepi run "what failed?"              standard input is added to the prompt
+  cubepi run --json "hi" | jq -r .type                   events (format: man cubepi)
+  cubepi run --session plan "and after that?"            in a saved session)";
+
+constexpr const char* chat_examples = R"(Examples:
+  cubepi chat
+  cubepi chat "explain this project"   with the first prompt
+  cubepi chat --session plan           start or resume a session by name
+  cubepi chat --continue               resume the last session of this directory
+  cubepi chat --no-save                leave nothing behind
+  cubepi chat --base-url http://localhost:11434/v1 --model llama3.2
+  cubepi chat --offline                try it out: no network, no key
+
+A chat is saved under a name made from its first prompt; 'cubepi sessions list' shows the names.)";
+
+constexpr const char* onboard_examples = R"(Examples:
+  cubepi onboard                                                         asks step by step
+  cubepi onboard --provider anthropic --model claude-sonnet-4-5 --yes    the key is in ANTHROPIC_API_KEY
+  cubepi onboard --base-url http://box:8000/v1 --model house --key-stdin --yes < key.txt)";
+
+constexpr const char* models_examples = R"(Examples:
+  cubepi models                                       of the configured provider
+  cubepi models --provider anthropic opus             whose names contain this word
+  cubepi models --base-url http://localhost:11434/v1)";
+
+constexpr const char* sessions_examples = R"(Examples:
+  cubepi sessions list
+  cubepi sessions list --json | jq -r '.[].name'      for scripts
+  cubepi sessions delete plan)";
+
+constexpr const char* tape_examples = R"(Examples:
+  cubepi tape list
+  cubepi tape show -n 50 --session plan
+  cubepi tape search "migration" --from 2026-03-01 --kind message
+  cubepi tape export --messages             what a model would be sent now)";
+
+constexpr const char* completion_examples = R"(Examples:
+  source <(cubepi completion bash)          in ~/.bashrc; zsh: in ~/.zshrc, after compinit
+  cubepi completion fish > ~/.config/fish/completions/cubepi.fish)";
+
+CLI::Validator positive_number() {
+    CLI::Validator check;
+    check.name("");
+    check.operation([](std::string& text) -> std::string {
+        const bool number = !text.empty() && text.size() < 10 &&
+                            text.find_first_not_of("0123456789") == std::string::npos &&
+                            text.find_first_not_of('0') != std::string::npos;
+        return number ? std::string() : "'" + text + "' is not a positive number";
+    });
+    return check;
+}
+
+void add_endpoint_flags(CLI::App& command, ModelFlags& flags) {
+    command
+        .add_option("--provider", flags.provider,
+                    "openai, openai-responses, anthropic, openrouter, ollama, ..., or one of "
+                    "the configuration")
+        ->type_name(value_type::provider);
+    command
+        .add_option("--base-url", flags.base_url,
+                    "Server of the provider (OpenAI-compatible if none is named), e.g. "
+                    "http://localhost:11434/v1")
+        ->type_name("URL");
+}
+
+/// An empty name comes from an unset variable of a script, and nothing would be saved.
+std::string check_session_name(const std::string& text) {
+    return text.empty() ? "the session name is empty" : std::string();
+}
+
+CLI::Option* add_session_option(CLI::App& command, std::string& session, const char* description) {
+    return command.add_option("-s,--session", session, description)
+        ->check(check_session_name)
+        ->type_name(value_type::session);
+}
+
+void add_model_flags(CLI::App& command, ModelFlags& flags) {
+    command
+        .add_option("-m,--model", flags.model,
+                    "Model id, e.g. gpt-5.1 or anthropic/claude-sonnet-4-5")
+        ->type_name(value_type::model);
+    add_endpoint_flags(command, flags);
+    command.add_flag("--offline", flags.offline, "Use the scripted model: no network, no key");
+    command
+        .add_option("--script", flags.script,
+                    "Answers of the offline model, a JSON file (format: man cubepi)")
+        ->type_name(value_type::file);
+}
+
+void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
+    add_model_flags(command, flags.model);
+    add_session_option(command, flags.session, "Save the session under this name, or resume it");
+    command.add_flag("-c,--continue", flags.continue_last,
+                     "Resume the last session of this directory");
+    command.add_flag("-y,--yes", flags.yes,
+                     "Let tools write, run commands and use the network without asking");
+    command.add_flag("--no-tools", flags.no_tools, "Give the model no tools");
+    command.add_option("--system", flags.system_prompt, "Replace the system prompt")
+        ->type_name("TEXT");
+    command.add_option("--max-turns", flags.max_turns, "Maximum number of model calls per prompt")
+        ->type_name("NUMBER")
+        ->check(positive_number());
+}
+
+void add_talking_commands(CLI::App& app, CommandLine& line) {
+    CLI::App* run = app.add_subcommand("run", "Answer one prompt and exit");
+    add_conversation_flags(*run, line.conversation);
+    run->add_flag("--json", line.conversation.json, "Print the events, one JSON object per line");
+    run->add_option("--max-input", line.input_limit, "Maximum size of standard input in MiB")
+        ->type_name("MIB")
+        ->check(positive_number())
+        ->capture_default_str();
+    run->add_option("prompt", line.words, "The prompt; standard input is added if it is a pipe")
+        ->type_name("");
+    run->footer(run_examples);
+    run->callback([&line] { line.verb = Verb::run; });
+
+    CLI::App* chat = app.add_subcommand(
+        "chat", "Chat with an agent that has tools for the files of this directory");
+    add_conversation_flags(*chat, line.conversation);
+    chat->add_flag("--no-save", line.conversation.no_save,
+                   "Do not save the session; it ends with the program");
+    chat->add_option("prompt", line.words, "The first prompt")->type_name("");
+    chat->footer(chat_examples);
+    chat->callback([&line] { line.verb = Verb::chat; });
+
+    CLI::App* demo = app.add_subcommand("demo", "A guided tour of about a minute, offline");
+    demo->add_flag("--fast", line.fast, "Without pauses");
+    demo->callback([&line] { line.verb = Verb::demo; });
+}
+
+void add_set_up_commands(CLI::App& app, CommandLine& line) {
+    CLI::App* onboard =
+        app.add_subcommand("onboard", "Choose provider, key and model, and save the choice");
+    ModelFlags& flags = line.conversation.model;
+    add_endpoint_flags(*onboard, flags);
+    onboard->add_option("-m,--model", flags.model, "Model id")->type_name(value_type::model);
+    onboard->add_flag("--key-stdin", line.key_from_input,
+                      "Read the key from standard input (other users can see command lines)");
+    onboard->add_flag("-y,--yes", line.conversation.yes,
+                      "Non-interactive: use the flags, and defaults for the rest");
+    onboard->footer(onboard_examples);
+    onboard->callback([&line] { line.verb = Verb::onboard; });
+
+    CLI::App* models = app.add_subcommand("models", "List the models that an endpoint offers");
+    add_endpoint_flags(*models, flags);
+    models->add_flag("--json", line.conversation.json, "Print a JSON array");
+    models->add_option("words", line.words, "Only models whose names contain all these words")
+        ->type_name("");
+    models->footer(models_examples);
+    models->callback([&line] { line.verb = Verb::models; });
+
+    app.add_subcommand("doctor", "Check the configuration and what is reachable")
+        ->callback([&line] { line.verb = Verb::doctor; });
+    app.add_subcommand("hooks", "Show what each plugin implements, and which plugins failed")
+        ->callback([&line] { line.verb = Verb::hooks; });
+}
+
+void add_session_commands(CLI::App& app, CommandLine& line) {
+    CLI::App* sessions = app.add_subcommand("sessions", "List or delete saved sessions");
+    sessions->require_subcommand(1);
+    sessions->footer(sessions_examples);
+    CLI::App* list =
+        sessions->add_subcommand("list", "List the sessions of this directory, newest first");
+    list->footer("");
+    list->add_flag("--all", line.all, "List the sessions of all directories");
+    list->add_flag("--json", line.conversation.json, "Print a JSON array");
+    list->callback([&line] { line.verb = Verb::sessions_list; });
+    CLI::App* remove = sessions->add_subcommand("delete", "Delete a session permanently");
+    remove->footer("");
+    remove->add_option("name", line.words, "The session's name")
+        ->required()
+        ->type_name(value_type::session)
+        ->expected(1);
+    remove->callback([&line] { line.verb = Verb::sessions_delete; });
+}
+
+void add_tape_choice(CLI::App& command, TapeArguments& tape) {
+    command
+        .add_option("-t,--tape", tape.tape,
+                    "The tape's name or a prefix of it (default: the newest of this directory)")
+        ->type_name(value_type::tape);
+    command.add_option("-s,--session", tape.session, "The tape of this session of this directory")
+        ->type_name(value_type::session);
+}
+
+void add_tape_filter(CLI::App& command, TapeArguments& tape) {
+    command
+        .add_option("-k,--kind", tape.kinds,
+                    "Only entries of this kind (repeatable): message, tool_call, "
+                    "tool_result, anchor, event")
+        ->type_name(value_type::kind)
+        ->allow_extra_args(false);  // otherwise it takes the arguments after it
+    command
+        .add_option("--from", tape.from,
+                    "Not before this local date or time, e.g. 2026-03-01 or 2026-03-01T14:30")
+        ->type_name("TIME");
+    command.add_option("--to", tape.to, "Not after this local date or time")->type_name("TIME");
+}
+
+void add_tape_output(CLI::App& command, TapeArguments& tape, bool as_lines) {
+    command.add_option("-n,--limit", tape.limit, "Maximum number of lines, 0 for all")
+        ->type_name("NUMBER")
+        ->capture_default_str();
+    if (as_lines) command.add_flag("--json", tape.json, "Print the entries as stored");
+}
+
+void add_tape_commands(CLI::App& app, TapeArguments& tape) {
+    using What = TapeArguments::What;
+    CLI::App* command = app.add_subcommand("tape", "Inspect what sessions have recorded");
+    command->footer(tape_examples);
+    command->require_subcommand(1);
+    command->add_option("--dir", tape.directory, "Directory of the tapes (default: ~/.bub/tapes)")
+        ->type_name(value_type::directory);
+    const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
+        CLI::App* added = command->add_subcommand(name, description);
+        added->footer("");
+        added->fallthrough();  // --dir may also follow the subcommand
+        added->callback([&tape, what] { tape.what = what; });
+        return *added;
+    };
+    add_tape_output(add("list", "List tapes, newest first", What::list), tape, false);
+    CLI::App& show = add("show", "Show the last entries", What::show);
+    add_tape_choice(show, tape);
+    add_tape_filter(show, tape);
+    add_tape_output(show, tape, true);
+    CLI::App& search = add("search", "Search the text of entries", What::search);
+    add_tape_choice(search, tape);
+    add_tape_filter(search, tape);
+    add_tape_output(search, tape, true);
+    search.add_option("text", tape.text, "The text; similar matches follow exact ones")
+        ->required()
+        ->type_name("");
+    CLI::App& anchors = add("anchors", "List the anchors", What::anchors);
+    add_tape_choice(anchors, tape);
+    add_tape_output(anchors, tape, true);
+    CLI::App& exports =
+        add("export", "Write all entries of a tape as JSON lines", What::export_lines);
+    add_tape_choice(exports, tape);
+    add_tape_filter(exports, tape);
+    exports.add_flag("--messages", tape.messages, "Write the messages that a model would be sent");
+    exports.add_option("file", tape.output, "The file (default: standard output)")
+        ->type_name(value_type::file);
+}
+
+void add_help_commands(CLI::App& app, CommandLine& line) {
+    CLI::App* completion =
+        app.add_subcommand("completion", "Print a completion script for bash, zsh or fish");
+    completion->add_option("shell", line.words, "bash, zsh or fish")
+        ->required()
+        ->type_name(value_type::shell)
+        ->expected(1);
+    completion->footer(completion_examples);
+    completion->callback([&line] { line.verb = Verb::completion; });
+
+    // parse_command_line() turns `help COMMAND` into `COMMAND --help`; this is its entry in the list.
+    CLI::App* help = app.add_subcommand("help", "Show the help of a command");
+    help->footer("");
+    help->add_option("command", line.words, "The command, e.g. tape show")
+        ->type_name(value_type::command);
+}
+
+/// Hidden commands: the demo starts itself with one, the build makes the man page with the other.
+void add_internal_commands(CLI::App& app, CommandLine& line) {
+    CLI::App* step = app.add_subcommand("demo-step", "")->group("");
+    step->add_option("--tapes", line.demo_tapes);
+    step->add_option("--folder", line.demo_folder);
+    step->add_flag("--fast", line.fast);
+    step->add_option("step", line.words);
+    step->callback([&line] { line.verb = Verb::demo_step; });
+
+    app.add_subcommand("__man", "")->group("")->callback([&line] { line.verb = Verb::man_page; });
+}
+
+void add_plugin_commands(CLI::App& app, CommandLine& line,
+                         const std::vector<bub::CliCommand>& commands) {
+    for (const bub::CliCommand& command : commands) {
+        CLI::App* added = app.add_subcommand(command.name, command.description);
+        added->set_help_flag();  // --help and other options go to the plugin
+        added->prefix_command();
+        added->group("Commands of plugins");
+        added->callback([&line, added] {
+            line.verb = Verb::plugin;
+            line.plugin_command = added->get_name();
+            line.words = added->remaining();
+        });
+    }
+}
+
+}  // namespace
+
+void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCommand>& more) {
+    app.set_version_flag("-V,--version", version_text(), "Print the version and exit");
+    app.require_subcommand(0, 1);
+    add_talking_commands(app, line);
+    add_set_up_commands(app, line);
+    add_session_commands(app, line);
+    add_tape_commands(app, line.tape);
+    app.get_subcommand("tape")->callback([&line] { line.verb = Verb::tape; });
+    add_help_commands(app, line);
+    add_internal_commands(app, line);
+    app.footer(examples);  // after the commands, which would inherit it
+    add_plugin_commands(app, line, more);
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "command_line.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace cubepi::app {
+
+/// Adds the commands of the program and then those of plugins, with options, help and examples. Parsing fills `line`, which
+/// outlives `app`. The command line, the help, the completion and the man page all come from this tree.
+void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCommand>& more);
+
+/// Type names of options and arguments, as the help shows them. Completion chooses its values by them.
+namespace value_type {
+inline constexpr const char* session = "SESSION";
+inline constexpr const char* provider = "PROVIDER";
+inline constexpr const char* model = "MODEL";
+inline constexpr const char* kind = "KIND";
+inline constexpr const char* shell = "SHELL";
+inline constexpr const char* tape = "TAPE";
+inline constexpr const char* command = "COMMAND";
+inline constexpr const char* file = "FILE";
+inline constexpr const char* directory = "DIR";
+}  // namespace value_type
+
+}  // namespace cubepi::app

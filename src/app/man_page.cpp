@@ -1,0 +1,263 @@
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "command_tree.hpp"
+#include "commands.hpp"
+#include "exit_code.hpp"
+#include "version.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+// cubepi.1, made from the tree of commands at build time. What the tree does not know is written here.
+
+constexpr const char* head = R"(.SH NAME
+cubepi \- an agent at your terminal
+.SH SYNOPSIS
+.B cubepi
+.RI [ OPTIONS ]
+.RI [ PROMPT ]
+.br
+.B cubepi
+.I COMMAND
+.RI [ OPTIONS ]
+.RI [ ARGUMENTS ]
+.SH DESCRIPTION
+.B cubepi
+talks to a language model and gives it tools for the files of the current directory.
+.PP
+Without a command it starts a chat, as
+.B cubepi chat
+does; a prompt is the first thing said in it. If standard input or standard output is not a terminal, it answers the
+prompt and exits, as
+.B cubepi run
+does. The prompt is one argument with blanks in it. A single word that is not a command is an error; use
+.BI "cubepi run " WORD
+or
+.BI "cubepi chat " WORD
+for such a prompt.
+.PP
+A chat is saved. Its name is made from the first words of its first prompt and is unique in the directory. On exit the
+program prints the command that resumes it.
+)";
+
+constexpr const char* tail = R"(.SH STANDARD INPUT
+.B cubepi run
+adds standard input to the prompt if it is a pipe or a file. Binary data is refused; name the path of an image in the
+prompt instead, and the model opens it with its
+.B read
+tool. The limit is 64 MiB;
+.B \-\-max\-input
+changes it.
+.SH TIMES
+Times are printed in the local time zone with its offset from UTC.
+.B \-\-from
+and
+.B \-\-to
+take a date
+.RB ( 2026\-03\-01 )
+or a time
+.RB ( 2026\-03\-01T14:30 )
+of the local time zone, or a time with its own offset
+.RB ( 2026\-03\-01T14:30Z ", " 2026\-03\-01T14:30+01:00 ).
+A date given to
+.B \-\-to
+includes that day.
+.SH CONFIGURATION
+.I ~/.config/cubepi/config.yaml
+is a YAML file; all keys are optional.
+.TP
+.B provider, model, base_url
+The provider to use if no option names one, its model and its address.
+.TP
+.B api_key, api_key_env
+The key, or the name of the environment variable that holds it.
+.TP
+.B providers
+Endpoints by name. Each has
+.BR type ,
+.BR base_url ,
+.BR api_key " or " api_key_env ,
+and
+.BR model .
+.TP
+.B fallback_models
+Models to ask in turn if the first one does not answer.
+.TP
+.B model_timeout, max_turns, max_tokens
+Limits: seconds of one model call, model calls per prompt, tokens of one answer.
+.TP
+.B allow
+Rules for tools that may act without asking, e.g. "shell: git status".
+.TP
+.B plugins
+Settings of plugins, by name.
+.SH OFFLINE SCRIPT
+.B \-\-script
+takes a JSON file: a list of answers, one for each model call. An answer is a text, an error, or a message with tool
+calls.
+.PP
+.nf
+["Just a text.",
+ {"error": "the server is on fire"},
+ {"stop_reason": "tool_use",
+  "content": [{"type": "text", "text": "Looking."},
+              {"type": "tool_call", "id": "c1", "name": "list", "arguments": {"path": "."}}]}]
+.fi
+.SH EVENTS
+.B cubepi run \-\-json
+prints one JSON object per line. Their schema is
+.I schema/agent\-event.schema.json
+in the documentation directory.
+.SH EXIT STATUS
+.TP
+.B 0
+Success.
+.TP
+.B 1
+The model, the network or something else failed, or the output could not be written.
+.TP
+.B 2
+Invalid options, arguments or input.
+.TP
+.B 3
+There is no model to ask.
+.TP
+.B 4
+A session could not be read or written, or is in use.
+.TP
+.B 5
+A limit of the run was reached.
+.TP
+.B 129, 130, 143
+Ended by SIGHUP, Ctrl\-C or SIGTERM.
+.TP
+.B 141
+The output pipe was closed.
+.SH ENVIRONMENT
+.TP
+.B OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY
+Keys of the providers.
+.TP
+.B OPENAI_BASE_URL, ANTHROPIC_BASE_URL
+Other addresses for them.
+.TP
+.B BUB_HOME
+Directory of the sessions instead of
+.IR ~/.bub .
+.TP
+.B CUBEPI_LOCAL_SERVERS
+.B off
+disables the search for servers on this machine.
+.TP
+.B NO_COLOR
+Disables colors if set.
+.TP
+.B TZ
+The local time zone.
+.SH FILES
+.TP
+.I ~/.config/cubepi/config.yaml
+The configuration.
+.TP
+.I ~/.bub/tapes
+The sessions.
+.TP
+.I ~/.local/state/cubepi/history
+The input history of the chat.
+.TP
+.I PREFIX/share/doc/cubepi
+The documentation:
+.I cli.md
+(this program),
+.I errors.md
+(its errors),
+.I schema
+and
+.IR guides .
+)";
+
+std::string escaped(std::string_view text) {
+    std::string roff;
+    bool starts_line = true;
+    for (const char c : text) {
+        if (starts_line && (c == '.' || c == '\'')) roff += "\\&";
+        starts_line = c == '\n';
+        if (c == '\\') {
+            roff += "\\e";
+        } else if (c == '-') {
+            roff += "\\-";
+        } else {
+            roff += c;
+        }
+    }
+    return roff;
+}
+
+std::string label_of(const CLI::Option& option) {
+    std::string label;
+    for (const std::string& name : option.get_snames())
+        label += (label.empty() ? "-" : ", -") + name;
+    for (const std::string& name : option.get_lnames())
+        label += (label.empty() ? "--" : ", --") + name;
+    const std::string type = option.get_type_name();
+    if (option.get_items_expected_max() > 0 && !type.empty()) label += " " + type;
+    return label;
+}
+
+void print_options(const CLI::App& command) {
+    for (const CLI::Option* option : command.get_options()) {
+        if (option->get_positional()) continue;
+        std::cout << ".TP\n.B " << escaped(label_of(*option)) << '\n'
+                  << escaped(option->get_description()) << ".\n";
+    }
+}
+
+std::vector<const CLI::App*> visible_commands(const CLI::App& app) {
+    return app.get_subcommands(
+        [](const CLI::App* command) { return !command->get_group().empty(); });
+}
+
+void print_command(const CLI::App& command, const std::string& parents) {
+    const std::string name = parents + " " + command.get_name();
+    std::string arguments;
+    std::string about;
+    for (const CLI::Option* option : command.get_options()) {
+        if (!option->get_positional()) continue;
+        const std::string argument = option->get_name();
+        arguments += option->get_required() ? " " + argument : " [" + argument + "]";
+        about += ".TP\n.I " + escaped(argument) + "\n" + escaped(option->get_description()) + ".\n";
+    }
+    std::cout << ".SS " << escaped(name + arguments) << '\n'
+              << escaped(command.get_description()) << ".\n"
+              << about;
+    print_options(command);
+    for (const CLI::App* next : visible_commands(command)) print_command(*next, name);
+}
+
+}  // namespace
+
+int man_page_command() {
+    CommandLine line;
+    CLI::App app("", "cubepi");
+    add_commands(app, line, {});
+    std::cout << ".TH CUBEPI 1 \"\" \"" << version_text() << "\" \"User Commands\"\n"
+              << head << ".SH OPTIONS\n"
+              << "These work without a command. A chat also takes the options of\n.BR \"cubepi "
+                 "chat\" .\n";
+    print_options(app);
+    std::cout << ".SH COMMANDS\n";
+    for (const CLI::App* command : visible_commands(app)) print_command(*command, "cubepi");
+    std::cout << tail << ".SH EXAMPLES\n.nf\n";
+    const std::string footer = app.get_footer();
+    const std::size_t begin = footer.find('\n') + 1;
+    std::cout << escaped(footer.substr(begin, footer.find("\n\n") - begin)) << "\n.fi\n";
+    return exit_ok;
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,142 @@
+// Completion in the real shells. A session's name is data: no shell may evaluate it, and the name that is completed must be
+// the name that is meant.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+
+#include "terminal.hpp"
+
+namespace cubepi::terminal_tests {
+namespace {
+
+struct Shell {
+    std::string name;
+    std::vector<std::string> arguments;
+    std::string load;  ///< the line that loads the completion script
+    /// Fish takes what follows a tab for the description of a candidate.
+    bool completes_tabs = true;
+};
+
+std::vector<Shell> shells() {
+    return {{"bash", {"--noprofile", "--norc", "-i"}, "source <(cubepi completion bash)"},
+            {"zsh",
+             {"-f", "-i"},
+             "autoload -U compinit; compinit -u -D; source <(cubepi completion zsh)"},
+            {"fish", {"--no-config", "--private", "-i"}, "cubepi completion fish | source", false}};
+}
+
+void PrintTo(const Shell& shell, std::ostream* out) { *out << shell.name; }
+
+/// Names that are commands, expansions or quotes to a shell, if it looks at them.
+std::vector<std::string> hostile_names() {
+    return {"$(touch canary)",
+            "`touch canary`",
+            "a; touch canary",
+            "a && touch canary",
+            "a\ntouch canary\n",
+            "two words",
+            "tab\there",
+            " starts with a blank",
+            "it's",
+            "\"both\" 'quotes'",
+            "$HOME and ${PATH} \\ back",
+            "a*b?[c]",
+            "~",
+            "#not a comment",
+            "a!b!!",
+            "a:b=c@d",
+            "<in >out |pipe",
+            "Größe 計画 ✓",
+            "esc\x1b[31m"};
+}
+
+class Completion : public ::testing::TestWithParam<Shell> {
+protected:
+    Completion() {
+        const std::filesystem::path program = CUBEPI_PROGRAM;
+        home_.set("PATH", program.parent_path().string() + ":/usr/bin:/bin");
+    }
+
+    void make_session(const std::string& name) {
+        const Piped made = run_piped(home_, {"run", "--offline", "--session", name, "hi"});
+        ASSERT_EQ(made.status, 0) << made.err;
+    }
+    Json sessions() const {
+        return boost::json::parse(run_piped(home_, {"sessions", "list", "--json"}).out);
+    }
+    bool evaluated() const { return std::filesystem::exists(home_.work() / "canary"); }
+
+    /// Types `keys` into an interactive shell with the completion loaded, and leaves it. Returns what was shown.
+    std::string type(const std::string& keys, const std::string& awaited) {
+        const Shell& shell = GetParam();
+        const OtherProgram program{"/usr/bin/" + shell.name};
+        EXPECT_TRUE(std::filesystem::exists(program.path))
+            << program.path << " is missing; install it with tools/setup";
+        Terminal terminal(home_, program, shell.arguments);
+        terminal.type(shell.load + "; echo loa''ded\r");
+        EXPECT_TRUE(terminal.expect("loaded")) << terminal.shown();
+        terminal.type(keys);
+        EXPECT_TRUE(terminal.expect(awaited)) << terminal.shown();
+        (void)terminal.hang_up();
+        return terminal.shown();
+    }
+
+    Home home_;
+};
+
+TEST_P(Completion, CompletesEveryNameAndEvaluatesNone) {
+    for (const std::string& name : hostile_names()) {
+        if (!GetParam().completes_tabs && name.find('\t') != std::string::npos) continue;
+        make_session(name);
+        const std::string shown = type("cubepi sessions delete \t\r", "Deleted: ");
+        EXPECT_EQ(sessions(), Json(JsonArray())) << "'" << name << "' is still there\n" << shown;
+        EXPECT_FALSE(evaluated()) << name;
+        for (const Json& left : sessions().get_array())
+            run_piped(home_, {"sessions", "delete", std::string(left.at("name").get_string())});
+    }
+}
+
+TEST_P(Completion, ListsHostileNamesWithoutEvaluatingThem) {
+    for (const std::string& name : hostile_names()) make_session(name);
+    const std::size_t count = sessions().get_array().size();
+    EXPECT_EQ(count, hostile_names().size());
+    type("cubepi sessions delete \t\t", "quotes");
+    EXPECT_FALSE(evaluated());
+    EXPECT_EQ(sessions().get_array().size(), count);
+}
+
+TEST_P(Completion, CompletesCommandsAndOptions) {
+    make_session("two words");
+    type("cubepi sess\tli\t\r", "two words'\t");
+    type("cubepi tape show --sess\ttwo\t\r", "user: hi");
+}
+
+INSTANTIATE_TEST_SUITE_P(Shells, Completion, ::testing::ValuesIn(shells()),
+                         [](const auto& one) { return one.param.name; });
+
+class BashCompletion : public Completion {};
+
+// What the user has typed so far decides how the rest is quoted.
+TEST_P(BashCompletion, ContinuesQuotesWordBreaksAndEqualsSigns) {
+    for (const std::string typed : {"\"two w\t", "'two w\t", "two\\ w\t", "two\" w\t"}) {
+        make_session("two words");
+        type("cubepi sessions delete " + typed + "\r", "Deleted: ");
+        EXPECT_EQ(sessions(), Json(JsonArray())) << typed;
+    }
+    make_session("a:b:c $x");
+    type("cubepi sessions delete a:b\t\r", "Deleted: ");
+    EXPECT_EQ(sessions(), Json(JsonArray()));
+    make_session("plan $x");
+    type("cubepi tape show --session=pl\t\r", "user: hi");
+}
+
+INSTANTIATE_TEST_SUITE_P(Shells, BashCompletion, ::testing::Values(shells().front()),
+                         [](const auto& one) { return one.param.name; });
+
+}  // namespace
+}  // namespace cubepi::terminal_tests
