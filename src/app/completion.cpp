@@ -68,8 +68,8 @@ _cubepi() {
 compdef _cubepi cubepi
 )script";
 
-// split0 keeps line breaks inside of an answer; fish quotes what it inserts. A candidate ends at its first tab, after
-// which fish expects the description.
+// split0 keeps line breaks inside of an answer; fish quotes what it inserts, except for a ~ at the start. A candidate ends
+// at its first tab, after which fish expects the description.
 constexpr const char* fish_script =
     R"script(# cubepi completion for fish. Save it:  cubepi completion fish > ~/.config/fish/completions/cubepi.fish
 function __cubepi_complete
@@ -170,7 +170,7 @@ void complete_bash(const std::string& line, const std::string& replaced,
 }
 
 /// The answer for shells that quote and filter on their own.
-void complete_words(std::vector<std::string> words, bool tab_separates,
+void complete_words(std::vector<std::string> words, bool for_fish,
                     const std::vector<bub::CliCommand>& commands) {
     if (words.empty()) return;
     const std::string word = std::move(words.back());
@@ -178,10 +178,10 @@ void complete_words(std::vector<std::string> words, bool tab_separates,
     const Candidates found = candidates_for(words, word, commands, values_of);
     print_field(files_field(found.files));
     for (const Candidate& one : found.list) {
-        if (!tab_separates) {
+        if (!for_fish) {
             print_field(one.value);
             print_field(one.description);
-        } else if (one.value.find('\t') == std::string::npos) {
+        } else if (one.value.find('\t') == std::string::npos && !one.value.starts_with('~')) {
             print_field(one.value + '\t' + one.description);
         }
     }

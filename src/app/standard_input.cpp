@@ -54,6 +54,7 @@ std::string piped_input(std::size_t mebibytes) {
             (void)poll(&ready, 1, -1);
             continue;
         }
+        if (count < 0 && errno == EBADF) return {};  // open for writing only
         if (count < 0) {
             throw Error(ErrorCode::io,
                         "cannot read standard input: " + std::generic_category().message(errno));

@@ -18,8 +18,12 @@ struct Shell {
     std::string name;
     std::vector<std::string> arguments;
     std::string load;  ///< the line that loads the completion script
-    /// Fish takes what follows a tab for the description of a candidate.
-    bool completes_tabs = true;
+    bool is_fish = false;
+
+    /// Fish takes what follows a tab for a description, and leaves a ~ at the start unquoted: such names are not offered.
+    bool completes(const std::string& name) const {
+        return !is_fish || (name.find('\t') == std::string::npos && !name.starts_with('~'));
+    }
 };
 
 std::vector<Shell> shells() {
@@ -27,7 +31,7 @@ std::vector<Shell> shells() {
             {"zsh",
              {"-f", "-i"},
              "autoload -U compinit; compinit -u -D; source <(cubepi completion zsh)"},
-            {"fish", {"--no-config", "--private", "-i"}, "cubepi completion fish | source", false}};
+            {"fish", {"--no-config", "--private", "-i"}, "cubepi completion fish | source", true}};
 }
 
 void PrintTo(const Shell& shell, std::ostream* out) { *out << shell.name; }
@@ -91,12 +95,13 @@ protected:
 
 TEST_P(Completion, CompletesEveryNameAndEvaluatesNone) {
     for (const std::string& name : hostile_names()) {
-        if (!GetParam().completes_tabs && name.find('\t') != std::string::npos) continue;
+        if (!GetParam().completes(name)) continue;
         make_session(name);
         const std::string shown = type("cubepi sessions delete \t\r", "Deleted: ");
         EXPECT_EQ(sessions(), Json(JsonArray())) << "'" << name << "' is still there\n" << shown;
         EXPECT_FALSE(evaluated()) << name;
-        for (const Json& left : sessions().get_array())
+        const Json rest = sessions();
+        for (const Json& left : rest.get_array())
             run_piped(home_, {"sessions", "delete", std::string(left.at("name").get_string())});
     }
 }
