@@ -64,11 +64,61 @@ TEST(Sessions, WithoutANameNothingIsKept) {
     EXPECT_FALSE(std::filesystem::exists(home.tapes()));
 }
 
+TEST(Sessions, AChatIsSavedUnderANameFromItsFirstPromptAndPrintsHowToResume) {
+    Home home;
+    {
+        Terminal chat(home, {"--offline", "fix the bug"});
+        EXPECT_TRUE(chat.expect("You said: fix the bug")) << chat.shown();
+        chat.type("/quit\r");
+        EXPECT_TRUE(chat.expect("Resume this chat: cubepi chat --session fix-the-bug\n"))
+            << chat.shown();
+        EXPECT_EQ(chat.wait(), 0);
+    }
+    home.set("TERM", "dumb");
+    Terminal plain(home, {"chat", "--offline", "Fix the bug!"});
+    EXPECT_TRUE(plain.expect("You said: Fix the bug!")) << plain.shown();
+    plain.type("/quit\r");
+    EXPECT_TRUE(plain.expect("Resume this chat: cubepi chat --session fix-the-bug-2\n"))
+        << plain.shown();
+    EXPECT_EQ(plain.wait(), 0);
+    EXPECT_TRUE(has(context_of(home, "fix-the-bug"), "\"fix the bug\""));
+    const Piped piped = run_piped(home, {"chat", "--offline"}, "and from a pipe\n");
+    EXPECT_TRUE(has(piped.err, "--session and-from-a-pipe\n")) << piped.err;
+}
+
+TEST(Sessions, ATemporaryChatOrOneWithoutAPromptLeavesNothing) {
+    const Home home;
+    EXPECT_EQ(run_piped(home, {"chat", "--offline", "--no-save"}, "hello\n").status, 0);
+    const Piped silent = run_piped(home, {"chat", "--offline"}, "");
+    EXPECT_EQ(silent.status, 0);
+    EXPECT_EQ(silent.err, "");
+    EXPECT_FALSE(std::filesystem::exists(home.tapes()));
+}
+
+TEST(Sessions, AChatThatCannotBeSavedSaysSoAndWorks) {
+    const Home home;
+    write_file(home.tapes().parent_path(), "a file where the directory should be\n");
+    const Piped chat = run_piped(home, {"chat", "--offline"}, "hello\n");
+    EXPECT_EQ(chat.status, 0) << chat.err;
+    EXPECT_TRUE(has(chat.out, "This chat is not saved: ")) << chat.out;
+    EXPECT_TRUE(has(chat.out, "You said: *hello*")) << chat.out;
+    EXPECT_FALSE(has(chat.err, "Resume")) << chat.err;
+}
+
+TEST(Sessions, B11_APromptOnTheCommandLineIsNeverACommand) {
+    const Home home;
+    Terminal chat(home, {"--offline", "--yes", ",touch made"});
+    EXPECT_TRUE(chat.expect("You said: ,touch made")) << chat.shown();
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "made"));
+}
+
 TEST(Sessions, ANameThatIsEmptyIsWrongUsageAndNotAConversationThatIsLost) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--offline", "--session", "", "first"});
     EXPECT_EQ(run.status, 2);
-    EXPECT_TRUE(has(run.err, "a session needs a name")) << run.err;
+    EXPECT_TRUE(has(run.err, "the session name is empty")) << run.err;
 }
 
 TEST(Sessions, TheNextPromptKnowsWhatWasSaid) {
@@ -99,7 +149,7 @@ TEST(Sessions, NothingToContinueIsSaid) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--offline", "--continue", "x"});
     EXPECT_NE(run.status, 0);
-    EXPECT_TRUE(has(run.err, "cubepi chat --session NAME")) << run.err;
+    EXPECT_TRUE(has(run.err, "start one: cubepi chat")) << run.err;
 }
 
 TEST(Sessions, JsonNamesTheSessionAndHasTheSameEventsAsWithout) {
