@@ -151,7 +151,8 @@ struct AgentEvent {
 };
 
 /// The event as one JSON object, as `cubepi run --json` prints it; docs/schema/agent-event.schema.json.
-/// The message so far is left out of message_update unless `with_partial`.
+/// A message is in its `message_end` only; other events refer to it by its id, and a tool_execution_end by the id of the
+/// call. The message so far is left out of message_update unless `with_partial`.
 JsonObject to_json(const AgentEvent& event, bool with_partial = false);
 
 }  // namespace cubepi

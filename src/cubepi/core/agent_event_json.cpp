@@ -6,10 +6,10 @@ namespace cubepi {
 
 namespace {
 
-JsonArray messages_json(const MessageList& messages) {
+JsonArray message_ids(const MessageList& messages) {
     JsonArray array;
     array.reserve(messages.size());
-    for (const Message& message : messages) array.emplace_back(to_json(message));
+    for (const Message& message : messages) array.emplace_back(message.id());
     return array;
 }
 
@@ -24,22 +24,26 @@ JsonObject stream_event_json(const StreamEvent& event, bool with_partial) {
     return json;
 }
 
-/// Adds an event's own fields to the object that has its common ones.
+/// Adds an event's own fields to the object that has its common ones. Each message is in one event as a whole,
+/// `message_end`; the others refer to it by its id, so that a long output is not repeated.
 struct BodyWriter {
     JsonObject& json;
     bool with_partial;
 
     void operator()(const AgentStartEvent&) const {}
     void operator()(const AgentEndEvent& event) const {
-        json["messages"] = messages_json(event.messages);
+        json["message_ids"] = message_ids(event.messages);
     }
     void operator()(const TurnStartEvent&) const {}
     void operator()(const TurnEndEvent& event) const {
-        json["message"] = to_json(event.message);
-        json["tool_results"] = messages_json(event.tool_results);
+        json["message_id"] = event.message ? event.message.id() : std::string();
+        json["tool_result_ids"] = message_ids(event.tool_results);
     }
     void operator()(const MessageStartEvent& event) const {
-        json["message"] = to_json(event.message);
+        json["message_id"] = event.message.id();
+        json["role"] = to_string(event.message.role());
+        if (const ToolResultMessage* result = event.message.tool_result())
+            json["tool_call_id"] = std::string_view(result->tool_call_id);
     }
     void operator()(const MessageUpdateEvent& event) const {
         json["stream_event"] = stream_event_json(event.stream_event, with_partial);
@@ -58,7 +62,6 @@ struct BodyWriter {
     }
     void operator()(const ToolExecutionEndEvent& event) const {
         tool(event.tool_call_id, event.tool_name);
-        json["result"] = to_json(event.result);
         json["is_error"] = event.is_error;
         json["terminate"] = event.terminate;
         json["blocked_by_hook"] = event.blocked_by_hook;

@@ -106,25 +106,29 @@ TEST(AgentEvent, DeltasOfTextAndThinkingAreApart) {
 TEST(AgentEventJson, BeginAndEnd) {
     EXPECT_EQ(own_json(AgentStartEvent()), "{}");
     EXPECT_EQ(own_json(TurnStartEvent()), "{}");
-    EXPECT_EQ(own_json(AgentEndEvent()), R"({"messages":[]})");
+    EXPECT_EQ(own_json(AgentEndEvent()), R"({"message_ids":[]})");
     AgentEndEvent end;
-    end.messages = {user_message("a"), user_message("b")};
-    const std::string a = serialize(to_json(end.messages[0]));
-    const std::string b = serialize(to_json(end.messages[1]));
-    EXPECT_EQ(own_json(end), "{\"messages\":[" + a + "," + b + "]}");
+    end.messages = {user_message("a", "m1"), user_message("b", "m2")};
+    EXPECT_EQ(own_json(end), R"({"message_ids":["m1","m2"]})");
+    AssistantMessage answer;
+    answer.id = "m3";
+    ToolResultMessage result{"c1", "add"};
+    result.id = "m4";
     TurnEndEvent turn;
-    turn.message = AssistantMessage();
-    turn.tool_results = {ToolResultMessage{"c1", "add"}};
-    EXPECT_EQ(own_json(turn), "{\"message\":" + serialize(to_json(turn.message)) +
-                                  ",\"tool_results\":[" + serialize(to_json(turn.tool_results[0])) +
-                                  "]}");
+    turn.message = answer;
+    turn.tool_results = {result};
+    EXPECT_EQ(own_json(turn), R"({"message_id":"m3","tool_result_ids":["m4"]})");
 }
 
-TEST(AgentEventJson, Messages) {
+TEST(AgentEventJson, AMessageIsWholeInItsEndOnly) {
     const Message message = user_message("a", "m1");
-    const std::string expected = "{\"message\":" + serialize(to_json(message)) + "}";
-    EXPECT_EQ(own_json(MessageStartEvent{message}), expected);
-    EXPECT_EQ(own_json(MessageEndEvent{message}), expected);
+    EXPECT_EQ(own_json(MessageEndEvent{message}),
+              "{\"message\":" + serialize(to_json(message)) + "}");
+    EXPECT_EQ(own_json(MessageStartEvent{message}), R"({"message_id":"m1","role":"user"})");
+    ToolResultMessage result{"c1", "add"};
+    result.id = "m4";
+    EXPECT_EQ(own_json(MessageStartEvent{Message(result)}),
+              R"({"message_id":"m4","role":"tool_result","tool_call_id":"c1"})");
 }
 
 TEST(AgentEventJson, MessageUpdateHasThePartialOnlyWhenAsked) {
@@ -162,9 +166,8 @@ TEST(AgentEventJson, ToolExecution) {
     end.tool_name = "add";
     end.result = AgentToolResult("2");
     EXPECT_EQ(own_json(end),
-              R"({"tool_call_id":"c1","tool_name":"add","result":{"content":[{"type":"text",)"
-              R"("text":"2"}],"details":null,"is_error":null,"terminate":null},"is_error":false,)"
-              R"("terminate":false,"blocked_by_hook":false,"block_reason":null})");
+              R"({"tool_call_id":"c1","tool_name":"add","is_error":false,"terminate":false,)"
+              R"("blocked_by_hook":false,"block_reason":null})");
     end.is_error = true;
     end.blocked_by_hook = true;
     end.block_reason = "not allowed";
