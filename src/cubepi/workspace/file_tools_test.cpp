@@ -125,6 +125,17 @@ TEST_F(FileToolsTest, ReadShowsImages) {
     EXPECT_EQ(run_tool(read_tool(workspace, options), {{"path", "a.png"}}).is_error, true);
 }
 
+TEST_F(FileToolsTest, DetailsSayHowMuchWasFound) {
+    folder.put("a", "1\nx\nx\n");
+    folder.put("b", "x\n");
+    EXPECT_EQ(
+        run_tool(read_tool(workspace), {{"path", "a"}, {"start_line", 2}}).details.at("lines"), 2);
+    const Json found = run_tool(grep_tool(workspace), {{"pattern", "x"}}).details;
+    EXPECT_EQ(found.at("matches"), 3);
+    EXPECT_EQ(found.at("files"), 2);
+    EXPECT_EQ(run_tool(list_tool(workspace), {}).details.at("entries"), 2);
+}
+
 TEST_F(FileToolsTest, WriteSaysWhatItDid) {
     EXPECT_EQ(tool_text(write_tool(workspace), {{"path", "a/b"}, {"content", "x\ny\n"}}),
               "Created a/b (2 lines, 4 bytes).");
