@@ -18,6 +18,7 @@
 #include <bub/prompt.hpp>
 #include <bub/turn_error.hpp>
 #include <bub/turn_state.hpp>
+#include <bub/warning_handler.hpp>
 
 namespace bub {
 
@@ -28,7 +29,7 @@ struct FrameworkOptions {
     std::chrono::milliseconds close_grace = std::chrono::seconds(2);
     /// Told of what is not an error of the turn (an observer that throws, a channel whose name is taken). Never of
     /// message bodies (B13). May be absent.
-    std::function<void(std::string text)> on_warning = {};
+    WarningHandler on_warning = {};
 };
 
 /// What a turn gave.

@@ -16,7 +16,7 @@ namespace {
 class Interception : public std::enable_shared_from_this<Interception> {
 public:
     Interception(detail::PluginList plugins, std::string session_id, TurnState& state,
-                 std::shared_ptr<cubepi::Clock> clock, std::function<void(std::string)> warn)
+                 std::shared_ptr<cubepi::Clock> clock, WarningHandler warn)
         : plugins_(std::move(plugins)),
           session_id_(std::move(session_id)),
           state_(state),
@@ -66,7 +66,7 @@ private:
     std::string session_id_;
     TurnState& state_;
     std::shared_ptr<cubepi::Clock> clock_;
-    std::function<void(std::string)> warn_;
+    WarningHandler warn_;
 };
 
 /// Passes an answer on and tells after_llm_call of its end, before the agent sees it. A call that is cancelled or

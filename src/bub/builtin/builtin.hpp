@@ -21,6 +21,18 @@ struct AgentOccasion {
     TurnState& state;
 };
 
+namespace detail {
+CUBEPI_DETAIL_SLOT(configure,
+                   "BuiltinOptions::configure must be callable as void (cubepi::AgentOptions&, "
+                   "const AgentOccasion&); a Task would never run")
+CUBEPI_DETAIL_SLOT(on_agent,
+                   "BuiltinOptions::on_agent must be callable as void (const "
+                   "std::shared_ptr<cubepi::Agent>&, const AgentOccasion&); a Task would never run")
+CUBEPI_DETAIL_SLOT(on_result,
+                   "BuiltinOptions::on_result must be callable as void (const cubepi::RunResult&, "
+                   "const AgentOccasion&); a Task would never run")
+}  // namespace detail
+
 /// What the builtin plugin is made of. Everything may be left out but the model, which is missed at the first turn that
 /// needs one.
 struct BuiltinOptions {
@@ -55,16 +67,21 @@ struct BuiltinOptions {
 
     /// May change what each turn's agent is made of. Add middleware rather than explicit hooks: an explicit hook
     /// replaces the interception hooks of the plugins.
-    std::function<void(cubepi::AgentOptions& options, const AgentOccasion& occasion)> configure =
-        {};
+    cubepi::detail::SlotFunction<void(cubepi::AgentOptions& options, const AgentOccasion& occasion),
+                                 detail::configure_slot>
+        configure = {};
     /// Given each turn's agent before it runs. Who wants to listen to it or to abort it keeps a weak pointer: it is gone
     /// when the turn is over.
-    std::function<void(const std::shared_ptr<cubepi::Agent>& agent, const AgentOccasion& occasion)>
+    cubepi::detail::SlotFunction<void(const std::shared_ptr<cubepi::Agent>& agent,
+                                      const AgentOccasion& occasion),
+                                 detail::on_agent_slot>
         on_agent = {};
     /// Called with the result of a turn's agent, whatever the outcome; before a failure is thrown. Usage and cost are those of
     /// the whole turn: with the runs before a hand-off and the summary that was written for it.
-    std::function<void(const cubepi::RunResult& result, const AgentOccasion& occasion)> on_result =
-        {};
+    cubepi::detail::SlotFunction<void(const cubepi::RunResult& result,
+                                      const AgentOccasion& occasion),
+                                 detail::on_result_slot>
+        on_result = {};
     std::function<std::vector<std::shared_ptr<Channel>>(ProvideChannelsCall& call)> channels = {};
     /// The questions of `onboard_config`: the program knows what it can be told. May be absent.
     Hook<std::optional<JsonObject>(OnboardCall)> onboard = {};

@@ -13,6 +13,7 @@
 #include <bub/channel/debounce.hpp>
 #include <bub/channel/delivery_log.hpp>
 #include <bub/framework.hpp>
+#include <bub/warning_handler.hpp>
 
 namespace bub {
 
@@ -37,7 +38,7 @@ struct ChannelManagerOptions {
     std::shared_ptr<DeliveryLog> deliveries = {};
     /// Told of what concerns an operator and no turn: a channel that does not stop, answers that are held. Never of message
     /// bodies (B13). May be absent.
-    std::function<void(std::string text)> on_warning = {};
+    WarningHandler on_warning = {};
 };
 
 /// What an operator has to decide about (B18).

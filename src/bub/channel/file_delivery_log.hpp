@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <bub/channel/delivery_log.hpp>
+#include <bub/warning_handler.hpp>
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/worker_pool.hpp>
 
@@ -37,7 +38,7 @@ struct FileDeliveryLogOptions {
     /// A file that is longer is written anew without what is dealt with, once that is the greater part of it.
     std::size_t compact_bytes = 1 << 20;
     /// Told of what could not be read. Never of message bodies (B13). Called on the caller's executor; may be absent.
-    std::function<void(std::string text)> on_warning = {};
+    WarningHandler on_warning = {};
 };
 
 /// The delivery log in a file of JSON lines, `deliveries.jsonl`, which only grows until it is written anew. What a crash cut

@@ -7,22 +7,35 @@
 #include <utility>
 
 #include <cubepi/core/agent_event.hpp>
+#include <cubepi/core/detail/callable_slot.hpp>
 #include <cubepi/core/task.hpp>
 
 namespace cubepi {
 
-/// What receives events: a callable `(const AgentEvent&)` or `(const AgentEvent&, std::stop_token)` that returns
-/// nothing or a Task<void>, which is awaited. The token fires when the run is aborted. It runs on the agent's executor.
+namespace detail {
+CUBEPI_DETAIL_SLOT(listener,
+                   "a listener must be callable with (const AgentEvent&) or (const AgentEvent&, "
+                   "std::stop_token) and return void or Task<void>: any other result would be "
+                   "lost, and a Task of another type would never run")
+}  // namespace detail
+
+/// A receiver of events: a callable `(const AgentEvent&)` or `(const AgentEvent&, std::stop_token)` that returns void or a
+/// Task<void>, which is awaited. The token fires when the run is aborted. The listener runs on the agent's executor.
+/// A callable with another signature or result does not compile.
 class Listener {
 public:
     template <class F>
-        requires(!std::is_same_v<std::remove_cvref_t<F>, Listener>) &&
-                (std::is_invocable_v<F&, const AgentEvent&> ||
-                 std::is_invocable_v<F&, const AgentEvent&, std::stop_token>)
+        requires(!std::is_same_v<std::remove_cvref_t<F>, Listener>)
     Listener(F callable) {
-        if constexpr (std::is_invocable_v<F&, const AgentEvent&, std::stop_token>) {
+        constexpr bool with_token =
+            std::is_invocable_v<F&, const AgentEvent&, const std::stop_token&>;
+        constexpr bool fits =
+            with_token ? detail::is_notification<F, const AgentEvent&, const std::stop_token&>()
+                       : detail::is_notification<F, const AgentEvent&>();
+        detail::listener_slot::check<fits>();
+        if constexpr (fits && with_token) {
             bind(std::move(callable));
-        } else {
+        } else if constexpr (fits) {
             bind([callable = std::move(callable)](const AgentEvent& event,
                                                   const std::stop_token&) mutable {
                 return callable(event);
@@ -45,7 +58,7 @@ private:
         } else {
             sync_ = [callable = std::move(callable)](const AgentEvent& event,
                                                      const std::stop_token& token) mutable {
-                (void)callable(event, token);
+                callable(event, token);
             };
         }
     }

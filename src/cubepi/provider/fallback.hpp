@@ -29,8 +29,14 @@ struct Failover {
 };
 std::string_view to_string(Failover::Cause cause) noexcept;
 
-/// `callback(const Failover&)`; may return nothing or a Task<void>, which is awaited.
-using FailoverObserver = detail::Observer<Failover>;
+namespace detail {
+CUBEPI_DETAIL_SLOT(failover_observer,
+                   "a failover observer must be callable with (const Failover&) and return void or "
+                   "Task<void>")
+}  // namespace detail
+
+/// `callback(const Failover&)`; returns void or a Task<void>, which is awaited.
+using FailoverObserver = detail::Observer<detail::failover_observer_slot, Failover>;
 
 struct FallbackOptions {
     /// What makes the chain go on. `unavailable` stands for all that the network does as well (CubePi's

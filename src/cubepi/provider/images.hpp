@@ -94,9 +94,32 @@ struct ImagesEvent {
     Notice notice = {};
 };
 
+namespace detail {
+CUBEPI_DETAIL_SLOT(images_on_payload,
+                   "ImagesOptions::on_payload must be callable as Task<std::optional<JsonObject>> "
+                   "(JsonObject payload, ImagesModel model)")
+CUBEPI_DETAIL_SLOT(images_on_response,
+                   "ImagesOptions::on_response must be callable as Task<void> (ProviderResponse "
+                   "response, ImagesModel model)")
+CUBEPI_DETAIL_SLOT(images_on_event,
+                   "ImagesOptions::on_event must be callable as void (const ImagesEvent&); a Task "
+                   "would never run")
+CUBEPI_DETAIL_SLOT(images_request_observer,
+                   "an images request observer must be callable as void (const JsonObject& "
+                   "payload, const ImagesModel&); a Task would never run")
+CUBEPI_DETAIL_SLOT(images_response_observer,
+                   "an images response observer must be callable as void (const ImagesOutcome&, "
+                   "const ImagesModel&); a Task would never run")
+}  // namespace detail
+
 using ImagesPayloadHook =
-    std::function<Task<std::optional<JsonObject>>(JsonObject payload, ImagesModel model)>;
-using ImagesResponseHook = std::function<Task<void>(ProviderResponse response, ImagesModel model)>;
+    detail::SlotFunction<Task<std::optional<JsonObject>>(JsonObject payload, ImagesModel model),
+                         detail::images_on_payload_slot>;
+using ImagesResponseHook =
+    detail::SlotFunction<Task<void>(ProviderResponse response, ImagesModel model),
+                         detail::images_on_response_slot>;
+using ImagesEventHandler =
+    detail::SlotFunction<void(const ImagesEvent&), detail::images_on_event_slot>;
 
 /// Options of one call. `ImagesOptions().stop_token(token).partial_images(2)`
 class ImagesOptions {
@@ -116,7 +139,7 @@ public:
         return std::move(*this);
     }
     /// Called on the executor of the call.
-    ImagesOptions&& on_event(std::function<void(const ImagesEvent&)> value) && {
+    ImagesOptions&& on_event(ImagesEventHandler value) && {
         on_event_ = std::move(value);
         return std::move(*this);
     }
@@ -134,7 +157,7 @@ public:
     const std::stop_token& stop_token() const noexcept { return stop_token_; }
     const ImagesPayloadHook& on_payload() const noexcept { return on_payload_; }
     const ImagesResponseHook& on_response() const noexcept { return on_response_; }
-    const std::function<void(const ImagesEvent&)>& on_event() const noexcept { return on_event_; }
+    const ImagesEventHandler& on_event() const noexcept { return on_event_; }
     int partial_images() const noexcept { return partial_images_; }
     /// Never null.
     std::shared_ptr<const Runtime> runtime() const;
@@ -143,7 +166,7 @@ private:
     std::stop_token stop_token_;
     ImagesPayloadHook on_payload_;
     ImagesResponseHook on_response_;
-    std::function<void(const ImagesEvent&)> on_event_;
+    ImagesEventHandler on_event_;
     int partial_images_ = 0;
     std::shared_ptr<const Runtime> runtime_;
 };
@@ -164,8 +187,11 @@ struct ImagesOutcome {
     std::optional<AssistantImages> images = {};  ///< empty when the call failed
     std::exception_ptr failure = {};
 };
-using ImagesRequestObserver = std::function<void(const JsonObject& payload, const ImagesModel&)>;
-using ImagesResponseObserver = std::function<void(const ImagesOutcome&, const ImagesModel&)>;
+using ImagesRequestObserver =
+    detail::SlotFunction<void(const JsonObject& payload, const ImagesModel&),
+                         detail::images_request_observer_slot>;
+using ImagesResponseObserver = detail::SlotFunction<void(const ImagesOutcome&, const ImagesModel&),
+                                                    detail::images_response_observer_slot>;
 
 /// The observers of an images provider. What they throw harms nobody. Any thread may call any member.
 class ImagesObservers {

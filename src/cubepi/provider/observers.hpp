@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/detail/callable_slot.hpp>
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/stream_event.hpp>
 #include <cubepi/core/task.hpp>
@@ -34,17 +35,31 @@ struct ProviderOutcome {
 
 namespace detail {
 
-/// A callable that returns nothing or a Task<void>.
-template <class... Args>
+CUBEPI_DETAIL_SLOT(request_observer,
+                   "a request observer must be callable with (const JsonObject& payload, const "
+                   "Model&) and return void or Task<void>")
+CUBEPI_DETAIL_SLOT(chunk_observer,
+                   "a chunk observer must be callable with (const StreamEvent&, const Model&) and "
+                   "return void or Task<void>")
+CUBEPI_DETAIL_SLOT(response_observer,
+                   "a response observer must be callable with (const ProviderOutcome&, const "
+                   "Model&) and return void or Task<void>")
+
+/// A callable that returns void or a Task<void>.
+template <class Slot, class... Args>
 class Observer {
 public:
     template <class F>
         requires(!std::is_same_v<std::remove_cvref_t<F>, Observer>)
     Observer(F callable) {
-        if constexpr (std::is_same_v<std::invoke_result_t<F&, const Args&...>, Task<void>>) {
-            awaited_ = std::move(callable);
-        } else {
+        constexpr bool fits = is_notification<F, const Args&...>();
+        Slot::template check<fits>();
+        if constexpr (!fits) {
+            return;
+        } else if constexpr (std::is_void_v<std::invoke_result_t<F&, const Args&...>>) {
             called_ = std::move(callable);
+        } else {
+            awaited_ = std::move(callable);
         }
     }
     bool is_async() const noexcept { return static_cast<bool>(awaited_); }
@@ -58,9 +73,9 @@ private:
 
 }  // namespace detail
 
-using RequestObserver = detail::Observer<JsonObject, Model>;
-using ChunkObserver = detail::Observer<StreamEvent, Model>;
-using ResponseObserver = detail::Observer<ProviderOutcome, Model>;
+using RequestObserver = detail::Observer<detail::request_observer_slot, JsonObject, Model>;
+using ChunkObserver = detail::Observer<detail::chunk_observer_slot, StreamEvent, Model>;
+using ResponseObserver = detail::Observer<detail::response_observer_slot, ProviderOutcome, Model>;
 
 /// All observers of one provider. Any thread may call any member.
 class ObserverRegistry : public std::enable_shared_from_this<ObserverRegistry> {

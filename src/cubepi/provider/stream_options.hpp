@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/detail/callable_slot.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -22,10 +23,22 @@ struct ProviderResponse {
     std::vector<std::pair<std::string, std::string>> headers = {};
 };
 
-/// Sees the request body before it is sent; an object given back replaces it.
-using PayloadHook = std::function<Task<std::optional<JsonObject>>(JsonObject payload, Model model)>;
+namespace detail {
+CUBEPI_DETAIL_SLOT(on_payload,
+                   "on_payload must be callable as Task<std::optional<JsonObject>> (JsonObject "
+                   "payload, Model model)")
+CUBEPI_DETAIL_SLOT(on_response,
+                   "on_response must be callable as Task<void> (ProviderResponse response, Model "
+                   "model)")
+}  // namespace detail
+
+/// Sees the request body before it is sent; an object that it returns replaces the body.
+using PayloadHook =
+    detail::SlotFunction<Task<std::optional<JsonObject>>(JsonObject payload, Model model),
+                         detail::on_payload_slot>;
 /// Sees status and headers of each answer.
-using ResponseHook = std::function<Task<void>(ProviderResponse response, Model model)>;
+using ResponseHook = detail::SlotFunction<Task<void>(ProviderResponse response, Model model),
+                                          detail::on_response_slot>;
 
 /// The form that an answer must have, for endpoints that can hold a model to it (see
 /// Provider::takes_response_format). What generate_structured() sends; rarely set by hand.
