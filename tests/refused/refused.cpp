@@ -1,7 +1,11 @@
 // Each of these is a mistake that a user makes on the first day. It must not compile, on either compiler, and the error must
 // say what to do: the line "says" is part of it.
 
+#include <bub/builtin/builtin.hpp>
 #include <cubepi/agent/agent.hpp>
+#include <cubepi/provider/fallback.hpp>
+#include <cubepi/provider/images.hpp>
+#include <cubepi/provider/observers.hpp>
 
 #include <chrono>
 #include <memory>
@@ -79,7 +83,7 @@ AgentTool no_answer_later() {
 struct WrongHook {
     int transform_context(MessageList messages) { return static_cast<int>(messages.size()); }
 };
-// says: middleware hook transform_context must be callable as MessageList transform_context(MessageList, HookContext&)
+// says: hook transform_context must be callable as MessageList transform_context(MessageList, HookContext&)
 Middleware wrong_hook() { return WrongHook(); }
 
 struct NoHook {
@@ -87,3 +91,83 @@ struct NoHook {
 };
 // says: a middleware has at least one hook: transform_context, convert_to_llm
 Middleware no_hook() { return NoHook(); }
+
+// says: a listener must be callable with (const AgentEvent&) or (const AgentEvent&, std::stop_token) and return void or Task<void>
+Listener listener_that_would_never_run() {
+    return Listener([](const AgentEvent&) -> Task<bool> { co_return true; });
+}
+Listener listener_with_an_answer() {
+    return Listener([](const AgentEvent& event) { return event.seq; });
+}
+Listener listener_of_something_else() {
+    return Listener([](const std::string&) {});
+}
+
+// says: hook before_tool_call must be callable as std::optional<BeforeToolCallResult> before_tool_call(BeforeToolCallContext&)
+AgentOptions explicit_hook() {
+    AgentOptions options;
+    options.before_tool_call = [](BeforeToolCallContext&) { return true; };
+    return options;
+}
+
+// says: hook should_stop_after_turn must be callable as bool should_stop_after_turn(ShouldStopAfterTurnContext&)
+HookSet hook_without_an_answer() {
+    HookSet hooks;
+    hooks.should_stop_after_turn = [](ShouldStopAfterTurnContext&) -> Task<void> { co_return; };
+    return hooks;
+}
+
+// says: on_payload must be callable as Task<std::optional<JsonObject>> (JsonObject payload, Model model)
+PayloadHook payload_hook() {
+    return PayloadHook([](JsonObject, Model) { return JsonObject(); });
+}
+
+// says: on_response must be callable as Task<void> (ProviderResponse response, Model model)
+ResponseHook response_hook() {
+    return ResponseHook([](ProviderResponse, Model) {});
+}
+
+// says: a request observer must be callable with (const JsonObject& payload, const Model&) and return void or Task<void>
+RequestObserver request_observer() {
+    return RequestObserver([](const JsonObject&, const Model&) -> Task<bool> { co_return true; });
+}
+
+// says: a chunk observer must be callable with (const StreamEvent&, const Model&) and return void or Task<void>
+ChunkObserver chunk_observer() {
+    return ChunkObserver([](const StreamEvent&) {});
+}
+
+// says: a response observer must be callable with (const ProviderOutcome&, const Model&) and return void or Task<void>
+ResponseObserver response_observer() {
+    return ResponseObserver([](const ProviderOutcome&, const Model&) { return 1; });
+}
+
+// says: a failover observer must be callable with (const Failover&) and return void or Task<void>
+FailoverObserver failover_observer() {
+    return FailoverObserver([](const Failover&) -> Task<int> { co_return 1; });
+}
+
+// says: ImagesOptions::on_event must be callable as void (const ImagesEvent&); a Task would never run
+ImagesEventHandler images_event_handler() {
+    return ImagesEventHandler([](const ImagesEvent&) -> Task<void> { co_return; });
+}
+
+// says: an images request observer must be callable as void (const JsonObject& payload, const ImagesModel&)
+ImagesRequestObserver images_request_observer() {
+    return ImagesRequestObserver(
+        [](const JsonObject&, const ImagesModel&) -> Task<void> { co_return; });
+}
+
+// says: on_warning must be callable as void (std::string text); a Task would never run
+bub::WarningHandler warning_handler() {
+    return bub::WarningHandler([](std::string) -> Task<void> { co_return; });
+}
+
+// says: BuiltinOptions::on_result must be callable as void (const cubepi::RunResult&, const AgentOccasion&)
+bub::BuiltinOptions result_handler() {
+    bub::BuiltinOptions options;
+    options.on_result = [](const RunResult&, const bub::AgentOccasion&) -> Task<void> {
+        co_return;
+    };
+    return options;
+}

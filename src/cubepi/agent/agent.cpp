@@ -31,12 +31,24 @@ Message identified(const Agent::Impl& impl, const PromptInput& input, bool& by_c
     return by_caller ? message : message.with_id(impl.runtime->ids->next());
 }
 
+void refuse_while_running(const Agent::Impl& impl, const std::string& operation) {
+    if (!impl.state.is_streaming) return;
+    throw Error(ErrorCode::busy, operation + " was called during run " +
+                                     impl.state.active_run_id.str() +
+                                     ": await its end with wait_for_idle(), after abort() if it is "
+                                     "not wanted any more");
+}
+
 using StartRun = Task<void> (*)(const std::shared_ptr<Agent::Impl>& impl, PromptInput& input,
                                 PromptOptions& options, RunResult& result);
 
 /// Runs the agent so that cancelling the awaiting coroutine aborts the run, which then closes in order (D38).
 Task<RunResult> run_guarded(std::shared_ptr<Agent::Impl> impl, StartRun start, PromptInput input,
                             PromptOptions options) {
+    if (impl->state.is_streaming) {
+        const bool free = co_await detail::wait_for_aborted_run(impl);
+        if (!free) co_return detail::aborted_before_start(options);
+    }
     RunResult result;
     Task<void> work = start(impl, input, options, result);
     const auto cancellation = co_await this_cancellation;
@@ -56,7 +68,7 @@ Agent::Agent(AgentOptions options) : impl_(std::make_shared<Impl>(std::move(opti
 Agent::~Agent() {
     impl_->destroyed = true;
     impl_->hub.clear();
-    impl_->inbox.abort();
+    abort();
 }
 
 Task<RunResult> Agent::prompt(PromptInput input, PromptOptions options) {
@@ -89,15 +101,17 @@ Receipt Agent::follow_up(PromptInput message) {
 
 bool Agent::cancel_steer(std::string_view id) { return impl_->inbox.cancel_steer(id); }
 
-void Agent::abort() { impl_->inbox.abort(); }
+void Agent::abort() {
+    // In this order: a prompt that waits must not begin in between.
+    impl_->inbox.abort_waiting();
+    impl_->inbox.abort();
+}
 
 Task<void> Agent::wait_for_idle() { return detail::wait_until_idle(impl_); }
 
 void Agent::reset() {
-    if (impl_->state.is_streaming) {
-        throw Error(ErrorCode::busy,
-                    "the agent runs: await it, or abort() and wait_for_idle(), before reset()");
-    }
+    const detail::SerialSection here(impl_->serial);
+    refuse_while_running(*impl_, "reset()");
     impl_->state.messages.clear();
     impl_->state.streaming_message = PartialMessage();
     impl_->state.pending_tool_calls = std::vector<SharedString>();
@@ -108,11 +122,55 @@ void Agent::reset() {
 }
 
 Subscription Agent::subscribe(Listener listener) {
+    const detail::SerialSection here(impl_->serial);
     return impl_->hub.subscribe(std::move(listener));
 }
 
+void Agent::set_model(BoundModel model) {
+    if (!model) {
+        throw Error(ErrorCode::invalid_argument,
+                    "set_model(): the model '" + model.spec().id +
+                        "' has no provider; pass provider.model(\"id\")");
+    }
+    const detail::SerialSection here(impl_->serial);
+    impl_->provider = model.provider();
+    impl_->state.model = model.shared_spec();
+}
+
+void Agent::set_system_prompt(std::string system_prompt) {
+    const detail::SerialSection here(impl_->serial);
+    impl_->state.system_prompt = std::move(system_prompt);
+}
+
+void Agent::set_tools(ToolList tools) {
+    const detail::SerialSection here(impl_->serial);
+    impl_->state.tools = std::move(tools);
+}
+
+void Agent::set_reasoning(std::optional<ReasoningControl> reasoning) {
+    const detail::SerialSection here(impl_->serial);
+    impl_->state.reasoning = reasoning;
+}
+
+void Agent::set_extra(std::string_view key, Json value) {
+    const detail::SerialSection here(impl_->serial);
+    impl_->state.extra[key] = std::move(value);
+}
+
+void Agent::set_messages(MessageList messages) {
+    const detail::SerialSection here(impl_->serial);
+    refuse_while_running(*impl_, "set_messages()");
+    if (impl_->log.persistent()) {
+        throw Error(ErrorCode::invalid_argument,
+                    "set_messages() was called on an agent with a store: its history is the stored "
+                    "thread '" +
+                        impl_->log.thread_id() + "'");
+    }
+    impl_->log.forget();
+    impl_->state.messages = std::move(messages);
+}
+
 const AgentState& Agent::state() const noexcept { return impl_->state; }
-AgentState& Agent::state() noexcept { return impl_->state; }
 const std::shared_ptr<const Runtime>& Agent::runtime() const noexcept { return impl_->runtime; }
 const std::string& Agent::thread_id() const noexcept { return impl_->log.thread_id(); }
 

@@ -37,7 +37,7 @@ struct AgentOptions {
     std::optional<ReasoningControl> reasoning = {};
     std::vector<Middleware> middleware = {};
 
-    // Explicit hooks: they replace the middleware's (see compose_middleware).
+    // Explicit hooks: they replace the middleware's (see compose_middleware); a notice at the first run names those.
     TransformContextHook transform_context = {};
     ConvertToLlmHook convert_to_llm = {};
     TransformSystemPromptHook transform_system_prompt = {};
@@ -133,11 +133,10 @@ private:
 enum class LastOutcome : std::uint8_t { none, complete, suspended, incomplete, abandoned };
 std::string_view to_string(LastOutcome outcome) noexcept;
 
-/// What an agent knows. `system_prompt`, `tools`, `reasoning` and `extra` may be changed between runs and hold from
-/// the next run on; the rest is the agent's to write. Used on the agent's executor.
+/// The state of an agent, for reading. The agent's setters change it. Used on the agent's executor.
 struct AgentState {
     SharedString system_prompt = {};
-    std::shared_ptr<const Model> model = {};  ///< informational
+    std::shared_ptr<const Model> model = {};  ///< never null; Agent::set_model() changes it
     ToolList tools = {};
     MessageList messages = {};
     JsonObject extra = {};
@@ -151,7 +150,8 @@ struct AgentState {
 };
 
 /// A run to pull events from: `auto run = agent.start("..."); while (auto event = co_await run.next()) ...`
-/// It begins when the first event is asked for, and waits when events are not taken. Dropping it aborts the run.
+/// It begins when the first event is asked for, and waits when events are not taken. Dropping it aborts the run; the next
+/// prompt() waits for its end.
 /// Used on the agent's executor; the agent outlives it.
 class AgentRun {
 public:
@@ -175,11 +175,12 @@ private:
 /// The stateful façade: a model with tools, history, middleware and listeners. It does not move.
 ///
 /// Threads: an agent lives on one executor, that of the coroutine that runs it. abort(), steer(), follow_up() and
-/// cancel_steer() may be called from any thread, nothing else may.
+/// cancel_steer() may be called from any thread, nothing else may. A debug build of the library ends the program with a
+/// message when two threads are inside an agent at once (an executor without a strand).
 /// Destroying an agent during a run aborts the run; its listeners get nothing more, and whoever awaits prompt() gets
 /// the outcome `aborted`.
-/// A listener may abort, steer, subscribe and cancel subscriptions; it must not await a prompt of its own agent
-/// (that throws Error(busy)).
+/// A listener may abort, steer, subscribe, cancel subscriptions and call the setters; it must not await a prompt of its
+/// own agent (that throws Error(busy)).
 class Agent {
 public:
     /// Throws Error(invalid_argument) for options that can never work.
@@ -189,11 +190,14 @@ public:
     Agent& operator=(const Agent&) = delete;
 
     /// Starts a turn from what the user says and runs it to its end. Nothing happens before the task is awaited.
-    /// Throws Error(busy) when a run is active, a CheckpointerError when storage fails (D35), what a listener threw
-    /// (D6); cancelling the awaiting coroutine aborts the run, closes it and then throws (D38).
+    /// Waits first for the end of a run that was aborted: at most `limits.abort_grace` and 5 s on the runtime's clock. An
+    /// abort() during this wait ends it with the outcome `aborted` and no events.
+    /// Throws Error(busy) when a run is active that was not aborted, or that has not ended in this time; a
+    /// CheckpointerError when storage fails (D35); what a listener threw (D6). Cancelling the awaiting coroutine aborts the
+    /// run, closes it and then throws (D38).
     Task<RunResult> prompt(PromptInput input, PromptOptions options = {});
-    /// Continues from the last persisted message (D2). Throws Error(no_messages) or Error(cannot_continue) when
-    /// there is nothing to do.
+    /// Continues from the last persisted message (D2). Waits and throws as prompt() does, and Error(no_messages) or
+    /// Error(cannot_continue) when there is nothing to do.
     Task<RunResult> resume(PromptOptions options = {});
     /// prompt() as a stream of events.
     AgentRun start(PromptInput input, PromptOptions options = {});
@@ -205,7 +209,7 @@ public:
     Receipt follow_up(PromptInput message);
     /// Takes queued steering back, by its message id or its `metadata.steer_id`; false when there is none. Any thread.
     bool cancel_steer(std::string_view id);
-    /// Ends the current run at once (D7); does nothing when idle. Any thread.
+    /// Ends the current run at once (D7), and the prompts that wait for its end; does nothing when idle. Any thread.
     void abort();
     /// Completes when no run is active, including its last append and its last listener. Do not await it in a tool, a hook
     /// or a listener of the run: it would wait for itself.
@@ -216,8 +220,22 @@ public:
     /// Registers a listener for the events of all runs from now on.
     Subscription subscribe(Listener listener);
 
+    /// The model and its provider from the next call of the model on, also during a run. The history stays; what belongs
+    /// to another family of models is left out of requests (D13). Throws Error(invalid_argument) without a provider.
+    void set_model(BoundModel model);
+    /// From the next run on.
+    void set_system_prompt(std::string system_prompt);
+    /// From the next run on (D43).
+    void set_tools(ToolList tools);
+    /// From the next run on; empty: the model's own default.
+    void set_reasoning(std::optional<ReasoningControl> reasoning);
+    /// Sets one key of the thread's persistent state; null removes it. Stored with the next message, or when a run stops.
+    void set_extra(std::string_view key, Json value);
+    /// Replaces the history. Throws Error(busy) during a run, and Error(invalid_argument) for an agent with a store,
+    /// whose history is the stored thread.
+    void set_messages(MessageList messages);
+
     const AgentState& state() const noexcept;
-    AgentState& state() noexcept;
     const std::shared_ptr<const Runtime>& runtime() const noexcept;
     const std::string& thread_id() const noexcept;
 

@@ -2,9 +2,11 @@
 
 #include <exception>
 #include <optional>
+#include <stop_token>
 #include <utility>
 
 #include <cubepi/agent/detail/agent_impl.hpp>
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -33,22 +35,67 @@ struct AgentRun::State {
     std::optional<BackgroundScope> scope;
     std::optional<RunResult> result;
     std::exception_ptr failure;
+    std::stop_source waiting{std::nostopstate};  // while it waits for the end of an aborted run
     bool started = false;
     bool dropped = false;
+
+    void abort() {
+        if (waiting.stop_possible()) {
+            waiting.request_stop();
+        } else {
+            impl->inbox.abort();
+        }
+    }
 };
 
 namespace {
 
-Task<void> push_event(std::shared_ptr<AgentRun::State> state, AgentEvent event) {
-    // Nobody takes events of a run that was dropped: it goes on without them to its end.
+Task<void> push_event(std::shared_ptr<AgentRun::State> state, AgentEvent event,
+                      std::stop_token aborted) {
+    // A run that was dropped ends without delivering its events.
     const bool ours = state && event.run_id() == state->options.run_id();
-    if (ours && !state->dropped) co_await state->events.push(std::move(event));
+    if (!ours || state->dropped || state->events.try_push(event)) co_return;
+    std::exception_ptr failure;
+    try {
+        Task<bool> pushed = state->events.push(event);
+        co_await cancel_on(aborted, std::move(pushed));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (!failure) co_return;
+    if (!aborted.stop_requested()) std::rethrow_exception(failure);
+    // An aborted run ends also when its events are not taken; only the closing ones follow.
+    state->events.force_push(std::move(event));
+}
+
+/// False when the run was aborted or dropped before it could begin.
+Task<bool> wait_for_start(std::shared_ptr<AgentRun::State> state) {
+    const std::stop_source given_up;
+    state->waiting = given_up;
+    std::exception_ptr failure;
+    bool free = false;
+    try {
+        Task<bool> wait = detail::wait_for_aborted_run(state->impl);
+        free = co_await cancel_on(given_up.get_token(), std::move(wait));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    state->waiting = std::stop_source(std::nostopstate);
+    if (given_up.stop_requested()) co_return false;
+    if (failure) std::rethrow_exception(failure);
+    co_return free;
 }
 
 Task<void> drive(std::shared_ptr<AgentRun::State> state) {
     try {
         RunResult result;
-        co_await detail::run_prompt(state->impl, state->input, state->options, result);
+        bool free = true;
+        if (state->impl->state.is_streaming) free = co_await wait_for_start(state);
+        if (free) {
+            co_await detail::run_prompt(state->impl, state->input, state->options, result);
+        } else {
+            result = detail::aborted_before_start(state->options);
+        }
         state->result = std::move(result);
     } catch (...) {
         state->failure = std::current_exception();
@@ -65,7 +112,9 @@ void start(const std::shared_ptr<AgentRun::State>& state, const Executor& execut
     }
     std::weak_ptr<AgentRun::State> weak = state;
     state->subscription = state->impl->hub.subscribe(
-        [weak](const AgentEvent& event) -> Task<void> { return push_event(weak.lock(), event); });
+        [weak](const AgentEvent& event, std::stop_token aborted) -> Task<void> {
+            return push_event(weak.lock(), event, std::move(aborted));
+        });
     state->scope.emplace(executor);
     state->scope->spawn(drive(state));
 }
@@ -96,7 +145,7 @@ AgentRun::~AgentRun() {
     if (!state_ || !state_->started || state_->result || state_->failure) return;
     state_->dropped = true;
     state_->events.close();
-    state_->impl->inbox.abort();
+    state_->abort();
 }
 
 Task<std::optional<AgentEvent>> AgentRun::next() {
@@ -119,7 +168,7 @@ Task<RunResult> AgentRun::result() {
 
 void AgentRun::abort() {
     if (!state_) refuse_moved_run();
-    state_->impl->inbox.abort();
+    state_->abort();
 }
 
 }  // namespace cubepi

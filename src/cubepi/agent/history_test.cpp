@@ -190,12 +190,12 @@ TEST(History, D19_ExtraIsSavedWhenARunFailsAndNullRemovesItsKey) {
     FauxProvider faux;
     faux.set_responses({faux_failure("down")});
     Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
-    agent.state().extra["kept"] = 1;
-    agent.state().extra["gone"] = 2;
+    agent.set_extra("kept", 1);
+    agent.set_extra("gone", 2);
     EXPECT_FALSE(run(agent.prompt("hi")));
     EXPECT_EQ(run(store->load("t"))->extra, (JsonObject{{"kept", 1}, {"gone", 2}}));
 
-    agent.state().extra["gone"] = nullptr;
+    agent.set_extra("gone", nullptr);
     faux.set_responses({"ok"});
     run(agent.prompt("again"));
 
@@ -215,7 +215,7 @@ TEST(History, D19_OnlyWhatTheRunChangedInExtraIsSaved) {
     });
     Agent agent({.model = faux.model(), .tools = {host}, .checkpointer = store, .thread_id = "t"});
     agent.subscribe([&](const AgentEvent& event) {
-        if (event.type() == AgentEventType::tool_execution_end) agent.state().extra["mine"] = 2;
+        if (event.type() == AgentEventType::tool_execution_end) agent.set_extra("mine", 2);
     });
     EXPECT_TRUE(run(agent.prompt("hi")));
     EXPECT_EQ(run(store->load("t"))->extra, (JsonObject{{"shared", "of the host"}, {"mine", 2}}));
@@ -433,8 +433,7 @@ TEST(History, D50_ARunWhoseClaimWasTakenOverIsFencedOff) {
     Agent agent(
         {.model = faux.model(), .tools = {frozen}, .checkpointer = store, .thread_id = "t"});
     agent.subscribe([&](const AgentEvent& event) {
-        if (event.type() == AgentEventType::tool_execution_end)
-            agent.state().extra["who"] = "frozen";
+        if (event.type() == AgentEventType::tool_execution_end) agent.set_extra("who", "frozen");
     });
     EXPECT_THROW(run(agent.prompt("hi")), StaleAppendError);
     EXPECT_TRUE(taken_over);

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <cubepi/core/detail/callable_slot.hpp>
 #include <cubepi/core/task.hpp>
 
 namespace cubepi {
@@ -46,18 +47,25 @@ Task<R> await_hook(std::shared_ptr<F> hook, A... args) {
 
 /// A callable with one of the hooks' signatures: a lambda, function or object that returns R or Task<R>. Contexts
 /// are passed by reference and outlive the call. A hook whose second argument is the context may leave it out.
-template <class Signature>
+/// A callable with another signature or result does not compile; the message of `Slot` names the hook.
+template <class Signature, class Slot>
 class Hook;
 
-template <class R, class A>
-class Hook<R(A)> {
+template <class R, class A, class Slot>
+class Hook<R(A), Slot> {
 public:
     Hook() = default;
     template <class F>
-        requires(!std::is_same_v<std::remove_cvref_t<F>, Hook>) && detail::HookResult<R, F, A>
+        requires(!std::is_same_v<std::remove_cvref_t<F>, Hook>)
     Hook(F callable) {
-        auto shared = std::make_shared<F>(std::move(callable));
-        call_ = [shared](A a) { return detail::await_hook<R, F, A>(shared, std::forward<A>(a)); };
+        constexpr bool fits = detail::HookResult<R, F, A>;
+        Slot::template check<fits>();
+        if constexpr (fits) {
+            auto shared = std::make_shared<F>(std::move(callable));
+            call_ = [shared](A a) {
+                return detail::await_hook<R, F, A>(shared, std::forward<A>(a));
+            };
+        }
     }
     explicit operator bool() const noexcept { return static_cast<bool>(call_); }
     Task<R> operator()(A a) const { return call_(std::forward<A>(a)); }
@@ -66,20 +74,22 @@ private:
     std::function<Task<R>(A)> call_;
 };
 
-template <class R, class A, class C>
-class Hook<R(A, C)> {
+template <class R, class A, class C, class Slot>
+class Hook<R(A, C), Slot> {
 public:
     Hook() = default;
     template <class F>
-        requires(!std::is_same_v<std::remove_cvref_t<F>, Hook>) && detail::hook_fits_two<R, F, A, C>
+        requires(!std::is_same_v<std::remove_cvref_t<F>, Hook>)
     Hook(F callable) {
-        auto shared = std::make_shared<F>(std::move(callable));
+        constexpr bool fits = detail::hook_fits_two<R, F, A, C>;
+        Slot::template check<fits>();
+        [[maybe_unused]] auto shared = std::make_shared<F>(std::move(callable));
         if constexpr (detail::HookResult<R, F, A, C>) {
             call_ = [shared](A a, C c) {
                 return detail::await_hook<R, F, A, C>(shared, std::forward<A>(a),
                                                       std::forward<C>(c));
             };
-        } else {
+        } else if constexpr (fits) {
             call_ = [shared](A a, C) {
                 return detail::await_hook<R, F, A>(shared, std::forward<A>(a));
             };

@@ -41,7 +41,7 @@ public:
 private:
     Task<Next> turn();
     void end_limited(std::string reason);
-    Task<void> end_before_first_call(std::string reason);
+    Task<void> end_before_call(std::string reason);
     Rest begin_turn();
     Rest end_turn(Message message, MessageList tool_results);
     Task<void> end_failed_turn(Message message);
@@ -91,9 +91,8 @@ Task<void> Loop::drive() {
         if (Rest rest = core_.take_in(parts_.inputs->take_steering())) co_await std::move(*rest);
     }
     if (!core_.stopped()) {
-        auto reason = price_missing(parts_.limits, parts_.model.spec());
-        if (!reason) reason = limit_reached(parts_.limits, core_.turns_before(), core_.spent());
-        if (reason) co_return co_await end_before_first_call(std::move(*reason));
+        auto reason = limit_reached(parts_.limits, core_.turns_before(), core_.spent());
+        if (reason) co_return co_await end_before_call(std::move(*reason));
     }
     Next next = Next::turn;
     while (next == Next::turn) {
@@ -104,6 +103,11 @@ Task<void> Loop::drive() {
                 break;
             }
             if (Rest rest = begin_turn()) co_await std::move(*rest);
+        }
+        if (!core_.stopped()) {
+            // Before each call: set_model() may have changed the model.
+            auto reason = price_missing(parts_.limits, *core_.state().model);
+            if (reason) co_return co_await end_before_call(std::move(*reason));
         }
         next = co_await turn();
         if (next != Next::end_of_turns || core_.stopped()) continue;
@@ -126,9 +130,9 @@ void Loop::end_limited(std::string reason) {
     error_ = std::make_shared<const Error>(ErrorCode::limit, std::move(reason));
 }
 
-/// The run ends before its first call (D24): a limit of money with a model of unknown price, or a limit that earlier model
-/// calls have reached.
-Task<void> Loop::end_before_first_call(std::string reason) {
+/// The run ends before a call (D24): because of a spend limit with a model of unknown price, or of a limit that earlier
+/// model calls have reached.
+Task<void> Loop::end_before_call(std::string reason) {
     end_limited(std::move(reason));
     Message message = failure_message(core_, error_->what(), false);
     if (Rest rest = core_.announce(message)) co_await std::move(*rest);

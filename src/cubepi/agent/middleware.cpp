@@ -1,6 +1,9 @@
 #include <cubepi/agent/middleware.hpp>
 
-#include <iterator>
+#include <string>
+#include <utility>
+
+#include <boost/core/demangle.hpp>
 
 namespace cubepi {
 
@@ -162,26 +165,83 @@ Task<MessageStream> around_from(std::shared_ptr<const std::vector<AroundModelCal
     return (*hooks)[first](std::move(request), std::move(next));
 }
 
-}  // namespace
+/// The composition of an agent's hooks; notes which of the middleware's do not run.
+class Composition {
+public:
+    Composition(const std::vector<Middleware>& middleware, HookSet explicit_hooks)
+        : middleware_(middleware), set_(std::move(explicit_hooks)) {}
 
-HookSet compose_middleware(const std::vector<Middleware>& middleware, HookSet explicit_hooks) {
-    HookSet set = std::move(explicit_hooks);
-    if (auto hooks = collect(middleware, &HookSet::transform_context);
-        !set.transform_context && !hooks.empty()) {
+    /// The hooks of one name, in order, if the middleware's run; empty if there are none or an explicit callable replaces
+    /// them.
+    template <class H>
+    std::vector<H> composed(std::string_view name, H HookSet::* member) {
+        std::vector<H> hooks = collect(middleware_, member);
+        if (!(set_.*member) || hooks.empty()) return hooks;
+        note_replaced(name, member, hooks.size(), std::string());
+        return {};
+    }
+
+    /// convert_to_llm: the last one runs.
+    void take_last_convert() {
+        constexpr std::string_view name = "convert_to_llm";
+        auto hooks = composed(name, &HookSet::convert_to_llm);
+        if (hooks.empty()) return;
+        if (hooks.size() > 1) {
+            std::string last;
+            for (const Middleware& one : middleware_) {
+                if (one.hooks().convert_to_llm) last = one.type_name();
+            }
+            note_replaced(name, &HookSet::convert_to_llm, hooks.size() - 1, std::move(last));
+        }
+        set_.convert_to_llm = std::move(hooks.back());
+    }
+
+    HookSet& set() noexcept { return set_; }
+
+private:
+    template <class H>
+    void note_replaced(std::string_view name, H HookSet::* member, std::size_t count,
+                       std::string by) {
+        ReplacedHook replaced;
+        replaced.name = name;
+        replaced.by = std::move(by);
+        for (const Middleware& one : middleware_) {
+            if (replaced.middleware.size() == count) break;
+            if (one.hooks().*member) replaced.middleware.push_back(one.type_name());
+        }
+        set_.replaced.push_back(std::move(replaced));
+    }
+
+    const std::vector<Middleware>& middleware_;
+    HookSet set_;
+};
+
+void compose_request_hooks(Composition& all) {
+    HookSet& set = all.set();
+    if (auto hooks = all.composed("transform_context", &HookSet::transform_context);
+        !hooks.empty()) {
         set.transform_context = [hooks](MessageList messages, HookContext& ctx) {
             return chain_context(hooks, std::move(messages), ctx);
         };
     }
-    if (auto hooks = collect(middleware, &HookSet::convert_to_llm);
-        !set.convert_to_llm && !hooks.empty()) {
-        set.convert_to_llm = hooks.back();
-    }
-    if (auto hooks = collect(middleware, &HookSet::transform_system_prompt);
-        !set.transform_system_prompt && !hooks.empty()) {
+    all.take_last_convert();
+    if (auto hooks = all.composed("transform_system_prompt", &HookSet::transform_system_prompt);
+        !hooks.empty()) {
         set.transform_system_prompt = [hooks](std::string prompt, HookContext& ctx) {
             return chain_prompt(hooks, std::move(prompt), ctx);
         };
     }
+    auto wrappers = all.composed("around_model_call", &HookSet::around_model_call);
+    if (!wrappers.empty()) {
+        auto hooks = std::make_shared<const std::vector<AroundModelCallHook>>(std::move(wrappers));
+        set.around_model_call = [hooks](ModelRequest request, ModelCallNext call) {
+            return around_from(hooks, 0, std::move(request), std::move(call));
+        };
+    }
+}
+
+void compose_tool_hooks(Composition& all, const std::vector<Middleware>& middleware) {
+    HookSet& set = all.set();
     auto resolvers = collect(middleware, &HookSet::resolve_tool_call);
     if (set.resolve_tool_call) resolvers.insert(resolvers.begin(), set.resolve_tool_call);
     if (!resolvers.empty()) {
@@ -189,41 +249,69 @@ HookSet compose_middleware(const std::vector<Middleware>& middleware, HookSet ex
             return first_resolved(resolvers, std::move(call), ctx);
         };
     }
-    if (auto hooks = collect(middleware, &HookSet::before_tool_call);
-        !set.before_tool_call && !hooks.empty()) {
+    if (auto hooks = all.composed("before_tool_call", &HookSet::before_tool_call); !hooks.empty()) {
         set.before_tool_call = [hooks](BeforeToolCallContext& ctx) {
             return before_chain(hooks, ctx);
         };
     }
-    if (auto hooks = collect(middleware, &HookSet::after_tool_call);
-        !set.after_tool_call && !hooks.empty()) {
+    if (auto hooks = all.composed("after_tool_call", &HookSet::after_tool_call); !hooks.empty()) {
         set.after_tool_call = [hooks](AfterToolCallContext& ctx) {
             return after_chain(hooks, ctx);
         };
     }
-    if (auto hooks = collect(middleware, &HookSet::after_model_response);
-        !set.after_model_response && !hooks.empty()) {
+}
+
+void compose_turn_hooks(Composition& all) {
+    HookSet& set = all.set();
+    if (auto hooks = all.composed("after_model_response", &HookSet::after_model_response);
+        !hooks.empty()) {
         set.after_model_response = [hooks](AssistantMessage response, HookContext& ctx) {
             return response_chain(hooks, std::move(response), ctx);
         };
     }
-    if (auto hooks = collect(middleware, &HookSet::should_stop_after_turn);
-        !set.should_stop_after_turn && !hooks.empty()) {
+    if (auto hooks = all.composed("should_stop_after_turn", &HookSet::should_stop_after_turn);
+        !hooks.empty()) {
         set.should_stop_after_turn = [hooks](ShouldStopAfterTurnContext& ctx) {
             return any_stop(hooks, ctx);
         };
     }
-    if (auto hooks = collect(middleware, &HookSet::on_run_end); !set.on_run_end && !hooks.empty()) {
+    if (auto hooks = all.composed("on_run_end", &HookSet::on_run_end); !hooks.empty()) {
         set.on_run_end = [hooks](HookContext& ctx) { return run_end_chain(hooks, ctx); };
     }
-    auto wrappers = collect(middleware, &HookSet::around_model_call);
-    if (!set.around_model_call && !wrappers.empty()) {
-        auto hooks = std::make_shared<const std::vector<AroundModelCallHook>>(std::move(wrappers));
-        set.around_model_call = [hooks](ModelRequest request, ModelCallNext call) {
-            return around_from(hooks, 0, std::move(request), std::move(call));
-        };
+}
+
+}  // namespace
+
+std::string Middleware::type_name() const {
+    return type_ ? boost::core::demangle(type_->name()) : std::string();
+}
+
+Notice ReplacedHook::notice() const {
+    JsonArray classes;
+    std::string names;
+    for (const std::string& one : middleware) {
+        if (!names.empty()) names += ", ";
+        names += one;
+        classes.emplace_back(one);
     }
-    return set;
+    const std::string hook(name);
+    Notice made;
+    made.code = "hook_replaced";
+    made.text = "The hook " + hook + " of middleware " + names + " does not run: ";
+    made.text += by.empty() ? "the explicit callable AgentOptions::" + hook + " replaces it."
+                            : "of several, only the last runs, which is that of " + by + ".";
+    made.details["hook"] = hook;
+    made.details["replaced"] = std::move(classes);
+    made.details["by"] = by.empty() ? "explicit" : by;
+    return made;
+}
+
+HookSet compose_middleware(const std::vector<Middleware>& middleware, HookSet explicit_hooks) {
+    Composition all(middleware, std::move(explicit_hooks));
+    compose_request_hooks(all);
+    compose_tool_hooks(all, middleware);
+    compose_turn_hooks(all);
+    return std::move(all.set());
 }
 
 }  // namespace cubepi

@@ -5,7 +5,9 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/message_list.hpp>
+#include <cubepi/core/notice.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/provider/provider.hpp>
 
@@ -98,31 +101,79 @@ struct ShouldStopAfterTurnContext {
 /// The rest of a model call, for around_model_call. May be called any number of times, also never.
 using ModelCallNext = std::function<Task<MessageStream>(ModelRequest)>;
 
+namespace detail {
+
+#define CUBEPI_DETAIL_HOOK_SLOT(name, signature)                             \
+    CUBEPI_DETAIL_SLOT(name, "hook " #name " must be callable as " signature \
+                             "; it may return a Task and leave out a trailing context")
+CUBEPI_DETAIL_HOOK_SLOT(transform_context,
+                        "MessageList transform_context(MessageList, HookContext&)")
+CUBEPI_DETAIL_HOOK_SLOT(convert_to_llm, "MessageList convert_to_llm(MessageList, HookContext&)")
+CUBEPI_DETAIL_HOOK_SLOT(transform_system_prompt,
+                        "std::string transform_system_prompt(std::string, HookContext&)")
+CUBEPI_DETAIL_HOOK_SLOT(around_model_call,
+                        "MessageStream around_model_call(ModelRequest, ModelCallNext)")
+CUBEPI_DETAIL_HOOK_SLOT(
+    after_model_response,
+    "std::optional<TurnAction> after_model_response(AssistantMessage, HookContext&)")
+CUBEPI_DETAIL_HOOK_SLOT(resolve_tool_call,
+                        "std::optional<ToolCall> resolve_tool_call(ToolCall, HookContext&)")
+CUBEPI_DETAIL_HOOK_SLOT(
+    before_tool_call,
+    "std::optional<BeforeToolCallResult> before_tool_call(BeforeToolCallContext&)")
+CUBEPI_DETAIL_HOOK_SLOT(after_tool_call,
+                        "std::optional<AfterToolCallResult> after_tool_call(AfterToolCallContext&)")
+CUBEPI_DETAIL_HOOK_SLOT(should_stop_after_turn,
+                        "bool should_stop_after_turn(ShouldStopAfterTurnContext&)")
+CUBEPI_DETAIL_HOOK_SLOT(on_run_end, "MessageList on_run_end(HookContext&)")
+#undef CUBEPI_DETAIL_HOOK_SLOT
+
+}  // namespace detail
+
 // The hooks, in the order in which a run meets them (docs/guides/middleware.md has an example of each). They run on the
 // agent's executor and must not block. What one throws ends the run as failed; those about tool calls answer the call with
 // an error result instead.
 
 /// What the model is sent in place of the history, which stays as it is. What that breaks (a result without its call) is
 /// mended before the request leaves (D1).
-using TransformContextHook = Hook<MessageList(MessageList, HookContext&)>;
+using TransformContextHook =
+    Hook<MessageList(MessageList, HookContext&), detail::transform_context_slot>;
 /// The last change of the messages before the request: to leave out what is for people only.
-using ConvertToLlmHook = Hook<MessageList(MessageList, HookContext&)>;
+using ConvertToLlmHook = Hook<MessageList(MessageList, HookContext&), detail::convert_to_llm_slot>;
 /// The system prompt of this request.
-using TransformSystemPromptHook = Hook<std::string(std::string, HookContext&)>;
+using TransformSystemPromptHook =
+    Hook<std::string(std::string, HookContext&), detail::transform_system_prompt_slot>;
 /// Around the call of the model: may change the request, ask another model, or answer without one (D44).
-using AroundModelCallHook = Hook<MessageStream(ModelRequest, ModelCallNext)>;
+using AroundModelCallHook =
+    Hook<MessageStream(ModelRequest, ModelCallNext), detail::around_model_call_slot>;
 /// Sees an answer before it is stored, and decides how the run goes on.
-using AfterModelResponseHook = Hook<std::optional<TurnAction>(AssistantMessage, HookContext&)>;
+using AfterModelResponseHook = Hook<std::optional<TurnAction>(AssistantMessage, HookContext&),
+                                    detail::after_model_response_slot>;
 /// Asked for a call whose tool does not exist; may give another call in its place.
-using ResolveToolCallHook = Hook<std::optional<ToolCall>(ToolCall, HookContext&)>;
+using ResolveToolCallHook =
+    Hook<std::optional<ToolCall>(ToolCall, HookContext&), detail::resolve_tool_call_slot>;
 /// Sees a call with valid arguments before it runs: may block it, edit it, or answer in its place.
-using BeforeToolCallHook = Hook<std::optional<BeforeToolCallResult>(BeforeToolCallContext&)>;
+using BeforeToolCallHook = Hook<std::optional<BeforeToolCallResult>(BeforeToolCallContext&),
+                                detail::before_tool_call_slot>;
 /// Sees a result before it is stored; also that of a blocked call (D29).
-using AfterToolCallHook = Hook<std::optional<AfterToolCallResult>(AfterToolCallContext&)>;
+using AfterToolCallHook =
+    Hook<std::optional<AfterToolCallResult>(AfterToolCallContext&), detail::after_tool_call_slot>;
 /// True ends the run after this turn. What is queued waits for the next one (D5).
-using ShouldStopAfterTurnHook = Hook<bool(ShouldStopAfterTurnContext&)>;
+using ShouldStopAfterTurnHook =
+    Hook<bool(ShouldStopAfterTurnContext&), detail::should_stop_after_turn_slot>;
 /// Asked when the run would end by itself; messages let it go on (D33).
-using OnRunEndHook = Hook<MessageList(HookContext&)>;
+using OnRunEndHook = Hook<MessageList(HookContext&), detail::on_run_end_slot>;
+
+/// Hooks of middleware that do not run because another callable replaces them.
+struct ReplacedHook {
+    std::string_view name;                ///< of the hook: "before_tool_call"
+    std::vector<std::string> middleware;  ///< the classes whose hook does not run
+    std::string
+        by;  ///< the class of the middleware that replaces them; empty: an explicit callable
+
+    /// A notice with the code "hook_replaced"; its details have `hook`, `replaced` and `by`.
+    Notice notice() const;
+};
 
 /// The hooks of one middleware, or of an agent's explicit callables. Empty ones are not called.
 struct HookSet {
@@ -136,6 +187,9 @@ struct HookSet {
     ShouldStopAfterTurnHook should_stop_after_turn = {};
     OnRunEndHook on_run_end = {};
     AroundModelCallHook around_model_call = {};
+
+    /// Filled by compose_middleware(); an agent reports them at its first run, run_agent_loop at each.
+    std::vector<ReplacedHook> replaced = {};
 
     bool empty() const noexcept;
 };
@@ -199,6 +253,8 @@ public:
 
     const HookSet& hooks() const noexcept { return hooks_; }
     const std::vector<AgentTool>& tools() const noexcept { return tools_; }
+    /// The name of the class, for messages: "app::SafetyFilter".
+    std::string type_name() const;
 
 private:
     template <class M>
@@ -206,47 +262,37 @@ private:
 
     HookSet hooks_;
     std::vector<AgentTool> tools_;
+    const std::type_info* type_ = nullptr;
 };
 
 /// The agent's hooks: middleware composed by each hook's rule (docs/guides/middleware/composition.md), explicit
 /// callables over them. An explicit resolve_tool_call is asked before the middleware's; every other explicit
-/// callable replaces the composed hook.
+/// callable replaces the composed hook, and of several convert_to_llm only the last runs. HookSet::replaced lists what does
+/// not run.
 HookSet compose_middleware(const std::vector<Middleware>& middleware, HookSet explicit_hooks = {});
 
-#define CUBEPI_DETAIL_BIND(name, signature)                                                   \
-    if constexpr (detail::Has_##name<M>) {                                                    \
-        auto call = [self](auto&&... args) -> decltype(self->name(                            \
-                                               std::forward<decltype(args)>(args)...)) {      \
-            return self->name(std::forward<decltype(args)>(args)...);                         \
-        };                                                                                    \
-        constexpr bool fits = std::is_constructible_v<decltype(hooks_.name), decltype(call)>; \
-        static_assert(fits, "middleware hook " #name " must be callable as " signature        \
-                            "; it may return a Task and leave out a trailing context");       \
-        if constexpr (fits) hooks_.name = decltype(hooks_.name)(std::move(call));             \
+#define CUBEPI_DETAIL_BIND(name)                                                         \
+    if constexpr (detail::Has_##name<M>) {                                               \
+        auto call = [self](auto&&... args) -> decltype(self->name(                       \
+                                               std::forward<decltype(args)>(args)...)) { \
+            return self->name(std::forward<decltype(args)>(args)...);                    \
+        };                                                                               \
+        hooks_.name = decltype(hooks_.name)(std::move(call));                            \
     }
 
 template <class M>
 void Middleware::bind(const std::shared_ptr<M>& self) {
-    CUBEPI_DETAIL_BIND(transform_context,
-                       "MessageList transform_context(MessageList, HookContext&)")
-    CUBEPI_DETAIL_BIND(convert_to_llm, "MessageList convert_to_llm(MessageList, HookContext&)")
-    CUBEPI_DETAIL_BIND(transform_system_prompt,
-                       "std::string transform_system_prompt(std::string, HookContext&)")
-    CUBEPI_DETAIL_BIND(resolve_tool_call,
-                       "std::optional<ToolCall> resolve_tool_call(ToolCall, HookContext&)")
-    CUBEPI_DETAIL_BIND(
-        before_tool_call,
-        "std::optional<BeforeToolCallResult> before_tool_call(BeforeToolCallContext&)")
-    CUBEPI_DETAIL_BIND(after_tool_call,
-                       "std::optional<AfterToolCallResult> after_tool_call(AfterToolCallContext&)")
-    CUBEPI_DETAIL_BIND(
-        after_model_response,
-        "std::optional<TurnAction> after_model_response(AssistantMessage, HookContext&)")
-    CUBEPI_DETAIL_BIND(should_stop_after_turn,
-                       "bool should_stop_after_turn(ShouldStopAfterTurnContext&)")
-    CUBEPI_DETAIL_BIND(on_run_end, "MessageList on_run_end(HookContext&)")
-    CUBEPI_DETAIL_BIND(around_model_call,
-                       "MessageStream around_model_call(ModelRequest, ModelCallNext)")
+    type_ = &typeid(M);
+    CUBEPI_DETAIL_BIND(transform_context)
+    CUBEPI_DETAIL_BIND(convert_to_llm)
+    CUBEPI_DETAIL_BIND(transform_system_prompt)
+    CUBEPI_DETAIL_BIND(resolve_tool_call)
+    CUBEPI_DETAIL_BIND(before_tool_call)
+    CUBEPI_DETAIL_BIND(after_tool_call)
+    CUBEPI_DETAIL_BIND(after_model_response)
+    CUBEPI_DETAIL_BIND(should_stop_after_turn)
+    CUBEPI_DETAIL_BIND(on_run_end)
+    CUBEPI_DETAIL_BIND(around_model_call)
     static_assert(
         detail::Has_transform_context<M> || detail::Has_convert_to_llm<M> ||
             detail::Has_transform_system_prompt<M> || detail::Has_resolve_tool_call<M> ||

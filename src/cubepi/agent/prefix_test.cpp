@@ -64,7 +64,7 @@ TEST(Prefix, D56_AChangedToolIsTold) {
     Agent agent({.model = faux.model(), .tools = {echo_tool()}});
     Recorder recorder(agent);
     EXPECT_TRUE(run(agent.prompt("hi")));
-    agent.state().tools = {};
+    agent.set_tools({});
     EXPECT_TRUE(run(agent.prompt("again")));
     EXPECT_EQ(breaks(recorder), std::vector<std::string>{"tools/0"});
 }

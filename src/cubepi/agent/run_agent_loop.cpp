@@ -36,6 +36,8 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
     const std::shared_ptr<const Runtime> runtime =
         options.runtime ? options.runtime : Runtime::standard();
     AgentState state;
+    const std::shared_ptr<Provider> provider = options.model.provider();
+    state.model = options.model.shared_spec();
     state.system_prompt = context.system_prompt;
     state.tools = context.tools;
     state.reasoning = options.reasoning;
@@ -45,7 +47,8 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
     hub.subscribe(std::move(emit));
     ThreadLog log(state, nullptr, std::string());
     FunctionInputs inputs(options);
-    const RunParts parts{.model = options.model,
+    SerialCheck serial;
+    const RunParts parts{.provider = provider,
                          .system_prompt = state.system_prompt,
                          .tools = state.tools,
                          .reasoning = state.reasoning,
@@ -60,7 +63,8 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
                          .hub = &hub,
                          .log = &log,
                          .inputs = &inputs,
-                         .prefix_guard = nullptr};
+                         .prefix_guard = nullptr,
+                         .serial = serial};
     // The caller's token, the limit of time and a cancellation of this coroutine are one abort (D38).
     std::stop_source stop;
     const std::function<void()> abort = [stop]() mutable { stop.request_stop(); };
@@ -75,10 +79,14 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
         input.message = prompt;
         first.push_back(std::move(input));
     }
+    std::function<Rest()> opening;
+    if (!options.hooks.replaced.empty()) {
+        opening = [&core, &options] { return core.report_replaced(options.hooks.replaced); };
+    }
     std::exception_ptr failure;
     RunResult result;
     try {
-        Task<void> loop = run_loop(core, std::move(first), nullptr, nullptr, result);
+        Task<void> loop = run_loop(core, std::move(first), nullptr, std::move(opening), result);
         co_await abort_when_cancelled(std::move(loop), abort);
     } catch (...) {
         failure = std::current_exception();

@@ -79,7 +79,7 @@ void expect_wrapped(const std::string& at, bool early, std::exception_ptr failur
     faux.set_responses({"fine"});
     Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
     agent.subscribe([&](const AgentEvent& event) {
-        if (event.type() == AgentEventType::turn_end) agent.state().extra["key"] = 1;
+        if (event.type() == AgentEventType::turn_end) agent.set_extra("key", 1);
     });
     Recorder recorder(agent);
     try {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -40,7 +41,7 @@ std::string_view to_string(ToolRisk risk) noexcept;
 /// Whether the calls of one answer run side by side, or one after the other in the model's order.
 enum class ExecutionMode : std::uint8_t { parallel, sequential };
 
-/// What a tool's callback is given besides its arguments. Lives until the call has ended.
+/// The second argument of a tool's callback. Lives until the call has ended.
 class ToolContext {
 public:
     using UpdateSink = std::function<Task<void>(Json)>;
@@ -51,12 +52,27 @@ public:
           stop_(std::move(stop)),
           runtime_(std::move(runtime)),
           update_(std::move(update)) {}
+    /// A copy can be asked for the token later, so copying counts as asking for it.
+    ToolContext(const ToolContext& other)
+        : tool_call_id_(other.tool_call_id_),
+          tool_name_(other.tool_name_),
+          stop_(other.stop_token()),
+          runtime_(other.runtime_),
+          update_(other.update_) {}
+    ToolContext& operator=(const ToolContext&) = delete;
 
     const SharedString& tool_call_id() const noexcept { return tool_call_id_; }
     const SharedString& tool_name() const noexcept { return tool_name_; }
-    /// Fires when the run is aborted or the tool's time is up. A tool that heeds it ends on its own terms; one
-    /// that does not is cancelled 2 s later (D7).
-    const std::stop_token& stop_token() const noexcept { return stop_; }
+    /// Fires when the run is aborted or the tool's time limit has passed. A tool that has asked for the token is given
+    /// `limits.abort_grace` (2 s) to end by itself and is then cancelled; any other tool is cancelled at once (D7).
+    const std::stop_token& stop_token() const noexcept {
+        stop_token_taken_.store(true, std::memory_order_relaxed);
+        return stop_;
+    }
+    /// Whether the tool has asked for the token.
+    bool stop_token_taken() const noexcept {
+        return stop_token_taken_.load(std::memory_order_relaxed);
+    }
     const Runtime& runtime() const noexcept { return *runtime_; }
     const std::shared_ptr<const Runtime>& shared_runtime() const noexcept { return runtime_; }
 
@@ -70,6 +86,7 @@ private:
     std::stop_token stop_;
     std::shared_ptr<const Runtime> runtime_;
     UpdateSink update_;
+    mutable std::atomic<bool> stop_token_taken_{false};
 };
 
 namespace detail {

@@ -157,45 +157,6 @@ TEST(Tools, D24_AToolThatTakesTooLongIsStoppedAndTheModelTold) {
     EXPECT_NE(result.new_messages[2].text().find("600 s"), std::string::npos);
 }
 
-TEST(Tools, D7_AToolThatDoesNotHeedAnAbortIsCancelledAfterTheGrace) {
-    auto clock = std::make_shared<testing::ManualClock>();
-    const auto begin = clock->now();
-    auto stuck = tool<EchoArgs>("echo", "Hangs.", [&](EchoArgs) -> Task<std::string> {
-        co_await clock->sleep_for(std::chrono::hours(24));
-        co_return std::string("late");
-    });
-    FauxProvider faux;
-    faux.set_responses({calling({echo_call("a")}), "never"});
-    Agent agent({.model = faux.model(), .tools = {stuck}, .runtime = runtime_with(clock)});
-    agent.subscribe([&](const AgentEvent& event) {
-        if (event.type() == AgentEventType::tool_execution_start) agent.abort();
-    });
-    // The abort comes at the start of the call, so the call is not made; the next one is in the tool.
-    const RunResult early = testing::run_advancing(*clock, agent.prompt("hi"));
-    EXPECT_EQ(early.outcome, RunOutcome::aborted);
-    EXPECT_EQ(clock->now(), begin);
-
-    faux.set_responses({calling({echo_call("a")}), "never"});
-    auto aborting = tool<EchoArgs>("echo", "Hangs.", [&](EchoArgs) -> Task<std::string> {
-        agent.abort();
-        co_await clock->sleep_for(std::chrono::hours(24));
-        co_return std::string("late");
-    });
-    agent.state().tools = {aborting};
-    Agent second({.model = faux.model(), .tools = {aborting}, .runtime = runtime_with(clock)});
-    auto abort_second = tool<EchoArgs>("echo", "Hangs.", [&](EchoArgs) -> Task<std::string> {
-        second.abort();
-        co_await clock->sleep_for(std::chrono::hours(24));
-        co_return std::string("late");
-    });
-    second.state().tools = {abort_second};
-    const RunResult result = testing::run_advancing(*clock, second.prompt("hi"));
-    EXPECT_EQ(result.outcome, RunOutcome::aborted);
-    EXPECT_EQ(clock->now() - begin, std::chrono::seconds(2));
-    EXPECT_TRUE(is_legal_transcript(second.state().messages));
-    EXPECT_NE(second.state().messages[2].text().find("unknown"), std::string::npos);
-}
-
 class KeepingSink final : public SpillSink {
 public:
     std::string spill(std::string_view, std::string_view tool_call_id,
@@ -230,7 +191,7 @@ TEST(Tools, D43_ACallRunsTheDefinitionThatItsRequestAdvertised) {
     Agent* self = nullptr;
     auto replaced = tool<EchoArgs>("echo", "New.", [](EchoArgs) { return "new"; });
     faux.set_responses({FauxStep([&](const ModelRequest&) {
-                            self->state().tools = {replaced};
+                            self->set_tools({replaced});
                             return calling({echo_call("a")});
                         }),
                         calling({echo_call("a", "c2")}), "done", calling({echo_call("a", "c3")}),
@@ -248,11 +209,11 @@ TEST(Tools, D43_ToolsSystemPromptAndReasoningSetDuringARunHoldFromTheNextRun) {
     Requests requests;
     Agent* self = nullptr;
     auto meddling = tool<EchoArgs>("echo", "Changes the state.", [&](EchoArgs) {
-        self->state().tools = {};
-        self->state().system_prompt = "new prompt";
+        self->set_tools({});
+        self->set_system_prompt("new prompt");
         ReasoningControl control;
         control.mode = ReasoningMode::on;
-        self->state().reasoning = control;
+        self->set_reasoning(control);
         return "changed";
     });
     faux.set_responses({requests.answer(calling({echo_call("a")})), requests.answer("done"),

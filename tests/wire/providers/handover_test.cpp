@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cubepi/agent/agent.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/provider/anthropic.hpp>
@@ -167,6 +168,33 @@ TEST(Handover, D13_EveryFamilyContinuesWhatEveryOtherBegan) {
             EXPECT_EQ(back.sent.find("EmwKAhgBEgy3va3pzix") != std::string::npos, is_anthropic);
         }
     }
+}
+
+testing::MemoryResponse recorded(const Family& family) {
+    const std::string body = text_of(read_case(family.answer), "response_sse");
+    return testing::MemoryResponse(200, body).with_header("content-type", "text/event-stream");
+}
+
+TEST(Handover, D13_SetModelDropsWhatTheOtherFamilyCannotReadAndKeepsItForItsOwn) {
+    const Family& anthropic = families[0];
+    const Family& openai = families[1];
+    auto transport =
+        std::make_shared<testing::MemoryTransport>(std::vector<testing::MemoryResponse>{
+            recorded(anthropic), recorded(openai), recorded(anthropic)});
+    auto runtime = std::make_shared<const Runtime>(Runtime().with_transport(transport));
+    Agent agent({.model = model_of(anthropic), .runtime = runtime});
+    EXPECT_TRUE(run(agent.prompt("Think.")));
+    agent.set_model(model_of(openai));
+    EXPECT_TRUE(run(agent.prompt("Go on.")));
+    agent.set_model(model_of(anthropic));
+    EXPECT_TRUE(run(agent.prompt("And now?")));
+    const auto& requests = transport->requests();
+    ASSERT_EQ(requests.size(), 3U);
+    EXPECT_NE(requests[1].url.find("http://c"), std::string::npos);
+    EXPECT_NE(requests[1].body.find(openai.model), std::string::npos);
+    EXPECT_EQ(requests[1].body.find("EmwKAhgBEgy3va3pzix"), std::string::npos);
+    EXPECT_NE(requests[2].url.find("http://a"), std::string::npos);
+    EXPECT_NE(requests[2].body.find("EmwKAhgBEgy3va3pzix"), std::string::npos);
 }
 
 }  // namespace

@@ -90,7 +90,8 @@ Task<void> AgentAttempt::store_outcome(RunOutcome outcome) {
 }
 
 Rest AgentAttempt::announce_circumstances() {
-    if (!impl_.log.lost_persistence() && !taken_over_) return std::nullopt;
+    const bool replaced = !impl_.settings().hooks.replaced.empty();
+    if (!impl_.log.lost_persistence() && !taken_over_ && !replaced) return std::nullopt;
     return tell_circumstances();
 }
 
@@ -111,6 +112,10 @@ Task<void> AgentAttempt::tell_circumstances() {
         notice.details["run_id"] = taken_over_->taken_over_run_id;
         notice.details["owner"] = taken_over_->taken_over->description;
         if (Rest rest = core_.notice(std::move(notice))) co_await std::move(*rest);
+    }
+    if (impl_.own_settings) {
+        auto replaced = std::exchange(impl_.own_settings->hooks.replaced, {});
+        co_await core_.report_replaced(std::move(replaced));
     }
 }
 

@@ -9,8 +9,8 @@ namespace cubepi {
 
 namespace {
 
-/// Null where everything is as usual.
-std::unique_ptr<const Agent::Impl::Settings> take_settings(AgentOptions& options) {
+/// Null where everything has its default.
+std::unique_ptr<Agent::Impl::Settings> take_settings(AgentOptions& options) {
     HookSet hooks;
     hooks.transform_context = std::move(options.transform_context);
     hooks.convert_to_llm = std::move(options.convert_to_llm);
@@ -33,7 +33,7 @@ std::unique_ptr<const Agent::Impl::Settings> take_settings(AgentOptions& options
                        taken.limits == AgentLimits() && !taken.on_payload && !taken.on_response &&
                        !taken.spill;
     if (usual) return nullptr;
-    return std::make_unique<const Agent::Impl::Settings>(std::move(taken));
+    return std::make_unique<Agent::Impl::Settings>(std::move(taken));
 }
 
 /// Both in `options.model`.
@@ -96,7 +96,7 @@ const Agent::Impl::Settings& Agent::Impl::settings() const noexcept {
 
 detail::RunParts Agent::Impl::parts() noexcept {
     const Settings& set = settings();
-    return {.model = BoundModel(provider, state.model),
+    return {.provider = provider,
             .system_prompt = state.system_prompt,
             .tools = state.tools,
             .reasoning = state.reasoning,
@@ -111,7 +111,8 @@ detail::RunParts Agent::Impl::parts() noexcept {
             .hub = &hub,
             .log = &log,
             .inputs = &inbox,
-            .prefix_guard = &prefix_guard};
+            .prefix_guard = &prefix_guard,
+            .serial = serial};
 }
 
 }  // namespace cubepi

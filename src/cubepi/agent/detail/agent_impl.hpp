@@ -7,6 +7,7 @@
 #include <cubepi/agent/detail/event_hub.hpp>
 #include <cubepi/agent/detail/inbox.hpp>
 #include <cubepi/agent/detail/run_core.hpp>
+#include <cubepi/agent/detail/serial_check.hpp>
 #include <cubepi/agent/detail/thread_log.hpp>
 #include <cubepi/provider/prefix_guard.hpp>
 
@@ -31,14 +32,15 @@ struct Agent::Impl {
     // A process may have many idle agents: what not all of them need is made when it is needed.
     std::shared_ptr<Provider> provider;  // of state.model
     std::shared_ptr<const Runtime> runtime;
-    std::unique_ptr<const Settings> own_settings;  // null: the usual ones
+    std::unique_ptr<Settings> own_settings;  // null: the defaults
     AgentState state;
     detail::EventHub hub;
     detail::Inbox inbox;
     detail::ThreadLog log;
     PrefixGuard prefix_guard;
-    std::unique_ptr<AsyncEvent> idle;  // made when somebody waits
-    bool destroyed = false;            // the Agent is gone; its run ends as aborted
+    std::unique_ptr<AsyncEvent> idle;  // pulsed at the end of a run; null until a coroutine waits
+    detail::SerialCheck serial;
+    bool destroyed = false;  // the Agent is gone; its run ends as aborted
 };
 
 namespace detail {
@@ -48,6 +50,11 @@ Task<void> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, Prom
                       RunResult& result);
 Task<void> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options, RunResult& result);
 Task<void> wait_until_idle(std::shared_ptr<Agent::Impl> impl);
+/// Waits until the current run, if it was aborted, has ended. Returns false when another abort() ended the wait; throws
+/// Error(busy) when the run does not end in time.
+Task<bool> wait_for_aborted_run(std::shared_ptr<Agent::Impl> impl);
+/// The result of a prompt that was aborted while it waited for the run before.
+RunResult aborted_before_start(const PromptOptions& options);
 
 }  // namespace detail
 

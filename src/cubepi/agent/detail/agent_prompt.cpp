@@ -2,7 +2,9 @@
 #include <utility>
 
 #include <cubepi/agent/detail/agent_attempt.hpp>
+#include <cubepi/agent/detail/model_turn.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/timeout.hpp>
 
 // What prompt() and resume() do before the loop runs: accept the call, restore the history, claim the run.
 
@@ -10,15 +12,27 @@ namespace cubepi::detail {
 
 namespace {
 
+/// How long, besides the grace of its tools, an aborted run may take to end: for its listeners and its store.
+constexpr std::chrono::seconds abort_margin{5};
+
+[[noreturn]] void throw_busy(const Agent::Impl& impl) {
+    throw Error(ErrorCode::busy,
+                "the agent is already processing a prompt (run " + impl.state.active_run_id.str() +
+                    "): queue the message with steer() or follow_up(), await the run's end with "
+                    "wait_for_idle(), or end it with abort()");
+}
+
+Task<void> wait_while_aborted(std::shared_ptr<Agent::Impl> impl) {
+    if (!impl->idle) impl->idle = std::make_unique<AsyncEvent>();
+    while (impl->state.is_streaming && impl->inbox.aborted()) co_await impl->idle->wait();
+}
+
 /// From the moment a run is accepted to the moment the agent is idle again, on every path.
 class ActiveRun {
 public:
     ActiveRun(Agent::Impl& impl, const SharedString& run_id) : impl_(impl) {
-        if (impl_.state.is_streaming) {
-            throw Error(ErrorCode::busy,
-                        "the agent is already processing a prompt: steer() or follow_up() it, or "
-                        "await its end");
-        }
+        const SerialSection here(impl_.serial);
+        if (impl_.state.is_streaming) throw_busy(impl_);
         token_ = impl_.inbox.begin_run(run_id);
         impl_.state.is_streaming = true;
         impl_.state.streaming_message = PartialMessage();
@@ -27,6 +41,7 @@ public:
         impl_.state.last_outcome = LastOutcome::none;
     }
     ~ActiveRun() {
+        const SerialSection here(impl_.serial);
         impl_.inbox.end_run();
         impl_.state.is_streaming = false;
         impl_.state.streaming_message = PartialMessage();
@@ -217,6 +232,41 @@ Task<void> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options, 
 Task<void> wait_until_idle(std::shared_ptr<Agent::Impl> impl) {
     if (!impl->idle) impl->idle = std::make_unique<AsyncEvent>();
     while (impl->state.is_streaming) co_await impl->idle->wait();
+}
+
+Task<bool> wait_for_aborted_run(std::shared_ptr<Agent::Impl> impl) {
+    if (!impl->inbox.aborted()) throw_busy(*impl);
+    const std::stop_token given_up = impl->inbox.waiting_token();
+    const std::chrono::milliseconds limit = impl->settings().limits.abort_grace + abort_margin;
+    std::exception_ptr failure;
+    try {
+        Task<void> ended = wait_while_aborted(impl);
+        Task<void> in_time = with_timeout(*impl->runtime->clock, limit, std::move(ended));
+        co_await cancel_on(given_up, std::move(in_time));
+    } catch (const TimeoutError&) {
+        throw Error(ErrorCode::busy, "run " + impl->state.active_run_id.str() +
+                                         " was aborted and has not ended within " +
+                                         std::to_string(limit.count()) +
+                                         " ms: await its end with wait_for_idle()");
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    const auto state = co_await this_cancellation;
+    if (state.cancelled() != boost::asio::cancellation_type::none) throw_cancelled();
+    if (failure && !(given_up.stop_requested() && is_cancellation(failure))) {
+        std::rethrow_exception(failure);
+    }
+    co_return !given_up.stop_requested();
+}
+
+RunResult aborted_before_start(const PromptOptions& options) {
+    RunResult result;
+    result.run_id = options.run_id();
+    result.outcome = RunOutcome::aborted;
+    result.usage = options.prior_spending().usage;
+    result.cost = options.prior_spending().cost;
+    result.failure = std::make_shared<const Error>(ErrorCode::cancelled, std::string(aborted_text));
+    return result;
 }
 
 }  // namespace cubepi::detail

@@ -133,6 +133,27 @@ void Inbox::abort() {
     stop.request_stop();
 }
 
+void Inbox::abort_waiting() {
+    std::stop_source waiting(std::nostopstate);
+    {
+        const std::lock_guard lock(mutex());
+        if (queues_) std::swap(waiting, queues_->waiting);
+    }
+    waiting.request_stop();
+}
+
+bool Inbox::aborted() const {
+    const std::lock_guard lock(mutex());
+    return stop_.stop_requested();
+}
+
+std::stop_token Inbox::waiting_token() {
+    const std::lock_guard lock(mutex());
+    std::stop_source& source = queues().waiting;
+    if (!source.stop_possible()) source = std::stop_source();
+    return source.get_token();
+}
+
 void Inbox::clear() {
     const std::lock_guard lock(mutex());
     if (!queues_) return;

@@ -55,6 +55,12 @@ public:
     bool cancel_steer(std::string_view id);
     void abort();
     void clear();
+    /// The current run was aborted and has not ended.
+    bool aborted() const;
+    /// Aborts the prompts that wait for the end of an aborted run.
+    void abort_waiting();
+    /// Fires at the next abort_waiting().
+    std::stop_token waiting_token();
 
     // The run's executor.
     /// The token of the run that begins; abort() fires it from now on.
@@ -75,10 +81,11 @@ private:
     struct Queues {
         std::vector<Input> steering;
         std::vector<Input> follow_ups;
+        std::stop_source waiting{std::nostopstate};
     };
     Queues& queues();
 
-    std::unique_ptr<Queues> queues_;  // made by the first input
+    std::unique_ptr<Queues> queues_;  // null until it is needed
     SharedString run_id_;
     std::stop_source stop_{std::nostopstate};
     const QueueMode steering_mode_;

@@ -103,6 +103,7 @@ Task<void> ModelTurn::run() {
     if (core_.parts().on_payload || core_.parts().on_response) {
         hook_failure_ = std::make_shared<std::exception_ptr>();
     }
+    model_ = core_.model();
     tools_ = core_.parts().tools;
     if (core_.stopped()) return await_rest(conclude_aborted());
     if (!is_plain()) return run_hooked();
@@ -144,7 +145,7 @@ Task<void> ModelTurn::run_hooked() {
     std::optional<MessageStream> made;
     const auto provider_failure = std::make_shared<std::exception_ptr>();
     try {
-        const std::shared_ptr<Provider> provider = core_.parts().model.provider();
+        const std::shared_ptr<Provider> provider = model_.provider();
         ModelCallNext next = [provider, provider_failure](ModelRequest inner) {
             return start_stream(provider, std::move(inner), provider_failure);
         };
@@ -184,7 +185,7 @@ ResponseHook ModelTurn::response_hook() const {
 ModelRequest ModelTurn::request(MessageList messages, SharedString system_prompt) const {
     const RunParts& parts = core_.parts();
     ModelRequest made;
-    made.model = parts.model.spec();
+    made.model = model_.spec();
     made.messages = std::move(messages);
     made.system_prompt = std::move(system_prompt);
     made.tools = tools_.definitions();
@@ -265,7 +266,7 @@ std::optional<MessageStream> ModelTurn::open(ModelRequest&& request,
     std::optional<MessageStream> stream;
     core_.time_passes();
     try {
-        stream.emplace(core_.parts().model.provider()->stream(std::move(request)));
+        stream.emplace(model_.provider()->stream(std::move(request)));
     } catch (...) {
         failure = std::current_exception();
     }
@@ -365,7 +366,7 @@ AssistantMessage ModelTurn::so_far() const {
 
 Rest ModelTurn::conclude(Message final_message) {
     const AssistantMessage& answer = *final_message.assistant();
-    core_.count(answer);
+    core_.count(answer, model_.spec());
     if (answer.stop_reason == stop_reason::error || answer.stop_reason == stop_reason::aborted) {
         failure_ = error_of(answer);
         const bool by_hook = hook_failure_ && *hook_failure_;

@@ -51,6 +51,7 @@ private:
     AssistantMessage so_far() const;
 
     RunCore& core_;
+    BoundModel model_;  ///< of this call; the agent's may change meanwhile
     ToolList tools_;
     std::string message_id_;
     std::vector<std::int32_t> open_calls_;

@@ -30,12 +30,12 @@ void RunCore::start_with(const PriorSpending& spending) {
     spent_ = spending.cost;
 }
 
-void RunCore::count(const AssistantMessage& answer) {
+void RunCore::count(const AssistantMessage& answer, const Model& asked) {
     if (answer.usage) usage_ += *answer.usage;
     // An answer that failed before anything was counted is not billed either.
     const bool failed = answer.stop_reason == stop_reason::error;
     if (!spent_ || (failed && !answer.usage)) return;
-    const std::optional<double> cost = cost_of(answer, parts_.model.spec());
+    const std::optional<double> cost = cost_of(answer, asked);
     spent_ = cost ? std::optional<double>(*spent_ + *cost) : std::nullopt;
 }
 
@@ -68,6 +68,7 @@ void RunCore::note(const TurnEndEvent& event) {
 }
 
 Rest RunCore::emit_update(StreamEvent&& event) {
+    const SerialSection here(parts_.serial);
     state().streaming_message = event.partial;
     auto* last = std::get_if<MessageUpdateEvent>(&event_.body);
     if (!last || parts_.hub->busy()) {
@@ -94,7 +95,12 @@ Rest RunCore::emit_later(AgentEvent::Body body) {
 
 Task<void> RunCore::deliver_later(AgentEvent event, EventHub::Turn turn) {
     co_await parts_.hub->wait_turn(turn);
-    if (Rest rest = parts_.hub->deliver(event, stop_)) co_await std::move(*rest);
+    Rest rest;
+    {
+        const SerialSection here(parts_.serial);
+        rest = parts_.hub->deliver(event, stop_);
+    }
+    if (rest) co_await std::move(*rest);
 }
 
 Message RunCore::stamped(Message message) const {
@@ -130,6 +136,7 @@ Task<void> RunCore::finish_after(Task<void> started, Message message) {
 }
 
 Rest RunCore::finish(Message message) {
+    const SerialSection here(parts_.serial);
     message = stamped(std::move(message));
     if (parts_.log->persistent()) return finish_stored(std::move(message));
     parts_.log->append_now(message);
@@ -224,6 +231,12 @@ Rest RunCore::notice(Notice notice) {
 void RunCore::throw_hook_failure(std::string_view name, const std::exception_ptr& failure) const {
     if (stopped() && is_cancellation(failure)) std::rethrow_exception(failure);
     throw HookFailed{name, failure};
+}
+
+Task<void> RunCore::report_replaced(std::vector<ReplacedHook> replaced) {
+    for (const ReplacedHook& one : replaced) {
+        if (Rest rest = notice(one.notice())) co_await std::move(*rest);
+    }
 }
 
 HookContext RunCore::hook_context() {

@@ -12,6 +12,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/detail/event_hub.hpp>
 #include <cubepi/agent/detail/inbox.hpp>
+#include <cubepi/agent/detail/serial_check.hpp>
 #include <cubepi/agent/detail/thread_log.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/provider/prefix_guard.hpp>
@@ -19,9 +20,9 @@
 namespace cubepi::detail {
 
 /// What a run works with. Everything outlives the run. The system prompt, the tools and the reasoning are those of the
-/// state when the run started: changes of the state hold from the next run on.
+/// state when the run started: changes of the state hold from the next run on. A changed model holds from its next call.
 struct RunParts {
-    BoundModel model;
+    const std::shared_ptr<Provider>& provider;  ///< of state->model; both change with set_model()
     SharedString system_prompt;
     ToolList tools;
     std::optional<ReasoningControl> reasoning;
@@ -36,7 +37,8 @@ struct RunParts {
     EventHub* hub;
     ThreadLog* log;
     InputSource* inputs;
-    PrefixGuard* prefix_guard;  ///< null: nobody looks
+    PrefixGuard* prefix_guard;  ///< null: prompt prefixes are not compared
+    SerialCheck& serial;
 };
 
 /// Thrown in place of what a run-level hook threw.
@@ -68,13 +70,16 @@ public:
     /// Model calls before this run that count toward its limits.
     std::uint32_t turns_before() const noexcept { return turns_before_; }
     void start_with(const PriorSpending& spending);
-    /// Adds what an answer used and cost.
-    void count(const AssistantMessage& answer);
+    /// The model of the next call.
+    BoundModel model() const noexcept { return BoundModel(parts_.provider, state().model); }
+    /// Adds the usage and the cost of an answer to a request for `asked`.
+    void count(const AssistantMessage& answer, const Model& asked);
     double wall_seconds() const;
 
     /// Updates the state and delivers the event. Throws ListenerFailed after all listeners had it.
     template <class E>
     [[nodiscard]] Rest emit(E event) {
+        const SerialSection here(parts_.serial);
         note(event);
         ++seq_;
         if (parts_.hub->busy()) return emit_later(AgentEvent::Body(std::move(event)));
@@ -98,6 +103,8 @@ public:
     /// Gives inputs back that do not get into the history.
     void put_back(std::vector<Input> inputs);
     [[nodiscard]] Rest notice(Notice notice);
+    /// A notice for each hook that composition replaced.
+    Task<void> report_replaced(std::vector<ReplacedHook> replaced);
 
     HookContext hook_context();
     /// Runs a hook so that an abort ends it.

@@ -282,6 +282,7 @@ Rest ToolBatch::execute(Call& call) {
                          [this, &call](Json partial) { return update(call, std::move(partial)); });
     std::optional<ToolOutcome> outcome;
     core_.time_passes();
+    const SerialSection here(core_.parts().serial);
     try {
         // after_tool_call is shown the arguments, too.
         JsonObject args = core_.parts().hooks->after_tool_call ? call.args : std::move(call.args);
@@ -290,6 +291,7 @@ Rest ToolBatch::execute(Call& call) {
         outcome.emplace(AgentToolResult::error(exception_text(std::current_exception())));
     }
     if (!outcome->task) return conclude(call, std::move(*outcome->result));
+    call.kill = std::stop_source();
     call.running = true;
     ++running_;
     return await_outcome(call, std::move(*outcome->task));
@@ -304,6 +306,10 @@ std::unique_ptr<ClockTimer> ToolBatch::time_limit(Call& call) {
         call.time_out = "The call was stopped after its time limit of " + seconds_text(limit) +
                         "; whether it took effect is unknown.";
         call.stop.request_stop();
+        if (!call.sees_stop()) {
+            call.kill.request_stop();
+            return;
+        }
         self->expires_after(core_.parts().limits.abort_grace,
                             [&call] { call.kill.request_stop(); });
     });
@@ -311,7 +317,6 @@ std::unique_ptr<ClockTimer> ToolBatch::time_limit(Call& call) {
 }
 
 Task<void> ToolBatch::await_outcome(Call& call, Task<AgentToolResult> task) {
-    call.kill = std::stop_source();
     const std::unique_ptr<ClockTimer> limit = time_limit(call);
     std::exception_ptr failure;
     AgentToolResult result;
@@ -469,9 +474,16 @@ void ToolBatch::pass_abort_on() {
 }
 
 void ToolBatch::on_stop() {
-    const bool any =
-        std::any_of(calls_.begin(), calls_.end(), [](const Call& c) { return c.running; });
-    if (!any) return;
+    bool any_sees_stop = false;
+    for (Call& call : calls_) {
+        if (!call.running) continue;
+        if (call.sees_stop()) {
+            any_sees_stop = true;
+        } else {
+            call.kill.request_stop();
+        }
+    }
+    if (!any_sees_stop) return;
     if (core_.parts().limits.abort_grace.count() <= 0) return kill_running();
     grace_ = core_.runtime().clock->timer(executor_);
     grace_->expires_after(core_.parts().limits.abort_grace, [this] { kill_running(); });

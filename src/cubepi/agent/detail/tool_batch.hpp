@@ -19,8 +19,8 @@ namespace cubepi::detail {
 ///
 /// All calls are prepared first (resolved, validated, asked about), so that no tool starts before every gate of the batch
 /// was passed; then they start in order and run side by side. A sequential batch prepares and runs call by call.
-/// One call's failure is its own error result. After an abort no further call starts; the ones that run get their stop
-/// token, and cancellation when the grace is over (D7).
+/// One call's failure is its own error result. After an abort no further call starts. The stop token of running calls
+/// fires; calls that have asked for it are cancelled after the grace, the others at once (D7).
 class ToolBatch {
 public:
     ToolBatch(RunCore& core, const Message& message, ToolList tools);
@@ -39,6 +39,8 @@ private:
     struct Call {
         explicit Call(const ToolCall& c) : given(&c) {}
         const ToolCall& call() const noexcept { return resolved ? *resolved : *given; }
+        /// The tool has asked for its stop token, so it may end by itself.
+        bool sees_stop() const noexcept { return context && context->stop_token_taken(); }
 
         const ToolCall* given;                  // the message's
         std::optional<ToolCall> resolved = {};  // what a hook made of it
