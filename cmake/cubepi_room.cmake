@@ -31,11 +31,15 @@
 # RUNS inputs; else a ctest entry `fuzz_sse` that gives every file of the corpus to the same function once. All executables
 # are in <build>/bin.
 
-# Whoever uses CubePi must see Asio as the library was compiled, so these are public parts of cubepi::core.
-set(CUBEPI_CORE_DEFINITIONS BOOST_ASIO_SEPARATE_COMPILATION BOOST_ASIO_NO_DEPRECATED
-    BOOST_ASIO_RECYCLING_ALLOCATOR_CACHE_SIZE=16)
-if(BUILD_SHARED_LIBS)
-    list(APPEND CUBEPI_CORE_DEFINITIONS BOOST_ASIO_DYN_LINK)
+# CubePi uses Boost.Asio header-only, with its default configuration, as most programs do: a macro that changes Asio's types or inline
+# functions would break every program that links CubePi and other code that uses Asio. core/detail/asio_abi.hpp checks it.
+#
+# Asio keeps two free coroutine frames per thread. A larger number saves allocations, but all code of a program that includes Asio
+# must then be compiled with the same number, which becomes a public definition of cubepi::core.
+set(CUBEPI_ASIO_CACHE_SIZE "" CACHE STRING "Coroutine frames that Asio keeps per thread (empty: Asio's default)")
+set(CUBEPI_CORE_DEFINITIONS)
+if(CUBEPI_ASIO_CACHE_SIZE)
+    list(APPEND CUBEPI_CORE_DEFINITIONS BOOST_ASIO_RECYCLING_ALLOCATOR_CACHE_SIZE=${CUBEPI_ASIO_CACHE_SIZE})
 endif()
 set(CUBEPI_CORE_LIBRARIES Boost::headers Boost::json Threads::Threads)
 

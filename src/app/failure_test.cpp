@@ -235,13 +235,13 @@ TEST(FirstDayErrors, WrongFlag) {
 }
 
 TEST(FirstDayErrors, CompilerWithoutCoroutines) {
-    const std::string check = file_text(CUBEPI_SOURCES "/cubepi/core/detail/needs_coroutines.hpp");
+    const std::string check = file_text(CUBEPI_SOURCES "/cubepi/core/detail/compiler_requirements.hpp");
     EXPECT_NE(check.find("#error \"" + golden("compiler") + "\""), std::string::npos) << check;
     for (const char* first : {"task", "error", "json"}) {
         const std::string header =
             file_text(std::string(CUBEPI_SOURCES "/cubepi/core/") + first + ".hpp");
         const std::size_t include = header.find("#include");
-        EXPECT_EQ(header.find("#include <cubepi/core/detail/needs_coroutines.hpp>"), include)
+        EXPECT_EQ(header.find("#include <cubepi/core/detail/compiler_requirements.hpp>"), include)
             << first;
     }
 }

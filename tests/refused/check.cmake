@@ -6,7 +6,7 @@ if(COMPILER MATCHES "clang")
 endif()
 execute_process(
     COMMAND ${COMPILER} -std=c++20 -fsyntax-only -fmessage-length=0 ${all_errors} -I${SOURCE}/src
-        -DBOOST_ASIO_SEPARATE_COMPILATION -DBOOST_ASIO_NO_DEPRECATED ${file}
+        ${file}
     RESULT_VARIABLE status OUTPUT_VARIABLE printed ERROR_VARIABLE printed)
 if(status EQUAL 0)
     message(FATAL_ERROR "${file} compiles")

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cubepi/core/detail/needs_coroutines.hpp>
+#include <cubepi/core/detail/compiler_requirements.hpp>
 
 #include <boost/json.hpp>
 

@@ -1,6 +1,8 @@
 #pragma once
 
-#include <cubepi/core/detail/needs_coroutines.hpp>
+#include <cubepi/core/detail/compiler_requirements.hpp>
+
+#include <cubepi/core/detail/asio_abi.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>

@@ -1,0 +1,7 @@
+#include "asio_abi.hpp"
+
+namespace cubepi::detail {
+
+const char CUBEPI_ASIO_ABI = 0;
+
+}  // namespace cubepi::detail

@@ -1,0 +1,16 @@
+# The same program linked in both orders with a static library that compiles Asio with its defaults (header-only), and with
+# one that compiles Asio separately.
+foreach(kind header_only separate)
+    add_library(asio_library_${kind} STATIC ${CMAKE_CURRENT_LIST_DIR}/asio_library.cpp)
+    target_compile_features(asio_library_${kind} PUBLIC cxx_std_20)
+    target_link_libraries(asio_library_${kind} PUBLIC Boost::headers Threads::Threads)
+endforeach()
+target_compile_definitions(asio_library_separate PRIVATE BOOST_ASIO_SEPARATE_COMPILATION)
+
+function(add_neighbor name)
+    add_executable(${name} ${CMAKE_CURRENT_LIST_DIR}/asio_neighbor.cpp)
+    target_link_libraries(${name} PRIVATE ${ARGN})
+endfunction()
+add_neighbor(neighbor_first asio_library_header_only cubepi::agent)
+add_neighbor(neighbor_last cubepi::agent asio_library_header_only)
+add_neighbor(neighbor_separate cubepi::agent asio_library_separate)
