@@ -216,13 +216,7 @@ AssistantMessage MessageLog::build(std::uint32_t count) const {
                 content.push_back(std::visit(Begun(), *entry.content));
                 reserve(content.back(), lengths[entry.block]);
                 break;
-            case Kind::delta: {
-                AssistantContent& block = content[entry.block];
-                if (auto* text = std::get_if<TextContent>(&block)) text->text += entry.piece();
-                if (auto* deep = std::get_if<ThinkingContent>(&block))
-                    deep->thinking += entry.piece();
-                break;
-            }
+            case Kind::delta: apply_delta(content[entry.block], entry.piece()); break;
             case Kind::replace:
                 if (entry.block == content.size()) {
                     content.push_back(*entry.content);
@@ -242,9 +236,56 @@ Message MessageLog::message(std::uint32_t count) const {
 
 std::string MessageLog::text(std::uint32_t count) const { return build(count).text(); }
 
-std::string MessageLog::raw(std::uint32_t block) const {
+LogPosition MessageLog::last_position() const noexcept {
+    LogPosition position;
+    position.index = count_ - 1;
+    if (position.index >= entries_of_first) position.page = last_;
+    return position;
+}
+
+template <class F>
+void MessageLog::each_since(LogPosition start, F&& f) const {
+    const Page* page = static_cast<const Page*>(start.page);
+    for (std::uint32_t i = start.index; i < count_; ++i) {
+        if (i < entries_of_first) {
+            f(first_[i]);
+            continue;
+        }
+        const std::uint32_t slot = (i - entries_of_first) % entries_per_page;
+        if (i != start.index && slot == 0) page = page ? page->next : pages_;
+        f(page->entries[slot]);
+    }
+}
+
+void MessageLog::apply_delta(AssistantContent& block, std::string_view piece) {
+    if (auto* text = std::get_if<TextContent>(&block)) text->text += piece;
+    if (auto* deep = std::get_if<ThinkingContent>(&block)) deep->thinking += piece;
+}
+
+AssistantContent MessageLog::block(std::uint32_t block, LogPosition start) const {
+    AssistantContent content;
+    each_since(start, [&](const Entry& entry) {
+        if (entry.block != block) return;
+        switch (entry.kind()) {
+            case Kind::text_start:
+            case Kind::toolcall_start:
+                content = entry.content ? *entry.content : AssistantContent(TextContent());
+                break;
+            case Kind::thinking_start:
+                content = entry.content ? *entry.content : AssistantContent(ThinkingContent());
+                break;
+            case Kind::played_start: content = std::visit(Begun(), *entry.content); break;
+            case Kind::delta: apply_delta(content, entry.piece()); break;
+            case Kind::replace: content = *entry.content; break;
+            case Kind::end: break;
+        }
+    });
+    return content;
+}
+
+std::string MessageLog::raw(std::uint32_t block, LogPosition start) const {
     std::string joined;
-    each(count_, [&](const Entry& entry) {
+    each_since(start, [&](const Entry& entry) {
         if (entry.kind() == Kind::delta && entry.block == block) joined += entry.piece();
     });
     return joined;

@@ -40,6 +40,12 @@ struct ReleaseLog {
 /// A log and its writer. Snapshots of it may live longer.
 using LogRef = std::unique_ptr<MessageLog, ReleaseLog>;
 
+/// Where an entry of a log is; valid as long as the log.
+struct LogPosition {
+    const void* page = nullptr;  ///< null: among the first entries
+    std::uint32_t index = 0;
+};
+
 }  // namespace detail
 
 /// The assistant message as far as it had come at one event (D10). Its content never changes afterwards,

@@ -60,17 +60,21 @@ StreamEvent MessageAssembler::start() {
     return event(StreamEventType::start, -1);
 }
 
-std::int32_t MessageAssembler::add_index(bool is_call) {
-    const auto index = static_cast<std::int32_t>(open_calls_.size());
-    open_calls_.push_back(is_call ? 1 : 0);
-    return index;
+void MessageAssembler::add_block_start(bool is_call) {
+    blocks_.push_back(Block{log().last_position(), is_call});
+}
+
+AssistantContent MessageAssembler::block(std::int32_t index) const {
+    const std::uint32_t number = block_number(index);
+    return log_->block(number, blocks_[number].start);
 }
 
 StreamEvent MessageAssembler::text_start(LazyObject extra) {
-    const std::int32_t index = add_index(false);
+    const std::int32_t index = next_index();
     TextContent block;
     block.extra = std::move(extra);
     log().open(Kind::text_start, block_number(index), std::move(block));
+    add_block_start(false);
     return event(StreamEventType::text_start, index);
 }
 
@@ -89,10 +93,11 @@ StreamEvent MessageAssembler::text_end(std::int32_t index, TextContent block) {
 }
 
 StreamEvent MessageAssembler::thinking_start(LazyObject extra) {
-    const std::int32_t index = add_index(false);
+    const std::int32_t index = next_index();
     ThinkingContent block;
     block.extra = std::move(extra);
     log().open(Kind::thinking_start, block_number(index), std::move(block));
+    add_block_start(false);
     return event(StreamEventType::thinking_start, index);
 }
 
@@ -117,7 +122,7 @@ StreamEvent MessageAssembler::end_block(StreamEventType type, std::int32_t index
         log().end(block);
         return event(type, index);
     }
-    AssistantContent content = std::move(log().build(log().count()).content[block]);
+    AssistantContent content = this->block(index);
     if (auto* text = std::get_if<TextContent>(&content)) {
         merge(text->extra, std::move(extra));
     } else if (auto* deep = std::get_if<ThinkingContent>(&content)) {
@@ -128,12 +133,18 @@ StreamEvent MessageAssembler::end_block(StreamEventType type, std::int32_t index
 }
 
 StreamEvent MessageAssembler::toolcall_start(SharedString id, SharedString name, LazyObject extra) {
-    const std::int32_t index = add_index(true);
+    if (tool_calls_ == max_tool_calls) {
+        throw Error(ErrorCode::too_large,
+                    "the answer has more than " + std::to_string(max_tool_calls) + " tool calls");
+    }
+    ++tool_calls_;
+    const std::int32_t index = next_index();
     ToolCall call;
     call.id = std::move(id);
     call.name = std::move(name);
     call.extra = std::move(extra);
     log().open(Kind::toolcall_start, block_number(index), std::move(call));
+    add_block_start(true);
     return event(StreamEventType::toolcall_start, index);
 }
 
@@ -143,7 +154,7 @@ StreamEvent MessageAssembler::toolcall_delta(std::int32_t index, std::string_vie
 }
 
 StreamEvent MessageAssembler::toolcall_end(std::int32_t index, ToolCall call) {
-    open_calls_[block_number(index)] = 0;
+    blocks_[block_number(index)].open_call = false;
     log().replace(block_number(index), std::move(call));
     return event(StreamEventType::toolcall_end, index);
 }
@@ -155,26 +166,26 @@ StreamEvent MessageAssembler::toolcall_end(std::int32_t index, ToolCall call,
 }
 
 StreamEvent MessageAssembler::toolcall_end(std::int32_t index) {
-    const std::uint32_t block = block_number(index);
-    ToolCall call = std::get<ToolCall>(log().build(log().count()).content[block]);
-    set_arguments(call, log().raw(block));
+    ToolCall call = std::get<ToolCall>(block(index));
+    set_arguments(call, raw_arguments(index));
     return toolcall_end(index, std::move(call));
 }
 
 void MessageAssembler::rename_call(std::int32_t index, SharedString name) {
-    const std::uint32_t block = block_number(index);
-    ToolCall call = std::get<ToolCall>(log().build(log().count()).content[block]);
+    ToolCall call = std::get<ToolCall>(block(index));
     call.name = std::move(name);
-    log().replace(block, std::move(call));
+    log().replace(block_number(index), std::move(call));
 }
 
 void MessageAssembler::add_block(AssistantContent block) {
-    const std::int32_t index = add_index(false);
-    log().open(Kind::text_start, block_number(index), std::move(block));
+    log().open(Kind::text_start, block_number(next_index()), std::move(block));
+    add_block_start(false);
 }
 
 std::string MessageAssembler::raw_arguments(std::int32_t index) const {
-    return log_ ? log_->raw(block_number(index)) : std::string();
+    if (!log_) return {};
+    const std::uint32_t number = block_number(index);
+    return log_->raw(number, blocks_[number].start);
 }
 
 AssistantMessage MessageAssembler::message() const { return final_message(OpenCalls::keep); }
@@ -183,13 +194,13 @@ AssistantMessage MessageAssembler::final_message(OpenCalls open_calls) const {
     AssistantMessage message = head_;
     if (!log_) return message;
     message.content = log_->build(log_->count()).content;
-    for (std::size_t i = open_calls_.size(); i-- > 0;) {
-        if (!open_calls_[i]) continue;
+    for (std::size_t i = blocks_.size(); i-- > 0;) {
+        if (!blocks_[i].open_call) continue;
         if (open_calls == OpenCalls::drop) {
             message.content.erase(message.content.begin() + static_cast<std::ptrdiff_t>(i));
             continue;
         }
-        const std::string raw = log_->raw(static_cast<std::uint32_t>(i));
+        const std::string raw = raw_arguments(static_cast<std::int32_t>(i));
         if (!raw.empty()) std::get<ToolCall>(message.content[i]).extra["raw_arguments"] = raw;
     }
     return message;

@@ -20,6 +20,9 @@ namespace cubepi {
 /// `content_index`. Not thread safe; the events are.
 class MessageAssembler {
 public:
+    /// More calls than this in one answer are a fault of the endpoint.
+    static constexpr std::size_t max_tool_calls = 512;
+
     /// `head` has what is known at the start: id, provider_id, model_id, timestamp.
     explicit MessageAssembler(AssistantMessage head);
     ~MessageAssembler();
@@ -30,7 +33,7 @@ public:
     StreamEvent start();
     bool started() const noexcept { return started_; }
     /// True once a block was opened: from here on a failed call must not be repeated (D15).
-    bool has_content() const noexcept { return !open_calls_.empty(); }
+    bool has_content() const noexcept { return !blocks_.empty(); }
 
     StreamEvent text_start(LazyObject extra = {});
     StreamEvent text_delta(std::int32_t index, std::string_view text);
@@ -42,6 +45,7 @@ public:
     StreamEvent thinking_delta(std::int32_t index, std::string_view text);
     StreamEvent thinking_end(std::int32_t index, LazyObject extra = {});
     StreamEvent thinking_end(std::int32_t index, ThinkingContent block);
+    /// Throws Error (too_large) for more than `max_tool_calls` calls in one answer.
     StreamEvent toolcall_start(SharedString id, SharedString name, LazyObject extra = {});
     StreamEvent toolcall_delta(std::int32_t index, std::string_view json);
     /// Ends a call in its final form.
@@ -77,16 +81,24 @@ public:
 
 private:
     enum class OpenCalls { keep, drop };
+    struct Block {
+        detail::LogPosition start = {};
+        bool open_call = false;  ///< a call whose arguments are still streaming
+    };
 
     detail::MessageLog& log();
-    std::int32_t add_index(bool is_call);
+    std::int32_t next_index() const noexcept { return static_cast<std::int32_t>(blocks_.size()); }
+    /// Registers the block that was opened last.
+    void add_block_start(bool is_call);
+    AssistantContent block(std::int32_t index) const;
     StreamEvent event(StreamEventType type, std::int32_t index, std::string_view delta = {});
     StreamEvent end_block(StreamEventType type, std::int32_t index, LazyObject extra);
     AssistantMessage final_message(OpenCalls open_calls) const;
 
     AssistantMessage head_;
     detail::LogRef log_;
-    std::vector<char> open_calls_;  ///< per block: a call whose arguments are still streaming
+    std::vector<Block> blocks_;
+    std::size_t tool_calls_ = 0;
     bool started_ = false;
 };
 

@@ -34,6 +34,56 @@ TEST(MessageAssembler, BuildsInterleavedBlocks) {
     EXPECT_EQ(message.tool_calls()[0]->id, "c1");
 }
 
+// Beyond the first page of the log, so that a block is found by its position.
+TEST(MessageAssembler, BuildsABlockFromItsOwnEntries) {
+    MessageAssembler answer(head());
+    answer.start();
+    const std::int32_t text = answer.text_start().content_index;
+    std::string expected;
+    for (int i = 0; i < 400; ++i) answer.text_delta(text, "t");
+    const std::int32_t first = answer.toolcall_start("c1", "").content_index;
+    const std::int32_t second = answer.toolcall_start("c2", "sub").content_index;
+    answer.rename_call(first, "add");
+    answer.toolcall_delta(second, R"({"n": [)");
+    for (int i = 0; i < 300; ++i) {
+        answer.toolcall_delta(first, i == 0 ? "{" : " ");
+        answer.toolcall_delta(second, i == 0 ? "0" : ",0");
+        answer.text_delta(text, "t");
+        expected += i == 0 ? "0" : ",0";
+    }
+    answer.toolcall_delta(first, "}");
+    answer.toolcall_delta(second, "]}");
+    EXPECT_EQ(answer.raw_arguments(second), R"({"n": [)" + expected + "]}");
+    answer.text_end(text, LazyObject(JsonObject{{"signature", "s"}}));
+    answer.toolcall_end(second);
+    answer.toolcall_end(first);
+    const AssistantMessage message = answer.done("tool_use").partial.get();
+    EXPECT_EQ(message.text(), std::string(700, 't'));
+    ASSERT_EQ(message.tool_calls().size(), 2u);
+    EXPECT_EQ(message.tool_calls()[0]->name, "add");
+    EXPECT_TRUE(message.tool_calls()[0]->extra.empty());
+    EXPECT_EQ(message.tool_calls()[1]->arguments.at("n").as_array().size(), 300u);
+}
+
+TEST(MessageAssembler, RefusesMoreCallsThanTheLimit) {
+    MessageAssembler answer(head());
+    answer.start();
+    for (std::size_t i = 0; i < MessageAssembler::max_tool_calls; ++i) {
+        const std::int32_t call =
+            answer.toolcall_start("c" + std::to_string(i), "add").content_index;
+        answer.toolcall_delta(call, "{}");
+        answer.toolcall_end(call);
+    }
+    try {
+        answer.toolcall_start("one too many", "add");
+        FAIL() << "the call was accepted";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::too_large);
+    }
+    const AssistantMessage message = answer.error("too large").partial.get();
+    EXPECT_EQ(message.tool_calls().size(), MessageAssembler::max_tool_calls);
+}
+
 TEST(MessageAssembler, D10_PartialsNeverChange) {
     MessageAssembler answer(head());
     answer.start();

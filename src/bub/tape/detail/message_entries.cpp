@@ -1,6 +1,5 @@
 #include <bub/tape/detail/message_entries.hpp>
 
-#include <algorithm>
 #include <utility>
 
 #include <bub/tape/detail/entry_facts.hpp>
@@ -39,28 +38,40 @@ JsonObject call_json(const ToolCall& call) {
     return json;
 }
 
-void add_result_entry(const std::vector<std::string>& calls, const std::vector<Message>& results,
-                      std::vector<TapeEntry>& to) {
-    JsonArray texts;
-    const auto add_text = [&](const Message& message) { texts.emplace_back(message.text()); };
-    for (const std::string& call : calls) {
-        for (const Message& message : results) {
-            if (message.tool_result()->tool_call_id == call) {
-                add_text(message);
-                break;
-            }
-        }
-    }
-    if (calls.empty()) add_text(results.back());
+constexpr std::size_t no_result = static_cast<std::size_t>(-1);
+
+TapeEntry result_entry(JsonArray texts, const std::vector<Message>& results) {
     JsonObject payload;
     payload["results"] = std::move(texts);
-    to.push_back(tape_entry(entry_kind::tool_result, std::move(payload), meta_of(results, 1)));
+    return tape_entry(entry_kind::tool_result, std::move(payload), meta_of(results, 1));
 }
 
 }  // namespace
 
 bool MessageEntries::expects(const std::string& call_id) const {
-    return std::find(calls_.begin(), calls_.end(), call_id) != calls_.end();
+    return result_of_.contains(call_id);
+}
+
+void MessageEntries::forget() {
+    calls_.clear();
+    results_.clear();
+    result_of_.clear();
+    missing_ = 0;
+}
+
+void MessageEntries::expect_calls(const AssistantMessage& answer) {
+    for (const ToolCall* call : answer.tool_calls()) {
+        calls_.push_back(call->id);
+        if (result_of_.emplace(calls_.back(), no_result).second) ++missing_;
+    }
+}
+
+void MessageEntries::keep_result(const Message& message) {
+    results_.push_back(message);
+    std::size_t& first = result_of_.at(message.tool_result()->tool_call_id);
+    if (first != no_result) return;
+    first = results_.size() - 1;
+    --missing_;
 }
 
 void MessageEntries::add(const Message& message, std::vector<TapeEntry>& to) {
@@ -69,8 +80,7 @@ void MessageEntries::add(const Message& message, std::vector<TapeEntry>& to) {
         add_result(message, meta_of(one, 1), to);
         return;
     }
-    calls_.clear();
-    results_.clear();
+    forget();
     JsonObject meta = meta_of(one, 1);
     const AssistantMessage* answer = message.assistant();
     if (answer && answer->has_tool_calls()) {
@@ -86,10 +96,8 @@ void MessageEntries::add(const Message& message, std::vector<TapeEntry>& to) {
 void MessageEntries::add_calls(const AssistantMessage& answer, JsonObject meta,
                                std::vector<TapeEntry>& to) {
     JsonArray calls;
-    for (const ToolCall* call : answer.tool_calls()) {
-        calls.push_back(call_json(*call));
-        calls_.push_back(call->id);
-    }
+    for (const ToolCall* call : answer.tool_calls()) calls.push_back(call_json(*call));
+    expect_calls(answer);
     JsonObject payload;
     payload["content"] = answer.text();
     payload["calls"] = std::move(calls);
@@ -101,19 +109,18 @@ void MessageEntries::add_result(const Message& message, JsonObject meta,
     const ToolResultMessage& result = *message.tool_result();
     if (!expects(result.tool_call_id)) {
         const std::vector<Message> alone(1, message);
-        add_result_entry({}, alone, to);
+        JsonArray text;
+        text.emplace_back(message.text());
+        to.push_back(result_entry(std::move(text), alone));
         return;
     }
-    results_.push_back(message);
-    const bool whole = std::all_of(calls_.begin(), calls_.end(), [&](const std::string& call) {
-        return std::any_of(results_.begin(), results_.end(), [&](const Message& one) {
-            return one.tool_result()->tool_call_id == call;
-        });
-    });
-    if (whole) {
-        add_result_entry(calls_, results_, to);
-        calls_.clear();
-        results_.clear();
+    keep_result(message);
+    if (missing_ == 0) {
+        JsonArray texts;
+        for (const std::string& call : calls_)
+            texts.emplace_back(results_[result_of_.at(call)].text());
+        to.push_back(result_entry(std::move(texts), results_));
+        forget();
         return;
     }
     JsonObject data;
@@ -123,18 +130,18 @@ void MessageEntries::add_result(const Message& message, JsonObject meta,
 }
 
 void MessageEntries::resume(const std::vector<TapeEntry>& newest_first) {
-    calls_.clear();
-    results_.clear();
+    forget();
     std::vector<Message> results;
     for (const TapeEntry& entry : newest_first) {
         std::vector<Message> kept = messages_in(entry);
         if (is_single_result(entry)) {
             results.insert(results.end(), kept.begin(), kept.end());
         } else if (entry.kind == entry_kind::tool_call && !kept.empty()) {
-            if (const AssistantMessage* answer = kept.front().assistant()) {
-                for (const ToolCall* call : answer->tool_calls()) calls_.push_back(call->id);
+            if (const AssistantMessage* answer = kept.front().assistant()) expect_calls(*answer);
+            for (auto result = results.rbegin(); result != results.rend(); ++result) {
+                const ToolResultMessage* one = result->tool_result();
+                if (one && expects(one->tool_call_id)) keep_result(*result);
             }
-            results_.assign(results.rbegin(), results.rend());
             return;
         } else if (entry.kind == entry_kind::message || entry.kind == entry_kind::tool_result) {
             return;

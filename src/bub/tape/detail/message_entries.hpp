@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include <bub/tape/tape_entry.hpp>
@@ -27,8 +28,16 @@ private:
                    std::vector<TapeEntry>& to);
     void add_result(const cubepi::Message& message, JsonObject meta, std::vector<TapeEntry>& to);
 
+    void forget();
+    void expect_calls(const cubepi::AssistantMessage& answer);
+    /// Keeps the result of an expected call.
+    void keep_result(const cubepi::Message& message);
+
     std::vector<std::string> calls_;        ///< of the latest answer, in its order
-    std::vector<cubepi::Message> results_;  ///< that have come, in the order they came
+    std::vector<cubepi::Message> results_;  ///< received so far, in order of arrival
+    /// For each of `calls_` the number of its first result in `results_`; `no_result` if there is none.
+    std::unordered_map<std::string, std::size_t> result_of_;
+    std::size_t missing_ = 0;  ///< calls without a result
 };
 
 /// The messages that the meta of an entry keeps; those that cannot be read are left out.

@@ -59,8 +59,12 @@ public:
     Message message(std::uint32_t count) const;
     std::string text(std::uint32_t count) const;
     std::uint32_t count() const noexcept { return count_; }
-    /// Raw argument text of a tool call: all its deltas, joined.
-    std::string raw(std::uint32_t block) const;
+    /// The position of the newest entry.
+    LogPosition last_position() const noexcept;
+    /// The current state of a block that was opened at `start`. Reads only the entries since then.
+    AssistantContent block(std::uint32_t block, LogPosition start) const;
+    /// Raw argument text of a tool call that was opened at `start`: all its deltas, joined.
+    std::string raw(std::uint32_t block, LogPosition start) const;
 
 private:
     struct Entry {
@@ -105,6 +109,9 @@ private:
     std::string_view store(std::string_view text);
     template <class F>
     void each(std::uint32_t count, F&& f) const;
+    template <class F>
+    void each_since(LogPosition start, F&& f) const;
+    static void apply_delta(AssistantContent& block, std::string_view piece);
 
     const Message head_;
     Message played_;

@@ -1,6 +1,7 @@
 #include <cubepi/provider/detail/openai_chat_decoder.hpp>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include <cubepi/provider/detail/event_data.hpp>
@@ -12,6 +13,9 @@
 namespace cubepi::detail {
 
 namespace {
+
+/// Vendors allow 64 characters in a request's tools.
+constexpr std::size_t max_tool_name = 256;
 
 std::string_view stop_reason_of(std::string_view finish) {
     if (finish == "tool_calls") return stop_reason::tool_use;
@@ -122,6 +126,7 @@ bool OpenAIChatDecoder::begins_another(const Call& call, const OpenAIChatCallPie
     const std::size_t first = piece.arguments.find_first_not_of(" \n\r\t");
     if (first == std::string_view::npos || piece.arguments[first] != '{') return false;
     if (!call.has_arguments) return piece.name != call.name;
+    if (!call.extent.is_closed()) return false;
     return parse_arguments(assembler_.raw_arguments(call.index)).state == ArgumentsState::exact;
 }
 
@@ -175,6 +180,7 @@ void OpenAIChatDecoder::add_call(const OpenAIChatCallPiece& piece, EventQueue& o
     }
     if (piece.arguments.empty()) return;
     call->has_arguments = true;
+    call->extent.add(piece.arguments);
     out.push(assembler_.toolcall_delta(call->index, piece.arguments));
 }
 
@@ -182,6 +188,10 @@ void OpenAIChatDecoder::add_call(const OpenAIChatCallPiece& piece, EventQueue& o
 void OpenAIChatDecoder::add_name(Call& call, std::string_view name) {
     if (name.empty() || name == call.name) return;
     if (!call.name.empty() && call.has_arguments) return;
+    if (call.name.size() + name.size() > max_tool_name) {
+        throw Error(ErrorCode::too_large, "the answer has a tool name of more than " +
+                                              std::to_string(max_tool_name) + " characters");
+    }
     call.name += name;
     assembler_.rename_call(call.index, SharedString(call.name));
 }

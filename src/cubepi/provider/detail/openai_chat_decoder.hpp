@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include <cubepi/provider/detail/json_extent.hpp>
 #include <cubepi/provider/detail/wire_protocol.hpp>
 
 namespace cubepi::detail {
@@ -39,6 +40,7 @@ private:
         std::string wire_id;     ///< the id the endpoint gave, perhaps empty
         std::string name;
         bool has_arguments = false;
+        JsonExtent extent = {};  ///< of the arguments
     };
 
     void apply(EventQueue& out);

@@ -232,5 +232,30 @@ TEST(OpenAIChatDecoder, AnAnswerThatIsNoStream) {
     EXPECT_EQ(queue.pop().partial.get().text(), "Hi");
 }
 
+std::string call_piece(const std::string& members) {
+    return delta("\"tool_calls\":[{" + members + "}]");
+}
+
+// Each piece opens a JSON object with a name, so each could begin another call: whether it does must not be found by parsing all
+// arguments so far. With that, 50,000 pieces take minutes.
+TEST(OpenAIChatDecoder, PiecesOfArgumentsCostTheirLength) {
+    std::string body = call_piece(R"("index":0,"id":"c1","function":{"name":"f","arguments":"{"})");
+    const std::string piece =
+        call_piece(R"("index":0,"function":{"name":"f","arguments":"{\"a\":"})");
+    constexpr int pieces = 50'000;
+    for (int i = 0; i < pieces; ++i) body += piece;
+    const Decoded it = decode(body + finish("tool_calls") + done);
+    ASSERT_EQ(it.message.tool_calls().size(), 1u);
+    EXPECT_EQ(it.message.stop_reason, "tool_use");
+}
+
+TEST(OpenAIChatDecoder, AToolNameInPiecesHasALimit) {
+    std::string body = call_piece(R"("index":0,"id":"c1","function":{"name":"n"})");
+    const std::string piece = call_piece(R"("index":0,"function":{"name":"nn"})");
+    for (int i = 0; i < 200; ++i) body += piece;
+    EXPECT_EQ(decode(body + finish("tool_calls") + done).failure,
+              "the answer has a tool name of more than 256 characters");
+}
+
 }  // namespace
 }  // namespace cubepi::detail
