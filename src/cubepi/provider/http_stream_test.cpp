@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/task_scope.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
@@ -200,6 +202,108 @@ TEST(HttpStream, D58_KeysInHeadersOfOnesOwnAreInNoErrorText) {
         const Asked it({typed(401, "text/plain", "bad key abc-def-123")}, options);
         EXPECT_EQ(it.error().find("abc-def-123"), std::string::npos) << name << it.error();
     }
+}
+
+/// What a server sends that is always faster than its reader: `first`, then `piece` again and again.
+struct Flood {
+    const char* about = "";
+    std::string first = {};
+    std::string piece = {};
+    std::size_t pieces = 0;
+    std::size_t sent = 0;  ///< bytes
+};
+
+class FloodBody final : public HttpBody {
+public:
+    explicit FloodBody(std::shared_ptr<Flood> flood) : flood_(std::move(flood)) {}
+
+    Task<bool> read(std::string& out) override { co_return read_ready(out); }
+    bool read_ready(std::string& out) override {
+        std::string& next = flood_->first.empty() ? flood_->piece : flood_->first;
+        if (flood_->pieces == 0) return false;
+        if (flood_->first.empty()) --flood_->pieces;
+        out += next;
+        flood_->sent += next.size();
+        flood_->first.clear();
+        return true;
+    }
+
+private:
+    std::shared_ptr<Flood> flood_;
+};
+
+class FloodTransport final : public HttpTransport {
+public:
+    explicit FloodTransport(std::shared_ptr<Flood> flood) : flood_(std::move(flood)) {}
+
+    Task<HttpResponse> send(HttpRequest) override {
+        HttpResponse response;
+        response.status = 200;
+        response.headers.set("content-type", "text/event-stream");
+        response.body = std::make_unique<FloodBody>(flood_);
+        co_return response;
+    }
+
+private:
+    std::shared_ptr<Flood> flood_;
+};
+
+Task<> count_turns(std::shared_ptr<std::size_t> turns) {
+    for (std::size_t limit = 1'000'000; *turns < limit; ++*turns) co_await yield_now();
+}
+
+Task<std::size_t> turns_during(MessageStream stream) {
+    const auto turns = std::make_shared<std::size_t>(0);
+    BackgroundScope others(co_await this_executor);
+    others.spawn(count_turns(turns));
+    for (;;) {
+        std::optional<StreamEvent> event = stream.ready();
+        if (!event) event = co_await stream.next();
+        if (!event || event->is_terminal()) break;
+    }
+    const std::size_t counted = *turns;
+    co_await others.close();
+    co_return counted;
+}
+
+// Bytes that are always there already: other coroutines of the loop must run between the pieces, whatever the bytes decode to.
+TEST(HttpStream, AFloodOfBytesLetsTheEventLoopRun) {
+    const std::string delta =
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\n";
+    // A retry would wait on a clock that nobody advances.
+    RetryPolicy no_retries;
+    no_retries.max_retries = 0;
+    const std::vector<BoundModel> models{
+        OpenAIProvider({.api_key = "k", .retry = no_retries}).model("m"),
+        OpenAIResponsesProvider({.api_key = "k", .retry = no_retries}).model("m"),
+        AnthropicProvider({.api_key = "k", .retry = no_retries}).model("m"),
+    };
+    const std::vector<Flood> floods{
+        {"comments", ": begin\n", ": nothing\n"},
+        {"empty events", "data: {}\n\n", "data: {}\n\n"},
+        {"deltas", delta, delta},
+        {"one long line", "data: ", std::string(1000, 'x')},
+        {"one whole answer", "{\"x\": \"", std::string(1000, 'x')},
+    };
+    std::size_t longest = 0;
+    for (const BoundModel& model : models) {
+        for (const Flood& wanted : floods) {
+            const auto flood = std::make_shared<Flood>(wanted);
+            while (flood->piece.size() < 16 * 1024) flood->piece += wanted.piece;
+            flood->pieces = 256;
+            auto runtime = std::make_shared<const Runtime>(
+                Runtime()
+                    .with_clock(std::make_shared<ManualClock>())
+                    .with_transport(std::make_shared<FloodTransport>(flood)));
+            MessageList messages{user_message("x")};
+            MessageStream stream = model.stream(std::move(messages), {}, {},
+                                                StreamOptions().runtime(std::move(runtime)));
+            const std::size_t turns = run(turns_during(std::move(stream)));
+            EXPECT_GE(turns + 1, flood->sent / (512 * 1024)) << wanted.about;
+            longest = std::max(longest, turns);
+        }
+    }
+    EXPECT_GE(longest, 8u) << "no answer was read to its end";
 }
 
 }  // namespace

@@ -24,6 +24,10 @@ constexpr std::size_t longest_whole_body = SseLimits().max_event;
 /// be used again.
 constexpr std::chrono::milliseconds linger_limit(50);
 
+/// Bytes of a body that are decoded before the event loop gets a turn. A server may send faster than this source decodes; timers,
+/// signals and aborts on the same loop must run all the same.
+constexpr std::size_t yield_interval = 256 * 1024;
+
 AssistantMessage head_of(const ModelRequest& request) {
     AssistantMessage head;
     head.id = request.options.message_id();
@@ -77,7 +81,7 @@ std::optional<StreamEvent> HttpStreamSource::ready() {
         if (phase_ != Phase::streaming) return std::nullopt;
         try {
             if (decode_buffered()) continue;
-            if (form_ == Form::whole || !body_->read_ready(buffer())) return std::nullopt;
+            if (form_ == Form::whole || !read_available()) return std::nullopt;
             recognise_body();
         } catch (...) {
             fail(std::current_exception());
@@ -293,7 +297,22 @@ Task<std::string> HttpStreamSource::read_error_body(std::unique_ptr<HttpBody> bo
     co_return text;
 }
 
+/// Takes the bytes that have arrived. False if there are none, or if it is time to yield to the event loop, which read_more() does.
+bool HttpStreamSource::read_available() {
+    if (bytes_since_yield_ >= yield_interval) return false;
+    std::string& into = buffer();
+    const std::size_t before = into.size();
+    if (!body_->read_ready(into)) return false;
+    bytes_since_yield_ += into.size() - before;
+    return true;
+}
+
 Task<> HttpStreamSource::read_more() {
+    if (bytes_since_yield_ >= yield_interval) {
+        bytes_since_yield_ = 0;
+        co_await yield_now();
+        co_return;
+    }
     const auto began = runtime_->clock->now();
     if (!gap_timer_ && protocol_->clocks().gap.count() > 0) {
         gap_timer_ = runtime_->clock->timer(co_await this_executor);
@@ -301,7 +320,9 @@ Task<> HttpStreamSource::read_more() {
     reading_ = true;
     arm_gap();
     std::string& into = buffer();
+    const std::size_t before = into.size();
     const bool more = co_await body_->read(into);
+    bytes_since_yield_ += into.size() - before;
     reading_ = false;
     recognise_body();
     silence_ += runtime_->clock->now() - began;

@@ -60,6 +60,7 @@ private:
     Task<> read_interruptibly();
     void interrupt() noexcept;
     std::string& buffer();
+    bool read_available();
     void recognise_body();
     void at_end_of_body();
     void decode_whole_body();
@@ -100,6 +101,7 @@ private:
     std::chrono::nanoseconds silence_{0};  ///< waited since the last event with content
     std::chrono::nanoseconds delay_{0};
     std::optional<Clock::time_point> deadline_;  ///< of the whole call, where it has one
+    std::size_t bytes_since_yield_ = 0;
     int retries_done_ = 0;
     Phase phase_ = Phase::idle;
     Form form_ = Form::unknown;
