@@ -1,7 +1,6 @@
 #include "live_area.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "text_width.hpp"
@@ -47,9 +46,9 @@ void LiveArea::print(std::string_view text, Flow flow) {
     flow_ = flow;
     while (!text.empty()) {
         const std::string_view piece = text.substr(0, piece_of(text));
-        open_line_ += piece;
+        line_.text += piece;
         commit_rows();
-        if (open_line_.size() > max_open_line) commit_high_line();
+        if (line_.text.size() > max_open_line) commit_high_line();
         text.remove_prefix(piece.size());
         if (!text.starts_with('\n')) continue;
         end_line();
@@ -58,28 +57,17 @@ void LiveArea::print(std::string_view text, Flow flow) {
 }
 
 void LiveArea::end_line() {
-    printed_ += open_line_;
+    printed_ += line_.text;
     printed_ += '\n';
-    open_line_ = style_at_end(open_line_);
-    indent_.clear();
-    broken_ = false;
+    line_.text = style_at_end(line_.text);
+    line_.indent.clear();
+    line_.broken = false;
 }
 
 /// Rows of prose that are full do not change any more.
 void LiveArea::commit_rows() {
     if (flow_ != Flow::prose) return;
-    while (const std::optional<RowBreak> at = first_break(open_line_, columns_ - 1)) {
-        if (!std::exchange(broken_, true)) {
-            indent_ = hanging_indent(open_line_);
-            if (indent_.size() > columns_ / 2) indent_.clear();
-        }
-        const std::string head = open_line_.substr(0, at->end);
-        const std::string style = style_at_end(std::string_view(open_line_).substr(0, at->next));
-        printed_ += head;
-        if (!style.empty()) printed_ += "\x1b[0m";
-        printed_ += '\n';
-        open_line_ = style + indent_ + open_line_.substr(at->next);
-    }
+    take_full_rows(line_, columns_ - 1, printed_);
 }
 
 void LiveArea::show(Content content) { content_ = std::move(content); }
@@ -104,12 +92,12 @@ LiveArea::Content LiveArea::fitted() const {
 void LiveArea::commit_high_line() {
     const std::size_t room =
         rows_ > content_.lines.size() + 3 ? rows_ - content_.lines.size() - 2 : 1;
-    const std::size_t rows = rows_of(open_line_, columns_);
+    const std::size_t rows = rows_of(line_.text, columns_);
     if (rows <= room) return;
-    const std::size_t split = row_start(open_line_, columns_, rows - 1);
-    const std::string head = open_line_.substr(0, split);
+    const std::size_t split = row_start(line_.text, columns_, rows - 1);
+    const std::string head = line_.text.substr(0, split);
     printed_ += head + "\n";
-    open_line_ = style_at_end(head) + open_line_.substr(split);
+    line_.text = style_at_end(head) + line_.text.substr(split);
 }
 
 /// To the area's first row, which is emptied with all below. (A terminal like tmux takes an order to empty everything
@@ -143,7 +131,7 @@ std::string LiveArea::take_printed() {
 
 bool LiveArea::open_line_shows() const {
     // While earlier text waits, the line cannot stand below it.
-    return printed_.empty() && !open_line_.empty() && display_width(open_line_) > 0;
+    return printed_.empty() && !line_.text.empty() && display_width(line_.text) > 0;
 }
 
 std::string LiveArea::cursor_to(const Content& fit) const {
@@ -154,7 +142,7 @@ std::string LiveArea::cursor_to(const Content& fit) const {
 
 /// Rewrites the lines that differ; false when more than that has changed.
 bool LiveArea::draw_changes(const Content& fit) {
-    if (!visible_ || !printed_.empty() || open_line_ != drawn_open_line_ ||
+    if (!visible_ || !printed_.empty() || line_.text != drawn_open_line_ ||
         fit.lines.size() != drawn_content_.lines.size() ||
         fit.cursor_line != drawn_content_.cursor_line || drawn_columns_ != columns_)
         return false;
@@ -184,7 +172,7 @@ bool LiveArea::draw_changes(const Content& fit) {
 void LiveArea::draw() {
     commit_high_line();
     Content fit = fitted();
-    if (visible_ && printed_.empty() && fit == drawn_content_ && open_line_ == drawn_open_line_)
+    if (visible_ && printed_.empty() && fit == drawn_content_ && line_.text == drawn_open_line_)
         return;
     if (draw_changes(fit)) {
         drawn_content_ = std::move(fit);
@@ -196,11 +184,11 @@ void LiveArea::draw() {
     drawn_.clear();
     drawn_columns_ = columns_;
     if (open_line_shows()) {
-        out += open_line_;
-        if (has_style(open_line_)) out += "\x1b[0m";
+        out += line_.text;
+        if (has_style(line_.text)) out += "\x1b[0m";
         if (!fit.lines.empty()) out += "\n";
-        drawn_.push_back(open_line_);
-        const Extent end = extent_of(open_line_, columns_);
+        drawn_.push_back(line_.text);
+        const Extent end = extent_of(line_.text, columns_);
         drawn_column_ = end.row * columns_ + std::min(end.column, columns_ - 1);
     }
     for (std::size_t i = 0; i < fit.lines.size(); ++i) {
@@ -215,7 +203,7 @@ void LiveArea::draw() {
     out += end_update;
     visible_ = true;
     drawn_content_ = std::move(fit);
-    drawn_open_line_ = open_line_;
+    drawn_open_line_ = line_.text;
     write_(out);
 }
 
@@ -223,13 +211,11 @@ void LiveArea::hide() {
     std::string out = erase();
     while (!printed_.empty()) out += take_printed();
     if (open_line_shows()) {
-        out += open_line_;
-        if (has_style(open_line_)) out += "\x1b[0m";
+        out += line_.text;
+        if (has_style(line_.text)) out += "\x1b[0m";
         out += "\n";
     }
-    open_line_.clear();
-    indent_.clear();
-    broken_ = false;
+    line_ = OpenLine();
     if (!out.empty()) write_(out);
 }
 

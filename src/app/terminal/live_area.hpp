@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "open_line.hpp"
+
 namespace cubepi::app {
 
 /// How a line is broken that does not fit.
@@ -48,7 +50,7 @@ public:
 
     std::size_t columns() const noexcept { return columns_; }
     std::size_t rows() const noexcept { return rows_; }
-    bool in_line() const noexcept { return !open_line_.empty(); }
+    bool in_line() const noexcept { return !line_.text.empty(); }
 
 private:
     std::string erase();
@@ -64,11 +66,9 @@ private:
     Write write_;
     std::size_t columns_;
     std::size_t rows_;
-    std::string printed_;    // complete rows that wait for draw()
-    std::string open_line_;  // the row that is being written, with the styles it began with
+    std::string printed_;  // complete rows that wait for draw()
+    OpenLine line_;        // the row that is being written, with the styles it began with
     Flow flow_ = Flow::prose;
-    std::string indent_;  // of the next rows of the open line; empty until it is known
-    bool broken_ = false;
     Content content_;
     std::vector<std::string> drawn_;  // what stands above the cursor, line by line
     std::size_t drawn_column_ = 0;

@@ -27,7 +27,9 @@ Screen::Screen(Clock& clock, Executor executor)
       style_(Style::of(STDOUT_FILENO)),
       status_style_(Style::of(STDERR_FILENO)),
       spinner_(status_style_, clock, std::move(executor)),
-      markdown_(style_, [this](std::string_view text, Flow) { markdown_out_ += text; }) {}
+      markdown_(style_, [this](std::string_view text, Flow flow) {
+          markdown_out_ += style_.terminal ? prose_.add(text, flow, columns_) : std::string(text);
+      }) {}
 
 void Screen::write_markdown() { std::cout << std::exchange(markdown_out_, {}) << std::flush; }
 
@@ -35,6 +37,7 @@ void Screen::pause() {
     spinner_.stop();
     end_thinking();
     if (answering_) markdown_.finish();
+    markdown_out_ += prose_.finish();
     answering_ = false;
     write_markdown();
 }
@@ -69,6 +72,10 @@ void Screen::on_text(std::string_view delta) {
     spinner_.stop();
     end_thinking();
     answering_ = true;
+    if (style_.terminal) {
+        columns_ = static_cast<std::size_t>(Style::of(STDOUT_FILENO).columns);
+        markdown_.set_columns(columns_);
+    }
     markdown_.add(delta);
     write_markdown();
 }
@@ -88,7 +95,7 @@ void Screen::on_tool_start(const ToolExecutionStartEvent& event,
                            std::chrono::steady_clock::time_point now) {
     pause();
     started_[event.tool_call_id] = now;
-    const auto width = static_cast<std::size_t>(status_style_.columns);
+    const auto width = static_cast<std::size_t>(Style::of(STDERR_FILENO).columns);
     std::cerr << status_style_.cyan() << "● " << status_style_.off() << status_style_.bold()
               << event.tool_name << status_style_.off() << ' '
               << one_line(arguments_text(event.args), width > 30 ? width - 20 : 60) << '\n';

@@ -11,6 +11,7 @@
 #include <cubepi/core/clock.hpp>
 
 #include "markdown.hpp"
+#include "prose_writer.hpp"
 #include "spinner.hpp"
 #include "style.hpp"
 
@@ -48,6 +49,8 @@ private:
     Spinner spinner_;
     MarkdownStream markdown_;
     std::map<std::string, std::chrono::steady_clock::time_point> started_;
+    ProseWriter prose_;
+    std::size_t columns_ = 80;
     std::string markdown_out_;
     bool thinking_ = false;
     std::chrono::steady_clock::time_point thinking_since_ = {};

@@ -158,11 +158,14 @@ std::string shortened(std::string_view line, std::size_t columns) {
     return cut.insert(end, "…");
 }
 
-std::optional<RowBreak> first_break(std::string_view line, std::size_t columns) {
+namespace {
+
+/// The first break of `line`; `last` becomes the last place to break that was seen.
+std::optional<RowBreak> find_break(std::string_view line, std::size_t columns,
+                                   std::optional<RowBreak>& last) {
     columns = std::max<std::size_t>(columns, 2);
     Extent at;
-    std::optional<RowBreak> last;  // the place to break that was seen last
-    bool text = false;             // behind the indent
+    bool text = false;  // behind the indent
     bool joined = false;
     std::size_t offset = 0;
     while (offset < line.size()) {
@@ -191,6 +194,19 @@ std::optional<RowBreak> first_break(std::string_view line, std::size_t columns) 
         }
     }
     return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<RowBreak> first_break(std::string_view line, std::size_t columns) {
+    std::optional<RowBreak> last;
+    return find_break(line, columns, last);
+}
+
+std::size_t last_break(std::string_view line) {
+    std::optional<RowBreak> last;
+    (void)find_break(line, std::size_t{1} << 30, last);
+    return last ? last->end : 0;
 }
 
 std::string hanging_indent(std::string_view line) {

@@ -37,6 +37,10 @@ struct RowBreak {
 /// wide characters; a word that is too long for a row of its own stays whole, for the terminal to wrap.
 std::optional<RowBreak> first_break(std::string_view line, std::size_t columns);
 
+/// The end of the last row that `line` could be broken into if its last word grew: what comes before it stays on the row. 0:
+/// there is no place to break.
+std::size_t last_break(std::string_view line);
+
 /// What the rows after the first begin with: blanks up to the text of a list item, the bar of a quote.
 std::string hanging_indent(std::string_view line);
 
