@@ -178,12 +178,13 @@ Task<std::optional<BeforeToolCallResult>> Approval::before_tool_call(
     ApprovalDecision decision = policy_.decide(context.tool, context.args);
     std::optional<BeforeToolCallResult> result;
     if (decision.allowed || options_.allow_all) co_return result;
-    if (!asker_) {
-        result = blocked(
-            "Refused: there is no terminal to ask at. The person can allow such calls with --yes, "
-            "or "
-            "with 'allow' in the configuration file.",
-            "policy_deny");
+    if (!asker_ || !asker_->can_ask()) {
+        result = blocked(std::string("Refused: ") +
+                             (asker_ ? "cubepi runs in the background and cannot ask."
+                                     : "there is no terminal to ask at.") +
+                             " The user can allow such calls with --yes, or with 'allow' in the "
+                             "configuration file.",
+                         "policy_deny");
         co_return result;
     }
     Question question{context, std::move(decision)};
@@ -196,7 +197,6 @@ bool Approval::allows_fetch(const std::string& url) const {
 }
 
 bool Approval::show(const Question& question) const {
-    if (options_.before_question) options_.before_question();
     const std::string dim(style_.dim());
     const std::string off(style_.off());
     const AgentTool& tool = question.context.tool;
@@ -264,6 +264,7 @@ Task<std::optional<BeforeToolCallResult>> Approval::ask(Question& question) {
 }
 
 Task<std::optional<BeforeToolCallResult>> Approval::answer(Question& question) {
+    co_await asker_->prepare();
     const bool cut = show(question);
     std::string prompt = "  [y]es  [n]o  ";
     if (question.decision.always) prompt += "[a]lways  ";

@@ -26,12 +26,11 @@ ApprovalPolicy policy_of(const std::vector<std::string>& rules);
 ///
 /// y runs this call, n refuses it, a adds a rule (shown first, for this session unless saved), e edits the arguments, v
 /// shows all of what was shown in part. A command is always shown whole.
-/// Without a terminal every such call is refused, unless all are allowed (--yes).
+/// Without a terminal, and in a background job, every such call is refused, unless all are allowed (--yes).
 class Approval {
 public:
     struct Options {
         bool allow_all = false;
-        std::function<void()> before_question = {};                   ///< e.g. stops the spinner
         std::function<void(const std::string& rule)> save_rule = {};  ///< keeps a rule for good
         /// Previews of the calls of write and edit, shared with the tools; null: their arguments are shown.
         std::shared_ptr<FilePreviews> previews = {};

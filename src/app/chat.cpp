@@ -93,15 +93,18 @@ Task<int> talk(CommandLine line) {
         std::make_shared<LineEditor>(executor, terminal ? history_path() : std::filesystem::path());
     SessionParts parts;
     parts.style = screen.style();
-    if (terminal) parts.asker = editor;
-    parts.before_question = [&screen] { screen.pause(); };
+    if (terminal) {
+        parts.questions = std::make_shared<TurnQuestions>(editor, *Runtime::standard()->clock,
+                                                          executor, [&screen] { screen.pause(); });
+    }
     Pipeline::Parts around;
     around.plugins = line.plugins;
     around.on_warning = [&screen](const std::string& text) {
         screen.pause();
         std::cerr << "cubepi: " << printable(text) << '\n';
     };
-    SessionPlan plan = co_await plan_session(line.conversation, std::move(parts));
+    Task<SessionPlan> planning = plan_session(line.conversation, std::move(parts));
+    SessionPlan plan = co_await until_signal(std::move(planning));
     Pipeline pipeline(std::move(plan), std::move(around));
     greet(pipeline.plan(), screen.style());
     int status = exit_ok;

@@ -225,6 +225,7 @@ bub::EventStream CliChannel::stream_events(const bub::Envelope& message, bub::Ev
     const bool command = message.kind == bub::envelope_kind::command;
     return bub::EventStream::map(std::move(stream), [this, command](bub::StreamEvent event) {
         show(event, command);
+        if (parts_.shown) parts_.shown(event);
         return std::optional<bub::StreamEvent>(std::move(event));
     });
 }

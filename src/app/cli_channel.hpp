@@ -34,6 +34,8 @@ public:
         std::function<Task<>()> abort = {};
         /// The person wants to leave. Any number of times.
         std::function<void()> leave = {};
+        /// Called for each event of a turn after it is shown. Optional.
+        std::function<void(const bub::StreamEvent& event)> shown = {};
         /// A failed turn in words for people.
         std::function<std::string(const std::exception_ptr& failure)> explain = {};
     };

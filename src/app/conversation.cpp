@@ -52,6 +52,14 @@ SignalWatch::~SignalWatch() {
     state_->signals.cancel();
 }
 
+StopAtSignal::StopAtSignal(Executor executor, std::stop_source stop)
+    : watch_(std::move(executor), [this, stop = std::move(stop)](int signal) mutable {
+          if (signal_ != 0 && signal == SIGPIPE) return;
+          if (signal_ != 0) std::_Exit(128 + signal);
+          signal_ = signal;
+          stop.request_stop();
+      }) {}
+
 TurnSignals::TurnSignals(Executor executor, Pipeline& pipeline)
     : watch_(std::move(executor), [this, &pipeline](int signal) {
           // Each write to a closed pipe is another signal, and nobody's second wish.
@@ -81,6 +89,7 @@ Task<int> converse(Pipeline& pipeline, Screen& screen, bub::Envelope message) {
     const Executor executor = co_await this_executor;
     const TurnSignals signals(executor, pipeline);
     const auto begin = std::chrono::steady_clock::now();
+    const auto waited_before = pipeline.waited_for_user();
     Pipeline::Show show = [&screen](const bub::StreamEvent& event, const bub::Envelope& about) {
         show_on(screen, event, about);
     };
@@ -88,7 +97,10 @@ Task<int> converse(Pipeline& pipeline, Screen& screen, bub::Envelope message) {
     screen.pause();
     // Nobody reads any more: there is nothing to say either.
     if (signals.ended_by() == SIGPIPE) co_return exit_closed_pipe;
-    if (answer.result) screen.summary(*answer.result, std::chrono::steady_clock::now() - begin);
+    // The time that the user took to answer questions is not the model's.
+    const auto waited = pipeline.waited_for_user() - waited_before;
+    if (answer.result)
+        screen.summary(*answer.result, std::chrono::steady_clock::now() - begin - waited);
     const Failure& said = answer.failure;
     if (said.exit_code != exit_ok) std::cerr << "cubepi: " << printable(said.text) << '\n';
     co_return signals.ended_by() == 0 ? said.exit_code : 128 + signals.ended_by();

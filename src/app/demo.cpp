@@ -30,6 +30,7 @@
 #include "demo_script.hpp"
 #include "exit_code.hpp"
 #include "pipeline.hpp"
+#include "terminal/job_control.hpp"
 #include "terminal/line_editor.hpp"
 #include "terminal/screen.hpp"
 
@@ -65,13 +66,16 @@ private:
 class Tour {
 public:
     Tour(Executor executor, bool terminal, bool fast)
-        : executor_(executor),
-          terminal_(terminal),
+        : terminal_(terminal),
           fast_(fast),
           runtime_(Runtime::standard()),
           screen_(*runtime_->clock, executor),
           faux_(demo_voice(fast)) {
-        if (terminal_) editor_ = std::make_shared<LineEditor>(executor, std::filesystem::path());
+        if (terminal_) {
+            auto editor = std::make_shared<LineEditor>(executor, std::filesystem::path());
+            questions_ = std::make_shared<TurnQuestions>(std::move(editor), *runtime_->clock,
+                                                         executor, [this] { screen_.pause(); });
+        }
         Pipeline::Parts around;
         around.on_event = [this](const AgentEvent& event) {
             if (watch_) watch_(event);
@@ -101,6 +105,7 @@ private:
         plan.tapes = std::make_shared<bub::MemoryTapeStore>();
         plan.system_prompt = "You are the script of a guided tour.";
         plan.equip = [this](AgentOptions& options) { equip(options); };
+        plan.questions = questions_;
         return plan;
     }
 
@@ -111,16 +116,14 @@ private:
         tools.files.previews = previews;
         tools.with_shell = tools.with_fetch = false;
         options.tools = standard_tools(workspace, std::move(tools));
-        const auto before = [this] { screen_.pause(); };
-        if (editor_) {
+        if (questions_) {
             Approval::Options settings;
-            settings.before_question = before;
             settings.previews = std::move(previews);
             options.middleware.emplace_back(std::make_shared<Approval>(
-                ApprovalPolicy(), editor_, screen_.style(), std::move(settings)));
+                ApprovalPolicy(), questions_, screen_.style(), std::move(settings)));
         } else {
             options.middleware.emplace_back(
-                std::make_shared<TourApproval>(screen_.style(), before));
+                std::make_shared<TourApproval>(screen_.style(), [this] { screen_.pause(); }));
         }
     }
 
@@ -144,13 +147,10 @@ private:
                   << std::flush;
     }
 
-    /// A pause for the reader; Ctrl-C in it, or any signal to end, ends the tour.
+    /// A pause for the reader.
     Task<void> rest(int milliseconds) {
         if (fast_) co_return;
-        std::stop_source leave;
-        const SignalWatch watch(executor_, [&](int) { leave.request_stop(); });
-        Task<void> sleep = runtime_->clock->sleep_for(std::chrono::milliseconds(milliseconds));
-        co_await cancel_on(leave.get_token(), std::move(sleep));
+        co_await runtime_->clock->sleep_for(std::chrono::milliseconds(milliseconds));
     }
 
     /// Shows a prompt as if it was typed, and runs it.
@@ -167,7 +167,7 @@ private:
         co_return status;
     }
 
-    /// For prompts that nobody but a person at the keyboard would abort.
+    /// For prompts that only the user at the keyboard aborts.
     Task<bool> say_and_finish(std::string prompt, std::vector<FauxStep> script) {
         const int status = co_await say(std::move(prompt), std::move(script));
         if (status == exit_aborted) throw_cancelled();
@@ -202,8 +202,9 @@ private:
     Task<void> approval() {
         title(3, "It asks before it writes");
         if (terminal_)
-            std::cout << style().dim() << "(Your turn: answer the question.)" << style().off()
-                      << "\n\n";
+            std::cout << style().dim()
+                      << "(Your turn: type the letter of your answer, then press Enter.)"
+                      << style().off() << "\n\n";
         bool refused = false;
         watch_ = [&](const AgentEvent& event) {
             const auto* end = event.get_if<ToolExecutionEndEvent>();
@@ -251,7 +252,6 @@ private:
         std::cout << style().dim() << "(A process of its own, its session on a tape.)"
                   << style().off() << "\n\n";
         const auto step = [this](const char* name) {
-            const SignalWatch swallowed(executor_, [](int) {}, {SIGINT});
             return run_demo_step(name, scratch_.tapes(), scratch_.workspace(), fast_);
         };
         const StepEnd killed = step("kill");
@@ -297,14 +297,13 @@ private:
         return all ? exit_ok : exit_failed;
     }
 
-    Executor executor_;
     bool terminal_;
     bool fast_;
     ScratchFolder scratch_;
     std::shared_ptr<const Runtime> runtime_;
     Screen screen_;
     FauxProvider faux_;
-    std::shared_ptr<LineEditor> editor_;
+    std::shared_ptr<TurnQuestions> questions_;
     std::unique_ptr<Pipeline> pipeline_;
     std::function<void(const AgentEvent& event)> watch_;  // of the scene that plays
     Seen seen_;
@@ -358,8 +357,9 @@ Task<TourEnd> take_tour(bool terminal, bool fast) {
 }  // namespace
 
 int demo_command(const CommandLine& line) {
-    const bool terminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
-    const TourEnd end = run(take_tour(terminal, line.fast || !terminal));
+    const bool terminal =
+        isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 && in_foreground(STDIN_FILENO);
+    const TourEnd end = run(until_signal(take_tour(terminal, line.fast || !terminal)));
     if (!end.wants_chat) return end.exit_code;
     CommandLine chat;
     chat.verb = Verb::chat;

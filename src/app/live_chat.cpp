@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include <unistd.h>
+
 #include <bub/channel/channel_manager.hpp>
 
 #include <cubepi/core/cancellation.hpp>
@@ -15,11 +17,13 @@
 
 #include "cli_channel.hpp"
 #include "config/paths.hpp"
+#include "conversation.hpp"
 #include "exit_code.hpp"
 #include "pipeline.hpp"
 #include "session.hpp"
 #include "terminal/chat_view.hpp"
 #include "terminal/console.hpp"
+#include "terminal/job_control.hpp"
 
 namespace cubepi::app {
 
@@ -90,6 +94,7 @@ private:
         parts.new_id = [] { return Runtime::standard()->ids->next(); };
         parts.abort = [this] { return manager_.abort_session(pipeline_.plan().session_id); };
         parts.leave = [this] { manager_.request_stop(); };
+        parts.shown = [this](const bub::StreamEvent& event) { pipeline_.note_shown(event); };
         parts.explain = [this](const std::exception_ptr& failure) {
             return pipeline_.explain(failure).text;
         };
@@ -143,6 +148,7 @@ Task<SessionPlan> plan_unless_interrupted(ConversationFlags flags, SessionParts 
     co_await shield();
     co_await keys.close();
     co_await unshield();
+    if (failure && console->ended_by() != 0) throw EndedBySignal(console->ended_by());
     if (failure) std::rethrow_exception(failure);
     co_return std::move(*plan);
 }
@@ -152,12 +158,19 @@ Task<SessionPlan> plan_unless_interrupted(ConversationFlags flags, SessionParts 
 Task<int> live_chat(CommandLine line) {
     const Executor executor = co_await this_executor;
     Clock& clock = *Runtime::standard()->clock;
+    Task<bool> ready = wait_for_foreground(STDIN_FILENO);
+    const bool foreground = co_await until_signal(std::move(ready));
+    if (!foreground) {
+        throw Error(ErrorCode::invalid_state,
+                    "the terminal belongs to another job, and no shell can continue this one");
+    }
     auto console = std::make_shared<Console>(executor, clock, history_path());
     ChatView view(*console, clock, executor);
     SessionParts parts;
     parts.style = console->style();
-    parts.asker = console;
-    parts.before_question = [&view] { view.end_text(); };
+    parts.questions =
+        std::make_shared<TurnQuestions>(console, clock, executor, [&view] { view.end_text(); });
+    view.leave_out([questions = parts.questions] { return questions->waited(); });
     SessionPlan plan =
         co_await plan_unless_interrupted(line.conversation, std::move(parts), console);
     greet(*console, plan);

@@ -188,7 +188,7 @@ Task<int> onboard(CommandLine line, bool asks, std::string key) {
     if (asks) interview = std::make_shared<TerminalInterview>(executor, Style::of(STDOUT_FILENO));
     Onboarding onboarding(std::move(line), std::move(interview), std::move(key));
     std::stop_source stop;
-    const SignalWatch watch(executor, [&stop](int) { stop.request_stop(); });
+    const StopAtSignal signals(executor, stop);
     std::exception_ptr failure;
     int status = exit_failed;
     try {
@@ -208,7 +208,7 @@ Task<int> onboard(CommandLine line, bool asks, std::string key) {
     } catch (...) {
         if (!is_cancellation(failure)) throw;
     }
-    co_return stop.stop_requested() ? exit_aborted : exit_failed;
+    co_return signals.signal() != 0 ? 128 + signals.signal() : exit_failed;
 }
 
 int refuse(const std::string& text) {

@@ -78,6 +78,9 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     };
     options.on_agent = [this](const std::shared_ptr<Agent>& agent, const bub::AgentOccasion&) {
         agent_ = agent;
+        if (const std::shared_ptr<TurnQuestions> questions = plan_.questions) {
+            agent->subscribe([questions](const AgentEvent& event) { questions->emitted(event); });
+        }
     };
     options.on_result = [this](const RunResult& result, const bub::AgentOccasion&) {
         result_ = result;
@@ -126,6 +129,7 @@ Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
                                                   const bub::Envelope& about) {
         if (on_event_ && event.agent_event) on_event_(*event.agent_event);
         show(event, about);
+        note_shown(event);
     };
     const auto router = std::make_shared<ShowingRouter>(std::move(watched));
     framework_.bind_router(router);
@@ -148,6 +152,14 @@ Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
     answer.result = std::move(result_);
     answer.failure = failure_of(answer, thrown, router->complaint());
     co_return answer;
+}
+
+void Pipeline::note_shown(const bub::StreamEvent& event) {
+    if (plan_.questions && event.agent_event) plan_.questions->shown(*event.agent_event);
+}
+
+std::chrono::steady_clock::duration Pipeline::waited_for_user() const {
+    return plan_.questions ? plan_.questions->waited() : std::chrono::steady_clock::duration(0);
 }
 
 void Pipeline::stop() {

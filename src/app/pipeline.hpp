@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -60,6 +61,11 @@ public:
     Task<Answer> ask(bub::Envelope message, Show show);
     /// Ends the turn of ask(); does nothing when there is none. What the agent has to say about that is still shown.
     void stop();
+
+    /// To be called after `event` has been shown, where that is not done by ask().
+    void note_shown(const bub::StreamEvent& event);
+    /// How long questions have waited for the user so far.
+    std::chrono::steady_clock::duration waited_for_user() const;
 
     Failure explain(const std::exception_ptr& failure) const;
 

@@ -1,6 +1,7 @@
 #include "program.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <exception>
 #include <filesystem>
 #include <iostream>
@@ -15,6 +16,7 @@
 #include <cubepi/core/run.hpp>
 
 #include "commands.hpp"
+#include "conversation.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
 #include "terminal/style.hpp"
@@ -156,6 +158,9 @@ int run_program(int argc, char** argv, AddPlugins plugins) {
     try {
         if (line.verb == Verb::plugin) return run_plugin_command(line, host.found.commands);
         return dispatch(line);
+    } catch (const EndedBySignal& end) {
+        if (end.signal() != SIGPIPE) std::cerr << "cubepi: stopped.\n";
+        return 128 + end.signal();
     } catch (...) {
         thrown = std::current_exception();
     }

@@ -80,13 +80,18 @@ Task<int> run_once(CommandLine line, std::string prompt) {
     parts.style = screen.style();
     const bool can_ask =
         isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 && !line.conversation.json;
-    if (can_ask) parts.asker = std::make_shared<LineEditor>(executor, std::filesystem::path());
-    parts.before_question = [&screen] { screen.pause(); };
+    if (can_ask) {
+        auto editor = std::make_shared<LineEditor>(executor, std::filesystem::path());
+        parts.questions =
+            std::make_shared<TurnQuestions>(std::move(editor), *Runtime::standard()->clock,
+                                            executor, [&screen] { screen.pause(); });
+    }
     Pipeline::Parts around;
     around.plugins = line.plugins;
     around.on_warning = warn;
     line.conversation.no_save = true;  // unless a session is named
-    SessionPlan plan = co_await plan_session(line.conversation, std::move(parts));
+    Task<SessionPlan> planning = plan_session(line.conversation, std::move(parts));
+    SessionPlan plan = co_await until_signal(std::move(planning));
     if (plan.model.found_locally) std::cerr << "Using " << plan.model.where << ".\n";
     for (const std::string& note : plan.notes) std::cerr << printable(note) << '\n';
     Pipeline pipeline(std::move(plan), std::move(around));

@@ -1,7 +1,11 @@
 #include "session.hpp"
 
+#include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <bub/builtin/builtin.hpp>
@@ -23,6 +27,42 @@ namespace cubepi::app {
 
 namespace {
 
+std::string lower(std::string_view text) {
+    std::string small(text);
+    for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return small;
+}
+
+/// The place in `models` of the one that `answer` names: its id, its number from 1, or a part that no other id has.
+/// Throws Error(invalid_argument) if that is not one model.
+std::size_t model_named(const std::string& answer, const std::vector<std::string>& models) {
+    const auto exact = std::find(models.begin(), models.end(), answer);
+    if (exact != models.end()) return static_cast<std::size_t>(exact - models.begin());
+    std::size_t number = 0;
+    const char* const end = answer.data() + answer.size();
+    const auto parsed = std::from_chars(answer.data(), end, number);
+    if (parsed.ec == std::errc() && parsed.ptr == end && number >= 1 && number <= models.size())
+        return number - 1;
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < models.size() && !answer.empty(); ++i) {
+        if (lower(models[i]).find(lower(answer)) != std::string::npos) found.push_back(i);
+    }
+    if (found.size() == 1) return found.front();
+    std::string problem = "'" + answer + "' is not in the list";
+    if (answer.empty()) problem = "no model was chosen";
+    if (found.size() > 1)
+        problem = "'" + answer + "' matches " + std::to_string(found.size()) + " models";
+    throw Error(ErrorCode::invalid_argument, problem + "; enter a number from 1 to " +
+                                                 std::to_string(models.size()) +
+                                                 ", a model's name, or a part of one name");
+}
+
+std::string trimmed(const std::string& text) {
+    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    if (begin == std::string::npos) return {};
+    return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
+}
+
 Task<std::size_t> choose_at_terminal(std::shared_ptr<Asker> asker, std::string question,
                                      std::vector<std::string> models) {
     question += '\n';
@@ -30,11 +70,15 @@ Task<std::size_t> choose_at_terminal(std::shared_ptr<Asker> asker, std::string q
         question += "  " + std::to_string(i + 1) + "  " + printable(models[i]) + "\n";
     asker->say(question);
     for (;;) {
-        std::optional<std::string> answer = co_await asker->read("number > ");
+        const std::optional<std::string> answer = co_await asker->read("number or name > ");
         if (!answer) throw Error(ErrorCode::cancelled, "no model was chosen");
-        const std::size_t number =
-            static_cast<std::size_t>(std::strtoul(answer->c_str(), nullptr, 10));
-        if (number >= 1 && number <= models.size()) co_return number - 1;
+        std::string problem;
+        try {
+            co_return model_named(trimmed(*answer), models);
+        } catch (const Error& error) {
+            problem = error.what();
+        }
+        asker->say(printable(problem) + "\n");
     }
 }
 
@@ -72,9 +116,8 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     Approval::Options approval;
     approval.previews = box.previews;
     approval.allow_all = flags.yes;
-    approval.before_question = parts.before_question;
     approval.save_rule = [](const std::string& rule) { save_allow_rule(config_path(), rule); };
-    box.gate = std::make_shared<Approval>(policy_of(config.allow), parts.asker, parts.style,
+    box.gate = std::make_shared<Approval>(policy_of(config.allow), parts.questions, parts.style,
                                           std::move(approval));
     return box;
 }
@@ -156,8 +199,9 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     const ConfigFile config = read_config(config_path());
     const std::shared_ptr<const Runtime> runtime = Runtime::standard();
     SessionPlan session = co_await find_session(flags.session, flags.continue_last, flags.no_save);
-    ModelSources sources = model_sources(flags.model, config, parts.asker != nullptr);
-    const std::shared_ptr<Asker> asker = parts.asker;
+    const std::shared_ptr<Asker> asker = parts.questions;
+    ModelSources sources = model_sources(flags.model, config, asker && asker->can_ask());
+    session.questions = parts.questions;
     ChooseModel choose = [asker](std::string question, std::vector<std::string> models) {
         return choose_at_terminal(asker, std::move(question), std::move(models));
     };

@@ -11,8 +11,8 @@
 #include "approval.hpp"
 #include "command_line.hpp"
 #include "config/model_choice.hpp"
-#include "terminal/asker.hpp"
 #include "terminal/style.hpp"
+#include "turn_questions.hpp"
 
 namespace cubepi::app {
 
@@ -25,16 +25,16 @@ struct SessionPlan {
     /// Creates the session once its first prompt is known, and returns its name. Null: it has one, or is temporary.
     std::function<Task<std::string>(std::string first_prompt)> create = {};
     std::string system_prompt = {};
-    std::vector<std::string> notes = {};  ///< for the person, before the first prompt
+    std::vector<std::string> notes = {};            ///< for the person, before the first prompt
+    std::shared_ptr<TurnQuestions> questions = {};  ///< as in SessionParts
     /// Adds tools, approvals and limits to a turn's agent.
     std::function<void(AgentOptions& options)> equip = {};
 };
 
 /// What a session needs from around it.
 struct SessionParts {
-    std::shared_ptr<Asker> asker = {};  ///< null: nobody can be asked
+    std::shared_ptr<TurnQuestions> questions = {};  ///< null: no user can be asked
     Style style = {};
-    std::function<void()> before_question = {};
 };
 
 /// The line that names the command which resumes the session; empty if it is temporary or nothing was said.

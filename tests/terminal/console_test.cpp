@@ -23,6 +23,7 @@
 #include <cubepi/testing/manual_clock.hpp>
 
 #include "terminal.hpp"
+#include "terminal/chat_view.hpp"
 #include "terminal/console.hpp"
 #include "terminal/live_area.hpp"
 #include "terminal/markdown.hpp"
@@ -213,6 +214,19 @@ TEST_F(ConsoleAtATerminal, ManyChangesMakeOnePicture) {
     ASSERT_TRUE(until([&] { return console_->shown(); }));
     ASSERT_TRUE(until_shown(std::string(30, 'w')));
     EXPECT_LT(raw_.size() - before, 3000u);
+}
+
+TEST_F(ConsoleAtATerminal, TheTimeOfATurnLeavesOutTheWaitForTheUser) {
+    open();
+    app::ChatView view(*console_, clock_, io_.get_executor());
+    std::chrono::seconds waited(4);  // in earlier turns
+    view.leave_out([&waited] { return waited; });
+    view.begin_turn();
+    clock_.advance(std::chrono::seconds(10));
+    waited += std::chrono::seconds(7);
+    view.end_turn();
+    frame();
+    ASSERT_TRUE(until_shown("3.0 s")) << screen_.text();
 }
 
 TEST_F(ConsoleAtATerminal, ClearingTheScreenKeepsThePrompt) {

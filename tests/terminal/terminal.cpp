@@ -14,6 +14,7 @@
 #include <pty.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -170,6 +171,10 @@ void Terminal::send(int signal) { kill(pid_, signal); }
 
 int Terminal::hang_up() {
     close(std::exchange(master_, -1));
+    const int process = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+    pollfd ended{process, POLLIN, 0};
+    if (poll(&ended, 1, 60'000) != 1) kill(pid_, SIGKILL);
+    close(process);
     status_ = wait_for(pid_);
     return status_;
 }

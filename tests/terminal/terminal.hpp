@@ -66,7 +66,7 @@ public:
     void type(const std::string& keys);
     void resize(unsigned short columns, unsigned short rows);
     void send(int signal);
-    /// The window is closed. Gives the exit status as wait() does.
+    /// The window is closed. Returns the exit status as wait() does; a program that does not end in a minute is killed.
     int hang_up();
     /// Reads until the program ends, and gives its exit status (128 + signal when it was killed).
     int wait();

@@ -12,7 +12,10 @@
 #include <unistd.h>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/net/utf8.hpp>
+
+#include "../terminal/job_control.hpp"
 
 namespace cubepi::app {
 
@@ -30,7 +33,8 @@ public:
         tcsetattr(STDIN_FILENO, TCSADRAIN, &quiet);
     }
     ~NoEcho() {
-        if (known_) tcsetattr(STDIN_FILENO, TCSADRAIN, &before_);
+        // TCSANOW: a terminal that takes no output must not hold up the end.
+        if (known_ && in_foreground(STDIN_FILENO)) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
     }
     NoEcho(const NoEcho&) = delete;
     NoEcho& operator=(const NoEcho&) = delete;
@@ -68,12 +72,16 @@ Task<std::string> TerminalInterview::read_line(std::string prompt) {
     std::cout << printable(prompt) << " > " << std::flush;
     std::string line;
     while (!line.ends_with('\n')) {
+        const bool foreground = co_await wait_for_foreground(STDIN_FILENO);
+        if (!foreground) throw Error(ErrorCode::cancelled, "the input has ended");
         co_await input_->descriptor.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                                                boost::asio::use_awaitable);
+        if (!in_foreground(STDIN_FILENO)) continue;
         char bytes[4096];
         const ssize_t count = ::read(STDIN_FILENO, bytes, sizeof bytes);
         if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (count <= 0) {
+            co_await Runtime::standard()->clock->sleep_for(hangup_grace);
             std::cout << '\n';
             throw Error(ErrorCode::cancelled, "the input has ended");
         }

@@ -97,6 +97,7 @@ void ChatView::echo(std::string_view text, std::string_view remark) {
 void ChatView::begin_turn() {
     busy_ = true;
     turn_begun_ = clock_.now();
+    if (waited_) waited_before_ = waited_();
     console_.set_busy(true);
     wait_for("waiting for the model");
     tick();
@@ -105,12 +106,21 @@ void ChatView::begin_turn() {
 void ChatView::end_turn() {
     end_text();
     busy_ = false;
-    last_turn_ = clock_.now() - turn_begun_;
+    last_turn_ = turn_time();
     timer_->cancel();
     waiting_for_.clear();
     print_stopped_cards();
     console_.set_busy(false);
     refresh();
+}
+
+void ChatView::leave_out(std::function<std::chrono::steady_clock::duration()> waited) {
+    waited_ = std::move(waited);
+}
+
+std::chrono::steady_clock::duration ChatView::turn_time() const {
+    const std::chrono::steady_clock::duration time = clock_.now() - turn_begun_;
+    return waited_ ? time - (waited_() - waited_before_) : time;
 }
 
 void ChatView::wait_for(std::string what) {
@@ -132,7 +142,7 @@ std::string ChatView::status_text() const {
         if (!text.empty()) parts.push_back(StatusPart{std::move(text), weight});
     };
     if (busy_) add("Esc stops", 8);
-    if (busy_) add(seconds_text(clock_.now() - turn_begun_), 7);
+    if (busy_) add(seconds_text(turn_time()), 7);
     add(printable(model_), 4);
     add(printable(session_), 2);
     const bool narrow = console_.columns() < 60;

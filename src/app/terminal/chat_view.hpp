@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,6 +35,8 @@ public:
 
     /// The session's name for the status line, once it has one.
     void name_session(std::string session);
+    /// `waited` returns how long questions have waited for the user so far; the time of a turn leaves that out.
+    void leave_out(std::function<std::chrono::steady_clock::duration()> waited);
 
     /// What the person entered, as it stays on the screen; `remark` says what became of it, e.g. "steers".
     void echo(std::string_view text, std::string_view remark = {});
@@ -82,6 +85,7 @@ private:
     void refresh();
     void tick();
     std::string status_text() const;
+    std::chrono::steady_clock::duration turn_time() const;
 
     Console& console_;
     Clock& clock_;
@@ -106,6 +110,8 @@ private:
     std::string waiting_for_;
     std::chrono::steady_clock::time_point waiting_since_ = {};
     std::chrono::steady_clock::time_point turn_begun_ = {};
+    std::function<std::chrono::steady_clock::duration()> waited_;
+    std::chrono::steady_clock::duration waited_before_{0};  // the turn
     std::chrono::steady_clock::duration last_turn_{0};
     std::vector<std::string> order_;  // of the running cards
     std::map<std::string, Card> running_;

@@ -20,6 +20,7 @@
 
 #include "edit_buffer.hpp"
 #include "input_field.hpp"
+#include "job_control.hpp"
 #include "keys.hpp"
 #include "prompt.hpp"
 #include "raw_mode.hpp"
@@ -75,6 +76,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
           frame_timer(clock_.timer(executor_)),
           question_timer(clock_.timer(executor_)),
           end_timer(clock_.timer(executor_)),
+          resume_timer(clock_.timer(executor_)),
           style(Style::of(terminal_.output)),
           prompt(style, History(std::move(history))),
           area([this](std::string_view text) { output.write(text); },
@@ -91,7 +93,8 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     void close() {
         if (closed) return;
         closed = true;
-        for (ClockTimer* timer : {escape_timer.get(), frame_timer.get(), question_timer.get()})
+        for (ClockTimer* timer :
+             {escape_timer.get(), frame_timer.get(), question_timer.get(), resume_timer.get()})
             timer->cancel();
         end_timer->cancel();
         boost::system::error_code ignored;
@@ -136,7 +139,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     void draw() {
         scheduled = false;
         // What a slow terminal has not shown yet would only grow.
-        if (closed || !output.idle()) return;
+        if (closed || suspended || !output.idle()) return;
         last_frame = clock.now();
         area.show(content());
         area.draw();
@@ -202,6 +205,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     }
 
     void wait_for_keys() {
+        if (suspended) return;
         input.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                          [self = shared_from_this()](const boost::system::error_code& failed) {
                              if (failed || self->closed) return;
@@ -213,7 +217,10 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         char bytes[4096];
         const ssize_t count = ::read(terminal.input, bytes, sizeof bytes);
         const bool gone = count == 0 || (count < 0 && errno != EINTR && errno != EAGAIN);
-        if (gone) return push(ConsoleInput::Kind::end);
+        if (gone) {
+            resume_timer->expires_after(hangup_grace, [this] { push(ConsoleInput::Kind::end); });
+            return;
+        }
         escape_timer->cancel();
         for (ssize_t i = 0; i < count && typed_ahead > 0; ++i, --typed_ahead) {
             if (bytes[i] == '\n') bytes[i] = '\r';
@@ -308,10 +315,28 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         kill(0, SIGTSTP);
         std::signal(SIGTSTP, SIG_DFL);
         std::raise(SIGTSTP);
+        suspended = true;
+        resume();
+    }
+
+    /// Takes the terminal back. A job that was continued in the background stops again until it is the foreground job.
+    void resume() {
+        if (!in_foreground(terminal.input)) {
+            was_in_background = true;
+            resume_timer->expires_after(pause_between_stops, [this] {
+                if (in_foreground(terminal.input) || stop_in_background()) return resume();
+                push(ConsoleInput::Kind::end);
+            });
+            return;
+        }
+        suspended = false;
         RawMode::enter();
         count_typed_ahead();
         area.forget();
         take_size();
+        schedule();
+        // The keys are read on by the caller of suspend(), or from here after a time in the background.
+        if (std::exchange(was_in_background, false)) wait_for_keys();
     }
 
     Executor executor;
@@ -325,6 +350,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     std::unique_ptr<ClockTimer> frame_timer;
     std::unique_ptr<ClockTimer> question_timer;
     std::unique_ptr<ClockTimer> end_timer;
+    std::unique_ptr<ClockTimer> resume_timer;
     std::optional<RawMode> raw;
     KeyDecoder decoder;
     Style style;
@@ -340,6 +366,8 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     int ended_by = 0;
     int typed_ahead = 0;
     bool question_held = false;
+    bool suspended = false;
+    bool was_in_background = false;
     bool busy = false;
     bool scheduled = false;
     bool closed = false;

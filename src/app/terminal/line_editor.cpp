@@ -1,10 +1,14 @@
 #include "line_editor.hpp"
 
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cwchar>
 #include <iostream>
 #include <utility>
 
@@ -14,6 +18,9 @@
 #include <unistd.h>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/runtime.hpp>
+
+#include "job_control.hpp"
 
 namespace cubepi::app {
 
@@ -29,17 +36,23 @@ bool input_waits() {
 
 }  // namespace
 
-struct LineEditor::State {
+struct LineEditor::State : std::enable_shared_from_this<State> {
     State(Executor executor, std::filesystem::path history_file)
         : input(executor, dup(STDIN_FILENO)),
+          continued(executor),
           history(std::move(history_file)),
           terminal(isatty(STDIN_FILENO) == 1) {}
 
     boost::asio::posix::stream_descriptor input;
+    boost::asio::signal_set continued;
     std::filesystem::path history;
     bool terminal;
+    bool prepared = false;
     bool handler_installed = false;
+    bool handler_left =
+        false;  // libedit still has it: the terminal was another job's when the read ended
     bool ended = false;
+    bool gone = false;     // the terminal
     bool touched = false;  // since the prompt was shown; libedit's buffer keeps the line before
     std::string prompt;
     std::string pasted;               // complete lines of a block that goes on
@@ -57,40 +70,100 @@ struct LineEditor::State {
         rl_callback_handler_remove();
         self.handler_installed = false;
     }
+
+    /// Reads a character for libedit, which does not report that the terminal is gone.
+    static int read_character(std::FILE*) {
+        State& self = *reading;
+        std::mbstate_t shift = {};
+        for (;;) {
+            char byte = 0;
+            const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
+            if (count < 0 && errno == EINTR && in_foreground(STDIN_FILENO)) continue;
+            if (count <= 0) {
+                const bool later = count < 0 && (errno == EINTR || errno == EAGAIN);
+                if (!later) self.ended = self.gone = true;
+                return EOF;
+            }
+            wchar_t wide = 0;
+            const std::size_t used = std::mbrtowc(&wide, &byte, 1, &shift);
+            if (used == static_cast<std::size_t>(-2)) continue;
+            if (used != static_cast<std::size_t>(-1)) return static_cast<int>(wide);
+            shift = {};  // an invalid byte is dropped
+        }
+    }
+
+    /// Sets libedit up. Only in the foreground, since it changes the terminal.
+    void prepare() {
+        if (std::exchange(prepared, true)) return;
+        // libedit's state is the process's: a second initialisation would lose the first one's memory.
+        static bool initialized = false;
+        if (!std::exchange(initialized, true)) {
+            rl_getc_function = &State::read_character;
+            rl_initialize();
+            using_history();
+        }
+        clear_history();
+        stifle_history(1000);
+        if (!history.empty()) read_history(history.c_str());
+    }
+
     void install(const char* shown) {
+        if (std::exchange(handler_left, false)) rl_callback_handler_remove();
         reading = this;
         rl_callback_handler_install(shown, &State::on_line);
         handler_installed = true;
         touched = false;
     }
+
     void remove() {
-        if (!handler_installed) return;
-        rl_callback_handler_remove();
-        handler_installed = false;
+        if (!std::exchange(handler_installed, false)) return;
+        if (in_foreground(STDIN_FILENO)) {
+            rl_callback_handler_remove();
+        } else {
+            handler_left = true;
+        }
         reading = nullptr;
+    }
+
+    void insert(const std::string& text) {
+        if (text.empty()) return;
+        rl_insert_text(text.c_str());
+        touched = true;
+        rl_redisplay();
+    }
+
+    /// The shell has changed the terminal's settings while this job was stopped.
+    void watch_continued() {
+        continued.async_wait(
+            [self = shared_from_this()](const boost::system::error_code& failed, int) {
+                if (failed || !self->handler_installed) return;
+                if (in_foreground(STDIN_FILENO)) self->show_again();
+                self->watch_continued();
+            });
+    }
+
+    std::optional<std::string> take_keys();
+    Task<std::optional<std::string>> read_line();
+
+    void show_again() {
+        const std::string typed = touched && rl_line_buffer ? rl_line_buffer : "";
+        remove();
+        install(prompt.c_str());
+        insert(typed);
     }
 };
 
 LineEditor::LineEditor(Executor executor, std::filesystem::path history)
-    : state_(std::make_unique<State>(std::move(executor), std::move(history))) {
-    if (!state_->terminal) return;
-    // libedit's state is the process's: a second initialisation would lose the first one's memory.
-    static bool initialized = false;
-    if (!std::exchange(initialized, true)) {
-        rl_initialize();
-        using_history();
-    }
-    clear_history();
-    stifle_history(1000);
-    if (!state_->history.empty()) read_history(state_->history.c_str());
-}
+    : state_(std::make_shared<State>(std::move(executor), std::move(history))) {}
 
 LineEditor::~LineEditor() { state_->remove(); }
+
+bool LineEditor::can_ask() const { return !state_->terminal || in_foreground(STDIN_FILENO); }
 
 void LineEditor::say(std::string_view text) { std::cout << text << std::flush; }
 
 void LineEditor::remember(const std::string& line) {
-    if (!state_->terminal || line.empty()) return;
+    if (!state_->prepared || line.empty()) return;
     add_history(line.c_str());
     if (state_->history.empty()) return;
     write_history(state_->history.c_str());
@@ -134,6 +207,7 @@ Task<std::optional<std::string>> read_plain(boost::asio::posix::stream_descripto
         }
         char bytes[4096];
         const ssize_t count = ::read(STDIN_FILENO, bytes, sizeof bytes);
+        if (count < 0 && (errno == EINTR || (errno == EAGAIN && !always_ready()))) continue;
         if (count > 0) {
             buffered.append(bytes, static_cast<std::size_t>(count));
             continue;
@@ -146,6 +220,35 @@ Task<std::optional<std::string>> read_plain(boost::asio::posix::stream_descripto
 
 }  // namespace
 
+/// Handles what can be read; returns the input once it is complete.
+std::optional<std::string> LineEditor::State::take_keys() {
+    // libedit reads a character at a time; a pasted block is all there.
+    do {
+        touched = true;
+        rl_callback_read_char();
+        if (!line) continue;
+        if (!input_waits()) return std::exchange(pasted, {}) + *line;
+        pasted += *line + "\n";
+        line.reset();
+        install("");
+    } while (!ended && input_waits());
+    return std::nullopt;
+}
+
+Task<std::optional<std::string>> LineEditor::State::read_line() {
+    std::optional<std::string> result;
+    while (!ended && !result) {
+        co_await input.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                                  boost::asio::use_awaitable);
+        const bool foreground = co_await wait_for_foreground(STDIN_FILENO);
+        if (!foreground) ended = true;
+        if (foreground) result = take_keys();
+    }
+    if (gone) co_await Runtime::standard()->clock->sleep_for(hangup_grace);
+    if (ended && !pasted.empty()) result = std::exchange(pasted, {});
+    co_return result;
+}
+
 Task<std::optional<std::string>> LineEditor::read(std::string prompt, std::string prefill) {
     State& state = *state_;
     if (!state.terminal) {
@@ -153,40 +256,27 @@ Task<std::optional<std::string>> LineEditor::read(std::string prompt, std::strin
         co_return co_await read_plain(state.input, state.buffered);
     }
     state.prompt = std::move(prompt);
-    state.ended = false;
+    state.ended = state.gone = false;
     state.line.reset();
+    const bool foreground = co_await wait_for_foreground(STDIN_FILENO);
+    if (!foreground) co_return std::nullopt;
+    state.prepare();
+    state.continued.add(SIGCONT);
+    state.watch_continued();
     state.install(state.prompt.c_str());
-    if (!prefill.empty()) {
-        rl_insert_text(prefill.c_str());
-        state.touched = true;
-        rl_redisplay();
-    }
+    state.insert(prefill);
     std::exception_ptr failure;
     std::optional<std::string> result;
     try {
-        while (!state.ended && !result) {
-            co_await state.input.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                                            boost::asio::use_awaitable);
-            // libedit reads a character at a time; a pasted block is all there.
-            do {
-                state.touched = true;
-                rl_callback_read_char();
-                if (!state.line) continue;
-                if (input_waits()) {
-                    state.pasted += *state.line + "\n";
-                    state.line.reset();
-                    state.install("");
-                } else {
-                    result = std::exchange(state.pasted, {}) + *state.line;
-                }
-            } while (!state.ended && !result && input_waits());
-        }
+        result = co_await state.read_line();
     } catch (...) {
         failure = std::current_exception();
     }
+    boost::system::error_code ignored;
+    state.continued.clear(ignored);
+    state.continued.cancel(ignored);
     state.remove();
     if (failure) std::rethrow_exception(failure);
-    if (state.ended && !state.pasted.empty()) result = std::exchange(state.pasted, {});
     co_return result;
 }
 

@@ -23,7 +23,11 @@ public:
 
     /// The next input without its line end; empty when the input has ended. `prefill` can be edited. Cancelling it
     /// gives the terminal back as it was.
+    ///
+    /// The input has ended when the terminal is gone, too. In the background the process stops until it is the foreground job.
     Task<std::optional<std::string>> read(std::string prompt, std::string prefill = {}) override;
+    /// False while another job has the terminal.
+    bool can_ask() const override;
     void say(std::string_view text) override;
     /// Keeps a line in the history.
     void remember(const std::string& line);
@@ -33,7 +37,7 @@ public:
     struct State;
 
 private:
-    std::unique_ptr<State> state_;
+    std::shared_ptr<State> state_;
 };
 
 }  // namespace cubepi::app

@@ -6,6 +6,8 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "job_control.hpp"
+
 namespace cubepi::app {
 
 namespace {
@@ -36,7 +38,7 @@ RawMode::RawMode(int input, int output) {
 RawMode::~RawMode() { leave(); }
 
 void RawMode::enter() noexcept {
-    if (!known || raw) return;
+    if (!known || raw || !in_foreground(input_fd)) return;
     termios keys = before;
     // Output stays as it is: a line feed goes to the beginning of the next line.
     keys.c_iflag &= ~static_cast<tcflag_t>(ICRNL | INLCR | IXON | ISTRIP | BRKINT);
@@ -48,7 +50,7 @@ void RawMode::enter() noexcept {
 }
 
 void RawMode::leave() noexcept {
-    if (!raw) return;
+    if (!raw || !in_foreground(input_fd)) return;
     send("\x1b[?2004l\x1b[?25h");
     tcsetattr(input_fd, TCSANOW, &before);
     raw = false;

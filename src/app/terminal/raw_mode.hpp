@@ -10,9 +10,10 @@ public:
     RawMode(const RawMode&) = delete;
     RawMode& operator=(const RawMode&) = delete;
 
-    /// Gives the terminal back as it was, from wherever: before the process stops, or ends without destructors.
+    /// Restores the terminal's settings. Called before the process stops or exits without destructors. Does nothing in a
+    /// background job, as enter() does.
     static void leave() noexcept;
-    /// Takes it again.
+    /// Changes the settings again.
     static void enter() noexcept;
 };
 

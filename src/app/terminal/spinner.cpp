@@ -5,6 +5,10 @@
 #include <iostream>
 #include <utility>
 
+#include <unistd.h>
+
+#include "job_control.hpp"
+
 namespace cubepi::app {
 
 namespace {
@@ -25,8 +29,12 @@ void Spinner::start(std::string what) {
 }
 
 void Spinner::tick() {
-    std::cerr << "\r" << style_.dim() << frames[frame_++ % frames.size()] << ' ' << what_
-              << style_.off() << std::flush;
+    // In the background it would write over the lines of the foreground job.
+    if (in_foreground(STDERR_FILENO)) {
+        std::cerr << "\r" << style_.dim() << frames[frame_++ % frames.size()] << ' ' << what_
+                  << style_.off() << std::flush;
+        drawn_ = true;
+    }
     timer_->expires_after(interval, [this] { tick(); });
 }
 
@@ -34,6 +42,7 @@ void Spinner::stop() {
     if (!running_) return;
     running_ = false;
     timer_->cancel();
+    if (!std::exchange(drawn_, false) || !in_foreground(STDERR_FILENO)) return;
     std::cerr << "\r\x1b[K" << std::flush;
 }
 

@@ -10,7 +10,7 @@
 
 namespace cubepi::app {
 
-/// A turning sign on standard error while something is waited for. Only at a terminal. Used on one executor.
+/// A progress sign on standard error. Only at a terminal, and only in its foreground job. Used on one executor.
 class Spinner {
 public:
     /// `clock` outlives it.
@@ -27,6 +27,7 @@ private:
     std::string what_;
     std::size_t frame_ = 0;
     bool running_ = false;
+    bool drawn_ = false;
 };
 
 }  // namespace cubepi::app

@@ -1,0 +1,72 @@
+#include "turn_questions.hpp"
+
+#include <exception>
+#include <utility>
+
+namespace cubepi::app {
+
+namespace {
+
+// A plugin may leave events out of the stream, so that they are never shown.
+constexpr std::chrono::seconds display_timeout(1);
+
+}  // namespace
+
+TurnQuestions::TurnQuestions(std::shared_ptr<Asker> asker, Clock& clock, Executor executor,
+                             std::function<void()> before_question)
+    : asker_(std::move(asker)),
+      clock_(clock),
+      executor_(std::move(executor)),
+      before_question_(std::move(before_question)) {}
+
+TurnQuestions::~TurnQuestions() = default;
+
+void TurnQuestions::emitted(const AgentEvent& event) { emitted_ = {event.run, event.seq}; }
+
+void TurnQuestions::shown(const AgentEvent& event) {
+    shown_ = {event.run, event.seq};
+    progress_.pulse();
+}
+
+bool TurnQuestions::has_shown(const Position& position) const {
+    return shown_.run == position.run && shown_.seq >= position.seq;
+}
+
+Task<> TurnQuestions::prepare() {
+    const Position wanted = emitted_;
+    bool expired = false;
+    const std::unique_ptr<ClockTimer> timer = clock_.timer(executor_);
+    timer->expires_after(display_timeout, [this, &expired] {
+        expired = true;
+        progress_.pulse();
+    });
+    std::exception_ptr failure;
+    try {
+        while (!expired && !has_shown(wanted)) co_await progress_.wait();
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    timer->cancel();
+    if (failure) std::rethrow_exception(failure);
+    before_question_();
+}
+
+std::chrono::steady_clock::duration TurnQuestions::waited() const {
+    return open_ == 0 ? waited_ : waited_ + (clock_.now() - open_since_);
+}
+
+Task<std::optional<std::string>> TurnQuestions::read(std::string prompt, std::string prefill) {
+    if (open_++ == 0) open_since_ = clock_.now();
+    std::exception_ptr failure;
+    std::optional<std::string> answer;
+    try {
+        answer = co_await asker_->read(std::move(prompt), std::move(prefill));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (--open_ == 0) waited_ += clock_.now() - open_since_;
+    if (failure) std::rethrow_exception(failure);
+    co_return answer;
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <cubepi/core/agent_event.hpp>
+#include <cubepi/core/clock.hpp>
+#include <cubepi/core/event_signal.hpp>
+
+#include "terminal/asker.hpp"
+
+namespace cubepi::app {
+
+/// The questions of a conversation's turns. A question waits until all events that the agent emitted before it are shown: the
+/// agent runs ahead of the display by up to a queue of events. Measures how long the user takes to answer. Used on one
+/// executor.
+class TurnQuestions final : public Asker {
+public:
+    /// `before_question` ends the output that is shown in part. `clock` outlives the object.
+    TurnQuestions(std::shared_ptr<Asker> asker, Clock& clock, Executor executor,
+                  std::function<void()> before_question);
+    ~TurnQuestions() override;
+
+    /// The agent has emitted `event`.
+    void emitted(const AgentEvent& event);
+    /// `event` has been shown.
+    void shown(const AgentEvent& event);
+    /// How long questions have waited for their answers up to now, in total; two questions at once count once.
+    std::chrono::steady_clock::duration waited() const;
+
+    bool can_ask() const override { return asker_->can_ask(); }
+    Task<> prepare() override;
+    void say(std::string_view text) override { asker_->say(text); }
+    Task<std::optional<std::string>> read(std::string prompt, std::string prefill = {}) override;
+
+private:
+    /// A place in the events of a run.
+    struct Position {
+        std::shared_ptr<const RunInfo> run = {};
+        std::uint64_t seq = 0;
+    };
+    bool has_shown(const Position& position) const;
+
+    std::shared_ptr<Asker> asker_;
+    Clock& clock_;
+    Executor executor_;
+    std::function<void()> before_question_;
+    Position emitted_;
+    Position shown_;
+    AsyncEvent progress_;
+    std::size_t open_ = 0;
+    std::chrono::steady_clock::time_point open_since_ = {};
+    std::chrono::steady_clock::duration waited_{0};
+};
+
+}  // namespace cubepi::app
