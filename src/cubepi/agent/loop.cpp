@@ -40,8 +40,8 @@ public:
 
 private:
     Task<Next> turn();
-    void end_limited(std::string reason);
-    Task<void> end_before_call(std::string reason);
+    void end_limited(LimitReachedError reached);
+    Task<void> end_before_call(LimitReachedError reached);
     Rest begin_turn();
     Rest end_turn(Message message, MessageList tool_results);
     Task<void> end_failed_turn(Message message);
@@ -91,15 +91,15 @@ Task<void> Loop::drive() {
         if (Rest rest = core_.take_in(parts_.inputs->take_steering())) co_await std::move(*rest);
     }
     if (!core_.stopped()) {
-        auto reason = limit_reached(parts_.limits, core_.turns_before(), core_.spent());
-        if (reason) co_return co_await end_before_call(std::move(*reason));
+        auto reached = limit_reached(parts_.limits, core_.turns_before(), core_.spent());
+        if (reached) co_return co_await end_before_call(std::move(*reached));
     }
     Next next = Next::turn;
     while (next == Next::turn) {
         if (!turn_open_) {
-            auto reason = limit_reached(parts_.limits, turns_, core_.spent());
-            if (reason) {
-                end_limited(std::move(*reason));
+            auto reached = limit_reached(parts_.limits, turns_, core_.spent());
+            if (reached) {
+                end_limited(std::move(*reached));
                 break;
             }
             if (Rest rest = begin_turn()) co_await std::move(*rest);
@@ -125,15 +125,15 @@ Task<void> Loop::drive() {
     if (Rest rest = end_run()) co_await std::move(*rest);
 }
 
-void Loop::end_limited(std::string reason) {
+void Loop::end_limited(LimitReachedError reached) {
     outcome_ = RunOutcome::limited;
-    error_ = std::make_shared<const Error>(ErrorCode::limit, std::move(reason));
+    error_ = std::make_shared<const LimitReachedError>(std::move(reached));
 }
 
 /// The run ends before a call (D24): because of a spend limit with a model of unknown price, or of a limit that earlier
 /// model calls have reached.
-Task<void> Loop::end_before_call(std::string reason) {
-    end_limited(std::move(reason));
+Task<void> Loop::end_before_call(LimitReachedError reached) {
+    end_limited(std::move(reached));
     Message message = failure_message(core_, error_->what(), false);
     if (Rest rest = core_.announce(message)) co_await std::move(*rest);
     if (Rest rest = end_turn(std::move(message), MessageList())) co_await std::move(*rest);

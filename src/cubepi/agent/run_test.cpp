@@ -257,7 +257,10 @@ TEST(Run, D24_ReachingTheTurnLimitIsAnOutcomeWithItsName) {
     Recorder recorder(agent);
     const RunResult result = run(agent.prompt("hi"));
     EXPECT_EQ(result.outcome, RunOutcome::limited);
-    EXPECT_NE(std::string(result.error().what()).find("max_turns"), std::string::npos);
+    const auto* reached = dynamic_cast<const LimitReachedError*>(&result.error());
+    ASSERT_TRUE(reached);
+    EXPECT_EQ(reached->limit(), "max_turns");
+    EXPECT_NE(std::string(reached->what()).find("max_turns (3)"), std::string::npos);
     EXPECT_EQ(faux.call_count(), 3u);
     EXPECT_TRUE(is_legal_transcript(agent.state().messages));
     EXPECT_EQ(agent.state().last_outcome, LastOutcome::complete);
@@ -277,6 +280,9 @@ TEST(Run, D24_ReachingTheWallClockIsAnOutcomeWithItsName) {
     const RunResult result = testing::run_advancing(*clock, agent.prompt("hi"));
     EXPECT_EQ(result.outcome, RunOutcome::limited);
     EXPECT_NE(std::string(result.error().what()).find("wall_clock"), std::string::npos);
+    const auto* reached = dynamic_cast<const LimitReachedError*>(&result.error());
+    ASSERT_TRUE(reached);
+    EXPECT_EQ(reached->limit(), "wall_clock");
     EXPECT_FALSE(result.text().empty());
 }
 

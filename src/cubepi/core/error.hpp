@@ -99,6 +99,18 @@ private:
     std::string clock_;
 };
 
+/// A run reached a limit of AgentLimits.
+class LimitReachedError : public Error {
+public:
+    LimitReachedError(std::string limit, const std::string& message)
+        : Error(ErrorCode::limit, message), limit_(std::move(limit)) {}
+    /// The member of AgentLimits: "max_turns", "max_spend" or "wall_clock".
+    const std::string& limit() const noexcept { return limit_; }
+
+private:
+    std::string limit_;
+};
+
 /// What a provider's failure carries besides its text. Stored with the message that it ended, under
 /// CubeLoop's names (see docs/decisions.md, D9 and D41).
 struct ErrorInfo {
@@ -109,6 +121,9 @@ struct ErrorInfo {
     std::optional<double> retry_after;  ///< seconds
     std::optional<std::int64_t> tokens_in;
     std::optional<std::int64_t> context_window;
+    /// The failure in the words of the endpoint or of the network layer: valid UTF-8, without secrets, at most about
+    /// 2 KiB. Empty for a message loaded from a store, which keeps only the whole error text.
+    std::string message = {};
 
     friend bool operator==(const ErrorInfo&, const ErrorInfo&) = default;
 };
@@ -160,14 +175,20 @@ class ContentFiltered : public ProviderError {
 class CheckpointerError : public Error {
 public:
     CheckpointerError(ErrorCode code, const std::string& message, std::string thread_id = {},
-                      std::string run_id = {})
-        : Error(code, message), thread_id_(std::move(thread_id)), run_id_(std::move(run_id)) {}
+                      std::string run_id = {}, std::string path = {})
+        : Error(code, message),
+          thread_id_(std::move(thread_id)),
+          run_id_(std::move(run_id)),
+          path_(std::move(path)) {}
     const std::string& thread_id() const noexcept { return thread_id_; }
     const std::string& run_id() const noexcept { return run_id_; }
+    /// The file or directory that could not be used; empty if the failure concerns none.
+    const std::string& path() const noexcept { return path_; }
 
 private:
     std::string thread_id_;
     std::string run_id_;
+    std::string path_;
 };
 
 /// The thread that the call names has nothing stored.
@@ -186,9 +207,21 @@ class RunNotCompletedError : public CheckpointerError {
 class RunNotClaimedError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
-/// The run is open, or another live owner has one open on the thread (D50); the text names the owner.
+/// The run is open, or another live owner has one open on the thread (D50).
 class RunAlreadyClaimedError : public CheckpointerError {
+public:
     using CheckpointerError::CheckpointerError;
+    /// `owner` is the live owner of the thread's open run, e.g. "pid 4711 on build-3".
+    RunAlreadyClaimedError(const std::string& message, std::string thread_id, std::string run_id,
+                           std::string owner)
+        : CheckpointerError(ErrorCode::run_already_claimed, message, std::move(thread_id),
+                            std::move(run_id)),
+          owner_(std::move(owner)) {}
+    /// Empty if the run was claimed before by the same caller.
+    const std::string& owner() const noexcept { return owner_; }
+
+private:
+    std::string owner_;
 };
 /// The run is over: nothing is claimed or appended under its id any more.
 class RunAlreadyCompletedError : public CheckpointerError {
@@ -207,8 +240,9 @@ class CheckpointerLockTimeoutError : public CheckpointerError {
 class CheckpointCorruptionError : public CheckpointerError {
 public:
     CheckpointCorruptionError(const std::string& message, std::string thread_id,
-                              std::string backend, std::string row_ref)
-        : CheckpointerError(ErrorCode::storage_corrupt, message, std::move(thread_id)),
+                              std::string backend, std::string row_ref, std::string path = {})
+        : CheckpointerError(ErrorCode::storage_corrupt, message, std::move(thread_id),
+                            std::string(), std::move(path)),
           backend_(std::move(backend)),
           row_ref_(std::move(row_ref)) {}
     const std::string& backend() const noexcept { return backend_; }

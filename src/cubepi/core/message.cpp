@@ -72,6 +72,16 @@ std::vector<const ToolCall*> AssistantMessage::tool_calls() const {
     return calls;
 }
 
+bool AssistantMessage::is_refusal() const {
+    if (stop_reason == "refusal" || stop_reason == "content_filter") return true;
+    for (const AssistantContent& block : content) {
+        const auto* text = std::get_if<TextContent>(&block);
+        const Json* refusal = text ? text->extra.find("refusal") : nullptr;
+        if (refusal && *refusal == Json(true)) return true;
+    }
+    return false;
+}
+
 struct Message::Rep {
     explicit Rep(Role r) : role(r) {}
     mutable detail::RefCount refs;

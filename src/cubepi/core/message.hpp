@@ -110,6 +110,9 @@ struct AssistantMessage {
     bool has_tool_calls() const noexcept;
     /// The calls in the order of the message; valid while this message is.
     std::vector<const ToolCall*> tool_calls() const;
+    /// True if the endpoint or the model refused to answer: the stop reason is "refusal" or "content_filter", or a text
+    /// block is marked as a refusal.
+    bool is_refusal() const;
     friend bool operator==(const AssistantMessage&, const AssistantMessage&) = default;
 };
 

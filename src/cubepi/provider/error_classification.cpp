@@ -15,7 +15,7 @@ namespace cubepi {
 
 namespace {
 
-constexpr std::size_t longest_message = 2000;
+constexpr std::size_t longest_message = 2048;
 
 std::string lower(std::string_view text) {
     std::string result(text);
@@ -106,7 +106,7 @@ void read_error_object(const JsonObject& object, EndpointFailure& failure) {
         const std::string raw = text_of(metadata->get_object().if_contains("raw"));
         if (!raw.empty()) failure.message += " (" + raw + ")";
     }
-    if (failure.message.empty()) failure.message = json_text(object);
+    if (failure.message.empty() && !object.empty()) failure.message = json_text(object);
 }
 
 /// Anthropic has no codes but kinds, of which one says nothing: {"type": "error", "error": {"type": ...}}.
@@ -262,6 +262,7 @@ ErrorInfo classify_failure(const EndpointFailure& failure,
     const int status = failure.status.value_or(0);
     ErrorInfo info;
     info.provider_code = failure.code;
+    info.message = failure.message;
     info.status_code = failure.status;
 
     const bool nearly_full = status == 400 && context_window && prompt_tokens &&
@@ -300,6 +301,7 @@ ErrorInfo classify_exception(const std::exception_ptr& failure) {
         info.code = error.code();
     } catch (...) {
     }
+    info.message = exception_text(failure);
     info.type = error_type_of(info.code);
     return info;
 }

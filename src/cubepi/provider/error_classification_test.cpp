@@ -107,6 +107,7 @@ TEST(Classification, WhatTheNetworkDidKeepsItsCode) {
         std::make_exception_ptr(NetworkError(ErrorCode::tls, "h:443", false, "bad certificate")));
     EXPECT_EQ(info.code, ErrorCode::tls);
     EXPECT_EQ(info.type, "ProviderUnavailable");
+    EXPECT_EQ(info.message, "bad certificate");
     EXPECT_EQ(classify_exception(std::make_exception_ptr(TimeoutError("gap", "x"))).code,
               ErrorCode::timeout);
 }

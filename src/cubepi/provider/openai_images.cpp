@@ -290,6 +290,7 @@ void ImagesCall::give_up(const std::exception_ptr& failure) const {
     asked.id = model_.id;
     asked.provider_id = model_.provider_id;
     const std::string text = failure_text(asked, endpoint_->endpoint.shown_url(), info, message);
+    info.message = endpoint_->endpoint.without_secrets(std::move(info.message));
     throw_provider_error(std::move(info), endpoint_->endpoint.without_secrets(text));
 }
 

@@ -97,17 +97,6 @@ std::string lines_of(const std::vector<SchemaIssue>& issues) {
     return lines;
 }
 
-bool is_refusal(const AssistantMessage& answer) {
-    const std::string& reason = answer.stop_reason.str();
-    if (reason == "refusal" || reason == "content_filter") return true;
-    for (const AssistantContent& block : answer.content) {
-        const auto* text = std::get_if<TextContent>(&block);
-        const Json* refusal = text ? text->extra.find("refusal") : nullptr;
-        if (refusal && *refusal == Json(true)) return true;
-    }
-    return false;
-}
-
 std::shared_ptr<const Error> error_of(const AssistantMessage& answer) {
     if (!answer.error) {
         return std::make_shared<const Error>(ErrorCode::provider, answer.error_message.str());
@@ -273,7 +262,7 @@ private:
             const std::string why = error->what();
             fail(StructuredFailure::provider, code, why, std::move(error));
         }
-        if (is_refusal(answer)) {
+        if (answer.is_refusal()) {
             const std::string said = answer.text();
             fail(StructuredFailure::refused, ErrorCode::content_filtered,
                  said.empty() ? "the model refused" : "the model refused: " + quoted(said));

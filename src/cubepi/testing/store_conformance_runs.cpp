@@ -96,7 +96,7 @@ Task<> check_live_owner(StoreProbe& probe) {
         if (failure) std::rethrow_exception(failure);
     } catch (const RunAlreadyClaimedError& error) {
         const bool names_it = std::string_view(error.what()).find(named) != std::string_view::npos;
-        probe.expect(names_it, "the error names the owner");
+        probe.expect(names_it && error.owner() == named, "the error names the owner");
     } catch (...) {
     }
     co_await probe.runs()->release_claim("t", "r1", "a");

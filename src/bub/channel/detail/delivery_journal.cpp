@@ -113,7 +113,7 @@ void DeliveryJournal::lock() {
     if (lock_) return;
     std::error_code failed;
     std::filesystem::create_directories(options_.folder, failed);
-    if (failed) throw_system("make the folder " + options_.folder.string(), failed.value());
+    if (failed) throw_system("create the directory", options_.folder, failed.value());
     const std::filesystem::path path = options_.folder / "lock";
     Descriptor file = Descriptor::open(path, O_RDWR | O_CREAT);
     if (!try_lock(file)) {

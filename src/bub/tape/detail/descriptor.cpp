@@ -19,7 +19,8 @@ namespace {
 [[noreturn]] void throw_no_file(const std::filesystem::path& path, std::string_view kind) {
     throw cubepi::CheckpointerError(cubepi::ErrorCode::storage,
                                     "cannot open " + path.string() + ": it is " +
-                                        std::string(kind) + ", where a file is kept; move it away");
+                                        std::string(kind) + ", where a file is kept; move it away",
+                                    std::string(), std::string(), path.string());
 }
 
 }  // namespace
@@ -37,10 +38,10 @@ Descriptor Descriptor::open(const std::filesystem::path& path, int flags, unsign
         if (reason == ENOENT && (flags & O_CREAT) == 0) return made;
         const std::string_view kind = cubepi::detail::kind_if_no_file(path);
         if ((flags & O_DIRECTORY) == 0 && !kind.empty()) throw_no_file(path, kind);
-        throw_system("open " + path.string(), reason);
+        throw_system("open", path, reason);
     }
     struct stat info = {};
-    if (::fstat(made.fd_, &info) != 0) throw_system("look at " + path.string(), errno);
+    if (::fstat(made.fd_, &info) != 0) throw_system("look at", path, errno);
     const std::string_view kind = cubepi::detail::kind_if_no_file(info.st_mode);
     if (!kind.empty()) throw_no_file(path, kind);
     return made;
@@ -52,7 +53,7 @@ Descriptor::~Descriptor() {
 
 std::uint64_t Descriptor::size() const {
     struct stat info = {};
-    if (::fstat(fd_, &info) != 0) throw_system("look at " + path_.string(), errno);
+    if (::fstat(fd_, &info) != 0) throw_system("look at", path_, errno);
     return static_cast<std::uint64_t>(info.st_size);
 }
 
@@ -61,7 +62,7 @@ std::size_t Descriptor::read_at(std::uint64_t offset, char* to, std::size_t size
     while (done < size) {
         const ssize_t got = ::pread(fd_, to + done, size - done, static_cast<off_t>(offset + done));
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) throw_system("read " + path_.string(), errno);
+        if (got < 0) throw_system("read", path_, errno);
         if (got == 0) break;
         done += static_cast<std::size_t>(got);
     }
@@ -78,7 +79,7 @@ void Descriptor::write(std::string_view bytes) const {
     while (!bytes.empty()) {
         const ssize_t put = ::write(fd_, bytes.data(), bytes.size());
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) throw_system("write " + path_.string(), errno);
+        if (put < 0) throw_system("write", path_, errno);
         bytes.remove_prefix(static_cast<std::size_t>(put));
     }
 }
@@ -87,21 +88,20 @@ void Descriptor::write_at(std::uint64_t offset, std::string_view bytes) const {
     while (!bytes.empty()) {
         const ssize_t put = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) throw_system("write " + path_.string(), errno);
+        if (put < 0) throw_system("write", path_, errno);
         bytes.remove_prefix(static_cast<std::size_t>(put));
         offset += static_cast<std::uint64_t>(put);
     }
 }
 
 void Descriptor::truncate(std::uint64_t size) const {
-    if (::ftruncate(fd_, static_cast<off_t>(size)) != 0)
-        throw_system("shorten " + path_.string(), errno);
+    if (::ftruncate(fd_, static_cast<off_t>(size)) != 0) throw_system("shorten", path_, errno);
 }
 
 void Descriptor::sync() const {
     // A file system that cannot (EINVAL) has nothing to force.
     if (::fdatasync(fd_) != 0 && errno != EINVAL && errno != ENOSYS)
-        throw_system("write " + path_.string() + " to the disk", errno);
+        throw_system("write to the disk", path_, errno);
 }
 
 void sync_folder_of(const std::filesystem::path& path) {
@@ -114,7 +114,7 @@ bool try_lock(const Descriptor& file) {
     do {
         result = ::flock(file.get(), LOCK_EX | LOCK_NB);
     } while (result != 0 && errno == EINTR);
-    if (result != 0 && errno != EWOULDBLOCK) throw_system("lock " + file.path().string(), errno);
+    if (result != 0 && errno != EWOULDBLOCK) throw_system("lock", file.path(), errno);
     return result == 0;
 }
 
@@ -133,13 +133,14 @@ FileLock::FileLock(const std::filesystem::path& path, Kind kind,
             continue;
         }
         if (errno == EINTR) continue;
-        if (errno != EWOULDBLOCK) throw_system("lock " + path.string(), errno);
+        if (errno != EWOULDBLOCK) throw_system("lock", path, errno);
         if (std::chrono::steady_clock::now() >= end) {
             throw cubepi::CheckpointerLockTimeoutError(
                 cubepi::ErrorCode::storage_locked,
                 "another process has been writing for longer than " +
                     std::to_string(timeout.count()) + " ms (it holds " + path.string() +
-                    "); try again, or end that process");
+                    "); try again, or end that process",
+                std::string(), std::string(), path.string());
         }
         std::this_thread::sleep_for(pause);
         if (pause < std::chrono::milliseconds(10)) pause *= 2;
@@ -157,7 +158,7 @@ void replace_file(const std::filesystem::path& path, std::string_view bytes, boo
         ::unlink(fresh.c_str());
         throw;
     }
-    if (::rename(fresh.c_str(), path.c_str()) != 0) throw_system("write " + path.string(), errno);
+    if (::rename(fresh.c_str(), path.c_str()) != 0) throw_system("write", path, errno);
     if (sync) sync_folder_of(path);
 }
 
@@ -168,8 +169,7 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
 }
 
 void remove_file(const std::filesystem::path& path) {
-    if (::unlink(path.c_str()) != 0 && errno != ENOENT)
-        throw_system("remove " + path.string(), errno);
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw_system("remove", path, errno);
 }
 
 }  // namespace bub::detail

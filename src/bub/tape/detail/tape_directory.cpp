@@ -113,7 +113,7 @@ void TapeDirectory::make_directory() {
     if (made_ && ::access(options_.directory.c_str(), F_OK) == 0) return;
     std::error_code failed;
     const bool fresh = fs::create_directories(options_.directory, failed);
-    if (failed) throw_system("make the folder " + options_.directory.string(), failed.value());
+    if (failed) throw_system("create the directory", options_.directory, failed.value());
     if (fresh) fs::permissions(options_.directory, fs::perms::owner_all, failed);
     made_ = true;
 }
@@ -353,7 +353,7 @@ JsonObject TapeDirectory::read_state(const std::string& name) {
     throw cubepi::CheckpointCorruptionError("the side state of tape '" + name +
                                                 "' cannot be read; delete " + file +
                                                 " to go on without claims and pending requests",
-                                            name, "tape", name + ".jsonl.state");
+                                            name, "tape", name + ".jsonl.state", file);
 }
 
 std::string TapeDirectory::put_media(const std::string& bytes) {
@@ -362,7 +362,7 @@ std::string TapeDirectory::put_media(const std::string& bytes) {
     const fs::path folder = options_.directory / "media";
     std::error_code failed;
     fs::create_directories(folder, failed);
-    if (failed) throw_system("make the folder " + folder.string(), failed.value());
+    if (failed) throw_system("create the directory", folder, failed.value());
     const fs::path file = folder / name;
     if (::access(file.c_str(), F_OK) != 0) replace_file(file, bytes, false);
     return name;

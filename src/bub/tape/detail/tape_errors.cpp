@@ -71,14 +71,16 @@ void throw_ids_at_end(const std::string& tape) {
             "stored; mend the id of that entry, or empty the tape");
 }
 
-void throw_system(const std::string& what, int error_number) {
+void throw_system(const std::string& verb, const std::filesystem::path& path, int error_number) {
     ErrorCode code = ErrorCode::storage;
     if (error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG)
         code = ErrorCode::storage_full;
     if (error_number == EACCES || error_number == EPERM || error_number == EROFS)
         code = ErrorCode::permission_denied;
-    throw cubepi::CheckpointerError(
-        code, "cannot " + what + ": " + std::generic_category().message(error_number));
+    throw cubepi::CheckpointerError(code,
+                                    "cannot " + verb + " " + path.string() + ": " +
+                                        std::generic_category().message(error_number),
+                                    std::string(), std::string(), path.string());
 }
 
 }  // namespace bub::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,8 +18,9 @@ void check_tape_name(std::string_view name);
 void check_depth(const std::string& tape, const std::vector<TapeEntry>& entries);
 void check_depth(const std::string& tape, const JsonObject& state);
 [[noreturn]] void throw_stale(const std::string& tape, std::int64_t expected, std::int64_t found);
-/// Throws CheckpointerError with the code that fits `error_number`: "cannot WHAT: reason".
 [[noreturn]] void throw_ids_at_end(const std::string& tape);
-[[noreturn]] void throw_system(const std::string& what, int error_number);
+/// Throws CheckpointerError with the code that fits `error_number` and with `path`: "cannot VERB PATH: reason".
+[[noreturn]] void throw_system(const std::string& verb, const std::filesystem::path& path,
+                               int error_number);
 
 }  // namespace bub::detail

@@ -267,8 +267,7 @@ void TurnJournalFile::open() {
         std::filesystem::create_directory(folder_, failed);
         // There while it was made, and gone when that was looked at: the next step finds out.
         const bool fleeting = failed == std::errc::file_exists;
-        if (failed && !fleeting)
-            throw_system("make the folder " + folder_.string(), failed.value());
+        if (failed && !fleeting) throw_system("create the directory", folder_, failed.value());
         try {
             file_ = Descriptor::open(path_, O_RDWR | O_APPEND | O_CREAT);
         } catch (const cubepi::Error&) {

@@ -45,8 +45,8 @@ void WallClock::start(const Runtime& runtime, const Executor& executor,
 void WallClock::tell(RunResult& result) const {
     if (counted(result.outcome) == result.outcome) return;
     result.outcome = RunOutcome::limited;
-    result.failure = std::make_shared<const Error>(
-        ErrorCode::limit,
+    result.failure = std::make_shared<const LimitReachedError>(
+        "wall_clock",
         "the run reached its limit wall_clock (" + std::to_string(limit_.count()) + " ms)");
 }
 

@@ -2,19 +2,19 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include <cubepi/agent/limits.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/model.hpp>
 
 namespace cubepi::detail {
 
-/// Why a run that had `turns` turns and cost `spent` USD (empty: not known) may not call its model again (D24), for
-/// the person who reads it. Empty: it may.
-std::optional<std::string> limit_reached(const AgentLimits& limits, std::uint32_t turns,
-                                         std::optional<double> spent);
+/// The limit that keeps a run with `turns` turns and a cost of `spent` USD (empty: unknown) from calling its model
+/// again (D24); empty if there is none.
+std::optional<LimitReachedError> limit_reached(const AgentLimits& limits, std::uint32_t turns,
+                                               std::optional<double> spent);
 
-/// Why a run with a limit of money may not call `model` at all: its price is not known (D24). Empty: it may.
-std::optional<std::string> price_missing(const AgentLimits& limits, const Model& model);
+/// The error of a run with a spend limit whose model has no known price (D24); empty if the run may call it.
+std::optional<LimitReachedError> price_missing(const AgentLimits& limits, const Model& model);
 
 }  // namespace cubepi::detail

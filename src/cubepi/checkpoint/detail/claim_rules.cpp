@@ -22,11 +22,10 @@ void take_over(const std::string& thread_id, const HeldClaim& claim, double now,
     if (!is_abandoned(claim, now)) {
         const std::string& who =
             claim.owner.description.empty() ? claim.owner.owner_id : claim.owner.description;
-        throw RunAlreadyClaimedError(ErrorCode::run_already_claimed,
-                                     "thread " + quoted(thread_id) + " is in use: run " +
+        throw RunAlreadyClaimedError("thread " + quoted(thread_id) + " is in use: run " +
                                          quoted(claim.run_id) + " is open in " + who +
                                          "; wait for it to end, or end that process",
-                                     thread_id, claim.run_id);
+                                     thread_id, claim.run_id, who);
     }
     result.taken_over = claim.owner;
     result.taken_over_run_id = claim.run_id;

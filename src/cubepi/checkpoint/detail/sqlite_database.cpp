@@ -21,8 +21,8 @@ bool names_a_file(const std::string& path) {
     return path != ":memory:" && path.rfind("file:", 0) != 0;
 }
 
-[[noreturn]] void refuse(ErrorCode code, const std::string& text) {
-    throw CheckpointerError(code, text);
+[[noreturn]] void refuse(const std::string& path, ErrorCode code, const std::string& text) {
+    throw CheckpointerError(code, text, std::string(), std::string(), path);
 }
 
 std::string cannot_open(const std::string& path) {
@@ -33,9 +33,10 @@ std::string cannot_open(const std::string& path) {
 void refuse_no_file(const std::string& path) {
     const std::string_view kind = kind_if_no_file(std::filesystem::path(path));
     if (kind.empty()) return;
-    refuse(ErrorCode::storage, cannot_open(path) + "it is " + std::string(kind) +
-                                   (kind == "a folder" ? "; give the path of a file in it"
-                                                       : "; give the path of a file"));
+    refuse(
+        path, ErrorCode::storage,
+        cannot_open(path) + "it is " + std::string(kind) +
+            (kind == "a folder" ? "; give the path of a file in it" : "; give the path of a file"));
 }
 
 /// Why SQLite could not open the file, which it does not say itself.
@@ -47,23 +48,24 @@ void refuse_no_file(const std::string& path) {
         std::error_code ignored;
         const std::filesystem::path folder = std::filesystem::path(path).parent_path();
         if (!folder.empty() && !std::filesystem::exists(folder, ignored)) {
-            refuse(ErrorCode::not_found, start + "the folder '" + folder.string() +
-                                             "' does not exist; create it first (mkdir -p)");
+            refuse(path, ErrorCode::not_found,
+                   start + "the folder '" + folder.string() +
+                       "' does not exist; create it first (mkdir -p)");
         }
         if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
-            refuse(ErrorCode::storage,
+            refuse(path, ErrorCode::storage,
                    start + "'" + folder.string() + "' is not a folder; choose another path");
         }
         if (options.read_only && system_error == ENOENT) {
-            refuse(ErrorCode::not_found,
+            refuse(path, ErrorCode::not_found,
                    start + "there is no such file, and it was to be read only; look at the path");
         }
     }
     if (system_error == EACCES || system_error == EPERM) {
-        refuse(ErrorCode::permission_denied,
+        refuse(path, ErrorCode::permission_denied,
                start + "permission denied; make the file and its folder writable for this user");
     }
-    refuse(ErrorCode::storage,
+    refuse(path, ErrorCode::storage,
            start + reason +
                (system_error ? std::string(" (") + std::strerror(system_error) + ")" : "") +
                "; choose another path");
@@ -148,7 +150,7 @@ SqliteDatabase::~SqliteDatabase() {
 
 void SqliteDatabase::open_file() {
     if (options_.path.empty()) {
-        refuse(ErrorCode::invalid_argument,
+        refuse(options_.path, ErrorCode::invalid_argument,
                "the path of the SQLite database is empty; give a file, or \":memory:\"");
     }
     if (names_a_file(options_.path)) refuse_no_file(options_.path);
@@ -237,30 +239,31 @@ void SqliteDatabase::fail(int result) {
                 ErrorCode::storage_locked,
                 where + "another process has held it for " +
                     std::to_string(std::max<std::int64_t>(0, options_.busy_timeout.count())) +
-                    " ms; nothing was stored, try again when it is done");
+                    " ms; nothing was stored, try again when it is done",
+                std::string(), std::string(), options_.path);
         case SQLITE_NOTADB:
             refuse(
-                ErrorCode::storage_corrupt,
+                options_.path, ErrorCode::storage_corrupt,
                 where +
                     "this is not an SQLite database; choose another path, or move the file away");
         case SQLITE_CORRUPT:
             throw CheckpointCorruptionError(where + "the file is damaged (" + reason +
                                                 "); recover it with `sqlite3 FILE .recover`",
-                                            std::string(), "sqlite", "database");
+                                            std::string(), "sqlite", "database", options_.path);
         case SQLITE_FULL: break;
         case SQLITE_READONLY:
-            refuse(ErrorCode::permission_denied,
+            refuse(options_.path, ErrorCode::permission_denied,
                    where + "it is read-only; make the file and its folder writable for this user");
         case SQLITE_CANTOPEN: explain_open_failure(options_, reason, system_error);
         case SQLITE_IOERR:
             if (system_error == ENOSPC || system_error == EDQUOT || system_error == EFBIG) break;
-            refuse(ErrorCode::storage,
+            refuse(options_.path, ErrorCode::storage,
                    where + reason +
                        (system_error ? std::string(" (") + std::strerror(system_error) + ")" : "") +
                        "; nothing was stored, look at the disk and its limits, then try again");
-        default: refuse(ErrorCode::storage, where + reason);
+        default: refuse(options_.path, ErrorCode::storage, where + reason);
     }
-    refuse(ErrorCode::storage_full,
+    refuse(options_.path, ErrorCode::storage_full,
            where + "no space is left; nothing was stored, make room and try again");
 }
 
@@ -272,7 +275,7 @@ bool SqliteDatabase::was_moved() const noexcept {
 }
 
 void SqliteDatabase::fail_moved() const {
-    refuse(ErrorCode::storage,
+    refuse(options_.path, ErrorCode::storage,
            "SQLite database '" + options_.path +
                "': the file was moved, replaced or deleted while it was in use; nothing was "
                "stored, put it back or begin anew with what is there now");
@@ -283,7 +286,7 @@ void SqliteDatabase::fail_row(const std::string& thread_id, const std::string& r
     throw CheckpointCorruptionError(
         "SQLite database '" + options_.path + "': row " + row_ref + " of thread '" + thread_id +
             "' cannot be read: " + std::string(why) + "; repair or delete that row",
-        thread_id, "sqlite", row_ref);
+        thread_id, "sqlite", row_ref, options_.path);
 }
 
 }  // namespace cubepi::detail

@@ -86,7 +86,8 @@ void refuse_foreign_tables(SqliteDatabase& database) {
                                 "SQLite database '" + database.options().path +
                                     "' is another program's: its table " + std::string(table) +
                                     " has no column " + std::string(column) +
-                                    "; choose another path");
+                                    "; choose another path",
+                                std::string(), std::string(), database.options().path);
     }
 }
 
@@ -108,7 +109,8 @@ bool is_current(SqliteDatabase& database) {
             "SQLite database '" + database.options().path +
                 "' was written by a newer version of this program (tables of version " +
                 std::to_string(version) + ", known is " + std::to_string(our_version) +
-                "); update the program");
+                "); update the program",
+            std::string(), std::string(), database.options().path);
     }
     return version == our_version;
 }
@@ -122,7 +124,8 @@ void migrate(SqliteDatabase& database) {
             ErrorCode::permission_denied,
             "SQLite database '" + database.options().path +
                 "' is read-only and its tables need an update first; make the file and its "
-                "folder writable for this user");
+                "folder writable for this user",
+            std::string(), std::string(), database.options().path);
     }
     database.execute("BEGIN IMMEDIATE");
     try {

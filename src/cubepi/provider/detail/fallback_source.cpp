@@ -59,6 +59,7 @@ ErrorInfo common_info(const std::vector<ErrorInfo>& all) {
         common.type = error_type_of(common.code);
     }
     common.retry_after.reset();
+    common.message.clear();  // the error text lists the messages of all models
     for (const ErrorInfo& info : all) {
         if (!info.retry_after) continue;
         common.retry_after =
@@ -326,7 +327,13 @@ std::string FallbackSource::list_of_failures() const {
 StreamEvent FallbackSource::with_history(StreamEvent event) const {
     if (failures_.empty()) return event;
     AssistantMessage message = event.partial.get();
-    message.error_message = message.error_message.str() + "\nBefore that:" + list_of_failures();
+    const std::string earlier = "\nBefore that:" + list_of_failures();
+    message.error_message = message.error_message.str() + earlier;
+    if (message.error) {
+        ErrorInfo info = *message.error;
+        if (!info.message.empty()) info.message += earlier;
+        message.error = SharedValue<ErrorInfo>(std::move(info));
+    }
     return MessageAssembler::finish(StreamEventType::error, std::move(message));
 }
 

@@ -131,6 +131,7 @@ void HttpStreamSource::give_up(const Failure& failure, ErrorInfo info) {
     std::string text = is_hook_error(info)
                            ? std::move(message)
                            : failure_text(request_.model, protocol_->base_url(), info, message);
+    info.message = protocol_->without_secrets(std::move(info.message));
     phase_ = Phase::over;
     // A failed answer cannot be referred to later; CubePi's have no response id either.
     assembler_.head().response_id = SharedString();
