@@ -11,6 +11,7 @@
 #include <cubepi/net/utf8.hpp>
 
 #include "exit_code.hpp"
+#include "failure.hpp"
 
 namespace cubepi::app {
 
@@ -238,8 +239,7 @@ void CliChannel::show(const bub::StreamEvent& event, bool command) {
         return;
     }
     if (event.kind == bub::event_kind::error) {
-        const Json* text = event.data.if_contains("message");
-        if (text && text->is_string()) view_.problem(std::string(text->get_string()));
+        view_.problem(explain_event(event.data));
         explained_ = true;
         return;
     }

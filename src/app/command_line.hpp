@@ -19,6 +19,12 @@ struct ModelFlags {
     std::string base_url = {};
     bool offline = false;
     std::string script = {};  ///< answers of the offline model, a JSON file
+
+    /// True if one of the flags says which model is meant, or where.
+    bool name_a_model() const {
+        return offline || !provider.empty() || !model.empty() || !base_url.empty() ||
+               !script.empty();
+    }
 };
 
 /// How a conversation is run.

@@ -101,6 +101,7 @@ private:
         SessionPlan plan;
         plan.model.model = faux_.model("tour");
         plan.model.where = "the scripted model";
+        plan.model.offline = true;
         plan.session_id = "cli:tour";
         plan.tapes = std::make_shared<bub::MemoryTapeStore>();
         plan.system_prompt = "You are the script of a guided tour.";

@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,13 +46,13 @@ public:
     void plain(const std::string& text) const { line(style_.dim(), "-", text); }
     void problem(const std::string& text, const std::string& advice) const {
         line(style_.red(), "✗", text);
-        if (!advice.empty()) std::cout << "      " << printable(advice) << '\n';
+        std::istringstream lines(advice);
+        for (std::string more; std::getline(lines, more);)
+            std::cout << "      "
+                      << printable(more.substr(std::min(more.find_first_not_of(' '), more.size())))
+                      << '\n';
     }
-    void failure(const Error& error, const std::string& where,
-                 const std::string& key_variable = {}) const {
-        FailureContext context;
-        context.where = where;
-        context.key_variable = key_variable;
+    void failure(const Error& error, const FailureContext& context) const {
         const std::string text = explain(error, context).text;
         const std::size_t end = text.find('\n');
         if (end == std::string::npos) return problem(text, {});
@@ -224,7 +226,7 @@ Task<bool> check_endpoint(Report report, Endpoint endpoint,
     try {
         models = co_await list_models(std::move(transport), endpoint);
     } catch (const Error& error) {
-        report.failure(error, endpoint.host(), endpoint.variable_of_the_key());
+        report.failure(error, failure_context(endpoint));
         co_return false;
     }
     report.good(place + " answers; it offers " + models_text(models));
@@ -293,7 +295,7 @@ Task<void> check_sessions(Report report) {
                         std::to_string(here.size()) + " of this folder");
         }
     } catch (const Error& error) {
-        report.failure(error, tapes);
+        report.failure(error, FailureContext());
     }
     try {
         const std::vector<KeptSession> older = co_await kept.in_database();
@@ -302,7 +304,7 @@ Task<void> check_sessions(Report report) {
                         " of an older version; copied to a tape when used");
         }
     } catch (const Error& error) {
-        report.failure(error, kept.database().string());
+        report.failure(error, FailureContext());
     }
 }
 

@@ -2,7 +2,7 @@
 
 namespace cubepi::app {
 
-/// What the program's exit status says. Documented in docs/cli.md; scripts depend on the numbers.
+/// The exit status of the program. Documented in docs/cli.md; scripts depend on the numbers.
 enum ExitCode : int {
     exit_ok = 0,
     exit_failed = 1,        ///< the model, the network or a tool run failed
@@ -10,8 +10,9 @@ enum ExitCode : int {
     exit_no_model = 3,      ///< there is no model to ask
     exit_storage = 4,       ///< the sessions could not be read or written
     exit_limited = 5,       ///< a limit of the run was reached
+    exit_incomplete = 6,    ///< the answer was cut off, refused or filtered, or is empty
     exit_aborted = 130,     ///< Ctrl-C
-    exit_closed_pipe = 141  ///< nobody reads the output any more
+    exit_closed_pipe = 141  ///< the output pipe was closed
 };
 
 }  // namespace cubepi::app

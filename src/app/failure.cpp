@@ -1,20 +1,28 @@
 #include "failure.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/message_list.hpp>
+#include <cubepi/net/utf8.hpp>
 
 #include "config/model_choice.hpp"
 #include "config/paths.hpp"
 #include "exit_code.hpp"
+#include "terminal/style.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+constexpr std::size_t longest_message = 2048;
+constexpr std::string_view max_turns_advice = "Raise the limit: --max-turns NUMBER";
 
 std::string place(const FailureContext& context) {
     return context.where.empty() ? "the model" : context.where;
@@ -27,19 +35,38 @@ Failure say(int exit_code, const std::string& what, const std::string& advice = 
     return failure;
 }
 
-/// The error in its own words, without what the texts here say themselves: which model it was, and the advice that
-/// follows the first sentence.
-std::string first_sentence(const Error& error) {
-    std::string text = error.what();
-    if (const auto* failed = dynamic_cast<const ProviderError*>(&error);
-        failed && text.starts_with('[')) {
-        const std::string type = "] " + failed->info().type + ": ";
-        const std::size_t end = text.find(type);
-        if (end != std::string::npos) text.erase(0, end + type.size());
+/// Text from outside: without control characters, bounded, its further lines indented like the first one.
+std::string quoted_text(const std::string& given) {
+    std::string text = printable(given);
+    while (text.ends_with('\n') || text.ends_with(' ')) text.pop_back();
+    text.erase(0, text.find_first_not_of(" \n"));
+    if (text.size() > longest_message) {
+        text.resize(longest_message);
+        text.resize(complete_utf8_prefix(text));
+        text += "...";
     }
-    text = text.substr(0, text.find(". "));
-    if (text.ends_with('.')) text.pop_back();
-    return text;
+    std::string indented;
+    for (const char c : text) {
+        indented += c;
+        if (c == '\n') indented += "  ";
+    }
+    return indented;
+}
+
+bool is_network(ErrorCode code) {
+    switch (code) {
+        case ErrorCode::connect:
+        case ErrorCode::dns:
+        case ErrorCode::tls:
+        case ErrorCode::proxy:
+        case ErrorCode::timeout:
+        case ErrorCode::disconnected: return true;
+        default: return false;
+    }
+}
+
+std::string status_text(const ErrorInfo& info) {
+    return info.status_code ? " (HTTP " + std::to_string(*info.status_code) + ")" : std::string();
 }
 
 std::string key_advice(const FailureContext& context) {
@@ -50,119 +77,185 @@ std::string key_advice(const FailureContext& context) {
     std::string looks;
     if (name == "OPENAI_API_KEY") looks = " (it begins with 'sk-')";
     if (name == "ANTHROPIC_API_KEY") looks = " (it begins with 'sk-ant-')";
-    return "Check it: echo $" + name + looks + ", then: cubepi doctor";
+    return "Check the key: echo $" + name + looks + ", then: cubepi doctor";
 }
 
-/// The failures of a first day, each with the command that comes next (docs/errors.md).
-Failure explain_model(const Error& error, const FailureContext& context) {
-    const std::string cause = first_sentence(error);
-    switch (error.code()) {
-        case ErrorCode::auth:
-            return say(exit_failed, "the key was refused by " + place(context) + ".",
-                       key_advice(context));
+std::string address_advice(const FailureContext& context) {
+    const std::string& from = context.address_from;
+    if (from.empty()) return "Check the network, then: cubepi doctor";
+    const std::string name = from == config_origin ? "base_url in " + config_path().string() : from;
+    return "Check the address (" + name + ") and the network, then: cubepi doctor";
+}
+
+struct Explanation {
+    std::string title;
+    std::string advice;
+};
+
+Explanation explain_denied(const ErrorInfo& info, const std::string& to,
+                           const FailureContext& context) {
+    const bool key = info.status_code.value_or(401) == 401 ||
+                     info.provider_code == "invalid_api_key" ||
+                     info.provider_code == "authentication_error";
+    if (key)
+        return {"authentication failed at " + to + status_text(info) + ".", key_advice(context)};
+    return {to + " denied access" + status_text(info) + ".",
+            "Check what the account and its key may use, or name another model with --model; then: "
+            "cubepi doctor"};
+}
+
+std::string rate_advice(const ErrorInfo& info) {
+    std::string wait = "Wait a moment and retry";
+    if (info.retry_after && *info.retry_after >= 1 && *info.retry_after < 1e6)
+        wait = "Retry in " + std::to_string(static_cast<std::int64_t>(*info.retry_after)) + " s";
+    return wait + "; for an exhausted quota check the account.";
+}
+
+/// The failures of a first day, each with the next command (docs/errors.md).
+Explanation explain_provider(const ErrorInfo& info, const FailureContext& context) {
+    const std::string to = place(context);
+    const std::string status = status_text(info);
+    switch (info.code) {
+        case ErrorCode::auth: return explain_denied(info, to, context);
         case ErrorCode::model_not_found:
-            return say(exit_failed, "there is no such model: " + place(context) + ".",
-                       "Name another with --model; 'cubepi models' lists what the server offers.");
+            return {"model not found: " + to + status + ".",
+                    "Name another with --model; 'cubepi models' lists those of the server."};
         case ErrorCode::rate_limited:
-            return say(exit_failed, "the server says that it is too much: " + cause,
-                       "Wait a little and repeat; for a used-up quota see your account.");
+            return {"rate limited by " + to + status + ".", rate_advice(info)};
         case ErrorCode::context_length:
-            return say(exit_failed, "the conversation is too long for this model.",
-                       "Begin a new one: cubepi chat --session NAME, or take a model with a larger "
-                       "window.");
+            return {"the conversation exceeds the context window of " + to + status + ".",
+                    "Start a new one: cubepi chat --session NAME, or use a model with a larger "
+                    "context window."};
+        case ErrorCode::content_filtered:
+            return {to + " refused the content" + status + ".",
+                    "Rephrase the prompt, or name another model with --model."};
         case ErrorCode::unavailable:
-            // A server that says what is wrong with it was reached.
-            if (cause.starts_with("HTTP "))
-                return say(exit_failed, place(context) + " cannot answer now: " + cause + ".",
-                           "That is the server's side: repeat in a moment, or take another model "
-                           "with --model.");
-            [[fallthrough]];
+            return {to + " is unavailable" + status + ".",
+                    "The failure is on the server's side: retry in a moment, or name another model "
+                    "with --model."};
         case ErrorCode::connect:
-            return say(exit_failed, "cannot reach " + place(context) + ": " + cause + ".",
-                       "Is the server running? Look with: cubepi doctor");
-        case ErrorCode::dns:
-            return say(exit_failed, "cannot reach " + place(context) + ": " + cause + ".",
-                       "Check the address (--base-url, OPENAI_BASE_URL) and the network, then: "
-                       "cubepi doctor");
+            return {"cannot reach " + to + ".", "Is the server running? Check: cubepi doctor"};
+        case ErrorCode::dns: return {"cannot reach " + to + ".", address_advice(context)};
         case ErrorCode::tls:
-            return say(
-                exit_failed, "no trusted connection to " + place(context) + ": " + cause + ".",
-                "With a certificate authority of your own: export SSL_CERT_FILE=/path/to/ca.pem");
+            return {"no trusted connection to " + to + ".",
+                    "With a certificate authority of your own: export "
+                    "SSL_CERT_FILE=/path/to/ca.pem"};
         case ErrorCode::proxy:
-            return say(exit_failed, "the proxy failed: " + cause + ".",
-                       "Check http_proxy, https_proxy and no_proxy (env | grep -i proxy), then: "
-                       "cubepi doctor");
+            return {"cannot reach " + to + " through the proxy.",
+                    "Check http_proxy, https_proxy and no_proxy (env | grep -i proxy), then: "
+                    "cubepi doctor"};
         default: break;
     }
-    if (const auto* failed = dynamic_cast<const ProviderError*>(&error)) {
-        // The right address knows what it is asked for, even where the model is wrong.
-        const std::string advice =
-            failed->info().status_code == 404
-                ? "Is the address right? It ends before /chat/completions, often with /v1. Look "
-                  "with: cubepi doctor"
-                : "";
-        return say(exit_failed, place(context) + " failed: " + cause + ".", advice);
-    }
-    return say(exit_failed, error.what());
+    // A server at the right address knows the path, even if it does not know the model.
+    if (info.status_code == 404)
+        return {to + " failed" + status + ".",
+                "Check the address: it ends before /chat/completions, often with /v1. Then: cubepi "
+                "doctor"};
+    return {to + " failed" + status + ".", {}};
 }
 
-/// Whether a failure is that of a tape; else it is that of the database of older versions.
-bool is_of_tapes(const std::string& what) {
-    return what.find(bub::default_tape_directory().string()) != std::string::npos;
+Failure explain_model(const Error& error, const FailureContext& context) {
+    ErrorInfo info;
+    info.code = error.code();
+    const auto* failed = dynamic_cast<const ProviderError*>(&error);
+    if (failed) info = failed->info();
+    if (!failed && info.code != ErrorCode::auth && !is_network(info.code))
+        return say(exit_failed, error.what());
+    const Explanation explanation = explain_provider(info, context);
+    Failure failure;
+    failure.exit_code = exit_failed;
+    failure.text = explanation.title;
+    // The message stands alone: nothing is added to it, and no sentence of it is lost.
+    const bool of_server = failed && !info.message.empty() && !is_network(info.code);
+    const std::string message = quoted_text(info.message.empty() ? error.what() : info.message);
+    if (!message.empty()) failure.text += (of_server ? "\n  Server message: " : "\n  ") + message;
+    if (context.advise && !explanation.advice.empty()) failure.text += "\n  " + explanation.advice;
+    return failure;
 }
 
-std::string place_advice(const std::string& what) {
-    if (!is_of_tapes(what)) return {};
-    return "Sessions are kept there; to keep them elsewhere: export BUB_HOME=/path/to/a/folder";
+std::string path_of(const Error& error) {
+    const auto* failed = dynamic_cast<const CheckpointerError*>(&error);
+    return failed ? failed->path() : std::string();
 }
 
-Failure explain_locked(const std::string& what) {
-    if (is_of_tapes(what)) return say(exit_storage, "the session cannot be written now: " + what);
-    return say(exit_storage,
-               "the sessions are locked: another process holds " + sessions_path().string() + ".",
-               "See who: fuser " + sessions_path().string() + "; then repeat.");
+/// True for files of tapes, false for the database of older versions.
+bool is_of_tapes(const std::string& path) {
+    const std::filesystem::path tapes = bub::default_tape_directory();
+    const std::filesystem::path file(path);
+    return std::mismatch(tapes.begin(), tapes.end(), file.begin(), file.end()).first == tapes.end();
 }
 
-Failure explain_corrupt(const std::string& what) {
-    if (is_of_tapes(what)) return say(exit_storage, "the session cannot be read: " + what);
-    const std::string path = sessions_path().string();
-    return say(exit_storage, "the sessions cannot be read: " + what,
-               "Keep a copy, then look: sqlite3 " + path +
-                   " 'PRAGMA integrity_check'; to go on without it: mv " + path + " " + path +
+std::string place_advice(const std::string& path) {
+    if (path.empty() || !is_of_tapes(path)) return {};
+    return "Sessions are stored there; to store them elsewhere: export BUB_HOME=/path/to/directory";
+}
+
+Failure explain_locked(const Error& error) {
+    const std::string path = path_of(error);
+    if (path.empty() || is_of_tapes(path))
+        return say(exit_storage, std::string("cannot write the session now: ") + error.what());
+    return say(exit_storage, "the sessions are locked: another process holds " + path + ".",
+               "Find it: fuser " + path + "; then retry.");
+}
+
+Failure explain_corrupt(const Error& error) {
+    const std::string path = path_of(error);
+    if (path.empty() || is_of_tapes(path))
+        return say(exit_storage, std::string("cannot read the session: ") + error.what());
+    return say(exit_storage, std::string("cannot read the sessions: ") + error.what(),
+               "Keep a copy, then check it: sqlite3 " + path +
+                   " 'PRAGMA integrity_check'; to continue without it: mv " + path + " " + path +
                    ".bad");
 }
 
-Failure explain_claimed(const std::string& what, const FailureContext& context) {
+Failure explain_full(const Error& error) {
+    const std::string path = path_of(error);
+    const std::string directory =
+        path.empty() ? std::string() : std::filesystem::path(path).parent_path().string();
+    return say(exit_storage, std::string("no space to store the conversation: ") + error.what(),
+               "Check the disk: df -h" + (directory.empty() ? "" : " " + directory));
+}
+
+Failure explain_claimed(const Error& error, const FailureContext& context) {
+    const auto* claimed = dynamic_cast<const RunAlreadyClaimedError*>(&error);
+    if (!claimed || claimed->owner().empty()) return say(exit_storage, error.what());
     const std::string session =
         context.session.empty() ? "this session" : "session " + context.session;
-    constexpr std::string_view before = " is open in ";
-    const std::size_t at = what.find(before);
-    std::string who = at == std::string::npos ? "" : what.substr(at + before.size());
-    who = who.substr(0, who.find(';'));
-    if (who.empty()) return say(exit_storage, what);
-    return say(exit_storage, session + " is in use: " + who + " is in the middle of an answer.",
-               "Wait for its end and repeat, or take another session: --session NAME");
+    return say(exit_storage,
+               session + " is in use: " + claimed->owner() + " is in the middle of an answer.",
+               "Wait for its end and retry, or use another session: --session NAME");
+}
+
+Failure explain_limit(const Error& error) {
+    const auto* reached = dynamic_cast<const LimitReachedError*>(&error);
+    const bool turns = reached && reached->limit() == "max_turns";
+    return say(exit_limited, error.what(), std::string(turns ? max_turns_advice : ""));
 }
 
 }  // namespace
 
+FailureContext failure_context(const Endpoint& endpoint) {
+    FailureContext context;
+    context.where = endpoint.host();
+    context.key_variable = endpoint.variable_of_the_key();
+    context.address_from = endpoint.from.base_url;
+    return context;
+}
+
 Failure explain(const Error& error, const FailureContext& context) {
-    const std::string what = error.what();
     switch (error.code()) {
         case ErrorCode::cancelled: return say(exit_aborted, "stopped.");
-        case ErrorCode::limit: return say(exit_limited, what);
-        case ErrorCode::storage_locked: return explain_locked(what);
-        case ErrorCode::storage_corrupt: return explain_corrupt(what);
-        case ErrorCode::storage_full:
-            return say(
-                exit_storage, "no room to store the conversation: " + what,
-                "Free some: df -h " + (is_of_tapes(what) ? bub::default_tape_directory().string()
-                                                         : sessions_path().parent_path().string()));
-        case ErrorCode::run_already_claimed: return explain_claimed(what, context);
-        case ErrorCode::stale_append: return say(exit_storage, what);
-        case ErrorCode::storage: return say(exit_storage, what, place_advice(what));
+        case ErrorCode::limit: return explain_limit(error);
+        case ErrorCode::storage_locked: return explain_locked(error);
+        case ErrorCode::storage_corrupt: return explain_corrupt(error);
+        case ErrorCode::storage_full: return explain_full(error);
+        case ErrorCode::run_already_claimed: return explain_claimed(error, context);
+        case ErrorCode::stale_append: return say(exit_storage, error.what());
+        case ErrorCode::storage:
+            return say(exit_storage, error.what(), place_advice(path_of(error)));
         case ErrorCode::permission_denied:
-            if (is_of_tapes(what)) return say(exit_storage, what, place_advice(what));
+            if (const std::string path = path_of(error); !path.empty())
+                return say(exit_storage, error.what(), place_advice(path));
             return explain_model(error, context);
         default: return explain_model(error, context);
     }
@@ -173,22 +266,60 @@ Failure explain(const std::exception_ptr& failure, const FailureContext& context
     try {
         std::rethrow_exception(failure);
     } catch (const EndpointFailed& failed) {
-        FailureContext where = context;
-        where.where = failed.where();
-        where.key_variable = failed.key_variable();
+        FailureContext where = failure_context(failed.endpoint());
+        where.session = context.session;
         return explain(failed.cause(), where);
     } catch (const Error& error) {
         return explain(error, context);
     } catch (const std::filesystem::filesystem_error& error) {
         if (error.code() == std::errc::no_such_file_or_directory && error.path1().empty())
-            return say(exit_failed, "the current folder does not exist any more.",
-                       "Go to one that does: cd");
+            return say(exit_failed, "the current directory does not exist any more.",
+                       "Change to one that does: cd");
         return say(exit_failed, error.what());
     } catch (const std::exception& error) {
         return say(exit_failed, error.what());
     } catch (...) {
         return say(exit_failed, "unknown exception");
     }
+}
+
+std::string explain_event(const JsonObject& data) {
+    const Json* message = data.if_contains("message");
+    std::string text = message && message->is_string() ? std::string(message->get_string())
+                                                       : boost::json::serialize(data);
+    const Json* limit = data.if_contains("limit");
+    if (limit && *limit == Json("max_turns")) text += "\n  " + std::string(max_turns_advice);
+    return text;
+}
+
+std::optional<Failure> incomplete_answer(const AssistantMessage& answer) {
+    if (answer.has_tool_calls()) return std::nullopt;  // the run continues, or a tool ended it
+    const std::string reason = " (stop reason '" + printable(answer.stop_reason.str()) + "').";
+    if (answer.stop_reason == stop_reason::length)
+        return say(exit_incomplete, "the answer was cut off: it reached the output limit" + reason,
+                   "Prompt again to continue, or raise max_tokens in " + config_path().string());
+    if (answer.stop_reason == "model_context_window_exceeded")
+        return say(exit_incomplete, "the answer was cut off: the context window is full" + reason,
+                   "Start a new conversation: cubepi chat --session NAME");
+    if (answer.is_refusal())
+        return say(exit_incomplete, "the answer was refused or filtered" + reason,
+                   "Rephrase the prompt, or name another model with --model.");
+    const bool has_image = std::any_of(
+        answer.content.begin(), answer.content.end(),
+        [](const AssistantContent& block) { return std::holds_alternative<ImageContent>(block); });
+    if (has_image || answer.text().find_first_not_of(" \t\r\n") != std::string::npos)
+        return std::nullopt;
+    return say(exit_incomplete, "the model returned an empty answer" + reason,
+               "Prompt again, or name another model with --model.");
+}
+
+std::optional<Failure> incomplete_answer(const RunResult& result) {
+    if (!result) return std::nullopt;
+    for (std::size_t i = result.new_messages.size(); i > 0; --i) {
+        if (const AssistantMessage* answer = result.new_messages[i - 1].assistant())
+            return incomplete_answer(*answer);
+    }
+    return std::nullopt;
 }
 
 }  // namespace cubepi::app

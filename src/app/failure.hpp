@@ -1,27 +1,47 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 #include <string>
 
 #include <cubepi/agent/run_result.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/json.hpp>
+
+#include "config/endpoint.hpp"
 
 namespace cubepi::app {
 
-/// A failure as a person should read it: what happened, and the next command.
+/// A failure as a user should read it: what happened, and the next command.
 struct Failure {
-    std::string text = {};  ///< one line, may be followed by lines of advice
+    std::string text =
+        {};  ///< one line, may be followed by indented lines: the server's message, advice
     int exit_code = 1;
 };
 
-/// Where the failing call went, for texts that name it.
+/// The destination of the failing call, for texts that name it.
 struct FailureContext {
-    std::string where = {};         ///< "gpt-5.1 at api.openai.com"
-    std::string key_variable = {};  ///< where its key is looked for; empty: in no variable
-    std::string session = {};       ///< the conversation's name, where it has one
+    std::string where = {};  ///< "gpt-5.1 at api.openai.com"
+    std::string key_variable =
+        {};  ///< the variable that holds the API key; empty: the configuration file does
+    std::string address_from =
+        {};  ///< source of the server's address: a flag, a variable, a file; empty: default
+    std::string session = {};  ///< the name of the conversation, if it has one
+    bool advise = true;        ///< false: leaves the next command out
 };
+
+/// The context of calls to `endpoint` that are not about one model.
+FailureContext failure_context(const Endpoint& endpoint);
 
 Failure explain(const Error& error, const FailureContext& context = {});
 Failure explain(const std::exception_ptr& failure, const FailureContext& context = {});
+
+/// The text for the data of an `error` event of a turn: its message, and advice where the data is typed.
+std::string explain_event(const JsonObject& data);
+
+/// Why an answer that ended a completed run is not a full one: cut off, refused or filtered, or empty (exit_incomplete).
+std::optional<Failure> incomplete_answer(const AssistantMessage& answer);
+/// The same for the last answer of a run.
+std::optional<Failure> incomplete_answer(const RunResult& result);
 
 }  // namespace cubepi::app

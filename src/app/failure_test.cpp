@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 #include <system_error>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -104,6 +105,94 @@ TEST(FirstDayErrors, WrongKey) {
     EXPECT_EQ(failure.text.find("very-secret"), std::string::npos);
 }
 
+/// What is said of a refusal with that status and body.
+std::string refused(int status, const std::string& body) {
+    return after_call(MemoryResponse(status, body), "gpt-5.1", "https://api.openai.com/v1",
+                      "gpt-5.1 at api.openai.com")
+        .text;
+}
+
+TEST(ServerMessage, IsShownWholeForEachStatus) {
+    const std::string message =
+        "The first sentence. The second one, which says why. The third one; with a hint.";
+    const std::string body = R"({"error":{"message":")" + message + R"("}})";
+    for (const int status : {400, 401, 403, 404, 413, 422, 429, 500, 503}) {
+        const std::string text = refused(status, body) + "\n";
+        EXPECT_NE(text.find("\n  Server message: " + message + "\n"), std::string::npos)
+            << status << ": " << text;
+    }
+}
+
+TEST(ServerMessage, OfA403DecidesWhatItMeans) {
+    const std::string text =
+        refused(403, R"({"error":{"message":"Country, region, or territory not supported",)"
+                     R"("code":"unsupported_country_region_territory"}})");
+    EXPECT_EQ(text.find("key was"), std::string::npos) << text;
+    EXPECT_EQ(text.find("authentication"), std::string::npos) << text;
+    EXPECT_NE(text.find("Country, region, or territory not supported"), std::string::npos) << text;
+    EXPECT_TRUE(text.starts_with("gpt-5.1 at api.openai.com denied access (HTTP 403).")) << text;
+}
+
+TEST(ServerMessage, IsBoundedAndHasNoControlCharacters) {
+    const std::string text =
+        refused(400, R"({"error":{"message":"red \u001b[31m\u0007text\nnext line )" +
+                         std::string(100'000, 'x') + R"("}})");
+    EXPECT_EQ(text.find('\x1b'), std::string::npos);
+    EXPECT_EQ(text.find('\a'), std::string::npos);
+    EXPECT_NE(text.find("red [31mtext\n  next line xxx"), std::string::npos) << text.substr(0, 200);
+    EXPECT_LT(text.size(), 2500u);
+}
+
+TEST(ServerMessage, AdviceNamesTheVariableOfTheProvider) {
+    FailureContext context;
+    context.where = "m at openrouter.ai";
+    context.key_variable = "OPENROUTER_API_KEY";
+    context.address_from = "ANTHROPIC_BASE_URL";
+    EXPECT_NE(explain(Error(ErrorCode::auth, "no"), context).text.find("echo $OPENROUTER_API_KEY"),
+              std::string::npos);
+    const std::string dns =
+        explain(NetworkError(ErrorCode::dns, "host", false, "No such host."), context).text;
+    EXPECT_NE(dns.find("ANTHROPIC_BASE_URL"), std::string::npos) << dns;
+    EXPECT_EQ(dns.find("OPENAI"), std::string::npos) << dns;
+}
+
+TEST(LimitReached, NamesTheFlagOfTheProgram) {
+    const Failure failure =
+        explain(LimitReachedError("max_turns", "the run reached its limit max_turns (3)"));
+    EXPECT_EQ(failure.text,
+              "the run reached its limit max_turns (3)\n  Raise the limit: --max-turns NUMBER");
+    EXPECT_EQ(failure.exit_code, exit_limited);
+    EXPECT_EQ(explain(LimitReachedError("max_spend", "x")).text, "x");
+    EXPECT_EQ(explain_event({{"message", "x"}, {"limit", "max_turns"}}),
+              "x\n  Raise the limit: --max-turns NUMBER");
+    EXPECT_EQ(explain_event({{"message", "x"}}), "x");
+}
+
+AssistantMessage answer(const std::string& text, std::string_view reason) {
+    AssistantMessage message;
+    if (!text.empty()) message.content.emplace_back(TextContent{text});
+    message.stop_reason = stop_reason::shared(reason);
+    return message;
+}
+
+TEST(IncompleteAnswer, HasANoticeAndAnExitStatusOfItsOwn) {
+    EXPECT_FALSE(incomplete_answer(answer("hello", stop_reason::stop)));
+    EXPECT_FALSE(incomplete_answer(answer("hello", "stop_sequence")));
+    for (const auto& [text, reason, said] :
+         {std::tuple{"hel", "length", "cut off"}, std::tuple{"", "length", "cut off"},
+          std::tuple{"hel", "content_filter", "filtered"}, std::tuple{"no", "refusal", "refused"},
+          std::tuple{"", "stop", "empty answer"}, std::tuple{" \n", "stop", "empty answer"}}) {
+        const std::optional<Failure> failure = incomplete_answer(answer(text, reason));
+        ASSERT_TRUE(failure) << reason;
+        EXPECT_EQ(failure->exit_code, exit_incomplete);
+        EXPECT_NE(failure->text.find(said), std::string::npos) << failure->text;
+        EXPECT_NE(failure->text.find(std::string("'") + reason + "'"), std::string::npos);
+    }
+    AssistantMessage called = answer("", stop_reason::tool_use);
+    called.content.emplace_back(ToolCall{});
+    EXPECT_FALSE(incomplete_answer(called)) << "a tool ended the run";
+}
+
 TEST(FirstDayErrors, WrongKeySaysWhereTheKeyCameFrom) {
     FailureContext context;
     context.where = "claude-sonnet-4-5 at api.anthropic.com";
@@ -135,19 +224,22 @@ TEST(FirstDayErrors, AServerThatAnswersWithAFailureWasReached) {
     const Failure failure =
         after_call(MemoryResponse(503, R"({"error":{"message":"Overloaded"}})"), "llama3.2",
                    "http://localhost:11434/v1", "llama3.2 at localhost:11434");
-    EXPECT_EQ(failure.text,
-              "llama3.2 at localhost:11434 cannot answer now: HTTP 503: Overloaded.\n"
-              "  That is the server's side: repeat in a moment, or take another model with "
-              "--model.");
+    EXPECT_EQ(
+        failure.text,
+        "llama3.2 at localhost:11434 is unavailable (HTTP 503).\n"
+        "  Server message: Overloaded\n"
+        "  The failure is on the server's side: retry in a moment, or name another model with "
+        "--model.");
 }
 
 TEST(FirstDayErrors, AnAddressThatNobodyKnowsIsAskedAbout) {
     const Failure failure = after_call(MemoryResponse(404, "404 page not found"), "llama3.2",
                                        "http://localhost:11434", "llama3.2 at localhost:11434");
     EXPECT_EQ(failure.text,
-              "llama3.2 at localhost:11434 failed: HTTP 404: 404 page not found.\n"
-              "  Is the address right? It ends before /chat/completions, often with /v1. Look "
-              "with: cubepi doctor");
+              "llama3.2 at localhost:11434 failed (HTTP 404).\n"
+              "  Server message: 404 page not found\n"
+              "  Check the address: it ends before /chat/completions, often with /v1. Then: cubepi "
+              "doctor");
 }
 
 TEST(FirstDayErrors, Proxy) {
@@ -172,7 +264,8 @@ TEST(FirstDayErrors, LockedSessions) {
     setenv("HOME", "/home/you", 1);
     unsetenv("XDG_DATA_HOME");
     const Failure failure =
-        explain(CheckpointerLockTimeoutError(ErrorCode::storage_locked, "database is locked"));
+        explain(CheckpointerLockTimeoutError(ErrorCode::storage_locked, "database is locked", {},
+                                             {}, "/home/you/.local/share/cubepi/sessions.db"));
     EXPECT_EQ(as_said(failure), golden("locked"));
     EXPECT_EQ(failure.exit_code, exit_storage);
 }
@@ -251,7 +344,8 @@ TEST(Failure, ACurrentFolderThatIsGoneIsSaidToBe) {
         "cannot get current path", std::make_error_code(std::errc::no_such_file_or_directory)));
     const Failure said = explain(failure, FailureContext());
     EXPECT_EQ(said.exit_code, exit_failed);
-    EXPECT_EQ(said.text, "the current folder does not exist any more.\n  Go to one that does: cd");
+    EXPECT_EQ(said.text,
+              "the current directory does not exist any more.\n  Change to one that does: cd");
 }
 
 TEST(Failure, OthersAreOneLineWithAnExitStatus) {
@@ -260,10 +354,12 @@ TEST(Failure, OthersAreOneLineWithAnExitStatus) {
     EXPECT_EQ(explain(Error(ErrorCode::storage_full, "no space")).exit_code, exit_storage);
     EXPECT_EQ(explain(Error(ErrorCode::storage_corrupt, "bad row")).exit_code, exit_storage);
     const std::string tape = bub::default_tape_directory().string() + "/w__s.jsonl";
-    const Failure locked = explain(Error(ErrorCode::storage_locked, "somebody holds " + tape));
+    const Failure locked = explain(CheckpointerLockTimeoutError(
+        ErrorCode::storage_locked, "another process holds " + tape, {}, {}, tape));
     EXPECT_NE(locked.text.find(tape), std::string::npos) << locked.text;
     EXPECT_EQ(locked.text.find("sessions.db"), std::string::npos) << locked.text;
-    const Failure closed = explain(Error(ErrorCode::permission_denied, "cannot open " + tape));
+    const Failure closed =
+        explain(CheckpointerError(ErrorCode::permission_denied, "cannot open it", {}, {}, tape));
     EXPECT_EQ(closed.exit_code, exit_storage);
     EXPECT_NE(closed.text.find("BUB_HOME"), std::string::npos) << closed.text;
     EXPECT_EQ(explain(Error(ErrorCode::io, "cannot write x. Try y")).text, "cannot write x. Try y");

@@ -174,7 +174,10 @@ Task<int> live_chat(CommandLine line) {
     SessionPlan plan =
         co_await plan_unless_interrupted(line.conversation, std::move(parts), console);
     greet(*console, plan);
-    view.introduce(plan.model.model.spec().id, plan.name, plan.model.model.shared_spec());
+    view.introduce(plan.model.model.spec().id, plan.name, shown_spec(plan.model));
+    plan.models->on_change([&view](const ModelChoice& model) {
+        view.show_model(model.model.spec().id, shown_spec(model));
+    });
     std::string hint;
     {
         LiveChat chat(std::move(plan), line.plugins, console, view);

@@ -100,18 +100,20 @@ Task<Endpoint> endpoint_to_ask(ModelSources sources, std::shared_ptr<HttpTranspo
     if (!endpoint.provider.empty()) co_return endpoint;
     std::vector<LocalServer> servers = co_await find_local_servers(std::move(transport));
     if (servers.empty()) {
-        throw Error(ErrorCode::not_found,
-                    "no model: nothing is configured, and no local server answers.\n"
-                    "  Choose one for good: cubepi onboard\n"
-                    "  Name one now: cubepi models --provider NAME, or --base-url URL");
+        throw NoModelError(
+            "no model: nothing is configured, and no local server answers.\n"
+            "  Choose one for good: cubepi onboard\n"
+            "  Name one now: cubepi models --provider NAME, or --base-url URL");
     }
     co_return std::move(servers.front().endpoint);
 }
 
 Task<int> list(CommandLine line) {
     const std::shared_ptr<HttpTransport> transport = transport_of(*Runtime::standard());
-    ModelSources sources =
-        model_sources(line.conversation.model, read_config(config_path()), false);
+    const ConfigFile config = read_config(config_path());
+    if (config.too_open)
+        std::cerr << "cubepi: " << printable(open_key_file_note(config_path())) << '\n';
+    ModelSources sources = model_sources(line.conversation.model, config, false);
     const Endpoint endpoint = co_await endpoint_to_ask(std::move(sources), transport);
     std::vector<OfferedModel> models;
     std::exception_ptr failure;
@@ -121,9 +123,7 @@ Task<int> list(CommandLine line) {
         failure = std::current_exception();
     }
     if (failure) {
-        FailureContext context;
-        context.where = endpoint.host();
-        context.key_variable = endpoint.variable_of_the_key();
+        const FailureContext context = failure_context(endpoint);
         const Failure said = explain(failure, context);
         std::cerr << "cubepi: " << printable(said.text) << '\n';
         co_return said.exit_code;

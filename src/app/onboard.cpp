@@ -106,9 +106,7 @@ Task<> try_it() {
         failed = std::current_exception();
     }
     if (failed) {
-        FailureContext context;
-        context.where = endpoint.host();
-        context.key_variable = endpoint.variable_of_the_key();
+        const FailureContext context = failure_context(endpoint);
         tell("It was written, but: " + explain(failed, context).text);
         co_return;
     }

@@ -34,9 +34,7 @@ public:
 private:
     void note_error(const bub::StreamEvent& event) {
         if (event.kind != bub::event_kind::error) return;
-        const Json* text = event.data.if_contains("message");
-        complaint_ = text && text->is_string() ? std::string(text->get_string())
-                                               : boost::json::serialize(event.data);
+        complaint_ = explain_event(event.data);
     }
 
     Pipeline::Show show_;
@@ -50,6 +48,8 @@ Pipeline::Pipeline(SessionPlan plan, Parts parts)
       framework_(framework_options(parts)),
       on_event_(std::move(parts.on_event)),
       on_session_(std::move(parts.on_session)) {
+    if (!plan_.models)
+        plan_.models = std::make_shared<SessionModel>(ModelSources(), nullptr, plan_.model);
     framework_.add(bub::builtin_plugin(framework_, builtin_options(parts)));
     add_plugins(framework_, parts.plugins);
 }
@@ -64,7 +64,16 @@ bub::FrameworkOptions Pipeline::framework_options(const Parts& parts) const {
 bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     bub::BuiltinOptions options;
     options.model = plan_.model.model;
-    options.find_model = plan_.model.find_model;
+    options.select_model = [models = plan_.models](const JsonObject& stored) {
+        return models->select(stored);
+    };
+    options.find_model = [models = plan_.models](const std::string& id) {
+        return models->find(id);
+    };
+    options.list_models = [models = plan_.models] { return models->list(); };
+    options.choose_model = [models = plan_.models](std::string id, bool force) {
+        return models->choose(std::move(id), force);
+    };
     options.other_models = plan_.model.fallbacks;
     options.system_prompt = plan_.system_prompt;
     options.with_tools = false;  // the plan has its own, which ask first
@@ -177,6 +186,10 @@ Failure Pipeline::failure_of(const Answer& answer, const std::exception_ptr& thr
     if (thrown) return explain(thrown);
     // A limit ends a turn as it is; whoever has set it wants to know.
     if (answer.result && !*answer.result) return app::explain(answer.result->error(), context());
+    if (answer.result && complaint.empty()) {
+        if (std::optional<Failure> incomplete = incomplete_answer(*answer.result))
+            return std::move(*incomplete);
+    }
     Failure none;
     none.exit_code = complaint.empty() ? exit_ok : exit_failed;
     none.text = complaint;
@@ -189,8 +202,10 @@ Failure Pipeline::explain(const std::exception_ptr& failure) const {
 
 FailureContext Pipeline::context() const {
     FailureContext context;
-    context.where = plan_.model.where;
-    context.key_variable = plan_.model.key_variable;
+    const ModelChoice& model = plan_.models->current();
+    context.where = model.where;
+    context.key_variable = model.key_variable;
+    context.address_from = model.endpoint.from.base_url;
     context.session = plan_.name;
     return context;
 }

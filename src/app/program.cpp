@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +15,7 @@
 #include <cubepi/core/run.hpp>
 
 #include "commands.hpp"
+#include "config/model_sources.hpp"
 #include "conversation.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
@@ -68,13 +68,10 @@ Failure failure_of(const std::exception_ptr& thrown) {
     Failure failure = explain(thrown);
     try {
         std::rethrow_exception(thrown);
+    } catch (const NoModelError&) {
+        failure.exit_code = exit_no_model;
     } catch (const Error& error) {
-        if (error.code() == ErrorCode::not_found &&
-            std::string_view(error.what()).starts_with("no model")) {
-            failure.exit_code = exit_no_model;
-        } else if (error.code() == ErrorCode::invalid_argument) {
-            failure.exit_code = exit_usage;
-        }
+        if (error.code() == ErrorCode::invalid_argument) failure.exit_code = exit_usage;
     } catch (...) {
     }
     return failure;

@@ -209,8 +209,17 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         turns.value && flags.max_turns == 0) {
         flags.max_turns = static_cast<int>(std::min<std::size_t>(*turns.value, 1'000'000));
     }
-    session.model =
-        co_await choose_model(std::move(sources), transport_of(*runtime), std::move(choose));
+    if (config.too_open) session.notes.push_back(open_key_file_note(config_path()));
+    if (!session.name.empty()) {
+        const std::string tape =
+            bub::tape_name(std::filesystem::current_path(), session.session_id);
+        const JsonObject stored = co_await bub::stored_model_choice(session.tapes, tape);
+        sources.session = StoredModel::of(stored);
+    }
+    session.model = co_await choose_model(sources, transport_of(*runtime), std::move(choose));
+    sources.session = StoredModel();
+    session.models =
+        std::make_shared<SessionModel>(std::move(sources), transport_of(*runtime), session.model);
     for (const std::string& warning : session.model.warnings) session.notes.push_back(warning);
 
     session.system_prompt =

@@ -11,6 +11,7 @@
 #include "approval.hpp"
 #include "command_line.hpp"
 #include "config/model_choice.hpp"
+#include "config/session_model.hpp"
 #include "terminal/style.hpp"
 #include "turn_questions.hpp"
 
@@ -18,7 +19,8 @@ namespace cubepi::app {
 
 /// What a conversation is made of. The tools, and what was allowed for the session, are shared by all its turns.
 struct SessionPlan {
-    ModelChoice model = {};
+    ModelChoice model = {};                      ///< at the start; `models` knows the current one
+    std::shared_ptr<SessionModel> models = {};   ///< null: `model` alone
     std::string name = {};                       ///< empty: temporary, or not named yet
     std::string session_id = {};                 ///< as the pipeline calls it
     std::shared_ptr<bub::TapeStore> tapes = {};  ///< in memory if the session is temporary

@@ -241,6 +241,11 @@ ConfigFile read_config(const std::filesystem::path& path) {
     return config;
 }
 
+std::string open_key_file_note(const std::filesystem::path& path) {
+    return "the configuration file has an API key and is readable by other users: chmod 600 " +
+           path.string();
+}
+
 JsonObject config_values(const std::filesystem::path& path) {
     return values_of(path, file_text(path));
 }

@@ -40,12 +40,15 @@ struct ConfigFile {
     std::optional<std::size_t> max_turns = {};
     std::optional<std::int64_t> max_tokens = {};
     std::vector<std::string> allow = {};
-    /// The file has a key and others may read it.
+    /// The file has a key, and its group or others may read it.
     bool too_open = false;
 };
 
 /// Empty when there is no file. Throws Error(parse) with file and line for one that is no YAML or has unknown keys.
 ConfigFile read_config(const std::filesystem::path& path);
+
+/// For ConfigFile::too_open: what is wrong, and the command that repairs it; one line.
+std::string open_key_file_note(const std::filesystem::path& path);
 
 /// All that the file says, also what is not the program's; empty when there is none. Throws Error(parse).
 JsonObject config_values(const std::filesystem::path& path);

@@ -4,6 +4,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/provider/fallback.hpp>
+#include <cubepi/provider/model_profile.hpp>
 
 #include "model_list.hpp"
 #include "offline_model.hpp"
@@ -15,10 +16,18 @@ namespace {
 
 void require_key(const Endpoint& endpoint) {
     if (!endpoint.needs_key || !endpoint.api_key.empty()) return;
-    throw Error(ErrorCode::not_found,
-                "no model: there is no key for " + endpoint.provider + ", since " +
-                    endpoint.key_variable + " is not set.\n  export " + endpoint.key_variable +
-                    "=..., or keep one: cubepi onboard --provider " + endpoint.provider);
+    throw NoModelError("no model: there is no key for " + endpoint.provider + ", since " +
+                       endpoint.key_variable + " is not set.\n  export " + endpoint.key_variable +
+                       "=..., or keep one: cubepi onboard --provider " + endpoint.provider);
+}
+
+ModelApi model_api(ProviderType type) {
+    switch (type) {
+        case ProviderType::openai_responses: return ModelApi::openai_responses;
+        case ProviderType::anthropic: return ModelApi::anthropic_messages;
+        case ProviderType::openai: break;
+    }
+    return ModelApi::openai_chat;
 }
 
 std::string place_of(const Endpoint& endpoint) {
@@ -41,25 +50,6 @@ Task<std::string> pick(std::vector<OfferedModel> offered, std::string where, boo
     }
     const std::size_t index = co_await choose("Which model of " + where + "?", models);
     co_return models.at(index);
-}
-
-ModelChoice bound(const Endpoint& endpoint, const std::string& id, const CallLimits& limits) {
-    ModelChoice choice;
-    choice.model = endpoint.bind(id, limits);
-    choice.where =
-        id + " at " +
-        (endpoint.title.empty() ? endpoint.host() : endpoint.title + " (" + endpoint.host() + ")");
-    choice.key_variable = endpoint.variable_of_the_key();
-    return choice;
-}
-
-/// For `,model ID` in a conversation.
-std::function<BoundModel(const std::string&)> finder(ModelSources sources, Endpoint usual) {
-    return [sources = std::move(sources), usual = std::move(usual)](const std::string& id) {
-        const Endpoint endpoint = endpoint_for_model(sources, usual, id);
-        require_key(endpoint);
-        return endpoint.bind(endpoint.model, turn_settings(sources).limits());
-    };
 }
 
 /// Puts the models to fall back to behind the chosen one. One that cannot be had is left out, and that is said.
@@ -89,7 +79,7 @@ void add_fallbacks(const ModelSources& sources, const Endpoint& usual, ModelChoi
         "  ollama serve                         or a server on this machine\n"
         "  cubepi chat --offline                or the scripted offline model, to look around";
     for (const std::string& problem : sources.bub.problems) text += "\n" + problem;
-    throw Error(ErrorCode::not_found, text);
+    throw NoModelError(text);
 }
 
 Task<std::vector<OfferedModel>> offered_by(Endpoint endpoint,
@@ -99,8 +89,7 @@ Task<std::vector<OfferedModel>> offered_by(Endpoint endpoint,
         co_return models;
     } catch (const Error& error) {
         if (error.code() == ErrorCode::cancelled) throw;
-        throw EndpointFailed(error.code(), error.what(), std::current_exception(), endpoint.host(),
-                             endpoint.variable_of_the_key());
+        throw EndpointFailed(error, std::current_exception(), std::move(endpoint));
     }
 }
 
@@ -110,19 +99,42 @@ Task<ModelChoice> choose_on_this_machine(ModelSources sources,
     std::vector<LocalServer> servers = co_await find_local_servers(transport);
     if (servers.empty()) throw_no_model(sources);
     LocalServer& server = servers.front();
-    std::string id = sources.flags.model.empty() ? sources.config.model : sources.flags.model;
+    std::string id = uses_session(sources) ? sources.session.id : sources.flags.model;
+    if (id.empty()) id = sources.config.model;
     if (id.empty()) {
         id = co_await pick(std::move(server.models), server.endpoint.title, sources.interactive,
                            std::move(choose));
     }
-    ModelChoice choice = bound(server.endpoint, id, turn_settings(sources).limits());
+    server.endpoint.name_model(id, {});
+    ModelChoice choice = choice_of(sources, std::move(server.endpoint));
     choice.found_locally = true;
     choice.warnings = sources.bub.problems;
-    choice.find_model = finder(std::move(sources), std::move(server.endpoint));
     co_return choice;
 }
 
 }  // namespace
+
+ModelChoice choice_of(const ModelSources& sources, Endpoint endpoint) {
+    require_key(endpoint);
+    ModelChoice choice;
+    choice.model = endpoint.bind(endpoint.model, turn_settings(sources).limits());
+    choice.where =
+        endpoint.model + " at " +
+        (endpoint.title.empty() ? endpoint.host() : endpoint.title + " (" + endpoint.host() + ")");
+    choice.key_variable = endpoint.variable_of_the_key();
+    choice.endpoint = std::move(endpoint);
+    return choice;
+}
+
+std::shared_ptr<const Model> shown_spec(const ModelChoice& choice) {
+    Model spec = choice.model.spec();
+    if (!spec.context_window && !choice.offline) {
+        spec.context_window =
+            model_profile(model_api(choice.endpoint.type), spec.id, choice.endpoint.base_url)
+                .context_window;
+    }
+    return std::make_shared<const Model>(std::move(spec));
+}
 
 Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTransport> transport,
                                ChooseModel choose) {
@@ -140,16 +152,15 @@ Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTranspo
                                                   std::move(choose));
     }
     require_key(endpoint);
-    std::string id = endpoint.model;
-    if (id.empty()) {
+    if (endpoint.model.empty()) {
         std::vector<OfferedModel> models = co_await offered_by(endpoint, transport);
-        id = co_await pick(std::move(models), place_of(endpoint), sources.interactive,
-                           std::move(choose));
+        const std::string id = co_await pick(std::move(models), place_of(endpoint),
+                                             sources.interactive, std::move(choose));
+        endpoint.name_model(id, {});
     }
-    ModelChoice choice = bound(endpoint, id, turn_settings(sources).limits());
+    ModelChoice choice = choice_of(sources, endpoint);
     choice.warnings = sources.bub.problems;
     add_fallbacks(sources, endpoint, choice);
-    choice.find_model = finder(std::move(sources), std::move(endpoint));
     co_return choice;
 }
 

@@ -64,7 +64,7 @@ HttpRequest list_request(const Endpoint& endpoint, const std::string& after) {
 [[noreturn]] void throw_refused(const Endpoint& endpoint, const HttpResponse& response,
                                 const std::string& body) {
     const EndpointFailure failure = read_endpoint_failure(response.status, response.headers, body);
-    const ErrorCode code = classify_failure(failure, std::nullopt, std::nullopt).code;
+    ErrorInfo info = classify_failure(failure, std::nullopt, std::nullopt);
     std::string text = endpoint.host() + " answered the question for its models with HTTP status " +
                        std::to_string(response.status);
     if (!failure.message.empty()) text += ": " + failure.message;
@@ -73,8 +73,9 @@ HttpRequest list_request(const Endpoint& endpoint, const std::string& after) {
                 std::string(endpoint.type == ProviderType::anthropic ? "without" : "with") +
                 " /v1)?";
     }
-    // A list that is missing says nothing about a model.
-    throw Error(response.status == 404 ? ErrorCode::protocol : code, text);
+    // A missing list does not mean that a model is missing.
+    if (response.status == 404) info.code = ErrorCode::protocol;
+    throw_provider_error(std::move(info), text);
 }
 
 Task<Json> get_page(std::shared_ptr<HttpTransport> transport, Endpoint endpoint,

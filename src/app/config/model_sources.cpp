@@ -8,6 +8,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/provider/env.hpp>
+#include <cubepi/provider/error_classification.hpp>
 
 #include "paths.hpp"
 #include "said.hpp"
@@ -190,6 +191,11 @@ NamedModel provider_by_keys(const ModelSources& sources) {
     throw Error(ErrorCode::invalid_argument, text);
 }
 
+bool has_provider(const ModelSources& sources, const std::string& name) {
+    return configured(sources.config, name) || known_provider(name) ||
+           bub_value(sources, "api_base", name).value;
+}
+
 /// The endpoint of that name without Bub's settings.
 Endpoint own_endpoint(const ModelSources& sources, const std::string& name) {
     Endpoint endpoint;
@@ -208,8 +214,40 @@ Endpoint own_endpoint(const ModelSources& sources, const std::string& name) {
     return endpoint;
 }
 
-/// The provider and the model that are meant, by the first that says something.
-NamedModel meant(const ModelSources& sources) {
+constexpr const char* session_origin = "the session";
+
+[[noreturn]] void throw_stored_model_gone(const StoredModel& stored, const std::string& why) {
+    throw NoModelError("no model: the session uses '" + stored.id + "', but " + why +
+                       "\n  Name one for this time: --model ID, --provider NAME or --base-url URL; "
+                       "for good: ,model ID in a chat");
+}
+
+void check_stored_address(const StoredModel& stored, const Endpoint& endpoint) {
+    const std::string address = public_url(endpoint.base_url);
+    if (stored.address.empty() || stored.address == address) return;
+    throw_stored_model_gone(stored, "provider '" + endpoint.provider + "' was at " +
+                                        stored.address + " then and is at " + address + " now");
+}
+
+/// The session's choice with its provider. Text for one provider is never sent to another one.
+NamedModel stored_model(const StoredModel& stored) {
+    NamedModel named;
+    named.id = stored.id;
+    named.provider = stored.provider;
+    named.provider_from = session_origin;
+    if (named.provider.empty()) {
+        const std::size_t end = stored.id.find_first_of("/:");
+        if (end != std::string::npos) named.provider = stored.id.substr(0, end);
+    }
+    const std::size_t length = named.provider.size();
+    const bool prefixed = length > 0 && stored.id.size() > length &&
+                          stored.id.starts_with(named.provider) &&
+                          (stored.id[length] == '/' || stored.id[length] == ':');
+    if (prefixed) named.id = stored.id.substr(length + 1);
+    return named;
+}
+
+NamedModel named_by_flags(const ModelSources& sources) {
     const ModelFlags& flags = sources.flags;
     NamedModel named;
     named.provider = flags.provider;
@@ -217,13 +255,20 @@ NamedModel meant(const ModelSources& sources) {
     named.provider_from = "--provider";
     if (!named.provider.empty()) return named;
     if (!flags.base_url.empty()) {
-        // Whoever names the server means the id as it stands.
+        // With a server given, the id is taken as it stands.
         named.provider = "openai";
         named.provider_from = "--base-url";
         return named;
     }
     named = split_model(sources.config, flags.model);
     named.provider_from = "--model";
+    return named;
+}
+
+/// The provider and the model that are meant. This is the one place that decides the precedence of ModelSources.
+NamedModel meant(const ModelSources& sources) {
+    NamedModel named =
+        uses_session(sources) ? stored_model(sources.session) : named_by_flags(sources);
     if (!named.provider.empty()) return named;
     NamedModel other = file_default(sources.config);
     if (other.provider.empty()) other = provider_by_keys(sources);
@@ -234,6 +279,26 @@ NamedModel meant(const ModelSources& sources) {
 }
 
 }  // namespace
+
+bool uses_session(const ModelSources& sources) {
+    return !sources.flags.name_a_model() && !sources.session.id.empty();
+}
+
+StoredModel StoredModel::of(const JsonObject& data) {
+    const auto text = [&data](std::string_view key) {
+        const Json* value = data.if_contains(key);
+        return value && value->is_string() ? std::string(value->get_string()) : std::string();
+    };
+    StoredModel stored;
+    stored.id = text("model");
+    stored.provider = text("provider");
+    stored.address = text("address");
+    return stored;
+}
+
+JsonObject StoredModel::to_json() const {
+    return JsonObject{{"model", id}, {"provider", provider}, {"address", address}};
+}
 
 ModelSources model_sources(const ModelFlags& flags, const ConfigFile& config, bool interactive) {
     ModelSources sources;
@@ -272,11 +337,16 @@ Endpoint choose_endpoint(const ModelSources& sources) {
     const ModelFlags& flags = sources.flags;
     const NamedModel named = meant(sources);
     if (named.provider.empty()) return Endpoint();
+    const bool stored = uses_session(sources);
+    if (stored && !has_provider(sources, named.provider))
+        throw_stored_model_gone(sources.session,
+                                "provider '" + named.provider + "' is not configured");
     Endpoint endpoint = own_endpoint(sources, named.provider);
     endpoint.from.provider = named.provider_from;
     if (!flags.base_url.empty()) endpoint.redirect(flags.base_url, "--base-url");
     apply_bub(sources, endpoint);
-    endpoint.name_model(named.id, "--model");
+    endpoint.name_model(named.id, stored ? session_origin : "--model");
+    if (stored) check_stored_address(sources.session, endpoint);
     return endpoint;
 }
 

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include <bub/builtin/settings.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/json.hpp>
 
 #include "../command_line.hpp"
 #include "config_file.hpp"
@@ -11,11 +13,25 @@
 
 namespace cubepi::app {
 
-/// Where the program looks for models and for what they may take: flags, the environment, the configuration file, and where
-/// these are silent Bub's settings (BUB_*, then ~/.bub/config.yml). Copied from them at the start, so that tests can say
-/// something else.
+/// A model that `,model` chose for a session, as its tape has it. An empty id: none was chosen.
+struct StoredModel {
+    std::string id = {};  ///< as given, alone or with its provider
+    std::string provider =
+        {};  ///< its provider when it was chosen; empty: stored by Bub or an older version
+    std::string address = {};  ///< the public base URL of that provider then
+
+    /// From the data of a `model_switch` event.
+    static StoredModel of(const JsonObject& data);
+    JsonObject to_json() const;
+    friend bool operator==(const StoredModel&, const StoredModel&) = default;
+};
+
+/// The sources of the choice of a model and of its limits, in the order of their precedence: the flags of this invocation,
+/// the session's stored choice, the environment, the configuration file, Bub's settings (BUB_*, then ~/.bub/config.yml).
+/// choose_endpoint() applies it. Copied from them at the start, so that tests can use others.
 struct ModelSources {
     ModelFlags flags = {};
+    StoredModel session = {};
     ConfigFile config = {};
     Environment environment = {};
     bub::Settings bub = {};
@@ -23,6 +39,9 @@ struct ModelSources {
 };
 
 ModelSources model_sources(const ModelFlags& flags, const ConfigFile& config, bool interactive);
+
+/// True if the session's stored choice counts: there is one, and no flag beats it.
+bool uses_session(const ModelSources& sources);
 
 /// The names of variables that hold keys, those of the configuration included.
 std::vector<std::string> key_variables(const ConfigFile& config);
@@ -35,9 +54,16 @@ Endpoint find_endpoint(const ModelSources& sources, const std::string& name);
 /// comes first.
 std::vector<Endpoint> configured_endpoints(const ModelSources& sources);
 
-/// The endpoint that flags, environment and configuration mean, with the model they name in `model`; without a provider when
-/// they name none (then a server on this machine is looked for). Throws Error(invalid_argument): an unknown provider.
+/// The endpoint that the sources name, by their precedence, with the model they name in `model`; without a provider when
+/// they name none (then a server on this machine is looked for). Throws Error(invalid_argument) for an unknown provider,
+/// NoModelError for a session's stored choice whose provider is gone or has another address now.
 Endpoint choose_endpoint(const ModelSources& sources);
+
+/// There is no model to use; the text says how to get one.
+class NoModelError : public Error {
+public:
+    explicit NoModelError(const std::string& message) : Error(ErrorCode::not_found, message) {}
+};
 
 /// The endpoint of a model that is named alone or with its provider ("anthropic/claude-sonnet-4-5", and as Bub writes it
 /// "anthropic:claude-sonnet-4-5"), with the model named; alone, it is one of `usual`. Throws like find_endpoint.

@@ -16,6 +16,7 @@
 #include <cubepi/testing/memory_transport.hpp>
 
 #include "model_choice.hpp"
+#include "session_model.hpp"
 #include "turn_settings.hpp"
 
 namespace cubepi::app {
@@ -304,13 +305,13 @@ TEST(FallbackModels, TheNextOneAnswersWithTheLimitsOfTheConfiguration) {
 TEST(FallbackModels, AModelChosenInTheConversationIsFoundWithItsProvider) {
     ModelSources sources = with_fallbacks({"gpt-small"});
     sources.config.max_tokens = 77;
-    const ModelChoice choice = chosen(sources);
-    const BoundModel same = choice.find_model("gpt-other");
+    const SessionModel model(sources, servers(""), chosen(sources));
+    const BoundModel same = model.find("gpt-other");
     EXPECT_EQ(same.spec().id, "gpt-other");
     EXPECT_EQ(same.spec().max_tokens, 77);
     EXPECT_EQ(same.provider()->provider_id(), "openai");
-    EXPECT_EQ(choice.find_model("ollama/llama3.2").provider()->provider_id(), "ollama");
-    EXPECT_THROW(choice.find_model("anthropic/claude-x"), Error) << "there is no key";
+    EXPECT_EQ(model.find("ollama/llama3.2").provider()->provider_id(), "ollama");
+    EXPECT_THROW(model.find("anthropic/claude-x"), Error) << "there is no key";
 }
 
 }  // namespace

@@ -63,8 +63,7 @@ Endpoint endpoint_for_bub(const ModelSources& sources, const Endpoint& usual,
 
 std::vector<FallbackModel> fallback_models(const ModelSources& sources, const Endpoint& usual) {
     std::vector<FallbackModel> models;
-    const ModelFlags& flags = sources.flags;
-    if (!flags.model.empty() || !flags.provider.empty() || !flags.base_url.empty()) return models;
+    if (sources.flags.name_a_model() || uses_session(sources)) return models;
     const TurnSettings settings = turn_settings(sources);
     if (!settings.fallback_models.value) return models;
     const bool bubs = settings.fallback_models.by != config_origin;

@@ -29,8 +29,8 @@ struct FallbackModel {
     Endpoint endpoint = {};    ///< with the model named
     std::string problem = {};  ///< not empty: it is left out
 };
-/// The models behind the one of `usual`. None for a model, provider or server that flags name: that one is meant, and no
-/// other.
+/// The models to ask after the one of `usual`. None if flags or the session name a model, provider or server: that one is
+/// meant, and no other.
 std::vector<FallbackModel> fallback_models(const ModelSources& sources, const Endpoint& usual);
 
 }  // namespace cubepi::app

@@ -285,13 +285,11 @@ private:
         }
     }
 
-    /// Of a key that was typed just now there is nothing to look up.
+    /// A key that was typed just now is not in a file or variable that advice could name.
     std::string complaint(const std::exception_ptr& failed, bool typed_wrong) const {
-        FailureContext context;
-        context.where = endpoint_.host();
-        context.key_variable = endpoint_.variable_of_the_key();
-        const std::string text = explain(failed, context).text;
-        return typed_wrong ? text.substr(0, text.find('\n')) : text;
+        FailureContext context = failure_context(endpoint_);
+        context.advise = !typed_wrong;
+        return explain(failed, context).text;
     }
 
     Task<> ask_model() {

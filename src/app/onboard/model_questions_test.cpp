@@ -218,7 +218,7 @@ TEST(Onboard, ARefusedKeyMayBeTypedAgain) {
     const Asked asked = ask("", input_with(network({"api.openai.com"}, "sk-right")),
                             {"OpenAI", "sk-wrong", "sk-right", "large"});
     EXPECT_EQ(asked.file.at("api_key"), "sk-right");
-    EXPECT_NE(asked.heard.find("the key was refused"), std::string::npos) << asked.heard;
+    EXPECT_NE(asked.heard.find("authentication failed"), std::string::npos) << asked.heard;
     EXPECT_EQ(asked.heard.find("sk-wrong"), std::string::npos);
     EXPECT_EQ(asked.heard.find("config.yaml"), std::string::npos) << "it stands nowhere yet";
 }
@@ -227,7 +227,7 @@ TEST(Onboard, ARefusedKeyThatIsConfiguredIsNamedByItsPlace) {
     const auto transport = network({"api.openai.com"}, "sk-right");
     const Asked by_variable =
         ask("", input_with(transport, {}, {{"OPENAI_API_KEY", "sk-env"}}), {"OpenAI", "gpt-5.1"});
-    EXPECT_NE(by_variable.heard.find("Check it: echo $OPENAI_API_KEY"), std::string::npos)
+    EXPECT_NE(by_variable.heard.find("Check the key: echo $OPENAI_API_KEY"), std::string::npos)
         << by_variable.heard;
     ConfigFile config;
     config.provider = "openai";

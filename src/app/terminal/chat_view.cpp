@@ -8,6 +8,7 @@
 #include <cubepi/core/stream_event.hpp>
 #include <cubepi/provider/cost.hpp>
 
+#include "../failure.hpp"
 #include "diff_view.hpp"
 #include "event_text.hpp"
 #include "outcome_text.hpp"
@@ -62,6 +63,12 @@ ChatView::ChatView(Console& console, Clock& clock, Executor executor)
       }) {}
 
 ChatView::~ChatView() { timer_->cancel(); }
+
+void ChatView::show_model(std::string model, std::shared_ptr<const Model> priced) {
+    model_ = std::move(model);
+    priced_ = std::move(priced);
+    refresh();
+}
 
 void ChatView::introduce(std::string model, std::string session,
                          std::shared_ptr<const Model> priced) {
@@ -284,7 +291,12 @@ void ChatView::on_stream(const StreamEvent& event) {
 void ChatView::on_message_end(const Message& message) {
     end_text();
     const AssistantMessage* answer = message.assistant();
-    if (!answer || !answer->usage) return;
+    if (!answer) return;
+    const bool failed =
+        answer->stop_reason == stop_reason::error || answer->stop_reason == stop_reason::aborted;
+    if (const auto incomplete = failed ? std::nullopt : incomplete_answer(*answer))
+        problem(incomplete->text);
+    if (!answer->usage) return;
     const Usage& usage = *answer->usage;
     context_ = usage.input_tokens.value_or(0) + usage.cache_read_tokens.value_or(0) +
                usage.cache_write_tokens.value_or(0) + usage.output_tokens.value_or(0);

@@ -32,6 +32,8 @@ public:
 
     /// What the status line begins with, and the model whose prices count.
     void introduce(std::string model, std::string session, std::shared_ptr<const Model> priced);
+    /// The model of the next turns, if it changes.
+    void show_model(std::string model, std::shared_ptr<const Model> priced);
 
     /// The session's name for the status line, once it has one.
     void name_session(std::string session);

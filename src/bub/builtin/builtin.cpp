@@ -50,16 +50,21 @@ std::optional<std::string> resolve_session(ResolveSessionCall& call) {
            call.message.chat_id.value_or("default");
 }
 
-/// What `,model` and the like have left on the tape.
-Task<Json> last_choice(std::shared_ptr<TapeStore> store, std::string tape, std::string event,
-                       std::string key) {
+/// The data of the last event of that name on the tape; `,model` and the like write them.
+Task<JsonObject> last_choice(std::shared_ptr<TapeStore> store, std::string tape,
+                             std::string event) {
     auto* index = dynamic_cast<TapeIndex*>(store.get());
-    if (!index) co_return nullptr;
+    if (!index) co_return JsonObject();
     const std::optional<TapeEntry> entry = co_await index->find_event(tape, event);
     const Json* data = entry ? entry->payload.if_contains("data") : nullptr;
     const JsonObject* object = data ? data->if_object() : nullptr;
-    const Json* value = object ? object->if_contains(key) : nullptr;
-    co_return value && value->is_string() ? *value : Json(nullptr);
+    if (!object) co_return JsonObject();
+    co_return *object;
+}
+
+std::string text_in(const JsonObject& data, std::string_view key) {
+    const Json* value = data.if_contains(key);
+    return value && value->is_string() ? std::string(value->get_string()) : std::string();
 }
 
 Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {
@@ -75,16 +80,16 @@ Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {
     const std::string context = call.message.context_text();
     if (!context.empty()) values["context"] = context;
     const Tape tape = co_await core->tape(call.session_id, call.state);
-    Json model = co_await last_choice(tape.store(), tape.name(), "model_switch", "model");
-    if (const Json* wanted = call.message.context.if_contains("model")) {
-        if (wanted->is_string() && !wanted->get_string().empty()) model = *wanted;
-    }
-    if (model.is_string() && !model.get_string().empty()) values["model"] = std::move(model);
-    Json effort = co_await last_choice(tape.store(), tape.name(), "reasoning_effort_switch",
-                                       "reasoning_effort");
-    if (effort.is_string() && !effort.get_string().empty()) {
-        values["reasoning_effort"] = std::move(effort);
-    }
+    const JsonObject stored = co_await stored_model_choice(tape.store(), tape.name());
+    const auto& select = core->options().select_model;
+    std::string model = select ? select(stored) : text_in(stored, "model");
+    const std::string wanted = text_in(call.message.context, "model");
+    if (!wanted.empty()) model = wanted;
+    if (!model.empty()) values["model"] = std::move(model);
+    const JsonObject switched =
+        co_await last_choice(tape.store(), tape.name(), "reasoning_effort_switch");
+    std::string effort = text_in(switched, "reasoning_effort");
+    if (!effort.empty()) values["reasoning_effort"] = std::move(effort);
     if (const Json* thread = call.message.context.if_contains("thread_id")) {
         values["_runtime_thread_id"] = *thread;
     }
@@ -300,6 +305,10 @@ void add_services(Plugin& plugin, const CorePtr& core) {
 }
 
 }  // namespace
+
+Task<JsonObject> stored_model_choice(std::shared_ptr<TapeStore> store, std::string tape) {
+    return last_choice(std::move(store), std::move(tape), "model_switch");
+}
 
 Plugin builtin_plugin(Framework& framework, BuiltinOptions options) {
     auto core = std::make_shared<BuiltinCore>(framework, std::move(options));

@@ -41,6 +41,14 @@ struct BuiltinOptions {
     std::vector<cubepi::BoundModel> fallback_models = {};
     /// The model for an id given with `,model`; without it the id is asked for at the provider of `model`.
     std::function<cubepi::BoundModel(const std::string& id)> find_model = {};
+    /// Selects the model of a session's turn. `stored` is the data of the last `model_switch` event on its tape, empty if
+    /// there is none. Returns the id for `find_model`; empty selects `model`. Null: the stored id.
+    std::function<std::string(const JsonObject& stored)> select_model = {};
+    /// The answer to `,model` without an argument. Null: lists `model` and `other_models`.
+    std::function<Task<std::string>()> list_models = {};
+    /// Checks an id given with `,model` and returns the data of the `model_switch` event, whose "model" is the id. Throws
+    /// Error if the id is refused; `force` overrides what cannot be checked. Null: takes every id.
+    std::function<Task<JsonObject>(std::string id, bool force)> choose_model = {};
     /// For the list of choices, besides `model`.
     std::vector<std::string> other_models = {};
 
@@ -90,6 +98,9 @@ struct BuiltinOptions {
 /// The plugin `builtin`: every hook of the pipeline with a default (docs/guides/bub/turn.md). Register it first, so
 /// that every other plugin takes precedence. `framework` outlives it.
 Plugin builtin_plugin(Framework& framework, BuiltinOptions options);
+
+/// The data of the last `model_switch` event of a tape, which `,model` writes; empty if there is none.
+Task<JsonObject> stored_model_choice(std::shared_ptr<TapeStore> store, std::string tape);
 
 /// $BUB_HOME, or ~/.bub.
 std::filesystem::path default_bub_home();

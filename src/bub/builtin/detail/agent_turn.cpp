@@ -133,6 +133,8 @@ Task<> AgentTurn::finish() {
     JsonObject data;
     data["kind"] = "temporary";
     data["message"] = failure.what();
+    if (const auto* reached = dynamic_cast<const cubepi::LimitReachedError*>(&failure))
+        data["limit"] = reached->limit();
     push(event_kind::error, std::move(data), nullptr);
 }
 

@@ -38,7 +38,8 @@ struct ResetArgs {
 };
 
 struct ModelArgs {
-    std::string model_id;
+    std::optional<std::string> model_id;
+    std::optional<bool> force;
 };
 
 struct EffortArgs {
@@ -160,17 +161,36 @@ Task<std::string> show_skill(std::shared_ptr<BuiltinCore> core, TurnState* state
     co_return std::string("(no such skill)");
 }
 
-Task<std::string> switch_event(Tape tape, std::string event, std::string key, std::string value) {
-    JsonObject data;
-    data[key] = value;
-    TapeEntry entry = event_entry(event, std::move(data));
-    (void)co_await tape.append(std::move(entry));
-    co_return value;
+/// The models of the options, the one of this turn marked.
+std::string listed_models(const BuiltinOptions& options, const TurnState& state) {
+    std::vector<std::string> ids;
+    if (options.model) ids.push_back(options.model.spec().id);
+    ids.insert(ids.end(), options.other_models.begin(), options.other_models.end());
+    std::string current = state.text("model");
+    if (current.empty() && !ids.empty()) current = ids.front();
+    if (std::find(ids.begin(), ids.end(), current) == ids.end()) ids.push_back(current);
+    std::string text = "Models:";
+    for (const std::string& id : ids) text += (id == current ? "\n* " : "\n  ") + id;
+    return text + "\nChoose one: ,model ID";
 }
 
-Task<std::string> choose_model(Tape tape, TurnState* state, ModelArgs args) {
-    state->values["model"] = args.model_id;
-    const std::string id = co_await switch_event(tape, "model_switch", "model", args.model_id);
+Task<std::string> choose_model(std::shared_ptr<BuiltinCore> core, Tape tape, TurnState* state,
+                               ModelArgs args) {
+    const BuiltinOptions& options = core->options();
+    const std::string id = args.model_id.value_or("");
+    if (id.empty()) {
+        if (!options.list_models) co_return listed_models(options, *state);
+        co_return co_await options.list_models();
+    }
+    JsonObject data;
+    if (options.choose_model) {
+        data = co_await options.choose_model(id, args.force.value_or(false));
+    } else {
+        data["model"] = id;
+    }
+    state->values["model"] = id;
+    TapeEntry entry = event_entry("model_switch", std::move(data));
+    (void)co_await tape.append(std::move(entry));
     co_return "Session model set to " + id + " (applies from the next turn).";
 }
 
@@ -184,9 +204,12 @@ Task<std::string> choose_effort(Tape tape, TurnState* state, EffortArgs args) {
                             "reasoning_effort is one of minimal, low, medium, high, max");
     }
     state->values["reasoning_effort"] = args.reasoning_effort;
-    const std::string effort = co_await switch_event(tape, "reasoning_effort_switch",
-                                                     "reasoning_effort", args.reasoning_effort);
-    co_return "Session reasoning effort set to " + effort + " (applies from the next turn).";
+    JsonObject data;
+    data["reasoning_effort"] = args.reasoning_effort;
+    TapeEntry entry = event_entry("reasoning_effort_switch", std::move(data));
+    (void)co_await tape.append(std::move(entry));
+    co_return "Session reasoning effort set to " + args.reasoning_effort +
+        " (applies from the next turn).";
 }
 
 void add_tape_tools(std::vector<AgentTool>& tools, const std::shared_ptr<BuiltinCore>& core,
@@ -231,10 +254,11 @@ std::vector<AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tap
                         .risk(ToolRisk::read_only));
     tools.push_back(spill_read_tool(tape));
     tools.push_back(subagent_tool(core, session_id, state));
-    tools.push_back(cubepi::tool<ModelArgs>("model", "Chooses the model of this conversation.",
-                                            [tape, turn](ModelArgs args) {
-                                                return choose_model(tape, turn, std::move(args));
-                                            })
+    tools.push_back(cubepi::tool<ModelArgs>(
+                        "model", "Lists the models, or chooses the model of this conversation.",
+                        [core, tape, turn](ModelArgs args) {
+                            return choose_model(core, tape, turn, std::move(args));
+                        })
                         .hidden());
     tools.push_back(
         cubepi::tool<EffortArgs>(

@@ -1,0 +1,254 @@
+// Which model a conversation uses, and that what is shown is what is used; incomplete answers.
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/stat.h>
+
+#include "../wire/net/raw_server.hpp"
+#include "terminal.hpp"
+
+namespace cubepi::terminal_tests {
+namespace {
+
+/// Answers each prompt with "Hello from NAME.", lists its models, and keeps all requests.
+class RecordingServer {
+public:
+    RecordingServer(std::string name, std::vector<std::string> models)
+        : name_(std::move(name)),
+          models_(std::move(models)),
+          server_([this](wire::Connection& connection) {
+              for (;;) {
+                  const std::string request = connection.read_request();
+                  if (request.empty()) return;
+                  {
+                      const std::lock_guard lock(mutex_);
+                      requests_.push_back(request);
+                  }
+                  if (!connection.send(answer(request))) return;
+              }
+          }) {}
+
+    std::string url() const { return server_.url("/v1"); }
+    std::string host() const { return "127.0.0.1:" + std::to_string(server_.port()); }
+    /// The number of connections and the requests so far.
+    int connections() const { return server_.accepted(); }
+    std::vector<std::string> requests() const {
+        const std::lock_guard lock(mutex_);
+        return requests_;
+    }
+    bool has_seen(const std::string& text) const {
+        for (const std::string& request : requests()) {
+            if (request.find(text) != std::string::npos) return true;
+        }
+        return false;
+    }
+
+private:
+    std::string answer(const std::string& request) const {
+        if (request.starts_with("GET /v1/models")) {
+            std::string list;
+            for (const std::string& id : models_)
+                list += (list.empty() ? "" : ",") + (R"({"id":")" + id + "\"}");
+            return wire::ok(R"({"data":[)" + list + "]}");
+        }
+        return wire::ok(R"(data: {"choices":[{"index":0,"delta":{"content":"Hello from )" + name_ +
+                            ".\"}}]}\n\ndata: "
+                            R"({"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})"
+                            "\n\ndata: [DONE]\n\n",
+                        "Content-Type: text/event-stream\r\n");
+    }
+
+    std::string name_;
+    std::vector<std::string> models_;
+    mutable std::mutex mutex_;
+    std::vector<std::string> requests_;
+    wire::RawServer server_;  // last: its handlers use the others
+};
+
+/// A company's server and a private one; the configuration knows both, and the company's is the default.
+class TwoServers : public ::testing::Test {
+protected:
+    TwoServers() {
+        write_file(home.config(),
+                   "provider: other\nproviders:\n  ant: {base_url: \"" + company.url() +
+                       "\", api_key: company-key, model: claude}\n  other: {base_url: \"" +
+                       own.url() + "\", model: own-one}\n");
+        chmod(home.config().c_str(), 0600);
+    }
+
+    /// `,model ID` in a chat with the session.
+    void choose(const std::string& id) {
+        Terminal chat(home, {"chat", "-s", "S"});
+        ASSERT_TRUE(chat.expect_on_screen("talks to")) << chat.shown();
+        chat.type(",model " + id + "\r");
+        ASSERT_TRUE(chat.expect_on_screen("Session model set to " + id)) << chat.shown();
+        chat.type("/quit\r");
+        EXPECT_EQ(chat.wait(), 0);
+    }
+
+    Home home;
+    RecordingServer company{"company", {"claude", "claude-2"}};
+    RecordingServer own{"own", {"own-one", "own-two"}};
+};
+
+TEST_F(TwoServers, TextForThePrivateServerNeverReachesTheOneOfTheSession) {
+    choose("ant/claude");
+    const Piped stored = run_piped(home, {"run", "-s", "S", "hello"});
+    ASSERT_EQ(stored.out, "Hello from company.\n") << stored.err;
+    const RecordingServer vault("vault", {"private"});
+    const int before = company.connections();
+    const std::vector<std::vector<std::string>> flags{
+        {"--base-url", vault.url(), "--model", "private"},
+        {"--base-url", vault.url()},
+        {"--provider", "other"},
+        {"--model", "own-two"},
+        {"--model", "other/own-two"}};
+    for (const std::vector<std::string>& given : flags) {
+        std::vector<std::string> arguments{"run", "-s", "S"};
+        arguments.insert(arguments.end(), given.begin(), given.end());
+        arguments.emplace_back("the secret of " + given.front());
+        const Piped run = run_piped(home, arguments);
+        EXPECT_EQ(run.status, 0) << given.front() << ": " << run.err;
+        EXPECT_EQ(run.out.find("company"), std::string::npos) << run.out;
+    }
+    EXPECT_EQ(company.connections(), before) << "no request at all";
+    EXPECT_FALSE(company.has_seen("secret"));
+    EXPECT_TRUE(vault.has_seen("the secret of --base-url"));
+    EXPECT_TRUE(own.has_seen("the secret of --model"));
+    EXPECT_FALSE(vault.has_seen("company-key"));
+}
+
+TEST_F(TwoServers, TheChatShowsTheModelOfTheFlagsAndUsesIt) {
+    choose("ant/claude");
+    const int before = company.connections();
+    Terminal chat(home, {"chat", "-s", "S", "--provider", "other"});
+    ASSERT_TRUE(chat.expect_on_screen("talks to own-one at " + own.host())) << chat.shown();
+    chat.type("the secret\r");
+    ASSERT_TRUE(chat.expect_on_screen("Hello from own.")) << chat.shown();
+    EXPECT_EQ(chat.screen().text().find("claude"), std::string::npos) << chat.screen().text();
+    chat.type(",model own-two\r");
+    ASSERT_TRUE(chat.expect_on_screen("own-two · S")) << chat.screen().text();
+    chat.type("and this\r");
+    ASSERT_TRUE(chat.expect_on_screen("> and this")) << chat.shown();
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+    EXPECT_EQ(company.connections(), before);
+}
+
+TEST_F(TwoServers, TheStoredModelIsShownAtTheStartAndChangedInTheMiddle) {
+    choose("ant/claude");
+    Terminal chat(home, {"chat", "-s", "S"});
+    ASSERT_TRUE(chat.expect_on_screen("talks to claude at " + company.host())) << chat.shown();
+    chat.type("first\r");
+    ASSERT_TRUE(chat.expect_on_screen("Hello from company.")) << chat.shown();
+    const std::size_t count = company.requests().size();
+    chat.type(",model other/own-two\r");
+    ASSERT_TRUE(chat.expect_on_screen("own-two · S")) << chat.screen().text();
+    chat.type("the secret\r");
+    ASSERT_TRUE(chat.expect_on_screen("Hello from own.")) << chat.shown();
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+    EXPECT_EQ(company.requests().size(), count);
+    EXPECT_TRUE(own.has_seen("\"own-two\""));
+}
+
+TEST_F(TwoServers, AModelCommandListsAndRefuses) {
+    Terminal chat(home, {"chat"});
+    ASSERT_TRUE(chat.expect_on_screen("talks to")) << chat.shown();
+    chat.type(",model\r");
+    ASSERT_TRUE(chat.expect_on_screen("* own-one")) << chat.shown();
+    ASSERT_TRUE(chat.expect_on_screen("  own-two")) << chat.shown();
+    chat.type(",model own-three\r");
+    ASSERT_TRUE(chat.expect_on_screen("unknown model 'own-three'")) << chat.shown();
+    chat.type(",model nobody/x\r");
+    ASSERT_TRUE(chat.expect_on_screen("'nobody' is not a provider")) << chat.shown();
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+    EXPECT_EQ(company.connections(), 0);
+}
+
+TEST_F(TwoServers, AStoredProviderThatIsGoneIsAnError) {
+    choose("ant/claude");
+    const std::size_t before = own.requests().size();
+    write_file(home.config(), "provider: other\nproviders: {other: {base_url: \"" + own.url() +
+                                  "\", model: m}}\n");
+    const Piped run = run_piped(home, {"run", "-s", "S", "the secret"});
+    EXPECT_EQ(run.status, 3) << run.err;
+    EXPECT_NE(run.err.find("provider 'ant' is not configured"), std::string::npos) << run.err;
+    EXPECT_EQ(own.requests().size(), before) << "not sent to another provider";
+}
+
+TEST(IncompleteAnswer, OfRunHasANoticeAndAnExitStatus) {
+    const Home home;
+    struct Case {
+        std::string script;
+        std::string notice;
+    };
+    for (const Case& one :
+         {Case{R"([{"stop_reason": "length", "content": [{"type": "text", "text": "Once upon"}]}])",
+               "cut off"},
+          Case{R"([{"stop_reason": "content_filter", "content": [{"type": "text", "text": "I"}]}])",
+               "filtered"},
+          Case{R"([{"stop_reason": "stop", "content": []}])", "empty answer"}}) {
+        const Piped run = run_piped(home, {"run", "--script", home.script(one.script), "go"});
+        EXPECT_EQ(run.status, 6) << run.err;
+        EXPECT_NE(run.err.find(one.notice), std::string::npos) << run.err;
+        const Piped json =
+            run_piped(home, {"run", "--json", "--script", home.script(one.script), "go"});
+        EXPECT_EQ(json.status, 6) << json.err;
+        EXPECT_NE(json.err.find(one.notice), std::string::npos) << json.err;
+    }
+}
+
+TEST(IncompleteAnswer, OfTheChatHasANotice) {
+    const Home home;
+    Terminal chat(
+        home,
+        {"chat", "--script",
+         home.script(
+             R"([{"stop_reason": "length", "content": [{"type": "text", "text": "Once upon"}]}])")});
+    ASSERT_TRUE(chat.expect_on_screen("talks to")) << chat.shown();
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect_on_screen("the answer was cut off")) << chat.shown();
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+}
+
+TEST(Limits, ThatAreReachedNameTheFlag) {
+    const Home home;
+    const std::string script = home.script(
+        R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "list",
+             "arguments": {"path": "."}}]}, "Done."])");
+    const Piped run = run_piped(home, {"run", "--max-turns", "1", "--script", script, "go"});
+    EXPECT_EQ(run.status, 5) << run.err;
+    EXPECT_NE(run.err.find("--max-turns"), std::string::npos) << run.err;
+    EXPECT_EQ(run.err.find("limits."), std::string::npos) << run.err;
+    Terminal chat(home, {"chat", "--max-turns", "1", "--script", script});
+    ASSERT_TRUE(chat.expect_on_screen("talks to")) << chat.shown();
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect_on_screen("--max-turns NUMBER")) << chat.shown();
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+}
+
+TEST(KeyFile, ThatOthersMayReadIsReportedAtUse) {
+    const Home home;
+    write_file(home.config(), "provider: openai\napi_key: sk-secret\n");
+    const std::string advice = "chmod 600 " + home.config().string();
+    chmod(home.config().c_str(), 0644);
+    const Piped open = run_piped(home, {"run", "--offline", "hello"});
+    EXPECT_EQ(open.status, 0);
+    EXPECT_NE(open.err.find(advice), std::string::npos) << open.err;
+    EXPECT_EQ(open.err.find("sk-secret"), std::string::npos);
+    EXPECT_NE(run_piped(home, {"doctor"}).out.find(advice), std::string::npos);
+    chmod(home.config().c_str(), 0600);
+    EXPECT_EQ(run_piped(home, {"run", "--offline", "hello"}).err.find("chmod"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace cubepi::terminal_tests
