@@ -200,6 +200,11 @@ Failure Pipeline::explain(const std::exception_ptr& failure) const {
     return app::explain(failure, context());
 }
 
+std::shared_ptr<const Model> Pipeline::running_model() const {
+    const std::shared_ptr<Agent> agent = agent_.lock();
+    return agent ? std::as_const(*agent).state().model : nullptr;
+}
+
 FailureContext Pipeline::context() const {
     FailureContext context;
     const ModelChoice& model = plan_.models->current();

@@ -68,6 +68,8 @@ public:
     std::chrono::steady_clock::duration waited_for_user() const;
 
     Failure explain(const std::exception_ptr& failure) const;
+    /// The model of the agent that runs now; null: none runs.
+    std::shared_ptr<const Model> running_model() const;
 
 private:
     bub::FrameworkOptions framework_options(const Parts& parts) const;

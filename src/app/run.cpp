@@ -6,12 +6,12 @@
 
 #include <unistd.h>
 
-#include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/run.hpp>
 
 #include "commands.hpp"
 #include "conversation.hpp"
 #include "exit_code.hpp"
+#include "json_lines.hpp"
 #include "pipeline.hpp"
 #include "session.hpp"
 #include "standard_input.hpp"
@@ -29,42 +29,15 @@ std::string prompt_with_input(const CommandLine& line) {
     return prompt;
 }
 
-/// The agent's events, one JSON object a line.
-class JsonLines {
-public:
-    /// `session` takes the place of the tape's name, which says nothing to anybody.
-    explicit JsonLines(std::string session) : session_(std::move(session)) {}
-
-    void show(const bub::StreamEvent& event) {
-        if (!event.agent_event) return;
-        AgentEvent shown = *event.agent_event;
-        shown.run = run_of(shown);
-        std::cout << boost::json::serialize(to_json(shown)) << '\n' << std::flush;
-    }
-
-private:
-    std::shared_ptr<const RunInfo> run_of(const AgentEvent& event) {
-        if (!event.run || event.run == original_) return renamed_;
-        original_ = event.run;
-        RunInfo info = *event.run;
-        info.thread_id = session_;
-        renamed_ = std::make_shared<const RunInfo>(std::move(info));
-        return renamed_;
-    }
-
-    std::string session_;
-    std::shared_ptr<const RunInfo> original_;
-    std::shared_ptr<const RunInfo> renamed_;
-};
-
 Task<int> run_as_json(Pipeline& pipeline, bub::Envelope message) {
     const Executor executor = co_await this_executor;
     const TurnSignals signals(executor, pipeline);
-    JsonLines lines(pipeline.plan().name);
+    JsonLines lines(pipeline);
     Pipeline::Show show = [&lines](const bub::StreamEvent& event, const bub::Envelope&) {
         lines.show(event);
     };
     const Answer answer = co_await pipeline.ask(std::move(message), std::move(show));
+    lines.finish(answer);
     if (signals.ended_by() == SIGPIPE) co_return exit_closed_pipe;
     const Failure& said = answer.failure;
     if (said.exit_code != exit_ok) std::cerr << "cubepi: " << printable(said.text) << '\n';

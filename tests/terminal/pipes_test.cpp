@@ -47,6 +47,60 @@ TEST(Run, JsonIsOneEventALine) {
     EXPECT_EQ(read_file(home.work() / "new.txt"), "hello\n");
 }
 
+TEST(Run, JsonHasTheOutputOfAToolOnceAndTheSumsAtItsEnd) {
+    const Home home;
+    write_file(home.work() / "a.txt", "a needle in the output\n");
+    const std::string script = home.script(
+        R"([{"stop_reason": "tool_use", "content":
+             [{"type": "tool_call", "id": "c1", "name": "read", "arguments": {"path": "a.txt"}}]},
+            "Read."])");
+    const Piped run =
+        run_piped(home, {"run", "--json", "--yes", "-s", "plan", "--script", script, "read it"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    std::size_t needles = 0;
+    JsonObject first;
+    JsonObject last;
+    std::string result_id;
+    std::string named_by_turn;
+    std::istringstream lines(run.out);
+    for (std::string line; std::getline(lines, line);) {
+        if (line.find("a needle in the output") != std::string::npos) ++needles;
+        const Json event = boost::json::parse(line);
+        if (first.empty()) first = event.get_object();
+        last = event.get_object();
+        if (event.at("type") == "message_end" && event.at("message").at("role") == "tool_result")
+            result_id = event.at("message").at("id").get_string();
+        if (event.at("type") == "turn_end" && !event.at("tool_result_ids").as_array().empty())
+            named_by_turn = event.at("tool_result_ids").as_array()[0].get_string();
+    }
+    EXPECT_EQ(needles, 1u) << run.out;
+    EXPECT_FALSE(result_id.empty());
+    EXPECT_EQ(named_by_turn, result_id);
+    EXPECT_EQ(first.at("type"), "agent_start");
+    for (const JsonObject& line : {first, last}) {
+        EXPECT_EQ(line.at("model"), "script");
+        EXPECT_EQ(line.at("session"), "plan");
+    }
+    EXPECT_EQ(last.at("type"), "agent_end");
+    EXPECT_EQ(last.at("status"), "completed");
+    EXPECT_TRUE(last.at("error").is_null());
+    EXPECT_TRUE(last.at("usage").as_object().contains("output_tokens"));
+    EXPECT_TRUE(last.contains("cost"));
+    EXPECT_EQ(last.at("message_ids").as_array().size(), 4u);
+}
+
+TEST(Run, JsonSaysThatARunFailed) {
+    const Home home;
+    const std::string script = home.script(R"([{"error": "on fire"}])");
+    const Piped run = run_piped(home, {"run", "--json", "--script", script, "hi"});
+    EXPECT_EQ(run.status, 1) << run.err;
+    const std::size_t end = run.out.find(R"("type":"agent_end")");
+    ASSERT_NE(end, std::string::npos) << run.out;
+    EXPECT_NE(run.out.find(R"("session":null,"status":"failed","error":"on fire")", end),
+              std::string::npos)
+        << run.out;
+}
+
 TEST(Run, StandardInputGoesWithThePrompt) {
     const Home home;
     const Piped run =
