@@ -124,7 +124,8 @@ TEST(Run, StandardInputIsLimited) {
     const Home home;
     const std::filesystem::path input = home.root() / "input";
     write_file(input, std::string(1024 * 1024, 'x'));
-    const std::vector<std::string> command = {"run", "--offline", "--max-input", "1", "what?"};
+    const std::vector<std::string> command = {
+        "run", "--script", home.script(R"(["Seen."])"), "--max-input", "1", "what?"};
     EXPECT_EQ(run_with_stdin(home, command, input).status, 0);
     write_file(input, std::string(1024 * 1024 + 1, 'x'));
     const Piped run = run_with_stdin(home, command, input);
