@@ -6,6 +6,7 @@
 #include <charconv>
 #include <utility>
 
+#include <bub/close_matches.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace bub::detail {
@@ -63,24 +64,9 @@ Json one_more(const Json& value) {
     return Json(std::to_string(number + 1));
 }
 
-/// 1 for equal texts, 0 for texts without a common character: what they have in common, in order, of both.
-double similarity(std::string_view a, std::string_view b) {
-    if (a.empty() || b.empty()) return 0;
-    std::vector<std::size_t> row(b.size() + 1, 0);
-    for (const char c : a) {
-        std::size_t diagonal = 0;
-        for (std::size_t j = 0; j < b.size(); ++j) {
-            const std::size_t above = row[j + 1];
-            row[j + 1] = c == b[j] ? diagonal + 1 : std::max(above, row[j]);
-            diagonal = above;
-        }
-    }
-    return 2.0 * static_cast<double>(row.back()) / static_cast<double>(a.size() + b.size());
-}
-
 std::string guidance(std::string_view name, const std::vector<std::string>& names) {
     std::string text = "There is no tool named '" + std::string(name) + "'.";
-    const std::vector<std::string> close = close_matches(name, names);
+    const std::vector<std::string> close = close_matches(plain(name), names);
     if (!close.empty()) {
         text += " Did you mean ";
         for (std::size_t i = 0; i < close.size(); ++i) {
@@ -120,26 +106,6 @@ JsonObject our_arguments(const BubTool& tool, JsonObject arguments) {
         arguments[one.ours] = std::move(given);
     }
     return arguments;
-}
-
-std::vector<std::string> close_matches(std::string_view name,
-                                       const std::vector<std::string>& names) {
-    constexpr double similar_enough = 0.6;
-    constexpr std::size_t most = 3;
-    // A name may be as long as a model likes.
-    const std::string wanted = plain(name.substr(0, 200));
-    std::vector<std::pair<double, std::string>> found;
-    for (const std::string& known : names) {
-        const double like = similarity(wanted, plain(known));
-        if (like >= similar_enough) found.emplace_back(like, known);
-    }
-    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-        return a.first != b.first ? a.first > b.first : a.second < b.second;
-    });
-    if (found.size() > most) found.resize(most);
-    std::vector<std::string> close;
-    for (auto& [like, known] : found) close.push_back(std::move(known));
-    return close;
 }
 
 UnknownTools::UnknownTools(const std::vector<cubepi::AgentTool>& tools) {

@@ -28,10 +28,6 @@ const BubTool* find_bub_tool(std::string_view name);
 /// is refused by the schema.
 cubepi::JsonObject our_arguments(const BubTool& tool, cubepi::JsonObject arguments);
 
-/// Up to three names that are like the one asked for, the most similar first.
-std::vector<std::string> close_matches(std::string_view name,
-                                       const std::vector<std::string>& names);
-
 /// A middleware: a call by Bub's name becomes one of ours, and for any other name that no tool has the model is told what
 /// there is instead.
 class UnknownTools {
