@@ -101,8 +101,10 @@ Task<std::optional<Prompt>> build_prompt(CorePtr core, BuildPromptCall& call) {
     const std::string& content = call.message.content_text();
     if (content.starts_with(',') && call.message.is_operator()) {
         call.message.kind = envelope_kind::command;
+        const Json* pasted = call.message.rest.if_contains(pasted_key);
+        const bool is_pasted = pasted && *pasted == Json(true);
         call.state.replace(
-            std::make_shared<detail::PendingCommand>(detail::PendingCommand{content}));
+            std::make_shared<detail::PendingCommand>(detail::PendingCommand{content, is_pasted}));
         std::optional<Prompt> line(content);
         co_return line;
     }
@@ -133,7 +135,7 @@ Task<EventStream> answer(CorePtr core, RunModelCall& call) {
     if (call.prompt.empty()) co_return answer_at_once("error: empty prompt", false);
     if (const auto command = command_of(call)) {
         std::string output =
-            co_await detail::run_command(core, command->line, call.session_id, call.state);
+            co_await detail::run_command(core, *command, call.session_id, call.state);
         co_return answer_at_once(std::move(output), true);
     }
     detail::AgentTurnPlan plan;

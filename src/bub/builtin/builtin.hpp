@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/framework.hpp>
@@ -32,6 +33,15 @@ CUBEPI_DETAIL_SLOT(on_result,
                    "BuiltinOptions::on_result must be callable as void (const cubepi::RunResult&, "
                    "const AgentOccasion&); a Task would never run")
 }  // namespace detail
+
+/// The key of Envelope::rest that marks a message as pasted by its operator (true): a comma command that would run in the
+/// shell then needs consent.
+inline constexpr std::string_view pasted_key = "pasted";
+
+/// A comma command that needs the operator's consent.
+struct CommandQuestion {
+    std::string effect = {};  ///< what the command would do, for the operator
+};
 
 /// What the builtin plugin is made of. Everything may be left out but the model, which is missed at the first turn that
 /// needs one.
@@ -90,6 +100,11 @@ struct BuiltinOptions {
                                       const AgentOccasion& occasion),
                                  detail::on_result_slot>
         on_result = {};
+    /// Asks the operator before a comma command destroys data, or runs pasted text in the shell; true: run it. Absent: pasted
+    /// text does not run, and `,tape_reset` requires an explicit `archive` argument.
+    std::function<Task<bool>(CommandQuestion question)> confirm_command = {};
+    /// Whether a confirmed `,tape_reset` without an `archive` argument archives the tape.
+    bool archive_on_reset = true;
     std::function<std::vector<std::shared_ptr<Channel>>(ProvideChannelsCall& call)> channels = {};
     /// The questions of `onboard_config`: the program knows what it can be told. May be absent.
     Hook<std::optional<JsonObject>(OnboardCall)> onboard = {};

@@ -61,8 +61,103 @@ TEST_F(Commands, WithoutArgumentsTakeTheirDefaults) {
     add_builtin({});
     EXPECT_EQ(command(",tape.handoff"), "anchor added: handoff");
     EXPECT_EQ(command(",tape.anchors"), "- session/start\n- handoff");
-    EXPECT_EQ(command(",tape.reset"), "ok");
+}
+
+TEST_F(Commands, TapeResetNeedsAnExplicitArgumentWhereTheOperatorCannotBeAsked) {
+    add_builtin({});
+    (void)command(",tape.handoff");
+    try {
+        (void)say(",tape.reset");
+        ADD_FAILURE() << "reset without consent";
+    } catch (const cubepi::Error& error) {
+        EXPECT_NE(std::string(error.what()).find("run ,tape_reset archive=true"), std::string::npos)
+            << error.what();
+    }
+    EXPECT_EQ(command(",tape.anchors"), "- session/start\n- handoff");
+    EXPECT_TRUE(command(",tape.reset archive=false").starts_with("Removed ")) << "says what it did";
     EXPECT_EQ(command(",tape.anchors"), "- session/start");
+}
+
+TEST_F(Commands, TapeResetAsksAndArchives) {
+    bool agree = false;
+    std::vector<std::string> asked;
+    BuiltinOptions options;
+    options.confirm_command = [&](CommandQuestion question) -> Task<bool> {
+        asked.push_back(question.effect);
+        co_return agree;
+    };
+    add_builtin({}, std::move(options));
+    (void)command(",tape.handoff");
+    EXPECT_EQ(command(",tape.reset"), "Not run.");
+    EXPECT_EQ(command(",tape.anchors"), "- session/start\n- handoff");
+    agree = true;
+    EXPECT_TRUE(command(",tape.reset").starts_with("Archived: "));
+    ASSERT_EQ(asked.size(), 2u);
+    EXPECT_NE(asked[0].find("archives and removes the "), std::string::npos) << asked[0];
+    (void)command(",tape.reset archive=true");
+    EXPECT_EQ(asked.size(), 2u) << "an explicit archive destroys nothing";
+    (void)command(",tape.reset archive=false");
+    EXPECT_EQ(asked.size(), 3u);
+}
+
+TEST_F(Commands, PastedShellCommandsNeedConsent) {
+    bool agree = false;
+    std::vector<std::string> asked;
+    BuiltinOptions options;
+    options.confirm_command = [&](CommandQuestion question) -> Task<bool> {
+        asked.push_back(question.effect);
+        co_return agree;
+    };
+    add_builtin({}, std::move(options));
+    const auto paste = [this](std::string text) {
+        Envelope inbound = Envelope(std::move(text)).on("cli", "room").with(pasted_key, true);
+        return cubepi::run(framework->process_inbound(std::move(inbound))).model_output;
+    };
+    EXPECT_EQ(paste(",touch made"), "Not run.");
+    EXPECT_EQ(paste(",!touch made"), "Not run.");
+    EXPECT_FALSE(std::filesystem::exists(root / "work" / "made"));
+    ASSERT_EQ(asked.size(), 2u);
+    EXPECT_NE(asked[0].find("touch made"), std::string::npos) << asked[0];
+    agree = true;
+    EXPECT_EQ(paste(",echo hi"), "hi");
+    EXPECT_EQ(asked.size(), 3u);
+    (void)paste(",tape.info");
+    EXPECT_EQ(asked.size(), 3u) << "known commands are not asked about";
+    EXPECT_EQ(command(",echo typed"), "typed");
+    EXPECT_EQ(asked.size(), 3u);
+}
+
+TEST_F(Commands, PastedShellCommandsDoNotRunWhereNobodyCanBeAsked) {
+    add_builtin({});
+    Envelope inbound = Envelope(",touch made").on("cli", "room").with(pasted_key, true);
+    EXPECT_THROW(cubepi::run(framework->process_inbound(std::move(inbound))), cubepi::Error);
+    EXPECT_FALSE(std::filesystem::exists(root / "work" / "made"));
+}
+
+TEST_F(Commands, OutputOfABangCommandReachesTheModelWithTheNextPrompt) {
+    std::vector<std::string> seen;
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back([&seen](const cubepi::ModelRequest& request) {
+        for (const cubepi::Message& message : request.messages) seen.push_back(message.text());
+        return faux_assistant_message("seen");
+    });
+    add_builtin(std::move(steps));
+    EXPECT_EQ(command(",!echo some output"), "some output");
+    const std::string failed = command(",! ls no-such-file");
+    EXPECT_NE(failed.find("[exit code "), std::string::npos) << failed;
+    (void)say("what did that print?");
+    std::string all;
+    for (const std::string& text : seen) all += text + "\n--\n";
+    EXPECT_NE(all.find("$ echo some output\nsome output"), std::string::npos) << all;
+    EXPECT_NE(all.find("$ ls no-such-file\n"), std::string::npos) << all;
+    EXPECT_EQ(count(tape("cli:room"), entry_kind::event, "command"), 2u);
+}
+
+TEST_F(Commands, OutputForTheModelIsBounded) {
+    add_builtin({});
+    const std::string output = command(",!head -c 200000 /dev/zero | tr '\\0' x");
+    EXPECT_LT(output.size(), 40000u);
+    EXPECT_NE(output.find(" bytes left out]"), std::string::npos);
 }
 
 TEST_F(Commands, TapeResetArchivesTheTapeAndWhatIsBesideIt) {

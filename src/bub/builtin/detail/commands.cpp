@@ -9,6 +9,7 @@
 #include <bub/builtin/detail/tool_names.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
 namespace bub::detail {
@@ -64,6 +65,16 @@ std::vector<std::string> words_of(std::string_view line) {
     return words;
 }
 
+/// At most about `most` bytes: the beginning and the end, with a note of what was left out between them.
+std::string shortened_middle(std::string text, std::size_t most) {
+    if (text.size() <= most) return text;
+    const std::size_t part = most / 2;
+    const std::size_t left_out = text.size() - 2 * part;
+    const std::string note = "\n[" + std::to_string(left_out) + " bytes left out]\n";
+    // Half a character at a cut becomes U+FFFD.
+    return cubepi::replace_broken_utf8(text.substr(0, part) + note + text.substr(part + left_out));
+}
+
 const AgentTool* find_tool(const std::vector<AgentTool>& tools, const std::string& name) {
     const AgentTool* found = nullptr;
     for (const AgentTool& tool : tools) {
@@ -115,11 +126,12 @@ JsonObject arguments_of(const AgentTool& tool, const std::vector<std::string>& w
 class CommandRun {
 public:
     CommandRun(std::shared_ptr<BuiltinCore> core, Tape tape, std::string session_id,
-               TurnState& state)
+               TurnState& state, bool pasted)
         : core_(std::move(core)),
           tape_(std::move(tape)),
           session_id_(std::move(session_id)),
           state_(state),
+          pasted_(pasted),
           folder_(core_->workspace_of(state)) {
         shells_ = core_->shells(session_id_, folder_);
         tools_ = cubepi::standard_tools(core_->workspace(folder_), cubepi::StandardToolOptions(),
@@ -136,6 +148,11 @@ public:
     /// `line` is without its comma. Gives the name under which the command is recorded, too.
     Task<std::string> run(std::string line, std::string& name) {
         if (line.empty()) throw cubepi::Error(ErrorCode::invalid_argument, "empty command");
+        if (line.front() == '!') {
+            name = "shell";
+            co_return co_await shell_for_model(
+                std::string(trimmed(std::string_view(line).substr(1))));
+        }
         name = our_tool_name(line.substr(0, line.find_first_of(" \t\n")));
         if (name == "help") co_return help();
         if (name == "quit") co_return co_await quit();
@@ -146,8 +163,15 @@ public:
         }
         const std::vector<std::string> words = words_of(line);
         JsonObject arguments = arguments_of(*tool, words);
+        if (name == "tape_reset") {
+            const bool agreed = co_await confirm_reset(line, arguments);
+            if (!agreed) co_return std::string(not_run);
+        }
         co_return co_await call(*tool, std::move(arguments));
     }
+
+    /// The user message of a `,!` command; empty for other commands and before the command has ended.
+    const std::string& for_model() const noexcept { return for_model_; }
 
 private:
     std::string help() const {
@@ -156,7 +180,45 @@ private:
             text += "\n  ," + tool.name.str();
             for (const std::string& key : parameters_of(tool)) text += " " + key + "=...";
         }
-        return text + "\n  ,<anything else> runs in the shell";
+        return text +
+               "\n  ,!COMMAND runs in the shell; the model gets the command and its output"
+               "\n  ,<anything else> runs in the shell";
+    }
+
+    /// Pasted text that begins with a comma was rarely meant as a command. False: not to be run.
+    Task<bool> confirm_if_pasted(std::string command) {
+        if (!pasted_) co_return true;
+        const auto& ask = core_->options().confirm_command;
+        if (!ask) {
+            throw cubepi::Error(ErrorCode::invalid_argument,
+                                "pasted text does not run as a shell command without confirmation");
+        }
+        CommandQuestion question;
+        question.effect = "The pasted text runs as a shell command:\n" + std::move(command);
+        co_return co_await ask(std::move(question));
+    }
+
+    /// An explicit `archive=true` needs no consent, since it destroys nothing.
+    Task<bool> confirm_reset(std::string line, JsonObject& arguments) {
+        const auto& ask = core_->options().confirm_command;
+        const Json* archive = arguments.if_contains("archive");
+        const bool archives =
+            archive ? *archive != Json("false") : core_->options().archive_on_reset;
+        if (archive && (archives || !ask)) co_return true;
+        const TapeInfo info = co_await tape_.info();
+        const std::string entries =
+            std::to_string(info.entries) + (info.entries == 1 ? " entry" : " entries");
+        if (!ask) {
+            throw cubepi::Error(ErrorCode::invalid_argument,
+                                "tape_reset removes the " + entries +
+                                    " of this session; run ,tape_reset archive=true to archive "
+                                    "them, or ,tape_reset archive=false to delete them");
+        }
+        arguments["archive"] = archives ? "true" : "false";
+        CommandQuestion question;
+        question.effect = "," + line + (archives ? " archives and removes the " : " deletes the ") +
+                          entries + " of this session.";
+        co_return co_await ask(std::move(question));
     }
 
     Task<std::string> quit() {
@@ -168,6 +230,21 @@ private:
     }
 
     Task<std::string> call(AgentTool tool, JsonObject arguments) {
+        const cubepi::AgentToolResult result =
+            co_await result_of(std::move(tool), std::move(arguments));
+        if (result.is_error.value_or(false)) {
+            throw cubepi::Error(ErrorCode::unknown, result.text());
+        }
+        co_return text_of(result);
+    }
+
+    static std::string text_of(const cubepi::AgentToolResult& result) {
+        std::string text = result.text();
+        while (text.ends_with('\n')) text.pop_back();
+        return text.empty() ? std::string("(no output)") : text;
+    }
+
+    Task<cubepi::AgentToolResult> result_of(AgentTool tool, JsonObject arguments) {
         Json checked(std::move(arguments));
         const std::vector<cubepi::SchemaIssue> issues = tool.parameters.validate(checked);
         if (!issues.empty()) {
@@ -189,15 +266,12 @@ private:
             result = co_await cubepi::stop_on_cancel(stop, *core_->runtime().clock, grace,
                                                      std::move(work));
         }
-        if (result.is_error.value_or(false)) {
-            throw cubepi::Error(ErrorCode::unknown, result.text());
-        }
-        std::string text = result.text();
-        while (text.ends_with('\n')) text.pop_back();
-        co_return text.empty() ? std::string("(no output)") : text;
+        co_return result;
     }
 
     Task<std::string> shell(std::string line) {
+        const bool agreed = co_await confirm_if_pasted(line);
+        if (!agreed) co_return std::string(not_run);
         const AgentTool* tool = find_tool(tools_, "shell");
         JsonObject arguments;
         arguments["command"] = std::move(line);
@@ -205,11 +279,32 @@ private:
         co_return co_await call(*tool, std::move(arguments));
     }
 
+    /// A command that fails is output for the model as well, and not a failure of the turn.
+    Task<std::string> shell_for_model(std::string line) {
+        if (line.empty()) throw cubepi::Error(ErrorCode::invalid_argument, "empty command");
+        const bool agreed = co_await confirm_if_pasted(line);
+        if (!agreed) co_return std::string(not_run);
+        const AgentTool* tool = find_tool(tools_, "shell");
+        JsonObject arguments;
+        arguments["command"] = line;
+        arguments["timeout_seconds"] = shell_for_model_seconds;
+        const cubepi::AgentToolResult result = co_await result_of(*tool, std::move(arguments));
+        std::string output = shortened_middle(text_of(result), shell_for_model_bytes);
+        for_model_ = "I ran a command in the shell:\n$ " + std::move(line) + "\n" + output;
+        co_return output;
+    }
+
+    static constexpr std::string_view not_run = "Not run.";
     static constexpr std::chrono::seconds grace{2};
+    /// After that the command continues in the background.
+    static constexpr int shell_for_model_seconds = 600;
+    static constexpr std::size_t shell_for_model_bytes = 32 * 1024;
     std::shared_ptr<BuiltinCore> core_;
     Tape tape_;
     std::string session_id_;
     TurnState& state_;
+    bool pasted_ = false;
+    std::string for_model_;
     std::filesystem::path folder_;
     std::shared_ptr<cubepi::ShellSessions> shells_;
     std::vector<AgentTool> tools_;
@@ -231,8 +326,9 @@ TapeEntry command_entry(const std::string& line, const std::string& name, const 
 
 }  // namespace
 
-Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, std::string line,
+Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, PendingCommand pending,
                               std::string session_id, TurnState& state) {
+    const std::string line = std::move(pending.line);
     const auto begun = core->runtime().clock->now();
     const Tape session = co_await core->tape(session_id, state);
     TapeForkOptions options;
@@ -246,12 +342,14 @@ Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, std::string lin
     state.replace(std::make_shared<Tape>(tape));
     std::string name = "command";
     std::string output;
+    std::string for_model;
     std::exception_ptr failure;
     {
-        CommandRun command(core, tape, session_id, state);
+        CommandRun command(core, tape, session_id, state, pending.pasted);
         try {
             std::string without_comma(trimmed(std::string_view(line).substr(1)));
             output = co_await command.run(std::move(without_comma), name);
+            for_model = command.for_model();
         } catch (...) {
             failure = std::current_exception();
         }
@@ -261,7 +359,9 @@ Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, std::string lin
     state.replace(std::make_shared<RunningTurn>());
     state.replace(std::make_shared<Tape>(session));
     TapeEntry entry = command_entry(line, name, output, failure, *core->runtime().clock, begun);
-    (void)co_await tape.append(std::move(entry));
+    std::vector<TapeEntry> entries = {std::move(entry)};
+    if (!for_model.empty()) entries.push_back(message_entry("user", std::move(for_model)));
+    (void)co_await tape.append(std::move(entries));
     if (is_passing(session_id)) {
         co_await fork->discard();
     } else {

@@ -119,8 +119,11 @@ Task<std::string> tape_reset(std::shared_ptr<BuiltinCore> core, Tape tape, Reset
     TapeReset how;
     if (args.archive.value_or(false))
         how.archive_directory = (core->options().home / "archive").string();
+    const TapeInfo before = co_await tape.info();
     const std::string archived = co_await tape.reset(std::move(how));
-    co_return archived.empty() ? std::string("ok") : "Archived: " + archived;
+    const std::string entries =
+        std::to_string(before.entries) + (before.entries == 1 ? " entry" : " entries");
+    co_return archived.empty() ? "Removed " + entries + "." : "Archived: " + archived;
 }
 
 /// The skills that a sub-agent was given, in the state of its turn; nothing: all.
