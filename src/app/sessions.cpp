@@ -1,8 +1,12 @@
 #include <cstdint>
+#include <filesystem>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/run.hpp>
@@ -14,6 +18,7 @@
 #include "kept_sessions.hpp"
 #include "local_time.hpp"
 #include "shell_quoting.hpp"
+#include "terminal/line_editor.hpp"
 #include "terminal/style.hpp"
 
 namespace cubepi::app {
@@ -89,9 +94,37 @@ Task<int> list_sessions(bool all, bool json) {
     co_return status;
 }
 
-Task<int> delete_session(std::string name) {
+/// Only at a terminal: a script that deletes has decided.
+Task<bool> confirm_deletion(const KeptSessions& kept, std::string name) {
+    const bool terminal = isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1;
+    if (!terminal) co_return true;
+    const bub::TapePosition end = co_await kept.tapes()->position(kept.tape_of(name));
+    if (end.messages == 0) co_return true;
+    const Executor executor = co_await this_executor;
+    LineEditor editor(executor, std::filesystem::path());
+    const std::optional<std::string> answer = co_await editor.read(
+        "Delete session " + printable(name) + " (" + std::to_string(end.messages) +
+        (end.messages == 1 ? " message" : " messages") + ") for good? [y/N] ");
+    co_return answer && (*answer == "y" || *answer == "Y" || *answer == "yes");
+}
+
+Task<int> delete_session(std::string name, bool yes) {
     KeptSessions kept = KeptSessions::here();
-    const RemovedSession removed = co_await kept.remove(name);
+    if (!yes) {
+        const bool agreed = co_await confirm_deletion(kept, name);
+        if (!agreed) {
+            std::cerr << "Nothing was deleted.\n";
+            co_return exit_failed;
+        }
+    }
+    RemovedSession removed;
+    try {
+        removed = co_await kept.remove(name);
+    } catch (const CheckpointerLockTimeoutError& error) {
+        std::cerr << "cubepi: session '" << printable(name)
+                  << "' was not deleted: " << printable(error.what()) << ".\n";
+        co_return exit_storage;
+    }
     int status = exit_ok;
     if (!removed.parts.empty()) {
         std::cerr << "Deleted: " << printable(name) << " (";
@@ -116,7 +149,8 @@ Task<int> delete_session(std::string name) {
 int sessions_command(const CommandLine& line) {
     if (line.verb == Verb::sessions_list)
         return run(list_sessions(line.all, line.conversation.json));
-    return run(delete_session(line.words.empty() ? std::string() : line.words.front()));
+    return run(delete_session(line.words.empty() ? std::string() : line.words.front(),
+                              line.conversation.yes));
 }
 
 }  // namespace cubepi::app

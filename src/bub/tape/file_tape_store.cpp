@@ -96,6 +96,11 @@ Task<void> FileTapeStore::remove_tape(std::string tape) {
     return on_worker(state_, std::move(call));
 }
 
+Task<std::shared_ptr<const void>> FileTapeStore::open_tape(std::string tape) {
+    auto call = [tape = std::move(tape)](TapeDirectory& tapes) { return tapes.open_tape(tape); };
+    return on_worker(state_, std::move(call));
+}
+
 Task<std::shared_ptr<const void>> FileTapeStore::hold(std::string name) {
     auto call = [name = std::move(name)](TapeDirectory& tapes) { return tapes.hold(name); };
     return on_worker(state_, std::move(call));

@@ -60,8 +60,12 @@ public:
     /// Copies the tape's lines to `target` (made or replaced). Throws `not_found` when there is no such tape.
     Task<void> copy_tape(std::string tape, std::filesystem::path target);
     /// Removes a tape with its sidecars and all that is kept beside it: an explicit wish of a person (D47). Media stay,
-    /// since other tapes may use them. Throws `storage_locked` while a turn is in progress on it.
+    /// since other tapes may use them. Throws `storage_locked` while a turn is in progress on it, and while another process
+    /// has it open (open_tape).
     Task<void> remove_tape(std::string tape);
+    /// Marks the tape as open in this process until the last copy of the result is gone. Several processes may have a tape
+    /// open; none of them loses it to remove_tape() of another one. The tape need not exist.
+    Task<std::shared_ptr<const void>> open_tape(std::string tape);
 
     /// For what several tapes must agree on: waits until nobody else, here or in another process, has what was given for
     /// this name (a file name), as long as for the lock of a tape. It is given back when the last copy is gone.

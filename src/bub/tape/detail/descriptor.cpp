@@ -147,6 +147,29 @@ FileLock::FileLock(const std::filesystem::path& path, Kind kind,
     }
 }
 
+UseLock::UseLock(const std::filesystem::path& path, FileLock::Kind kind) {
+    for (;;) {
+        file_ = Descriptor::open(path, O_RDWR | O_CREAT);
+        struct flock wanted = {};
+        wanted.l_type = kind == FileLock::Kind::shared ? F_RDLCK : F_WRLCK;
+        wanted.l_whence = SEEK_SET;
+        if (::fcntl(file_.get(), F_SETLK, &wanted) == 0) {
+            struct stat info = {};
+            if (::fstat(file_.get(), &info) == 0 && info.st_nlink > 0) return;
+            continue;  // another process has just removed the file
+        }
+        if (errno == EINTR) continue;
+        if (errno != EAGAIN && errno != EACCES) throw_system("lock " + path.string(), errno);
+        struct flock other = wanted;
+        if (::fcntl(file_.get(), F_GETLK, &other) == 0 && other.l_type == F_UNLCK) continue;
+        const std::string owner =
+            other.l_pid > 0 ? "process " + std::to_string(other.l_pid) : "another process";
+        throw cubepi::CheckpointerLockTimeoutError(
+            cubepi::ErrorCode::storage_locked,
+            "it is open in " + owner + "; leave that chat, or end that process");
+    }
+}
+
 void replace_file(const std::filesystem::path& path, std::string_view bytes, bool sync) {
     std::filesystem::path fresh = path;
     fresh += ".new";

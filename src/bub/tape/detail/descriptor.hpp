@@ -60,6 +60,18 @@ private:
     Descriptor file_;
 };
 
+/// fcntl(2) lock on a file of its own, until it is destroyed: shared by the processes that use something, exclusive to
+/// take it away. Unlike FileLock it tells which process is in the way, and does not exclude users in the same process;
+/// a process has one at a time for a file, since closing the file drops the locks of the whole process.
+class UseLock {
+public:
+    /// Throws CheckpointerLockTimeoutError at once, with the id of a process that uses it.
+    UseLock(const std::filesystem::path& path, FileLock::Kind kind);
+
+private:
+    Descriptor file_;
+};
+
 /// Makes a file's name survive a power cut, as Descriptor::sync does its bytes.
 void sync_folder_of(const std::filesystem::path& path);
 

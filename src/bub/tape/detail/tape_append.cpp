@@ -269,10 +269,13 @@ void TapeDirectory::remove(const std::string& name) {
     if (is_main_tape(name)) tapes = names();
     std::erase_if(tapes, [&](const std::string& one) { return !one.starts_with(name + "__"); });
     tapes.push_back(name);
+    const std::filesystem::path open = TapePaths(options_.directory, name).open;
+    const UseLock unused(open, FileLock::Kind::exclusive);
     for (const std::string& one : tapes) {
         Writing writing = write_lock(one);
         remove_files(writing);
     }
+    remove_file(open);
 }
 
 void TapeDirectory::remove_files(Writing& writing) {

@@ -39,6 +39,7 @@ TapePaths::TapePaths(const fs::path& directory, const std::string& name)
       commit(with_suffix(tape, ".commit")),
       index(with_suffix(tape, ".index")),
       state(with_suffix(tape, ".state")),
+      open(with_suffix(tape, ".open")),
       turns(with_suffix(tape, ".turns")) {
     check_tape_name(name);
 }
@@ -290,6 +291,12 @@ void TapeDirectory::copy(const std::string& name, const fs::path& target) {
         out.write(std::string_view(block).substr(0, got));
         at += got;
     }
+}
+
+std::shared_ptr<const void> TapeDirectory::open_tape(const std::string& name) {
+    const TapePaths paths(options_.directory, name);
+    make_directory();
+    return std::make_shared<const UseLock>(paths.open, FileLock::Kind::shared);
 }
 
 std::shared_ptr<const void> TapeDirectory::hold(const std::string& name) {

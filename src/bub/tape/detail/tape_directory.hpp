@@ -26,6 +26,7 @@ struct TapePaths {
     std::filesystem::path commit;  ///< there while several entries are written: all of them
     std::filesystem::path index;
     std::filesystem::path state;
+    std::filesystem::path open;   ///< locked by the processes that have the tape open
     std::filesystem::path turns;  ///< a folder: one journal for each turn in progress
 
     std::filesystem::path journal(const std::string& turn_id) const;
@@ -56,6 +57,7 @@ public:
     std::optional<TapeEntry> find(const std::string& name, IndexKind kind, const std::string& key);
     void copy(const std::string& name, const std::filesystem::path& target);
     void remove(const std::string& name);
+    std::shared_ptr<const void> open_tape(const std::string& name);
 
     std::shared_ptr<const void> hold(const std::string& name);
     Json edit_state(const std::string& name, const std::function<Json(JsonObject&)>& edit);
