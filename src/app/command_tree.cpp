@@ -209,6 +209,7 @@ void add_session_commands(CLI::App& app, CommandLine& line) {
         ->required()
         ->type_name(value_type::session)
         ->expected(1);
+    remove->add_flag("-y,--yes", line.conversation.yes, "Do not ask for confirmation");
     remove->callback([&line] { line.verb = Verb::sessions_delete; });
 }
 
@@ -276,6 +277,7 @@ void add_tape_commands(CLI::App& app, TapeArguments& tape) {
     add_tape_choice(exports, tape);
     add_tape_filter(exports, tape);
     exports.add_flag("--messages", tape.messages, "Write the messages that a model would be sent");
+    exports.add_flag("-f,--force", tape.force, "Replace the file if it exists");
     exports.add_option("file", tape.output, "The file (default: standard output)")
         ->type_name(value_type::file);
 }

@@ -17,6 +17,7 @@
 #include "exit_code.hpp"
 #include "kept_sessions.hpp"
 #include "local_time.hpp"
+#include "new_file.hpp"
 #include "terminal/style.hpp"
 
 namespace cubepi::app {
@@ -205,13 +206,7 @@ private:
 
     Task<void> export_lines(Tape tape) {
         std::ofstream file;
-        if (!arguments_.output.empty()) {
-            file.open(arguments_.output, std::ios::binary | std::ios::trunc);
-            if (!file) {
-                throw Error(ErrorCode::io, "cannot write " + arguments_.output +
-                                               "; does its folder exist, and may you write there?");
-            }
-        }
+        if (!arguments_.output.empty()) file = open_export();
         std::ostream& to = arguments_.output.empty() ? out_ : file;
         if (arguments_.messages) {
             const std::vector<bub::TapeAnchor> last = co_await tape.anchors(1);
@@ -229,6 +224,16 @@ private:
         }
         to.flush();
         if (!to) throw Error(ErrorCode::io, "the export could not be written to its end");
+    }
+
+    std::ofstream open_export() const {
+        try {
+            return create_file(arguments_.output, arguments_.force);
+        } catch (const Error& error) {
+            if (error.code() != ErrorCode::invalid_argument) throw;
+            throw Error(ErrorCode::invalid_argument,
+                        std::string(error.what()) + "; choose another name, or add --force");
+        }
     }
 
     const TapeArguments arguments_;

@@ -22,6 +22,7 @@ struct TapeArguments {
     bool json = false;
     bool messages = false;    ///< export: what a model would get, instead of the entries
     std::string output = {};  ///< export: a file; empty: standard output
+    bool force = false;       ///< export: replace an existing file
 };
 
 /// Shows what is on tapes; changes nothing on them. Gives the exit status.

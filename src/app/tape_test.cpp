@@ -124,6 +124,25 @@ TEST_F(TapeCommand, TimesNameTheirZoneAndBoundsAreLocal) {
     EXPECT_THROW(show(What::show), Error);
 }
 
+TEST_F(TapeCommand, ExportReplacesAFileOnlyWithForce) {
+    fill();
+    const std::filesystem::path target = folder_ / "out";
+    std::ofstream(target) << "mine";
+    arguments_.output = target.string();
+    try {
+        (void)show(What::export_lines);
+        ADD_FAILURE() << "replaced a file";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+        EXPECT_NE(std::string(error.what()).find("--force"), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(std::filesystem::file_size(target), 4u);
+    arguments_.force = true;
+    EXPECT_EQ(show(What::export_lines), exit_ok);
+    EXPECT_EQ(std::filesystem::file_size(target),
+              std::filesystem::file_size(folder_ / "aa__one.jsonl"));
+}
+
 TEST_F(TapeCommand, SaysWhichTapeIsNotThere) {
     fill();
     arguments_.tape = "cc";
