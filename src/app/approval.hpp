@@ -42,6 +42,9 @@ public:
 
     Task<std::optional<BeforeToolCallResult>> before_tool_call(BeforeToolCallContext& context);
 
+    /// The rules in effect: configured ones, then those added in this session.
+    const std::vector<ApprovalRule>& rules() const noexcept { return policy_.rules(); }
+    bool allows_all() const noexcept { return options_.allow_all; }
     /// True when nobody would be asked before this URL is fetched.
     bool allows_fetch(const std::string& url) const;
 

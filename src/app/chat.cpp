@@ -1,3 +1,4 @@
+#include <chrono>
 #include <csignal>
 #include <iostream>
 #include <optional>
@@ -10,6 +11,8 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/utf8.hpp>
 
+#include "chat_actions.hpp"
+#include "chat_commands.hpp"
 #include "commands.hpp"
 #include "config/paths.hpp"
 #include "conversation.hpp"
@@ -20,10 +23,14 @@
 #include "terminal/console.hpp"
 #include "terminal/line_editor.hpp"
 #include "terminal/screen.hpp"
+#include "transcript.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+constexpr std::size_t replayed_entries = 300;
+constexpr std::size_t plain_rows = 16;
 
 void greet(const SessionPlan& session, const Style& style) {
     std::cout << style.bold() << "cubepi" << style.off() << " talks to " << session.model.where
@@ -35,18 +42,32 @@ void greet(const SessionPlan& session, const Style& style) {
     for (const std::string& note : session.notes) std::cout << printable(note) << "\n\n";
 }
 
-void help(bool with_commands) {
-    std::cout << "  /quit     leave (also Ctrl-D)\n"
-                 "  /help     this\n"
-                 "  Ctrl-C    stop the answer; at the prompt, twice: leave\n"
-                 "  A pasted block of lines is one input. Tools that write, run commands or use "
-                 "the network ask first.\n";
-    if (with_commands) std::cout << "  ,help     commands of the pipeline: tools, tape, model\n";
+/// The end of a resumed conversation, as it was shown.
+Task<> show_end(Screen& screen, const SessionPlan& plan) {
+    if (!plan.resumed || !screen.style().terminal) co_return;
+    const MessageList messages = co_await read_end(plan.tapes, tape_of(plan), replayed_entries);
+    Replay replay;
+    replay.prompt = [&screen, first = true](const std::string& text) mutable {
+        screen.pause();
+        if (!std::exchange(first, false)) std::cout << '\n';
+        std::cout << "> " << printable(text) << '\n';
+    };
+    replay.answer = [&screen](const std::string& text) {
+        screen.on_text(text);
+        screen.pause();
+    };
+    replay.tool = [&screen](const AgentEvent& event) { screen.on_event(event); };
+    const auto columns = static_cast<std::size_t>(screen.style().columns);
+    (void)replay_end(messages, columns, plain_rows, replay);
+    screen.pause();
+    const std::string text = resumed_text(*plan.resumed, std::chrono::system_clock::now());
+    std::cout << printable(text) << "\n\n";
 }
 
 /// The next thing that the person says; without a text at the end.
 struct NextInput {
     std::optional<std::string> text = {};
+    bool pasted = false;
     int ended_by = 0;  ///< the signal that was the end; 0: none
 };
 
@@ -75,6 +96,7 @@ Task<NextInput> next_input(LineEditor& editor, const Style& style) {
             if (!leave.stop_requested()) throw;
         }
     }
+    input.pasted = editor.last_was_block();
     if (input.text && !is_utf8(*input.text)) input.text = replace_broken_utf8(*input.text);
     co_return input;
 }
@@ -83,6 +105,45 @@ Task<NextInput> next_input(LineEditor& editor, const Style& style) {
 int leave(const SessionPlan& plan, int status) {
     if (status != 128 + SIGHUP && status != exit_closed_pipe) std::cerr << resume_hint(plan);
     return status;
+}
+
+ChatActions::Parts action_parts(Screen& screen) {
+    ChatActions::Parts parts;
+    parts.print = [](const std::string& text) { std::cout << text << std::flush; };
+    parts.problem = [&screen](const std::string& text) {
+        screen.pause();
+        std::cerr << "cubepi: " << printable(text) << '\n';
+    };
+    return parts;
+}
+
+/// One input that is not the end. Returns the exit status so far; `status` is the one before.
+Task<int> handle(Pipeline& pipeline, Screen& screen, NextInput next, bool terminal, int status) {
+    const ChatAbilities abilities{.live = false, .trusted = terminal};
+    ChatInput input = read_chat_input(*next.text, abilities);
+    if (input.kind == ChatInput::Kind::nothing) co_return status;
+    if (input.kind == ChatInput::Kind::refused) {
+        std::cerr << "cubepi: " << printable(input.text) << '\n';
+        co_return exit_usage;
+    }
+    if (input.kind == ChatInput::Kind::action) {
+        if (input.action == ChatAction::help) std::cout << chat_help(abilities);
+        ChatActions actions(pipeline, action_parts(screen));
+        co_await actions.perform(input.action, std::move(input.text));
+        co_return status;
+    }
+    // Only who sits at the terminal gives commands, not whoever wrote what is piped in (B11).
+    bub::Envelope message = pipeline.message(std::move(input.text), terminal);
+    if (next.pasted) message.rest[bub::pasted_key] = true;
+    status = co_await converse(pipeline, screen, std::move(message));
+    std::cout << '\n';
+    co_return status;
+}
+
+bool leaves(const std::string& input, bool terminal) {
+    const ChatAbilities abilities{.live = false, .trusted = terminal};
+    const ChatInput read = read_chat_input(input, abilities);
+    return read.kind == ChatInput::Kind::action && read.action == ChatAction::quit;
 }
 
 Task<int> talk(CommandLine line) {
@@ -107,6 +168,7 @@ Task<int> talk(CommandLine line) {
     SessionPlan plan = co_await until_signal(std::move(planning));
     Pipeline pipeline(std::move(plan), std::move(around));
     greet(pipeline.plan(), screen.style());
+    co_await show_end(screen, pipeline.plan());
     int status = exit_ok;
     std::string first = prompt_of(line.words);
     for (;;) {
@@ -119,19 +181,11 @@ Task<int> talk(CommandLine line) {
             next.text = std::exchange(first, {});
         }
         if (next.ended_by != 0) co_return leave(pipeline.plan(), 128 + next.ended_by);
-        std::optional<std::string> input = std::move(next.text);
-        if (!input || *input == "/quit" || *input == "/exit") break;
-        if (input->find_first_not_of(" \t\r\n") == std::string::npos) continue;
-        editor->remember(*input);
-        if (*input == "/help") {
-            help(terminal);
-            continue;
-        }
-        // Only who sits at the terminal gives commands, not whoever wrote what is piped in (B11).
-        bub::Envelope message = pipeline.message(std::move(*input), typed);
-        status = co_await converse(pipeline, screen, std::move(message));
+        if (!next.text || leaves(*next.text, terminal)) break;
+        if (next.text->find_first_not_of(" \t\r\n") == std::string::npos) continue;
+        editor->remember(*next.text);
+        status = co_await handle(pipeline, screen, std::move(next), typed, status);
         if (status > 128 && status != exit_aborted) co_return leave(pipeline.plan(), status);
-        std::cout << '\n';
     }
     std::cout << '\n';
     // At a terminal the failures were seen and answered; a script needs the status.

@@ -19,16 +19,7 @@ namespace {
 
 constexpr std::string_view later_key = "later";
 
-constexpr const char* help_text =
-    "  /later TEXT  say it when the answer is there; what is entered without it steers the answer\n"
-    "  /details     show tool results in full, or fold them (Ctrl-O)\n"
-    "  /stop        stop the answer (Esc, Ctrl-C)\n"
-    "  /quit        leave (Ctrl-D; at the empty prompt Ctrl-C twice)\n"
-    "  /help        this\n"
-    "  ,help        commands of the pipeline: tools, tape, model\n"
-    "  Alt-Enter begins another line, Tab completes commands and file names, Ctrl-R searches the "
-    "history.\n"
-    "  A pasted block is one input. Tools that write, run commands or use the network ask first.\n";
+constexpr ChatAbilities abilities{.live = true, .trusted = true};
 
 }  // namespace
 
@@ -52,16 +43,7 @@ private:
 
 CliChannel::CliChannel(Parts parts)
     : parts_(std::move(parts)), console_(*parts_.console), view_(*parts_.view) {
-    console_.set_commands({{"/later ", "say TEXT when the answer is there"},
-                           {"/details", "show tool results in full, or fold them"},
-                           {"/stop", "stop the answer"},
-                           {"/help", "keys and commands"},
-                           {"/quit", "leave"},
-                           {",help", "commands of the pipeline, all of them"},
-                           {",model model_id=", "another model from here on"},
-                           {",tape_info", "how long the conversation is"},
-                           {",tape_search query=", "find what was said"},
-                           {",tape_reset", "forget this conversation"}});
+    console_.set_commands(chat_completions(abilities));
 }
 
 CliChannel::~CliChannel() = default;
@@ -82,7 +64,11 @@ Task<> CliChannel::stop() {
 Task<> CliChannel::listen() {
     if (!parts_.first_prompt.empty()) {
         console_.remember(parts_.first_prompt);
-        enter(std::move(parts_.first_prompt), false, false);
+        Unheard first;
+        first.text = parts_.first_prompt;
+        first.typed = std::move(parts_.first_prompt);
+        first.trusted = false;
+        enter(std::move(first));
     }
     for (;;) {
         ConsoleInput input = co_await console_.next();
@@ -95,7 +81,7 @@ Task<> CliChannel::listen() {
                 break;
             case ConsoleInput::Kind::line:
                 asked_to_leave_ = false;
-                on_line(std::move(input.text));
+                co_await on_line(std::move(input.text), input.pasted);
                 break;
         }
     }
@@ -118,52 +104,78 @@ void CliChannel::on_interrupt() {
 
 Task<> CliChannel::abort_turn() { co_await parts_.abort(); }
 
-void CliChannel::on_line(std::string text) {
+Task<> CliChannel::on_line(std::string text, bool pasted) {
     if (!is_utf8(text)) text = replace_broken_utf8(text);
     console_.remember(text);
-    if (text.starts_with('/') && text.find('\n') == std::string::npos) {
-        const std::size_t end = text.find(' ');
-        const std::string rest = end == std::string::npos ? "" : text.substr(end + 1);
-        if (on_command(text.substr(0, end), rest)) return;
+    ChatInput input = read_chat_input(text, abilities);
+    switch (input.kind) {
+        case ChatInput::Kind::nothing: co_return;
+        case ChatInput::Kind::refused: co_return view_.problem("cubepi: " + input.text);
+        case ChatInput::Kind::action:
+            // In the middle of an answer the echo would tear the answer apart.
+            if (!running_ && input.action != ChatAction::quit) view_.echo(text);
+            co_return co_await on_action(input.action, std::move(input.text));
+        case ChatInput::Kind::prompt:
+        case ChatInput::Kind::pipeline: break;
     }
-    enter(std::move(text), false);
+    Unheard unheard;
+    unheard.later = input.kind == ChatInput::Kind::pipeline;
+    unheard.text = std::move(input.text);
+    unheard.typed = std::move(text);
+    unheard.pasted = pasted;
+    enter(std::move(unheard));
 }
 
-/// False: it is none, but something to say (a path, for example).
-bool CliChannel::on_command(const std::string& command, const std::string& rest) {
-    if (command == "/quit" || command == "/exit") {
-        parts_.leave();
-    } else if (command == "/help") {
-        console_.print(help_text);
-    } else if (command == "/details") {
-        view_.toggle_details();
-    } else if (command == "/stop") {
-        if (running_) on_interrupt();
-    } else if (command == "/later") {
-        if (!rest.empty()) enter(rest, true);
-    } else {
-        return false;
+Task<> CliChannel::on_action(ChatAction action, std::string argument) {
+    switch (action) {
+        case ChatAction::quit: co_return parts_.leave();
+        case ChatAction::details: co_return view_.toggle_details();
+        case ChatAction::later: co_return enter_later(std::move(argument));
+        case ChatAction::stop:
+            if (running_) on_interrupt();
+            co_return;
+        case ChatAction::help: view_.end_text(); co_return console_.print(chat_help(abilities));
+        case ChatAction::new_session:
+            if (running_ || !unheard_.empty()) {
+                co_return view_.problem(
+                    "cubepi: an answer is in progress; stop it with Esc before /new");
+            }
+            break;
+        case ChatAction::status:
+        case ChatAction::cost:
+        case ChatAction::copy:
+        case ChatAction::export_file: break;
     }
-    return true;
+    co_await parts_.actions->perform(action, std::move(argument));
 }
 
-void CliChannel::enter(std::string text, bool later, bool typed) {
-    const bool waits = running_ && (later || text.starts_with(','));
-    bub::Envelope message = parts_.message(text);
-    message.from_operator = message.from_operator && typed;
+void CliChannel::enter_later(std::string argument) {
+    ChatInput input = read_chat_input(argument, abilities);
+    const bool is_command = input.kind == ChatInput::Kind::pipeline;
+    if (!is_command && input.kind != ChatInput::Kind::prompt)
+        return view_.problem("cubepi: /later takes a prompt or a comma command");
+    Unheard unheard;
+    unheard.later = true;
+    unheard.text = std::move(input.text);
+    unheard.typed = std::move(argument);
+    enter(std::move(unheard));
+}
+
+void CliChannel::enter(Unheard unheard) {
+    bub::Envelope message = parts_.message(unheard.text);
+    message.from_operator = unheard.trusted;
     // Inputs are told apart by their ids: two of them may have the same text.
     message.inbound_id = parts_.new_id();
-    Unheard unheard;
     unheard.id = bub::input_id_of(message);
-    unheard.text = std::move(text);
-    unheard.later = waits;
+    unheard.later = unheard.later && running_;
     // In the middle of an answer it would tear the answer apart: it is shown where it is heard.
     unheard.echoed = !running_;
-    if (!running_) view_.echo(unheard.text);
+    if (!running_) view_.echo(unheard.typed);
     message.lifespan = std::make_shared<Turn>(*this, unheard.id);
+    if (unheard.later) message.rest[later_key] = true;
+    if (unheard.pasted) message.rest[bub::pasted_key] = true;
     unheard_.push_back(std::move(unheard));
     show_waiting();
-    if (waits) message.rest[later_key] = true;
     work_->spawn(deliver(std::move(message)));
 }
 
@@ -256,23 +268,26 @@ void CliChannel::heard(const std::string& id) {
     const auto found = std::find_if(unheard_.begin(), unheard_.end(),
                                     [&](const Unheard& one) { return one.id == id; });
     if (found == unheard_.end()) return;
-    if (!found->echoed) view_.echo(found->text);
+    if (!found->echoed) view_.echo(found->typed);
     unheard_.erase(found);
     show_waiting();
 }
 
 void CliChannel::give_back() {
     std::string texts;
-    for (const Unheard& one : std::exchange(unheard_, {}))
-        texts += (texts.empty() ? "" : "\n") + one.text;
+    bool pasted = false;
+    for (const Unheard& one : std::exchange(unheard_, {})) {
+        if (texts.empty()) pasted = one.pasted;
+        texts += (texts.empty() ? "" : "\n") + one.typed;
+    }
     show_waiting();
-    if (!texts.empty()) console_.give_back(texts);
+    if (!texts.empty()) console_.give_back(texts, pasted);
 }
 
 void CliChannel::show_waiting() {
     std::vector<std::string> texts;
     for (const Unheard& one : unheard_) {
-        if (running_) texts.push_back((one.later ? "later: " : "") + one.text);
+        if (running_) texts.push_back((one.later ? "later: " : "") + one.typed);
     }
     view_.set_waiting(std::move(texts));
 }

@@ -11,6 +11,8 @@
 #include <bub/channel.hpp>
 #include <cubepi/core/task_scope.hpp>
 
+#include "chat_actions.hpp"
+#include "chat_commands.hpp"
 #include "terminal/chat_view.hpp"
 #include "terminal/console.hpp"
 
@@ -36,6 +38,8 @@ public:
         std::function<void()> leave = {};
         /// Called for each event of a turn after it is shown. Optional.
         std::function<void(const bub::StreamEvent& event)> shown = {};
+        /// Commands that concern the session; outlives the channel.
+        ChatActions* actions = nullptr;
         /// A failed turn in words for people.
         std::function<std::string(const std::exception_ptr& failure)> explain = {};
     };
@@ -58,6 +62,9 @@ private:
     struct Unheard {
         std::string id = {};  ///< of the user message that it becomes
         std::string text = {};
+        std::string typed = {};  ///< what the user typed for `text`
+        bool pasted = false;     ///< its beginning
+        bool trusted = true;     ///< typed at the prompt, where comma commands are accepted (B11)
         bool later = false;
         bool echoed = false;
     };
@@ -66,10 +73,10 @@ private:
     Task<> deliver(bub::Envelope message);
     Task<> abort_turn();
     void on_interrupt();
-    void on_line(std::string text);
-    bool on_command(const std::string& command, const std::string& rest);
-    /// `typed`: at the prompt, where commands of the pipeline are accepted (B11).
-    void enter(std::string text, bool later, bool typed = true);
+    Task<> on_line(std::string text, bool pasted);
+    Task<> on_action(ChatAction action, std::string argument);
+    void enter_later(std::string argument);
+    void enter(Unheard unheard);
     void show(const bub::StreamEvent& event, bool command);
     void on_turn_begun(const std::string& id);
     void on_turn_over(const std::exception_ptr& error);

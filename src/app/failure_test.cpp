@@ -328,7 +328,8 @@ TEST(FirstDayErrors, WrongFlag) {
 }
 
 TEST(FirstDayErrors, CompilerWithoutCoroutines) {
-    const std::string check = file_text(CUBEPI_SOURCES "/cubepi/core/detail/compiler_requirements.hpp");
+    const std::string check =
+        file_text(CUBEPI_SOURCES "/cubepi/core/detail/compiler_requirements.hpp");
     EXPECT_NE(check.find("#error \"" + golden("compiler") + "\""), std::string::npos) << check;
     for (const char* first : {"task", "error", "json"}) {
         const std::string header =

@@ -1,5 +1,6 @@
 #include "live_chat.hpp"
 
+#include <chrono>
 #include <csignal>
 #include <iostream>
 #include <optional>
@@ -15,6 +16,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task_scope.hpp>
 
+#include "chat_actions.hpp"
 #include "cli_channel.hpp"
 #include "config/paths.hpp"
 #include "conversation.hpp"
@@ -24,10 +26,14 @@
 #include "terminal/chat_view.hpp"
 #include "terminal/console.hpp"
 #include "terminal/job_control.hpp"
+#include "transcript.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+/// More than fit on any screen.
+constexpr std::size_t replayed_entries = 300;
 
 void greet(Console& console, const SessionPlan& plan) {
     const Style& style = console.style();
@@ -41,6 +47,26 @@ void greet(Console& console, const SessionPlan& plan) {
     console.print(text);
 }
 
+/// The end of a resumed conversation, as it was shown.
+Task<> show_end(Console& console, ChatView& view, const SessionPlan& plan) {
+    if (!plan.resumed) co_return;
+    const MessageList messages = co_await read_end(plan.tapes, tape_of(plan), replayed_entries);
+    Replay replay;
+    replay.prompt = [&console, &view, first = true](const std::string& text) mutable {
+        if (!std::exchange(first, false)) console.print("\n");
+        view.echo(text);
+    };
+    replay.answer = [&view](const std::string& text) {
+        view.add_text(text);
+        view.end_text();
+    };
+    replay.tool = [&view](const AgentEvent& event) { view.on_event(event); };
+    const std::size_t room = console.rows() > 14 ? console.rows() - 8 : 6;
+    (void)replay_end(messages, console.columns(), room, replay);
+    view.note(resumed_text(*plan.resumed, std::chrono::system_clock::now()));
+    console.print("\n");
+}
+
 /// The pipeline with the console as its channel.
 class LiveChat {
 public:
@@ -49,6 +75,7 @@ public:
         : console_(std::move(console)),
           view_(view),
           pipeline_(std::move(plan), parts(plugins)),
+          actions_(pipeline_, action_parts()),
           manager_(pipeline_.framework(), manager_options()) {}
     LiveChat(const LiveChat&) = delete;
     LiveChat& operator=(const LiveChat&) = delete;
@@ -74,6 +101,20 @@ private:
         return parts;
     }
 
+    ChatActions::Parts action_parts() {
+        ChatActions::Parts parts;
+        parts.print = [this](const std::string& text) {
+            view_.end_text();
+            console_->print(text);
+        };
+        parts.problem = [this](const std::string& text) { view_.problem("cubepi: " + text); };
+        parts.write_control = [this](std::string_view sequence) {
+            console_->write_control(sequence);
+        };
+        parts.on_new_session = [this] { view_.begin_session(pipeline_.plan().name); };
+        return parts;
+    }
+
     bub::ChannelManagerOptions manager_options() {
         bub::ChannelManagerOptions options;
         options.channels = {"cli"};
@@ -92,6 +133,7 @@ private:
             return pipeline_.message(std::move(text), true);
         };
         parts.new_id = [] { return Runtime::standard()->ids->next(); };
+        parts.actions = &actions_;
         parts.abort = [this] { return manager_.abort_session(pipeline_.plan().session_id); };
         parts.leave = [this] { manager_.request_stop(); };
         parts.shown = [this](const bub::StreamEvent& event) { pipeline_.note_shown(event); };
@@ -122,6 +164,7 @@ private:
     std::string first_prompt_;
     bub::MessageHandler handler_;
     Pipeline pipeline_;
+    ChatActions actions_;
     bub::ChannelManager manager_;
 };
 
@@ -174,6 +217,7 @@ Task<int> live_chat(CommandLine line) {
     SessionPlan plan =
         co_await plan_unless_interrupted(line.conversation, std::move(parts), console);
     greet(*console, plan);
+    co_await show_end(*console, view, plan);
     view.introduce(plan.model.model.spec().id, plan.name, shown_spec(plan.model));
     plan.models->on_change([&view](const ModelChoice& model) {
         view.show_model(model.model.spec().id, shown_spec(model));

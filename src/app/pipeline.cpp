@@ -94,8 +94,20 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.on_result = [this](const RunResult& result, const bub::AgentOccasion&) {
         result_ = result;
     };
+    options.confirm_command = plan_.confirm_command;
+    // A session that is not saved leaves no file.
+    options.archive_on_reset = !plan_.name.empty() || plan_.create;
     options.channels = parts.channels;
     return options;
+}
+
+void Pipeline::move_to(SessionPlace place) {
+    plan_.name = std::move(place.name);
+    plan_.session_id = std::move(place.session_id);
+    plan_.tapes = std::move(place.tapes);
+    plan_.create = std::move(place.create);
+    plan_.open.reset();
+    plan_.resumed.reset();
 }
 
 bub::Envelope Pipeline::message(std::string text, bool from_operator) const {
@@ -127,6 +139,7 @@ Task<bub::Envelope> Pipeline::for_session(bub::Envelope message) {
         if (failed) std::rethrow_exception(failed);
         plan_.create = nullptr;
         plan_.session_id = session_id_of(plan_.name);
+        plan_.open = co_await mark_open(plan_.tapes, tape_of(plan_));
         if (on_session_) on_session_(plan_.name);
     }
     message.session_id = plan_.session_id;

@@ -47,6 +47,11 @@ public:
 
     bub::Framework& framework() noexcept { return framework_; }
     const SessionPlan& plan() const noexcept { return plan_; }
+    /// The model of the session.
+    const ModelChoice& model() const { return plan_.models->current(); }
+
+    /// The next messages belong to another session. Not while a turn is in progress.
+    void move_to(SessionPlace place);
 
     /// What the person says, as a message of the channel `cli`. Comma commands are taken from an operator only (B11).
     bub::Envelope message(std::string text, bool from_operator) const;

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include <bub/builtin/builtin.hpp>
+#include <bub/close_matches.hpp>
 #include <bub/tape/memory_tape_store.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/net/http_client.hpp>
@@ -22,6 +25,8 @@
 #include "kept_sessions.hpp"
 #include "shell_quoting.hpp"
 #include "system_prompt.hpp"
+#include "terminal/event_text.hpp"
+#include "transcript.hpp"
 
 namespace cubepi::app {
 
@@ -150,6 +155,37 @@ std::function<void(AgentOptions&)> equipment(const ConversationFlags& flags,
     };
 }
 
+/// "New session 'pln'. Did you mean 'plan'?"
+Task<std::string> new_session_note(KeptSessions& kept, std::string name) {
+    std::string note = "New session '" + printable(name) + "'.";
+    std::vector<std::string> names;
+    const std::vector<KeptSession> here = co_await kept.on_tapes_here();
+    for (const KeptSession& one : here) {
+        if (one.name != name) names.push_back(one.name);
+    }
+    const std::vector<std::string> close = bub::close_matches(name, names);
+    if (!close.empty()) note += " Did you mean '" + printable(close.front()) + "'?";
+    co_return note;
+}
+
+/// Nothing for a session without messages.
+Task<std::optional<ResumedSession>> find_resumed(KeptSessions& kept, std::string tape) {
+    std::optional<ResumedSession> resumed;
+    const bub::TapePosition end = co_await kept.tapes()->position(tape);
+    if (end.messages == 0) co_return resumed;
+    resumed.emplace();
+    resumed->messages = end.messages;
+    const std::vector<bub::TapeFileInfo> files = co_await kept.tapes()->list_files();
+    for (const bub::TapeFileInfo& file : files) {
+        if (file.name != tape) continue;
+        const auto since_epoch = file.modified.time_since_epoch();
+        resumed->used_at = std::chrono::duration<double>(since_epoch).count();
+    }
+    const MessageList first = co_await read_beginning(kept.tapes(), std::move(tape), 1);
+    resumed->title = title_of(first);
+    co_return resumed;
+}
+
 /// A session that is saved under a name made from its first prompt; a temporary one if it cannot be saved.
 SessionPlan new_session() {
     SessionPlan plan;
@@ -175,17 +211,36 @@ Task<SessionPlan> find_session(std::string name, bool continues, bool temporary)
     plan.tapes = std::make_shared<bub::MemoryTapeStore>();
     if (name.empty() && !continues) co_return plan;
     KeptSessions kept = KeptSessions::here();
-    if (name.empty()) {
+    const bool named = !name.empty();
+    if (!named) {
         LastSession last = co_await kept.last();
         name = std::move(last.name);
         if (!last.note.empty()) plan.notes.push_back(std::move(last.note));
     }
+    const std::string tape = kept.tape_of(name);
+    plan.open = co_await mark_open(kept.tapes(), tape);
     BroughtToTape brought = co_await kept.bring_to_tape(name);
     if (!brought.note.empty()) plan.notes.push_back(std::move(brought.note));
+    plan.resumed = co_await find_resumed(kept, tape);
+    if (named && !plan.resumed) {
+        std::string note = co_await new_session_note(kept, name);
+        plan.notes.push_back(std::move(note));
+    }
     plan.session_id = session_id_of(name);
     plan.name = std::move(name);
     plan.tapes = kept.tapes();
     co_return plan;
+}
+
+Task<bool> ask_consent(std::shared_ptr<Asker> asker, std::string effect) {
+    if (!asker->can_ask()) co_return false;
+    co_await asker->prepare();
+    asker->say(printable(effect) + "\n");
+    for (;;) {
+        const std::optional<std::string> answer = co_await asker->read("run it? y/n > ");
+        if (!answer || *answer == "n" || *answer == "no") co_return false;
+        if (*answer == "y" || *answer == "yes") co_return true;
+    }
 }
 
 }  // namespace
@@ -193,6 +248,49 @@ Task<SessionPlan> find_session(std::string name, bool continues, bool temporary)
 std::string resume_hint(const SessionPlan& plan) {
     if (plan.name.empty()) return {};
     return "Resume this chat: cubepi chat --session " + shell_word(plan.name) + "\n";
+}
+
+std::string resumed_text(const ResumedSession& session, std::chrono::system_clock::time_point now) {
+    const double seconds = std::chrono::duration<double>(now.time_since_epoch()).count();
+    const auto age = static_cast<std::int64_t>(seconds - session.used_at);
+    std::string text = session.title.empty() ? "" : "“" + session.title + "” · ";
+    text += std::to_string(session.messages) + (session.messages == 1 ? " message" : " messages");
+    if (session.used_at > 0) text += " · last used " + age_text(std::chrono::seconds(age));
+    return text;
+}
+
+std::string tape_of(const SessionPlan& plan) {
+    return bub::tape_name(std::filesystem::current_path(), plan.session_id);
+}
+
+Task<std::shared_ptr<const void>> mark_open(std::shared_ptr<bub::TapeStore> tapes,
+                                            std::string tape) {
+    std::shared_ptr<const void> mark;
+    auto* const files = dynamic_cast<bub::FileTapeStore*>(tapes.get());
+    if (!files) co_return mark;
+    try {
+        mark = co_await files->open_tape(std::move(tape));
+    } catch (const Error& error) {
+        if (error.code() == ErrorCode::storage_locked) throw;
+    }
+    co_return mark;
+}
+
+SessionPlace next_session(const SessionPlan& plan) {
+    SessionPlace place;
+    place.tapes = plan.tapes;
+    place.session_id = session_id_of("chat");
+    place.create = plan.create;
+    if (plan.name.empty() && !plan.create) {
+        // A temporary session; "+" keeps its tape apart from the one before.
+        place.session_id = plan.session_id + "+";
+    } else if (!plan.create) {
+        const auto kept = std::make_shared<KeptSessions>(KeptSessions::here());
+        place.create = [kept](std::string first_prompt) {
+            return kept->create(std::move(first_prompt));
+        };
+    }
+    return place;
 }
 
 Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
@@ -228,7 +326,13 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
             : flags.system_prompt;
     std::optional<Toolbox> tools;
     if (!flags.no_tools) tools = make_toolbox(flags, config, parts, make_spill(session));
+    if (tools) session.approval = tools->gate;
     session.equip = equipment(flags, std::move(tools));
+    if (asker) {
+        session.confirm_command = [asker](bub::CommandQuestion question) {
+            return ask_consent(asker, std::move(question.effect));
+        };
+    }
     co_return session;
 }
 

@@ -26,9 +26,7 @@ asio::awaitable<int> nested(int depth) {
     co_return co_await nested(depth - 1);
 }
 
-asio::awaitable<void> round(int& completed) {
-    completed += co_await nested(8);
-}
+asio::awaitable<void> round(int& completed) { completed += co_await nested(8); }
 
 }  // namespace
 

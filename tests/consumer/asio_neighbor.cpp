@@ -22,11 +22,11 @@ int main() {
         faux.append_responses({cubepi::faux_assistant_message(
             cubepi::faux_tool_call("work", std::move(arguments)), cubepi::stop_reason::tool_use)});
         faux.append_responses({"done"});
-        cubepi::Agent agent({.model = faux.model(),
-                             .tools = {cubepi::tool<WorkArgs>(
-                                 "work", "Run the other library.", [](WorkArgs args) {
-                                     return std::to_string(asio_library_work(args.rounds));
-                                 })}});
+        cubepi::Agent agent(
+            {.model = faux.model(),
+             .tools = {cubepi::tool<WorkArgs>("work", "Run the other library.", [](WorkArgs args) {
+                 return std::to_string(asio_library_work(args.rounds));
+             })}});
         cubepi::RunResult result = cubepi::run(agent.prompt("Work."));
         if (!result || result.text() != "done") return 1;
         completed += asio_library_work(100);

@@ -83,6 +83,15 @@ void ChatView::name_session(std::string session) {
     refresh();
 }
 
+void ChatView::begin_session(std::string session) {
+    session_ = std::move(session);
+    context_ = tokens_in_ = tokens_out_ = 0;
+    cost_ = 0;
+    cost_known_ = true;
+    last_turn_ = {};
+    refresh();
+}
+
 void ChatView::echo(std::string_view text, std::string_view remark) {
     end_text();
     const std::vector<std::string> lines = lines_of(std::string(text));
@@ -131,7 +140,7 @@ std::chrono::steady_clock::duration ChatView::turn_time() const {
 }
 
 void ChatView::wait_for(std::string what) {
-    if (waiting_for_ == what) return;
+    if (!busy_ || waiting_for_ == what) return;
     waiting_for_ = std::move(what);
     waiting_since_ = clock_.now();
     refresh();
@@ -338,7 +347,8 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
         card.title = std::string(style_.bold()) + event.tool_name.str() + std::string(style_.off());
     } else {
         card = std::move(running->second);
-        card.time = seconds_text(now - card.begun);
+        // A card that is replayed has no times.
+        if (now > card.begun) card.time = seconds_text(now - card.begun);
         running_.erase(running);
     }
     std::erase(order_, event.tool_call_id);

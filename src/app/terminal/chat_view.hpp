@@ -39,6 +39,8 @@ public:
     void name_session(std::string session);
     /// `waited` returns how long questions have waited for the user so far; the time of a turn leaves that out.
     void leave_out(std::function<std::chrono::steady_clock::duration()> waited);
+    /// The sums begin from zero, for a session of this name.
+    void begin_session(std::string session);
 
     /// What the person entered, as it stays on the screen; `remark` says what became of it, e.g. "steers".
     void echo(std::string_view text, std::string_view remark = {});

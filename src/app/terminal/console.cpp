@@ -240,10 +240,11 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         draw_now();
     }
 
-    void push(ConsoleInput::Kind kind, std::string text = {}) {
+    void push(ConsoleInput::Kind kind, std::string text = {}, bool pasted = false) {
         ConsoleInput made;
         made.kind = kind;
         made.text = std::move(text);
+        made.pasted = pasted;
         inputs.push_back(std::move(made));
         arrived.pulse();
     }
@@ -260,7 +261,10 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         typed_last = clock.now();
         switch (prompt.press(key, more_follows)) {
             case Prompt::Outcome::none: return;
-            case Prompt::Outcome::entered: return push(ConsoleInput::Kind::line, prompt.take());
+            case Prompt::Outcome::entered: {
+                const bool pasted = prompt.taken_was_pasted();
+                return push(ConsoleInput::Kind::line, prompt.take(), pasted);
+            }
             case Prompt::Outcome::end: return push(ConsoleInput::Kind::end);
             case Prompt::Outcome::escape:
                 if (busy) push(ConsoleInput::Kind::interrupt);
@@ -423,10 +427,12 @@ void Console::set_commands(std::vector<Command> commands) {
     state_->prompt.set_commands(std::move(commands));
 }
 
-void Console::give_back(const std::string& text) {
-    state_->prompt.give_back(text);
+void Console::give_back(const std::string& text, bool pasted) {
+    state_->prompt.give_back(text, pasted);
     state_->schedule();
 }
+
+void Console::write_control(std::string_view sequence) { state_->output.write(sequence); }
 
 void Console::remember(const std::string& line) { state_->prompt.remember(line); }
 

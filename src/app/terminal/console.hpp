@@ -27,6 +27,7 @@ struct ConsoleInput {
     };
     Kind kind = Kind::line;
     std::string text = {};
+    bool pasted = false;  ///< the beginning of `text`
 };
 
 /// The terminal of a console.
@@ -67,7 +68,9 @@ public:
     /// What Tab completes at the beginning of a line.
     void set_commands(std::vector<Command> commands);
     /// Puts a text in front of what is being typed.
-    void give_back(const std::string& text);
+    void give_back(const std::string& text, bool pasted = false);
+    /// Writes an escape sequence that changes nothing on the screen.
+    void write_control(std::string_view sequence);
     void remember(const std::string& line);
 
     /// The next thing that the person does.

@@ -35,6 +35,25 @@ std::string short_count_text(std::int64_t count) {
     return text.str();
 }
 
+std::string age_text(std::chrono::seconds age) {
+    struct Unit {
+        std::int64_t seconds;
+        const char* name;
+    };
+    static constexpr Unit units[] = {{std::int64_t{365} * 86400, "year"},
+                                     {std::int64_t{30} * 86400, "month"},
+                                     {std::int64_t{7} * 86400, "week"},
+                                     {86400, "day"},
+                                     {3600, "hour"},
+                                     {60, "minute"}};
+    for (const Unit& unit : units) {
+        const std::int64_t count = age.count() / unit.seconds;
+        if (count < 1) continue;
+        return std::to_string(count) + " " + unit.name + (count == 1 ? " ago" : "s ago");
+    }
+    return "just now";
+}
+
 std::string arguments_text(const JsonObject& args) {
     std::string text;
     for (const auto& [key, value] : args) {

@@ -17,6 +17,9 @@ std::string count_text(std::int64_t count);
 /// The same where there is little room: "12.3k".
 std::string short_count_text(std::int64_t count);
 
+/// "just now", "1 minute ago", "2 days ago".
+std::string age_text(std::chrono::seconds age);
+
 /// "path: src, limit: 3", on one line.
 std::string arguments_text(const JsonObject& args);
 /// The arguments that have lines of their own, or many characters, each under its name. Cut at 64 KiB each.

@@ -55,6 +55,7 @@ struct LineEditor::State : std::enable_shared_from_this<State> {
     bool gone = false;     // the terminal
     bool touched = false;  // since the prompt was shown; libedit's buffer keeps the line before
     std::string prompt;
+    bool block = false;               // the last input had several lines
     std::string pasted;               // complete lines of a block that goes on
     std::optional<std::string> line;  // what Enter gave
     std::string buffered;             // read from a pipe and not used yet
@@ -160,6 +161,8 @@ LineEditor::~LineEditor() { state_->remove(); }
 
 bool LineEditor::can_ask() const { return !state_->terminal || in_foreground(STDIN_FILENO); }
 
+bool LineEditor::last_was_block() const noexcept { return state_->block; }
+
 void LineEditor::say(std::string_view text) { std::cout << text << std::flush; }
 
 void LineEditor::remember(const std::string& line) {
@@ -228,6 +231,7 @@ std::optional<std::string> LineEditor::State::take_keys() {
         rl_callback_read_char();
         if (!line) continue;
         if (!input_waits()) return std::exchange(pasted, {}) + *line;
+        block = true;
         pasted += *line + "\n";
         line.reset();
         install("");
@@ -257,6 +261,7 @@ Task<std::optional<std::string>> LineEditor::read(std::string prompt, std::strin
     }
     state.prompt = std::move(prompt);
     state.ended = state.gone = false;
+    state.block = false;
     state.line.reset();
     const bool foreground = co_await wait_for_foreground(STDIN_FILENO);
     if (!foreground) co_return std::nullopt;

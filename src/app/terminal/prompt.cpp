@@ -38,14 +38,11 @@ Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
         case KeyCode::enter:
             // A line end in the middle of a block is part of what was pasted.
             if (more_follows) {
+                pasted_ = true;
                 buffer_.insert("\n");
                 return Outcome::none;
             }
-            entered_ = buffer_.text();
-            buffer_.set({});
-            history_.rewind();
-            return entered_.find_first_not_of(" \t\n") == std::string::npos ? Outcome::none
-                                                                            : Outcome::entered;
+            return enter();
         case KeyCode::escape: return Outcome::escape;
         case KeyCode::end_of_input:
             if (buffer_.empty()) return Outcome::end;
@@ -60,12 +57,31 @@ Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
             return Outcome::none;
         default: break;
     }
+    note_paste(key);
     if (buffer_.apply(key)) return Outcome::none;
     const std::string* entry = nullptr;
     if (key.code == KeyCode::up) entry = history_.older(buffer_.text());
     if (key.code == KeyCode::down) entry = history_.newer();
     if (entry) buffer_.set(*entry);
     return Outcome::none;
+}
+
+Prompt::Outcome Prompt::enter() {
+    entered_ = buffer_.text();
+    entered_pasted_ = std::exchange(pasted_, false);
+    buffer_.set({});
+    history_.rewind();
+    return entered_.find_first_not_of(" \t\n") == std::string::npos ? Outcome::none
+                                                                    : Outcome::entered;
+}
+
+/// Text that is pasted behind what was typed does not choose what the line is.
+void Prompt::note_paste(const Key& key) {
+    const bool brings_back = key.code == KeyCode::undo || key.code == KeyCode::yank;
+    if (buffer_.empty() && !brings_back) pasted_ = false;
+    const std::string before = buffer_.text().substr(0, buffer_.cursor());
+    if (key.code == KeyCode::paste && before.find_first_not_of(" \t\n") == std::string::npos)
+        pasted_ = true;
 }
 
 /// False when the key means what it always means.
@@ -108,7 +124,8 @@ bool Prompt::clear() {
     return true;
 }
 
-void Prompt::give_back(const std::string& text) {
+void Prompt::give_back(const std::string& text, bool pasted) {
+    pasted_ = pasted;
     const std::string& typed = buffer_.text();
     const std::string all = typed.empty() ? text : text + "\n" + typed;
     buffer_.replace(all, all.size());

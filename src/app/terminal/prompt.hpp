@@ -30,10 +30,12 @@ public:
     /// `more_follows`: the key is not the last one that has come, as in the middle of a pasted block.
     Outcome press(const Key& key, bool more_follows);
     std::string take();
+    /// Whether the beginning of the text that take() returns was pasted, not typed.
+    bool taken_was_pasted() const noexcept { return entered_pasted_; }
     /// Drops what was typed; undo brings it back. False when there was nothing.
     bool clear();
     /// Puts a text in front of what is being typed.
-    void give_back(const std::string& text);
+    void give_back(const std::string& text, bool pasted);
     void remember(const std::string& line) { history_.add(line); }
     void set_commands(std::vector<Command> commands) { commands_ = std::move(commands); }
 
@@ -43,6 +45,8 @@ public:
     std::vector<std::string> menu(std::size_t columns, std::size_t max_rows) const;
 
 private:
+    Outcome enter();
+    void note_paste(const Key& key);
     Outcome edit(const Key& key, bool more_follows);
     bool search(const Key& key);
     void complete();
@@ -54,6 +58,8 @@ private:
     EditBuffer buffer_;
     std::vector<Command> commands_;
     std::string entered_;
+    bool pasted_ = false;  // the beginning of the text in the buffer
+    bool entered_pasted_ = false;
 
     bool searching_ = false;
     bool found_ = true;

@@ -109,7 +109,9 @@ void Screen::on_tool_end(const ToolExecutionEndEvent& event,
     std::cerr << (event.is_error ? status_style_.red() : status_style_.green())
               << (event.is_error ? "  ✗ " : "  ✓ ") << status_style_.off() << status_style_.dim()
               << event.tool_name << ": " << one_line(outcome_text(event), outcome_columns);
-    if (begun != started_.end()) std::cerr << "  " << seconds_text(now - begun->second);
+    // A result that is replayed has no times.
+    if (begun != started_.end() && now > begun->second)
+        std::cerr << "  " << seconds_text(now - begun->second);
     std::cerr
         << status_style_.off() << '\n'
         << diff_view(diff_of(event), hidden_lines_of(event), status_style_, shown_diff_lines).text;

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "terminal/completer.hpp"
+
+namespace cubepi::app {
+
+// The commands of a chat: one table for the live chat and the chat of plain lines, used for dispatch, `/help` and the
+// completion menu.
+
+/// What a command of a chat does.
+enum class ChatAction : std::uint8_t {
+    help,
+    new_session,
+    status,
+    cost,
+    copy,
+    export_file,
+    later,
+    details,
+    stop,
+    quit
+};
+
+/// Which chat reads the input.
+struct ChatAbilities {
+    bool live = false;     ///< the prompt can be used while an answer arrives
+    bool trusted = false;  ///< the user types; text from a pipe gives no commands (B11)
+};
+
+/// What an input of the user means.
+struct ChatInput {
+    enum class Kind : std::uint8_t {
+        nothing,   ///< blank
+        prompt,    ///< `text` goes to the model
+        action,    ///< `action` with the argument `text`
+        pipeline,  ///< `text` is a comma command (B11)
+        refused    ///< `text` says why
+    };
+    Kind kind = Kind::nothing;
+    ChatAction action = ChatAction::help;
+    std::string text = {};
+};
+
+/// A first word of `/` and lower-case letters is a command; `//word` is the prompt "/word", and a path or a text with a
+/// leading blank is a prompt. `/model`, `!command` and a text that begins with a comma are comma commands.
+ChatInput read_chat_input(const std::string& text, ChatAbilities chat);
+
+/// The text of `/help`.
+std::string chat_help(ChatAbilities chat);
+
+/// For the completion menu.
+std::vector<Command> chat_completions(ChatAbilities chat);
+
+}  // namespace cubepi::app

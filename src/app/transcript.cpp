@@ -1,0 +1,215 @@
+#include "transcript.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <bub/tape/tape_context.hpp>
+#include <cubepi/provider/cost.hpp>
+
+#include "terminal/style.hpp"
+#include "terminal/text_width.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+/// Anchors are messages for a model only.
+MessageList messages_of(std::vector<bub::TapeEntry> entries) {
+    std::erase_if(
+        entries, [](const bub::TapeEntry& entry) { return entry.kind == bub::entry_kind::anchor; });
+    return bub::agent_messages(entries);
+}
+
+bool is_prompt(const Message& message) {
+    return message.role() == Role::user && !is_synthetic_message(message);
+}
+
+/// A fence that is longer than every run of backticks in `text`.
+std::string fence_for(std::string_view text) {
+    std::size_t longest = 2;
+    std::size_t run = 0;
+    for (const char c : text) {
+        run = c == '`' ? run + 1 : 0;
+        longest = std::max(longest, run);
+    }
+    return std::string(longest + 1, '`');
+}
+
+void add_fenced(std::string& to, std::string_view text, std::string_view language) {
+    const std::string fence = fence_for(text);
+    to += fence + std::string(language) + "\n" + std::string(text);
+    if (!text.ends_with('\n')) to += '\n';
+    to += fence + "\n\n";
+}
+
+std::size_t rows_of(std::string_view text, std::size_t columns) {
+    std::size_t rows = 0;
+    for (std::size_t at = 0; at <= text.size();) {
+        const std::size_t end = std::min(text.find('\n', at), text.size());
+        rows += 1 + display_width(text.substr(at, end - at)) / std::max<std::size_t>(columns, 1);
+        at = end + 1;
+    }
+    return rows;
+}
+
+/// About how many rows a message takes; a tool's card has two.
+std::size_t rows_of(const Message& message, std::size_t columns) {
+    if (message.role() == Role::tool_result) return 2;
+    const std::string text = message.text();
+    return text.empty() ? 0 : rows_of(text, columns) + 1;
+}
+
+const ToolCall* find_call(const MessageList& messages, const SharedString& id) {
+    for (const Message& message : messages) {
+        const AssistantMessage* answer = message.assistant();
+        if (!answer) continue;
+        for (const ToolCall* call : answer->tool_calls()) {
+            if (call->id == id) return call;
+        }
+    }
+    return nullptr;
+}
+
+/// The last `rows` lines of a long text, from the beginning of a paragraph if possible.
+std::string last_lines(const std::string& text, std::size_t rows) {
+    std::size_t from = text.size();
+    for (std::size_t i = 0; i < rows && from > 0; ++i) {
+        const std::size_t before = text.rfind('\n', from - 1);
+        from = before == std::string::npos ? 0 : before;
+    }
+    if (from == 0) return text;
+    const std::size_t paragraph = text.find("\n\n", from);
+    const bool near_enough = paragraph != std::string::npos && paragraph + 2 < text.size();
+    return "…\n\n" + text.substr(near_enough ? paragraph + 2 : from + 1);
+}
+
+void replay_tool(const ToolResultMessage& result, const MessageList& messages,
+                 const Replay& replay) {
+    ToolExecutionStartEvent start;
+    start.tool_call_id = result.tool_call_id;
+    start.tool_name = result.tool_name;
+    if (const ToolCall* call = find_call(messages, result.tool_call_id))
+        start.args = call->arguments;
+    ToolExecutionEndEvent end;
+    end.tool_call_id = result.tool_call_id;
+    end.tool_name = result.tool_name;
+    end.result.content = result.content;
+    end.result.details = result.details;
+    end.is_error = result.is_error;
+    if (result.is_error) end.result.is_error = true;
+    AgentEvent event;
+    event.body = std::move(start);
+    replay.tool(event);
+    event.body = std::move(end);
+    replay.tool(event);
+}
+
+}  // namespace
+
+Task<MessageList> read_conversation(std::shared_ptr<bub::TapeStore> tapes, std::string tape) {
+    std::vector<bub::TapeEntry> entries = co_await tapes->fetch(std::move(tape), bub::TapeQuery());
+    co_return messages_of(std::move(entries));
+}
+
+Task<MessageList> read_beginning(std::shared_ptr<bub::TapeStore> tapes, std::string tape,
+                                 std::size_t most) {
+    bub::TapeQuery oldest =
+        bub::TapeQuery().kinds({std::string(bub::entry_kind::message)}).limit(most);
+    std::vector<bub::TapeEntry> found = co_await tapes->fetch(std::move(tape), std::move(oldest));
+    co_return messages_of(std::move(found));
+}
+
+Task<MessageList> read_end(std::shared_ptr<bub::TapeStore> tapes, std::string tape,
+                           std::size_t entries) {
+    bub::TapeQuery newest = bub::TapeQuery().newest_first().limit(entries);
+    std::vector<bub::TapeEntry> found = co_await tapes->fetch(std::move(tape), std::move(newest));
+    std::reverse(found.begin(), found.end());
+    co_return messages_of(std::move(found));
+}
+
+std::string title_of(const MessageList& messages) {
+    const auto prompt = std::find_if(messages.begin(), messages.end(), is_prompt);
+    return prompt == messages.end() ? std::string() : one_line(prompt->text(), 60);
+}
+
+std::string last_answer(const MessageList& messages) {
+    for (auto message = messages.end(); message != messages.begin();) {
+        --message;
+        if (message->role() != Role::assistant) continue;
+        if (std::string text = message->text(); !text.empty()) return text;
+    }
+    return {};
+}
+
+std::string to_markdown(const MessageList& messages, std::string_view title) {
+    std::string text = "# " + std::string(title) + "\n\n";
+    for (const Message& message : messages) {
+        if (message.role() == Role::user) {
+            if (!is_prompt(message)) continue;
+            text += "## User\n\n" + message.text() + "\n\n";
+        } else if (const AssistantMessage* answer = message.assistant()) {
+            const std::string said = answer->text();
+            const std::vector<const ToolCall*> calls = answer->tool_calls();
+            if (said.empty() && calls.empty()) continue;
+            text += "## Assistant\n\n";
+            if (!said.empty()) text += said + "\n\n";
+            for (const ToolCall* call : calls) {
+                text += "Tool call: `" + call->name.str() + "`\n\n";
+                add_fenced(text, boost::json::serialize(call->arguments), "json");
+            }
+        } else if (const ToolResultMessage* result = message.tool_result()) {
+            text += "### Result of `" + result->tool_name.str() + "`" +
+                    (result->is_error ? " (error)" : "") + "\n\n";
+            add_fenced(text, message.text(), "text");
+        }
+    }
+    return text;
+}
+
+SessionUsage usage_of(const MessageList& messages, const Model& asked) {
+    SessionUsage sums;
+    for (const Message& message : messages) {
+        const AssistantMessage* answer = message.assistant();
+        if (!answer || !answer->usage) continue;
+        const Usage& usage = *answer->usage;
+        const std::int64_t in = usage.input_tokens.value_or(0) +
+                                usage.cache_read_tokens.value_or(0) +
+                                usage.cache_write_tokens.value_or(0);
+        ++sums.calls;
+        sums.tokens_in += in;
+        sums.tokens_out += usage.output_tokens.value_or(0);
+        sums.context = in + usage.output_tokens.value_or(0);
+        if (!answer->model_id.empty()) sums.last_model = answer->model_id.str();
+        const std::optional<double> cost = cost_of(*answer, asked);
+        if (cost) {
+            sums.cost += *cost;
+        } else {
+            ++sums.unpriced;
+        }
+    }
+    return sums;
+}
+
+std::size_t replay_end(const MessageList& messages, std::size_t columns, std::size_t rows,
+                       const Replay& replay) {
+    auto first = messages.end();
+    for (std::size_t used = 0; first != messages.begin();) {
+        used += rows_of(*std::prev(first), columns);
+        if (used > rows && first != messages.end()) break;
+        --first;
+    }
+    for (auto message = first; message != messages.end(); ++message) {
+        if (is_prompt(*message)) {
+            replay.prompt(message->text());
+        } else if (const ToolResultMessage* result = message->tool_result()) {
+            replay_tool(*result, messages, replay);
+        } else if (const AssistantMessage* answer = message->assistant()) {
+            const std::string text = answer->text();
+            if (!text.empty()) replay.answer(last_lines(text, rows));
+        }
+    }
+    return static_cast<std::size_t>(first - messages.begin());
+}
+
+}  // namespace cubepi::app

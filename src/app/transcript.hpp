@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <bub/tape/tape_store.hpp>
+#include <cubepi/core/agent_event.hpp>
+#include <cubepi/core/message_list.hpp>
+#include <cubepi/core/model.hpp>
+
+namespace cubepi::app {
+
+// The messages of a session, read from its tape: for resuming, exporting and adding up.
+
+/// All messages, oldest first, also those before the last hand-off.
+Task<MessageList> read_conversation(std::shared_ptr<bub::TapeStore> tapes, std::string tape);
+/// The oldest messages, at most `most`.
+Task<MessageList> read_beginning(std::shared_ptr<bub::TapeStore> tapes, std::string tape,
+                                 std::size_t most);
+/// The newest messages: those of the last `entries` entries of the tape.
+Task<MessageList> read_end(std::shared_ptr<bub::TapeStore> tapes, std::string tape,
+                           std::size_t entries);
+
+/// The first line of the first prompt, shortened; empty without a prompt.
+std::string title_of(const MessageList& messages);
+/// The text of the last answer; empty without one.
+std::string last_answer(const MessageList& messages);
+/// The conversation as Markdown, with tool calls and their results.
+std::string to_markdown(const MessageList& messages, std::string_view title);
+
+/// The sums of a session.
+struct SessionUsage {
+    std::size_t calls = 0;  ///< of a model
+    std::int64_t tokens_in = 0;
+    std::int64_t tokens_out = 0;
+    std::int64_t context = 0;  ///< tokens of the last call
+    double cost = 0;           ///< USD, of the calls whose price is known
+    std::size_t unpriced = 0;  ///< calls whose price is not known
+    std::string last_model = {};
+};
+/// `asked`: the model of the session. A call that another model answered has that model's list price.
+SessionUsage usage_of(const MessageList& messages, const Model& asked);
+
+/// Shows messages as they were shown when they were new.
+struct Replay {
+    std::function<void(const std::string& text)> prompt = {};
+    std::function<void(const std::string& text)> answer = {};
+    std::function<void(const AgentEvent& event)> tool = {};
+};
+/// Replays the end of a conversation that fits on about a screen. Returns the number of messages left out.
+std::size_t replay_end(const MessageList& messages, std::size_t columns, std::size_t rows,
+                       const Replay& replay);
+
+}  // namespace cubepi::app

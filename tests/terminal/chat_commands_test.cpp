@@ -1,0 +1,258 @@
+// The commands of the chat, and what the end of a conversation looks like when it is resumed.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "terminal.hpp"
+
+namespace cubepi::terminal_tests {
+namespace {
+
+bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+std::string pasted(const std::string& text) { return "\x1b[200~" + text + "\x1b[201~"; }
+
+/// The live chat, and the chat of plain lines.
+class ChatCommand : public testing::TestWithParam<const char*> {
+protected:
+    ChatCommand() { home.set("TERM", GetParam()); }
+
+    /// Enters a prompt and waits until its turn is over.
+    testing::AssertionResult say(Terminal& chat, const std::string& text,
+                                 const std::string& answer) const {
+        chat.type(text + "\r");
+        const bool live = std::string(GetParam()) != "dumb";
+        const bool over =
+            chat.expect(answer) && (live ? chat.expect_gone("Esc stops ·") : chat.expect("> "));
+        if (over) return testing::AssertionSuccess();
+        return testing::AssertionFailure() << chat.shown();
+    }
+    std::string answers() const { return home.script(R"(["First.", "Second.", "Third."])"); }
+
+    Home home;
+};
+
+INSTANTIATE_TEST_SUITE_P(Of, ChatCommand, testing::Values("xterm-256color", "dumb"),
+                         [](const auto& info) {
+                             return std::string(info.param) == "dumb" ? "PlainLines" : "LiveChat";
+                         });
+
+TEST_P(ChatCommand, ThatIsUnknownIsRefusedAndNotSent) {
+    Terminal chat(home, {"chat", "--script", answers(), "--session", "s"});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("/hlep\r");
+    ASSERT_TRUE(chat.expect("Did you mean /help?")) << chat.shown();
+    chat.type("/exit now\r");
+    ASSERT_TRUE(chat.expect("/exit takes no arguments")) << chat.shown();
+    ASSERT_TRUE(say(chat, "/etc/hosts is a file", "First."));
+    ASSERT_TRUE(say(chat, "//hlep", "Second."));
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+    const std::string context =
+        run_piped(home, {"tape", "export", "--messages", "--session", "s"}).out;
+    EXPECT_TRUE(has(context, "\"/etc/hosts is a file\"")) << context;
+    EXPECT_TRUE(has(context, "\"/hlep\"")) << context;
+    EXPECT_FALSE(has(context, "/exit")) << context;
+}
+
+TEST_P(ChatCommand, ShellOutputIsShownAndGoesToTheModel) {
+    Terminal chat(home, {"chat", "--script", answers(), "--session", "s"});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("!echo from-the-shell | tr a-z A-Z\r");
+    ASSERT_TRUE(chat.expect("FROM-THE-SHELL")) << chat.shown();
+    ASSERT_TRUE(say(chat, "what was that?", "First."));
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+    const std::string context =
+        run_piped(home, {"tape", "export", "--messages", "--session", "s"}).out;
+    EXPECT_TRUE(has(context, "$ echo from-the-shell | tr a-z A-Z\\nFROM-THE-SHELL")) << context;
+}
+
+TEST_P(ChatCommand, StatusAndCostSumUpTheSession) {
+    Terminal chat(home, {"chat", "--script", answers(), "--session", "plan"});
+    ASSERT_TRUE(chat.expect("> "));
+    ASSERT_TRUE(say(chat, "hello", "First."));
+    chat.type("/status\r");
+    ASSERT_TRUE(chat.expect("plan, 2 messages")) << chat.shown();
+    ASSERT_TRUE(chat.expect("directory")) << chat.shown();
+    ASSERT_TRUE(chat.expect("rules      none")) << chat.shown();
+    chat.type("/cost\r");
+    ASSERT_TRUE(chat.expect("1 of a model")) << chat.shown();
+    ASSERT_TRUE(chat.expect("cost       unknown (no list price for")) << chat.shown();
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+}
+
+TEST_P(ChatCommand, ExportWritesMarkdownAndReplacesNothing) {
+    Terminal chat(home, {"chat", "--script", answers()});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("/export out.md\r");
+    ASSERT_TRUE(chat.expect("there is nothing to export yet")) << chat.shown();
+    ASSERT_TRUE(say(chat, "hello", "First."));
+    chat.type("/export out.md\r");
+    ASSERT_TRUE(chat.expect("Wrote 2 messages to ")) << chat.shown();
+    const std::string text = read_file(home.work() / "out.md");
+    EXPECT_EQ(text, "# hello\n\n## User\n\nhello\n\n## Assistant\n\nFirst.\n\n");
+    ASSERT_TRUE(say(chat, "again", "Second."));
+    chat.type("/export out.md\r");
+    ASSERT_TRUE(chat.expect("exists already")) << chat.shown();
+    EXPECT_EQ(read_file(home.work() / "out.md"), text);
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+}
+
+TEST_P(ChatCommand, NewBeginsASessionAndNamesTheOneBefore) {
+    Terminal chat(home, {"chat", "--script", answers(), "--session", "plan"});
+    ASSERT_TRUE(chat.expect("> "));
+    ASSERT_TRUE(say(chat, "first prompt", "First."));
+    chat.type("/new\r");
+    ASSERT_TRUE(chat.expect("New session")) << chat.shown();
+    ASSERT_TRUE(chat.expect("cubepi chat --session plan")) << chat.shown();
+    ASSERT_TRUE(say(chat, "second prompt", "Second."));
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+    const std::string listed = run_piped(home, {"sessions", "list"}).out;
+    EXPECT_TRUE(has(listed, "plan\t")) << listed;
+    const std::string before =
+        run_piped(home, {"tape", "export", "--messages", "--session", "plan"}).out;
+    EXPECT_TRUE(has(before, "first prompt")) << before;
+    EXPECT_FALSE(has(before, "second prompt")) << before;
+}
+
+TEST_P(ChatCommand, TapeResetAsksAndArchives) {
+    Terminal chat(home, {"chat", "--script", answers(), "--session", "plan"});
+    ASSERT_TRUE(chat.expect("> "));
+    ASSERT_TRUE(say(chat, "first", "First."));
+    chat.type(",tape_reset\r");
+    ASSERT_TRUE(chat.expect("archives and removes the ")) << chat.shown();
+    ASSERT_TRUE(chat.expect("run it? y/n")) << chat.shown();
+    chat.type("n\r");
+    ASSERT_TRUE(chat.expect("Not run.")) << chat.shown();
+    chat.type("/status\r");
+    ASSERT_TRUE(chat.expect("plan, 2 messages")) << chat.shown();
+    chat.type(",tape_reset\r");
+    ASSERT_TRUE(chat.expect("run it? y/n")) << chat.shown();
+    chat.type("y\r");
+    ASSERT_TRUE(chat.expect("Archived: ")) << chat.shown();
+    chat.type("/status\r");
+    ASSERT_TRUE(chat.expect("plan, 0 messages")) << chat.shown();
+}
+
+TEST(PastedCommand, AsksBeforeItRunsInTheShell) {
+    const Home home;
+    Terminal chat(home, {"chat", "--offline"});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type(pasted(",touch made") + "\r");
+    ASSERT_TRUE(chat.expect_on_screen("The pasted text runs as a shell command:"))
+        << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("run it? y/n >")) << chat.screen().text();
+    chat.type("n\r");
+    ASSERT_TRUE(chat.expect_on_screen("Not run.")) << chat.screen().text();
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "made"));
+    chat.type(",echo " + pasted("typed-comma") + "\r");
+    ASSERT_TRUE(chat.expect("typed-comma\n")) << chat.screen().text();
+    chat.type(pasted("!touch made") + "\r");
+    ASSERT_TRUE(chat.expect("run it? y/n >")) << chat.screen().text();
+    chat.type("y\r");
+    ASSERT_TRUE(chat.expect("(no output)")) << chat.screen().text();
+    EXPECT_TRUE(std::filesystem::exists(home.work() / "made"));
+    chat.type(pasted(",tape_info") + "\r");
+    ASSERT_TRUE(chat.expect("entries: ")) << chat.screen().text();
+}
+
+TEST(BangCommand, IsStoppedByEsc) {
+    const Home home;
+    Terminal chat(home, {"chat", "--offline"});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("!touch begun; sleep 600\r");
+    ASSERT_TRUE(chat.expect("Esc stops")) << chat.screen().text();
+    chat.type("\x1b");
+    ASSERT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
+    chat.type("still there\r");
+    ASSERT_TRUE(chat.expect_on_screen("You said: still there")) << chat.screen().text();
+}
+
+TEST(CopyCommand, WritesTheLastAnswerAsOsc52) {
+    const Home home;
+    Terminal chat(home, {"chat", "--script", home.script(R"(["Man"])")});
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("/copy\r");
+    ASSERT_TRUE(chat.expect("there is no answer to copy")) << chat.shown();
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect("Man")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("/copy\r");
+    ASSERT_TRUE(chat.expect("Sent 3 bytes to the terminal's clipboard")) << chat.shown();
+    EXPECT_TRUE(has(chat.raw(), "\x1b]52;c;TWFu\x07"));
+}
+
+TEST_P(ChatCommand, ResumeShowsTheEndOfTheConversation) {
+    std::string answers = "[";
+    for (int i = 0; i < 30; ++i)
+        answers += (i ? ", " : "") + std::string("\"answer-") + std::to_string(i) + ".\"";
+    const std::string script = home.script(answers + "]");
+    {
+        Terminal chat(home, {"chat", "--script", script, "--session", "plan"});
+        ASSERT_TRUE(chat.expect("New session 'plan'.")) << chat.shown();
+        ASSERT_TRUE(chat.expect("> "));
+        for (int i = 0; i < 30; ++i) {
+            ASSERT_TRUE(
+                say(chat, "prompt-" + std::to_string(i), "answer-" + std::to_string(i) + "."));
+        }
+        chat.type("/quit\r");
+        EXPECT_EQ(chat.wait(), 0);
+    }
+    for (const int columns : {80, 40}) {
+        Terminal chat(home, {"chat", "--offline", "--continue"},
+                      static_cast<unsigned short>(columns), 24);
+        ASSERT_TRUE(chat.expect("> prompt-29")) << chat.shown();
+        ASSERT_TRUE(chat.expect("answer-29.")) << chat.shown();
+        ASSERT_TRUE(chat.expect("“prompt-0” · 60 messages")) << chat.shown();
+        EXPECT_FALSE(has(chat.shown(), "prompt-3\n")) << "a screenful is enough";
+        EXPECT_FALSE(has(chat.shown(), "New session"));
+        chat.type("/quit\r");
+        EXPECT_EQ(chat.wait(), 0);
+    }
+    Terminal misspelt(home, {"chat", "--offline", "--session", "pln"});
+    ASSERT_TRUE(misspelt.expect("New session 'pln'. Did you mean 'plan'?")) << misspelt.shown();
+}
+
+TEST(OpenSession, IsNotDeletedByAnotherProcess) {
+    const Home home;
+    {
+        Terminal chat(home, {"chat", "--offline", "--session", "plan"});
+        ASSERT_TRUE(chat.expect("> "));
+        chat.type("hello\r");
+        ASSERT_TRUE(chat.expect("a real model.")) << chat.shown();
+        ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.shown();
+        const Piped refused = run_piped(home, {"sessions", "delete", "plan"});
+        EXPECT_EQ(refused.status, 4) << refused.err;
+        EXPECT_TRUE(has(refused.err, "it is open in process ")) << refused.err;
+        EXPECT_TRUE(has(run_piped(home, {"sessions", "list"}).out, "plan\t"));
+        chat.type("/quit\r");
+        EXPECT_EQ(chat.wait(), 0);
+    }
+    Terminal asks(home, {"sessions", "delete", "plan"});
+    ASSERT_TRUE(asks.expect("Delete session plan (2 messages) for good? [y/N]")) << asks.shown();
+    asks.type("n\r");
+    EXPECT_EQ(asks.wait(), 1) << asks.shown();
+    EXPECT_EQ(run_piped(home, {"sessions", "delete", "plan"}).status, 0);
+    EXPECT_EQ(run_piped(home, {"sessions", "list"}).out, "");
+}
+
+TEST(PipedChat, B11_RunsNoCommandsOfItsInput) {
+    const Home home;
+    const Piped chat = run_piped(home, {"chat", "--offline"}, "/nwe\n!touch made\n/export x.md\n");
+    EXPECT_TRUE(has(chat.err, "Did you mean /new?")) << chat.err;
+    EXPECT_TRUE(has(chat.err, "/export works only at a terminal")) << chat.err;
+    EXPECT_TRUE(has(chat.out, "touch made")) << chat.out;
+    EXPECT_EQ(chat.status, 2);
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "made"));
+}
+
+}  // namespace
+}  // namespace cubepi::terminal_tests
