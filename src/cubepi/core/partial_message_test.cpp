@@ -78,7 +78,7 @@ TEST(PartialMessage, D10_EverySnapshotStaysAsItWas) {
     expected.content[0] = signed_one;
     keep();
     log->open(MessageLog::Kind::toolcall_start, 2, call({}));
-    const LogPosition call_start = log->last_position();
+    const detail::LogPosition call_start = log->last_position();
     expected.content.emplace_back(call({}));
     keep();
     log->delta(2, R"({"a":)");
