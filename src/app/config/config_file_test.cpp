@@ -213,6 +213,28 @@ TEST_F(ConfigFileTest, WhatIsSavedKeepsCommentsOrderAndStyle) {
               "max_turns: 5\n# the end\n");
 }
 
+TEST_F(ConfigFileTest, CommentsOfReplacedAndRemovedValuesStay) {
+    const std::string text =
+        "# top\nprovider: box  # mine\napi_key: k  # of the team\n"
+        "providers: {box: {base_url: 'http://a/v1'}}  # all of them\n"
+        "allow:\n  # safe\n  - \"write: *\"\n";
+    JsonObject wanted = yaml_values(text);
+    wanted["provider"] = "new";
+    wanted.erase("api_key");
+    wanted.erase("allow");
+    wanted["providers"].get_object()["new"] = JsonObject{{"base_url", "http://b/v1"}};
+    const std::string edited = edit_yaml(text, wanted);
+    EXPECT_EQ(yaml_values(edited), wanted) << edited;
+    for (const char* comment : {"# top", "# mine", "# of the team", "# all of them", "# safe"})
+        EXPECT_NE(edited.find(comment), std::string::npos) << comment << "\n" << edited;
+    const std::string flow = "# top\n{model: a,\n# inside\nallow: [x]}\n";
+    JsonObject other = yaml_values(flow);
+    other["model"] = "b";
+    const std::string fresh = edit_yaml(flow, other);
+    EXPECT_EQ(yaml_values(fresh), other);
+    EXPECT_NE(fresh.find("# top\n# inside\n"), std::string::npos) << fresh;
+}
+
 TEST_F(ConfigFileTest, WhatCannotBeEditedInPlaceIsWrittenAnewWithEqualContent) {
     for (const char* text :
          {"{model: a, allow: [x]}", "model: a\n\"allow\": [x]\n", "? model\n: a\n",

@@ -124,6 +124,11 @@ bool says_nothing(const std::string& line) {
     return begin == std::string::npos || line[begin] == '#';
 }
 
+bool is_comment(const std::string& line) {
+    const std::size_t begin = line.find_first_not_of(" \t");
+    return begin != std::string::npos && line[begin] == '#';
+}
+
 /// Lines of the text that others take the place of. Made for what is written a key a line; `possible` turns false where it
 /// is not.
 class LineEdits {
@@ -137,7 +142,7 @@ public:
         for (const Place& place : places) {
             const Json* value = wanted.if_contains(place.key);
             if (!value) {
-                replace(place.begin, place.end, {});
+                replace(place.begin, place.end, comments_of(place, before.at(place.key)));
             } else if (*value != before.at(place.key)) {
                 change_value(place, node[place.key], before.at(place.key), *value);
             }
@@ -215,8 +220,12 @@ private:
             return;
         Lines lines;
         emit(lines, place.key, wanted, place.column);
-        if (lines.size() == 1 && place.end == place.begin + 1)
+        if (lines.size() == 1 && place.end == place.begin + 1) {
             lines.front() += comment_behind(place, before);
+        } else {
+            const Lines comments = comments_of(place, before);
+            lines.insert(lines.begin(), comments.begin(), comments.end());
+        }
         replace(place.begin, place.end, std::move(lines));
     }
 
@@ -232,6 +241,22 @@ private:
             lines.push_back(std::string(dash, ' ') + "- " + value_text(wanted[i]));
         replace(place.end, place.end, std::move(lines));
         return true;
+    }
+
+    /// The comments in the lines of a value that is replaced or removed, a line each.
+    Lines comments_of(const Place& place, const Json& before) const {
+        Lines comments;
+        if (place.end == place.begin + 1) {
+            const std::string comment = comment_behind(place, before);
+            const std::size_t sign = comment.find('#');
+            if (sign != std::string::npos)
+                comments.push_back(std::string(place.column, ' ') + comment.substr(sign));
+        }
+        if (before.is_string()) return comments;  // a block of text has '#' of its own
+        for (std::size_t i = place.begin; i < place.end; ++i) {
+            if (is_comment(lines_.at(i))) comments.push_back(lines_.at(i));
+        }
+        return comments;
     }
 
     /// The comment at the end of a line that holds a key and its value.
@@ -281,6 +306,9 @@ std::string edit_yaml(const std::string& text, const JsonObject& wanted) {
     Lines lines;
     for (const auto& [key, value] : wanted) emit(lines, key, value, 0);
     std::string fresh;
+    for (const std::string& line : split(text)) {
+        if (is_comment(line)) fresh += line + "\n";
+    }
     for (const std::string& line : lines) fresh += line + "\n";
     if (!says(fresh, wanted))
         throw Error(ErrorCode::parse,

@@ -79,6 +79,7 @@ public:
     Task<JsonObject> ask() {
         co_await ask_provider();
         co_await ask_address();
+        leave_other_entry();
         meet();
         co_await ask_key();
         co_await ask_model();
@@ -190,6 +191,18 @@ private:
         if (provider_.empty()) provider_ = name_for(config(), url_);
     }
 
+    /// An entry belongs to its server: another address gets an entry of its own, of the same type.
+    void leave_other_entry() {
+        for (const ProviderConfig& own : config().providers) {
+            if (own.name != provider_) continue;
+            const Endpoint known = find_endpoint(file_, provider_);
+            if (known.base_url == url_) return;
+            new_type_ = known.type;
+            provider_ = name_for(config(), url_);
+            return;
+        }
+    }
+
     /// Puts together what is known of the endpoint that was chosen.
     void meet() {
         const KnownProvider* known = known_provider(provider_);
@@ -208,6 +221,7 @@ private:
         fresh.provider = provider_;
         fresh.base_url = url_;
         if (known || has_entry()) fresh.type = endpoint_.type;
+        if (new_type_) fresh.type = *new_type_;
         if (known) {
             const Endpoint usual = endpoint_of(*known, input_.sources.environment);
             fresh.api_key = usual.api_key;
@@ -366,6 +380,8 @@ private:
         JsonObject& place = entry ? own : top;
         if (entry) {
             own["base_url"] = own_address ? Json(nullptr) : Json(url_);
+            if (new_type_ && *new_type_ != ProviderType::openai && !has_entry())
+                own["type"] = name_of(*new_type_);
             top["model"] = nullptr;
         }
         place["model"] = model_;
@@ -391,8 +407,9 @@ private:
     ModelSources file_;  // what the file alone says
     std::string provider_;
     std::string url_;
-    Endpoint in_file_;   // of that name, as the file has it
-    Endpoint endpoint_;  // with the key, from wherever
+    std::optional<ProviderType> new_type_;  // of the entry whose server was not meant
+    Endpoint in_file_;                      // of that name, as the file has it
+    Endpoint endpoint_;                     // with the key, from wherever
     bool is_configured_ = false;
     bool same_address_ = false;
     std::string new_key_;

@@ -172,7 +172,7 @@ TEST(Onboard, AChangedEndpointDropsKeyAndModel) {
                                       {"allow", JsonArray{"write: *"}}}));
 }
 
-TEST(Onboard, AChangedAddressOfAnEntryDropsItsKeyAndModel) {
+TEST(Onboard, AnotherAddressDoesNotReplaceAnEntryAndGetsNeitherItsKeyNorItsModel) {
     ConfigFile config;
     config.provider = "work";
     config.providers.emplace_back();
@@ -187,11 +187,39 @@ TEST(Onboard, AChangedAddressOfAnEntryDropsItsKeyAndModel) {
     const Asked asked =
         ask(yaml, input_with(transport, config), {"work", "http://new/v1", "", "small-1"});
     const JsonObject& providers = asked.file.at("providers").get_object();
-    EXPECT_EQ(providers.at("work"),
+    EXPECT_EQ(providers.at("work"), yaml_values(yaml).at("providers").at("work"));
+    EXPECT_EQ(asked.file.at("provider"), "new");
+    EXPECT_EQ(providers.at("new"),
               Json(JsonObject{{"base_url", "http://new/v1"}, {"model", "small-1"}}));
     EXPECT_EQ(providers.at("other").at("api_key"), "k") << "others keep theirs";
     for (const HttpRequest& request : transport->requests())
         EXPECT_EQ(request.headers.get("authorization"), "") << request.url;
+}
+
+TEST(Onboard, FlagsDoNotReplaceTheEntryOfAnotherServer) {
+    const std::string yaml =
+        "providers:\n  new:\n    base_url: http://new:1/v1\n    model: m\n"
+        "  work:\n    type: anthropic\n    base_url: http://old\n    api_key: secret\n";
+    ConfigFile config;
+    config.providers.resize(2);
+    config.providers[0].name = "new";
+    config.providers[0].base_url = "http://new:1/v1";
+    config.providers[1].name = "work";
+    config.providers[1].type = ProviderType::anthropic;
+    config.providers[1].base_url = "http://old";
+    config.providers[1].api_key = "secret";
+    ModelQuestionsInput input = input_with(network({}), config);
+    input.sources.flags.provider = "work";
+    input.sources.flags.base_url = "http://new:2";
+    input.sources.flags.model = "m2";
+    const Asked asked = ask(yaml, input, {}, false);
+    EXPECT_EQ(asked.file.at("provider"), "new-2");
+    const JsonObject& providers = asked.file.at("providers").get_object();
+    EXPECT_EQ(providers.at("new"), yaml_values(yaml).at("providers").at("new"));
+    EXPECT_EQ(providers.at("work"), yaml_values(yaml).at("providers").at("work"));
+    EXPECT_EQ(
+        providers.at("new-2"),
+        Json(JsonObject{{"base_url", "http://new:2"}, {"type", "anthropic"}, {"model", "m2"}}));
 }
 
 TEST(Onboard, TheSameEndpointKeepsItsKeyAndOffersItsModel) {
