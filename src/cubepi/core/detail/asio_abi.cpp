@@ -1,4 +1,4 @@
-#include "asio_abi.hpp"
+#include <cubepi/core/detail/asio_abi.hpp>
 
 namespace cubepi::detail {
 
