@@ -10,7 +10,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include <bub/builtin/detail/tool_names.hpp>
+#include <bub/close_matches.hpp>
 
 #include "command_tree.hpp"
 #include "exit_code.hpp"
@@ -57,7 +57,7 @@ Words visible_commands(const CLI::App& app) {
 
 /// "; did you mean 'chat'?", or nothing.
 std::string suggestion(std::string_view word, const Words& names) {
-    const Words close = bub::detail::close_matches(word, names);
+    const Words close = bub::close_matches(word, names);
     return close.empty() ? std::string() : "; did you mean '" + close.front() + "'?";
 }
 
@@ -100,7 +100,7 @@ std::string unknown_option(const CLI::App& app, const std::string& given) {
     std::string text = "unknown option '" + option + "'";
     Words close;
     if (option.starts_with("--"))
-        close = bub::detail::close_matches(name, option_names(parsed_command(app)));
+        close = bub::close_matches(name, option_names(parsed_command(app)));
     if (!close.empty()) return text + "; did you mean '--" + close.front() + "'?";
     const std::string other = command_with_option(app, name);
     return other.empty() ? text : text + "; it is an option of 'cubepi " + other + "'";

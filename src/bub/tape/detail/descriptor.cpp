@@ -159,7 +159,7 @@ UseLock::UseLock(const std::filesystem::path& path, FileLock::Kind kind) {
             continue;  // another process has just removed the file
         }
         if (errno == EINTR) continue;
-        if (errno != EAGAIN && errno != EACCES) throw_system("lock " + path.string(), errno);
+        if (errno != EAGAIN && errno != EACCES) throw_system("lock", path, errno);
         struct flock other = wanted;
         if (::fcntl(file_.get(), F_GETLK, &other) == 0 && other.l_type == F_UNLCK) continue;
         const std::string owner =
