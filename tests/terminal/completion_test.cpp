@@ -97,7 +97,7 @@ TEST_P(Completion, CompletesEveryNameAndEvaluatesNone) {
     for (const std::string& name : hostile_names()) {
         if (!GetParam().completes(name)) continue;
         make_session(name);
-        const std::string shown = type("cubepi sessions delete \t\r", "Deleted: ");
+        const std::string shown = type("cubepi sessions delete --yes \t\r", "Deleted: ");
         EXPECT_EQ(sessions(), Json(JsonArray())) << "'" << name << "' is still there\n" << shown;
         EXPECT_FALSE(evaluated()) << name;
         const Json rest = sessions();
@@ -110,7 +110,7 @@ TEST_P(Completion, ListsHostileNamesWithoutEvaluatingThem) {
     for (const std::string& name : hostile_names()) make_session(name);
     const std::size_t count = sessions().get_array().size();
     EXPECT_EQ(count, hostile_names().size());
-    type("cubepi sessions delete \t\t", "quotes");
+    type("cubepi sessions delete --yes \t\t", "quotes");
     EXPECT_FALSE(evaluated());
     EXPECT_EQ(sessions().get_array().size(), count);
 }
@@ -130,11 +130,11 @@ class BashCompletion : public Completion {};
 TEST_P(BashCompletion, ContinuesQuotesWordBreaksAndEqualsSigns) {
     for (const std::string typed : {"\"two w\t", "'two w\t", "two\\ w\t", "two\" w\t"}) {
         make_session("two words");
-        type("cubepi sessions delete " + typed + "\r", "Deleted: ");
+        type("cubepi sessions delete --yes " + typed + "\r", "Deleted: ");
         EXPECT_EQ(sessions(), Json(JsonArray())) << typed;
     }
     make_session("a:b:c $x");
-    type("cubepi sessions delete a:b\t\r", "Deleted: ");
+    type("cubepi sessions delete --yes a:b\t\r", "Deleted: ");
     EXPECT_EQ(sessions(), Json(JsonArray()));
     make_session("plan $x");
     type("cubepi tape show --session=pl\t\r", "user: hi");

@@ -15,6 +15,7 @@
 #include <editline/readline.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <cubepi/core/cancellation.hpp>
@@ -28,6 +29,15 @@ namespace {
 
 // libedit's callback takes no argument: the one editor that reads is found here.
 LineEditor::State* reading = nullptr;
+
+/// False once the terminal has hung up. libedit then returns at once, without reading and without an error.
+bool terminal_answers() {
+    termios settings = {};
+    while (tcgetattr(STDIN_FILENO, &settings) != 0) {
+        if (errno != EINTR) return false;
+    }
+    return true;
+}
 
 bool input_waits() {
     pollfd waiting{STDIN_FILENO, POLLIN, 0};
@@ -227,6 +237,10 @@ Task<std::optional<std::string>> read_plain(boost::asio::posix::stream_descripto
 std::optional<std::string> LineEditor::State::take_keys() {
     // libedit reads a character at a time; a pasted block is all there.
     do {
+        if (!terminal_answers()) {
+            ended = gone = true;
+            break;
+        }
         touched = true;
         rl_callback_read_char();
         if (!line) continue;

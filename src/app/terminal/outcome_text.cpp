@@ -47,19 +47,18 @@ std::vector<std::string_view> lines_with_text(std::string_view text) {
     return lines;
 }
 
-/// "path: field required; count: expected integer"
-std::string issues_text(const JsonArray& issues) {
+/// "path: field required; count: expected integer"; empty if the text does not list the problems of a call's arguments
+/// (format_issues() in schema/issue.hpp).
+std::string issues_text(const std::vector<std::string_view>& lines) {
+    constexpr std::string_view mark = "- ";
     std::string text;
-    for (std::size_t i = 0; i < std::min(issues.size(), shown_issues); ++i) {
-        const JsonObject* issue = issues[i].if_object();
-        const Json* path = issue ? issue->if_contains("path") : nullptr;
-        const Json* message = issue ? issue->if_contains("message") : nullptr;
-        if (!path || !path->is_string() || !message || !message->is_string()) continue;
-        if (!text.empty()) text += "; ";
-        text += std::string(path->get_string()) + ": " + std::string(message->get_string());
+    if (lines.empty() || !lines.front().starts_with("Invalid arguments for tool ")) return text;
+    const std::size_t shown = std::min(lines.size() - 1, shown_issues);
+    for (std::size_t i = 1; i <= shown; ++i) {
+        if (!lines[i].starts_with(mark)) return {};
+        text += (i == 1 ? "" : "; ") + std::string(lines[i].substr(mark.size()));
     }
-    if (issues.size() > shown_issues)
-        text += "; and " + std::to_string(issues.size() - shown_issues) + " more";
+    if (lines.size() - 1 > shown) text += "; and more";
     return text;
 }
 
@@ -89,8 +88,6 @@ std::string command_text(const ToolExecutionEndEvent& event, const std::string& 
 
 /// Empty: the details say nothing that is known here.
 std::string text_of_details(const ToolExecutionEndEvent& event) {
-    const Json* issues = detail_of(event, "issues");
-    if (issues && issues->is_array() && event.is_error) return issues_text(issues->get_array());
     const Json* change = detail_of(event, "change");
     if (change && change->is_string()) return change_text(event, change->get_string());
     if (const auto code = number_of(event, "exit_code"))
@@ -127,6 +124,9 @@ std::string outcome_text(const ToolExecutionEndEvent& event) {
     const std::string text = event.result.text();
     const std::vector<std::string_view> lines = lines_with_text(text);
     if (lines.empty()) return event.is_error ? "failed" : "done";
+    if (event.is_error) {
+        if (const std::string issues = issues_text(lines); !issues.empty()) return visible(issues);
+    }
     // An error ends with what went wrong.
     std::string line = visible(event.is_error ? lines.back() : lines.front());
     if (lines.size() > 1)

@@ -60,12 +60,13 @@ TEST(OutcomeText, SaysHowACommandEnded) {
 }
 
 TEST(OutcomeText, NamesTheFieldsOfInvalidArguments) {
-    const Json details = JsonObject{
-        {"issues", JsonArray{JsonObject{{"path", "path"}, {"message", "field required"}},
-                             JsonObject{{"path", "count"}, {"message", "expected integer"}}}}};
-    EXPECT_EQ(outcome("read", "Invalid arguments for tool 'read':\n- path: field required", details,
-                      true),
+    EXPECT_EQ(outcome("read",
+                      "Invalid arguments for tool 'read':\n- path: field required\n"
+                      "- count: expected integer",
+                      Json(), true),
               "path: field required; count: expected integer");
+    EXPECT_EQ(outcome("read", "Invalid arguments for tool 'read':", Json(), true),
+              "Invalid arguments for tool 'read':");
 }
 
 TEST(OutcomeText, GoesByTheTextOfOtherTools) {

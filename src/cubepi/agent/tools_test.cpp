@@ -425,9 +425,6 @@ TEST(Tools, D4_ArgumentErrorsNameEveryFieldAndDoNotRepeatTheSchema) {
     EXPECT_EQ(answer.text(),
               "Invalid arguments for tool 'read':\n- path: field required\n"
               "- count: expected integer, found string \"many\"");
-    const Json& details = answer.tool_result()->details;
-    EXPECT_EQ(details.at("issues").at(0).at("path"), "path");
-    EXPECT_EQ(details.at("issues").at(0).at("message"), "field required");
 }
 
 TEST(Tools, ResultsOfToolsHaveDecimalNumbers) {

@@ -36,14 +36,4 @@ std::string format_issues(std::string_view tool_name, const std::vector<SchemaIs
     return with_lines(std::move(header), issues);
 }
 
-JsonArray issue_list(const std::vector<SchemaIssue>& issues) {
-    JsonArray list;
-    for (std::size_t i = 0; i < std::min(issues.size(), most_issues); ++i) {
-        list.push_back(
-            JsonObject{{"path", detail::abbreviated(issues[i].path, longest_path)},
-                       {"message", detail::abbreviated(issues[i].message, longest_message)}});
-    }
-    return list;
-}
-
 }  // namespace cubepi

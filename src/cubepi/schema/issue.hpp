@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/core/json.hpp>
 
 namespace cubepi {
 
@@ -36,8 +35,5 @@ private:
 /// model. After 20 issues a line with the number of the others; long paths and messages are cut. No newline at
 /// the end.
 std::string format_issues(std::string_view tool_name, const std::vector<SchemaIssue>& issues);
-
-/// The issues as a JSON array of objects with "path" and "message", within the bounds of format_issues().
-JsonArray issue_list(const std::vector<SchemaIssue>& issues);
 
 }  // namespace cubepi

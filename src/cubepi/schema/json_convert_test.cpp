@@ -314,7 +314,6 @@ TEST(Issues, D4_AreBounded) {
     const std::string text = format_issues("f", issues);
     EXPECT_LT(text.size(), 20 * 650u);
     EXPECT_NE(text.find("\n- and 10 more problems"), std::string::npos);
-    EXPECT_EQ(issue_list(issues).size(), 20u);
 }
 
 TEST(Issues, AreShownToTheModelLineByLine) {

@@ -126,12 +126,6 @@ void ToolBatch::refuse(Call& call, std::string text) {
     call.after_hook = false;
 }
 
-/// The issues are in the details too, for hosts that show them in another form.
-void ToolBatch::refuse_arguments(Call& call, const std::vector<SchemaIssue>& issues) {
-    refuse(call, format_issues(call.call().name, issues));
-    call.immediate->details = JsonObject{{"issues", issue_list(issues)}};
-}
-
 // Before the call.
 
 Rest ToolBatch::prepare(Call& call) {
@@ -172,7 +166,7 @@ bool ToolBatch::check(Call& call) {
         issue.path = "<root>";
         issue.expected = "a JSON object";
         issue.message = "expected a JSON object, found text that is not valid JSON";
-        refuse_arguments(call, {issue});
+        refuse(call, format_issues(call.call().name, {issue}));
         return false;
     }
     return validate(call, asked.arguments);
@@ -204,7 +198,7 @@ bool ToolBatch::validate(Call& call, JsonObject args) {
             call.args = std::move(value.as_object());
             return true;
         }
-        refuse_arguments(call, issues);
+        refuse(call, format_issues(call.call().name, issues));
     } catch (const std::exception& error) {
         refuse(call, error.what());
     }

@@ -114,7 +114,6 @@ private:
     void on_stop();
     void kill_running();
     void refuse(Call& call, std::string text);
-    void refuse_arguments(Call& call, const std::vector<SchemaIssue>& issues);
 
     RunCore& core_;
     Message message_;
