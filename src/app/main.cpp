@@ -36,7 +36,8 @@ bool has_reader(int pipe) {
 int end_output(int status) {
     const bool written = std::cout.flush() && std::fflush(stdout) == 0;
     if (written) return status;
-    if (!has_reader(STDOUT_FILENO)) return cubepi::app::exit_closed_pipe;
+    // A signal that ended the program is the cause also where it has taken the terminal along.
+    if (!has_reader(STDOUT_FILENO)) return status > 128 ? status : cubepi::app::exit_closed_pipe;
     std::cerr << "cubepi: the output could not be written to its end.\n"
                  "  Is there room for it? Look with: df -h\n";
     return status == cubepi::app::exit_ok ? cubepi::app::exit_failed : status;

@@ -313,8 +313,8 @@ TEST(Chat, CtrlCStopsTheAnswerAndTwiceLeaves) {
     ASSERT_TRUE(chat.expect("stopped")) << chat.shown();
     ASSERT_TRUE(chat.expect("> "));
     chat.type("and?\r");
-    ASSERT_TRUE(chat.expect("Here again.")) << chat.shown();
-    ASSERT_TRUE(chat.expect("> "));
+    ASSERT_TRUE(chat.expect_on_screen("Here again.")) << chat.shown();
+    ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.shown();
     chat.type("\x03");
     ASSERT_TRUE(chat.expect("again leaves")) << chat.shown();
     chat.type("\x03");

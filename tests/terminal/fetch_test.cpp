@@ -63,7 +63,7 @@ TEST_F(FetchInAChat, D52_ARedirectToAnotherHostIsAskedAboutAsACallOfItsOwn) {
     ASSERT_TRUE(chat.expect("[e]dit >"));
     chat.type("y\r");
     ASSERT_TRUE(chat.expect_on_screen("Done.")) << chat.screen().text();
-    EXPECT_NE(chat.screen().text().find("HTTP 200, text/plain, http://8.8.8.8/b"),
+    EXPECT_NE(chat.screen().text().find("HTTP 200, text/plain, 27 bytes, http://8.8.8.8/b"),
               std::string::npos)
         << chat.screen().text();
 }
@@ -79,11 +79,13 @@ TEST_F(FetchInAChat, D52_WhatIsAllowedIsFollowedWithoutAQuestion) {
     write_file(home.config(), "allow: [\"fetch: 93.184.216.34\", \"fetch: 8.8.8.8\"]\n");
     const std::string script = calls(call(asked_url));
     const Piped by_rules = run_piped(home, {"run", "--script", script, "go"});
-    EXPECT_NE(by_rules.err.find("HTTP 200, text/plain, http://8.8.8.8/b"), std::string::npos)
+    EXPECT_NE(by_rules.err.find("HTTP 200, text/plain, 27 bytes, http://8.8.8.8/b"),
+              std::string::npos)
         << by_rules.err;
     write_file(home.config(), "");
     const Piped by_flag = run_piped(home, {"run", "--yes", "--script", script, "go"});
-    EXPECT_NE(by_flag.err.find("HTTP 200, text/plain, http://8.8.8.8/b"), std::string::npos)
+    EXPECT_NE(by_flag.err.find("HTTP 200, text/plain, 27 bytes, http://8.8.8.8/b"),
+              std::string::npos)
         << by_flag.err;
 }
 

@@ -352,13 +352,13 @@ TEST(LiveChat, CompletionAndHistorySearch) {
     chat.type("\x15/");
     ASSERT_TRUE(chat.expect_on_screen("/details  show tool results")) << chat.screen().text();
     chat.type("\t\t");
-    ASSERT_TRUE(chat.expect_on_screen("> /later\n")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("> /new\n")) << chat.screen().text();
     chat.type("\t");
-    ASSERT_TRUE(chat.expect_on_screen("> /details\n")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("> /model\n")) << chat.screen().text();
     chat.type("\x15,");
-    ASSERT_TRUE(chat.expect_on_screen("forget this conversation")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("remove this conversation")) << chat.screen().text();
     chat.type("\x15");
-    ASSERT_TRUE(chat.expect_gone("forget this conversation")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("remove this conversation")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_gone("or fold them\n")) << chat.screen().text();
 }
 

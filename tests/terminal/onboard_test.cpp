@@ -183,10 +183,11 @@ TEST(Onboard, WhatTheFileHasBesidesStays) {
     onboard.type("y\r");
     EXPECT_EQ(onboard.wait(), 0) << onboard.shown();
     EXPECT_NE(onboard.shown().find("api_key: dropped"), std::string::npos) << onboard.shown();
-    EXPECT_EQ(read_file(home.config()),
-              "# mine\nallow:            # what may be done\n  - \"shell: git status\"\n"
-              "provider: 127.0.0.1\nproviders:\n  127.0.0.1:\n    base_url: " +
-                  server.url() + "\n    model: small\n");
+    EXPECT_EQ(
+        read_file(home.config()),
+        "# mine\n# was good\nallow:            # what may be done\n  - \"shell: git status\"\n"
+        "provider: 127.0.0.1\nproviders:\n  127.0.0.1:\n    base_url: " +
+            server.url() + "\n    model: small\n");
 }
 
 TEST(Onboard, AScriptSaysAllOfItAndTheKeyOfTheEnvironmentIsNotWritten) {

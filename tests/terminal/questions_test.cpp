@@ -46,7 +46,7 @@ wire::RawServer::Handler talkative() {
 
 /// The text of the answer is above the question, whole and once.
 void expect_text_before_question(const std::string& screen) {
-    const std::size_t question = screen.find("? Write");
+    const std::size_t question = screen.find("? write creates a.txt");
     ASSERT_NE(question, std::string::npos) << screen;
     for (int i = 0; i < words; ++i) {
         const std::string word = "w" + std::to_string(i) + (i + 1 == words ? "" : " ");

@@ -108,7 +108,7 @@ TEST(Sessions, AChatThatCannotBeSavedSaysSoAndWorks) {
 TEST(Sessions, B11_APromptOnTheCommandLineIsNeverACommand) {
     const Home home;
     Terminal chat(home, {"--offline", "--yes", ",touch made"});
-    EXPECT_TRUE(chat.expect("You said: ,touch made")) << chat.shown();
+    EXPECT_TRUE(chat.expect_on_screen("You said: ,touch made")) << chat.shown();
     chat.type("/quit\r");
     EXPECT_EQ(chat.wait(), 0);
     EXPECT_FALSE(std::filesystem::exists(home.work() / "made"));
@@ -258,7 +258,7 @@ TEST(Sessions, ADiskThatTakesNoMoreIsStatusFourAndLosesNothing) {
     const Piped run =
         run_with_file_limit(home, {"run", "--offline", "--session", "plan", prompt}, size);
     EXPECT_EQ(run.status, 4) << run.err;
-    EXPECT_TRUE(has(run.err, "no room to store the conversation")) << run.err;
+    EXPECT_TRUE(has(run.err, "no space to store the conversation")) << run.err;
     EXPECT_TRUE(has(run.err, "df -h " + home.tapes().string())) << run.err;
     EXPECT_FALSE(has(run.err, "xxxx")) << "the prompt is in the error";
     // What there was is still there, and it goes on.

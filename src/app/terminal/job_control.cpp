@@ -23,8 +23,9 @@ bool stop_in_background() noexcept {
 
 Task<bool> wait_for_foreground(int terminal) {
     while (!in_foreground(terminal)) {
-        if (!stop_in_background()) co_return false;
+        // A signal that has arrived already is handled first: a shell does not continue a job that stops after it was killed.
         co_await Runtime::standard()->clock->sleep_for(pause_between_stops);
+        if (!in_foreground(terminal) && !stop_in_background()) co_return false;
     }
     co_return true;
 }

@@ -110,6 +110,9 @@ struct LineEditor::State : std::enable_shared_from_this<State> {
         static bool initialized = false;
         if (!std::exchange(initialized, true)) {
             rl_getc_function = &State::read_character;
+            // libedit's handlers set up the terminal at SIGCONT, also in the background, where that stops the process again,
+            // before it can handle another signal. This editor handles SIGCONT itself, and others handle the rest.
+            rl_catch_signals = 0;
             rl_initialize();
             using_history();
         }

@@ -86,6 +86,19 @@ std::string command_text(const ToolExecutionEndEvent& event, const std::string& 
     return ending + ", " + lines_text(static_cast<std::int64_t>(lines.size())) + " of output";
 }
 
+/// "HTTP 200, text/plain, 27 bytes, http://host/": the address is the last one after redirects.
+std::string fetched_text(const ToolExecutionEndEvent& event, std::int64_t status,
+                         std::int64_t bytes) {
+    std::string text = "HTTP " + std::to_string(status);
+    const Json* type = detail_of(event, "content_type");
+    if (type && type->is_string() && !type->get_string().empty())
+        text += ", " + std::string(type->get_string());
+    text += ", " + counted(bytes, "byte", "bytes");
+    const Json* url = detail_of(event, "url");
+    if (url && url->is_string()) text += ", " + std::string(url->get_string());
+    return text;
+}
+
 /// Empty: the details say nothing that is known here.
 std::string text_of_details(const ToolExecutionEndEvent& event) {
     const Json* change = detail_of(event, "change");
@@ -111,8 +124,7 @@ std::string text_of_details(const ToolExecutionEndEvent& event) {
     if (event.tool_name == "fetch") {
         const auto status = number_of(event, "status");
         const auto bytes = number_of(event, "bytes");
-        if (status && bytes)
-            return "HTTP " + std::to_string(*status) + ", " + counted(*bytes, "byte", "bytes");
+        if (status && bytes) return fetched_text(event, *status, *bytes);
     }
     return {};
 }

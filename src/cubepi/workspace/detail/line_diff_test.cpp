@@ -38,9 +38,10 @@ std::string patched(std::string_view before, const std::string& diff) {
         }
         if (i + 1 < hunks.size() && hunks[i + 1].starts_with("\\ No newline")) line.pop_back();
         if (line[0] == '\\') continue;
-        if (line[0] != '+') EXPECT_EQ(line.substr(1), old_lines.at(at));
         if (line[0] != '-') out += line.substr(1);
-        if (line[0] != '+') ++at;
+        if (line[0] == '+') continue;
+        EXPECT_EQ(line.substr(1), old_lines.at(at));
+        ++at;
     }
     while (at < old_lines.size()) out += old_lines[at++];
     return out;
