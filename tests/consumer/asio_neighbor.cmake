@@ -1,5 +1,7 @@
 # The same program linked in both orders with a static library that compiles Asio with its defaults (header-only), and with
 # one that compiles Asio separately.
+find_package(Boost 1.81 REQUIRED)
+find_package(Threads REQUIRED)
 foreach(kind header_only separate)
     add_library(asio_library_${kind} STATIC ${CMAKE_CURRENT_LIST_DIR}/asio_library.cpp)
     target_compile_features(asio_library_${kind} PUBLIC cxx_std_20)
