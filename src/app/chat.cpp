@@ -132,7 +132,7 @@ Task<int> handle(Pipeline& pipeline, Screen& screen, NextInput next, bool termin
         co_await actions.perform(input.action, std::move(input.text));
         co_return status;
     }
-    // Only who sits at the terminal gives commands, not whoever wrote what is piped in (B11).
+    // Commands come from the user at the terminal, not from piped text (B11).
     bub::Envelope message = pipeline.message(std::move(input.text), terminal);
     if (next.pasted) message.rest[bub::pasted_key] = true;
     status = co_await converse(pipeline, screen, std::move(message));

@@ -24,7 +24,7 @@ void fill_closed_streams() {
     }
 }
 
-/// Nobody reads the answer any more: there is nothing left to do, and nothing to say.
+/// The output has no reader any more: nothing is left to do or to report.
 void on_closed_pipe(int) { std::_Exit(cubepi::app::exit_closed_pipe); }
 
 bool has_reader(int pipe) {

@@ -43,7 +43,7 @@ struct SessionPlan {
     std::shared_ptr<const void> open = {};       ///< `sessions delete` of other processes refuses
     std::optional<ResumedSession> resumed = {};  ///< absent: a new session
     std::string system_prompt = {};
-    std::vector<std::string> notes = {};            ///< for the person, before the first prompt
+    std::vector<std::string> notes = {};            ///< shown to the user before the first prompt
     std::shared_ptr<TurnQuestions> questions = {};  ///< as in SessionParts
     /// Adds tools, approvals and limits to a turn's agent.
     std::function<void(AgentOptions& options)> equip = {};

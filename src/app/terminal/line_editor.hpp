@@ -29,7 +29,7 @@ public:
     /// False while another job has the terminal.
     bool can_ask() const override;
     void say(std::string_view text) override;
-    /// Whether the last input was a pasted block of lines; of a single line nobody can tell without bracketed paste.
+    /// Whether the last input was a pasted block of lines; a single line cannot be recognized without bracketed paste.
     bool last_was_block() const noexcept;
     /// Keeps a line in the history.
     void remember(const std::string& line);

@@ -97,7 +97,7 @@ private:
     std::optional<cubepi::AgentRun> run_;
     std::deque<StreamEvent> events_;
     std::string message_id_;       ///< empty: a new one
-    std::string run_id_;           ///< of the run that this turn goes on with; empty: none
+    std::string run_id_;           ///< of the run that this turn continues; empty: none
     cubepi::MessageList made_;     ///< by a turn that inherits
     cubepi::PriorSpending spent_;  ///< by this turn, before the run under way
     struct Steered {
