@@ -295,8 +295,8 @@ Task<std::optional<std::string>> LineEditor::read(std::string prompt, std::strin
         failure = std::current_exception();
     }
     boost::system::error_code ignored;
-    state.continued.clear(ignored);
-    state.continued.cancel(ignored);
+    (void)state.continued.clear(ignored);
+    (void)state.continued.cancel(ignored);
     state.remove();
     if (failure) std::rethrow_exception(failure);
     co_return result;
