@@ -4,7 +4,7 @@ prefix := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 jobs := $(or $(JOBS),$(shell nproc))
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help demo build test check fuzz bench lint format docs install clean
+.PHONY: help demo build test check fuzz attack bench lint format docs install clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -29,6 +29,10 @@ check:  ## all that must hold before a change lands (BASE=HEAD~1, ALL=1 for ever
 fuzz:  ## search for inputs that break something, SECONDS=60 for each fuzz target
 	@tools/setup all
 	@tools/fuzz "$(or $(SECONDS),60)"
+
+attack:  ## attack it FACTOR=20 times as often as the tests do, from a new seed
+	@tools/setup all
+	@tools/attack "$(or $(FACTOR),20)"
 
 bench:  ## measure against the floors of bench/README.md (PEERS=1: beside other systems too)
 	@tools/setup all

@@ -1,0 +1,104 @@
+#include "attack.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+namespace cubepi::attack {
+
+namespace {
+
+constexpr std::uint64_t standard_seed = 11;
+
+std::uint64_t setting(const char* name, std::uint64_t otherwise) {
+    const char* text = std::getenv(name);
+    return text && *text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+std::uint64_t seed() { return setting("CUBEPI_ATTACK_SEED", standard_seed); }
+
+struct Score {
+    std::size_t tried = 0;
+    std::size_t held = 0;
+};
+
+/// All rows of this process, by area and attack.
+class Table {
+public:
+    void add(const std::string& area, const std::string& attack, Score score) {
+        const std::lock_guard lock(mutex_);
+        Score& sum = rows_[{area, attack}];
+        sum.tried += score.tried;
+        sum.held += score.held;
+    }
+
+    std::string markdown() const {
+        const std::lock_guard lock(mutex_);
+        std::string text = "| area | attack | tried | held |\n|---|---|---|---|\n";
+        for (const auto& [name, score] : rows_) {
+            text += "| " + name.first + " | " + name.second + " | " + std::to_string(score.tried) +
+                    " | " + std::to_string(score.held) + " |\n";
+        }
+        return text;
+    }
+
+private:
+    mutable std::mutex mutex_;
+    std::map<std::pair<std::string, std::string>, Score> rows_;
+};
+
+Table& table() {
+    static Table rows;
+    return rows;
+}
+
+class PrintTable final : public ::testing::Environment {
+public:
+    void TearDown() override {
+        const std::string text = table().markdown();
+        std::printf("seed %llu\n%s", static_cast<unsigned long long>(seed()), text.c_str());
+        if (const char* file = std::getenv("CUBEPI_ATTACK_TABLE")) std::ofstream(file) << text;
+    }
+};
+
+const ::testing::Environment* const print_table =
+    ::testing::AddGlobalTestEnvironment(new PrintTable);
+
+}  // namespace
+
+std::size_t rounds(std::size_t standard) {
+    return standard * std::max<std::size_t>(1, setting("CUBEPI_ATTACK_FACTOR", 1));
+}
+
+std::mt19937_64 generator(std::string_view attack) {
+    std::seed_seq words(attack.begin(), attack.end());
+    std::uint32_t name = 0;
+    words.generate(&name, &name + 1);
+    return std::mt19937_64(seed() ^ (static_cast<std::uint64_t>(name) << 32U));
+}
+
+Row::Row(std::string area, std::string attack)
+    : area_(std::move(area)), attack_(std::move(attack)) {}
+
+Row::~Row() { table().add(area_, attack_, {tried_, held_}); }
+
+void Row::attempt(bool held, std::string_view what) {
+    count(held);
+    if (!held) {
+        ADD_FAILURE() << area_ << ", " << attack_ << ": not prevented (seed " << seed()
+                      << "): " << what;
+    }
+}
+
+void Row::count(bool held) {
+    ++tried_;
+    held_ += held ? 1 : 0;
+}
+
+}  // namespace cubepi::attack

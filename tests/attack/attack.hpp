@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <string_view>
+
+// What all attacks share: a seed, a number of rounds, and the table of what was tried and what held.
+//
+// Without settings every run makes the same attempts. `make attack` makes more of them, from a new seed:
+//
+//   CUBEPI_ATTACK_SEED    the seed, which a failure prints
+//   CUBEPI_ATTACK_FACTOR  multiplies the number of rounds
+//   CUBEPI_ATTACK_TABLE   a file to which the table is written, in Markdown
+
+namespace cubepi::attack {
+
+/// `standard` times the factor: how often a random or racing attack is repeated.
+std::size_t rounds(std::size_t standard);
+
+/// A generator of its own for each attack, from the seed and the attack's name.
+std::mt19937_64 generator(std::string_view attack);
+
+/// One row of the table: attempts of one kind. Rows are printed when all tests have ended, sorted by area.
+class Row {
+public:
+    /// `area` and `attack` are noun phrases: "terminal", "escape sequences in a tool's name".
+    Row(std::string area, std::string attack);
+    ~Row();
+    Row(const Row&) = delete;
+    Row& operator=(const Row&) = delete;
+
+    /// An attempt that must be prevented. If it was not, the test fails and `what` says which attempt it was.
+    void attempt(bool held, std::string_view what);
+
+    /// An attempt of a kind that the program does not promise to prevent. Counted, and no failure.
+    void count(bool held);
+
+private:
+    std::string area_;
+    std::string attack_;
+    std::size_t tried_ = 0;
+    std::size_t held_ = 0;
+};
+
+}  // namespace cubepi::attack
