@@ -17,9 +17,10 @@
 # a header-only (INTERFACE) library. Headers need no list: every *.hpp of the folder that is no test is installed.
 #
 #   cubepi_test(abort SOURCES abort_test.cpp DEPENDS agent testing [LINK ...] [LABELS slow] [THREADED]
-#               [TIMEOUT 300] [NO_MAIN] [ENVIRONMENT A=b])
+#               [TIMEOUT 300] [SHARDS 3] [NO_MAIN] [ENVIRONMENT A=b])
 #
-# gives a test binary `cubepi_abort_test` and its one ctest entry `abort`, for tests that cross rooms.
+# gives a test binary `cubepi_abort_test` and its one ctest entry `abort`, for tests that cross rooms. With SHARDS its tests
+# are divided among that many entries, `abort_1` to `abort_3`, which can run at the same time.
 #
 #   cubepi_program(cubepi_app NAME cubepi SOURCES main.cpp DEPENDS agent [LINK ...])
 #
@@ -177,7 +178,7 @@ function(cubepi_room name)
 endfunction()
 
 function(cubepi_test name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "THREADED;NO_MAIN" "DIR;TIMEOUT"
+    cmake_parse_arguments(PARSE_ARGV 1 arg "THREADED;NO_MAIN" "DIR;TIMEOUT;SHARDS"
         "SOURCES;DEPENDS;LINK;LABELS;ENVIRONMENT")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "cubepi_test(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
@@ -199,12 +200,21 @@ function(cubepi_test name)
         target_link_libraries(${target} PRIVATE GTest::gtest_main)
     endif()
     cubepi_use_pch(${target} test)
-    add_test(NAME ${name} COMMAND ${target} WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
     if(arg_THREADED)
         list(APPEND arg_LABELS threaded)
         cubepi_group(cubepi_threaded_tests ${target})
     endif()
-    cubepi_test_properties(${name} TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS} ENVIRONMENT ${arg_ENVIRONMENT})
+    if(NOT arg_SHARDS)
+        add_test(NAME ${name} COMMAND ${target} WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+        cubepi_test_properties(${name} TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS} ENVIRONMENT ${arg_ENVIRONMENT})
+        return()
+    endif()
+    foreach(shard RANGE 1 ${arg_SHARDS})
+        math(EXPR index "${shard} - 1")
+        add_test(NAME ${name}_${shard} COMMAND ${target} WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+        cubepi_test_properties(${name}_${shard} TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS} ENVIRONMENT
+            ${arg_ENVIRONMENT} GTEST_TOTAL_SHARDS=${arg_SHARDS} GTEST_SHARD_INDEX=${index})
+    endforeach()
 endfunction()
 
 # What every ctest entry has: a time limit, where GoogleTest leaves its counts, the sanitizers' settings.
