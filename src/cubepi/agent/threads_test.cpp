@@ -71,8 +71,8 @@ TEST(ThreadsDeathTest, ADebugBuildNoticesAnAgentThatTwoThreadsAreInside) {
 #endif
 
 TEST(Threads, ACheckHasTheSameLayoutInEveryBuild) {
-    // An atomic pointer with and without NDEBUG: see serial_check.hpp.
-    static_assert(sizeof(detail::SerialCheck) == sizeof(std::atomic<const void*>));
+    // An atomic number with and without NDEBUG: see serial_check.hpp.
+    static_assert(sizeof(detail::SerialCheck) == sizeof(std::atomic<std::uint32_t>));
     detail::SerialCheck check;
     const detail::SerialSection outer(check);
     const detail::SerialSection nested(check);

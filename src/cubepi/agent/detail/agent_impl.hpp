@@ -34,13 +34,14 @@ struct Agent::Impl {
     std::shared_ptr<const Runtime> runtime;
     std::unique_ptr<Settings> own_settings;  // null: the defaults
     AgentState state;
-    detail::EventHub hub;
+    // The two members after the hub lie in its tail padding.
+    [[no_unique_address]] detail::EventHub hub;
+    bool destroyed = false;  // the Agent is gone; its run ends as aborted
+    detail::SerialCheck serial;
     detail::Inbox inbox;
     detail::ThreadLog log;
     PrefixGuard prefix_guard;
     std::unique_ptr<AsyncEvent> idle;  // pulsed at the end of a run; null until a coroutine waits
-    detail::SerialCheck serial;
-    bool destroyed = false;  // the Agent is gone; its run ends as aborted
 };
 
 namespace detail {

@@ -7,8 +7,12 @@ namespace cubepi::detail {
 
 namespace {
 
-/// Its address identifies the thread.
-thread_local char this_thread = 0;
+/// Numbers the threads that have been inside an agent, from 1 on.
+std::uint32_t number_of_this_thread() noexcept {
+    static std::atomic<std::uint32_t> last{0};
+    thread_local const std::uint32_t number = last.fetch_add(1, std::memory_order_relaxed) + 1;
+    return number;
+}
 
 [[noreturn]] void report_two_threads() noexcept {
     std::fputs(
@@ -22,8 +26,8 @@ thread_local char this_thread = 0;
 }  // namespace
 
 bool SerialCheck::enter() noexcept {
-    const void* inside = nullptr;
-    const void* const self = &this_thread;
+    std::uint32_t inside = 0;
+    const std::uint32_t self = number_of_this_thread();
     if (thread_.compare_exchange_strong(inside, self, std::memory_order_acquire)) return true;
     if (inside != self) report_two_threads();
     return false;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 
 namespace cubepi::detail {
 
@@ -11,10 +12,10 @@ public:
     /// Returns false when this thread is inside already. Ends the program when another thread is: the agent's memory would
     /// be corrupted next.
     bool enter() noexcept;
-    void leave() noexcept { thread_.store(nullptr, std::memory_order_release); }
+    void leave() noexcept { thread_.store(0, std::memory_order_release); }
 
 private:
-    std::atomic<const void*> thread_{nullptr};
+    std::atomic<std::uint32_t> thread_{0};  // 0: none
 };
 
 /// A stretch of an agent's code that runs without suspending. Sections of one thread may nest.

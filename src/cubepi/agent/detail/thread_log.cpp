@@ -1,6 +1,7 @@
 #include <cubepi/agent/detail/thread_log.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include <cubepi/agent/detail/store_call.hpp>
@@ -80,8 +81,15 @@ SharedString ThreadLog::open_calls_run_id() const {
 bool ThreadLog::is_legal() {
     if (legal_ > state_.messages.size()) legal_ = 0;
     if (!is_legal_transcript(state_.messages, legal_)) return false;
-    legal_ = state_.messages.size();
+    legal_ = static_cast<std::uint32_t>(state_.messages.size());
     return true;
+}
+
+std::uint32_t ThreadLog::hash_of(const TranscriptRepairs& repairs) noexcept {
+    std::size_t hash = repairs.added_results;
+    for (const std::size_t count : {repairs.moved_results, repairs.left_out})
+        hash = hash * 1'000'003 + count;
+    return static_cast<std::uint32_t>(hash);
 }
 
 void ThreadLog::append_now(Message message) { state_.messages.push_back(std::move(message)); }
@@ -171,7 +179,7 @@ void ThreadLog::set_claim(std::string run_id, std::string owner_id) {
 
 void ThreadLog::forget() {
     legal_ = 0;
-    repairs_ = TranscriptRepairs();
+    last_repairs_ = 0;
     if (!thread_) return;
     thread_->loaded = false;
     thread_->overtaken = false;

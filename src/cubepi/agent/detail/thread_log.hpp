@@ -42,7 +42,8 @@ public:
     /// Whether these repairs of a request differ from the last ones; remembers them. A defect in the history is
     /// repaired in every request and reported once.
     bool is_new_repair(const TranscriptRepairs& repairs) noexcept {
-        return std::exchange(repairs_, repairs) != repairs;
+        const std::uint32_t hash = hash_of(repairs);
+        return std::exchange(last_repairs_, hash) != hash;
     }
     /// Whether calls at the end have no result yet.
     bool has_open_calls() const;
@@ -74,10 +75,13 @@ private:
         std::string claim_owner;
     };
 
+    static std::uint32_t hash_of(const TranscriptRepairs& repairs) noexcept;
+
     AgentState& state_;
     std::unique_ptr<Thread> thread_;
-    std::size_t legal_ = 0;  // so many messages were found to be legal
-    TranscriptRepairs repairs_;
+    // A process may have many idle agents: both fit into one word.
+    std::uint32_t legal_ = 0;         // so many messages were found to be legal
+    std::uint32_t last_repairs_ = 0;  // a hash; 0: none
 };
 
 }  // namespace cubepi::detail
