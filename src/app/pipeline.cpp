@@ -76,6 +76,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     };
     options.other_models = plan_.model.fallbacks;
     options.system_prompt = plan_.system_prompt;
+    options.loaded_files = plan_.files;
     options.with_tools = false;  // the plan has its own, which ask first
     options.tape_store = plan_.tapes;
     if (!plan_.name.empty()) {

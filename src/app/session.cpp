@@ -232,6 +232,14 @@ Task<SessionPlan> find_session(std::string name, bool continues, bool temporary)
     co_return plan;
 }
 
+/// What AGENTS.md and the skills put into the system prompt: other people may have written them.
+bub::LoadedFiles note_project_files(std::vector<std::string>& notes) {
+    bub::LoadedFiles files = bub::look_at_project_files(std::filesystem::current_path());
+    if (!files.summary.empty()) notes.push_back(files.summary);
+    for (const std::string& problem : files.problems) notes.push_back(problem);
+    return files;
+}
+
 Task<bool> ask_consent(std::shared_ptr<Asker> asker, std::string effect) {
     if (!asker->can_ask()) co_return false;
     co_await asker->prepare();
@@ -324,6 +332,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         flags.system_prompt.empty()
             ? system_prompt(std::filesystem::current_path().string(), !flags.no_tools)
             : flags.system_prompt;
+    session.files = note_project_files(session.notes);
     std::optional<Toolbox> tools;
     if (!flags.no_tools) tools = make_toolbox(flags, config, parts, make_spill(session));
     if (tools) session.approval = tools->gate;

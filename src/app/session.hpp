@@ -44,6 +44,7 @@ struct SessionPlan {
     std::optional<ResumedSession> resumed = {};  ///< absent: a new session
     std::string system_prompt = {};
     std::vector<std::string> notes = {};            ///< shown to the user before the first prompt
+    bub::LoadedFiles files = {};                    ///< of the project; the notes say so
     std::shared_ptr<TurnQuestions> questions = {};  ///< as in SessionParts
     /// Adds tools, approvals and limits to a turn's agent.
     std::function<void(AgentOptions& options)> equip = {};

@@ -218,8 +218,9 @@ Task<> show_error(CorePtr core, OnErrorCall& call) {
 Task<std::optional<std::string>> system_prompt(CorePtr core, SystemPromptCall& call) {
     const std::string& own = core->options().system_prompt;
     std::string text = own.empty() ? std::string(default_prompt) : own;
-    std::filesystem::path folder = core->workspace_of(call.state);
-    const std::string agents = co_await core->agents_file(std::move(folder));
+    const std::filesystem::path folder = core->workspace_of(call.state);
+    co_await core->announce_files(folder);
+    const std::string agents = co_await core->agents_file(folder);
     if (!agents.empty()) text += "\n\n" + agents;
     std::optional<std::string> given(std::move(text));
     co_return given;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include <bub/builtin/project_files.hpp>
 #include <bub/framework.hpp>
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/agent.hpp>
@@ -69,6 +70,10 @@ struct BuiltinOptions {
     /// Where skills are looked for besides those of the workspace and ~/.agents/skills.
     std::vector<std::filesystem::path> skill_folders = {};
     bool with_user_skills = true;  ///< those of ~/.agents/skills
+
+    /// What the user has been told of the project's files (look_at_project_files). A warning follows when a turn loads
+    /// something else. Absent: none.
+    std::optional<LoadedFiles> loaded_files = {};
 
     /// Put before AGENTS.md in the system prompt; empty: the builtin text.
     std::string system_prompt = {};

@@ -4,15 +4,19 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 #include <map>
 #include <sstream>
+#include <utility>
+
+#include <bub/builtin/detail/project_file.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/workspace/local_workspace.hpp>
 
 namespace bub {
 
 namespace {
 
-constexpr std::size_t max_skill_bytes = 1024 * 1024;
+constexpr std::size_t max_skills = 200;  ///< of one folder
 
 std::string trimmed(std::string_view text) {
     const auto space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
@@ -73,17 +77,9 @@ void replace_all(std::string& text, std::string_view from, const std::string& to
     }
 }
 
-}  // namespace
-
-std::optional<Skill> read_skill(const std::filesystem::path& folder) {
-    const std::filesystem::path file = folder / "SKILL.md";
-    std::error_code error;
-    const auto size = std::filesystem::file_size(file, error);
-    if (error || size > max_skill_bytes) return std::nullopt;
-    std::ifstream in(file, std::ios::binary);
-    std::ostringstream text;
-    text << in.rdbuf();
-    const std::optional<Parts> parts = split(text.str());
+/// Parses the text of a SKILL.md; nothing when it is no skill of the folder `name`.
+std::optional<Skill> parse_skill(const std::string& text, const std::string& name) {
+    const std::optional<Parts> parts = split(text);
     if (!parts) return std::nullopt;
     Skill skill;
     try {
@@ -98,30 +94,90 @@ std::optional<Skill> read_skill(const std::filesystem::path& folder) {
         return std::nullopt;
     }
     const std::size_t length = characters(skill.description);
-    if (!is_skill_name(skill.name) || skill.name != folder.filename().string()) return std::nullopt;
+    if (!is_skill_name(skill.name) || skill.name != name) return std::nullopt;
     if (length == 0 || length > 1024) return std::nullopt;
-    skill.location = file;
     skill.body = trimmed(parts->body);
-    replace_all(skill.body, "${SKILL_DIR}", folder.string());
-    replace_all(skill.body, "$SKILL_DIR", folder.string());
     return skill;
 }
 
-std::vector<Skill> find_skills(const std::vector<std::filesystem::path>& folders) {
-    std::map<std::string, Skill> found;
-    for (const std::filesystem::path& root : folders) {
-        std::error_code error;
-        for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
-            if (!entry.is_directory(error)) continue;
-            std::optional<Skill> skill = read_skill(entry.path());
-            if (!skill) continue;
-            std::string name = skill->name;
-            found.emplace(std::move(name), std::move(*skill));
+/// Reads the skills below one root.
+class SkillReader {
+public:
+    SkillReader(const SkillFolder& folder, std::map<std::string, Skill>& found,
+                std::vector<std::string>& problems)
+        : place_(folder.root, cubepi::WorkspacePolicy().read_only().without_links()),
+          below_(folder.below),
+          folder_(folder.root / folder.below),
+          found_(found),
+          problems_(problems) {}
+
+    void read_all() {
+        std::size_t count = 0;
+        for (const cubepi::DirectoryEntry& entry : place_.list(below_)) {
+            if (entry.info.kind == cubepi::FileKind::symlink) {
+                problems_.push_back("The skill " + (folder_ / entry.name).string() +
+                                    " is not loaded: it is a symbolic link.");
+            }
+            if (entry.info.kind != cubepi::FileKind::directory) continue;
+            if (++count > max_skills) {
+                problems_.push_back("Only the first " + std::to_string(max_skills) + " skills of " +
+                                    folder_.string() + " are loaded.");
+                return;
+            }
+            read_one(entry.name);
         }
     }
-    std::vector<Skill> list;
-    for (auto& [name, skill] : found) list.push_back(std::move(skill));
-    return list;
+
+private:
+    void read_one(const std::string& name) {
+        const std::string path = (below_.empty() ? name : below_ + "/" + name) + "/SKILL.md";
+        detail::ProjectFile file;
+        try {
+            file = detail::read_project_file(place_, path);
+        } catch (const cubepi::Error& error) {
+            if (error.code() != cubepi::ErrorCode::not_found) {
+                problems_.push_back("The skill " + (folder_ / name).string() +
+                                    " is not loaded: " + error.what());
+            }
+            return;
+        }
+        std::optional<Skill> skill = parse_skill(file.text, name);
+        if (!skill) return;
+        skill->location = folder_ / name / "SKILL.md";
+        const std::string folder = (folder_ / name).string();
+        replace_all(skill->body, "${SKILL_DIR}", folder);
+        replace_all(skill->body, "$SKILL_DIR", folder);
+        if (file.is_cut()) {
+            skill->body += "\n\n" + file.cut_note("SKILL.md");
+            problems_.push_back("Of the skill " + folder + " only the first 64 KiB are loaded.");
+        }
+        found_.emplace(name, std::move(*skill));
+    }
+
+    cubepi::LocalWorkspace place_;
+    const std::string below_;
+    const std::filesystem::path folder_;
+    std::map<std::string, Skill>& found_;
+    std::vector<std::string>& problems_;
+};
+
+}  // namespace
+
+FoundSkills find_skills(const std::vector<SkillFolder>& folders) {
+    FoundSkills all;
+    std::map<std::string, Skill> found;
+    for (const SkillFolder& folder : folders) {
+        try {
+            SkillReader(folder, found, all.problems).read_all();
+        } catch (const cubepi::Error& error) {
+            // Most of the folders do not exist, which is no problem.
+            if (error.code() == cubepi::ErrorCode::not_found) continue;
+            all.problems.push_back("The skills of " + (folder.root / folder.below).string() +
+                                   " are not loaded: " + error.what());
+        }
+    }
+    for (auto& [name, skill] : found) all.skills.push_back(std::move(skill));
+    return all;
 }
 
 std::set<std::string> skill_hints(std::string_view text) {

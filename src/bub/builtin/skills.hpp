@@ -17,12 +17,23 @@ struct Skill {
     std::filesystem::path location = {};
 };
 
-/// Reads one folder. Nothing when it is no valid skill: no SKILL.md, no front matter, a name that is not the folder's
-/// or not lower-case words joined by hyphens (64 at most), no description (1,024 at most).
-std::optional<Skill> read_skill(const std::filesystem::path& folder);
+/// Where skills are looked for. What is below `root` is read without following symbolic links.
+struct SkillFolder {
+    std::filesystem::path root;
+    std::string below = {};  ///< path of the folder below the root; empty: the root itself
+};
 
-/// The skills of the folders, by name. The first folder that has a name wins. Blocks.
-std::vector<Skill> find_skills(const std::vector<std::filesystem::path>& folders);
+struct FoundSkills {
+    std::vector<Skill> skills = {};  ///< by name
+    /// What was not loaded although it looks like a skill, or only in part: a sentence each. The names in it are
+    /// those of files, which anybody may have chosen.
+    std::vector<std::string> problems = {};
+};
+
+/// The skills of the folders. The first folder that has a name wins. Passed over is what is no valid skill: no SKILL.md, no
+/// front matter, a name that is not the folder's or not lower-case words joined by hyphens (64 at most), no
+/// description (1,024 characters at most). Of a SKILL.md the first 64 KiB are read, and of one folder 200 skills. Blocks.
+FoundSkills find_skills(const std::vector<SkillFolder>& folders);
 
 /// The names that follow a `$` in the text, without punctuation at the end.
 std::set<std::string> skill_hints(std::string_view text);

@@ -53,6 +53,13 @@ bool strip_prefix(const std::string& path, const std::string& prefix, std::strin
     return true;
 }
 
+/// The path of an open folder, as the kernel knows it.
+std::string path_of(int folder) {
+    std::error_code failed;
+    return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(folder), failed)
+        .string();
+}
+
 FileInfo to_info(const struct stat& from) {
     FileInfo info;
     if (S_ISREG(from.st_mode))
@@ -130,9 +137,17 @@ struct LocalWorkspace::State {
     detail::UniqueFd open(const std::string& path, int flags, const char* action) const {
         const Location location = locate(path);
         detail::UniqueFd fd =
-            detail::open_beneath(location.root->fd.get(), location.relative, flags);
+            detail::open_beneath(location.root->fd.get(), location.relative, flags, links());
         if (!fd) fail(action, path, errno);
         return fd;
+    }
+
+    detail::Links links() const {
+        return policy.follow_links ? detail::Links::followed : detail::Links::refused;
+    }
+
+    detail::UniqueFd open_parent(const std::string& path, bool create, std::string& name) const {
+        return detail::open_parent_beneath(main.fd.get(), path, create, name, links());
     }
 
     [[noreturn]] void fail(const char* action, const std::string& path, int code) const {
@@ -142,6 +157,12 @@ struct LocalWorkspace::State {
                 path + " leads out of the workspace " + main.spellings.front() +
                     " (through \"..\" or a symbolic link), which is not allowed. Give a path that "
                     "stays inside.");
+        }
+        if (code == ELOOP && !policy.follow_links) {
+            throw Error(ErrorCode::permission_denied,
+                        path +
+                            " is a symbolic link, or leads through one, which is not followed "
+                            "here. Put the file itself in its place.");
         }
         detail::throw_file_error(action, path, code);
     }
@@ -160,11 +181,12 @@ struct LocalWorkspace::State {
         std::string target = relative;
         for (int links = 0; links < 40; ++links) {
             std::string name;
-            const auto folder = detail::open_parent_beneath(main.fd.get(), target, false, name);
+            const auto folder = open_parent(target, false, name);
             if (!folder) return target;
             std::string link(4096, '\0');
             const auto size = ::readlinkat(folder.get(), name.c_str(), link.data(), link.size());
             if (size < 0) return target;
+            if (!policy.follow_links) fail("write", path, ELOOP);
             link.resize(static_cast<std::size_t>(size));
             if (link.starts_with('/')) fail("write", path, EXDEV);
             const auto slash = target.rfind('/');
@@ -178,24 +200,46 @@ struct LocalWorkspace::State {
         const Location location = locate_for_writing(path);
         std::string target = write_target(path, detail::tidy_path(location.relative));
         std::string name;
-        auto folder = detail::open_parent_beneath(main.fd.get(), target, false, name);
+        auto folder = open_parent(target, false, name);
         if (folder) return detail::check_replaceable(folder.get(), name, path);
         // The folder that the missing ones would be made in.
         while (!folder && errno == ENOENT && !target.empty()) {
             const auto slash = target.rfind('/');
             target.resize(slash == std::string::npos ? 0 : slash);
-            folder = detail::open_beneath(main.fd.get(), target, O_PATH | O_DIRECTORY);
+            folder = detail::open_beneath(main.fd.get(), target, O_PATH | O_DIRECTORY, links());
         }
         if (!folder || ::faccessat(folder.get(), ".", W_OK | X_OK, AT_EACCESS) != 0)
             fail("write", path, errno);
         return false;
     }
 
+    /// `target` below the root without symbolic links. Of folders that do not exist yet the names stay as they are.
+    std::string resolved(const std::string& path, const std::string& target) const {
+        std::string folder = target;
+        std::string rest;
+        for (;;) {
+            const auto slash = folder.rfind('/');
+            const std::string name = folder.substr(slash == std::string::npos ? 0 : slash + 1);
+            if (name == "..") fail("write", path, EISDIR);
+            rest = rest.empty() ? name : name + "/" + rest;
+            folder.resize(slash == std::string::npos ? 0 : slash);
+            const auto fd =
+                detail::open_beneath(main.fd.get(), folder, O_PATH | O_DIRECTORY, links());
+            if (!fd && errno == ENOENT && !folder.empty()) continue;
+            if (!fd) fail("write", path, errno);
+            const std::string root = path_of(main.fd.get());
+            std::string below;
+            if (root.empty() || !strip_prefix(path_of(fd.get()), root, below))
+                fail("write", path, EXDEV);
+            return below.empty() ? rest : below + "/" + rest;
+        }
+    }
+
     bool write_locked(const std::string& path, std::string_view content) const {
         const Location location = locate_for_writing(path);
         const std::string target = write_target(path, detail::tidy_path(location.relative));
         std::string name;
-        const auto folder = detail::open_parent_beneath(main.fd.get(), target, true, name);
+        const auto folder = open_parent(target, true, name);
         if (!folder) fail("write", path, errno);
         return detail::atomic_write(folder.get(), name, content, path);
     }
@@ -300,12 +344,17 @@ void LocalWorkspace::remove(const std::string& path) {
     const std::lock_guard lock(state_->writing);
     const Location location = state_->locate_for_writing(path);
     std::string name;
-    const auto folder =
-        detail::open_parent_beneath(state_->main.fd.get(), location.relative, false, name);
+    const auto folder = state_->open_parent(location.relative, false, name);
     if (!folder) state_->fail("remove", path, errno);
     if (::unlinkat(folder.get(), name.c_str(), 0) == 0) return;
     if (errno == EISDIR && ::unlinkat(folder.get(), name.c_str(), AT_REMOVEDIR) == 0) return;
     state_->fail("remove", path, errno);
+}
+
+std::string LocalWorkspace::write_target(const std::string& path) {
+    const Location location = state_->locate_for_writing(path);
+    const std::string target = state_->write_target(path, detail::tidy_path(location.relative));
+    return state_->resolved(path, target);
 }
 
 Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {

@@ -15,6 +15,8 @@ namespace cubepi {
 struct WorkspacePolicy {
     /// False: files can only be read, and no command is started.
     bool writable = true;
+    /// False: a path with a symbolic link in it is refused, also one that stays inside. The root itself may be one.
+    bool follow_links = true;
     /// Folders that may be read besides the root, under their absolute paths.
     std::vector<std::filesystem::path> read_only_roots;
     /// Variables that commands do not get besides those of is_secret_variable().
@@ -27,6 +29,10 @@ struct WorkspacePolicy {
     WorkspacePolicy() {}
     WorkspacePolicy&& read_only() && {
         writable = false;
+        return std::move(*this);
+    }
+    WorkspacePolicy&& without_links() && {
+        follow_links = false;
         return std::move(*this);
     }
     WorkspacePolicy&& also_read(std::filesystem::path folder) && {
@@ -57,6 +63,7 @@ public:
                 const std::function<std::string(std::string)>& change) override;
     void rewrite(const std::string& path, std::size_t max_bytes, const Rewrite& change) override;
     void remove(const std::string& path) override;
+    std::string write_target(const std::string& path) override;
     Task<std::shared_ptr<Process>> start(ProcessRequest request) override;
 
     using Workspace::read;

@@ -67,6 +67,44 @@ TEST_F(LocalWorkspaceTest, ListsSortedWithKinds) {
     EXPECT_EQ(entries[2].info.kind, FileKind::symlink);
 }
 
+TEST_F(LocalWorkspaceTest, WithoutLinksRefusesThemEverywhereInAPath) {
+    folder.put("dir/f", "fine");
+    link("dir/f", "link");
+    link("dir", "other");
+    LocalWorkspace strict(folder.path(), WorkspacePolicy().without_links());
+    EXPECT_EQ(strict.read("dir/f", any_size), "fine");
+    for (const char* path : {"link", "other/f", "dir/../link"}) {
+        EXPECT_EQ(read(path), "fine");
+        EXPECT_EQ(code_of([&] { strict.open(path); }), ErrorCode::permission_denied) << path;
+        EXPECT_EQ(code_of([&] { strict.write(path, "x"); }), ErrorCode::permission_denied) << path;
+    }
+    EXPECT_EQ(code_of([&] { strict.list("other"); }), ErrorCode::permission_denied);
+    EXPECT_EQ(folder.get("dir/f"), "fine");
+    EXPECT_EQ(strict.list(".").size(), 3u) << "a link is listed as one";
+}
+
+TEST_F(LocalWorkspaceTest, TellsWhereAWriteGoes) {
+    folder.put("dir/sub/f", "");
+    folder.put(".git/config", "");
+    link(".git", "plain");
+    link("../.git/config", "dir/notes.md");
+    link("dir/sub", "short");
+    for (const auto& [path, target] : std::initializer_list<std::pair<const char*, const char*>>{
+             {"dir/./sub//f", "dir/sub/f"},
+             {"dir/sub/../new", "dir/new"},
+             {"plain/config", ".git/config"},
+             {"plain/hooks/new/one", ".git/hooks/new/one"},
+             {"dir/notes.md", ".git/config"},
+             {"short/../x", "dir/x"},
+             {"short/../../.git/x", ".git/x"},
+             {"new/folder/f", "new/folder/f"}}) {
+        EXPECT_EQ(workspace.write_target(path), target) << path;
+    }
+    EXPECT_EQ(workspace.write_target(folder / "plain/config"), ".git/config");
+    for (const char* path : {"../x", "/etc/passwd", "new/../.git/config"})
+        EXPECT_THROW(workspace.write_target(path), Error) << path;
+}
+
 TEST_F(LocalWorkspaceTest, RemovesFilesLinksAndEmptyFolders) {
     folder.put("a/x", "");
     link("a/x", "l");
@@ -335,6 +373,19 @@ TEST_F(WalkTest, ASwappedLinkNeverLeadsOut) {
     done = true;
     swapper.join();
     EXPECT_GT(opened, 0);
+}
+
+TEST_F(WalkTest, RefusesLinksAsOpenat2Does) {
+    folder.put("dir/f", "fine");
+    link("dir", "other");
+    link("dir/f", "file");
+    for (const char* path : {"other/f", "file", "dir/../other/f"}) {
+        for (const auto open : {&detail::open_beneath, &detail::open_beneath_walk}) {
+            EXPECT_FALSE(open(root.get(), path, O_RDONLY, detail::Links::refused)) << path;
+            EXPECT_EQ(errno, ELOOP) << path;
+            EXPECT_TRUE(open(root.get(), "dir/f", O_RDONLY, detail::Links::refused));
+        }
+    }
 }
 
 }  // namespace

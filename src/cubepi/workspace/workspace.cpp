@@ -1,5 +1,7 @@
 #include <cubepi/workspace/workspace.hpp>
 
+#include <filesystem>
+
 #include <cubepi/core/error.hpp>
 
 namespace cubepi {
@@ -19,6 +21,12 @@ std::string Workspace::read(const std::string& path, std::size_t max_bytes) {
         }
         if (got == 0) return content;
     }
+}
+
+std::string Workspace::write_target(const std::string& path) {
+    const std::filesystem::path resolved = std::filesystem::path(path).lexically_normal();
+    return resolved.is_absolute() ? resolved.lexically_relative(root()).string()
+                                  : resolved.string();
 }
 
 void Workspace::rewrite(const std::string& path, std::size_t max_bytes, const Rewrite& change) {

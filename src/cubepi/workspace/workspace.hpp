@@ -148,6 +148,12 @@ public:
     /// Removes a file, a symbolic link (not its target) or an empty folder.
     virtual void remove(const std::string& path) = 0;
 
+    /// The path of the file that a write to `path` would replace or create: relative to the root, without "." and "..",
+    /// and with symbolic links resolved. For decisions that go by the name of a file. Checks nothing else.
+    ///
+    /// The default implementation resolves the text alone and is right for workspaces without symbolic links.
+    virtual std::string write_target(const std::string& path);
+
     /// Starts a command. Throws Error: not_found (the folder), io.
     virtual Task<std::shared_ptr<Process>> start(ProcessRequest request) = 0;
 

@@ -1,30 +1,15 @@
 #include <bub/builtin/detail/core.hpp>
 
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include <bub/tape/file_tape_store.hpp>
-#include <cubepi/core/detail/regular_file.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/provider/fallback.hpp>
 
 namespace bub::detail {
 
 namespace {
-
-std::string read_text(const std::filesystem::path& file) {
-    if (!cubepi::detail::kind_if_no_file(file).empty()) return {};
-    std::ifstream in(file, std::ios::binary);
-    if (!in) return {};
-    std::ostringstream text;
-    text << in.rdbuf();
-    std::string content = text.str();
-    while (!content.empty() && (content.back() == '\n' || content.back() == ' '))
-        content.pop_back();
-    return content;
-}
 
 cubepi::BoundModel limited(const cubepi::BoundModel& model,
                            const std::optional<std::int64_t>& max_tokens) {
@@ -138,17 +123,32 @@ Task<Tape> BuiltinCore::tape(std::string session_id, const TurnState& state) {
 }
 
 Task<std::string> BuiltinCore::agents_file(std::filesystem::path folder) {
-    auto read = [file = folder / "AGENTS.md"] { return read_text(file); };
-    return cubepi::offload(*runtime().workers, std::move(read));
+    auto read = [folder = std::move(folder)] { return read_agents_file(folder); };
+    AgentsFile agents = co_await cubepi::offload(*runtime().workers, std::move(read));
+    co_return std::move(agents.text);
 }
 
 Task<std::vector<Skill>> BuiltinCore::skills(std::filesystem::path folder) {
-    std::vector<std::filesystem::path> folders = {folder / ".agents" / "skills",
-                                                  folder / ".agent" / "skills"};
-    if (options_.with_user_skills) folders.push_back(home_folder() / ".agents" / "skills");
-    for (const auto& more : options_.skill_folders) folders.push_back(more);
-    auto read = [folders = std::move(folders)] { return find_skills(folders); };
-    return cubepi::offload(*runtime().workers, std::move(read));
+    auto read = [folders = skill_folders(folder, options_.with_user_skills,
+                                         options_.skill_folders)] { return find_skills(folders); };
+    FoundSkills found = co_await cubepi::offload(*runtime().workers, std::move(read));
+    co_return std::move(found.skills);
+}
+
+Task<> BuiltinCore::announce_files(std::filesystem::path folder) {
+    if (!options_.loaded_files || !framework_.options().on_warning) co_return;
+    auto look = [folder = std::move(folder), options = &options_] {
+        return look_at_project_files(folder, options->with_user_skills, options->skill_folders);
+    };
+    LoadedFiles loaded = co_await cubepi::offload(*runtime().workers, std::move(look));
+    {
+        const std::lock_guard lock(mutex_);
+        if (loaded == *options_.loaded_files) co_return;
+        options_.loaded_files = loaded;
+    }
+    const std::string summary = loaded.summary.empty() ? "nothing is loaded" : loaded.summary;
+    framework_.options().on_warning("The project's files have changed: " + summary);
+    for (const std::string& problem : loaded.problems) framework_.options().on_warning(problem);
 }
 
 cubepi::BoundModel BuiltinCore::model(const TurnState& state) const {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <bub/builtin/builtin.hpp>
-#include <bub/builtin/skills.hpp>
+#include <bub/builtin/project_files.hpp>
 #include <bub/tape/tape.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
 #include <cubepi/workspace/shell_sessions.hpp>
@@ -47,6 +47,8 @@ public:
 
     /// AGENTS.md of the workspace; empty: none.
     Task<std::string> agents_file(std::filesystem::path folder);
+    /// Warns when what the files of the workspace load differs from what the user was told.
+    Task<> announce_files(std::filesystem::path folder);
     Task<std::vector<Skill>> skills(std::filesystem::path folder);
 
     /// The model of a turn: what the session chose, or the configured one. Throws Error(not_found) when there is none.

@@ -69,30 +69,31 @@ std::string tidy_path(std::string_view path) {
     return tidy;
 }
 
-UniqueFd open_beneath(int root, const std::string& path, int flags) {
+UniqueFd open_beneath(int root, const std::string& path, int flags, Links links) {
     open_how how{};
     how.flags = static_cast<unsigned>(flags | O_CLOEXEC | O_NOCTTY);
     if (flags & O_PATH) how.flags = static_cast<unsigned>(flags | O_CLOEXEC);
     how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+    if (links == Links::refused) how.resolve |= RESOLVE_NO_SYMLINKS;
     const char* target = path.empty() ? "." : path.c_str();
     for (int tries = 0; tries < max_retries; ++tries) {
         const long fd = ::syscall(SYS_openat2, root, target, &how, sizeof how);
         if (fd >= 0) return UniqueFd(static_cast<int>(fd));
         // EAGAIN: something was renamed while ".." was looked up. Kernels before 5.6 and some sandboxes do not
         // have the call, and a sandbox may say EPERM.
-        if (errno == ENOSYS || errno == EPERM) return open_beneath_walk(root, path, flags);
+        if (errno == ENOSYS || errno == EPERM) return open_beneath_walk(root, path, flags, links);
         if (errno != EAGAIN && errno != EINTR) return UniqueFd();
     }
     return UniqueFd();
 }
 
-UniqueFd open_beneath_walk(int root, const std::string& path, int flags) {
+UniqueFd open_beneath_walk(int root, const std::string& path, int flags, Links links) {
     std::vector<UniqueFd> folders;
     folders.emplace_back(::openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!folders.back()) return UniqueFd();
     auto parts = components(path);
     std::deque<std::string> left(parts.begin(), parts.end());
-    int links = 0;
+    int followed = 0;
     int retries = 0;
     std::string target;
     while (!left.empty()) {
@@ -105,7 +106,7 @@ UniqueFd open_beneath_walk(int root, const std::string& path, int flags) {
         }
         const int folder = folders.back().get();
         if (read_link(folder, part, target)) {
-            if (++links > max_links) return fail(ELOOP);
+            if (links == Links::refused || ++followed > max_links) return fail(ELOOP);
             if (target.starts_with('/')) return fail(EXDEV);
             parts = components(target);
             left.insert(left.begin(), parts.begin(), parts.end());
@@ -128,14 +129,15 @@ UniqueFd open_beneath_walk(int root, const std::string& path, int flags) {
     return UniqueFd(::openat(folders.back().get(), ".", flags | O_CLOEXEC | O_NOCTTY));
 }
 
-UniqueFd open_parent_beneath(int root, const std::string& path, bool create, std::string& name) {
+UniqueFd open_parent_beneath(int root, const std::string& path, bool create, std::string& name,
+                             Links links) {
     const std::string tidy = tidy_path(path);
     const auto slash = tidy.rfind('/');
     name = slash == std::string::npos ? tidy : tidy.substr(slash + 1);
     if (name.empty() || name == "..") return fail(EISDIR);
     const std::string parent = slash == std::string::npos ? std::string() : tidy.substr(0, slash);
     constexpr int flags = O_PATH | O_DIRECTORY;
-    UniqueFd folder = open_beneath(root, parent, flags);
+    UniqueFd folder = open_beneath(root, parent, flags, links);
     if (folder || errno != ENOENT || !create) return folder;
 
     folder = open_beneath(root, "", flags);
@@ -143,7 +145,7 @@ UniqueFd open_parent_beneath(int root, const std::string& path, bool create, std
     for (const auto& part : components(parent)) {
         if (!folder) return folder;
         done += done.empty() ? part : "/" + part;
-        UniqueFd next = open_beneath(root, done, flags);
+        UniqueFd next = open_beneath(root, done, flags, links);
         if (!next && errno == ENOENT) {
             if (::mkdirat(folder.get(), part.c_str(), 0777) != 0 && errno != EEXIST)
                 return UniqueFd();

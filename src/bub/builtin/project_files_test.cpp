@@ -1,0 +1,151 @@
+#include <bub/builtin/project_files.hpp>
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <string>
+
+#include "builtin_test_support.hpp"
+
+namespace bub::test {
+
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class ProjectFiles : public Builtin {
+protected:
+    void write_skill(const std::filesystem::path& folder, const std::string& body) {
+        const std::string name = folder.filename().string();
+        write(folder / "SKILL.md",
+              "---\nname: " + name + "\ndescription: Does it.\n---\n" + body + "\n");
+    }
+    FoundSkills skills() { return find_skills(skill_folders(work, false, {root / "more"})); }
+
+    const std::filesystem::path work = root / "work";
+};
+
+TEST_F(ProjectFiles, AgentsFileIsReadWithItsSize) {
+    EXPECT_EQ(read_agents_file(work).text, "");
+    EXPECT_EQ(read_agents_file(work).problem, "") << "most projects have none";
+    write(work / "AGENTS.md", "Tabs.\n \n");
+    const AgentsFile agents = read_agents_file(work);
+    EXPECT_EQ(agents.text, "Tabs.");
+    EXPECT_EQ(agents.size, 8u);
+    EXPECT_EQ(agents.problem, "");
+}
+
+TEST_F(ProjectFiles, LinksAreRefusedAndSaidToBe) {
+    write(root / "secret", "KEY=1");
+    for (const std::filesystem::path& target : {root / "secret", std::filesystem::path("other.md"),
+                                                std::filesystem::path("/proc/self/environ")}) {
+        write(work / "other.md", "inside");
+        std::filesystem::create_symlink(target, work / "AGENTS.md");
+        const AgentsFile agents = read_agents_file(work);
+        EXPECT_EQ(agents.text, "") << target;
+        EXPECT_THAT(agents.problem, HasSubstr("symbolic link")) << target;
+        std::filesystem::remove(work / "AGENTS.md");
+    }
+}
+
+TEST_F(ProjectFiles, ALongerFileIsCutForTheModelAndTheUser) {
+    write(work / "AGENTS.md", std::string(64 * 1024, 'a'));
+    EXPECT_EQ(read_agents_file(work).text.size(), 64u * 1024);
+    EXPECT_EQ(read_agents_file(work).problem, "");
+
+    // The last character that fits is cut in two.
+    write(work / "AGENTS.md", std::string(64 * 1024 - 1, 'a') + "ß and more");
+    const AgentsFile agents = read_agents_file(work);
+    EXPECT_THAT(agents.text,
+                EndsWith("a\n\n[AGENTS.md has 65.5 KB. Only its first 64 KiB are above; read the "
+                         "file for the rest.]"));
+    EXPECT_EQ(agents.problem, "AGENTS.md has 65.5 KB; only its first 64 KiB are loaded.");
+}
+
+TEST_F(ProjectFiles, WhatIsNoFileIsNotWaitedFor) {
+    ASSERT_EQ(mkfifo((work / "AGENTS.md").c_str(), 0600), 0);
+    EXPECT_THAT(read_agents_file(work).problem, HasSubstr("not a regular file"));
+}
+
+TEST_F(ProjectFiles, SkillsComeFromFoldersWithoutLinks) {
+    write_skill(work / ".agents" / "skills" / "one", "Run $SKILL_DIR/x.");
+    write_skill(work / ".agent" / "skills" / "one", "A later folder.");
+    write_skill(root / "more" / "two", "More.");
+    write_skill(root / "outside" / "three", "Outside.");
+    std::filesystem::create_symlink(root / "outside" / "three", root / "more" / "three");
+    std::filesystem::create_directory(root / "more" / "four");
+    std::filesystem::create_symlink(root / "outside" / "three" / "SKILL.md",
+                                    root / "more" / "four" / "SKILL.md");
+    const FoundSkills found = skills();
+    ASSERT_THAT(found.skills, SizeIs(2));
+    EXPECT_EQ(found.skills[0].name, "one");
+    EXPECT_EQ(found.skills[0].body, "Run " + (work / ".agents/skills/one").string() + "/x.");
+    EXPECT_EQ(found.skills[0].location, work / ".agents/skills/one/SKILL.md");
+    EXPECT_EQ(found.skills[1].name, "two");
+    EXPECT_THAT(found.problems, ElementsAre(HasSubstr("four is not loaded"),
+                                            HasSubstr("three is not loaded: it is a symbolic")));
+}
+
+TEST_F(ProjectFiles, AFolderOfSkillsThatIsALinkIsRefused) {
+    write_skill(root / "outside" / "skills" / "one", "Outside.");
+    std::filesystem::create_symlink(root / "outside", work / ".agents");
+    const FoundSkills found = skills();
+    EXPECT_THAT(found.skills, IsEmpty());
+    EXPECT_THAT(found.problems, ElementsAre(HasSubstr("symbolic link")));
+}
+
+TEST_F(ProjectFiles, ALongSkillIsCut) {
+    write_skill(root / "more" / "long", std::string(70'000, 'x'));
+    const FoundSkills found = skills();
+    ASSERT_THAT(found.skills, SizeIs(1));
+    EXPECT_THAT(found.skills[0].body, EndsWith("read the file for the rest.]"));
+    EXPECT_THAT(found.problems, ElementsAre(HasSubstr("only the first 64 KiB")));
+}
+
+TEST_F(ProjectFiles, OneLineSaysWhatIsLoaded) {
+    EXPECT_EQ(look_at_project_files(work, false), LoadedFiles());
+    write_skill(work / ".agents" / "skills" / "one", "One.");
+    EXPECT_EQ(look_at_project_files(work, false).summary, "Loaded 1 skill");
+    write_skill(work / ".agents" / "skills" / "two", "Two.");
+    write(work / "AGENTS.md", std::string(2149, 'a'));
+    EXPECT_EQ(look_at_project_files(work, false).summary, "Loaded AGENTS.md (2.1 KB), 2 skills");
+    write(work / "AGENTS.md", "");
+    EXPECT_EQ(look_at_project_files(work, false).summary, "Loaded 2 skills");
+    std::filesystem::remove(work / "AGENTS.md");
+    std::filesystem::create_symlink("x", work / "AGENTS.md");
+    EXPECT_THAT(look_at_project_files(work, false).problems,
+                ElementsAre(HasSubstr("AGENTS.md is not loaded")));
+}
+
+TEST_F(ProjectFiles, TheUserIsToldWhenATurnLoadsSomethingElse) {
+    std::vector<std::string> warnings;
+    FrameworkOptions framework_options;
+    framework_options.workspace = work;
+    framework_options.on_warning = [&warnings](const std::string& text) {
+        warnings.push_back(text);
+    };
+    framework = std::make_unique<Framework>(std::move(framework_options));
+    BuiltinOptions options;
+    write(work / "AGENTS.md", "One.");
+    options.loaded_files = look_at_project_files(work, false);
+    std::vector<cubepi::FauxStep> steps;
+    for (int i = 0; i < 3; ++i)
+        steps.emplace_back(
+            [](const cubepi::ModelRequest&) { return faux_assistant_message("done"); });
+    add_builtin(std::move(steps), std::move(options));
+    (void)say("go");
+    EXPECT_THAT(warnings, IsEmpty());
+    write(work / "AGENTS.md", "Two, and longer.");
+    (void)say("go");
+    (void)say("go");
+    EXPECT_THAT(warnings, ElementsAre("The project's files have changed: Loaded AGENTS.md (16 "
+                                      "bytes)"));
+}
+
+}  // namespace
+
+}  // namespace bub::test
