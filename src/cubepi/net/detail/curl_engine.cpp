@@ -145,9 +145,10 @@ void CurlEngine::abort_soon(std::shared_ptr<CurlTransfer> transfer) {
     });
 }
 
+/// Posted: a reader that takes bytes as fast as a server sends them would otherwise never return to the event loop.
 void CurlEngine::resume(std::shared_ptr<CurlTransfer> transfer) {
     if (!alive_) return;
-    asio::dispatch(strand_, [self = shared_from_this(), transfer = std::move(transfer)] {
+    asio::post(strand_, [self = shared_from_this(), transfer = std::move(transfer)] {
         if (transfer->easy() == nullptr) return;
         transfer->unpause();
         self->run_due();

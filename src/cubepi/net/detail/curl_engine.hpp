@@ -20,7 +20,7 @@ class CurlTransfer;
 
 /// libcurl's multi handle, driven by one execution context's reactor: the connections that all clients of
 /// that context share. Everything runs on a strand of the context; start, abort and resume may be called
-/// from any thread, and run at once where the strand is free and the caller is on the context already.
+/// from any thread; start and abort run at once where the strand is free and the caller is on the context already.
 class CurlEngine : public std::enable_shared_from_this<CurlEngine> {
 public:
     /// The engine of the context that `executor` belongs to. It lives as long as the context.
