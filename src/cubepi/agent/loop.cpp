@@ -15,6 +15,9 @@ namespace {
 /// How often hooks may add messages at the end of a run before it ends anyway.
 constexpr std::size_t max_run_end_cycles = 100;
 
+/// Turns after which the event loop gets a turn of its own, whether the model and the tools waited or not.
+constexpr std::uint32_t yield_interval = 16;
+
 /// What follows a turn.
 enum class Next : std::uint8_t { turn, end_of_turns, ended };
 
@@ -110,6 +113,8 @@ Task<void> Loop::drive() {
             if (reason) co_return co_await end_before_call(std::move(*reason));
         }
         next = co_await turn();
+        // A model and tools that never wait would keep timers and signals of the loop from running.
+        if (next == Next::turn && turns_ % yield_interval == 0) co_await yield_now();
         if (next != Next::end_of_turns || core_.stopped()) continue;
         // The model is done: queued inputs come now, and what middleware wants to add (D5, D33).
         std::vector<Input> queued = take_queued();
@@ -147,8 +152,9 @@ Task<Next> Loop::turn() {
     const AssistantMessage& answer = *message.assistant();
     if (answer.stop_reason == stop_reason::error || answer.stop_reason == stop_reason::aborted) {
         error_ = model.failure();
-        outcome_ =
-            answer.stop_reason == stop_reason::aborted ? RunOutcome::aborted : RunOutcome::failed;
+        outcome_ = RunOutcome::failed;
+        if (answer.stop_reason == stop_reason::aborted) outcome_ = RunOutcome::aborted;
+        if (dynamic_cast<const LimitReachedError*>(error_.get())) outcome_ = RunOutcome::limited;
         co_await end_failed_turn(std::move(message));
         co_return Next::ended;
     }

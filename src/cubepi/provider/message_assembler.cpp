@@ -1,8 +1,12 @@
 #include <cubepi/provider/message_assembler.hpp>
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <cubepi/core/detail/message_log.hpp>
+#include <cubepi/provider/detail/answer_size.hpp>
+#include <cubepi/provider/detail/tool_call_name.hpp>
 #include <cubepi/schema/partial_json.hpp>
 
 namespace cubepi {
@@ -34,7 +38,9 @@ void merge(LazyObject& into, LazyObject from) {
 
 }  // namespace
 
-MessageAssembler::MessageAssembler(AssistantMessage head) : head_(std::move(head)) {}
+MessageAssembler::MessageAssembler(AssistantMessage head, std::size_t max_bytes)
+    : head_(std::move(head)),
+      max_bytes_(max_bytes == 0 ? std::numeric_limits<std::size_t>::max() : max_bytes) {}
 MessageAssembler::~MessageAssembler() = default;
 MessageAssembler::MessageAssembler(MessageAssembler&&) noexcept = default;
 MessageAssembler& MessageAssembler::operator=(MessageAssembler&&) noexcept = default;
@@ -54,14 +60,62 @@ StreamEvent MessageAssembler::event(StreamEventType type, std::int32_t index,
     return made;
 }
 
+void MessageAssembler::throw_too_large() const {
+    throw LimitReachedError(std::string(max_answer_bytes_name),
+                            "the answer needs more memory than the limit max_answer_bytes (" +
+                                std::to_string(max_bytes_) + " bytes); only its first " +
+                                std::to_string(detail::kept_of_large_answer) +
+                                " bytes are kept. Prompt again to continue, or raise the limit");
+}
+
+void MessageAssembler::count_detail(std::size_t bytes) {
+    if (bytes > max_bytes_ - bytes_) throw_too_large();
+    bytes_ += bytes;
+}
+
+void MessageAssembler::count_block(const AssistantContent& block) {
+    check_block_count(blocks_.size() + 1);
+    count_detail(detail::block_overhead + detail::block_memory(block));
+}
+
+void MessageAssembler::check_block_count(std::size_t count) {
+    if (count <= max_blocks) return;
+    throw Error(ErrorCode::too_large,
+                "the answer has more than " + std::to_string(max_blocks) + " content blocks");
+}
+
+/// Large arguments may take many times their text as JSON values: they are refused before they are parsed.
+void MessageAssembler::check_values(std::string_view json) const {
+    constexpr std::size_t worth_counting = std::size_t{1} << 20U;
+    if (json.size() < worth_counting) return;
+    const auto values = static_cast<std::size_t>(std::count_if(
+        json.begin(), json.end(), [](char c) { return c == ',' || c == '[' || c == '{'; }));
+    if (values > (max_bytes_ - bytes_) / sizeof(Json)) throw_too_large();
+}
+
 StreamEvent MessageAssembler::start() {
     started_ = true;
     log_ = detail::MessageLog::make(head_);
+    bytes_ = 0;
     return event(StreamEventType::start, -1);
 }
 
 void MessageAssembler::add_block_start(bool is_call) {
-    blocks_.push_back(Block{log().last_position(), is_call});
+    blocks_.push_back(Block{log().last_position(), 0, is_call});
+}
+
+StreamEvent MessageAssembler::add_delta(StreamEventType type, std::int32_t index,
+                                        std::string_view text) {
+    count_detail(text.size() + detail::piece_overhead);
+    blocks_[block_number(index)].streamed += text.size();
+    return event(type, index, log().delta(block_number(index), text));
+}
+
+void MessageAssembler::replace(std::int32_t index, AssistantContent content) {
+    const std::size_t streamed = blocks_[block_number(index)].streamed;
+    const std::size_t size = detail::block_memory(content);
+    if (size > streamed) count_detail(size - streamed);
+    log().replace(block_number(index), std::move(content));
 }
 
 AssistantContent MessageAssembler::block(std::int32_t index) const {
@@ -73,14 +127,14 @@ StreamEvent MessageAssembler::text_start(LazyObject extra) {
     const std::int32_t index = next_index();
     TextContent block;
     block.extra = std::move(extra);
+    count_block(block);
     log().open(Kind::text_start, block_number(index), std::move(block));
     add_block_start(false);
     return event(StreamEventType::text_start, index);
 }
 
 StreamEvent MessageAssembler::text_delta(std::int32_t index, std::string_view text) {
-    const std::string_view stored = log().delta(block_number(index), text);
-    return event(StreamEventType::text_delta, index, stored);
+    return add_delta(StreamEventType::text_delta, index, text);
 }
 
 StreamEvent MessageAssembler::text_end(std::int32_t index, LazyObject extra) {
@@ -88,7 +142,7 @@ StreamEvent MessageAssembler::text_end(std::int32_t index, LazyObject extra) {
 }
 
 StreamEvent MessageAssembler::text_end(std::int32_t index, TextContent block) {
-    log().replace(block_number(index), std::move(block));
+    replace(index, std::move(block));
     return event(StreamEventType::text_end, index);
 }
 
@@ -96,14 +150,14 @@ StreamEvent MessageAssembler::thinking_start(LazyObject extra) {
     const std::int32_t index = next_index();
     ThinkingContent block;
     block.extra = std::move(extra);
+    count_block(block);
     log().open(Kind::thinking_start, block_number(index), std::move(block));
     add_block_start(false);
     return event(StreamEventType::thinking_start, index);
 }
 
 StreamEvent MessageAssembler::thinking_delta(std::int32_t index, std::string_view text) {
-    const std::string_view stored = log().delta(block_number(index), text);
-    return event(StreamEventType::thinking_delta, index, stored);
+    return add_delta(StreamEventType::thinking_delta, index, text);
 }
 
 StreamEvent MessageAssembler::thinking_end(std::int32_t index, LazyObject extra) {
@@ -111,7 +165,7 @@ StreamEvent MessageAssembler::thinking_end(std::int32_t index, LazyObject extra)
 }
 
 StreamEvent MessageAssembler::thinking_end(std::int32_t index, ThinkingContent block) {
-    log().replace(block_number(index), std::move(block));
+    replace(index, std::move(block));
     return event(StreamEventType::thinking_end, index);
 }
 
@@ -128,7 +182,7 @@ StreamEvent MessageAssembler::end_block(StreamEventType type, std::int32_t index
     } else if (auto* deep = std::get_if<ThinkingContent>(&content)) {
         merge(deep->extra, std::move(extra));
     }
-    log().replace(block, std::move(content));
+    replace(index, std::move(content));
     return event(type, index);
 }
 
@@ -141,43 +195,46 @@ StreamEvent MessageAssembler::toolcall_start(SharedString id, SharedString name,
     const std::int32_t index = next_index();
     ToolCall call;
     call.id = std::move(id);
-    call.name = std::move(name);
+    // An endpoint may send the name later.
+    if (!name.empty()) call.name = detail::tool_call_name(std::move(name));
     call.extra = std::move(extra);
+    count_block(call);
     log().open(Kind::toolcall_start, block_number(index), std::move(call));
     add_block_start(true);
     return event(StreamEventType::toolcall_start, index);
 }
 
 StreamEvent MessageAssembler::toolcall_delta(std::int32_t index, std::string_view json) {
-    const std::string_view stored = log().delta(block_number(index), json);
-    return event(StreamEventType::toolcall_delta, index, stored);
+    return add_delta(StreamEventType::toolcall_delta, index, json);
 }
 
 StreamEvent MessageAssembler::toolcall_end(std::int32_t index, ToolCall call) {
+    call.name = detail::tool_call_name(std::move(call.name));
+    replace(index, std::move(call));
     blocks_[block_number(index)].open_call = false;
-    log().replace(block_number(index), std::move(call));
     return event(StreamEventType::toolcall_end, index);
 }
 
 StreamEvent MessageAssembler::toolcall_end(std::int32_t index, ToolCall call,
                                            std::string_view raw) {
+    check_values(raw);
     set_arguments(call, raw);
     return toolcall_end(index, std::move(call));
 }
 
 StreamEvent MessageAssembler::toolcall_end(std::int32_t index) {
     ToolCall call = std::get<ToolCall>(block(index));
-    set_arguments(call, raw_arguments(index));
-    return toolcall_end(index, std::move(call));
+    return toolcall_end(index, std::move(call), raw_arguments(index));
 }
 
 void MessageAssembler::rename_call(std::int32_t index, SharedString name) {
     ToolCall call = std::get<ToolCall>(block(index));
-    call.name = std::move(name);
-    log().replace(block_number(index), std::move(call));
+    call.name = detail::tool_call_name(std::move(name));
+    replace(index, std::move(call));
 }
 
 void MessageAssembler::add_block(AssistantContent block) {
+    count_block(block);
     log().open(Kind::text_start, block_number(next_index()), std::move(block));
     add_block_start(false);
 }
@@ -227,12 +284,26 @@ StreamEvent MessageAssembler::error(const std::exception_ptr& exception) {
     } catch (const ProviderError& failure) {
         return error(text, failure.info());
     } catch (const Error& failure) {
+        if (dynamic_cast<const LimitReachedError*>(&failure)) return limited(text);
         ErrorInfo info;
         info.code = failure.code();
         return error(text, std::move(info));
     } catch (...) {
         return error(text);
     }
+}
+
+StreamEvent MessageAssembler::limited(std::string_view error_message) {
+    AssistantMessage message = final_message(OpenCalls::drop);
+    detail::shorten(message, detail::kept_of_large_answer);
+    ErrorInfo info;
+    info.code = ErrorCode::limit;
+    info.provider_code = max_answer_bytes_name;
+    info.message = error_message;
+    message.stop_reason = stop_reason::shared(stop_reason::error);
+    message.error_message = error_message;
+    message.error = std::move(info);
+    return finish(StreamEventType::error, std::move(message));
 }
 
 StreamEvent MessageAssembler::aborted() {

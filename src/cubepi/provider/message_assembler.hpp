@@ -11,6 +11,7 @@
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/partial_message.hpp>
 #include <cubepi/core/stream_event.hpp>
+#include <cubepi/provider/stream_options.hpp>
 
 namespace cubepi {
 
@@ -22,9 +23,14 @@ class MessageAssembler {
 public:
     /// More calls than this in one answer are a fault of the endpoint.
     static constexpr std::size_t max_tool_calls = 512;
+    /// The same for blocks of any kind.
+    static constexpr std::size_t max_blocks = 16384;
 
-    /// `head` has what is known at the start: id, provider_id, model_id, timestamp.
-    explicit MessageAssembler(AssistantMessage head);
+    /// `head` has what is known at the start: id, provider_id, model_id, timestamp. Any call below that adds content throws
+    /// LimitReachedError when the answer needs more memory than `max_bytes` (StreamOptions::max_answer_bytes), and Error
+    /// (too_large) for more than `max_blocks` blocks.
+    explicit MessageAssembler(AssistantMessage head,
+                              std::size_t max_bytes = default_max_answer_bytes);
     ~MessageAssembler();
     MessageAssembler(MessageAssembler&&) noexcept;
     MessageAssembler& operator=(MessageAssembler&&) noexcept;
@@ -45,7 +51,8 @@ public:
     StreamEvent thinking_delta(std::int32_t index, std::string_view text);
     StreamEvent thinking_end(std::int32_t index, LazyObject extra = {});
     StreamEvent thinking_end(std::int32_t index, ThinkingContent block);
-    /// Throws Error (too_large) for more than `max_tool_calls` calls in one answer.
+    /// Throws Error (too_large) for more than `max_tool_calls` calls in one answer. A name that no tool can have is stored
+    /// and shown in a valid form (D59), here and in the functions below.
     StreamEvent toolcall_start(SharedString id, SharedString name, LazyObject extra = {});
     StreamEvent toolcall_delta(std::int32_t index, std::string_view json);
     /// Ends a call in its final form.
@@ -60,6 +67,11 @@ public:
     /// Puts a finished block in that no event announces (an image).
     void add_block(AssistantContent block);
 
+    /// Counts what a decoder keeps of the answer outside of its blocks, such as details of the vendor. Throws as above.
+    void count_detail(std::size_t bytes);
+    /// Throws Error (too_large) when `count`, of blocks or of what a decoder keeps like them, is more than `max_blocks`.
+    static void check_block_count(std::size_t count);
+
     /// Raw argument text that a call has so far.
     std::string raw_arguments(std::int32_t index) const;
     /// The message so far.
@@ -69,10 +81,13 @@ public:
 
     StreamEvent done(std::string_view stop_reason);
     /// Ends the answer as failed, with all that was streamed (D9). A call whose arguments were still streaming
-    /// keeps what came of them as `raw_arguments`.
+    /// keeps what came of them as `raw_arguments`. After a LimitReachedError only the first 64 KiB of the content are kept,
+    /// without open calls, so that the history can still be sent.
     StreamEvent error(std::string_view error_message, std::optional<ErrorInfo> info = {});
     /// The same with what an exception says; its ErrorInfo, or the code of an Error.
     StreamEvent error(const std::exception_ptr& exception);
+    /// Ends an answer that reached its limit of memory, as error() does for a LimitReachedError.
+    StreamEvent limited(std::string_view error_message);
     /// Ends the answer as aborted: "Request was aborted" (D7); calls still streaming are dropped (D34).
     StreamEvent aborted();
     /// Ends with a message made elsewhere.
@@ -83,7 +98,8 @@ private:
     enum class OpenCalls { keep, drop };
     struct Block {
         detail::LogPosition start = {};
-        bool open_call = false;  ///< a call whose arguments are still streaming
+        std::size_t streamed = 0;  ///< bytes of its deltas
+        bool open_call = false;    ///< a call whose arguments are still streaming
     };
 
     detail::MessageLog& log();
@@ -91,6 +107,12 @@ private:
     /// Registers the block that was opened last.
     void add_block_start(bool is_call);
     AssistantContent block(std::int32_t index) const;
+    StreamEvent add_delta(StreamEventType type, std::int32_t index, std::string_view text);
+    void count_block(const AssistantContent& block);
+    /// Ends a block in a form of its own, which counts as far as it was not streamed.
+    void replace(std::int32_t index, AssistantContent content);
+    [[noreturn]] void throw_too_large() const;
+    void check_values(std::string_view json) const;
     StreamEvent event(StreamEventType type, std::int32_t index, std::string_view delta = {});
     StreamEvent end_block(StreamEventType type, std::int32_t index, LazyObject extra);
     AssistantMessage final_message(OpenCalls open_calls) const;
@@ -98,6 +120,8 @@ private:
     AssistantMessage head_;
     detail::LogRef log_;
     std::vector<Block> blocks_;
+    std::size_t max_bytes_;
+    std::size_t bytes_ = 0;
     std::size_t tool_calls_ = 0;
     bool started_ = false;
 };

@@ -168,5 +168,99 @@ TEST(MessageAssembler, ErrorBeforeTheStartHasNoContent) {
     EXPECT_EQ(event.partial.get().model_id, "x");
 }
 
+TEST(MessageAssembler, NamesOfCallsAreValidFromTheirStart) {
+    const std::vector<std::pair<std::string, std::string>> names{
+        {"read", "read"},
+        {" read\n", "read"},
+        {"functions.read", "functions_read"},
+        {"\x1b]52;c;eA==\x07", "_52_c_eA_"},
+        {"a\x1b[2Jb", "a_2Jb"},
+        {"\xE2\x80\xAEread", "_read"},
+        {"", "unnamed"},
+        {std::string(64, 'n'), std::string(64, 'n')},
+        {std::string(65, 'n'), std::string(60, 'n') + "_cut"},
+        {std::string(std::size_t{1} << 20U, '.'), "_"},
+    };
+    for (const auto& [wire, stored] : names) {
+        MessageAssembler answer(head());
+        answer.start();
+        const std::int32_t early = answer.toolcall_start("c1", SharedString(wire)).content_index;
+        const std::int32_t late = answer.toolcall_start("c2", "").content_index;
+        answer.rename_call(late, SharedString(wire));
+        const std::int32_t last = answer.toolcall_start("c3", "x").content_index;
+        ToolCall call;
+        call.name = SharedString(wire);
+        answer.toolcall_end(early);
+        answer.toolcall_end(late);
+        answer.toolcall_end(last, std::move(call), "{}");
+        const AssistantMessage message = answer.done("tool_use").partial.get();
+        for (const ToolCall* one : message.tool_calls()) EXPECT_EQ(one->name, stored) << wire;
+    }
+}
+
+TEST(MessageAssembler, AnAnswerThatNeedsTooMuchMemoryEndsWithItsBeginning) {
+    constexpr std::size_t limit = 1000 * 1000;
+    MessageAssembler answer(head(), limit);
+    answer.start();
+    const std::int32_t text = answer.text_start().content_index;
+    answer.text_delta(text, "first");
+    answer.text_end(text);
+    const std::int32_t call = answer.toolcall_start("c1", "write").content_index;
+    const std::string piece(1000, 'x');
+    std::size_t streamed = 0;
+    std::exception_ptr failure;
+    while (!failure && streamed < 2 * limit) {
+        try {
+            answer.toolcall_delta(call, piece);
+            streamed += piece.size();
+        } catch (const LimitReachedError& error) {
+            EXPECT_EQ(error.limit(), "max_answer_bytes");
+            failure = std::current_exception();
+        }
+    }
+    EXPECT_LT(streamed, limit);
+    EXPECT_GT(streamed, limit * 9 / 10);
+    const AssistantMessage message = answer.error(failure).partial.get();
+    EXPECT_EQ(message.stop_reason, "error");
+    EXPECT_EQ(message.error->code, ErrorCode::limit);
+    EXPECT_EQ(message.text(), "first");
+    EXPECT_TRUE(message.tool_calls().empty()) << "its arguments were still streaming (D34)";
+}
+
+TEST(MessageAssembler, OfALongTextOnlyItsBeginningIsKept) {
+    MessageAssembler answer(head(), 1000 * 1000);
+    answer.start();
+    const std::int32_t text = answer.text_start().content_index;
+    std::exception_ptr failure;
+    while (!failure) {
+        try {
+            answer.text_delta(text, "\u00FC\u00FC\u00FC\u00FC\u00FC");
+        } catch (const LimitReachedError&) {
+            failure = std::current_exception();
+        }
+    }
+    const AssistantMessage message = answer.error(failure).partial.get();
+    EXPECT_LE(message.text().size(), std::size_t{64} << 10U);
+    EXPECT_GT(message.text().size(), std::size_t{63} << 10U);
+    EXPECT_TRUE(message.text().ends_with("\u00FC"));
+}
+
+TEST(MessageAssembler, ArgumentsThatWouldBeLargeAsJsonAreRefusedBeforeTheyAreParsed) {
+    MessageAssembler answer(head(), std::size_t{8} << 20U);
+    answer.start();
+    const std::int32_t call = answer.toolcall_start("c1", "f").content_index;
+    std::string json = "{\"a\":[0";
+    while (json.size() < (std::size_t{2} << 20U)) json += ",0";
+    answer.toolcall_delta(call, json + "]}");
+    EXPECT_THROW(answer.toolcall_end(call), LimitReachedError);
+}
+
+TEST(MessageAssembler, MoreBlocksThanAnyModelSendsAreRefused) {
+    MessageAssembler answer(head());
+    answer.start();
+    for (std::size_t i = 0; i < MessageAssembler::max_blocks; ++i) answer.text_start();
+    EXPECT_THROW(answer.thinking_start(), Error);
+}
+
 }  // namespace
 }  // namespace cubepi

@@ -9,19 +9,24 @@
 namespace cubepi {
 
 void MessageStream::note(const StreamEvent& event) {
+    ++events_since_yield_;
     if (!event.is_terminal()) return;
     final_ = event.partial;
     finished_ = true;
 }
 
 std::optional<StreamEvent> MessageStream::ready() {
-    if (finished_ || !source_) return std::nullopt;
+    if (finished_ || !source_ || events_since_yield_ >= yield_interval) return std::nullopt;
     std::optional<StreamEvent> event = source_->ready();
     if (event) note(*event);
     return event;
 }
 
 Task<std::optional<StreamEvent>> MessageStream::next() {
+    if (events_since_yield_ >= yield_interval) {
+        events_since_yield_ = 0;
+        co_await yield_now();
+    }
     std::optional<StreamEvent> event = ready();
     if (event || finished_ || !source_) co_return event;
     std::exception_ptr failure;

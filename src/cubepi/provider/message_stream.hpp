@@ -36,7 +36,8 @@ public:
 
     /// The next event; empty after the terminal one, however often it is called.
     Task<std::optional<StreamEvent>> next();
-    /// The next event when it is there already. Empty means: nothing yet, or the end (see finished()).
+    /// The next event when it is there already. Empty means: nothing yet, the end (see finished()), or that so many events were
+    /// taken in a row that it is the turn of the event loop: next() lets it run.
     std::optional<StreamEvent> ready();
     /// See StreamSource.
     bool heeds_stop_token() const noexcept { return source_ && source_->heeds_stop_token(); }
@@ -47,11 +48,15 @@ public:
 
 private:
     friend struct detail::StreamAccess;
+    /// Events that are taken before the event loop gets a turn, when the source always has the next one ready. Timers, signals
+    /// and aborts of the same loop must run all the same.
+    static constexpr unsigned yield_interval = 1024;
     void note(const StreamEvent& event);
 
     std::unique_ptr<StreamSource> source_;
     PartialMessage final_;
     bool finished_ = false;
+    unsigned events_since_yield_ = 0;
 };
 
 namespace detail {

@@ -36,7 +36,7 @@ struct StreamWriter::State {
     State(ModelRequest call, std::function<Task<>(StreamWriter&)> written_by)
         : request(std::move(call)),
           producer(std::move(written_by)),
-          assembler(head_of(request)),
+          assembler(head_of(request), request.options.max_answer_bytes()),
           writer(*this) {}
 
     Task<> push(StreamEvent event) {

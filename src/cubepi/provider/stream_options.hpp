@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -48,6 +50,11 @@ struct ResponseFormat {
     std::shared_ptr<const Json> schema = {};  ///< of an object; never null
 };
 
+/// What a LimitReachedError of StreamOptions::max_answer_bytes calls it, and the `provider_code` of the ErrorInfo.
+inline constexpr std::string_view max_answer_bytes_name = "max_answer_bytes";
+/// The default of StreamOptions::max_answer_bytes and AgentLimits::max_answer_bytes: 64 MiB.
+inline constexpr std::size_t default_max_answer_bytes = std::size_t{64} << 20U;
+
 /// Options of one model call. Setters chain: `StreamOptions().reasoning(control).stop_token(token)`.
 /// (A user-declared constructor keeps g++ 12 from destroying it twice inside an awaited expression.)
 class StreamOptions {
@@ -86,6 +93,10 @@ public:
         response_format_ = std::make_shared<const ResponseFormat>(std::move(value));
         return std::move(*this);
     }
+    StreamOptions&& max_answer_bytes(std::size_t value) && {
+        max_answer_bytes_ = value;
+        return std::move(*this);
+    }
     StreamOptions&& runtime(std::shared_ptr<const Runtime> value) && {
         runtime_ = std::move(value);
         return std::move(*this);
@@ -108,6 +119,10 @@ public:
     const std::shared_ptr<const ResponseFormat>& response_format() const noexcept {
         return response_format_;
     }
+    /// The memory that one answer may take: text, thinking, arguments, vendor details, and a few bytes for each piece that
+    /// they arrive in. An answer that needs more ends with an `error` event of code `limit` and the first 64 KiB of its
+    /// content. Zero: no limit.
+    std::size_t max_answer_bytes() const noexcept { return max_answer_bytes_; }
     /// Clock, ids, worker pool and transport of this call; never null.
     const std::shared_ptr<const Runtime>& runtime() const noexcept;
 
@@ -118,6 +133,7 @@ private:
     PayloadHook on_payload_;
     ResponseHook on_response_;
     std::string message_id_;
+    std::size_t max_answer_bytes_ = default_max_answer_bytes;
     SharedString run_id_;
     std::shared_ptr<const ResponseFormat> response_format_;
     std::shared_ptr<const Runtime> runtime_;

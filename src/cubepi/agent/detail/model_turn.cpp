@@ -18,6 +18,10 @@ std::shared_ptr<const Error> error_of(const AssistantMessage& message) {
     const std::string text =
         message.error_message.empty() ? "the model's answer failed" : message.error_message.str();
     if (!message.error) return std::make_shared<const Error>(ErrorCode::provider, text);
+    const ErrorInfo& info = *message.error;
+    if (info.code == ErrorCode::limit && info.provider_code == max_answer_bytes_name) {
+        return std::make_shared<const LimitReachedError>(std::string(max_answer_bytes_name), text);
+    }
     try {
         throw_provider_error(*message.error, text);
     } catch (const ProviderError& error) {
@@ -195,6 +199,7 @@ ModelRequest ModelTurn::request(MessageList messages, SharedString system_prompt
         .on_payload(payload_hook())
         .on_response(response_hook())
         .message_id(message_id_)
+        .max_answer_bytes(parts.limits.max_answer_bytes)
         .run_id(core_.run_id())
         .runtime(parts.runtime);
     // A setter gives back what it was called on. NOLINTNEXTLINE(bugprone-use-after-move)

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/provider/detail/answer_size.hpp>
 #include <cubepi/provider/detail/anthropic_event.hpp>
 #include <cubepi/provider/detail/anthropic_words.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -35,6 +36,9 @@ void read_count(const JsonObject& usage, std::string_view key, TokenCount& into)
     const auto count = value->to_number<std::int64_t>(error);
     if (!error) into = count;
 }
+
+/// Ending a block reads all that came since it began, so that few may be open at once. The protocol has one.
+constexpr std::size_t max_open_blocks = 128;
 
 std::string not_json(std::string_view data) {
     return "the endpoint sent something that is not JSON: " +
@@ -193,11 +197,20 @@ AnthropicDecoder::Block* AnthropicDecoder::find(std::int64_t wire_index) {
     return found == open_.rend() ? nullptr : &*found;
 }
 
+AnthropicDecoder::Block& AnthropicDecoder::new_block() {
+    if (open_.size() == max_open_blocks) {
+        throw Error(ErrorCode::too_large, "the answer has more than " +
+                                              std::to_string(max_open_blocks) +
+                                              " content blocks that are not ended");
+    }
+    return open_.emplace_back();
+}
+
 AnthropicDecoder::Block& AnthropicDecoder::open_text(Kind kind, std::int64_t wire_index,
                                                      EventQueue& out) {
     announce(out);
     StreamEvent start = kind == Kind::text ? assembler_.text_start() : assembler_.thinking_start();
-    Block& block = open_.emplace_back();
+    Block& block = new_block();
     block.kind = kind;
     block.wire_index = wire_index;
     block.index = start.content_index;
@@ -213,7 +226,10 @@ void AnthropicDecoder::start_block(std::int64_t wire_index, const JsonObject& wi
     if (type == "text") {
         Block& block = open_text(Kind::text, wire_index, out);
         const Json* citations = wire.if_contains("citations");
-        if (citations && citations->is_array()) block.citations = citations->get_array();
+        if (citations && citations->is_array()) {
+            assembler_.count_detail(json_memory(*citations));
+            block.citations = citations->get_array();
+        }
         const std::string_view text = string_in(wire, "text");
         if (!text.empty()) add(block, text, out);
     } else if (type == "thinking") {
@@ -226,7 +242,7 @@ void AnthropicDecoder::start_block(std::int64_t wire_index, const JsonObject& wi
         LazyObject extra;
         extra[redacted_key] = string_in(wire, "data");
         StreamEvent start = assembler_.thinking_start(std::move(extra));
-        Block& block = open_.emplace_back();
+        Block& block = new_block();
         block.kind = Kind::thinking;
         block.wire_index = wire_index;
         block.index = start.content_index;
@@ -236,7 +252,9 @@ void AnthropicDecoder::start_block(std::int64_t wire_index, const JsonObject& wi
         start_call(wire_index, wire, out);
     } else {
         announce(out);
-        Block& block = open_.emplace_back();
+        MessageAssembler::check_block_count(++foreign_blocks_);
+        assembler_.count_detail(block_overhead + json_memory(wire));
+        Block& block = new_block();
         block.wire_index = wire_index;
         block.wire = wire;
         block.before = blocks_;
@@ -252,7 +270,7 @@ void AnthropicDecoder::start_call(std::int64_t wire_index, const JsonObject& wir
     }
     StreamEvent start = assembler_.toolcall_start(
         usable_id(string_in(wire, "id")), SharedString(string_in(wire, "name")), std::move(extra));
-    Block& block = open_.emplace_back();
+    Block& block = new_block();
     block.kind = Kind::call;
     block.wire_index = wire_index;
     block.index = start.content_index;
@@ -275,6 +293,7 @@ void AnthropicDecoder::add(Block& block, std::string_view piece, EventQueue& out
         case Kind::thinking: out.push(assembler_.thinking_delta(block.index, piece)); break;
         case Kind::call: out.push(assembler_.toolcall_delta(block.index, piece)); break;
         case Kind::foreign:
+            assembler_.count_detail(piece.size());
             if (parser_->event.delta == AnthropicDelta::arguments) {
                 block.arguments += piece;
             } else {
@@ -288,6 +307,7 @@ void AnthropicDecoder::add(Block& block, std::string_view piece, EventQueue& out
 
 /// A delta of a kind that comes rarely: a citation of a text, or a member of a block that CubePi has no word for.
 void AnthropicDecoder::add_foreign(Block& block, const JsonObject& delta) {
+    assembler_.count_detail(json_memory(delta));
     if (block.kind == Kind::text) {
         if (const Json* citation = delta.if_contains("citation"))
             block.citations.push_back(*citation);

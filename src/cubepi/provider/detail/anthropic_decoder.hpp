@@ -51,6 +51,8 @@ private:
     void read_usage(const Json* usage);
 
     Block* find(std::int64_t wire_index);
+    /// Throws Error (too_large) when too many are open.
+    Block& new_block();
     Block& open_text(Kind kind, std::int64_t wire_index, EventQueue& out);
     void start_block(std::int64_t wire_index, const JsonObject& block, EventQueue& out);
     void start_call(std::int64_t wire_index, const JsonObject& block, EventQueue& out);
@@ -69,6 +71,7 @@ private:
     std::string response_id_;
     std::string reason_;
     std::size_t blocks_ = 0;  ///< in the message so far
+    std::size_t foreign_blocks_ = 0;
     std::int64_t last_delta_ = -1;
     bool announced_ = false;
     bool finished_ = false;

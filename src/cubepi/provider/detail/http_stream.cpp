@@ -24,9 +24,10 @@ constexpr std::size_t longest_whole_body = SseLimits().max_event;
 /// be used again.
 constexpr std::chrono::milliseconds linger_limit(50);
 
-/// Bytes of a body that are decoded before the event loop gets a turn. A server may send faster than this source decodes; timers,
+/// Bytes of a body that are decoded before the event loop gets a turn, and what a read of fewer bytes counts. A server may send faster than this source decodes; timers,
 /// signals and aborts on the same loop must run all the same.
 constexpr std::size_t yield_interval = 256 * 1024;
+constexpr std::size_t smallest_read = 512;
 
 AssistantMessage head_of(const ModelRequest& request) {
     AssistantMessage head;
@@ -50,7 +51,7 @@ HttpStreamSource::HttpStreamSource(ModelRequest request,
       protocol_(std::move(protocol)),
       observers_(std::move(observers)),
       runtime_(request_.options.runtime()),
-      assembler_(head_of(request_)) {}
+      assembler_(head_of(request_), request_.options.max_answer_bytes()) {}
 
 HttpStreamSource::~HttpStreamSource() { close(); }
 
@@ -87,6 +88,8 @@ std::optional<StreamEvent> HttpStreamSource::ready() {
             fail(std::current_exception());
         }
     }
+    // From here on the consumer is busy, and the endpoint not to blame.
+    silent_since_.reset();
     return queue_.pop();
 }
 
@@ -175,9 +178,7 @@ Task<> HttpStreamSource::guarded_step() {
     close();
     if (stopped()) co_return;
     if (gap_fired_) {
-        const std::string limit = seconds_text(protocol_->clocks().gap);
-        fail(std::make_exception_ptr(
-            TimeoutError("gap", "nothing came for " + limit + " (the gap clock)")));
+        fail(std::make_exception_ptr(gap_error()));
         co_return;
     }
     cancelled_ = true;
@@ -261,6 +262,7 @@ Task<> HttpStreamSource::attempt() {
     whole_body_.clear();
     body_ = std::move(response.body);
     silence_ = {};
+    silent_since_.reset();
     gap_fired_ = false;
     phase_ = Phase::streaming;
 }
@@ -303,17 +305,32 @@ bool HttpStreamSource::read_available() {
     std::string& into = buffer();
     const std::size_t before = into.size();
     if (!body_->read_ready(into)) return false;
-    bytes_since_yield_ += into.size() - before;
+    bytes_since_yield_ += std::max(into.size() - before, smallest_read);
     return true;
+}
+
+TimeoutError HttpStreamSource::gap_error() const {
+    const std::string limit = seconds_text(protocol_->clocks().gap);
+    return TimeoutError("gap", "nothing came for " + limit + " (the gap clock)");
+}
+
+/// Bytes that hold nothing are silence, also when they come without a pause, so that no timer of a read could fire.
+void HttpStreamSource::count_silence() {
+    const auto now = runtime_->clock->now();
+    if (silent_since_) silence_ += now - *silent_since_;
+    silent_since_ = now;
+    const std::chrono::nanoseconds gap = protocol_->clocks().gap;
+    if (gap.count() > 0 && silence_ >= gap) throw gap_error();
 }
 
 Task<> HttpStreamSource::read_more() {
     if (bytes_since_yield_ >= yield_interval) {
         bytes_since_yield_ = 0;
         co_await yield_now();
+        count_silence();
         co_return;
     }
-    const auto began = runtime_->clock->now();
+    count_silence();
     if (!gap_timer_ && protocol_->clocks().gap.count() > 0) {
         gap_timer_ = runtime_->clock->timer(co_await this_executor);
     }
@@ -322,10 +339,12 @@ Task<> HttpStreamSource::read_more() {
     std::string& into = buffer();
     const std::size_t before = into.size();
     const bool more = co_await body_->read(into);
-    bytes_since_yield_ += into.size() - before;
+    bytes_since_yield_ += std::max(into.size() - before, smallest_read);
     reading_ = false;
     recognise_body();
-    silence_ += runtime_->clock->now() - began;
+    const auto now = runtime_->clock->now();
+    silence_ += now - *silent_since_;
+    silent_since_ = now;
     if (!more) at_end_of_body();
 }
 

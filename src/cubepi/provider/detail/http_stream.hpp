@@ -67,6 +67,8 @@ private:
     Task<> linger();
     void finish_answer();
     void arm_gap();
+    void count_silence();
+    TimeoutError gap_error() const;
     bool decode_buffered();
     void decode(std::string_view event, std::string_view data);
     void fail(std::exception_ptr exception);
@@ -98,7 +100,9 @@ private:
     std::shared_ptr<StopLink> stop_link_;
     std::optional<std::stop_callback<std::function<void()>>> on_stop_;  ///< while a body streams
     std::unique_ptr<ClockTimer> gap_timer_;
-    std::chrono::nanoseconds silence_{0};  ///< waited since the last event with content
+    std::chrono::nanoseconds silence_{0};  ///< since the last event with content
+    /// From when on time is to be added to `silence_`; absent while the consumer is busy with an event.
+    std::optional<Clock::time_point> silent_since_;
     std::chrono::nanoseconds delay_{0};
     std::optional<Clock::time_point> deadline_;  ///< of the whole call, where it has one
     std::size_t bytes_since_yield_ = 0;

@@ -19,6 +19,17 @@ double chance(IdSource& ids) {
     return static_cast<double>(hash >> 11) * 0x1.0p-53;
 }
 
+bool reached_limit(const std::exception_ptr& failure) {
+    if (!failure) return false;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const LimitReachedError&) {
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
 }  // namespace
 
 std::string seconds_text(std::chrono::nanoseconds time) {
@@ -135,7 +146,9 @@ void HttpStreamSource::give_up(const Failure& failure, ErrorInfo info) {
     phase_ = Phase::over;
     // A failed answer cannot be referred to later; CubePi's have no response id either.
     assembler_.head().response_id = SharedString();
-    queue_.push(assembler_.error(protocol_->without_secrets(std::move(text)), std::move(info)));
+    text = protocol_->without_secrets(std::move(text));
+    const bool limited = reached_limit(failure.exception);
+    queue_.push(limited ? assembler_.limited(text) : assembler_.error(text, std::move(info)));
 }
 
 }  // namespace cubepi::detail

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include <cubepi/provider/detail/answer_size.hpp>
 #include <cubepi/provider/detail/event_data.hpp>
 #include <cubepi/provider/detail/json_text.hpp>
 #include <cubepi/provider/detail/openai_chat_chunk.hpp>
@@ -80,6 +81,7 @@ void OpenAIChatDecoder::add_content(EventQueue& out) {
         const Json details = parse_json(chunk.thinking_details, error);
         std::string text;
         if (details.is_array()) {
+            assembler_.count_detail(json_memory(details));
             add_thinking_details(details.get_array());
             if (chunk.thinking.empty()) text = thinking_details_text(details.get_array());
         }

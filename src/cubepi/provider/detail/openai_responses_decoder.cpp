@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <cubepi/provider/detail/answer_size.hpp>
 #include <cubepi/provider/detail/event_data.hpp>
 #include <cubepi/provider/detail/json_text.hpp>
 #include <cubepi/provider/detail/openai_responses_event.hpp>
@@ -16,6 +17,8 @@ std::string_view string_in(const JsonObject& object, std::string_view key) {
     const Json* value = object.if_contains(key);
     return value && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
 }
+
+constexpr std::size_t max_open_items = MessageAssembler::max_tool_calls;
 
 JsonObject read_object(std::string_view raw) {
     JsonTextError error;
@@ -185,6 +188,14 @@ OpenAIResponsesDecoder::Item& OpenAIResponsesDecoder::open(Kind kind, std::int64
                                                            std::string_view id,
                                                            const JsonObject& given,
                                                            EventQueue& out) {
+    // Each event looks for its item among all of them, and the end of one reads what came since it began.
+    MessageAssembler::check_block_count(items_.size() + 1);
+    if (open_items_ == max_open_items) {
+        throw Error(ErrorCode::too_large, "the answer has more than " +
+                                              std::to_string(max_open_items) +
+                                              " output items that are not ended");
+    }
+    if (kind == Kind::other) assembler_.count_detail(block_overhead + id.size());
     Item item;
     item.kind = kind;
     item.output_index = output_index;
@@ -203,6 +214,7 @@ OpenAIResponsesDecoder::Item& OpenAIResponsesDecoder::open(Kind kind, std::int64
         out.push(assembler_.toolcall_start(item.call_id, SharedString(item.name)));
     }
     if (kind != Kind::other) item.block = blocks_++;
+    ++open_items_;
     return items_.emplace_back(std::move(item));
 }
 
@@ -277,6 +289,7 @@ std::string OpenAIResponsesDecoder::streamed(const Item& item) const {
 void OpenAIResponsesDecoder::close(Item& item, const JsonObject& given, EventQueue& out) {
     if (split_item_ == static_cast<std::size_t>(&item - items_.data())) flush_split(out);
     item.open = false;
+    --open_items_;
     switch (item.kind) {
         case Kind::text: close_text(item, given, out); break;
         case Kind::thinking: close_thinking(item, given, out); break;
@@ -341,6 +354,7 @@ void OpenAIResponsesDecoder::close_call(Item& item, const JsonObject& given, Eve
 void OpenAIResponsesDecoder::keep_other(const JsonObject& given, EventQueue& out) {
     const std::string_view type = string_in(given, "type");
     if (is_servers_own(type)) {
+        assembler_.count_detail(json_memory(given));
         JsonObject kept;
         kept["at"] = blocks_;
         kept["item"] = given;

@@ -79,6 +79,7 @@ private:
     std::unique_ptr<SplitText> split_;  ///< holds half a character of `split_item_`
     std::size_t split_item_ = 0;
     std::vector<Item> items_;
+    std::size_t open_items_ = 0;
     std::int32_t blocks_ = 0;
     std::string reason_;
     bool announced_ = false;
