@@ -28,6 +28,7 @@ struct KeptSession {
     std::string tape = {};       ///< the tape's name; empty: it is in SQLite
     std::string workspace = {};  ///< the folder it belongs to; SQLite knows none
     std::string copied_from = {};
+    std::string problem = {};  ///< why its messages could not be counted
 };
 
 void newest_first(std::vector<KeptSession>& sessions);

@@ -12,7 +12,8 @@ namespace cubepi::app {
 
 std::ofstream create_file(const std::filesystem::path& path, bool replace) {
     const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (replace ? O_TRUNC : O_EXCL);
-    const int made = ::open(path.c_str(), flags, 0666);
+    // What is exported is a conversation: a new file is for this user only. One that is there keeps its mode.
+    const int made = ::open(path.c_str(), flags, 0600);
     if (made < 0 && errno == EEXIST)
         throw Error(ErrorCode::invalid_argument, "the file '" + path.string() + "' exists already");
     if (made < 0) {

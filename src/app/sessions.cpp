@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -29,7 +30,8 @@ namespace {
 /// a tab or a line break here.
 void print_session(const KeptSession& session, const KeptSessions& kept, bool with_directory) {
     std::cout << shell_word(session.name) << '\t' << local_time(session.used_at) << '\t'
-              << session.messages << (session.messages == 1 ? " message\t" : " messages\t");
+              << (session.problem.empty() ? std::to_string(session.messages) : "?")
+              << (session.messages == 1 ? " message\t" : " messages\t");
     if (session.tape.empty()) {
         std::cout << printable(kept.database().string());
     } else {
@@ -43,7 +45,8 @@ JsonObject to_json(const KeptSession& session, const KeptSessions& kept) {
     JsonObject object;
     object["name"] = is_utf8(session.name) ? session.name : replace_broken_utf8(session.name);
     object["used_at"] = static_cast<std::int64_t>(session.used_at);
-    object["messages"] = session.messages;
+    object["messages"] = session.problem.empty() ? Json(session.messages) : Json();
+    if (!session.problem.empty()) object["error"] = session.problem;
     if (session.tape.empty()) {
         object["database"] = kept.database().string();
     } else {
@@ -59,6 +62,18 @@ void print_json(const std::vector<KeptSession>& sessions, const KeptSessions& ke
     std::cout << boost::json::serialize(list) << '\n';
 }
 
+int report(const std::exception_ptr& problem, const std::string& about) {
+    const Failure failure = explain(problem);
+    std::cerr << "cubepi: " << about << printable(failure.text) << '\n';
+    return failure.exit_code;
+}
+
+/// A tape that cannot be read does not hide the others.
+int note_problem(KeptSession& session, const std::exception_ptr& problem) {
+    session.problem = exception_text(problem);
+    return report(problem, "session " + printable(session.name) + ": ");
+}
+
 /// What the database cannot show does not hide the tapes.
 Task<int> list_sessions(bool all, bool json) {
     KeptSessions kept = KeptSessions::here();
@@ -68,18 +83,22 @@ Task<int> list_sessions(bool all, bool json) {
     } else {
         sessions = co_await kept.on_tapes_here();
     }
-    for (KeptSession& session : sessions) {
-        const bub::TapePosition end = co_await kept.tapes()->position(session.tape);
-        session.messages = static_cast<std::size_t>(end.messages);
-    }
     int status = exit_ok;
+    for (KeptSession& session : sessions) {
+        std::exception_ptr problem;
+        try {
+            const bub::TapePosition end = co_await kept.tapes()->position(session.tape);
+            session.messages = static_cast<std::size_t>(end.messages);
+        } catch (const Error&) {
+            problem = std::current_exception();
+        }
+        if (problem) status = note_problem(session, problem);
+    }
     try {
         std::vector<KeptSession> older = co_await kept.in_database();
         for (KeptSession& session : older) sessions.push_back(std::move(session));
-    } catch (const Error& error) {
-        const Failure failure = explain(error);
-        std::cerr << "cubepi: " << printable(failure.text) << '\n';
-        status = failure.exit_code;
+    } catch (const Error&) {
+        status = report(std::current_exception(), std::string());
     }
     if (sessions.empty() && status == exit_ok) {
         std::cerr << "No saved sessions" << (all ? "" : " in this directory")
@@ -98,13 +117,18 @@ Task<int> list_sessions(bool all, bool json) {
 Task<bool> confirm_deletion(const KeptSessions& kept, std::string name) {
     const bool terminal = isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1;
     if (!terminal) co_return true;
-    const bub::TapePosition end = co_await kept.tapes()->position(kept.tape_of(name));
-    if (end.messages == 0) co_return true;
+    std::string size = "its messages could not be counted";
+    try {
+        const bub::TapePosition end = co_await kept.tapes()->position(kept.tape_of(name));
+        if (end.messages == 0) co_return true;
+        size = std::to_string(end.messages) + (end.messages == 1 ? " message" : " messages");
+    } catch (const Error&) {
+        // A tape that cannot be read can be deleted.
+    }
     const Executor executor = co_await this_executor;
     LineEditor editor(executor, std::filesystem::path());
-    const std::optional<std::string> answer = co_await editor.read(
-        "Delete session " + printable(name) + " (" + std::to_string(end.messages) +
-        (end.messages == 1 ? " message" : " messages") + ") for good? [y/N] ");
+    std::string question = "Delete session " + printable(name) + " (" + size + ") for good? [y/N] ";
+    const std::optional<std::string> answer = co_await editor.read(std::move(question));
     co_return answer && (*answer == "y" || *answer == "Y" || *answer == "yes");
 }
 

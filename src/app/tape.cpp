@@ -15,6 +15,7 @@
 
 #include "commands.hpp"
 #include "exit_code.hpp"
+#include "failure.hpp"
 #include "kept_sessions.hpp"
 #include "local_time.hpp"
 #include "new_file.hpp"
@@ -96,16 +97,27 @@ private:
         const std::vector<TapeFileInfo> files = co_await store_->list_files();
         if (files.empty())
             err_ << "No tape is kept in " << printable(store_->directory().string()) << ".\n";
+        int status = exit_ok;
         std::size_t left = arguments_.limit == 0 ? files.size() : arguments_.limit;
         // Tabs, so that scripts can cut it.
         for (const TapeFileInfo& file : files) {
             if (left-- == 0) break;
-            const bub::TapeInfo info = co_await store_->info(file.name);
+            std::optional<bub::TapeInfo> info;
+            try {
+                info = co_await store_->info(file.name);
+            } catch (const Error& error) {
+                // It does not hide the others.
+                const Failure failure = explain(error);
+                err_ << "cubepi: " << printable(failure.text) << '\n';
+                status = failure.exit_code;
+            }
+            const std::string entries = info ? std::to_string(info->entries) : "?";
+            const std::string anchor = info ? info->last_anchor.value_or("-") : "?";
             out_ << printable(file.name) << '\t' << local_time(file.modified) << '\t' << file.bytes
-                 << " bytes\t" << info.entries << (info.entries == 1 ? " entry\t" : " entries\t")
-                 << one_line(info.last_anchor.value_or("-"), 60) << '\n';
+                 << " bytes\t" << entries << (entries == "1" ? " entry\t" : " entries\t")
+                 << one_line(anchor, 60) << '\n';
         }
-        co_return exit_ok;
+        co_return status;
     }
 
     /// Empty when there is none, and err says so.

@@ -69,7 +69,9 @@ Task<SidecarOutcome> try_reset(Tape sidecar, std::string name, std::string reaso
 /// A new file: an archive of the same second keeps its own.
 std::filesystem::path write_new(const std::filesystem::path& stem,
                                 const std::vector<TapeEntry>& entries) {
-    std::filesystem::create_directories(stem.parent_path());
+    std::error_code unknown;
+    if (!std::filesystem::is_directory(stem.parent_path(), unknown))
+        detail::make_private_directory(stem.parent_path());
     for (int number = 1;; ++number) {
         std::filesystem::path path = stem;
         if (number > 1) path += "-" + std::to_string(number);

@@ -111,9 +111,9 @@ void DeliveryJournal::take_back() {
 
 void DeliveryJournal::lock() {
     if (lock_) return;
-    std::error_code failed;
-    std::filesystem::create_directories(options_.folder, failed);
-    if (failed) throw_system("create the directory", options_.folder, failed.value());
+    std::error_code unknown;
+    if (!std::filesystem::is_directory(options_.folder, unknown))
+        make_private_directory(options_.folder);
     const std::filesystem::path path = options_.folder / "lock";
     Descriptor file = Descriptor::open(path, O_RDWR | O_CREAT);
     if (!try_lock(file)) {

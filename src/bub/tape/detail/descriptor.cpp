@@ -23,21 +23,32 @@ namespace {
                                     std::string(), std::string(), path.string());
 }
 
+[[noreturn]] void throw_no_directory(const std::filesystem::path& path, std::string_view kind) {
+    throw cubepi::CheckpointerError(cubepi::ErrorCode::storage,
+                                    "cannot use the directory " + path.string() + ": it is " +
+                                        std::string(kind) + "; move it away",
+                                    std::string(), std::string(), path.string());
+}
+
 }  // namespace
 
 Descriptor Descriptor::open(const std::filesystem::path& path, int flags, unsigned mode) {
     Descriptor made;
     made.path_ = path;
+    // A link would let whoever can put one here have another file read, or overwritten.
+    const bool directory = (flags & O_DIRECTORY) != 0;
+    if (!directory) flags |= O_NOFOLLOW;
     // O_NONBLOCK: a pipe of this name must not have us wait for its other end.
     do {
         made.fd_ = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
     } while (made.fd_ < 0 && errno == EINTR);
-    if ((flags & O_DIRECTORY) != 0 && made.fd_ >= 0) return made;
+    if (directory && made.fd_ >= 0) return made;
     if (made.fd_ < 0) {
         const int reason = errno;
         if (reason == ENOENT && (flags & O_CREAT) == 0) return made;
+        if (!directory && reason == ELOOP) throw_no_file(path, "a symbolic link");
         const std::string_view kind = cubepi::detail::kind_if_no_file(path);
-        if ((flags & O_DIRECTORY) == 0 && !kind.empty()) throw_no_file(path, kind);
+        if (!directory && !kind.empty()) throw_no_file(path, kind);
         throw_system("open", path, reason);
     }
     struct stat info = {};
@@ -193,6 +204,19 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
 
 void remove_file(const std::filesystem::path& path) {
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw_system("remove", path, errno);
+}
+
+void make_private_directory(const std::filesystem::path& path) {
+    struct stat info = {};
+    if (::mkdir(path.c_str(), 0700) == 0) return;
+    if (errno == ENOENT && path.has_parent_path() && path.parent_path() != path) {
+        make_private_directory(path.parent_path());
+        if (::mkdir(path.c_str(), 0700) == 0) return;
+    }
+    const int reason = errno;
+    if (reason != EEXIST) throw_system("create the directory", path, reason);
+    if (::lstat(path.c_str(), &info) != 0 || S_ISDIR(info.st_mode)) return;
+    throw_no_directory(path, S_ISLNK(info.st_mode) ? "a symbolic link" : "a file");
 }
 
 }  // namespace bub::detail

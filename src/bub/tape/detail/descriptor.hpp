@@ -16,8 +16,8 @@ namespace bub::detail {
 class Descriptor {
 public:
     Descriptor() = default;
-    /// open(2) with O_CLOEXEC. An invalid one when the file does not exist (and flags do not make it). What is no regular file
-    /// is refused, and never waited for; but with O_DIRECTORY it is a folder.
+    /// open(2) with O_CLOEXEC. An invalid one when the file does not exist (and flags do not make it). Symbolic links and
+    /// what is not a regular file are refused, and never waited for; with O_DIRECTORY it is a directory.
     static Descriptor open(const std::filesystem::path& path, int flags, unsigned mode = 0600);
     Descriptor(Descriptor&& other) noexcept
         : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
@@ -83,5 +83,8 @@ void replace_file(const std::filesystem::path& path, std::string_view bytes, boo
 /// Nothing when the file does not exist.
 std::optional<std::string> read_file(const std::filesystem::path& path);
 void remove_file(const std::filesystem::path& path);
+/// Makes a directory that only this user can enter, and those above it that are missing. A directory that is there already
+/// keeps its mode. Throws Error when a file or a symbolic link has its name.
+void make_private_directory(const std::filesystem::path& path);
 
 }  // namespace bub::detail

@@ -18,6 +18,8 @@
 
 namespace bub::detail {
 
+using cubepi::ErrorCode;
+
 namespace {
 
 /// What the commit file says before the block that is to be on the tape.
@@ -58,6 +60,18 @@ bool read_commit(std::string_view text, CommitHeader& header, std::string_view& 
     block = text.substr(feed + 1);
     return block.size() == header.size;
 }
+
+}  // namespace
+
+std::uint64_t end_before_commit(const TapePaths& paths) {
+    const std::optional<std::string> text = read_file(paths.commit);
+    CommitHeader header;
+    std::string_view block;
+    const bool extends = text && read_commit(*text, header, block) && !header.replaces;
+    return extends ? header.offset : std::numeric_limits<std::uint64_t>::max();
+}
+
+namespace {
 
 std::vector<TapeEntry> entries_of(std::string_view block) {
     std::vector<TapeEntry> entries;
@@ -270,20 +284,39 @@ void TapeDirectory::remove(const std::string& name) {
     std::erase_if(tapes, [&](const std::string& one) { return !one.starts_with(name + "__"); });
     tapes.push_back(name);
     const std::filesystem::path open = TapePaths(options_.directory, name).open;
-    const UseLock unused(open, FileLock::Kind::exclusive);
+    std::optional<UseLock> unused;
+    try {
+        unused.emplace(open, FileLock::Kind::exclusive);
+    } catch (const cubepi::Error& error) {
+        if (error.code() != ErrorCode::storage_full) throw;
+    }
     for (const std::string& one : tapes) {
-        Writing writing = write_lock(one);
+        Writing writing = lock_to_remove(one);
         remove_files(writing);
     }
     remove_file(open);
+}
+
+/// Deleting makes room, and so needs none: nothing is finished that is about to go. Where a full disk has no room even for a lock
+/// file, no other process can have made one to write.
+TapeDirectory::Writing TapeDirectory::lock_to_remove(const std::string& name) {
+    try {
+        return lock(name);
+    } catch (const cubepi::Error& error) {
+        if (error.code() != ErrorCode::storage_full) throw;
+    }
+    const std::shared_ptr<Known> tape = known(name);
+    std::unique_lock here(tape->mutex);
+    return Writing{name, TapePaths(options_.directory, name), tape, std::move(here), FileLock()};
 }
 
 void TapeDirectory::remove_files(Writing& writing) {
     namespace fs = std::filesystem;
     const TapePaths& paths = writing.paths;
     std::error_code failed;
-    for (fs::directory_iterator file(paths.turns, failed), end; !failed && file != end;
-         file.increment(failed)) {
+    const bool linked = fs::is_symlink(paths.turns, failed);
+    for (fs::directory_iterator file(linked ? fs::path() : paths.turns, failed), end;
+         !failed && file != end; file.increment(failed)) {
         const Descriptor journal = Descriptor::open(file->path(), O_RDWR);
         if (!journal || try_lock(journal)) continue;
         throw cubepi::CheckpointerLockTimeoutError(
@@ -307,8 +340,9 @@ void TapeDirectory::close_dead_turns_at_start(const std::string& name) {
             Writing writing = write_lock(name);
             close_dead_turns(writing);
         } catch (const cubepi::Error& error) {
-            // Who may only read reads what is there.
-            if (error.code() != cubepi::ErrorCode::permission_denied) throw;
+            // Who may only read reads what is there. When there is room again, the turn is closed.
+            if (!may_still_read(error.code())) throw;
+            if (error.code() == ErrorCode::storage_full) return;
         }
     }
     tape->looked_for_turns = true;
@@ -318,6 +352,7 @@ void TapeDirectory::close_dead_turns(Writing& writing) {
     namespace fs = std::filesystem;
     std::vector<fs::path> journals;
     std::error_code failed;
+    if (fs::is_symlink(writing.paths.turns, failed)) return;
     for (fs::directory_iterator file(writing.paths.turns, failed), end; !failed && file != end;
          file.increment(failed)) {
         if (file->path().extension() == ".journal") journals.push_back(file->path());

@@ -67,12 +67,13 @@ std::vector<std::string> TapeDirectory::names() const {
          file.increment(failed)) {
         fs::path path = file->path();
         // Killed in its first turn, a session has left a journal and no tape yet.
-        const bool begun = path.extension() == ".turns" && file->is_directory(failed);
+        std::error_code unknown;
+        const fs::file_status status = file->symlink_status(unknown);
+        const bool begun = path.extension() == ".turns" && fs::is_directory(status);
         if (begun) path = path.stem();
         if (path.extension() != suffix) continue;
-        // A folder or a pipe of such a name is no tape, and a link that leads nowhere none yet.
-        std::error_code unknown;
-        if (!begun && !file->is_regular_file(unknown)) continue;
+        // A directory, a pipe or a link of such a name is not a tape.
+        if (!begun && !fs::is_regular_file(status)) continue;
         found.push_back(path.stem().string());
     }
     std::sort(found.begin(), found.end());
@@ -86,8 +87,8 @@ std::vector<TapeFileInfo> TapeDirectory::list_files() const {
         if (!is_main_tape(name)) continue;
         struct stat info = {};
         const TapePaths paths(options_.directory, name);
-        const bool written = ::stat(paths.tape.c_str(), &info) == 0;
-        if (!written && ::stat(paths.turns.c_str(), &info) != 0) continue;
+        const bool written = ::lstat(paths.tape.c_str(), &info) == 0;
+        if (!written && ::lstat(paths.turns.c_str(), &info) != 0) continue;
         TapeFileInfo file;
         file.name = std::move(name);
         file.bytes = written ? static_cast<std::uintmax_t>(info.st_size) : 0;
@@ -112,20 +113,23 @@ std::shared_ptr<TapeDirectory::Known> TapeDirectory::known(const std::string& na
 void TapeDirectory::make_directory() {
     const std::lock_guard lock(mutex_);
     if (made_ && ::access(options_.directory.c_str(), F_OK) == 0) return;
-    std::error_code failed;
-    const bool fresh = fs::create_directories(options_.directory, failed);
-    if (failed) throw_system("create the directory", options_.directory, failed.value());
-    if (fresh) fs::permissions(options_.directory, fs::perms::owner_all, failed);
+    std::error_code unknown;
+    // The user may have put a link in its place.
+    if (!fs::is_directory(options_.directory, unknown)) make_private_directory(options_.directory);
     made_ = true;
 }
 
-TapeDirectory::Writing TapeDirectory::write_lock(const std::string& name) {
+TapeDirectory::Writing TapeDirectory::lock(const std::string& name) {
     TapePaths paths(options_.directory, name);
     make_directory();
     const std::shared_ptr<Known> tape = known(name);
     std::unique_lock here(tape->mutex);
     FileLock everywhere(paths.lock, FileLock::Kind::exclusive, options_.lock_timeout);
-    Writing writing{name, std::move(paths), tape, std::move(here), std::move(everywhere)};
+    return Writing{name, std::move(paths), tape, std::move(here), std::move(everywhere)};
+}
+
+TapeDirectory::Writing TapeDirectory::write_lock(const std::string& name) {
+    Writing writing = lock(name);
     finish_commit(writing);
     return writing;
 }
@@ -133,19 +137,27 @@ TapeDirectory::Writing TapeDirectory::write_lock(const std::string& name) {
 Descriptor TapeDirectory::open_visible(const std::string& name, std::uint64_t& end) {
     const TapePaths paths(options_.directory, name);
     close_dead_turns_at_start(name);
+    bool can_write = true;
     for (;;) {
         {
             const FileLock lock(paths.lock, FileLock::Kind::shared, options_.lock_timeout);
-            if (::access(paths.commit.c_str(), F_OK) != 0) {
+            const bool committing = ::access(paths.commit.c_str(), F_OK) == 0;
+            if (!committing || !can_write) {
                 Descriptor tape = Descriptor::open(paths.tape, O_RDONLY);
                 end = tape ? tape.size() : 0;
+                if (committing) end = std::min(end, end_before_commit(paths));
                 // Without a lock file nobody had written; somebody may have begun since.
                 if (lock || ::access(paths.lock.c_str(), F_OK) != 0) return tape;
                 continue;
             }
         }
         // Whoever wrote that has died: taking the lock finishes it.
-        (void)write_lock(name);
+        try {
+            (void)write_lock(name);
+        } catch (const cubepi::Error& error) {
+            if (!may_still_read(error.code())) throw;
+            can_write = false;
+        }
     }
 }
 
@@ -367,9 +379,7 @@ std::string TapeDirectory::put_media(const std::string& bytes) {
     make_directory();
     std::string name = sha256_hex(bytes);
     const fs::path folder = options_.directory / "media";
-    std::error_code failed;
-    fs::create_directories(folder, failed);
-    if (failed) throw_system("create the directory", folder, failed.value());
+    make_private_directory(folder);
     const fs::path file = folder / name;
     if (::access(file.c_str(), F_OK) != 0) replace_file(file, bytes, false);
     return name;

@@ -12,10 +12,20 @@
 #include <bub/tape/detail/descriptor.hpp>
 #include <bub/tape/detail/tape_index_file.hpp>
 #include <bub/tape/file_tape_store.hpp>
+#include <cubepi/core/error.hpp>
 
 namespace bub::detail {
 
 struct JournaledTurn;
+struct TapePaths;
+
+/// Whether a store that failed with this code, at closing what a dead process has left, can be read as it is: on a full disk, or
+/// without the permission to write.
+constexpr bool may_still_read(cubepi::ErrorCode code) noexcept {
+    return code == cubepi::ErrorCode::storage_full || code == cubepi::ErrorCode::permission_denied;
+}
+/// Where the tape ended before the commit that a dead process has left.
+std::uint64_t end_before_commit(const TapePaths& paths);
 
 /// The files of one tape.
 struct TapePaths {
@@ -94,7 +104,10 @@ private:
 
     std::shared_ptr<Known> known(const std::string& name);
     void make_directory();
+    Writing lock(const std::string& name);
+    /// lock(), after which the tape is as the last writer meant it to be.
     Writing write_lock(const std::string& name);
+    Writing lock_to_remove(const std::string& name);
     /// Opens the tape for reading and gives the end of what is visible.
     Descriptor open_visible(const std::string& name, std::uint64_t& end);
     void close_dead_turns(Writing& writing);

@@ -96,7 +96,7 @@ TapeIndexFile::TapeIndexFile(std::filesystem::path path, const Descriptor& tape,
 }
 
 void TapeIndexFile::catch_up(const Descriptor& tape, std::uint64_t end) {
-    const bool can_write = file_ && (::fcntl(file_.get(), F_GETFL) & O_ACCMODE) == O_RDWR;
+    bool can_write = file_ && (::fcntl(file_.get(), F_GETFL) & O_ACCMODE) == O_RDWR;
     LineReader lines(tape, sums_.mark.covered, end);
     FileLine line;
     bool unended = false;
@@ -107,10 +107,20 @@ void TapeIndexFile::catch_up(const Descriptor& tape, std::uint64_t end) {
         if (unended) break;
         add(line.text, line.offset);
         covered = line.end;
-        if (can_write && fresh_.size() >= most_fresh) write_records();
+        if (can_write && fresh_.size() >= most_fresh) can_write = try_write_records();
     }
     if (can_write) save(tape, covered);
     if (unended) add(line.text, line.offset);
+}
+
+/// False on a full disk: the index is a cache, and the rest of it stays in memory.
+bool TapeIndexFile::try_write_records() {
+    try {
+        write_records();
+        return true;
+    } catch (const cubepi::Error&) {
+        return false;
+    }
 }
 
 void TapeIndexFile::add(std::string_view line, std::uint64_t offset) {

@@ -82,6 +82,7 @@ private:
     void catch_up(const Descriptor& tape, std::uint64_t end);
     void add(std::string_view line, std::uint64_t offset);
     void write_records();
+    bool try_write_records();
     void save(const Descriptor& tape, std::uint64_t covered);
 
     std::filesystem::path path_;

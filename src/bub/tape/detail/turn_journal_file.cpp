@@ -263,11 +263,7 @@ TurnJournalFile::TurnJournalFile(std::filesystem::path folder, std::filesystem::
 
 void TurnJournalFile::open() {
     for (int attempt = 0; !file_; ++attempt) {
-        std::error_code failed;
-        std::filesystem::create_directory(folder_, failed);
-        // There while it was made, and gone when that was looked at: the next step finds out.
-        const bool fleeting = failed == std::errc::file_exists;
-        if (failed && !fleeting) throw_system("create the directory", folder_, failed.value());
+        make_private_directory(folder_);
         try {
             file_ = Descriptor::open(path_, O_RDWR | O_APPEND | O_CREAT);
         } catch (const cubepi::Error&) {

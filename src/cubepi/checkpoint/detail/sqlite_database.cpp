@@ -8,7 +8,9 @@
 #include <system_error>
 #include <utility>
 
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <cubepi/core/detail/regular_file.hpp>
 #include <cubepi/core/error.hpp>
@@ -37,6 +39,13 @@ void refuse_no_file(const std::string& path) {
         path, ErrorCode::storage,
         cannot_open(path) + "it is " + std::string(kind) +
             (kind == "a folder" ? "; give the path of a file in it" : "; give the path of a file"));
+}
+
+/// SQLite gives a new file the mode 0644, and its journals the mode of the file. A file that is there already keeps its mode. What
+/// fails here fails again when SQLite opens the file.
+void make_private_file(const std::string& path) {
+    const int made = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (made >= 0) ::close(made);
 }
 
 /// Why SQLite could not open the file, which it does not say itself.
@@ -154,6 +163,7 @@ void SqliteDatabase::open_file() {
                "the path of the SQLite database is empty; give a file, or \":memory:\"");
     }
     if (names_a_file(options_.path)) refuse_no_file(options_.path);
+    if (names_a_file(options_.path) && !options_.read_only) make_private_file(options_.path);
     // Only one thread uses the connection, so SQLite's own locks are not needed.
     const int access =
         options_.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
