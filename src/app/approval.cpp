@@ -166,6 +166,18 @@ ApprovalPolicy policy_of(const std::vector<std::string>& rules) {
     return policy;
 }
 
+std::vector<std::string> unused_rules(const std::vector<std::string>& rules) {
+    std::vector<std::string> notes;
+    const ApprovalPolicy policy = policy_of(rules);
+    for (const ApprovalRule& rule : policy.rules()) {
+        const std::string problem = rule.problem();
+        if (problem.empty()) continue;
+        notes.push_back("The rule '" + rule.text() + "' in " + config_path().string() +
+                        " allows nothing: " + problem + ".");
+    }
+    return notes;
+}
+
 Approval::Approval(ApprovalPolicy policy, std::shared_ptr<Asker> asker, Style style,
                    Options options)
     : policy_(std::move(policy)),
@@ -173,9 +185,29 @@ Approval::Approval(ApprovalPolicy policy, std::shared_ptr<Asker> asker, Style st
       style_(style),
       options_(std::move(options)) {}
 
+Task<ApprovalDecision> Approval::decide(const BeforeToolCallContext& context) const {
+    const Json* path = context.args.if_contains("path");
+    const bool resolves = options_.write_target && path && path->is_string() &&
+                          context.tool.risk_level != ToolRisk::read_only;
+    if (!resolves) co_return policy_.decide(context.tool, context.args);
+    const auto runtime = options_.runtime ? options_.runtime : Runtime::standard();
+    auto work = [find = options_.write_target, given = std::string(path->get_string())] {
+        std::optional<std::string> target;
+        try {
+            target = find(given);
+        } catch (const Error&) {
+            // The tool says what is wrong with the path; until then it is not known where it leads.
+        }
+        return target;
+    };
+    const std::optional<std::string> target = co_await offload(*runtime->workers, std::move(work));
+    co_return policy_.decide(context.tool.name.str(), context.tool.risk_level, context.args,
+                             target);
+}
+
 Task<std::optional<BeforeToolCallResult>> Approval::before_tool_call(
     BeforeToolCallContext& context) {
-    ApprovalDecision decision = policy_.decide(context.tool, context.args);
+    ApprovalDecision decision = co_await decide(context);
     std::optional<BeforeToolCallResult> result;
     if (decision.allowed || options_.allow_all) co_return result;
     if (!asker_ || !asker_->can_ask()) {

@@ -19,6 +19,10 @@ namespace cubepi::app {
 /// The policy of the configuration's rules. Throws Error(invalid_argument) that names the file.
 ApprovalPolicy policy_of(const std::vector<std::string>& rules);
 
+/// A sentence for each of the configuration's rules that allows nothing, as some do that earlier versions saved, and what to
+/// write instead.
+std::vector<std::string> unused_rules(const std::vector<std::string>& rules);
+
 /// Asks a person before a tool writes, runs a command or uses the network; a middleware.
 ///
 /// A call of write or edit is shown as a diff of the file, and the tool refuses it when the file changes afterwards. Such a
@@ -34,6 +38,9 @@ public:
         std::function<void(const std::string& rule)> save_rule = {};  ///< keeps a rule for good
         /// Previews of the calls of write and edit, shared with the tools; null: their arguments are shown.
         std::shared_ptr<FilePreviews> previews = {};
+        /// Where write and edit would write, which may be protected; see ApprovalPolicy. Called on a worker thread. Null:
+        /// the path as it is written.
+        std::function<std::string(const std::string& path)> write_target = {};
         std::shared_ptr<const Runtime> runtime =
             {};  ///< whose workers read files; null: standard()
     };
@@ -57,6 +64,7 @@ private:
         std::string problem = {};  // why the call cannot work
     };
 
+    Task<ApprovalDecision> decide(const BeforeToolCallContext& context) const;
     Task<std::optional<BeforeToolCallResult>> ask(Question& question);
     Task<std::optional<BeforeToolCallResult>> answer(Question& question);
     Task<std::optional<BeforeToolCallResult>> edit(Question& question);

@@ -87,8 +87,10 @@ std::string models_text(const std::vector<OfferedModel>& models) {
 void check_rules(const Report& report, const ConfigFile& config) {
     if (config.allow.empty()) return;
     try {
-        (void)policy_of(config.allow);
+        const std::vector<std::string> unused = unused_rules(config.allow);
         report.plain("allow: " + count_text(config.allow.size(), "rule"));
+        for (const std::string& note : unused)
+            report.problem(note, "Correct it: ${EDITOR:-nano} " + config_path().string());
     } catch (const Error& error) {
         report.problem(error.what(), "Correct it: ${EDITOR:-nano} " + config_path().string());
     }

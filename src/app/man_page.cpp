@@ -93,7 +93,7 @@ Models to ask in turn if the first one does not answer.
 Limits: seconds of one model call, model calls per prompt, tokens of one answer.
 .TP
 .B allow
-Rules for tools that may act without asking, e.g. "shell: git status".
+Rules for tools that may act without asking, e.g. "shell: cd /src/app && make test".
 .TP
 .B plugins
 Settings of plugins, by name.

@@ -120,6 +120,9 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     box.previews = std::make_shared<FilePreviews>(box.workspace);
     Approval::Options approval;
     approval.previews = box.previews;
+    approval.write_target = [place = box.workspace](const std::string& path) {
+        return place->write_target(path);
+    };
     approval.allow_all = flags.yes;
     approval.save_rule = [](const std::string& rule) { save_allow_rule(config_path(), rule); };
     box.gate = std::make_shared<Approval>(policy_of(config.allow), parts.questions, parts.style,
@@ -315,6 +318,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         turns.value && flags.max_turns == 0) {
         flags.max_turns = static_cast<int>(std::min<std::size_t>(*turns.value, 1'000'000));
     }
+    for (std::string& note : unused_rules(config.allow)) session.notes.push_back(std::move(note));
     if (config.too_open) session.notes.push_back(open_key_file_note(config_path()));
     if (!session.name.empty()) {
         const std::string tape =

@@ -46,20 +46,20 @@ struct FetchInAChat : ::testing::Test {
 };
 
 constexpr const char* not_followed =
-    "a redirect from http://93.184.216.34/moved to another host, "
-    "8.8.8.8, which was not followed";
+    "a redirect from http://93.184.216.34/moved to another place, "
+    "http://8.8.8.8, which was not followed";
 
 TEST_F(FetchInAChat, D52_ARedirectToAnotherHostIsAskedAboutAsACallOfItsOwn) {
     Terminal chat(home, {"chat", "--script", calls(call(asked_url) + call(other_url))}, 160, 40);
     ASSERT_TRUE(chat.expect_on_screen("talks to")) << chat.shown();
     chat.type("go\r");
     ASSERT_TRUE(chat.expect_on_screen("? Fetch http://93.184.216.34/a")) << chat.screen().text();
-    ASSERT_TRUE(chat.expect_on_screen("always adds: fetch: 93.184.216.34"));
+    ASSERT_TRUE(chat.expect_on_screen("always adds: fetch: http://93.184.216.34"));
     ASSERT_TRUE(chat.expect_on_screen("[e]dit >"));
     chat.type("y\r");
     ASSERT_TRUE(chat.expect_on_screen(not_followed)) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("? Fetch http://8.8.8.8/b")) << chat.screen().text();
-    ASSERT_TRUE(chat.expect("always adds: fetch: 8.8.8.8")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect("always adds: fetch: http://8.8.8.8")) << chat.screen().text();
     ASSERT_TRUE(chat.expect("[e]dit >"));
     chat.type("y\r");
     ASSERT_TRUE(chat.expect_on_screen("Done.")) << chat.screen().text();
@@ -69,14 +69,15 @@ TEST_F(FetchInAChat, D52_ARedirectToAnotherHostIsAskedAboutAsACallOfItsOwn) {
 }
 
 TEST_F(FetchInAChat, D52_ARuleForOneHostDoesNotCoverTheHostItRedirectsTo) {
-    write_file(home.config(), "allow: [\"fetch: 93.184.216.34\"]\n");
+    write_file(home.config(), "allow: [\"fetch: http://93.184.216.34\", \"fetch: 8.8.8.8\"]\n");
     const Piped run = run_piped(home, {"run", "--script", calls(call(asked_url)), "go"});
     EXPECT_NE(run.err.find("HTTP 302, a redirect from"), std::string::npos) << run.err;
     EXPECT_EQ(run.err.find("HTTP 200"), std::string::npos) << run.err;
 }
 
 TEST_F(FetchInAChat, D52_WhatIsAllowedIsFollowedWithoutAQuestion) {
-    write_file(home.config(), "allow: [\"fetch: 93.184.216.34\", \"fetch: 8.8.8.8\"]\n");
+    write_file(home.config(),
+               "allow: [\"fetch: http://93.184.216.34\", \"fetch: http://8.8.8.8\"]\n");
     const std::string script = calls(call(asked_url));
     const Piped by_rules = run_piped(home, {"run", "--script", script, "go"});
     EXPECT_NE(by_rules.err.find("HTTP 200, text/plain, 27 bytes, http://8.8.8.8/b"),

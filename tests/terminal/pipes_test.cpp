@@ -201,6 +201,59 @@ TEST(Run, ARuleOfTheConfigurationAllowsIt) {
     EXPECT_EQ(read_file(home.work() / "new.txt"), "hello\n");
 }
 
+TEST(Run, ARuleAllowsItsCommandInItsDirectory) {
+    const Home home;
+    const std::string script = home.script(
+        R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "shell",
+             "arguments": {"command": "touch made"}}]}, "Done."])");
+    const auto run = [&](const std::string& rule) {
+        write_file(home.config(), "allow: [\"" + rule + "\"]\n");
+        return run_piped(home, {"run", "--script", script, "go"});
+    };
+    const std::string work = std::filesystem::canonical(home.work()).string();
+    const Piped earlier = run("shell: touch made");
+    EXPECT_NE(earlier.err.find("The rule 'shell: touch made' in " + home.config().string() +
+                               " allows nothing: "),
+              std::string::npos)
+        << earlier.err;
+    EXPECT_NE(earlier.err.find("shell: cd /DIRECTORY && touch made"), std::string::npos);
+    for (const std::string& rule : {"shell: cd " + work + "/sub && touch made",
+                                    "shell: cd " + work + " && touch made other"}) {
+        (void)run(rule);
+        EXPECT_FALSE(std::filesystem::exists(home.work() / "made")) << rule;
+    }
+    const Piped allowed = run("shell: cd " + work + " && touch made");
+    EXPECT_TRUE(std::filesystem::exists(home.work() / "made")) << allowed.err;
+}
+
+TEST(Run, NoRuleAllowsAWriteThroughALinkToWhatIsProtected) {
+    const Home home;
+    std::filesystem::create_directory(home.work() / ".git");
+    write_file(home.work() / ".git" / "config", "");
+    std::filesystem::create_symlink(".git/config", home.work() / "notes.md");
+    write_file(home.config(), "allow: [\"write: *\"]\n");
+    const std::string script = home.script(
+        R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "write",
+             "arguments": {"path": "notes.md", "content": "[core]"}}]}, "Done."])");
+    const Piped run = run_piped(home, {"run", "--script", script, "go"});
+    EXPECT_NE(run.err.find("Refused"), std::string::npos) << run.err;
+    EXPECT_EQ(read_file(home.work() / ".git" / "config"), "");
+}
+
+TEST(Run, SaysWhichFilesBecomeInstructions) {
+    const Home home;
+    const auto said = [&home] { return run_piped(home, {"run", "--offline", "hello"}).err; };
+    EXPECT_EQ(said().find("Loaded"), std::string::npos);
+    write_file(home.work() / "AGENTS.md", "Tabs.\n");
+    EXPECT_NE(said().find("Loaded AGENTS.md (6 bytes)\n"), std::string::npos) << said();
+    std::filesystem::remove(home.work() / "AGENTS.md");
+    std::filesystem::create_symlink("/proc/self/environ", home.work() / "AGENTS.md");
+    EXPECT_EQ(said().find("Loaded"), std::string::npos);
+    EXPECT_NE(said().find("AGENTS.md is not loaded: AGENTS.md is a symbolic link"),
+              std::string::npos)
+        << said();
+}
+
 TEST(Run, AClosedPipeEndsItQuietly) {
     const Home home;
     EXPECT_EQ(run_with_closed_output(home, {"run", "--offline", "hello"}), 141);
@@ -322,6 +375,15 @@ TEST(Doctor, ARuleThatIsNoneIsSaidWithItsPlaceAndEndsAConversationToo) {
         EXPECT_EQ(run.status, 2) << run.err;
         EXPECT_NE(run.err.find(place), std::string::npos) << run.err;
     }
+}
+
+TEST(Doctor, SaysWhichRulesAllowNothing) {
+    const Home home;
+    write_file(home.config(), "allow: [\"shell: make test\", \"shell: ls\", \"write: *\"]\n");
+    const Piped doctor = run_piped(home, {"doctor"});
+    EXPECT_NE(doctor.out.find("allow: 3 rules"), std::string::npos) << doctor.out;
+    EXPECT_NE(doctor.out.find("'shell: make test' in"), std::string::npos) << doctor.out;
+    EXPECT_EQ(doctor.out.find("'shell: ls' in"), std::string::npos) << doctor.out;
 }
 
 TEST(Doctor, SaysWhatIsThereAndNeverTheKey) {

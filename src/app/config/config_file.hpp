@@ -26,7 +26,7 @@ namespace cubepi::app {
 ///     model_timeout: 300             # seconds for one call of a model, all in all
 ///     max_turns: 50                  # model calls of one prompt
 ///     max_tokens: 8192               # of one answer
-///     allow: ["shell: git status"]   # what tools may do without asking
+///     allow: ["shell: ls *"]         # what tools may do without asking
 ///     plugins: {name: ...}           # what plugins keep; theirs alone
 struct ConfigFile {
     std::string provider = {};

@@ -39,7 +39,7 @@ TEST_F(ProjectFiles, AgentsFileIsReadWithItsSize) {
     EXPECT_EQ(agents.problem, "");
 }
 
-TEST_F(ProjectFiles, LinksAreRefusedAndSaidToBe) {
+TEST_F(ProjectFiles, B30_LinksAreRefusedAndSaidToBe) {
     write(root / "secret", "KEY=1");
     for (const std::filesystem::path& target : {root / "secret", std::filesystem::path("other.md"),
                                                 std::filesystem::path("/proc/self/environ")}) {
@@ -52,7 +52,7 @@ TEST_F(ProjectFiles, LinksAreRefusedAndSaidToBe) {
     }
 }
 
-TEST_F(ProjectFiles, ALongerFileIsCutForTheModelAndTheUser) {
+TEST_F(ProjectFiles, B30_ALongerFileIsCutForTheModelAndTheUser) {
     write(work / "AGENTS.md", std::string(64 * 1024, 'a'));
     EXPECT_EQ(read_agents_file(work).text.size(), 64u * 1024);
     EXPECT_EQ(read_agents_file(work).problem, "");

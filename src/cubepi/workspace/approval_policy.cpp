@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
-#include <boost/url.hpp>
+#include <filesystem>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/json_text.hpp>
+#include <cubepi/workspace/detail/beneath.hpp>
 #include <cubepi/workspace/detail/content_kind.hpp>
+#include <cubepi/workspace/detail/protected_path.hpp>
+#include <cubepi/workspace/detail/url_origin.hpp>
 
 namespace cubepi {
 
@@ -48,27 +51,18 @@ std::string shown(std::string_view text) {
     return out;
 }
 
-std::string host_of(const std::string& url) {
-    const auto parsed = boost::urls::parse_uri(url);
-    if (!parsed) return {};
-    std::string host(parsed->host());
-    std::transform(host.begin(), host.end(), host.begin(), [](char c) {
-        return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    });
-    return host;
-}
-
 std::string size_of(const std::string& content) {
     auto lines = std::count(content.begin(), content.end(), '\n');
     if (!content.empty() && content.back() != '\n') ++lines;
     return std::to_string(lines) + (lines == 1 ? " line" : " lines");
 }
 
-std::string describe_command(const std::string& command, const std::string& folder, ToolRisk risk) {
+std::string describe_command(const std::string& command, const std::string& folder,
+                             const std::string& effect) {
     std::string question = "Run this command";
     if (!folder.empty()) question += " in " + shown(folder);
     question += ": " + shown(command) + "\n";
-    if (risk == ToolRisk::irreversible) question += "What it does may not be undone. ";
+    if (!effect.empty()) question += "Known: " + shown(effect) + ". ";
     return question.append(shell_warning);
 }
 
@@ -86,7 +80,8 @@ std::string describe(std::string_view tool, ToolRisk risk, const JsonObject& arg
     if (tool == "fetch") return "Fetch " + shown(text_argument(arguments, "url"));
     std::string sentence = "Call the tool " + shown(tool) + " (" + std::string(to_string(risk)) +
                            ") with " + shown(detail::cut_text(json_text(arguments), max_shown));
-    if (risk == ToolRisk::irreversible) sentence += "\nWhat it does may not be undone.";
+    if (risk == ToolRisk::irreversible)
+        sentence += "\nThe tool says that what it does cannot be undone.";
     return sentence;
 }
 
@@ -110,6 +105,19 @@ ApprovalRule ApprovalRule::parse(std::string_view text) {
     return rule;
 }
 
+std::string ApprovalRule::problem() const {
+    if (tool == "shell") return CommandRule::parse(match).problem();
+    if (tool == "fetch" && match != "*" && detail::rule_origin(match).empty()) {
+        return "it is neither an origin such as https://example.org nor a host";
+    }
+    return {};
+}
+
+ApprovalPolicy::ApprovalPolicy() {
+    std::error_code unknown;
+    workspace_ = std::filesystem::current_path(unknown).string();
+}
+
 void ApprovalPolicy::allow(const ApprovalRule& rule) {
     if (rule.tool == "shell") {
         commands_.allow(CommandRule::parse(rule.match));
@@ -127,8 +135,42 @@ bool ApprovalPolicy::has(std::string_view tool, std::string_view match) const {
     });
 }
 
+bool ApprovalPolicy::allows_fetch(std::string_view origin) const {
+    return std::any_of(rules_.begin(), rules_.end(), [&](const ApprovalRule& rule) {
+        return rule.tool == "fetch" && !origin.empty() && detail::rule_origin(rule.match) == origin;
+    });
+}
+
+/// Where a command would run; empty: unknown. Links are not resolved: "x/.." can be anywhere.
+std::string ApprovalPolicy::directory_of(const JsonObject& arguments) const {
+    const std::string given = text_argument(arguments, "working_directory");
+    if (workspace_.empty() || given.find('\0') != std::string::npos) return {};
+    const std::string tidy = detail::tidy_path(given);
+    if (("/" + tidy + "/").find("/../") != std::string::npos) return {};
+    if (given.starts_with('/')) return "/" + tidy;
+    return tidy.empty() ? workspace_ : workspace_ + "/" + tidy;
+}
+
+void ApprovalPolicy::decide_command(ApprovalDecision& decision, const JsonObject& arguments) const {
+    const std::string command = text_argument(arguments, "command");
+    const std::string directory = directory_of(arguments);
+    const std::string effect = known_command_effect(command);
+    if (!effect.empty()) decision.risk = ToolRisk::irreversible;
+    decision.allowed = commands_.allows(command, directory);
+    decision.question =
+        describe_command(command, text_argument(arguments, "working_directory"), effect);
+    if (const auto rule = rule_for(command, directory))
+        decision.always = ApprovalRule{"shell", rule->text()};
+}
+
 ApprovalDecision ApprovalPolicy::decide(std::string_view tool, ToolRisk risk,
                                         const JsonObject& arguments) const {
+    return decide(tool, risk, arguments, text_argument(arguments, "path"));
+}
+
+ApprovalDecision ApprovalPolicy::decide(std::string_view tool, ToolRisk risk,
+                                        const JsonObject& arguments,
+                                        const std::optional<std::string>& write_target) const {
     ApprovalDecision decision;
     decision.risk = risk;
     // Ending what the person has allowed to run needs no consent of its own.
@@ -136,25 +178,25 @@ ApprovalDecision ApprovalPolicy::decide(std::string_view tool, ToolRisk risk,
         decision.allowed = true;
         return decision;
     }
-    std::string match = "*";
     if (tool == "shell") {
-        const std::string command = text_argument(arguments, "command");
-        if (command_risk(command) == ToolRisk::irreversible) decision.risk = ToolRisk::irreversible;
-        decision.allowed = commands_.allows(command);
-        decision.question =
-            describe_command(command, text_argument(arguments, "working_directory"), decision.risk);
-        const auto rule = rule_for(command);
-        match = rule ? rule->text() : std::string();
-    } else {
-        if (tool == "fetch") match = host_of(text_argument(arguments, "url"));
-        decision.allowed = has(tool, match) || has(tool, "*");
-        decision.question = describe(tool, risk, arguments);
+        decide_command(decision, arguments);
+        return decision;
     }
-    if (decision.risk != ToolRisk::irreversible && !match.empty()) {
-        ApprovalRule rule;
-        rule.tool = tool;
-        rule.match = std::move(match);
-        decision.always = std::move(rule);
+    std::string match = "*";
+    decision.allowed = has(tool, "*");
+    if (tool == "fetch") {
+        match = detail::url_origin(text_argument(arguments, "url"));
+        decision.allowed = decision.allowed || allows_fetch(match);
+    }
+    decision.question = describe(tool, risk, arguments);
+    std::string_view why = detail::protected_because(text_argument(arguments, "path"));
+    if (why.empty() && write_target) why = detail::protected_because(*write_target);
+    if (why.empty() && !write_target) why = "where it would be written is not known";
+    if (!why.empty()) {
+        decision.allowed = false;
+        decision.question += "\nAlways asked about: " + std::string(why) + ".";
+    } else if (risk != ToolRisk::irreversible && !match.empty()) {
+        decision.always = ApprovalRule{std::string(tool), std::move(match)};
     }
     return decision;
 }

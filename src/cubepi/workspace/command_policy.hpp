@@ -8,26 +8,40 @@
 #include <cubepi/agent/tool.hpp>
 
 // Which commands may run without being asked about. No look at its text can tell what a command will do: a shell cannot
-// be confined to a folder that way. So everything is asked about that a person has not allowed in so many words.
+// be confined to a folder that way. So everything is asked about but the exact commands that a person has allowed, and
+// commands of a short list whose options are all known (detail/harmless_commands.cpp).
 
 namespace cubepi {
 
-/// A program and the arguments that must follow it: allows the commands that begin with these words. What comes after
-/// them must not turn the command into another: a rule allows what is `irreversible`, or makes the program run or
-/// overwrite something else (find -exec, git grep -O), only when its own words say so.
+/// Commands that are allowed in a directory.
+///
+///   cd /src/app && make test       this command, word by word, in this directory
+///   cd /src/app && git status *    also with options and operands of the list behind it
+///   cd * && make test               in any directory
+///   ls *                            the same, for programs of the list that do the same everywhere
+///
+/// Without `cd` a rule is read as if `*` were behind it, which is how earlier versions saved rules.
 struct CommandRule {
     std::vector<std::string> words;
+    std::string
+        directory;  ///< absolute; "*": any; empty: any, and the list must say that it does not matter
+    bool with_arguments = false;  ///< what the list allows behind `words`
 
-    /// "git status"; words are quoted where a shell would need it.
+    /// As above; words are quoted where a shell would need it.
     std::string text() const;
     /// Throws Error(invalid_argument) for a text that could match nothing: empty, or with an operator in it.
     static CommandRule parse(std::string_view text);
+    /// Why the rule allows nothing, and what to write instead; empty: it allows something.
+    std::string problem() const;
+    /// `words` of a simple command, run in `directory` (absolute; empty: unknown).
+    bool allows(const std::vector<std::string>& words, std::string_view directory) const;
     friend bool operator==(const CommandRule&, const CommandRule&) = default;
 };
 
-/// The words of a command that is one program with its arguments. Empty for anything else: when `;`, `&`, `|`, a line
-/// break, `$(`, `${`, `$[`, a backtick or a redirection occurs, be it within quotes; for an assignment, a subshell, a variable or a
-/// pattern in the program's place; for an open quote.
+/// The words of a command that is one program with its arguments, each written as the program gets it. Empty for anything
+/// else: when `;`, `&`, `|`, a line break, `<`, `>`, `$(`, `${`, `$[` or a backtick occurs, be it within quotes; for anything
+/// that the shell would replace (variables, patterns, braces, ~); for an assignment in the program's place and a word
+/// with which the shell begins something else; for an open quote.
 std::optional<std::vector<std::string>> simple_command(std::string_view command);
 
 /// The allow list. Not thread-safe.
@@ -35,7 +49,8 @@ class CommandPolicy {
 public:
     /// Adding a rule twice changes nothing.
     void allow(CommandRule rule);
-    bool allows(std::string_view command) const;
+    /// `directory` is where the command would run: absolute; empty: unknown.
+    bool allows(std::string_view command, std::string_view directory) const;
     const std::vector<CommandRule>& rules() const noexcept { return rules_; }
 
 private:
@@ -46,9 +61,13 @@ private:
 /// `writes`. A list of names can only serve as a warning: what is not on it may be worse.
 ToolRisk command_risk(std::string_view command);
 
-/// The rule that "always" would add for this command: the program for some that only read (ls, grep), program and
-/// subcommand for those that have one (git status), otherwise all of its words. None for a command that no rule can
-/// match, that is irreversible, or behind which a longer one could run anything (env, timeout 5).
-std::optional<CommandRule> rule_for(std::string_view command);
+/// What is known that the command destroys or publishes: "git push publishes commits". Empty: nothing is known, which is no
+/// sign that it is harmless.
+std::string known_command_effect(std::string_view command);
+
+/// The rule that "always" would add for this command: exactly its words in this directory, or the list's entry that allows
+/// it. None for a command that no rule can match, for one with a known effect, and where the directory is unknown
+/// (empty) but matters.
+std::optional<CommandRule> rule_for(std::string_view command, std::string_view directory);
 
 }  // namespace cubepi

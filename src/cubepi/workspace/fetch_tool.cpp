@@ -12,6 +12,7 @@
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/detail/content_kind.hpp>
 #include <cubepi/workspace/detail/html_text.hpp>
+#include <cubepi/workspace/detail/url_origin.hpp>
 
 namespace cubepi {
 
@@ -157,18 +158,18 @@ Task<HttpResponse> send_once(OptionsPtr options, std::shared_ptr<const Runtime> 
     co_return co_await transport->send(std::move(request));
 }
 
-/// Whether consent to a call for `asked` goes for `next` as well.
+/// Whether consent to a call for the origin `asked` goes for `next` as well.
 bool may_follow(const FetchOptions& options, const std::string& asked, const Target& next) {
-    if (lower(next.host) == lower(asked)) return true;
-    return options.follow_to_other_host &&
-           options.follow_to_other_host(std::string(next.url.buffer()));
+    const std::string url(next.url.buffer());
+    if (detail::covers_redirect(asked, detail::url_origin(url))) return true;
+    return options.follow_to_other_host && options.follow_to_other_host(url);
 }
 
 /// The last response of a chain of redirects. `target` becomes where it came from; `elsewhere` where it points to, when that
 /// is not to be followed.
 Task<HttpResponse> send_and_follow(OptionsPtr options, std::shared_ptr<const Runtime> runtime,
                                    Target* target, std::optional<Target>* elsewhere) {
-    const std::string asked = target->host;
+    const std::string asked = detail::url_origin(target->url.buffer());
     for (int redirects = 0;; ++redirects) {
         HttpResponse response = co_await send_once(options, runtime, target);
         const std::string location(response.headers.get("location"));
@@ -263,7 +264,8 @@ AgentToolResult present(const HttpResponse& response, const Target& target, cons
 AgentToolResult present_redirect(const HttpResponse& response, const Target& from,
                                  const Target& to) {
     AgentToolResult result("HTTP " + std::to_string(response.status) + ", a redirect from " +
-                           std::string(from.url.buffer()) + " to another host, " + to.host +
+                           std::string(from.url.buffer()) + " to another place, " +
+                           detail::url_origin(to.url.buffer()) +
                            ", which was not followed. To get that page call fetch with\n" +
                            std::string(to.url.buffer()));
     result.details = JsonObject{{"status", response.status},

@@ -26,7 +26,8 @@ struct FetchOptions {
     /// Also loopback, private and other special addresses. Off, so that a model, or a page that it reads, cannot
     /// reach what only this machine and its network can.
     bool allow_private_addresses = false;
-    /// Whether a redirect to another host may be followed, by its URL. Empty: none. What is not followed is told to the
+    /// Whether a redirect to another origin (scheme, host and port) may be followed, by its URL. Empty: none. From http to https
+    /// of the same host, both on their own ports, needs no such consent. What is not followed is told to the
     /// model, whose next call asks for it like any other. Called where the tool runs.
     std::function<bool(const std::string& url)> follow_to_other_host;
     std::size_t max_bytes = 2 * 1024 * 1024;  ///< of a body; the rest is not read
@@ -37,7 +38,7 @@ struct FetchOptions {
 };
 
 /// Gets a page by http or https. HTML becomes readable text. Each redirect and each resolved address is checked, and
-/// the connection goes to the address that was checked. A redirect to another host than the call's is not followed,
+/// the connection goes to the address that was checked. A redirect to another origin than the call's is not followed,
 /// unless the options say so. network.
 AgentTool fetch_tool(FetchOptions options = FetchOptions());
 

@@ -182,17 +182,36 @@ TEST_F(FetchToolTest, ChecksEveryRedirect) {
 }
 
 TEST_F(FetchToolTest, D52_ARedirectToAnotherHostIsToldAndNotFollowed) {
-    redirect("https://example.org/a", "https://EXAMPLE.org:8443/b");
-    redirect("https://EXAMPLE.org:8443/b", "http://8.8.8.8/c?d=1#e");
+    redirect("https://example.org/a", "https://EXAMPLE.org:443/b");
+    redirect("https://EXAMPLE.org:443/b", "http://8.8.8.8/c?d=1#e");
     (*names)["EXAMPLE.org"] = {"93.184.216.34"};
     page("http://8.8.8.8/c?d=1", "text/plain", {"there"});
     const auto result = run_tool(fetch_tool(options), JsonObject{{"url", "https://example.org/a"}});
-    EXPECT_EQ(result.text(),
-              "HTTP 302, a redirect from https://EXAMPLE.org:8443/b to another host, 8.8.8.8, "
-              "which was not followed. To get that page call fetch with\nhttp://8.8.8.8/c?d=1");
+    EXPECT_EQ(
+        result.text(),
+        "HTTP 302, a redirect from https://EXAMPLE.org:443/b to another place, http://8.8.8.8, "
+        "which was not followed. To get that page call fetch with\nhttp://8.8.8.8/c?d=1");
     EXPECT_EQ(result.details.at("location"), "http://8.8.8.8/c?d=1");
     EXPECT_EQ(network->requests.size(), 2u) << "the same host was followed, the other not asked";
     EXPECT_THAT(fetch("http://8.8.8.8/c?d=1"), EndsWith("there"));
+}
+
+TEST_F(FetchToolTest, D52_ARedirectToAnotherSchemeOrPortOfTheHostIsAnotherPlace) {
+    for (const auto& [from, to, follows] :
+         std::initializer_list<std::tuple<const char*, const char*, bool>>{
+             {"http://example.org/a", "https://example.org/b", true},
+             {"http://example.org:80/a", "https://example.org:443/b", true},
+             {"https://example.org/a", "http://example.org/b", false},
+             {"https://example.org/a", "https://example.org:8443/b", false},
+             {"http://example.org:8080/a", "https://example.org/b", false},
+             {"http://example.org/a", "https://example.org:8443/b", false},
+             {"https://example.org/a", "https://example.org:443/b", true}}) {
+        network->pages.clear();
+        redirect(from, to);
+        page(to, "text/plain", {"there"});
+        const std::string text = fetch(from);
+        EXPECT_EQ(text.ends_with("there"), follows) << from << " to " << to << ": " << text;
+    }
 }
 
 TEST_F(FetchToolTest, D52_ARedirectToAHostThatIsAllowedIsFollowedAndThatOnesAreNot) {

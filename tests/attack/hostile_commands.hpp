@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+// Commands for attacks on rules.
+
+namespace cubepi::attack {
+
+using Texts = std::vector<std::string>;
+
+/// What a user may have answered with "always".
+const Texts& ordinary_commands();
+
+/// Rules as earlier versions saved them: a program and the words behind it.
+const Texts& earlier_rules();
+
+/// Commands that make something else of a rule for one of those.
+void add_git_attacks(Texts& all);
+void add_build_attacks(Texts& all);
+void add_tool_attacks(Texts& all);
+void add_shell_attacks(Texts& all);
+
+}  // namespace cubepi::attack
