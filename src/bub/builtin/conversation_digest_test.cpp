@@ -62,7 +62,10 @@ TEST(ConversationDigest, AConversationOfOneInputHasNoHistory) {
     handed_off.push_back(cubepi::synthetic_user_message(
         "[Anchor created: phase/2]: {\"summary\": \"x\"}", "anchor"));
     handed_off.push_back(user_message("one"));
-    EXPECT_TRUE(ConversationDigest(handed_off).has_history());
+    const ConversationDigest digest(handed_off);
+    EXPECT_TRUE(digest.has_history());
+    EXPECT_TRUE(digest.text(1'000).starts_with("Note, not by the user: [Anchor"))
+        << digest.text(1'000);
 }
 
 TEST(ConversationDigest, KeepsTheFirstAndTheNewestMessagesWithinTheLimit) {

@@ -123,6 +123,7 @@ TEST_F(HandsOff, B10_TheModelSummarizesTheConversationAndContinuesFromTheSummary
         "[Anchor created: auto_handoff/context_overflow]: {\"summary\": \"The user prefers "
         "Postgres.\""))
         << asked[2].texts[0];
+    EXPECT_TRUE(asked[2].texts[0].ends_with(hand_off_label)) << asked[2].texts[0];
     EXPECT_EQ(asked[2].texts[1], "go on");
     EXPECT_GT(asked[2].tools, 0u);
     EXPECT_NE(asked[2].system_prompt, asked[1].system_prompt);

@@ -253,7 +253,8 @@ TEST(TapeCheckpointer, B10_TheContextStartsWithTheAnchorAsAUserMessage) {
     ASSERT_EQ(data->messages.size(), 2u);
     EXPECT_EQ(data->messages[0].role(), Role::user);
     EXPECT_EQ(data->messages[0].text(),
-              "[Anchor created: phase/2]: {\"summary\": \"we chose Postgres\"}");
+              "[Anchor created: phase/2]: {\"summary\": \"we chose Postgres\"}\n" +
+                  std::string(hand_off_label));
     EXPECT_TRUE(is_synthetic_message(data->messages[0]));
     EXPECT_EQ(data->messages[1].text(), "go on");
 }
@@ -269,7 +270,7 @@ TEST(TapeCheckpointer, D1_AHandOffAmongCallsDoesNotComeBetweenThemAndTheirResult
     const MessageList messages = agent_messages(all_of(*store));
     ASSERT_EQ(messages.size(), 4u);
     EXPECT_TRUE(is_legal_transcript(messages));
-    EXPECT_EQ(messages[3].text(), "[Anchor created: phase]: null");
+    EXPECT_EQ(messages[3].text(), "[Anchor created: phase]: null\n" + std::string(hand_off_label));
 }
 
 TEST(TapeCheckpointer, B10_AHandOffAmongCallsIsMergedBehindTheirResults) {
@@ -397,7 +398,8 @@ TEST(TapeCheckpointer, B21_AForkBeginsWithTheAnchorThatWasTheLastOneThen) {
     const auto data = run(other.load("w__new"));
     ASSERT_TRUE(data);
     ASSERT_EQ(data->messages.size(), 2u);
-    EXPECT_EQ(data->messages[0].text(), "[Anchor created: phase/2]: null");
+    EXPECT_EQ(data->messages[0].text(),
+              "[Anchor created: phase/2]: null\n" + std::string(hand_off_label));
     EXPECT_EQ(data->messages[1].text(), "in r2");
     EXPECT_EQ(data->parent_thread_id, "w__s");
     EXPECT_EQ(data->messages, run(memory.snapshot("w__s", "r2")));

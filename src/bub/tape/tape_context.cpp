@@ -177,11 +177,20 @@ ToolCall call_of(const JsonObject& call) {
     return made;
 }
 
+/// The anchor for an agent. It is a user message (B10), and its text is the model's own, so the message says that.
+std::string labelled_anchor(const TapeEntry& entry) {
+    const Json* state = entry.payload.if_contains("state");
+    const JsonObject* fields = state ? state->if_object() : nullptr;
+    // Written by the program alone: a hand-off of a model has a summary and nothing else.
+    if (fields && text_at(*fields, "owner") == "human") return anchor_text(entry);
+    return anchor_text(entry) + "\n" + std::string(hand_off_label);
+}
+
 struct ToAgent {
     MessageList messages;
 
     void anchor(const TapeEntry& entry) {
-        UserMessage message = *synthetic_user_message(anchor_text(entry), "anchor").user();
+        UserMessage message = *synthetic_user_message(labelled_anchor(entry), "anchor").user();
         message.timestamp = time_of(entry);
         messages.push_back(std::move(message));
     }

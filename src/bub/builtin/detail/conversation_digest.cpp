@@ -44,7 +44,9 @@ std::string result_part(const cubepi::ToolResultMessage& result, const std::stri
 }
 
 std::string user_part(const cubepi::Message& message) {
-    std::string part = "User: " + message.text();
+    // The summary of an earlier hand-off is the model's.
+    std::string part = cubepi::is_synthetic_message(message) ? "Note, not by the user: " : "User: ";
+    part += message.text();
     for (const cubepi::Content& block : message.user()->content) {
         if (std::holds_alternative<cubepi::ImageContent>(block)) part += " [image]";
     }

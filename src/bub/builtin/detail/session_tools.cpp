@@ -46,6 +46,8 @@ struct EffortArgs {
     std::string reasoning_effort;
 };
 
+constexpr std::size_t longest_anchor_name = 200;
+
 /// Begins what tape_search answers.
 constexpr std::string_view search_mark = "[tape.search]:";
 
@@ -108,6 +110,13 @@ Task<std::string> tape_search(Tape tape, SearchArgs args) {
 }
 
 Task<std::string> tape_handoff(Tape tape, HandoffArgs args) {
+    const auto is_control = [](char c) { return (c >= 0 && c < ' ') || c == 0x7F; };
+    if (args.name.size() > longest_anchor_name ||
+        std::any_of(args.name.begin(), args.name.end(), is_control)) {
+        throw cubepi::Error(cubepi::ErrorCode::invalid_argument,
+                            "the name of a hand-off is one line of at most " +
+                                std::to_string(longest_anchor_name) + " bytes");
+    }
     JsonObject state;
     if (args.summary && !args.summary->empty()) state["summary"] = *args.summary;
     std::optional<JsonObject> given(std::move(state));
