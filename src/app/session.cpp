@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -134,6 +135,9 @@ void add_tools(AgentOptions& options, const Toolbox& box) {
     StandardToolOptions tools;
     tools.files.previews = box.previews;
     tools.shell.spill = box.spill;
+    tools.shell.on_survivors = [](const std::string& text) {
+        std::cerr << "cubepi: " << printable("a command's processes " + text) << '\n';
+    };
     tools.fetch.follow_to_other_host = [gate = box.gate](const std::string& url) {
         return gate->allows_fetch(url);
     };

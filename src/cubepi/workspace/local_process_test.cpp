@@ -129,6 +129,47 @@ TEST_F(LocalProcessTest, D7_DroppingItKillsItsWholeGroup) {
     expect_gone(grandchild);
 }
 
+Task<std::vector<SurvivingProcess>> start_and_end(std::shared_ptr<Workspace> workspace,
+                                                  std::string command, std::string marker) {
+    ProcessRequest request(std::move(command));
+    auto process = co_await workspace->start(std::move(request));
+    co_await until(exists(std::move(marker)));
+    std::vector<SurvivingProcess> survivors = co_await process->end();
+    EXPECT_TRUE(process->all_ended());
+    co_return survivors;
+}
+
+TEST_F(LocalProcessTest, D7_EndingItEndsProcessesOfOtherGroupsAndSessions) {
+    for (const char* command :
+         {"setsid sleep 1000 & echo $! > child; touch started; wait",
+          "timeout 1000 sleep 1000 & echo $! > child; touch started; wait",
+          "(setsid bash -c 'echo $$ > child; touch started; exec sleep 1000' > /dev/null 2>&1 &)",
+          "set -m; sleep 1000 & echo $! > child; touch started; disown; exit"}) {
+        std::filesystem::remove(folder / "started");
+        EXPECT_TRUE(cubepi::run(start_and_end(workspace, command, folder / "started")).empty());
+        EXPECT_FALSE(is_running(static_cast<pid_t>(std::stol(folder.get("child"))))) << command;
+    }
+}
+
+Task<std::vector<SurvivingProcess>> start_and_end_after_loss(std::shared_ptr<Workspace> workspace,
+                                                             std::string marker) {
+    ProcessRequest request(
+        "sleep 1000 & echo $! > child; touch started; kill -9 $PPID; while :; do :; done");
+    auto process = co_await workspace->start(std::move(request));
+    co_await until(exists(std::move(marker)));
+    const ExitStatus status = co_await process->wait();
+    EXPECT_EQ(status.signal, SIGKILL);
+    co_return co_await process->end();
+}
+
+TEST_F(LocalProcessTest, SaysWhenTheSupervisorWasKilled) {
+    const auto survivors = cubepi::run(start_and_end_after_loss(workspace, folder / "started"));
+    ASSERT_EQ(survivors.size(), 1u);
+    EXPECT_EQ(survivors[0].pid, 0);
+    EXPECT_EQ(survivors[0].reason, "the process that supervised the command was killed");
+    expect_gone(static_cast<pid_t>(std::stol(folder.get("child"))));
+}
+
 Task<> read_forever(std::shared_ptr<Process> process) {
     std::string output;
     for (bool more = true; more;) more = co_await process->read(output);

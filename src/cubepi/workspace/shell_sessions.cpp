@@ -39,6 +39,8 @@ struct ShellSessions::Command::State {
     Clock::time_point ended;
     bool exited = false;
     bool output_ended = false;
+    bool all_ended = false;  ///< no process of the command is left
+    std::vector<SurvivingProcess> survivors;
     ExitStatus status;
     AsyncEvent changed;
 
@@ -114,11 +116,24 @@ Task<> serve_exit(CommandState state, std::shared_ptr<Process> process) {
     // The end of the output is known here, but served by the other coroutine: let it come first.
     while (process->output_ended() && !state->output_ended) co_await state->changed.wait();
     state->exited = true;
+    state->all_ended = process->all_ended();
+    state->changed.pulse();
+    // Processes that the command has left stay until they end or are killed: this holds what they belong to.
+    co_await process->wait_all();
+    state->all_ended = true;
     state->changed.pulse();
 }
 
+bool is_finished(const ShellSessions::Command::State& state) noexcept {
+    return state.exited && state.output_ended && state.all_ended;
+}
+
 Task<> wait_finished(CommandState state) {
-    while (!state->exited || !state->output_ended) co_await state->changed.wait();
+    while (!is_finished(*state)) co_await state->changed.wait();
+}
+
+Task<> wait_output_end(CommandState state) {
+    while (!state->output_ended) co_await state->changed.wait();
 }
 
 }  // namespace
@@ -140,8 +155,10 @@ std::chrono::nanoseconds ShellSessions::Command::elapsed() const {
 }
 
 bool ShellSessions::Command::exited() const noexcept { return state_->exited; }
-bool ShellSessions::Command::finished() const noexcept {
-    return state_->exited && state_->output_ended;
+bool ShellSessions::Command::finished() const noexcept { return is_finished(*state_); }
+
+const std::vector<SurvivingProcess>& ShellSessions::Command::survivors() const noexcept {
+    return state_->survivors;
 }
 const ExitStatus& ShellSessions::Command::status() const noexcept { return state_->status; }
 
@@ -177,10 +194,17 @@ Task<> ShellSessions::Command::stop(std::chrono::nanoseconds grace) {
         } catch (const TimeoutError&) {
         }
     }
-    process->kill();
-    while (!state->exited) co_await state->changed.wait();
+    state->survivors = co_await process->end();
+    if (state->survivors.empty()) {
+        // What it wrote last is read before the stream is closed.
+        while (!state->exited) co_await state->changed.wait();
+    }
     process->close_output();
-    co_await wait_finished(state);
+    if (state->survivors.empty()) {
+        co_await wait_finished(state);
+    } else {
+        co_await wait_output_end(state);
+    }
 }
 
 void ShellSessions::Command::kill() noexcept {
@@ -231,6 +255,17 @@ struct ShellSessions::State {
     }
 };
 
+std::string survivors_text(const std::vector<SurvivingProcess>& survivors) {
+    std::string text;
+    for (const SurvivingProcess& one : survivors) {
+        text += text.empty() ? "could not be ended: " : ", ";
+        text +=
+            one.pid == 0 ? one.name : "process " + std::to_string(one.pid) + " (" + one.name + ")";
+        text += ": " + one.reason;
+    }
+    return text;
+}
+
 ShellSessions::ShellSessions(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 std::shared_ptr<ShellSessions> ShellSessions::create(std::shared_ptr<Workspace> workspace,
@@ -241,7 +276,11 @@ std::shared_ptr<ShellSessions> ShellSessions::create(std::shared_ptr<Workspace> 
     return std::shared_ptr<ShellSessions>(new ShellSessions(std::move(state)));
 }
 
-ShellSessions::~ShellSessions() { kill_all(); }
+ShellSessions::~ShellSessions() {
+    const std::vector<SurvivingProcess> survivors = kill_all();
+    const auto& report = state_->options.on_survivors;
+    if (report && !survivors.empty()) report(survivors_text(survivors));
+}
 
 const ShellOptions& ShellSessions::options() const noexcept { return state_->options; }
 
@@ -291,8 +330,15 @@ std::vector<ShellSessions::Summary> ShellSessions::list() const {
     return summaries;
 }
 
-void ShellSessions::kill_all() noexcept {
+std::vector<SurvivingProcess> ShellSessions::kill_all() noexcept {
+    std::vector<SurvivingProcess> survivors;
     for (const auto& command : state_->background) command->kill();
+    for (const auto& command : state_->background) {
+        const auto process = command->state_->process.lock();
+        if (!process) continue;
+        for (SurvivingProcess& one : process->end_now()) survivors.push_back(std::move(one));
+    }
+    return survivors;
 }
 
 }  // namespace cubepi

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,9 +26,14 @@ struct ShellOptions {
     std::size_t head_bytes = 16 * 1024;
     std::size_t tail_bytes = 24 * 1024;
     std::shared_ptr<FileSpillSink> spill;  ///< null: the middle of a long output is dropped
+    /// Receives what the end of the session could not end: survivors_text(). Must not throw.
+    std::function<void(const std::string& text)> on_survivors = nullptr;
 
     ShellOptions() {}
 };
+
+/// "could not be ended: process 4711 (sudo): Operation not permitted"; empty when there are none.
+std::string survivors_text(const std::vector<SurvivingProcess>& survivors);
 
 /// The commands of one session: those that go on in the background, and their output (B12). Shared by the shell tools.
 /// Used on one executor at a time: bound to the first caller's while commands run. The destructor kills what runs.
@@ -64,8 +70,9 @@ public:
     /// The background commands, oldest first.
     std::vector<Summary> list() const;
 
-    /// Kills all commands that run, at once.
-    void kill_all() noexcept;
+    /// Kills all background commands at once, and waits for that: blocks for microseconds, and for seconds when a process
+    /// cannot be ended. Returns those processes.
+    std::vector<SurvivingProcess> kill_all() noexcept;
 
 private:
     struct State;
@@ -86,8 +93,10 @@ public:
     std::chrono::nanoseconds elapsed() const;
 
     bool exited() const noexcept;
-    /// Nothing of it is left that we know of: it has exited, and its output has ended.
+    /// Nothing of it is left that is known: it has exited, so have all processes that it started, and its output has ended.
     bool finished() const noexcept;
+    /// The processes that the last stop() could not end.
+    const std::vector<SurvivingProcess>& survivors() const noexcept;
     const ExitStatus& status() const noexcept;
 
     /// Output from a byte offset on, at most head_bytes + tail_bytes of it and a notice.
@@ -103,9 +112,10 @@ public:
     /// Waits for more output or the exit.
     Task<> wait_change();
 
-    /// Asks the group to end, and kills it after the grace. Returns when the command is gone.
+    /// Asks all processes of the command to end, and kills them after the grace. Returns when they are gone, or when it is
+    /// known that some cannot be ended: survivors().
     Task<> stop(std::chrono::nanoseconds grace);
-    /// Kills the group at once.
+    /// Kills all processes of the command, and does not wait for that.
     void kill() noexcept;
 
     Command(const Command&) = delete;

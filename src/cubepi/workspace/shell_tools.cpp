@@ -62,6 +62,13 @@ AgentToolResult result_of(const CommandPtr& command, std::string text, bool is_e
     return result;
 }
 
+/// `done` when everything was ended, else `part`, and what was not.
+std::string ended_note(const CommandPtr& command, const std::string& done,
+                       const std::string& part) {
+    const std::string left = survivors_text(command->survivors());
+    return left.empty() ? done : part + "; " + left;
+}
+
 std::string how_to_follow(const std::string& id) {
     return "shell_output with id " + id + " reads what it prints, shell_kill ends it";
 }
@@ -174,9 +181,12 @@ Task<AgentToolResult> run_shell(SessionsPtr sessions, ShellArgs args, ToolContex
     if (wait == Wait::timed_out) co_await command->stop(options.kill_grace);
     const std::string note =
         wait == Wait::stopped
-            ? std::string("aborted: the command was killed, with all that it had started")
-            : "killed after " + std::to_string(limit.count()) +
-                  " s: it could not go on in the background, where too many run already";
+            ? ended_note(command, "aborted: the command was killed, with all that it had started",
+                         "aborted: the command was killed")
+            : ended_note(command,
+                         "killed after " + std::to_string(limit.count()) +
+                             " s: it could not go on in the background, where too many run already",
+                         "killed after " + std::to_string(limit.count()) + " s");
     co_return result_of(command, with_note(command->output(0), note), true);
 }
 
@@ -235,11 +245,17 @@ Task<AgentToolResult> kill_command(SessionsPtr sessions, KillArgs args) {
     if (!command) co_return unknown_id(sessions, args.id);
     const bool was_running = !command->finished();
     co_await command->stop(sessions->options().kill_grace);
-    std::string text = args.id + (was_running ? " was ended (" : " had already ended (") +
-                       ending(command->status()) + ").";
+    const std::string left = survivors_text(command->survivors());
+    std::string text = args.id;
+    if (left.empty()) {
+        text += (was_running ? " was ended (" : " had already ended (") +
+                ending(command->status()) + ").";
+    } else {
+        text += " was killed, but not all of it: " + left + ".";
+    }
     if (command->output_size() > command->read_until)
         text += " shell_output still reads its output.";
-    co_return result_of(command, std::move(text), false);
+    co_return result_of(command, std::move(text), !left.empty());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
@@ -191,10 +192,10 @@ TEST_F(ShellToolsTest, ForgetsTheOldestOfTheFinished) {
         shell({{"command", "true"}, {"background", true}});
         all_output(id);
     }
-    shell({{"command", "true"}, {"background", true}});
+    shell({{"command", "sleep 1000"}, {"background", true}});
     EXPECT_THAT(output({{"id", "sh1"}}),
                 StartsWith("There is no background command sh1. There are:\nsh2:"));
-    all_output("sh4");
+    kill("sh4");
 }
 
 TEST_F(ShellToolsTest, D7_AnAbortKillsTheWholeGroup) {
@@ -225,7 +226,7 @@ TEST_F(ShellToolsTest, D7_WhatIgnoresTheRequestIsKilledAfterTheGrace) {
     EXPECT_FALSE(has_children());
 }
 
-TEST_F(ShellToolsTest, AProcessThatHasLeftTheGroupHoldsNothingUp) {
+TEST_F(ShellToolsTest, D7_AnAbortKillsAProcessThatHasLeftTheGroup) {
     const auto result = shell_beside(
         {{"command",
           "setsid sleep 1000 & echo $! > child; until [ -e /proc/$!/stat ]; do :; done; "
@@ -238,8 +239,88 @@ TEST_F(ShellToolsTest, AProcessThatHasLeftTheGroupHoldsNothingUp) {
                true});
     EXPECT_EQ(result.is_error, true);
     EXPECT_FALSE(has_children());
-    ::kill(pid_in("child"), SIGKILL);
     expect_gone(pid_in("child"));
+}
+
+TEST_F(ShellToolsTest, B12_ALeftProcessWithoutOutputIsReportedAndKilled) {
+    const auto result = shell(
+        "( setsid sleep 1000 > /dev/null 2>&1 & echo $! > child ) ; until [ $(cut -d' ' -f6 "
+        "/proc/$(cat child)/stat) != $(cut -d' ' -f6 /proc/$$/stat) ]; do :; done; echo done");
+    EXPECT_THAT(result.text(), StartsWith("done\n[the command has ended, but processes that it "
+                                          "started still run: shell_output with id sh1"));
+    EXPECT_TRUE(is_running(pid_in("child")));
+    EXPECT_THAT(kill("sh1"), StartsWith("sh1 was ended (exit code 0)"));
+    EXPECT_FALSE(is_running(pid_in("child")));
+}
+
+/// A command of which one process cannot be ended.
+class StubbornProcess final : public Process {
+public:
+    Task<bool> read(std::string&) override { co_return false; }
+    bool read_ready(std::string&) override { return false; }
+    bool output_ended() const noexcept override { return true; }
+    void close_output() noexcept override {}
+    Task<ExitStatus> wait() override {
+        ExitStatus status;
+        status.code = 0;
+        co_return status;
+    }
+    void terminate() noexcept override {}
+    void kill() noexcept override {}
+    std::vector<SurvivingProcess> end_now() noexcept override { return survivors(); }
+    bool all_ended() const noexcept override { return false; }
+    Task<> wait_all() override { co_await event_.wait(); }
+    Task<std::vector<SurvivingProcess>> end() override { co_return survivors(); }
+
+private:
+    static std::vector<SurvivingProcess> survivors() {
+        std::vector<SurvivingProcess> list(1);
+        list[0].pid = 4711;
+        list[0].name = "sudo";
+        list[0].reason = "Operation not permitted";
+        return list;
+    }
+
+    AsyncEvent event_;
+};
+
+class StubbornWorkspace final : public Workspace {
+public:
+    std::string root() const override { return "/"; }
+    FileInfo stat(const std::string&) override { return FileInfo(); }
+    std::unique_ptr<FileReader> open(const std::string&) override { return nullptr; }
+    std::vector<DirectoryEntry> list(const std::string&) override { return {}; }
+    bool write(const std::string&, std::string_view) override { return false; }
+    void update(const std::string&, std::size_t,
+                const std::function<std::string(std::string)>&) override {}
+    void remove(const std::string&) override {}
+    Task<std::shared_ptr<Process>> start(ProcessRequest) override {
+        std::shared_ptr<Process> process = std::make_shared<StubbornProcess>();
+        co_return process;
+    }
+};
+
+TEST_F(ShellToolsTest, SaysWhatCouldNotBeEnded) {
+    ShellOptions options;
+    options.kill_grace = std::chrono::milliseconds(0);
+    sessions = ShellSessions::create(std::make_shared<StubbornWorkspace>(), std::move(options));
+    EXPECT_THAT(shell("sudo daemon").text(), HasSubstr("still run"));
+    const auto result = run_tool(shell_kill_tool(sessions), JsonObject{{"id", "sh1"}}, settings);
+    EXPECT_EQ(result.is_error, true);
+    EXPECT_EQ(
+        result.text(),
+        "sh1 was killed, but not all of it: could not be ended: process 4711 (sudo): Operation "
+        "not permitted.");
+}
+
+TEST_F(ShellToolsTest, TheEndOfASessionSaysWhatCouldNotBeEnded) {
+    std::string said;
+    ShellOptions options;
+    options.on_survivors = [&said](const std::string& text) { said = text; };
+    sessions = ShellSessions::create(std::make_shared<StubbornWorkspace>(), std::move(options));
+    shell("sudo daemon");
+    sessions.reset();
+    EXPECT_EQ(said, "could not be ended: process 4711 (sudo): Operation not permitted");
 }
 
 Task<> cancelled_call(Task<AgentToolResult> call, std::stop_token stop, bool* thrown) {

@@ -6,6 +6,20 @@
 
 namespace cubepi {
 
+Task<> Process::wait_all() { co_await wait(); }
+
+Task<std::vector<SurvivingProcess>> Process::end() {
+    kill();
+    co_await wait();
+    std::vector<SurvivingProcess> none;
+    co_return none;
+}
+
+std::vector<SurvivingProcess> Process::end_now() noexcept {
+    kill();
+    return {};
+}
+
 std::string Workspace::read(const std::string& path, std::size_t max_bytes) {
     const auto file = open(path);
     std::string content;

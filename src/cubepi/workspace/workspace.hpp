@@ -70,6 +70,13 @@ struct ExitStatus {
     bool ok() const noexcept { return code == 0; }
 };
 
+/// A process of a command that was told to end and did not.
+struct SurvivingProcess {
+    std::int64_t pid = 0;  ///< 0: unknown
+    std::string name;
+    std::string reason;  ///< "operation not permitted"
+};
+
 /// A command that was started, with all processes that it starts. Its standard input is at its end; standard
 /// output and standard error arrive in one stream, as they are written. Used on the executor it was started on.
 /// The destructor kills what still runs.
@@ -93,11 +100,23 @@ public:
     /// Waits for the command itself to exit.
     virtual Task<ExitStatus> wait() = 0;
 
-    /// Asks the whole group to end (SIGTERM). Does nothing when it is gone.
+    /// Asks all its processes to end (SIGTERM). Does nothing when they are gone.
     virtual void terminate() noexcept = 0;
 
-    /// Ends the whole group (SIGKILL).
+    /// Ends all its processes (SIGKILL), and returns at once.
     virtual void kill() noexcept = 0;
+
+    /// True once no process of the command is left, as far as is known. A command that has exited may have left some.
+    virtual bool all_ended() const noexcept { return true; }
+
+    /// Waits until no process of the command is left. The default waits for the command itself.
+    virtual Task<> wait_all();
+
+    /// Ends all its processes, and waits for that. Returns those that could not be ended. The default calls kill().
+    virtual Task<std::vector<SurvivingProcess>> end();
+
+    /// Like end(), for a destructor: blocks, for at most about a second. The default calls kill().
+    virtual std::vector<SurvivingProcess> end_now() noexcept;
 
     Process(const Process&) = delete;
     Process& operator=(const Process&) = delete;

@@ -75,6 +75,9 @@ std::shared_ptr<cubepi::ShellSessions> BuiltinCore::shells(const std::string& se
                                                            const std::filesystem::path& folder) {
     cubepi::ShellOptions shell;
     shell.spill = spill();
+    shell.on_survivors = [warn = framework_.options().on_warning](const std::string& text) {
+        if (warn) warn("a command's processes " + text);
+    };
     const std::shared_ptr<cubepi::Workspace> place = workspace(folder);
     const std::lock_guard lock(mutex_);
     const auto kept = shells_.find(session_id);
@@ -105,7 +108,7 @@ std::size_t BuiltinCore::kill_shells(const std::string& session_id) {
     }
     std::size_t running = 0;
     for (const auto& one : shells->list()) running += one.running ? 1 : 0;
-    shells->kill_all();
+    shells.reset();  // kills them, and reports what that could not end
     return running;
 }
 

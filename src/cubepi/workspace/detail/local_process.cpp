@@ -1,12 +1,13 @@
 #include <cubepi/workspace/detail/local_process.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,8 @@
 
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/workspace/detail/command_supervisor.hpp>
+#include <cubepi/workspace/detail/process_tree.hpp>
 #include <cubepi/workspace/detail/unique_fd.hpp>
 
 namespace cubepi::detail {
@@ -46,80 +49,106 @@ void make_pipe(UniqueFd& reader, UniqueFd& writer) {
     if (::fcntl(reader.get(), F_SETFL, O_NONBLOCK) != 0) fail("pipe", errno);
 }
 
-struct SpawnSettings {
-    posix_spawnattr_t attributes;
-    posix_spawn_file_actions_t actions;
+/// Both ends of the supervisor's socket, above the standard streams.
+void make_control(UniqueFd& ours, UniqueFd& theirs) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+        fail("socketpair", errno);
+    const UniqueFd low_ours(ends[0]);
+    const UniqueFd low_theirs(ends[1]);
+    ours = UniqueFd(::fcntl(ends[0], F_DUPFD_CLOEXEC, 3));
+    theirs = UniqueFd(::fcntl(ends[1], F_DUPFD_CLOEXEC, 3));
+    if (!ours || !theirs) fail("socketpair", errno);
+}
 
-    SpawnSettings() {
-        posix_spawnattr_init(&attributes);
-        posix_spawn_file_actions_init(&actions);
+/// No signal handler of this program runs in the child of a fork.
+class SignalsBlocked {
+public:
+    SignalsBlocked() {
+        sigset_t all;
+        sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before_);
     }
-    ~SpawnSettings() {
-        posix_spawn_file_actions_destroy(&actions);
-        posix_spawnattr_destroy(&attributes);
-    }
-    SpawnSettings(const SpawnSettings&) = delete;
-    SpawnSettings& operator=(const SpawnSettings&) = delete;
+    ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    SignalsBlocked(const SignalsBlocked&) = delete;
+    SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+private:
+    sigset_t before_{};
 };
 
-/// The new process has default signal handling and nothing of ours open. A session of its own keeps it away from our
-/// terminal: no prompt for a password there, and no Ctrl-C meant for us.
-pid_t spawn(const std::string& shell, const std::string& command, int folder, int output,
-            const std::vector<std::string>& environment) {
-    SpawnSettings settings;
-    sigset_t signals;
-    sigfillset(&signals);
-    posix_spawnattr_setsigdefault(&settings.attributes, &signals);
-    sigemptyset(&signals);
-    posix_spawnattr_setsigmask(&settings.attributes, &signals);
-    posix_spawnattr_setflags(&settings.attributes,
-                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-    auto* actions = &settings.actions;
-    int code = posix_spawn_file_actions_addfchdir_np(actions, folder);
-    if (code == 0) code = posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0);
-    if (code == 0) code = posix_spawn_file_actions_adddup2(actions, output, 1);
-    if (code == 0) code = posix_spawn_file_actions_adddup2(actions, output, 2);
-    if (code == 0) code = posix_spawn_file_actions_addclosefrom_np(actions, 3);
-    if (code != 0) fail("preparing it", code);
+/// A null-terminated list of the texts, which it refers to.
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+    std::vector<char*> pointers;
+    pointers.reserve(texts.size() + 1);
+    // execve() takes char* for historical reasons and changes nothing.
+    for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+    pointers.push_back(nullptr);
+    return pointers;
+}
 
-    std::string program = shell;
-    std::string flag = "-c";
-    std::string text = command;
-    char* arguments[] = {program.data(), flag.data(), text.data(), nullptr};
-    std::vector<char*> variables;
-    variables.reserve(environment.size() + 1);
-    // posix_spawn takes char* for historical reasons and changes nothing.
-    for (const auto& entry : environment) variables.push_back(const_cast<char*>(entry.c_str()));
-    variables.push_back(nullptr);
-    pid_t pid = -1;
-    code = ::posix_spawn(&pid, shell.c_str(), actions, &settings.attributes, arguments,
-                         variables.data());
-    if (code != 0)
-        fail(code == E2BIG ? "the command or the environment is too long" : shell.c_str(), code);
+/// Forks the supervisor, which starts the command and reports that.
+pid_t start_supervisor(const SupervisedCommand& command) {
+    const SignalsBlocked blocked;
+    const pid_t pid = ::fork();
+    if (pid == 0) supervise(command);
+    if (pid < 0) fail("fork", errno);
     return pid;
 }
 
-/// The leader stays unreaped until the output has ended: as long as it is a zombie, its process group id cannot be given
-/// to somebody else, so that signals to the group always go to the right one.
+/// False when there is nothing to receive; `ended`: nothing can come any more.
+bool receive(int control, int flags, SupervisorReport& report, bool& ended) noexcept {
+    ssize_t got = -1;
+    do {
+        got = ::recv(control, &report, sizeof(report), flags);
+    } while (got < 0 && errno == EINTR);
+    ended = got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
+    return got == sizeof(report);
+}
+
+SurvivingProcess described(const UnkilledProcess& process) {
+    SurvivingProcess survivor;
+    survivor.pid = process.pid;
+    survivor.name = process.name;
+    survivor.reason =
+        process.error == 0 ? "it has not ended after SIGKILL yet" : std::strerror(process.error);
+    return survivor;
+}
+
+std::vector<SurvivingProcess> survivors_in(const SupervisorReport& report) {
+    std::vector<SurvivingProcess> survivors;
+    const std::uint32_t listed = std::min(report.unkilled_count, SupervisorReport::most_unkilled);
+    for (std::uint32_t i = 0; i < listed; ++i) survivors.push_back(described(report.unkilled[i]));
+    if (report.unkilled_count == 0 || report.unkilled_count > listed) {
+        SurvivingProcess& more = survivors.emplace_back();
+        more.name = report.unkilled_count == 0
+                        ? "a process that is not listed"
+                        : std::to_string(report.unkilled_count - listed) + " more";
+        more.reason = "it has not ended";
+    }
+    return survivors;
+}
+
 class LocalProcess final : public Process {
 public:
-    LocalProcess(const Executor& executor, pid_t pid, UniqueFd pidfd, UniqueFd output)
-        : pid_(pid), exit_(executor), output_(executor) {
-        exit_.assign(pidfd.release());
+    LocalProcess(const Executor& executor, pid_t leader, UniqueFd supervisor, UniqueFd control,
+                 UniqueFd output)
+        : leader_(leader),
+          supervisor_(std::move(supervisor)),
+          control_(executor),
+          output_(executor) {
+        control_.assign(control.release());
         output_.assign(output.release());
     }
 
     ~LocalProcess() override {
-        if (!exited_ || !output_ended_) kill();
-        if (!exited_) {
-            // After SIGKILL this takes microseconds; the limit is for a process stuck in the kernel.
-            pollfd waiting{};
-            waiting.fd = exit_.native_handle();
-            waiting.events = POLLIN;
-            ::poll(&waiting, 1, 1000);
-        }
+        // The end of the stream tells the supervisor to kill what is left, and to exit.
+        boost::system::error_code ignored;
+        control_.close(ignored);
+        pollfd waiting = {supervisor_.get(), POLLIN, 0};
+        ::poll(&waiting, 1, longest_kill_milliseconds);
         siginfo_t info{};
-        if (!lost_) ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG);
+        ::waitid(P_PIDFD, static_cast<id_t>(supervisor_.get()), &info, WEXITED | WNOHANG);
     }
 
     Task<bool> read(std::string& out) override {
@@ -157,47 +186,117 @@ public:
     }
 
     Task<ExitStatus> wait() override {
-        while (!exited_) {
-            co_await exit_.async_wait(asio::posix::descriptor_base::wait_read, asio::use_awaitable);
-            look();
-        }
-        ExitStatus status;
-        if (info_.si_code == CLD_EXITED)
-            status.code = info_.si_status;
-        else
-            status.signal = info_.si_status;
-        co_return status;
+        while (!exited_) co_await next_report();
+        co_return status_;
     }
 
-    void terminate() noexcept override { signal_group(SIGTERM); }
-    void kill() noexcept override { signal_group(SIGKILL); }
+    void terminate() noexcept override { order(SupervisorOrder::terminate); }
+    void kill() noexcept override { order(SupervisorOrder::kill); }
+    bool all_ended() const noexcept override { return all_ended_; }
+
+    Task<> wait_all() override {
+        while (!is_over()) co_await next_report();
+    }
+
+    Task<std::vector<SurvivingProcess>> end() override {
+        const std::size_t before = kills_reported_;
+        kill();
+        while (!kill_is_over(before)) co_await next_report();
+        co_return survivors_;
+    }
+
+    std::vector<SurvivingProcess> end_now() noexcept override {
+        const std::size_t before = kills_reported_;
+        kill();
+        while (!kill_is_over(before)) {
+            pollfd waiting = {control_.native_handle(), POLLIN, 0};
+            if (::poll(&waiting, 1, longest_kill_milliseconds) == 0) break;
+            take_reports();
+        }
+        return survivors_;
+    }
 
 private:
-    void signal_group(int signal) noexcept {
-        if (!lost_) ::kill(-pid_, signal);
+    /// How long the supervisor tries at most, and some more.
+    static constexpr int longest_kill_milliseconds = 3000;
+
+    bool kill_is_over(std::size_t reported_before) const noexcept {
+        return is_over() || kills_reported_ > reported_before;
     }
 
-    void look() noexcept {
-        siginfo_t info{};
-        if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
-            // Somebody else has reaped it (a program that ignores SIGCHLD): how it ended is not known, and the number
-            // may be another's by now.
-            lost_ = true;
-            info.si_pid = pid_;
-            info.si_code = CLD_EXITED;
-            info.si_status = -1;
+    void order(SupervisorOrder what) noexcept {
+        if (is_over()) return;
+        const char byte = static_cast<char>(what);
+        (void)!::send(control_.native_handle(), &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+
+    /// Returns when something was reported.
+    Task<> next_report() {
+        if (take_reports()) co_return;
+        co_await control_.async_wait(asio::posix::descriptor_base::wait_read, asio::use_awaitable);
+        take_reports();
+    }
+
+    /// Whether there was a report, or the supervisor is known to be gone.
+    bool take_reports() {
+        SupervisorReport report;
+        bool any = false;
+        bool ended = false;
+        while (!is_over() && receive(control_.native_handle(), MSG_DONTWAIT, report, ended)) {
+            take(report);
+            any = true;
         }
-        if (info.si_pid == 0) return;
-        info_ = info;
-        exited_ = true;
+        if (ended && !all_ended_) lose();
+        return any || is_over();
     }
 
-    const pid_t pid_;
+    bool is_over() const noexcept { return all_ended_ || lost_; }
+
+    void take(const SupervisorReport& report) {
+        using Kind = SupervisorReport::Kind;
+        if (report.kind == Kind::ended) {
+            exited_ = true;
+            if (report.how == CLD_EXITED)
+                status_.code = report.value;
+            else
+                status_.signal = report.value;
+        }
+        all_ended_ = report.kind == Kind::all_gone || report.all_gone;
+        if (all_ended_) survivors_.clear();
+        if (report.kind != Kind::unkilled) return;
+        ++kills_reported_;
+        survivors_ = survivors_in(report);
+    }
+
+    /// The supervisor was killed. The command itself ends with it, and its session is found by its number; a process that has
+    /// left the session is not.
+    void lose() {
+        if (lost_) return;
+        lost_ = true;
+        ProcessTree tree;
+        (void)tree.scan();
+        tree.select_session(leader_);
+        for (const ListedProcess& one : tree) {
+            if (one.selected) (void)send_signal(one, SIGKILL);
+        }
+        SurvivingProcess& unknown = survivors_.emplace_back();
+        unknown.name = "processes that left the command's session";
+        unknown.reason = "the process that supervised the command was killed";
+        if (exited_) return;
+        exited_ = true;
+        status_.signal = SIGKILL;
+    }
+
+    const pid_t leader_;
+    const UniqueFd supervisor_;
     bool exited_ = false;
-    bool lost_ = false;
+    bool all_ended_ = false;
+    bool lost_ = false;  ///< the supervisor has ended before the command
     bool output_ended_ = false;
-    siginfo_t info_{};
-    asio::posix::stream_descriptor exit_;
+    std::size_t kills_reported_ = 0;
+    ExitStatus status_;
+    std::vector<SurvivingProcess> survivors_;
+    asio::posix::stream_descriptor control_;
     asio::posix::stream_descriptor output_;
 };
 
@@ -223,16 +322,37 @@ std::shared_ptr<Process> start_local_process(Executor executor, const std::strin
     UniqueFd reader;
     UniqueFd writer;
     make_pipe(reader, writer);
-    const pid_t pid = spawn(shell, command, working_directory, writer.get(), environment);
+    UniqueFd control;
+    UniqueFd theirs;
+    make_control(control, theirs);
+    const std::vector<std::string> words = {shell, "-c", command};
+    const std::vector<char*> arguments = pointers_to(words);
+    const std::vector<char*> variables = pointers_to(environment);
+    SupervisedCommand supervised;
+    supervised.program = shell.c_str();
+    supervised.arguments = arguments.data();
+    supervised.environment = variables.data();
+    supervised.working_directory = working_directory;
+    supervised.output = writer.get();
+    supervised.control = theirs.get();
+    const pid_t pid = start_supervisor(supervised);
     // Until it is waited for the process cannot vanish, so the number still means it.
-    UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    if (!pidfd) {
-        const int code = errno;
-        ::kill(-pid, SIGKILL);
-        ::waitpid(pid, nullptr, 0);
-        fail("pidfd_open (Linux 5.3 or newer is needed)", code);
+    UniqueFd supervisor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    const int no_handle = supervisor ? 0 : errno;
+    theirs = UniqueFd();
+    SupervisorReport report;
+    bool ended = false;
+    const bool reported = receive(control.get(), 0, report, ended);
+    if (reported && no_handle == 0 && report.kind == SupervisorReport::Kind::started) {
+        return std::make_shared<LocalProcess>(executor, report.value, std::move(supervisor),
+                                              std::move(control), std::move(reader));
     }
-    return std::make_shared<LocalProcess>(executor, pid, std::move(pidfd), std::move(reader));
+    control = UniqueFd();
+    ::waitpid(pid, nullptr, 0);
+    if (no_handle != 0) fail("pidfd_open (Linux 5.4 or newer is needed)", no_handle);
+    if (!reported) fail("the process that supervises it ended", EPIPE);
+    fail(report.value == E2BIG ? "the command or the environment is too long" : shell.c_str(),
+         report.value);
 }
 
 }  // namespace cubepi::detail

@@ -11,7 +11,8 @@
 namespace cubepi::detail {
 
 /// Starts `shell -c command` as the leader of a session and process group of its own, in the open folder
-/// `working_directory`, with standard input at /dev/null. Throws Error(io).
+/// `working_directory`, with standard input at /dev/null, and a process that supervises it (command_supervisor.hpp).
+/// Throws Error(io).
 std::shared_ptr<Process> start_local_process(Executor executor, const std::string& shell,
                                              const std::string& command, int working_directory,
                                              const std::vector<std::string>& environment);
