@@ -268,6 +268,38 @@ TEST(Chat, AlwaysAsksNoMore) {
     EXPECT_NE(read_file(home.config()).find("write: *"), std::string::npos);
 }
 
+TEST(Chat, D72_AlwaysHoldsForTheExactCommandInItsDirectory) {
+    const Home home;
+    std::filesystem::create_directory(home.work() / "sub");
+    for (const char* folder : {"", "sub"}) {
+        write_file(home.work() / folder / "b.sh", "echo ran >> ran\n");
+        std::filesystem::permissions(home.work() / folder / "b.sh", std::filesystem::perms(0755));
+    }
+    const auto call = [](const std::string& id, const std::string& more) {
+        return R"({"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": ")" + id +
+               R"(", "name": "shell", "arguments": {"command": "./b.sh")" + more + "}}]}";
+    };
+    const std::string script = "[" + call("c1", "") + "," + call("c2", "") + "," +
+                               call("c3", R"(, "working_directory": "sub")") + R"(, "Enough."])";
+    Terminal chat(home, {"chat", "--script", home.script(script)}, 160, 40);
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("go\r");
+    const std::string work = std::filesystem::canonical(home.work()).string();
+    ASSERT_TRUE(chat.expect("always adds: shell: cd " + work + " && ./b.sh")) << chat.shown();
+    ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
+    chat.type("a\r");
+    ASSERT_TRUE(chat.expect("save it for good?")) << chat.shown();
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("n\r");
+    // The second call runs, and the third one, elsewhere, is asked about.
+    ASSERT_TRUE(chat.expect("always adds: shell: cd " + work + "/sub && ./b.sh")) << chat.shown();
+    ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
+    chat.type("n\r");
+    ASSERT_TRUE(chat.expect("Enough.")) << chat.shown();
+    EXPECT_EQ(read_file(home.work() / "ran"), "ran\nran\n");
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "sub" / "ran"));
+}
+
 TEST(Chat, AnAnswerThatIsNoneIsExplained) {
     const Home home;
     const std::string script = "[" + write_call("c1", "a.txt", "x") + R"(, "Done."])";

@@ -148,7 +148,8 @@ std::string ApprovalPolicy::directory_of(const JsonObject& arguments) const {
     const std::string tidy = detail::tidy_path(given);
     if (("/" + tidy + "/").find("/../") != std::string::npos) return {};
     if (given.starts_with('/')) return "/" + tidy;
-    return tidy.empty() ? workspace_ : workspace_ + "/" + tidy;
+    if (tidy.empty()) return workspace_;
+    return workspace_ == "/" ? "/" + tidy : workspace_ + "/" + tidy;
 }
 
 void ApprovalPolicy::decide_command(ApprovalDecision& decision, const JsonObject& arguments) const {
