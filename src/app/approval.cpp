@@ -9,8 +9,10 @@
 #include <cubepi/schema/json_text.hpp>
 
 #include "config/paths.hpp"
+#include "question_view.hpp"
 #include "terminal/diff_view.hpp"
-#include "terminal/text_width.hpp"
+#include "terminal/framed_text.hpp"
+#include "terminal/safe_json.hpp"
 
 namespace cubepi::app {
 
@@ -35,101 +37,12 @@ std::string lower(std::string text) {
     return text;
 }
 
-constexpr std::size_t shown_lines = 12;
-constexpr std::size_t shown_diff_lines = 24;
-constexpr std::size_t command_lines = 200;
-constexpr std::size_t longest_line = 4000;
-
-struct Excerpt {
-    std::string text = {};
-    bool cut = false;
-};
-
-/// `lines` of a value at most, each with `sign` in front; 0: all.
-void add_lines(Excerpt& excerpt, std::string_view value, std::size_t lines, std::string_view sign,
-               std::string_view off) {
-    std::string text = printable(value);
-    if (text.ends_with('\n')) text.pop_back();
-    std::size_t count = 0;
-    for (std::size_t at = 0; at <= text.size(); ++count) {
-        const std::size_t end = std::min(text.find('\n', at), text.size());
-        if (lines > 0 && count == lines) {
-            const auto left =
-                1 + std::count(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), '\n');
-            excerpt.text +=
-                "    … and " + std::to_string(left) + (left == 1 ? " line" : " lines") + " more\n";
-            excerpt.cut = true;
-            return;
-        }
-        std::string line = text.substr(at, end - at);
-        if (lines > 0 && line.size() > longest_line) {
-            line = shortened(line, longest_line);
-            excerpt.cut = true;
-        }
-        excerpt.text += "    " + std::string(sign) + line + std::string(off) + "\n";
-        at = end + 1;
-    }
-}
-
-/// What a tool is called with, for people.
-Excerpt arguments_for_people(const std::string& tool, const JsonObject& args, const Style& style,
-                             std::string_view question, bool all) {
-    Excerpt excerpt;
-    const std::size_t lines = all ? 0 : tool == "shell" ? command_lines : shown_lines;
-    const std::string red = std::string(style.red()) + "- ";
-    const std::string green = std::string(style.green()) + "+ ";
-    for (const auto& [key, value] : args) {
-        const std::string name = printable(std::string_view(key));
-        const std::string text =
-            value.is_string() ? std::string(value.get_string()) : json_text(value);
-        // What the question says already, and what is switched off, would only hide the rest.
-        const bool off = value.is_null() || (value.is_bool() && !value.get_bool());
-        const bool said = value.is_string() && question.find(text) != std::string_view::npos;
-        if (!all && (off || said)) continue;
-        if (tool == "edit" && (name == "old_text" || name == "new_text")) {
-            add_lines(excerpt, text, lines, name == "old_text" ? red : green, style.off());
-        } else if (text.find('\n') == std::string::npos && text.size() < longest_line) {
-            excerpt.text += std::string(style.dim()) + "  " + name + ": " +
-                            std::string(style.off()) + printable(text) + "\n";
-        } else {
-            excerpt.text +=
-                std::string(style.dim()) + "  " + name + ":" + std::string(style.off()) + "\n";
-            add_lines(excerpt, text, lines, {}, {});
-        }
-    }
-    return excerpt;
-}
-
-/// "replaces 8 lines of src/calc.py (+5 -8)"
-std::string change_title(const FileChange& change) {
-    std::string title = visible(change.summary());
-    if (change.compared && change.kind != FileChange::Kind::creates)
-        title += " (+" + std::to_string(change.added) + " -" + std::to_string(change.removed) + ")";
-    return title;
-}
-
-/// The change of a file, for people: `lines` lines at most; 0: all.
-Excerpt change_for_people(const FileChange& change, const JsonObject& args, const Style& style,
-                          std::size_t lines) {
-    Excerpt excerpt;
-    const std::string dim(style.dim());
-    const std::string off(style.off());
-    if (!change.compared) {
-        excerpt.text = dim + "  No diff: the file is binary or too large to compare." + off + "\n";
-        const Excerpt given =
-            arguments_for_people(change.kind == FileChange::Kind::edits ? "edit" : "write", args,
-                                 style, change.path, lines == 0);
-        excerpt.text += given.text;
-        excerpt.cut = given.cut;
-    } else if (change.diff.empty()) {
-        excerpt.text = dim + "  The content stays the same." + off + "\n";
-    } else {
-        DiffView view = diff_view(change.diff, change.hidden, style, lines);
-        excerpt.text = std::move(view.text);
-        // What the preview itself has left out cannot be viewed either.
-        excerpt.cut = view.cut;
-    }
-    return excerpt;
+TerminalText prompt_of(const QuestionView& view, const ApprovalDecision& decision) {
+    if (!view.complete()) return TerminalView("  [v]iew more  [w]hole  [n]o > ");
+    TerminalText prompt("  [y]es  [n]o  ");
+    if (decision.always) prompt += "[a]lways  ";
+    prompt += "[e]dit > ";
+    return prompt;
 }
 
 struct Previewed {
@@ -228,39 +141,10 @@ bool Approval::allows_fetch(const std::string& url) const {
     return policy_.decide("fetch", ToolRisk::network, JsonObject{{"url", url}}).allowed;
 }
 
-bool Approval::show(const Question& question) const {
-    const std::string dim(style_.dim());
-    const std::string off(style_.off());
-    const AgentTool& tool = question.context.tool;
-    const ApprovalDecision& decision = question.decision;
-    std::string text = std::string(style_.yellow()) + "? " + off;
-    bool cut = false;
-    if (question.change) {
-        text += tool.name.str() + " " + change_title(*question.change) + "\n";
-        const Excerpt shown =
-            change_for_people(*question.change, question.context.args, style_, shown_diff_lines);
-        text += shown.text;
-        cut = shown.cut;
-    } else {
-        const Excerpt args = arguments_for_people(tool.name.str(), question.context.args, style_,
-                                                  decision.question, false);
-        text += printable(decision.question) + "\n" + args.text;
-        cut = args.cut;
-    }
-    if (tool.name == "shell" && decision.question.find(shell_warning) == std::string::npos)
-        text += dim + "  " + std::string(shell_warning) + off + "\n";
-    if (decision.always)
-        text += dim + "  always adds: " + printable(decision.always->text()) + off + "\n";
-    asker_->say(text);
-    return cut;
-}
-
-void Approval::show_all(const Question& question) const {
-    asker_->say(question.change
-                    ? change_for_people(*question.change, question.context.args, style_, 0).text
-                    : arguments_for_people(question.context.tool.name.str(), question.context.args,
-                                           style_, question.decision.question, true)
-                          .text);
+QuestionView Approval::view_of(const Question& question) const {
+    const QuestionView::Call call{question.context.tool.name.str(), question.context.args,
+                                  question.decision, question.change ? &*question.change : nullptr};
+    return QuestionView(call, style_, asker_->size());
 }
 
 Task<void> Approval::preview(Question& question, JsonObject args) {
@@ -297,50 +181,64 @@ Task<std::optional<BeforeToolCallResult>> Approval::ask(Question& question) {
 
 Task<std::optional<BeforeToolCallResult>> Approval::answer(Question& question) {
     co_await asker_->prepare();
-    const bool cut = show(question);
-    std::string prompt = "  [y]es  [n]o  ";
-    if (question.decision.always) prompt += "[a]lways  ";
-    prompt += cut ? "[e]dit  [v]iew > " : "[e]dit > ";
+    QuestionView view = view_of(question);
+    asker_->say(view.opening());
     for (;;) {
-        std::optional<std::string> answer = co_await asker_->read(prompt);
+        TerminalText prompt = prompt_of(view, question.decision);
+        std::optional<std::string> answer = co_await asker_->read(std::move(prompt));
         if (!answer) {
             std::optional<BeforeToolCallResult> refused(
                 blocked("Refused: the input has ended.", "human_deny"));
             co_return refused;
         }
         const std::string word = lower(*answer);
-        if (word == "y" || word == "yes") co_return approved();
         if (word == "n" || word == "no") {
             std::optional<BeforeToolCallResult> refused(
                 blocked("The person refused this call.", "human_deny"));
             co_return refused;
         }
+        if (!view.complete()) {
+            view_more(view, word);
+            continue;
+        }
+        if (word == "y" || word == "yes") co_return approved();
         if ((word == "a" || word == "always") && question.decision.always) {
             co_await add_rule(*question.decision.always);
             co_return approved();
         }
-        if (word == "v" || word == "view") {
-            show_all(question);
-        } else if (word == "e" || word == "edit") {
-            std::optional<BeforeToolCallResult> edited = co_await edit(question);
+        if (word == "e" || word == "edit") {
+            std::optional<BeforeToolCallResult> edited = co_await edit(question, view);
             if (edited) co_return edited;
         } else {
-            explain(word == "a" || word == "always"
-                        ? "No rule can stand for this call: answer y for this once, or n."
-                        : "Answer y, n, or one of the other letters.");
+            explain(
+                word == "a" || word == "always"
+                    ? TerminalView("No rule can stand for this call: answer y for this once, or n.")
+                    : TerminalView("Answer y, n, or one of the other letters."));
         }
     }
 }
 
-void Approval::explain(std::string_view text) const {
-    asker_->say(std::string(style_.dim()).append("  ").append(text).append(style_.off()) + "\n");
+/// What is not shown yet comes before any consent.
+void Approval::view_more(QuestionView& view, const std::string& answer) const {
+    if (answer == "v" || answer == "view") {
+        asker_->say(view.next_page());
+    } else if (answer == "w" || answer == "whole") {
+        asker_->say(view.rest());
+    } else {
+        explain("Not all of this call was shown: v shows the next rows, w all of them, n refuses.");
+    }
 }
 
-Task<std::optional<BeforeToolCallResult>> Approval::edit(Question& question) {
+void Approval::explain(TerminalView text) const {
+    asker_->say("  " + style_.dim() + text + style_.off() + "\n");
+}
+
+Task<std::optional<BeforeToolCallResult>> Approval::edit(Question& question, QuestionView& view) {
     std::optional<BeforeToolCallResult> result;
     const JsonObject& original = question.context.args;
-    std::string shown = json_text(original);
-    std::optional<std::string> text = co_await asker_->read("  arguments > ", std::move(shown));
+    std::string shown = safe_json(original);
+    TerminalText prompt("  arguments > ");
+    std::optional<std::string> text = co_await asker_->read(std::move(prompt), std::move(shown));
     if (!text) co_return result;
     boost::system::error_code failed;
     Json edited = boost::json::parse(*text, failed);
@@ -360,14 +258,17 @@ Task<std::optional<BeforeToolCallResult>> Approval::edit(Question& question) {
             co_await preview(question, original);
             const bool differs =
                 !question.change || !before || question.change->diff != before->diff;
-            if (differs && question.change) show(question);
+            if (differs && question.change) {
+                view = view_of(question);
+                asker_->say(view.opening());
+            }
         } else if (question.change) {
-            show_all(question);
+            asker_->say(change_text(*question.change, style_, asker_->size().columns));
         }
     }
     if (!problem.empty()) {
-        asker_->say(std::string(style_.red()) + "  " + printable(problem) +
-                    std::string(style_.off()) + "\n");
+        asker_->say(style_.red() + framed(problem, asker_->size().columns, Frame{"  ", "  ┊ "}) +
+                    style_.off());
         co_return result;
     }
     result.emplace();
@@ -380,8 +281,8 @@ Task<std::optional<BeforeToolCallResult>> Approval::edit(Question& question) {
 Task<void> Approval::add_rule(ApprovalRule rule) {
     policy_.allow(rule);
     if (!options_.save_rule) co_return;
-    const std::optional<std::string> answer =
-        co_await asker_->read("  for this session; save it for good? [y/N] > ");
+    TerminalText prompt("  for this session; save it for good? [y/N] > ");
+    const std::optional<std::string> answer = co_await asker_->read(std::move(prompt));
     if (answer && lower(*answer) == "y") options_.save_rule(rule.text());
 }
 

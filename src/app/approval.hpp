@@ -11,6 +11,7 @@
 #include <cubepi/workspace/approval_policy.hpp>
 #include <cubepi/workspace/file_change.hpp>
 
+#include "question_view.hpp"
 #include "terminal/asker.hpp"
 #include "terminal/style.hpp"
 
@@ -28,8 +29,8 @@ std::vector<std::string> unused_rules(const std::vector<std::string>& rules);
 /// A call of write or edit is shown as a diff of the file, and the tool refuses it when the file changes afterwards. Such a
 /// call that cannot work gets the tool's own error instead of a question.
 ///
-/// y runs this call, n refuses it, a adds a rule (shown first, for this session unless saved), e edits the arguments, v
-/// shows all of what was shown in part. A command is always shown whole.
+/// y runs this call, n refuses it, a adds a rule (shown first, for this session unless saved), e edits the arguments. Of a
+/// call that does not fit on the screen only n is taken until all of it was shown: v shows the next rows, w all of them.
 /// Without a terminal, and in a background job, every such call is refused, unless all are allowed (--yes).
 class Approval {
 public:
@@ -67,16 +68,14 @@ private:
     Task<ApprovalDecision> decide(const BeforeToolCallContext& context) const;
     Task<std::optional<BeforeToolCallResult>> ask(Question& question);
     Task<std::optional<BeforeToolCallResult>> answer(Question& question);
-    Task<std::optional<BeforeToolCallResult>> edit(Question& question);
+    Task<std::optional<BeforeToolCallResult>> edit(Question& question, QuestionView& view);
     /// Fills in the change that the call would make, or why it cannot work.
     Task<void> preview(Question& question, JsonObject args);
     /// Tells why an answer was none.
-    void explain(std::string_view text) const;
+    void explain(TerminalView text) const;
     Task<void> add_rule(ApprovalRule rule);
-    /// True when the arguments were too long to be shown whole.
-    bool show(const Question& question) const;
-    /// All of it, for an answer of "view".
-    void show_all(const Question& question) const;
+    QuestionView view_of(const Question& question) const;
+    void view_more(QuestionView& view, const std::string& answer) const;
 
     ApprovalPolicy policy_;
     std::shared_ptr<Asker> asker_;

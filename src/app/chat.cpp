@@ -1,6 +1,5 @@
 #include <chrono>
 #include <csignal>
-#include <iostream>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,6 +22,7 @@
 #include "terminal/console.hpp"
 #include "terminal/line_editor.hpp"
 #include "terminal/screen.hpp"
+#include "terminal/terminal_stream.hpp"
 #include "transcript.hpp"
 
 namespace cubepi::app {
@@ -33,13 +33,13 @@ constexpr std::size_t replayed_entries = 300;
 constexpr std::size_t plain_rows = 16;
 
 void greet(const SessionPlan& session, const Style& style) {
-    std::cout << style.bold() << "cubepi" << style.off() << " talks to " << session.model.where
-              << ".";
-    if (!session.name.empty()) std::cout << " Session: " << printable(session.name) << ".";
-    std::cout << '\n'
-              << style.dim() << "Ctrl-C stops an answer, Ctrl-D or /quit leaves, /help says more."
-              << style.off() << "\n\n";
-    for (const std::string& note : session.notes) std::cout << printable(note) << "\n\n";
+    out() << style.bold() << "cubepi" << style.off() << " talks to "
+          << spelled_out(session.model.where) << ".";
+    if (!session.name.empty()) out() << " Session: " << for_terminal(session.name) << ".";
+    out() << "\n"
+          << style.dim() << "Ctrl-C stops an answer, Ctrl-D or /quit leaves, /help says more."
+          << style.off() << "\n\n";
+    for (const std::string& note : session.notes) out() << for_terminal(note) << "\n\n";
 }
 
 /// The end of a resumed conversation, as it was shown.
@@ -49,8 +49,8 @@ Task<> show_end(Screen& screen, const SessionPlan& plan) {
     Replay replay;
     replay.prompt = [&screen, first = true](const std::string& text) mutable {
         screen.pause();
-        if (!std::exchange(first, false)) std::cout << '\n';
-        std::cout << "> " << printable(text) << '\n';
+        if (!std::exchange(first, false)) out() << "\n";
+        out() << "> " << for_terminal(text) << "\n";
     };
     replay.answer = [&screen](const std::string& text) {
         screen.on_text(text);
@@ -61,7 +61,7 @@ Task<> show_end(Screen& screen, const SessionPlan& plan) {
     (void)replay_end(messages, columns, plain_rows, replay);
     screen.pause();
     const std::string text = resumed_text(*plan.resumed, std::chrono::system_clock::now());
-    std::cout << printable(text) << "\n\n";
+    out() << for_terminal(text) << "\n\n";
 }
 
 /// The next thing that the person says; without a text at the end.
@@ -86,12 +86,12 @@ Task<NextInput> next_input(LineEditor& editor, const Style& style) {
             } else if (std::exchange(asked_to_leave, true)) {
                 leave.request_stop();
             } else {
-                std::cout << style.dim() << "(Ctrl-C again leaves)" << style.off() << ' '
-                          << std::flush;
+                out() << style.dim() << "(Ctrl-C again leaves)" << style.off() << " " << flush_now;
             }
         });
         try {
-            input.text = co_await cancel_on(leave.get_token(), editor.read("> "));
+            input.text =
+                co_await cancel_on(leave.get_token(), editor.next_line(TerminalView("> ")));
         } catch (...) {
             if (!leave.stop_requested()) throw;
         }
@@ -103,16 +103,17 @@ Task<NextInput> next_input(LineEditor& editor, const Style& style) {
 
 /// Prints how to resume, unless there is no terminal or reader any more. Returns `status`.
 int leave(const SessionPlan& plan, int status) {
-    if (status != 128 + SIGHUP && status != exit_closed_pipe) std::cerr << resume_hint(plan);
+    if (status != 128 + SIGHUP && status != exit_closed_pipe)
+        err() << for_terminal(resume_hint(plan));
     return status;
 }
 
 ChatActions::Parts action_parts(Screen& screen) {
     ChatActions::Parts parts;
-    parts.print = [](const std::string& text) { std::cout << text << std::flush; };
+    parts.print = [](const std::string& text) { out() << for_terminal(text) << flush_now; };
     parts.problem = [&screen](const std::string& text) {
         screen.pause();
-        std::cerr << "cubepi: " << printable(text) << '\n';
+        err() << "cubepi: " << for_terminal(text) << "\n";
     };
     return parts;
 }
@@ -123,11 +124,11 @@ Task<int> handle(Pipeline& pipeline, Screen& screen, NextInput next, bool termin
     ChatInput input = read_chat_input(*next.text, abilities);
     if (input.kind == ChatInput::Kind::nothing) co_return status;
     if (input.kind == ChatInput::Kind::refused) {
-        std::cerr << "cubepi: " << printable(input.text) << '\n';
+        err() << "cubepi: " << for_terminal(input.text) << "\n";
         co_return exit_usage;
     }
     if (input.kind == ChatInput::Kind::action) {
-        if (input.action == ChatAction::help) std::cout << chat_help(abilities);
+        if (input.action == ChatAction::help) out() << for_terminal(chat_help(abilities));
         ChatActions actions(pipeline, action_parts(screen));
         co_await actions.perform(input.action, std::move(input.text));
         co_return status;
@@ -136,7 +137,7 @@ Task<int> handle(Pipeline& pipeline, Screen& screen, NextInput next, bool termin
     bub::Envelope message = pipeline.message(std::move(input.text), terminal);
     if (next.pasted) message.rest[bub::pasted_key] = true;
     status = co_await converse(pipeline, screen, std::move(message));
-    std::cout << '\n';
+    out() << "\n";
     co_return status;
 }
 
@@ -162,7 +163,7 @@ Task<int> talk(CommandLine line) {
     around.plugins = line.plugins;
     around.on_warning = [&screen](const std::string& text) {
         screen.pause();
-        std::cerr << "cubepi: " << printable(text) << '\n';
+        err() << "cubepi: " << for_terminal(text) << "\n";
     };
     Task<SessionPlan> planning = plan_session(line.conversation, std::move(parts));
     SessionPlan plan = co_await until_signal(std::move(planning));
@@ -187,7 +188,7 @@ Task<int> talk(CommandLine line) {
         status = co_await handle(pipeline, screen, std::move(next), typed, status);
         if (status > 128 && status != exit_aborted) co_return leave(pipeline.plan(), status);
     }
-    std::cout << '\n';
+    out() << "\n";
     // At a terminal the failures were seen and answered; a script needs the status.
     co_return leave(pipeline.plan(), terminal ? exit_ok : status);
 }

@@ -70,8 +70,8 @@ std::string cost_of_session(const SessionUsage& usage) {
 
 }  // namespace
 
-std::string clipboard_sequence(std::string_view text) {
-    return "\x1b]52;c;" + cubepi::detail::base64(text) + "\x07";
+TerminalText clipboard_sequence(std::string_view text) {
+    return "\x1b]52;c;" + for_terminal(cubepi::detail::base64(text)) + "\x07";
 }
 
 ChatActions::ChatActions(Pipeline& pipeline, Parts parts)

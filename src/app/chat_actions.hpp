@@ -19,7 +19,7 @@ public:
         std::function<void(const std::string& text)> print = {};
         std::function<void(const std::string& text)> problem = {};
         /// Writes an escape sequence to the terminal; null: the terminal knows none.
-        std::function<void(std::string_view sequence)> write_control = {};
+        std::function<void(const TerminalText& sequence)> write_control = {};
         std::function<void()> on_new_session = {};
     };
     /// `pipeline` outlives it.
@@ -42,6 +42,6 @@ private:
 };
 
 /// The sequence with which a terminal copies `text` to the clipboard (OSC 52).
-std::string clipboard_sequence(std::string_view text);
+TerminalText clipboard_sequence(std::string_view text);
 
 }  // namespace cubepi::app

@@ -134,7 +134,9 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
         case ChatAction::stop:
             if (running_) on_interrupt();
             co_return;
-        case ChatAction::help: view_.end_text(); co_return console_.print(chat_help(abilities));
+        case ChatAction::help:
+            view_.end_text();
+            co_return console_.print(for_terminal(chat_help(abilities)));
         case ChatAction::new_session:
             if (running_ || !unheard_.empty()) {
                 co_return view_.problem(
@@ -260,7 +262,7 @@ void CliChannel::show(const bub::StreamEvent& event, bool command) {
     // Steps of a turn are apart on the screen anyhow.
     if (delta.find_first_not_of(" \n") == std::string_view::npos) return;
     if (!command) return view_.add_text(delta);
-    console_.print(printable(delta));
+    console_.print(for_terminal(delta));
     console_.end_line();
 }
 

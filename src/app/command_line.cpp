@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <iostream>
 #include <string_view>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "command_tree.hpp"
 #include "exit_code.hpp"
 #include "terminal/style.hpp"
+#include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 
@@ -149,9 +149,9 @@ Words help_request(const CLI::App& app, Words names) {
     for (const std::string& name : names) {
         const CLI::App* next = find_command(*command, name);
         if (!next) {
-            std::cerr << "cubepi: '" << printable(name) << "' is not a command"
-                      << suggestion(name, visible_commands(*command))
-                      << "\n  To list the commands: cubepi help\n";
+            err() << "cubepi: '" << for_terminal(name) << "' is not a command"
+                  << for_terminal(suggestion(name, visible_commands(*command)))
+                  << "\n  To list the commands: cubepi help\n";
             return {};
         }
         command = next;
@@ -186,8 +186,8 @@ public:
         if (implicit_ && !line_.words.empty() && !check_prompt()) return failed();
         const ConversationFlags& flags = line_.conversation;
         if (flags.no_save && (flags.continue_last || !flags.session.empty())) {
-            std::cerr << "cubepi: --no-save cannot be combined with --session or --continue.\n"
-                         "  Options and examples: cubepi help chat\n";
+            err() << "cubepi: --no-save cannot be combined with --session or --continue.\n"
+                     "  Options and examples: cubepi help chat\n";
             return failed();
         }
         return std::move(line_);
@@ -205,14 +205,14 @@ private:
     /// Without a command: whether the arguments can start a chat or a run. Reports why they cannot.
     bool may_be_prompt(const Words& words) const {
         if (words.empty() && !terminal_) {
-            std::cerr << "cubepi: a chat needs a terminal; standard input or output is not one.\n"
-                         "  Ask one question: cubepi run \"PROMPT\". All commands: cubepi help\n";
+            err() << "cubepi: a chat needs a terminal; standard input or output is not one.\n"
+                     "  Ask one question: cubepi run \"PROMPT\". All commands: cubepi help\n";
             return false;
         }
         if (words.empty() || is_option(words.front()) || is_prompt(words.front())) {
             if (words.empty() || !is_blank(words.front())) return true;
         }
-        std::cerr << "cubepi: " << not_a_command(app_, words.front()) << '\n';
+        err() << "cubepi: " << for_terminal(not_a_command(app_, words.front())) << "\n";
         return false;
     }
 
@@ -220,13 +220,13 @@ private:
     bool check_prompt() const {
         const std::string& first = line_.words.front();
         if (find_command(app_, first)) {
-            std::cerr << "cubepi: the command '" << first
-                      << "' must come before its options.\n  Write: cubepi " << first
-                      << " [OPTIONS]\n";
+            err() << "cubepi: the command '" << for_terminal(first)
+                  << "' must come before its options.\n  Write: cubepi " << for_terminal(first)
+                  << " [OPTIONS]\n";
             return false;
         }
         if (is_prompt(first) && !is_blank(first)) return true;
-        std::cerr << "cubepi: " << not_a_command(app_, first) << '\n';
+        err() << "cubepi: " << for_terminal(not_a_command(app_, first)) << "\n";
         return false;
     }
 
@@ -235,8 +235,8 @@ private:
             line_.exit_code = app_.exit(error);
             return;
         }
-        std::cerr << "cubepi: " << printable(complaint(app_, error)) << "\n  Options and examples: "
-                  << "cubepi help" << command_of(app_) << '\n';
+        err() << "cubepi: " << for_terminal(complaint(app_, error)) << "\n  Options and examples: "
+              << "cubepi help" << for_terminal(command_of(app_)) << "\n";
         line_.exit_code = exit_usage;
     }
 

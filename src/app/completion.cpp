@@ -1,4 +1,3 @@
-#include <iostream>
 #include <string>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "kept_sessions.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/style.hpp"
+#include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 
@@ -140,7 +140,7 @@ std::string files_field(Candidates::Files files) {
     return files == Candidates::Files::directories ? "directories" : "none";
 }
 
-void print_field(const std::string& text) { std::cout << text << '\0'; }
+void print_field(const std::string& text) { data_output(text + std::string(1, '\0')); }
 
 /// The answer for bash: `line` up to the cursor; `replaced` is the end of it that readline replaces, without a quote that
 /// is open there.
@@ -207,14 +207,14 @@ int complete_command(const CommandLine& line, const std::vector<bub::CliCommand>
 int completion_command(const CommandLine& line) {
     const std::string shell = line.words.empty() ? std::string() : line.words.front();
     if (shell == "bash") {
-        std::cout << bash_script;
+        data_output(bash_script);
     } else if (shell == "zsh") {
-        std::cout << zsh_script;
+        data_output(zsh_script);
     } else if (shell == "fish") {
-        std::cout << fish_script;
+        data_output(fish_script);
     } else {
-        std::cerr << "cubepi: no completion script for '" << printable(shell)
-                  << "'; expected bash, zsh or fish.\n  Example: cubepi completion bash\n";
+        err() << "cubepi: no completion script for '" << for_terminal(shell)
+              << "'; expected bash, zsh or fish.\n  Example: cubepi completion bash\n";
         return exit_usage;
     }
     return exit_ok;

@@ -3,12 +3,12 @@
 #include <boost/asio/signal_set.hpp>
 
 #include <chrono>
-#include <iostream>
 #include <string_view>
 #include <utility>
 
 #include "exit_code.hpp"
 #include "failure.hpp"
+#include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 
@@ -80,7 +80,7 @@ void show_on(Screen& screen, const bub::StreamEvent& event, const bub::Envelope&
     if (delta.find_first_not_of(" \n") == std::string_view::npos) return;
     if (message.kind != bub::envelope_kind::command) return screen.on_text(delta);
     screen.pause();
-    std::cout << printable(delta) << '\n';
+    out() << for_terminal(delta) << "\n";
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ Task<int> converse(Pipeline& pipeline, Screen& screen, bub::Envelope message) {
     if (answer.result)
         screen.summary(*answer.result, std::chrono::steady_clock::now() - begin - waited);
     const Failure& said = answer.failure;
-    if (said.exit_code != exit_ok) std::cerr << "cubepi: " << printable(said.text) << '\n';
+    if (said.exit_code != exit_ok) err() << "cubepi: " << for_terminal(said.text) << "\n";
     co_return signals.ended_by() == 0 ? said.exit_code : 128 + signals.ended_by();
 }
 

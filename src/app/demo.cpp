@@ -2,7 +2,6 @@
 #include <chrono>
 #include <csignal>
 #include <functional>
-#include <iostream>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -33,6 +32,7 @@
 #include "terminal/job_control.hpp"
 #include "terminal/line_editor.hpp"
 #include "terminal/screen.hpp"
+#include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 
@@ -48,10 +48,10 @@ public:
         const ApprovalDecision decision = policy_.decide(context.tool, context.args);
         if (decision.allowed) return std::nullopt;
         before_();
-        std::cout << style_.yellow() << "? " << style_.off() << printable(decision.question)
-                  << "\n  [y]es  [n]o  [e]dit > y   (there is no terminal to ask at: the tour "
-                     "answers for you)\n"
-                  << std::flush;
+        out() << style_.yellow() << "? " << style_.off() << for_terminal(decision.question)
+              << "\n  [y]es  [n]o  [e]dit > y   (there is no terminal to ask at: the tour "
+                 "answers for you)\n"
+              << flush_now;
         BeforeToolCallResult result;
         result.hitl_trace = JsonObject{{"decision", "policy_allow"}};
         return result;
@@ -131,21 +131,21 @@ private:
     const Style& style() const { return screen_.style(); }
 
     void welcome() const {
-        std::cout << style().bold() << "A tour of cubepi" << style().off()
-                  << "\n\nThe model of this tour is a script: it runs offline and needs no key. "
-                     "All the rest is what you get\n"
-                     "with a real model: the agent, its tools, the approvals, the store, this "
-                     "terminal. It works in a folder\n"
-                     "of its own, "
-                  << scratch_.workspace().string() << ", which is removed at the end.\n"
-                  << std::flush;
+        out() << style().bold() << "A tour of cubepi" << style().off()
+              << "\n\nThe model of this tour is a script: it runs offline and needs no key. "
+                 "All the rest is what you get\n"
+                 "with a real model: the agent, its tools, the approvals, the store, this "
+                 "terminal. It works in a folder\n"
+                 "of its own, "
+              << for_terminal(scratch_.workspace().string()) << ", which is removed at the end.\n"
+              << flush_now;
     }
 
-    void title(int number, const char* text) const {
-        std::cout << '\n'
-                  << style().cyan() << "━━ " << number << " of 5  " << style().off()
-                  << style().bold() << text << style().off() << "\n\n"
-                  << std::flush;
+    void title(int number, TerminalView text) const {
+        out() << "\n"
+              << style().cyan() << "━━ " << number << " of 5  " << style().off() << style().bold()
+              << text << style().off() << "\n\n"
+              << flush_now;
     }
 
     /// A pause for the reader.
@@ -156,12 +156,12 @@ private:
 
     /// Shows a prompt as if it was typed, and runs it.
     Task<int> say(std::string prompt, std::vector<FauxStep> script) {
-        std::cout << style().bold() << "> " << style().off();
+        out() << style().bold() << "> " << style().off();
         for (const char letter : prompt) {
-            std::cout << letter << std::flush;
+            out() << for_terminal(std::string(1, letter)) << flush_now;
             co_await rest(18);
         }
-        std::cout << '\n' << std::flush;
+        out() << "\n" << flush_now;
         faux_.set_responses(std::move(script));
         bub::Envelope message = pipeline_->message(std::move(prompt), false);
         const int status = co_await converse(*pipeline_, screen_, std::move(message));
@@ -203,9 +203,9 @@ private:
     Task<void> approval() {
         title(3, "It asks before it writes");
         if (terminal_)
-            std::cout << style().dim()
-                      << "(Your turn: type the letter of your answer, then press Enter.)"
-                      << style().off() << "\n\n";
+            out() << style().dim()
+                  << "(Your turn: type the letter of your answer, then press Enter.)"
+                  << style().off() << "\n\n";
         bool refused = false;
         watch_ = [&](const AgentEvent& event) {
             const auto* end = event.get_if<ToolExecutionEndEvent>();
@@ -215,13 +215,13 @@ private:
             co_await say_and_finish("Make a plan of it in plan.md.", approval_scene());
         watch_ = nullptr;
         const std::string plan = file_text(scratch_.workspace() / "plan.md");
-        std::cout << '\n' << style().dim();
+        out() << "\n" << style().dim();
         if (plan.empty()) {
-            std::cout << "plan.md does not exist.\n";
+            out() << "plan.md does not exist.\n";
         } else {
-            std::cout << "plan.md, as it is on the disk now:\n" << printable(plan);
+            out() << "plan.md, as it is on the disk now:\n" << for_terminal(plan);
         }
-        std::cout << style().off() << std::flush;
+        out() << style().off() << flush_now;
         saw(held && refused == plan.empty(),
             refused ? "a write that you refused, and that did not happen"
                     : "a write that waited for a yes");
@@ -230,8 +230,7 @@ private:
 
     Task<void> aborted_answer() {
         title(4, "An answer is stopped in the middle");
-        std::cout << style().dim() << "(The tour presses Ctrl-C for you.)" << style().off()
-                  << "\n\n";
+        out() << style().dim() << "(The tour presses Ctrl-C for you.)" << style().off() << "\n\n";
         std::size_t shown = 0;
         watch_ = [&](const AgentEvent& event) {
             const std::string_view* text = event.text_delta();
@@ -239,7 +238,7 @@ private:
         };
         const int status = co_await say("Tell me a long story about a lighthouse.", abort_scene());
         watch_ = nullptr;
-        std::cout << '\n';
+        out() << "\n";
         co_await rest(1500);
         const bool held =
             co_await say_and_finish("Shorter, please: one sentence.", after_abort_scene());
@@ -250,29 +249,29 @@ private:
 
     Task<void> killed_process() {
         title(5, "The process is killed in a tool, and another goes on");
-        std::cout << style().dim() << "(A process of its own, its session on a tape.)"
-                  << style().off() << "\n\n";
+        out() << style().dim() << "(A process of its own, its session on a tape.)" << style().off()
+              << "\n\n";
         const auto step = [this](const char* name) {
             return run_demo_step(name, scratch_.tapes(), scratch_.workspace(), fast_);
         };
         const StepEnd killed = step("kill");
         stop_when_interrupted(killed);
-        std::cout << '\n' << "Process " << killed.pid;
+        out() << "\n" << "Process " << killed.pid;
         if (killed.signal == SIGKILL) {
-            std::cout << " was killed inside the tool: nobody could tidy up.";
+            out() << " was killed inside the tool: nobody could tidy up.";
         } else {
-            std::cout << " was not killed, as it should have been.";
+            out() << " was not killed, as it should have been.";
         }
-        std::cout << " A new process opens the session:\n\n" << std::flush;
+        out() << " A new process opens the session:\n\n" << flush_now;
         co_await rest(3500);
         const StepEnd continued = step("continue");
         stop_when_interrupted(continued);
         const std::size_t letters = letters_sent(scratch_.workspace());
-        std::cout << '\n'
-                  << style().dim() << "Process " << continued.pid << " went on. The outbox holds "
-                  << letters << (letters == 1 ? " letter" : " letters")
-                  << ": the call was not made again." << style().off() << '\n'
-                  << std::flush;
+        out() << "\n"
+              << style().dim() << "Process " << continued.pid << " went on. The outbox holds "
+              << letters << (letters == 1 ? TerminalView(" letter") : TerminalView(" letters"))
+              << ": the call was not made again." << style().off() << "\n"
+              << flush_now;
         saw(killed.signal == SIGKILL && continued.exit_code == exit_ok && letters == 1,
             "a process killed in a tool, its session continued by another, no call made twice");
         co_await rest(3500);
@@ -283,18 +282,19 @@ private:
     }
 
     int summary() const {
-        std::cout << '\n' << style().bold() << "What you saw" << style().off() << "\n\n";
+        out() << "\n" << style().bold() << "What you saw" << style().off() << "\n\n";
         bool all = true;
         for (const auto& [held, what] : seen_) {
-            std::cout << "  " << (held ? style().green() : style().red()) << (held ? "✓ " : "✗ ")
-                      << style().off() << what << '\n';
+            out() << "  " << (held ? style().green() : style().red())
+                  << (held ? TerminalView("✓ ") : TerminalView("✗ ")) << style().off()
+                  << for_terminal(what) << "\n";
             all = all && held;
         }
         if (!all)
-            std::cout
+            out()
                 << "\nSomething did not go as it should: please report it with the output above.\n";
-        std::cout << "\nThe same with a real model:\n\n  OPENAI_API_KEY=sk-... cubepi chat\n\n"
-                  << std::flush;
+        out() << "\nThe same with a real model:\n\n  OPENAI_API_KEY=sk-... cubepi chat\n\n"
+              << flush_now;
         return all ? exit_ok : exit_failed;
     }
 
@@ -349,7 +349,8 @@ Task<TourEnd> take_tour(bool terminal, bool fast) {
     const std::string live = co_await live_model();
     if (live.empty()) co_return end;
     LineEditor editor(executor, std::filesystem::path());
-    std::string question = "Chat " + live + " now, about the files of this folder? [y/N] > ";
+    TerminalText question =
+        "Chat " + spelled_out(live) + " now, about the files of this folder? [y/N] > ";
     const std::optional<std::string> answer = co_await editor.read(std::move(question));
     end.wants_chat = answer && (*answer == "y" || *answer == "Y" || *answer == "yes");
     co_return end;

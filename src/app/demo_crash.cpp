@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <csignal>
 #include <fstream>
-#include <iostream>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -22,6 +21,7 @@
 #include "demo_script.hpp"
 #include "exit_code.hpp"
 #include "terminal/screen.hpp"
+#include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 
@@ -37,8 +37,8 @@ std::filesystem::path outbox(const std::filesystem::path& folder) { return folde
 AgentTool deadly_tool(std::filesystem::path folder) {
     auto send = [folder = std::move(folder)](LetterArgs args) -> std::string {
         std::ofstream(outbox(folder), std::ios::app) << "letter to " << args.to << std::endl;
-        if (isatty(STDERR_FILENO) == 1) std::cerr << "\r\x1b[K";  // over the spinner
-        std::cerr << "  … the letter is out, and now: kill -9 " << getpid() << std::endl;
+        if (isatty(STDERR_FILENO) == 1) err() << "\r\x1b[K";  // over the spinner
+        err() << "  … the letter is out, and now: kill -9 " << getpid() << "\n" << flush_now;
         raise(SIGKILL);
         return "sent";
     };
@@ -57,8 +57,8 @@ struct StepPlan {
 /// Ends in the middle of the tool, and this process with it.
 Task<int> prompt_to_the_end(Agent& agent, Screen& screen) {
     const std::string prompt = "Send the inspector a letter that the lamp turns again.";
-    std::cout << screen.style().bold() << "> " << screen.style().off() << prompt << '\n'
-              << std::flush;
+    out() << screen.style().bold() << "> " << screen.style().off() << for_terminal(prompt) << "\n"
+          << flush_now;
     const ScopedSubscription shown =
         agent.subscribe([&](const AgentEvent& event) { screen.on_event(event); });
     const RunResult result = co_await agent.prompt(prompt);
@@ -74,10 +74,10 @@ Task<int> continue_stored(Agent& agent, Screen& screen) {
     screen.pause();
     for (const Message& message : agent.state().messages) {
         if (!message.tool_result()) continue;
-        std::cout << "  the result that stands for the lost one: \""
-                  << one_line(message.text(), 200) << "\"\n";
+        out() << "  the result that stands for the lost one: \""
+              << line_for_terminal(message.text(), 200) << "\"\n";
     }
-    if (!result) std::cerr << "cubepi: " << printable(result.error().what()) << '\n';
+    if (!result) err() << "cubepi: " << for_terminal(result.error().what()) << "\n";
     co_return result ? exit_ok : exit_failed;
 }
 
@@ -117,7 +117,7 @@ StepEnd run_demo_step(const std::string& step, const std::filesystem::path& tape
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
-    std::cout << std::flush;
+    out().flush();
     StepEnd end;
     const int failed =
         posix_spawn(&end.pid, program.c_str(), nullptr, nullptr, arguments.data(), environ);

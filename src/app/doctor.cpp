@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -28,6 +27,7 @@
 #include "failure.hpp"
 #include "kept_sessions.hpp"
 #include "terminal/style.hpp"
+#include "terminal/terminal_stream.hpp"
 #include "version.hpp"
 
 namespace cubepi::app {
@@ -39,8 +39,8 @@ class Report {
 public:
     explicit Report(Style style) : style_(style) {}
 
-    void title(const char* text) const {
-        std::cout << '\n' << style_.bold() << text << style_.off() << '\n';
+    void title(TerminalView text) const {
+        out() << "\n" << style_.bold() << text << style_.off() << "\n";
     }
     void good(const std::string& text) const { line(style_.green(), "✓", text); }
     void plain(const std::string& text) const { line(style_.dim(), "-", text); }
@@ -48,9 +48,9 @@ public:
         line(style_.red(), "✗", text);
         std::istringstream lines(advice);
         for (std::string more; std::getline(lines, more);)
-            std::cout << "      "
-                      << printable(more.substr(std::min(more.find_first_not_of(' '), more.size())))
-                      << '\n';
+            out() << "      "
+                  << for_terminal(more.substr(std::min(more.find_first_not_of(' '), more.size())))
+                  << "\n";
     }
     void failure(const Error& error, const FailureContext& context) const {
         const std::string text = explain(error, context).text;
@@ -60,9 +60,9 @@ public:
     }
 
 private:
-    void line(std::string_view color, const char* sign, const std::string& text) const {
-        std::cout << "  " << color << sign << style_.off() << ' ' << printable(text) << '\n'
-                  << std::flush;
+    void line(TerminalView color, TerminalView sign, const std::string& text) const {
+        out() << "  " << color << sign << style_.off() << " " << for_terminal(text) << "\n"
+              << flush_now;
     }
     Style style_;
 };
@@ -362,7 +362,7 @@ Task<int> examine() {
     const bool can_answer = co_await check_models(report, std::move(sources));
     co_await check_sessions(report);
     check_terminal(report);
-    std::cout << '\n';
+    out() << "\n";
     co_return can_answer ? exit_ok : exit_no_model;
 }
 

@@ -1,4 +1,3 @@
-#include <iostream>
 #include <string>
 
 #include <bub/framework.hpp>
@@ -8,6 +7,7 @@
 #include "failure.hpp"
 #include "program.hpp"
 #include "terminal/style.hpp"
+#include "terminal/terminal_stream.hpp"
 
 // `cubepi hooks`: what each plugin implements, in the order in which a turn asks, and which are broken and why (B16).
 
@@ -16,38 +16,40 @@ namespace cubepi::app {
 namespace {
 
 void print_plugins(const bub::Framework& framework) {
-    std::cout << "plugins, in order of registration:\n";
+    out() << "plugins, in order of registration:\n";
     for (const bub::PluginStatus& plugin : framework.plugin_status()) {
-        std::cout << "  " << printable(plugin.name) << ": ";
+        out() << "  " << for_terminal(plugin.name) << ": ";
         if (!plugin.ok) {
-            std::cout << "broken: " << printable(plugin.reason) << '\n';
+            out() << "broken: " << for_terminal(plugin.reason) << "\n";
             continue;
         }
-        std::cout << plugin.hooks.size() << (plugin.hooks.size() == 1 ? " hook\n" : " hooks\n");
+        out() << plugin.hooks.size()
+              << (plugin.hooks.size() == 1 ? TerminalView(" hook\n") : TerminalView(" hooks\n"));
     }
 }
 
 void print_hooks(const bub::Framework& framework) {
-    std::cout << "\nhooks, and whom a turn asks, first to last:\n";
+    out() << "\nhooks, and whom a turn asks, first to last:\n";
     for (const bub::HookUse& use : framework.hook_report()) {
-        std::cout << "  " << use.hook << ':';
+        out() << "  " << for_terminal(use.hook) << ":";
         for (std::size_t i = 0; i < use.plugins.size(); ++i) {
-            std::cout << (i == 0 ? " " : ", ") << printable(use.plugins[i]);
+            out() << (i == 0 ? TerminalView(" ") : TerminalView(", "))
+                  << for_terminal(use.plugins[i]);
         }
-        std::cout << '\n';
+        out() << "\n";
     }
 }
 
 void print_commands(const PluginCommands& found) {
     if (found.commands.empty() && found.problems.empty()) return;
-    std::cout << "\ncommands of plugins:\n";
+    out() << "\ncommands of plugins:\n";
     for (const bub::CliCommand& command : found.commands) {
-        std::cout << "  cubepi " << printable(command.name) << ": " << printable(command.plugin);
-        if (!command.description.empty()) std::cout << ", " << printable(command.description);
-        std::cout << '\n';
+        out() << "  cubepi " << for_terminal(command.name) << ": " << for_terminal(command.plugin);
+        if (!command.description.empty()) out() << ", " << for_terminal(command.description);
+        out() << "\n";
     }
     for (const std::string& problem : found.problems)
-        std::cout << "  not used: " << printable(problem) << '\n';
+        out() << "  not used: " << for_terminal(problem) << "\n";
 }
 
 }  // namespace

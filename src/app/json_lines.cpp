@@ -1,16 +1,19 @@
 #include "json_lines.hpp"
 
-#include <iostream>
 #include <utility>
 
 #include <cubepi/core/message_json.hpp>
+
+#include "terminal/safe_json.hpp"
+#include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
 void print(const JsonObject& line) {
-    std::cout << boost::json::serialize(line) << '\n' << std::flush;
+    data_output(safe_json(line) + "\n");
+    out().flush();
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <csignal>
-#include <iostream>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -26,6 +25,7 @@
 #include "terminal/chat_view.hpp"
 #include "terminal/console.hpp"
 #include "terminal/job_control.hpp"
+#include "terminal/terminal_stream.hpp"
 #include "transcript.hpp"
 
 namespace cubepi::app {
@@ -37,13 +37,12 @@ constexpr std::size_t replayed_entries = 300;
 
 void greet(Console& console, const SessionPlan& plan) {
     const Style& style = console.style();
-    std::string text = std::string(style.bold()) + "cubepi" + std::string(style.off()) +
-                       " talks to " + plan.model.where + ".";
-    if (!plan.name.empty()) text += " Session: " + printable(plan.name) + ".";
-    text += "\n" + std::string(style.dim()) +
-            "Esc stops an answer, Ctrl-D or /quit leaves, /help says more." +
-            std::string(style.off()) + "\n\n";
-    for (const std::string& note : plan.notes) text += printable(note) + "\n\n";
+    TerminalText text =
+        style.bold() + "cubepi" + style.off() + " talks to " + spelled_out(plan.model.where) + ".";
+    if (!plan.name.empty()) text += " Session: " + spelled_out(plan.name) + ".";
+    text += "\n" + style.dim() + "Esc stops an answer, Ctrl-D or /quit leaves, /help says more." +
+            style.off() + "\n\n";
+    for (const std::string& note : plan.notes) text += for_terminal(note) + "\n\n";
     console.print(text);
 }
 
@@ -105,10 +104,10 @@ private:
         ChatActions::Parts parts;
         parts.print = [this](const std::string& text) {
             view_.end_text();
-            console_->print(text);
+            console_->print(for_terminal(text));
         };
         parts.problem = [this](const std::string& text) { view_.problem("cubepi: " + text); };
-        parts.write_control = [this](std::string_view sequence) {
+        parts.write_control = [this](const TerminalText& sequence) {
             console_->write_control(sequence);
         };
         parts.on_new_session = [this] { view_.begin_session(pipeline_.plan().name); };
@@ -230,7 +229,8 @@ Task<int> live_chat(CommandLine line) {
     }
     console->close();
     const int signal = console->ended_by();
-    if (signal != SIGHUP) std::cout << hint << std::flush;  // else there is no terminal to print to
+    if (signal != SIGHUP)
+        out() << for_terminal(hint) << flush_now;  // else there is no terminal to print to
     co_return signal == 0 ? exit_ok : 128 + signal;
 }
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,7 +18,9 @@
 #include "config/paths.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
+#include "terminal/safe_json.hpp"
 #include "terminal/style.hpp"
+#include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 
@@ -49,7 +50,7 @@ void print_json(const Endpoint& endpoint, const std::vector<OfferedModel>& model
         if (model.context_window) row["context_window"] = *model.context_window;
         rows.push_back(std::move(row));
     }
-    std::cout << boost::json::serialize(rows) << '\n';
+    data_output(safe_json(rows) + "\n");
 }
 
 using Row = std::vector<std::string>;
@@ -70,7 +71,7 @@ void print_table(const std::vector<OfferedModel>& models) {
     for (const OfferedModel& model : models) rows.push_back(row_of(model));
     if (!style.terminal) {
         for (const Row& row : rows)
-            std::cout << row[0] << '\t' << row[1] << '\t' << row[2] << '\t' << row[3] << '\n';
+            out() << for_terminal(row[0] + "\t" + row[1] + "\t" + row[2] + "\t" + row[3]) << "\n";
         return;
     }
     const Row head{"MODEL", "CONTEXT", "SINCE", "NAME"};
@@ -88,10 +89,10 @@ void print_table(const std::vector<OfferedModel>& models) {
             line += row[column] + std::string(width[column] - row[column].size() + 2, ' ');
         }
         line.erase(line.find_last_not_of(' ') + 1);
-        return line;
+        return for_terminal(line);
     };
-    std::cout << style.bold() << print(head) << style.off() << '\n';
-    for (const Row& row : rows) std::cout << print(row) << '\n';
+    out() << style.bold() << print(head) << style.off() << "\n";
+    for (const Row& row : rows) out() << print(row) << "\n";
 }
 
 /// The endpoint that a conversation with these flags would talk to.
@@ -112,7 +113,7 @@ Task<int> list(CommandLine line) {
     const std::shared_ptr<HttpTransport> transport = transport_of(*Runtime::standard());
     const ConfigFile config = read_config(config_path());
     if (config.too_open)
-        std::cerr << "cubepi: " << printable(open_key_file_note(config_path())) << '\n';
+        err() << "cubepi: " << for_terminal(open_key_file_note(config_path())) << "\n";
     ModelSources sources = model_sources(line.conversation.model, config, false);
     const Endpoint endpoint = co_await endpoint_to_ask(std::move(sources), transport);
     std::vector<OfferedModel> models;
@@ -125,7 +126,7 @@ Task<int> list(CommandLine line) {
     if (failure) {
         const FailureContext context = failure_context(endpoint);
         const Failure said = explain(failure, context);
-        std::cerr << "cubepi: " << printable(said.text) << '\n';
+        err() << "cubepi: " << for_terminal(said.text) << "\n";
         co_return said.exit_code;
     }
     const std::size_t offered = models.size();
@@ -136,10 +137,11 @@ Task<int> list(CommandLine line) {
     }
     print_table(models);
     if (isatty(STDERR_FILENO) == 1 || models.empty()) {
-        std::cerr << endpoint.provider << " (" << endpoint.host() << ") offers " << offered
-                  << (offered == 1 ? " model" : " models");
-        if (models.size() != offered) std::cerr << ", " << models.size() << " of them shown";
-        std::cerr << ".\n";
+        err() << spelled_out(endpoint.provider) << " (" << spelled_out(endpoint.host())
+              << ") offers " << offered
+              << (offered == 1 ? TerminalView(" model") : TerminalView(" models"));
+        if (models.size() != offered) err() << ", " << models.size() << " of them shown";
+        err() << ".\n";
     }
     co_return exit_ok;
 }

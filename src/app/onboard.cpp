@@ -33,12 +33,13 @@
 #include "onboard/terminal_interview.hpp"
 #include "program.hpp"
 #include "terminal/style.hpp"
+#include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
-void tell(const std::string& text) { std::cout << printable(text) << '\n' << std::flush; }
+void tell(const std::string& text) { out() << for_terminal(text) << "\n" << flush_now; }
 
 bool is_secret(std::string_view name) {
     if (name.ends_with("_env")) return false;
@@ -196,9 +197,8 @@ Task<int> onboard(CommandLine line, bool asks, std::string key) {
     }
     if (!failure) co_return status;
     if (onboarding.written()) co_return exit_ok;
-    if (stop.stop_requested()) std::cout << '\n';
-    std::cout << std::flush;
-    std::cerr << "cubepi: nothing was written.\n";
+    if (stop.stop_requested()) out() << "\n" << flush_now;
+    err() << "cubepi: nothing was written.\n";
     try {
         std::rethrow_exception(failure);
     } catch (const Error& error) {
@@ -210,7 +210,7 @@ Task<int> onboard(CommandLine line, bool asks, std::string key) {
 }
 
 int refuse(const std::string& text) {
-    std::cerr << "cubepi: " << text << '\n';
+    err() << "cubepi: " << for_terminal(text) << "\n";
     return exit_usage;
 }
 

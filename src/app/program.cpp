@@ -4,7 +4,6 @@
 #include <csignal>
 #include <exception>
 #include <filesystem>
-#include <iostream>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "exit_code.hpp"
 #include "failure.hpp"
 #include "terminal/style.hpp"
+#include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 
@@ -149,20 +149,20 @@ int run_program(int argc, char** argv, AddPlugins plugins) {
     line.plugins = std::move(plugins);
     if (line.verb != Verb::hooks) {  // which shows them
         for (const std::string& problem : host.found.problems)
-            std::cerr << "cubepi: " << printable(problem) << '\n';
+            err() << "cubepi: " << for_terminal(problem) << "\n";
     }
     std::exception_ptr thrown;
     try {
         if (line.verb == Verb::plugin) return run_plugin_command(line, host.found.commands);
         return dispatch(line);
     } catch (const EndedBySignal& end) {
-        if (end.signal() != SIGPIPE) std::cerr << "cubepi: stopped.\n";
+        if (end.signal() != SIGPIPE) err() << "cubepi: stopped.\n";
         return 128 + end.signal();
     } catch (...) {
         thrown = std::current_exception();
     }
     const Failure failure = failure_of(thrown);
-    std::cerr << "cubepi: " << printable(failure.text) << '\n';
+    err() << "cubepi: " << for_terminal(failure.text) << "\n";
     return failure.exit_code;
 }
 

@@ -1,5 +1,4 @@
 #include <csignal>
-#include <iostream>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "standard_input.hpp"
 #include "terminal/line_editor.hpp"
 #include "terminal/screen.hpp"
+#include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 
@@ -40,11 +40,11 @@ Task<int> run_as_json(Pipeline& pipeline, bub::Envelope message) {
     lines.finish(answer);
     if (signals.ended_by() == SIGPIPE) co_return exit_closed_pipe;
     const Failure& said = answer.failure;
-    if (said.exit_code != exit_ok) std::cerr << "cubepi: " << printable(said.text) << '\n';
+    if (said.exit_code != exit_ok) err() << "cubepi: " << for_terminal(said.text) << "\n";
     co_return signals.ended_by() == 0 ? said.exit_code : 128 + signals.ended_by();
 }
 
-void warn(const std::string& text) { std::cerr << "cubepi: " << printable(text) << '\n'; }
+void warn(const std::string& text) { err() << "cubepi: " << for_terminal(text) << "\n"; }
 
 Task<int> run_once(CommandLine line, std::string prompt) {
     const Executor executor = co_await this_executor;
@@ -65,8 +65,8 @@ Task<int> run_once(CommandLine line, std::string prompt) {
     line.conversation.no_save = true;  // unless a session is named
     Task<SessionPlan> planning = plan_session(line.conversation, std::move(parts));
     SessionPlan plan = co_await until_signal(std::move(planning));
-    if (plan.model.found_locally) std::cerr << "Using " << plan.model.where << ".\n";
-    for (const std::string& note : plan.notes) std::cerr << printable(note) << '\n';
+    if (plan.model.found_locally) err() << "Using " << spelled_out(plan.model.where) << ".\n";
+    for (const std::string& note : plan.notes) err() << for_terminal(note) << "\n";
     Pipeline pipeline(std::move(plan), std::move(around));
     // What a script puts into a prompt is never a command (B11).
     bub::Envelope message = pipeline.message(std::move(prompt), false);
@@ -79,8 +79,8 @@ Task<int> run_once(CommandLine line, std::string prompt) {
 int run_command(const CommandLine& line) {
     std::string prompt = prompt_with_input(line);
     if (prompt.find_first_not_of(" \t\r\n") == std::string::npos) {
-        std::cerr << "cubepi: the prompt is empty.\n  Example: cubepi run \"what does this "
-                     "project do?\"\n";
+        err() << "cubepi: the prompt is empty.\n  Example: cubepi run \"what does this "
+                 "project do?\"\n";
         return exit_usage;
     }
     return run(run_once(line, std::move(prompt)));

@@ -27,6 +27,7 @@
 #include "shell_quoting.hpp"
 #include "system_prompt.hpp"
 #include "terminal/event_text.hpp"
+#include "terminal/framed_text.hpp"
 #include "transcript.hpp"
 
 namespace cubepi::app {
@@ -73,10 +74,11 @@ Task<std::size_t> choose_at_terminal(std::shared_ptr<Asker> asker, std::string q
                                      std::vector<std::string> models) {
     question += '\n';
     for (std::size_t i = 0; i < models.size(); ++i)
-        question += "  " + std::to_string(i + 1) + "  " + printable(models[i]) + "\n";
-    asker->say(question);
+        question += "  " + std::to_string(i + 1) + "  " + one_line(visible(models[i]), 70) + "\n";
+    asker->say(for_terminal(question));
     for (;;) {
-        const std::optional<std::string> answer = co_await asker->read("number or name > ");
+        const std::optional<std::string> answer =
+            co_await asker->read(TerminalView("number or name > "));
         if (!answer) throw Error(ErrorCode::cancelled, "no model was chosen");
         std::string problem;
         try {
@@ -84,7 +86,7 @@ Task<std::size_t> choose_at_terminal(std::shared_ptr<Asker> asker, std::string q
         } catch (const Error& error) {
             problem = error.what();
         }
-        asker->say(printable(problem) + "\n");
+        asker->say(for_terminal(problem) + "\n");
     }
 }
 
@@ -250,9 +252,10 @@ bub::LoadedFiles note_project_files(std::vector<std::string>& notes) {
 Task<bool> ask_consent(std::shared_ptr<Asker> asker, std::string effect) {
     if (!asker->can_ask()) co_return false;
     co_await asker->prepare();
-    asker->say(printable(effect) + "\n");
+    asker->say(framed(effect, asker->size().columns));
     for (;;) {
-        const std::optional<std::string> answer = co_await asker->read("run it? y/n > ");
+        const std::optional<std::string> answer =
+            co_await asker->read(TerminalView("run it? y/n > "));
         if (!answer || *answer == "n" || *answer == "no") co_return false;
         if (*answer == "y" || *answer == "yes") co_return true;
     }

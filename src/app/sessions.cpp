@@ -1,7 +1,6 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
-#include <iostream>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,7 +19,9 @@
 #include "local_time.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/line_editor.hpp"
+#include "terminal/safe_json.hpp"
 #include "terminal/style.hpp"
+#include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 
@@ -29,16 +30,17 @@ namespace {
 /// Columns with tabs between them. A name that is not a plain word is quoted as for a shell, so that no name can contain
 /// a tab or a line break here.
 void print_session(const KeptSession& session, const KeptSessions& kept, bool with_directory) {
-    std::cout << shell_word(session.name) << '\t' << local_time(session.used_at) << '\t'
-              << (session.problem.empty() ? std::to_string(session.messages) : "?")
-              << (session.messages == 1 ? " message\t" : " messages\t");
+    out() << for_terminal(shell_word(session.name)) << "\t"
+          << for_terminal(local_time(session.used_at)) << "\t"
+          << for_terminal(session.problem.empty() ? std::to_string(session.messages) : "?")
+          << (session.messages == 1 ? TerminalView(" message\t") : TerminalView(" messages\t"));
     if (session.tape.empty()) {
-        std::cout << printable(kept.database().string());
+        out() << for_terminal(kept.database().string());
     } else {
-        std::cout << "tape " << printable(session.tape);
+        out() << "tape " << for_terminal(session.tape);
     }
-    if (with_directory) std::cout << '\t' << printable(session.workspace);
-    std::cout << '\n';
+    if (with_directory) out() << "\t" << for_terminal(session.workspace);
+    out() << "\n";
 }
 
 JsonObject to_json(const KeptSession& session, const KeptSessions& kept) {
@@ -59,12 +61,12 @@ JsonObject to_json(const KeptSession& session, const KeptSessions& kept) {
 void print_json(const std::vector<KeptSession>& sessions, const KeptSessions& kept) {
     JsonArray list;
     for (const KeptSession& session : sessions) list.push_back(to_json(session, kept));
-    std::cout << boost::json::serialize(list) << '\n';
+    data_output(safe_json(list) + "\n");
 }
 
 int report(const std::exception_ptr& problem, const std::string& about) {
     const Failure failure = explain(problem);
-    std::cerr << "cubepi: " << about << printable(failure.text) << '\n';
+    err() << "cubepi: " << for_terminal(about + failure.text) << "\n";
     return failure.exit_code;
 }
 
@@ -101,8 +103,9 @@ Task<int> list_sessions(bool all, bool json) {
         status = report(std::current_exception(), std::string());
     }
     if (sessions.empty() && status == exit_ok) {
-        std::cerr << "No saved sessions" << (all ? "" : " in this directory")
-                  << ". Start one: cubepi chat\n";
+        err() << "No saved sessions"
+              << (all ? TerminalView("") : TerminalView(" in this directory"))
+              << ". Start one: cubepi chat\n";
     }
     newest_first(sessions);
     if (json) {
@@ -127,7 +130,8 @@ Task<bool> confirm_deletion(const KeptSessions& kept, std::string name) {
     }
     const Executor executor = co_await this_executor;
     LineEditor editor(executor, std::filesystem::path());
-    std::string question = "Delete session " + printable(name) + " (" + size + ") for good? [y/N] ";
+    TerminalText question =
+        "Delete session " + spelled_out(name) + " (" + for_terminal(size) + ") for good? [y/N] ";
     const std::optional<std::string> answer = co_await editor.read(std::move(question));
     co_return answer && (*answer == "y" || *answer == "Y" || *answer == "yes");
 }
@@ -137,7 +141,7 @@ Task<int> delete_session(std::string name, bool yes) {
     if (!yes) {
         const bool agreed = co_await confirm_deletion(kept, name);
         if (!agreed) {
-            std::cerr << "Nothing was deleted.\n";
+            err() << "Nothing was deleted.\n";
             co_return exit_failed;
         }
     }
@@ -145,24 +149,25 @@ Task<int> delete_session(std::string name, bool yes) {
     try {
         removed = co_await kept.remove(name);
     } catch (const CheckpointerLockTimeoutError& error) {
-        std::cerr << "cubepi: session '" << printable(name)
-                  << "' was not deleted: " << printable(error.what()) << ".\n";
+        err() << "cubepi: session '" << for_terminal(name)
+              << "' was not deleted: " << for_terminal(error.what()) << ".\n";
         co_return exit_storage;
     }
     int status = exit_ok;
     if (!removed.parts.empty()) {
-        std::cerr << "Deleted: " << printable(name) << " (";
+        err() << "Deleted: " << for_terminal(name) << " (";
         for (std::size_t i = 0; i < removed.parts.size(); ++i)
-            std::cerr << (i == 0 ? "" : ", ") << printable(removed.parts[i]);
-        std::cerr << ")\n";
+            err() << (i == 0 ? TerminalView("") : TerminalView(", "))
+                  << for_terminal(removed.parts[i]);
+        err() << ")\n";
     } else if (!removed.not_looked_at) {
-        std::cerr << "cubepi: this directory has no session '" << printable(name)
-                  << "'.\n  To list the names: cubepi sessions list\n";
+        err() << "cubepi: this directory has no session '" << for_terminal(name)
+              << "'.\n  To list the names: cubepi sessions list\n";
         status = exit_usage;
     }
     if (removed.not_looked_at) {
         const Failure failure = explain(removed.not_looked_at);
-        std::cerr << "cubepi: " << printable(failure.text) << '\n';
+        err() << "cubepi: " << for_terminal(failure.text) << "\n";
         status = failure.exit_code;
     }
     co_return status;

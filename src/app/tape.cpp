@@ -19,7 +19,7 @@
 #include "kept_sessions.hpp"
 #include "local_time.hpp"
 #include "new_file.hpp"
-#include "terminal/style.hpp"
+#include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 
@@ -71,7 +71,8 @@ public:
     Show(TapeArguments arguments, std::ostream& out, std::ostream& err)
         : arguments_(std::move(arguments)),
           out_(out),
-          err_(err),
+          shown_(out),
+          told_(err),
           store_(std::make_shared<FileTapeStore>(
               arguments_.directory.empty() ? bub::default_tape_directory()
                                            : std::filesystem::path(arguments_.directory))) {}
@@ -96,7 +97,7 @@ private:
     Task<int> list() {
         const std::vector<TapeFileInfo> files = co_await store_->list_files();
         if (files.empty())
-            err_ << "No tape is kept in " << printable(store_->directory().string()) << ".\n";
+            told_ << "No tape is kept in " << for_terminal(store_->directory().string()) << ".\n";
         int status = exit_ok;
         std::size_t left = arguments_.limit == 0 ? files.size() : arguments_.limit;
         // Tabs, so that scripts can cut it.
@@ -108,14 +109,15 @@ private:
             } catch (const Error& error) {
                 // It does not hide the others.
                 const Failure failure = explain(error);
-                err_ << "cubepi: " << printable(failure.text) << '\n';
+                told_ << "cubepi: " << for_terminal(failure.text) << "\n";
                 status = failure.exit_code;
             }
             const std::string entries = info ? std::to_string(info->entries) : "?";
             const std::string anchor = info ? info->last_anchor.value_or("-") : "?";
-            out_ << printable(file.name) << '\t' << local_time(file.modified) << '\t' << file.bytes
-                 << " bytes\t" << entries << (entries == "1" ? " entry\t" : " entries\t")
-                 << one_line(anchor, 60) << '\n';
+            shown_ << for_terminal(file.name) << "\t" << for_terminal(local_time(file.modified))
+                   << "\t" << file.bytes << " bytes\t" << for_terminal(entries)
+                   << (entries == "1" ? TerminalView(" entry\t") : TerminalView(" entries\t"))
+                   << line_for_terminal(anchor, 60) << "\n";
         }
         co_return status;
     }
@@ -132,8 +134,8 @@ private:
                 std::string name = bub::tape_name(folder, id);
                 if (std::find(all.begin(), all.end(), name) != all.end()) co_return name;
             }
-            err_ << "cubepi: session '" << printable(arguments_.session)
-                 << "' of this folder has no tape.\n  See all tapes: cubepi tape list\n";
+            told_ << "cubepi: session '" << for_terminal(arguments_.session)
+                  << "' of this folder has no tape.\n  See all tapes: cubepi tape list\n";
             co_return std::string();
         }
         const std::vector<TapeFileInfo> files = co_await store_->list_files();
@@ -143,8 +145,8 @@ private:
                 if (file.name.starts_with(here)) co_return file.name;
             }
             if (!files.empty()) co_return files.front().name;
-            err_ << "cubepi: no tape is kept in " << printable(store_->directory().string())
-                 << ".\n";
+            told_ << "cubepi: no tape is kept in " << for_terminal(store_->directory().string())
+                  << ".\n";
             co_return std::string();
         }
         co_return co_await find_named();
@@ -158,18 +160,21 @@ private:
             if (name.starts_with(arguments_.tape)) found.push_back(name);
         }
         if (found.size() == 1) co_return found.front();
-        err_ << "cubepi: " << (found.empty() ? "there is no tape '" : "several tapes begin with '")
-             << printable(arguments_.tape) << "'.\n  See their names: cubepi tape list\n";
+        told_ << "cubepi: "
+              << (found.empty() ? TerminalView("there is no tape '")
+                                : TerminalView("several tapes begin with '"))
+              << for_terminal(arguments_.tape) << "'.\n  See their names: cubepi tape list\n";
         co_return std::string();
     }
 
     void print(const TapeEntry& entry) {
         if (arguments_.json) {
-            out_ << bub::tape_line(entry);
+            data_output(out_, bub::tape_line(entry));
             return;
         }
-        out_ << entry.id << '\t' << printable(app::local_time(entry.date)) << '\t'
-             << printable(entry.kind) << '\t' << one_line(summary_of(entry), 200) << '\n';
+        shown_ << entry.id << "\t" << for_terminal(app::local_time(entry.date)) << "\t"
+               << for_terminal(entry.kind) << "\t" << line_for_terminal(summary_of(entry), 200)
+               << "\n";
     }
 
     TapeQuery filtered() const {
@@ -206,7 +211,7 @@ private:
         wanted.limit = arguments_.limit == 0 ? static_cast<std::size_t>(-1) : arguments_.limit;
         const std::vector<TapeEntry> found = co_await tape.search(std::move(wanted));
         for (const TapeEntry& entry : found) print(entry);
-        if (found.empty()) err_ << "Nothing on this tape is like that.\n";
+        if (found.empty()) told_ << "Nothing on this tape is like that.\n";
     }
 
     Task<void> anchors(Tape tape) {
@@ -225,11 +230,11 @@ private:
             bub::ContextStart start =
                 last.empty() ? bub::ContextStart::beginning() : bub::ContextStart::last_anchor();
             const JsonArray messages = co_await tape.context(std::move(start));
-            to << boost::json::serialize(messages) << '\n';
+            data_output(to, boost::json::serialize(messages) + "\n");
         } else {
             TapeQuery all = filtered();
             std::function<bool(const TapeEntry&)> each = [&to](const TapeEntry& entry) {
-                to << bub::tape_line(entry);
+                data_output(to, bub::tape_line(entry));
                 return to.good();
             };
             co_await store_->visit(tape.name(), std::move(all), std::move(each));
@@ -250,7 +255,8 @@ private:
 
     const TapeArguments arguments_;
     std::ostream& out_;
-    std::ostream& err_;
+    TerminalStream shown_;
+    TerminalStream told_;
     std::shared_ptr<FileTapeStore> store_;
     std::string from_;  // in UTC, as the entries
     std::string to_;

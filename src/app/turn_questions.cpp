@@ -55,7 +55,7 @@ std::chrono::steady_clock::duration TurnQuestions::waited() const {
     return open_ == 0 ? waited_ : waited_ + (clock_.now() - open_since_);
 }
 
-Task<std::optional<std::string>> TurnQuestions::read(std::string prompt, std::string prefill) {
+Task<std::optional<std::string>> TurnQuestions::read(TerminalText prompt, std::string prefill) {
     if (open_++ == 0) open_since_ = clock_.now();
     std::exception_ptr failure;
     std::optional<std::string> answer;

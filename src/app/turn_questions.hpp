@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/clock.hpp>
@@ -34,8 +33,9 @@ public:
 
     bool can_ask() const override { return asker_->can_ask(); }
     Task<> prepare() override;
-    void say(std::string_view text) override { asker_->say(text); }
-    Task<std::optional<std::string>> read(std::string prompt, std::string prefill = {}) override;
+    void say(TerminalView text) override { asker_->say(text); }
+    ScreenSize size() const override { return asker_->size(); }
+    Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
 
 private:
     /// A place in the events of a run.

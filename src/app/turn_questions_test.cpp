@@ -21,8 +21,8 @@ using std::chrono::seconds;
 /// Answers when it is told to.
 class ScriptedAsker final : public Asker {
 public:
-    void say(std::string_view) override {}
-    Task<std::optional<std::string>> read(std::string, std::string) override {
+    void say(TerminalView) override {}
+    Task<std::optional<std::string>> read(TerminalText, std::string) override {
         co_await answered.wait();
         co_return std::optional<std::string>("y");
     }
@@ -43,7 +43,7 @@ protected:
         work();
     }
     void ask() {
-        boost::asio::co_spawn(io_, questions_.read("? "),
+        boost::asio::co_spawn(io_, questions_.read(TerminalView("? ")),
                               [](const std::exception_ptr&, const std::optional<std::string>&) {});
         work();
     }

@@ -1,6 +1,7 @@
 // Each of these is a mistake that a user makes on the first day. It must not compile, on either compiler, and the error must
 // say what to do: the line "says" is part of it.
 
+#include <app/terminal/terminal_stream.hpp>
 #include <bub/builtin/builtin.hpp>
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/provider/fallback.hpp>
@@ -171,3 +172,8 @@ bub::BuiltinOptions result_handler() {
     };
     return options;
 }
+
+// Of the program: what is written to a terminal.
+
+// says: text for a terminal must be a literal or have passed for_terminal()
+void unescaped_output(app::TerminalStream& out, const std::string& tool_name) { out << tool_name; }

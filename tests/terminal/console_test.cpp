@@ -105,7 +105,7 @@ protected:
                               });
     }
     void ask(const std::string& prompt) {
-        boost::asio::co_spawn(io_, console_->read(prompt),
+        boost::asio::co_spawn(io_, console_->read(app::for_terminal(prompt)),
                               [this](const std::exception_ptr&, std::optional<std::string> answer) {
                                   answer_ = std::move(answer);
                               });
@@ -127,7 +127,7 @@ TEST_F(ConsoleAtATerminal, KeysAreHeardWhileItTakesNoOutput) {
     console_->set_busy(true);
     std::string text;
     for (int i = 0; i < 20'000; ++i) text += "line " + std::to_string(i) + "\n";
-    console_->print(text);
+    console_->print(app::for_terminal(text));
     frame();
     // Nobody reads what is written from here on.
     listen();
@@ -148,7 +148,7 @@ TEST_F(ConsoleAtATerminal, KeysAreHeardWhileItTakesNoOutput) {
 TEST_F(ConsoleAtATerminal, KeysShowBetweenThePartsOfALongText) {
     open();
     ASSERT_TRUE(until_shown(">"));
-    console_->print(std::string(40'000, 'x') + "\nthe end\n");
+    console_->print(app::for_terminal(std::string(40'000, 'x') + "\nthe end\n"));
     type("typed");
     ASSERT_TRUE(until_shown("> typed"));
     EXPECT_EQ(screen_.text().find("the end"), std::string::npos) << "one part was enough";
@@ -178,15 +178,54 @@ TEST_F(ConsoleAtATerminal, AQuestionWaitsForAPauseInTyping) {
     ASSERT_TRUE(until_shown("> yes, but draft")) << "what was typed is still there";
 }
 
-TEST_F(ConsoleAtATerminal, AQuestionComesAtOnceWhenNobodyTypes) {
+TEST_F(ConsoleAtATerminal, AQuestionComesAfterAMomentWhenNobodyTypes) {
     open();
     ASSERT_TRUE(until_shown(">"));
     frame();
     ask("may it? ");
+    ASSERT_TRUE(until([&] { return console_->asking(); }));
+    frame();
+    EXPECT_EQ(screen_.text().find("may it?"), std::string::npos);
+    clock_.advance(app::question_hold);
+    frame();
     ASSERT_TRUE(until_shown("may it?"));
     type("y\r");
     ASSERT_TRUE(until([&] { return answer_.has_value(); }));
     EXPECT_EQ(*answer_, "y");
+}
+
+TEST_F(ConsoleAtATerminal, KeysThatWereMeantForSomethingElseAnswerNoQuestion) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    frame();
+    ask("may it? ");
+    ASSERT_TRUE(until([&] { return console_->asking(); }));
+    // Typed while the question is held: for the one before, or for a forged one.
+    type("y\r");
+    until([&, rounds = 0]() mutable { return ++rounds == 20; });
+    clock_.advance(app::question_hold - std::chrono::milliseconds(1));
+    until([&, rounds = 0]() mutable { return ++rounds == 20; });
+    EXPECT_FALSE(answer_.has_value());
+    // Sent by the terminal, and not read before the hold ends.
+    type("y\r");
+    clock_.advance(std::chrono::milliseconds(1));
+    frame();
+    ASSERT_TRUE(until_shown("may it?")) << screen_.text();
+    EXPECT_FALSE(answer_.has_value());
+    EXPECT_EQ(screen_.text().find("> y"), std::string::npos) << "and no prompt gets them";
+    ask("and this? ");
+    type("n\r");
+    ASSERT_TRUE(until([&] { return answer_.has_value(); }));
+    EXPECT_EQ(*answer_, "n");
+    answer_.reset();
+    type("y\r");
+    until([&, rounds = 0]() mutable { return ++rounds == 20; });
+    EXPECT_FALSE(answer_.has_value()) << "the next question is held as well";
+    clock_.advance(app::question_hold);
+    frame();
+    ASSERT_TRUE(until_shown("and this?")) << screen_.text();
+    type("n\r");
+    ASSERT_TRUE(until([&] { return answer_.has_value(); }));
 }
 
 TEST_F(ConsoleAtATerminal, WhatWasTypedBeforeItBeganIsEntered) {
@@ -257,14 +296,16 @@ TEST(LiveAreaOnAScreen, NothingIsLostOrTwiceWhenTheSizeChanges) {
     for (const bool reflows : {true, false}) {
         for (std::size_t first = 20; first <= 90; first += 7) {
             VirtualScreen screen(first, 15);
-            const auto write = [&screen](std::string_view text) {
+            const auto write = [&screen](app::TerminalView text) {
                 std::string out;
-                for (const char byte : text) out += byte == '\n' ? "\r\n" : std::string(1, byte);
+                for (const char byte : text.str())
+                    out += byte == '\n' ? "\r\n" : std::string(1, byte);
                 screen.write(out);
             };
             app::LiveArea area(write, first, 15);
             app::LiveArea::Content content;
-            content.lines = {"* waiting", "> prompt", "status of the chat"};
+            content.lines = {app::TerminalView("* waiting"), app::TerminalView("> prompt"),
+                             app::TerminalView("status of the chat")};
             content.cursor_line = 1;
             content.cursor_column = 8;
             area.show(content);
@@ -273,7 +314,8 @@ TEST(LiveAreaOnAScreen, NothingIsLostOrTwiceWhenTheSizeChanges) {
                 screen.resize(columns, 15, reflows);
                 area.resize(columns, 15, reflows);
                 for (int i = 0; i < 37; ++i) {
-                    area.print("w" + std::to_string(word++) + (i % 17 == 16 ? "\n" : " "));
+                    area.print(app::for_terminal("w" + std::to_string(word++) +
+                                                 (i % 17 == 16 ? "\n" : " ")));
                     area.draw();
                 }
             }
@@ -297,18 +339,19 @@ TEST(LiveAreaOnAScreen, AMarkdownAnswerIsTheSameInWhateverPiecesItIsDrawn) {
     for (const std::size_t step : {text.size(), std::size_t{1}, std::size_t{2}, std::size_t{7}}) {
         VirtualScreen screen(34, 10);
         app::LiveArea area(
-            [&screen](std::string_view out) {
+            [&screen](app::TerminalView out) {
                 std::string all;
-                for (const char byte : out) all += byte == '\n' ? "\r\n" : std::string(1, byte);
+                for (const char byte : out.str())
+                    all += byte == '\n' ? "\r\n" : std::string(1, byte);
                 screen.write(all);
             },
             34, 10);
         app::LiveArea::Content content;
-        content.lines = {"> ", "status"};
+        content.lines = {app::TerminalView("> "), app::TerminalView("status")};
         content.cursor_column = 2;
         area.show(content);
         app::MarkdownStream markdown(
-            style, [&](std::string_view piece, app::Flow flow) { area.print(piece, flow); });
+            style, [&](app::TerminalView piece, app::Flow flow) { area.print(piece, flow); });
         for (std::size_t at = 0; at < text.size();) {
             std::size_t end = at;
             for (std::size_t i = 0; i < step && end < text.size(); ++i)

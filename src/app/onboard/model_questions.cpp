@@ -60,7 +60,7 @@ std::string numbered(const std::vector<std::string>& models) {
     std::string text;
     const std::size_t count = std::min(models.size(), shown_at_once);
     for (std::size_t i = 0; i < count; ++i)
-        text += "  " + std::to_string(i + 1) + "  " + printable(models[i]) + "\n";
+        text += "  " + std::to_string(i + 1) + "  " + one_line(visible(models[i]), 70) + "\n";
     if (models.size() > count) {
         text += "  and " + std::to_string(models.size() - count) +
                 " more; a part of a name shows those that have it\n";

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <iostream>
 #include <utility>
 
 #include <termios.h>
@@ -16,6 +15,7 @@
 #include <cubepi/net/utf8.hpp>
 
 #include "../terminal/job_control.hpp"
+#include "../terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
 
@@ -63,13 +63,12 @@ TerminalInterview::TerminalInterview(Executor executor, Style style)
 TerminalInterview::~TerminalInterview() = default;
 
 void TerminalInterview::say(std::string text) {
-    std::cout << printable(text);
-    if (!text.ends_with('\n')) std::cout << '\n';
-    std::cout << std::flush;
+    out() << for_terminal(text);
+    if (!text.ends_with('\n')) out() << "\n" << flush_now;
 }
 
 Task<std::string> TerminalInterview::read_line(std::string prompt) {
-    std::cout << printable(prompt) << " > " << std::flush;
+    out() << for_terminal(prompt) << " > " << flush_now;
     std::string line;
     while (!line.ends_with('\n')) {
         const bool foreground = co_await wait_for_foreground(STDIN_FILENO);
@@ -82,7 +81,7 @@ Task<std::string> TerminalInterview::read_line(std::string prompt) {
         if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (count <= 0) {
             co_await Runtime::standard()->clock->sleep_for(hangup_grace);
-            std::cout << '\n';
+            out() << "\n";
             throw Error(ErrorCode::cancelled, "the input has ended");
         }
         line.append(bytes, static_cast<std::size_t>(count));
@@ -106,15 +105,16 @@ Task<std::string> TerminalInterview::ask_secret(std::string question) {
 
 Task<std::size_t> TerminalInterview::choose(std::string question, std::vector<std::string> options,
                                             std::size_t usual) {
-    std::cout << '\n' << style_.bold() << printable(question) << style_.off() << '\n';
+    out() << "\n" << style_.bold() << for_terminal(question) << style_.off() << "\n";
     for (std::size_t i = 0; i < options.size(); ++i)
-        std::cout << (i < 9 ? "   " : "  ") << i + 1 << "  " << printable(options[i]) << '\n';
+        out() << (i < 9 ? TerminalView("   ") : TerminalView("  ")) << i + 1 << "  "
+              << for_terminal(options[i]) << "\n";
     for (;;) {
         const std::string answer = co_await ask("number", std::to_string(usual + 1));
         char* end = nullptr;
         const std::size_t number = std::strtoul(answer.c_str(), &end, 10);
         if (*end == '\0' && number >= 1 && number <= options.size()) co_return number - 1;
-        std::cout << "A number from 1 to " << options.size() << ".\n";
+        out() << "A number from 1 to " << options.size() << ".\n";
     }
 }
 

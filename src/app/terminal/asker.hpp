@@ -1,12 +1,24 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include <cubepi/core/task.hpp>
 
+#include "terminal_text.hpp"
+
 namespace cubepi::app {
+
+/// How long a new question is on the screen before it takes an answer.
+inline constexpr std::chrono::milliseconds question_hold{300};
+
+/// A place where text is shown.
+struct ScreenSize {
+    std::size_t columns = 80;
+    std::size_t rows = 24;
+};
 
 /// A person who can be told and asked something. Used on one executor.
 class Asker {
@@ -17,9 +29,13 @@ public:
     virtual bool can_ask() const { return true; }
     /// Called before the text of a question: waits until all earlier output is shown.
     virtual Task<> prepare() { co_return; }
-    virtual void say(std::string_view text) = 0;
-    /// The answer without its line end; empty when the input has ended. `prefill` can be edited.
-    virtual Task<std::optional<std::string>> read(std::string prompt, std::string prefill = {}) = 0;
+    virtual void say(TerminalView text) = 0;
+    virtual ScreenSize size() const { return {}; }
+    /// The answer without its line end; empty when the input has ended. `prefill` can be edited. What was typed before the
+    /// prompt shows is discarded, and the prompt shows after question_hold: a key that was meant for something else
+    /// answers no question.
+    virtual Task<std::optional<std::string>> read(TerminalText prompt,
+                                                  std::string prefill = {}) = 0;
 };
 
 }  // namespace cubepi::app

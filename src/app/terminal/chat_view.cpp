@@ -18,23 +18,25 @@ namespace cubepi::app {
 
 namespace {
 
-constexpr std::array<const char*, 10> frames{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"};
+constexpr std::array<TerminalView, 10> frames{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"};
 constexpr std::chrono::milliseconds frame_time(120);
 constexpr std::size_t kept_cards = 20;
 constexpr std::size_t kept_text = 64 * 1024;
 constexpr std::size_t full_lines = 40;
 constexpr std::size_t folded_diff_lines = 12;
 constexpr std::size_t echoed_lines = 12;
+constexpr std::size_t longest_name = 80;
 
 struct StatusPart {
-    std::string text = {};
+    TerminalText text = {};
     int weight = 0;  ///< where there is no room the lightest ones go
 };
 
-std::string fit_status(std::vector<StatusPart> parts, std::size_t columns) {
+TerminalText fit_status(std::vector<StatusPart> parts, std::size_t columns) {
     for (;;) {
-        std::string text;
-        for (const StatusPart& part : parts) text += (text.empty() ? "" : " · ") + part.text;
+        TerminalText text;
+        for (const StatusPart& part : parts)
+            text += (text.empty() ? TerminalView() : TerminalView(" · ")) + part.text;
         if (parts.size() < 2 || display_width(text) <= columns) return text;
         parts.erase(std::min_element(
             parts.begin(), parts.end(),
@@ -42,10 +44,10 @@ std::string fit_status(std::vector<StatusPart> parts, std::size_t columns) {
     }
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-    std::vector<std::string> lines;
+std::vector<TerminalText> lines_of(const std::string& text) {
+    std::vector<TerminalText> lines;
     std::istringstream in(text);
-    for (std::string line; std::getline(in, line);) lines.push_back(printable(line));
+    for (std::string line; std::getline(in, line);) lines.push_back(for_terminal(line));
     return lines;
 }
 
@@ -56,7 +58,7 @@ ChatView::ChatView(Console& console, Clock& clock, Executor executor)
       clock_(clock),
       style_(console.style()),
       timer_(clock.timer(std::move(executor))),
-      markdown_(style_, [this](std::string_view text, Flow flow) {
+      markdown_(style_, [this](TerminalView text, Flow flow) {
           if (markdown_out_.empty() || markdown_out_.back().flow != flow)
               markdown_out_.push_back(Piece{{}, flow});
           markdown_out_.back().text += text;
@@ -92,20 +94,20 @@ void ChatView::begin_session(std::string session) {
     refresh();
 }
 
-void ChatView::echo(std::string_view text, std::string_view remark) {
+void ChatView::echo(std::string_view text, TerminalView remark) {
     end_text();
-    const std::vector<std::string> lines = lines_of(std::string(text));
-    std::string shown = std::string(style_.bold()) + "> " + std::string(style_.off());
+    const std::vector<TerminalText> lines = lines_of(std::string(text));
+    TerminalText shown = style_.bold() + "> " + style_.off();
     // Of a long block its beginning is enough to know it again.
     const std::size_t last = lines.size() > echoed_lines + 1 ? echoed_lines : lines.size();
-    for (std::size_t i = 0; i < last; ++i) shown += (i == 0 ? "" : "\n  ") + lines[i];
+    for (std::size_t i = 0; i < last; ++i)
+        shown += (i == 0 ? TerminalView() : TerminalView("\n  ")) + lines[i];
     if (last < lines.size()) {
-        shown += "\n  " + std::string(style_.dim()) + "… and " +
-                 std::to_string(lines.size() - last) + " lines more" + std::string(style_.off());
+        shown += "\n  " + style_.dim() + "… and " + TerminalText::number(lines.size() - last) +
+                 " lines more" + style_.off();
     }
     if (!remark.empty()) {
-        shown += std::string(style_.dim()) + "  (" + std::string(remark) + ")" +
-                 std::string(style_.off());
+        shown += style_.dim() + "  (" + remark + ")" + style_.off();
     }
     console_.print(shown + "\n");
 }
@@ -124,7 +126,7 @@ void ChatView::end_turn() {
     busy_ = false;
     last_turn_ = turn_time();
     timer_->cancel();
-    waiting_for_.clear();
+    waiting_for_ = {};
     print_stopped_cards();
     console_.set_busy(false);
     refresh();
@@ -139,9 +141,9 @@ std::chrono::steady_clock::duration ChatView::turn_time() const {
     return waited_ ? time - (waited_() - waited_before_) : time;
 }
 
-void ChatView::wait_for(std::string what) {
-    if (!busy_ || waiting_for_ == what) return;
-    waiting_for_ = std::move(what);
+void ChatView::wait_for(TerminalView what) {
+    if (!busy_ || waiting_for_.str() == what.str()) return;
+    waiting_for_ = what;
     waiting_since_ = clock_.now();
     refresh();
 }
@@ -152,55 +154,54 @@ void ChatView::tick() {
     if (busy_) timer_->expires_after(frame_time, [this] { tick(); });
 }
 
-std::string ChatView::status_text() const {
+TerminalText ChatView::status_text() const {
     std::vector<StatusPart> parts;
-    const auto add = [&](std::string text, int weight) {
+    const auto add = [&](TerminalText text, int weight) {
         if (!text.empty()) parts.push_back(StatusPart{std::move(text), weight});
     };
-    if (busy_) add("Esc stops", 8);
-    if (busy_) add(seconds_text(turn_time()), 7);
-    add(printable(model_), 4);
-    add(printable(session_), 2);
+    if (busy_) add(TerminalView("Esc stops"), 8);
+    if (busy_) add(for_terminal(seconds_text(turn_time())), 7);
+    add(line_for_terminal(model_, longest_name), 4);
+    add(line_for_terminal(session_, longest_name), 2);
     const bool narrow = console_.columns() < 60;
     const auto number = [narrow](std::int64_t count) {
-        return narrow ? short_count_text(count) : count_text(count);
+        return for_terminal(narrow ? short_count_text(count) : count_text(count));
     };
     if (tokens_in_ > 0 || tokens_out_ > 0)
         add(number(tokens_in_) + " in, " + number(tokens_out_) + " out", 5);
     if (priced_ && priced_->context_window.value_or(0) > 0 && context_ > 0)
-        add("context " + std::to_string(100 * context_ / *priced_->context_window) + "%", 1);
-    if (cost_known_ && cost_ > 0) add(money_text(cost_), 6);
-    if (!busy_ && last_turn_.count() > 0) add(seconds_text(last_turn_), 3);
+        add("context " + TerminalText::number(100 * context_ / *priced_->context_window) + "%", 1);
+    if (cost_known_ && cost_ > 0) add(for_terminal(money_text(cost_)), 6);
+    if (!busy_ && last_turn_.count() > 0) add(for_terminal(seconds_text(last_turn_)), 3);
     return fit_status(std::move(parts), console_.columns() - 1);
 }
 
 void ChatView::refresh() {
-    std::vector<std::string> lines;
-    const std::string sign =
-        std::string(style_.cyan()) + frames.at(frame_ % frames.size()) + std::string(style_.off());
+    std::vector<TerminalText> lines;
+    const TerminalText sign = style_.cyan() + frames.at(frame_ % frames.size()) + style_.off();
     for (const std::string& id : order_) {
         const auto card = running_.find(id);
         if (card == running_.end()) continue;
-        const std::string time = "  " + seconds_text(clock_.now() - card->second.begun);
+        const TerminalText time = for_terminal(seconds_text(clock_.now() - card->second.begun));
         const std::size_t room = console_.columns() > 30 ? console_.columns() - 16 : 14;
-        lines.push_back(sign + " " + shortened(card->second.title, room) +
-                        std::string(style_.dim()) + time + std::string(style_.off()));
+        lines.push_back(sign + " " + shortened(card->second.title, room) + style_.dim() + "  " +
+                        time + style_.off());
     }
     if (order_.empty() && busy_ && !waiting_for_.empty() && !console_.asking()) {
-        lines.push_back(sign + " " + std::string(style_.dim()) + waiting_for_ + "  " +
-                        seconds_text(clock_.now() - waiting_since_) + std::string(style_.off()));
+        lines.push_back(sign + " " + style_.dim() + waiting_for_ + "  " +
+                        for_terminal(seconds_text(clock_.now() - waiting_since_)) + style_.off());
     }
     if (markdown_.held_rows() > 1) {
-        lines.push_back(sign + " " + std::string(style_.dim()) + "a table, " +
-                        std::to_string(markdown_.held_rows()) + " lines so far" +
-                        std::string(style_.off()));
+        lines.push_back(sign + " " + style_.dim() + "a table, " +
+                        TerminalText::number(markdown_.held_rows()) + " lines so far" +
+                        style_.off());
     }
     for (const std::string& text : waiting_) {
         const bool more = text.find('\n') != std::string::npos;
-        lines.push_back(
-            std::string(style_.dim()) + "↳ " +
-            shortened(one_line(text, 500) + (more ? " …" : ""), console_.columns() - 3) +
-            std::string(style_.off()));
+        const TerminalText line =
+            line_for_terminal(text, 500) + (more ? TerminalView(" …") : TerminalView());
+        lines.push_back(style_.dim() + "↳ " + shortened(line, console_.columns() - 3) +
+                        style_.off());
     }
     console_.set_live(std::move(lines));
     console_.set_status(status_text());
@@ -213,7 +214,7 @@ void ChatView::set_waiting(std::vector<std::string> texts) {
 
 void ChatView::add_text(std::string_view delta) {
     end_thinking();
-    if (!std::exchange(answering_, true)) waiting_for_.clear();
+    if (!std::exchange(answering_, true)) waiting_for_ = {};
     markdown_.set_columns(console_.columns());
     const std::size_t held = markdown_.held_rows();
     markdown_.add(delta);
@@ -239,25 +240,31 @@ void ChatView::on_thinking(std::string_view delta) {
         thinking_since_ = clock_.now();
         if (details_) console_.print(style_.dim());
     }
-    if (details_) console_.print(printable(delta));
+    if (details_) {
+        std::string whole;
+        thinking_text_.push(delta, whole);
+        console_.print(for_terminal(whole));
+    }
     wait_for("thinking");
 }
 
 void ChatView::end_thinking() {
     if (!std::exchange(thinking_, false)) return;
     console_.end_line();
-    console_.print(std::string(style_.off()) + std::string(style_.dim()) + "… thought for " +
-                   seconds_text(clock_.now() - thinking_since_) + std::string(style_.off()) + "\n");
+    console_.print(style_.off() + style_.dim() + "… thought for " +
+                   for_terminal(seconds_text(clock_.now() - thinking_since_)) + style_.off() +
+                   "\n");
+    thinking_text_ = Utf8Splitter();
 }
 
 void ChatView::note(std::string_view text) {
     end_text();
-    console_.print(std::string(style_.dim()) + printable(text) + std::string(style_.off()) + "\n");
+    console_.print(style_.dim() + for_terminal(text) + style_.off() + "\n");
 }
 
 void ChatView::problem(std::string_view text) {
     end_text();
-    console_.print(std::string(style_.red()) + printable(text) + std::string(style_.off()) + "\n");
+    console_.print(style_.red() + for_terminal(text) + style_.off() + "\n");
 }
 
 void ChatView::on_event(const AgentEvent& event) {
@@ -265,8 +272,8 @@ void ChatView::on_event(const AgentEvent& event) {
     if (const auto* start = event.get_if<ToolExecutionStartEvent>()) {
         end_text();
         Card card;
-        card.title = std::string(style_.bold()) + start->tool_name.str() +
-                     std::string(style_.off()) + " " + one_line(arguments_text(start->args), 500);
+        card.title = style_.bold() + spelled_out(start->tool_name.str()) + style_.off() + " " +
+                     line_for_terminal(arguments_text(start->args), 500);
         card.arguments = long_arguments_text(start->args);
         card.begun = event.timestamp;
         order_.push_back(start->tool_call_id);
@@ -278,8 +285,8 @@ void ChatView::on_event(const AgentEvent& event) {
     if (const auto* ended = event.get_if<MessageEndEvent>()) return on_message_end(ended->message);
     if (const auto* notice = event.get_if<NoticeEvent>()) {
         end_text();
-        console_.print(std::string(style_.yellow()) + "! " + std::string(style_.off()) +
-                       one_line(notice->notice.text, 300) + "\n");
+        console_.print(style_.yellow() + "! " + style_.off() +
+                       line_for_terminal(notice->notice.text, 300) + "\n");
         if (notice->notice.code == "retry") wait_for("waiting to try again");
         if (notice->notice.code == "context_overflow") wait_for("summarizing the conversation");
         if (notice->notice.code == "context_handoff") count_summary(notice->notice.details);
@@ -344,7 +351,7 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
     Card card;
     const auto running = running_.find(event.tool_call_id);
     if (running == running_.end()) {
-        card.title = std::string(style_.bold()) + event.tool_name.str() + std::string(style_.off());
+        card.title = style_.bold() + spelled_out(event.tool_name.str()) + style_.off();
     } else {
         card = std::move(running->second);
         // A card that is replayed has no times.
@@ -385,22 +392,23 @@ void ChatView::keep_card(Card card) {
 
 void ChatView::print_card(const Card& card, bool full) {
     const std::size_t width = std::max<std::size_t>(console_.columns(), 20);
-    const std::string dim(style_.dim());
-    const std::string off(style_.off());
-    console_.print(std::string(style_.cyan()) + "● " + off + shortened(card.title, width - 3) +
-                   off + "\n");
+    const TerminalView dim = style_.dim();
+    const TerminalView off = style_.off();
+    console_.print(style_.cyan() + "● " + off + shortened(card.title, width - 3) + off + "\n");
     // A diff shows what the arguments of a change say.
     if (full && card.diff.empty() && !card.arguments.empty()) print_lines(card.arguments);
-    const std::string tail = card.time.empty() ? "" : "  " + card.time;
+    TerminalText tail;
+    if (!card.time.empty()) tail = "  " + for_terminal(card.time);
     const std::size_t room =
         width > display_width(tail) + 15 ? width - display_width(tail) - 5 : 10;
     std::string outcome = card.outcome;
     if (outcome.empty()) outcome = card.stopped ? "stopped" : card.failed ? "failed" : "done";
     std::replace(outcome.begin(), outcome.end(), '\t', ' ');
+    const TerminalText sign = card.failed ? style_.red() + "  ✗ " : style_.green() + "  ✓ ";
     // What went wrong is worth some rows.
-    console_.print(std::string(card.failed ? style_.red() : style_.green()) +
-                   (card.failed ? "  ✗ " : "  ✓ ") + off + dim +
-                   shortened(outcome, card.failed ? room + 2 * width : room) + tail + off + "\n");
+    console_.print(sign + off + dim +
+                   shortened(for_terminal(outcome), card.failed ? room + 2 * width : room) + tail +
+                   off + "\n");
     if (!card.diff.empty()) print_diff(card, full ? 0 : folded_diff_lines);
     if (full && card.diff.empty()) print_lines(card.text);
 }
@@ -411,13 +419,13 @@ void ChatView::print_diff(const Card& card, std::size_t max_lines) {
 
 /// What a card hides while it is folded.
 void ChatView::print_lines(const std::string& text) {
-    const std::vector<std::string> lines = lines_of(text);
+    const std::vector<TerminalText> lines = lines_of(text);
     const std::size_t shown = std::min(lines.size(), full_lines);
-    std::string out(style_.dim());
+    TerminalText out = style_.dim();
     for (std::size_t i = 0; i < shown; ++i) out += "    " + lines[i] + "\n";
     if (shown < lines.size())
-        out += "    … and " + std::to_string(lines.size() - shown) + " lines more\n";
-    console_.print(out + std::string(style_.off()), Flow::code);
+        out += "    … and " + TerminalText::number(lines.size() - shown) + " lines more\n";
+    console_.print(out + style_.off(), Flow::code);
 }
 
 void ChatView::toggle_details() {

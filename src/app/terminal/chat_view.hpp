@@ -14,6 +14,7 @@
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/task.hpp>
+#include <cubepi/net/utf8.hpp>
 
 #include "console.hpp"
 #include "markdown.hpp"
@@ -43,7 +44,7 @@ public:
     void begin_session(std::string session);
 
     /// What the person entered, as it stays on the screen; `remark` says what became of it, e.g. "steers".
-    void echo(std::string_view text, std::string_view remark = {});
+    void echo(std::string_view text, TerminalView remark = {});
     void begin_turn();
     void end_turn();
     void on_event(const AgentEvent& event);
@@ -61,7 +62,7 @@ public:
 
 private:
     struct Card {
-        std::string title = {};
+        TerminalText title = {};
         std::string arguments = {};  // those that the title cannot show
         std::string text = {};
         std::string outcome = {};  // one line
@@ -77,7 +78,7 @@ private:
     void on_tool_end(const ToolExecutionEndEvent& event, std::chrono::steady_clock::time_point now);
     void on_message_end(const Message& message);
     void count_summary(const JsonObject& details);
-    void wait_for(std::string what);
+    void wait_for(TerminalView what);
     void print_stopped_cards();
     void keep_card(Card card);
     void print_card(const Card& card, bool full);
@@ -88,7 +89,7 @@ private:
     void print_markdown();
     void refresh();
     void tick();
-    std::string status_text() const;
+    TerminalText status_text() const;
     std::chrono::steady_clock::duration turn_time() const;
 
     Console& console_;
@@ -97,7 +98,7 @@ private:
     std::unique_ptr<ClockTimer> timer_;
     MarkdownStream markdown_;
     struct Piece {
-        std::string text = {};
+        TerminalText text = {};
         Flow flow = Flow::prose;
     };
     std::vector<Piece> markdown_out_;
@@ -110,8 +111,9 @@ private:
     bool details_ = false;
     std::size_t frame_ = 0;
     bool thinking_ = false;
+    Utf8Splitter thinking_text_;
     std::chrono::steady_clock::time_point thinking_since_ = {};
-    std::string waiting_for_;
+    TerminalText waiting_for_;
     std::chrono::steady_clock::time_point waiting_since_ = {};
     std::chrono::steady_clock::time_point turn_begun_ = {};
     std::function<std::chrono::steady_clock::duration()> waited_;

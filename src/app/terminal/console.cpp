@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <deque>
 #include <utility>
@@ -54,7 +55,7 @@ bool terminal_reflows() {
 }
 
 struct Question {
-    std::string prompt = {};
+    TerminalText prompt = {};
     EditBuffer buffer = {};
     std::optional<std::string> answer = {};
     AsyncEvent over = AsyncEvent();
@@ -79,8 +80,8 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
           resume_timer(clock_.timer(executor_)),
           style(Style::of(terminal_.output)),
           prompt(style, History(std::move(history))),
-          area([this](std::string_view text) { output.write(text); },
-               size_of(terminal_.output).ws_col, size_of(terminal_.output).ws_row) {}
+          area([this](TerminalView text) { output.write(text); }, size_of(terminal_.output).ws_col,
+               size_of(terminal_.output).ws_row) {}
 
     void begin() {
         output.on_idle([this] { schedule(); });
@@ -160,9 +161,8 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         const std::size_t skipped = live.size() > live_room ? live.size() - live_room : 0;
         for (std::size_t i = skipped; i < live.size(); ++i) content.lines.push_back(live[i]);
         const bool asking = question_shows();
-        if (!questions.empty() && !asking && rows > 4) {
-            content.lines.push_back(std::string(style.dim()) + "(a question waits for a pause)" +
-                                    std::string(style.off()));
+        if (hold == Hold::for_a_pause && rows > 4) {
+            content.lines.push_back(style.dim() + "(a question waits for a pause)" + style.off());
         }
         const FieldRows field = asking ? field_rows(questions.front()->prompt,
                                                     questions.front()->buffer, area.columns(), room)
@@ -173,11 +173,11 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         if (!asking) {
             const std::size_t used = content.lines.size() + 2;
             const std::size_t menu_room = std::min(rows > used ? rows - used : 0, rows / 3);
-            for (std::string& row : prompt.menu(area.columns(), menu_room))
+            for (TerminalText& row : prompt.menu(area.columns(), menu_room))
                 content.lines.push_back(std::move(row));
         }
         if (!status.empty() && rows > 3)
-            content.lines.push_back(std::string(style.dim()) + status + std::string(style.off()));
+            content.lines.push_back(style.dim() + status + style.off());
         return content;
     }
 
@@ -258,6 +258,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
             default: break;
         }
         if (question_shows()) return press_in_question(key);
+        if (hold == Hold::new_question && key.code != KeyCode::escape) return;
         typed_last = clock.now();
         switch (prompt.press(key, more_follows)) {
             case Prompt::Outcome::none: return;
@@ -276,26 +277,58 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         Question& question = *questions.front();
         if (key.code == KeyCode::enter || key.code == KeyCode::end_of_input) {
             if (key.code == KeyCode::enter) question.answer = question.buffer.text();
-            area.print(question.prompt + printable(question.buffer.text()) + "\n");
+            area.print(question.prompt + spelled_out(question.buffer.text()) + "\n");
             question.over.set();
             questions.pop_front();
-            return;
+            return hold_question();
         }
         if (key.code == KeyCode::escape) return push(ConsoleInput::Kind::interrupt);
         (void)question.buffer.apply(key);
     }
 
-    /// A question that comes while somebody types shows when the typing pauses, and then until it is answered.
-    bool question_shows() const { return !questions.empty() && !question_held; }
+    /// Why the first question does not show yet.
+    enum class Hold : std::uint8_t {
+        none,
+        for_a_pause,   ///< somebody types a text; the keys go on to belong to it
+        new_question,  ///< keys are discarded: they were pressed before the question could be read
+    };
+    bool question_shows() const { return !questions.empty() && hold == Hold::none; }
 
+    /// Begins the hold of the question that is now the first one.
     void hold_question() {
+        question_timer->cancel();
+        hold = Hold::none;
+        if (questions.empty()) return;
         const auto pause = clock.now() - typed_last;
-        question_held = !questions.empty() && !prompt.text().empty() && pause < typing_pause;
-        if (question_held) {
-            question_timer->expires_after(typing_pause - pause, [this] {
-                hold_question();
-                schedule();
-            });
+        const bool typing = !prompt.text().empty() && pause < typing_pause;
+        hold = typing ? Hold::for_a_pause : Hold::new_question;
+        question_timer->expires_after(typing ? typing_pause - pause : question_hold,
+                                      [this] { end_hold(); });
+    }
+
+    void end_hold() {
+        if (closed) return;
+        if (hold == Hold::for_a_pause) {
+            const auto pause = clock.now() - typed_last;
+            // A key is not lost to a text that is being typed.
+            if (pause < typing_pause) return hold_question();
+        }
+        discard_keys();
+        hold = Hold::none;
+        schedule();
+    }
+
+    /// Keys that the terminal has already sent, and that were not read while the program was busy. Ctrl-C and Esc count.
+    void discard_keys() {
+        while (!closed && !suspended && input_waits()) {
+            char bytes[4096];
+            const ssize_t count = ::read(terminal.input, bytes, sizeof bytes);
+            if (count <= 0) return;
+            for (const Key& key :
+                 decoder.feed(std::string_view(bytes, static_cast<std::size_t>(count)))) {
+                if (key.code == KeyCode::interrupt || key.code == KeyCode::escape)
+                    push(ConsoleInput::Kind::interrupt);
+            }
         }
     }
 
@@ -360,8 +393,8 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     Style style;
     Prompt prompt;
     LiveArea area;
-    std::vector<std::string> live;
-    std::string status;
+    std::vector<TerminalText> live;
+    TerminalText status;
     std::deque<std::shared_ptr<Question>> questions;
     std::deque<ConsoleInput> inputs;
     AsyncEvent arrived;
@@ -369,7 +402,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     std::chrono::steady_clock::time_point typed_last = {};
     int ended_by = 0;
     int typed_ahead = 0;
-    bool question_held = false;
+    Hold hold = Hold::none;
     bool suspended = false;
     bool was_in_background = false;
     bool busy = false;
@@ -393,7 +426,7 @@ bool Console::possible() {
     return term && *term && std::string_view(term) != "dumb";
 }
 
-void Console::print(std::string_view text, Flow flow) {
+void Console::print(TerminalView text, Flow flow) {
     if (text.empty()) return;
     if (state_->closed) {
         state_->output.write(text);
@@ -407,13 +440,13 @@ void Console::end_line() {
     if (state_->area.in_line()) print("\n");
 }
 
-void Console::set_live(std::vector<std::string> lines) {
+void Console::set_live(std::vector<TerminalText> lines) {
     if (lines == state_->live) return;
     state_->live = std::move(lines);
     state_->schedule();
 }
 
-void Console::set_status(std::string status) {
+void Console::set_status(TerminalText status) {
     if (status == state_->status) return;
     state_->status = std::move(status);
     state_->schedule();
@@ -432,7 +465,7 @@ void Console::give_back(const std::string& text, bool pasted) {
     state_->schedule();
 }
 
-void Console::write_control(std::string_view sequence) { state_->output.write(sequence); }
+void Console::write_control(TerminalView sequence) { state_->output.write(sequence); }
 
 void Console::remember(const std::string& line) { state_->prompt.remember(line); }
 
@@ -459,7 +492,7 @@ Task<> Console::interrupted() {
     }
 }
 
-Task<std::optional<std::string>> Console::read(std::string prompt, std::string prefill) {
+Task<std::optional<std::string>> Console::read(TerminalText prompt, std::string prefill) {
     const std::shared_ptr<State> state = state_;
     const auto question = std::make_shared<Question>();
     question->prompt = std::move(prompt);
@@ -474,7 +507,9 @@ Task<std::optional<std::string>> Console::read(std::string prompt, std::string p
         failure = std::current_exception();
     }
     if (failure) {
+        const bool first = !state->questions.empty() && state->questions.front() == question;
         std::erase(state->questions, question);
+        if (first) state->hold_question();
         state->schedule();
         std::rethrow_exception(failure);
     }

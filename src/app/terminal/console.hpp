@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <cubepi/core/clock.hpp>
@@ -37,8 +36,8 @@ struct ConsoleTerminal {
 };
 
 /// A terminal with a prompt at its bottom that can be used all the time, while text appears above it. Questions take the
-/// prompt's place until they are answered; while somebody types they wait for a pause, so that no key meant for the text
-/// answers them. A slow terminal holds up nothing but what it shows. One per process, and only at a terminal that knows cursor
+/// prompt's place until they are answered; while somebody types they wait for a pause, and keys that come in the first
+/// moment (question_hold) are discarded, so that no key meant for something else answers them. A slow terminal holds up nothing but what it shows. One per process, and only at a terminal that knows cursor
 /// movements. Used on one executor.
 class Console final : public Asker {
 public:
@@ -53,14 +52,15 @@ public:
     static bool possible();
 
     /// Text that stays, above the prompt. It may end in the middle of a line and go on later.
-    void print(std::string_view text, Flow flow = Flow::prose);
-    void say(std::string_view text) override { print(text); }
+    void print(TerminalView text, Flow flow = Flow::prose);
+    void say(TerminalView text) override { print(text); }
+    ScreenSize size() const override { return {columns(), rows()}; }
     /// Ends a line that was printed in part.
     void end_line();
     /// Lines that change in place, between the text and the prompt.
-    void set_live(std::vector<std::string> lines);
+    void set_live(std::vector<TerminalText> lines);
     /// The line below the prompt.
-    void set_status(std::string status);
+    void set_status(TerminalText status);
     /// A question waits for its answer.
     bool asking() const noexcept;
     /// While it is busy Esc and Ctrl-C interrupt, whatever was typed.
@@ -70,14 +70,14 @@ public:
     /// Puts a text in front of what is being typed.
     void give_back(const std::string& text, bool pasted = false);
     /// Writes an escape sequence that changes nothing on the screen.
-    void write_control(std::string_view sequence);
+    void write_control(TerminalView sequence);
     void remember(const std::string& line);
 
     /// The next thing that the person does.
     Task<ConsoleInput> next();
     /// Returns when the person wants to stop or to leave; what else is entered stays for next().
     Task<> interrupted();
-    Task<std::optional<std::string>> read(std::string prompt, std::string prefill = {}) override;
+    Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
 
     /// The signal that told the process to end, which came as ConsoleInput::end; 0: none.
     int ended_by() const noexcept;

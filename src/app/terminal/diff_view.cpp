@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include <cubepi/net/utf8.hpp>
-
 #include "text_width.hpp"
 
 namespace cubepi::app {
@@ -22,10 +20,9 @@ std::size_t number_after(std::string_view text, char sign) {
     return number;
 }
 
-std::string numbered(std::size_t number) {
-    std::string text = std::to_string(number);
-    if (text.size() < gutter) text.insert(0, gutter - text.size(), ' ');
-    return text;
+TerminalText numbered(std::size_t number) {
+    const TerminalText digits = TerminalText::number(number);
+    return TerminalText::blanks(digits.size() < gutter ? gutter - digits.size() : 0) + digits;
 }
 
 /// Writes a diff line by line, with the line numbers that the hunk headers give.
@@ -35,14 +32,15 @@ public:
 
     void add(std::string_view line) {
         const char sign = line.empty() ? ' ' : line.front();
-        const std::string dim(style_.dim());
-        const std::string off(style_.off());
+        const TerminalView dim = style_.dim();
+        const TerminalView off = style_.off();
         if (line.starts_with("@@ ")) {
             old_line_ = number_after(line, '-');
             new_line_ = number_after(line, '+');
-            view.text += "  " + dim + visible(line) + off + "\n";
+            view.text += "  " + dim + spelled_out(line) + off + "\n";
         } else if (sign == '\\') {
-            view.text += "  " + dim + std::string(gutter + 1, ' ') + visible(line) + off + "\n";
+            view.text +=
+                "  " + dim + TerminalText::blanks(gutter + 1) + spelled_out(line) + off + "\n";
         } else if (sign == '-') {
             add_content(numbered(old_line_++), style_.red(), line);
         } else if (sign == '+') {
@@ -56,15 +54,15 @@ public:
     DiffView view;
 
 private:
-    void add_content(const std::string& number, std::string_view color, std::string_view line) {
-        std::string content = visible(line.substr(1));
+    void add_content(const TerminalText& number, TerminalView color, std::string_view line) {
+        TerminalText content = spelled_out(line.substr(1));
         if (shortens_ && display_width(content) > longest_line) {
             content = shortened(content, longest_line);
             view.cut = true;
         }
-        view.text += "  " + std::string(style_.dim()) + number + std::string(style_.off()) + " " +
-                     std::string(color) + line.front() + content +
-                     std::string(color.empty() ? std::string_view() : style_.off()) + "\n";
+        view.text += "  " + style_.dim() + number + style_.off() + " " + color +
+                     spelled_out(line.substr(0, 1)) + content +
+                     (color.empty() ? TerminalView() : style_.off()) + "\n";
     }
 
     const Style& style_;
@@ -74,20 +72,6 @@ private:
 };
 
 }  // namespace
-
-std::string visible(std::string_view text) {
-    std::string spelled;
-    for (const char c : text) {
-        const auto byte = static_cast<unsigned char>(c);
-        if ((byte < 0x20 && c != '\t') || byte == 0x7F) {
-            spelled += '^';
-            spelled += static_cast<char>(byte ^ 0x40U);
-        } else {
-            spelled += c;
-        }
-    }
-    return printable(replace_broken_utf8(spelled));
-}
 
 DiffView diff_view(std::string_view diff, std::size_t hidden, const Style& style,
                    std::size_t max_lines) {
@@ -103,9 +87,10 @@ DiffView diff_view(std::string_view diff, std::size_t hidden, const Style& style
         hidden + static_cast<std::size_t>(std::count(diff.begin(), diff.end(), '\n'));
     if (left > 0) {
         writer.view.cut = true;
-        writer.view.text += "  " + std::string(style.dim()) + std::string(gutter + 1, ' ') +
-                            "… and " + std::to_string(left) + (left == 1 ? " line" : " lines") +
-                            " more" + std::string(style.off()) + "\n";
+        writer.view.text += "  " + style.dim() + TerminalText::blanks(gutter + 1) + "… and " +
+                            TerminalText::number(left) +
+                            (left == 1 ? TerminalView(" line") : TerminalView(" lines")) + " more" +
+                            style.off() + "\n";
     }
     return std::move(writer.view);
 }

@@ -1,18 +1,14 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <string_view>
 
 #include "style.hpp"
 
 namespace cubepi::app {
 
-/// Text with its control characters spelled out (^M, ^[), on one line, safe to print. Tabs stay.
-std::string visible(std::string_view text);
-
 struct DiffView {
-    std::string text;
+    TerminalText text = {};
     bool cut = false;  ///< something of the diff is not in the text
 };
 

@@ -150,51 +150,74 @@ TEST(EditBuffer, GoesByWhatAPersonSees) {
     EXPECT_EQ(buffer.cursor(), 3u) << "below each other are columns, not bytes";
 }
 
+std::vector<std::string> texts(const std::vector<TerminalText>& rows) {
+    std::vector<std::string> all;
+    for (const TerminalText& row : rows) all.push_back(row.str());
+    return all;
+}
+
+TEST(InputField, SpellsOutWhatWouldNotShow) {
+    EditBuffer buffer;
+    const auto shown = [&](const std::string& text) {
+        buffer.set(text);
+        return field_rows(TerminalView("> "), buffer, 60, 5).rows.at(0).str();
+    };
+    EXPECT_EQ(shown("a\x1b]52;c;eA==\x07"), "> a^[]52;c;eA==^G") << "a file's name, after Tab";
+    EXPECT_EQ(shown("ls \u202Egpj.sh"), "> ls <U+202E>gpj.sh");
+    EXPECT_EQ(shown("x\x9b[2J"), "> x<9B>[2J");
+    EXPECT_EQ(shown("x\u009b31m"), "> x<U+009B>31m");
+    EXPECT_EQ(shown("a\u200bb"), "> a<U+200B>b");
+    EXPECT_EQ(shown("e\u0301 \U0001F469\u200D\U0001F4BB \u2764\uFE0F"),
+              "> e\u0301 \U0001F469\u200D\U0001F4BB \u2764\uFE0F")
+        << "accents and emoji are text";
+}
+
 TEST(InputField, SaysWhatIsAboveAndBelow) {
     EditBuffer buffer;
     std::string text;
     for (int i = 1; i <= 200; ++i) text += (i == 1 ? "" : "\n") + std::to_string(i);
     buffer.set(text);
-    FieldRows field = field_rows("> ", buffer, 40, 5);
-    EXPECT_EQ(field.rows, (std::vector<std::string>{"  … 196 lines above", "  197", "  198",
-                                                    "  199", "  200"}));
+    FieldRows field = field_rows(TerminalView("> "), buffer, 40, 5);
+    EXPECT_EQ(texts(field.rows), (std::vector<std::string>{"  … 196 lines above", "  197", "  198",
+                                                           "  199", "  200"}));
     for (int i = 0; i < 100; ++i) buffer.apply(key(KeyCode::up));
-    field = field_rows("> ", buffer, 40, 5);
-    EXPECT_EQ(field.rows[field.cursor_row], "  100");
-    EXPECT_EQ(field.rows.front(), "  … 98 lines above");
-    EXPECT_EQ(field.rows.back(), "  … 99 lines below");
+    field = field_rows(TerminalView("> "), buffer, 40, 5);
+    EXPECT_EQ(field.rows[field.cursor_row].str(), "  100");
+    EXPECT_EQ(field.rows.front().str(), "  … 98 lines above");
+    EXPECT_EQ(field.rows.back().str(), "  … 99 lines below");
     for (int i = 0; i < 99; ++i) buffer.apply(key(KeyCode::up));
-    field = field_rows("> ", buffer, 40, 5);
-    EXPECT_EQ(field.rows.front(), "> 1");
+    field = field_rows(TerminalView("> "), buffer, 40, 5);
+    EXPECT_EQ(field.rows.front().str(), "> 1");
     EXPECT_EQ(field.cursor_row, 0u);
 }
 
 TEST(InputField, ALongQuestionIsWrapped) {
     EditBuffer buffer;
-    const FieldRows field = field_rows("  [y]es  [n]o  [a]lways  [e]dit > ", buffer, 20, 8);
+    const FieldRows field =
+        field_rows(TerminalView("  [y]es  [n]o  [a]lways  [e]dit > "), buffer, 20, 8);
     std::string all;
-    for (const std::string& row : field.rows) all += row + "|";
+    for (const std::string& row : texts(field.rows)) all += row + "|";
     EXPECT_NE(all.find("[a]lways"), std::string::npos) << all;
     EXPECT_NE(all.find("[e]dit"), std::string::npos) << all;
-    EXPECT_EQ(field.rows.back(), "> ");
+    EXPECT_EQ(field.rows.back().str(), "> ");
 }
 
 TEST(InputField, WrapsAndKeepsTheCursorInView) {
     EditBuffer buffer;
     buffer.set(std::string(30, 'a'));
-    FieldRows field = field_rows("> ", buffer, 21, 10);
+    FieldRows field = field_rows(TerminalView("> "), buffer, 21, 10);
     EXPECT_EQ(field.rows.size(), 2u);
-    EXPECT_EQ(field.rows[0], "> " + std::string(18, 'a'));
-    EXPECT_EQ(field.rows[1], "  " + std::string(12, 'a'));
+    EXPECT_EQ(field.rows[0].str(), "> " + std::string(18, 'a'));
+    EXPECT_EQ(field.rows[1].str(), "  " + std::string(12, 'a'));
     EXPECT_EQ(field.cursor_row, 1u);
     EXPECT_EQ(field.cursor_column, 14u);
     buffer.set("1\n2\n3\n4\n5\n6");
-    field = field_rows("> ", buffer, 21, 3);
-    EXPECT_EQ(field.rows, (std::vector<std::string>{"  4", "  5", "  6"}));
+    field = field_rows(TerminalView("> "), buffer, 21, 3);
+    EXPECT_EQ(texts(field.rows), (std::vector<std::string>{"  4", "  5", "  6"}));
     EXPECT_EQ(field.cursor_row, 2u);
     buffer.set("y");
-    field = field_rows("a question that is long > ", buffer, 24, 5);
-    EXPECT_EQ(field.rows.back(), "> y");
+    field = field_rows(TerminalView("a question that is long > "), buffer, 24, 5);
+    EXPECT_EQ(field.rows.back().str(), "> y");
     EXPECT_EQ(field.cursor_column, 3u);
 }
 

@@ -25,17 +25,28 @@ std::size_t window_begin(std::string_view text, std::size_t cursor, std::size_t 
     return begin;
 }
 
-std::string lines_sign(std::string_view hidden, std::string_view where) {
+TerminalText lines_sign(std::string_view hidden, TerminalView where) {
     auto feeds = static_cast<std::size_t>(std::count(hidden.begin(), hidden.end(), '\n'));
     if (feeds > 0 && !hidden.ends_with('\n')) ++feeds;
-    if (feeds == 0) return "  …";
-    return "  … " + std::to_string(feeds) + (feeds == 1 ? " line " : " lines ") +
-           std::string(where);
+    if (feeds == 0) return TerminalView("  …");
+    return "  … " + TerminalText::number(feeds) +
+           (feeds == 1 ? TerminalView(" line ") : TerminalView(" lines ")) + where;
+}
+
+/// A character with its accents and joiners, as the field shows it.
+TerminalText shown_character(std::string_view cluster) {
+    if (cluster == "\t") return TerminalView(" ");
+    // Emoji and scripts keep what joins them; behind other letters it would hide.
+    const bool own_script = static_cast<unsigned char>(cluster.front()) >= 0x80;
+    if (own_script && display_width(cluster) > 0 && printable(cluster) == cluster &&
+        visible(first_code_point(cluster)) == first_code_point(cluster))
+        return for_terminal(cluster);
+    return spelled_out(cluster);
 }
 
 class Layout {
 public:
-    Layout(const std::string& prompt, const EditBuffer& buffer, std::size_t columns,
+    Layout(const TerminalText& prompt, const EditBuffer& buffer, std::size_t columns,
            std::size_t max_rows)
         : text_(buffer.text()),
           cursor_(buffer.cursor()),
@@ -46,32 +57,32 @@ public:
 
     FieldRows rows() {
         const std::size_t begin = window_begin(text_, cursor_, room_);
-        if (begin > 0) row_ = std::string(indent_, ' ');
+        if (begin > 0) row_ = TerminalText::blanks(indent_);
         lay_out(begin);
         fit();
         return std::move(field_);
     }
 
 private:
-    void set_prompt(const std::string& prompt) {
+    void set_prompt(const TerminalText& prompt) {
         indent_ = display_width(prompt);
         row_ = prompt;
         if (indent_ + 8 <= usable_) return;
         // The question takes rows of its own.
-        std::string rest = wrapped(prompt, usable_);
+        std::string rest = wrapped(prompt.str(), usable_);
         for (std::size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n')) {
-            field_.rows.push_back(rest.substr(0, end));
+            field_.rows.push_back(TerminalText::assembled(rest.substr(0, end)));
             begins_.push_back(0);
             rest.erase(0, end + 1);
         }
-        field_.rows.push_back(rest);
+        field_.rows.push_back(TerminalText::assembled(rest));
         begins_.push_back(0);
-        row_ = "> ";
+        row_ = TerminalView("> ");
         indent_ = 2;
     }
 
     void end_row(std::size_t next) {
-        field_.rows.push_back(std::exchange(row_, std::string(indent_, ' ')));
+        field_.rows.push_back(std::exchange(row_, TerminalText::blanks(indent_)));
         begins_.push_back(begin_of_row_);
         begin_of_row_ = next;
         column_ = indent_;
@@ -84,16 +95,17 @@ private:
         bool passed = false;
         while (at < text_.size() && rows_below <= room_) {
             const std::size_t end = next_character(text_, at);
-            std::string shown = text_.substr(at, end - at);
-            if (shown == "\t") shown = " ";
-            const std::size_t width = shown == "\n" ? 0 : display_width(shown);
-            if (shown != "\n" && column_ + width > usable_) {
+            const std::string_view cluster = std::string_view(text_).substr(at, end - at);
+            const bool feed = cluster == "\n";
+            const TerminalText shown = feed ? TerminalText() : shown_character(cluster);
+            const std::size_t width = feed ? 0 : display_width(shown);
+            if (!feed && column_ + width > usable_) {
                 end_row(at);
                 rows_below += passed ? 1 : 0;
             }
             if (at == cursor_) mark_cursor();
             passed = passed || at >= cursor_;
-            if (shown == "\n") {
+            if (feed) {
                 end_row(end);
                 rows_below += passed ? 1 : 0;
             } else {
@@ -113,7 +125,7 @@ private:
 
     /// Leaves the rows around the cursor, with signs for what is above and below them.
     void fit() {
-        std::vector<std::string>& rows = field_.rows;
+        std::vector<TerminalText>& rows = field_.rows;
         if (rows.size() <= room_) return;
         std::size_t first = field_.cursor_row >= room_ / 2 ? field_.cursor_row - room_ / 2 : 0;
         first = std::min(first, rows.size() - room_);
@@ -133,7 +145,7 @@ private:
     std::size_t usable_;
     std::size_t room_;
     std::size_t indent_ = 0;
-    std::string row_;
+    TerminalText row_;
     std::size_t column_ = 0;
     std::size_t begin_of_row_ = 0;
     std::vector<std::size_t> begins_;  // where each row begins in the text
@@ -142,7 +154,7 @@ private:
 
 }  // namespace
 
-FieldRows field_rows(const std::string& prompt, const EditBuffer& buffer, std::size_t columns,
+FieldRows field_rows(const TerminalText& prompt, const EditBuffer& buffer, std::size_t columns,
                      std::size_t max_rows) {
     return Layout(prompt, buffer, columns, max_rows).rows();
 }

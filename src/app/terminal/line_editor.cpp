@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cwchar>
-#include <iostream>
 #include <utility>
 
 #include <editline/readline.h>
@@ -22,6 +21,8 @@
 #include <cubepi/core/runtime.hpp>
 
 #include "job_control.hpp"
+#include "style.hpp"
+#include "terminal_stream.hpp"
 
 namespace cubepi::app {
 
@@ -86,6 +87,7 @@ struct LineEditor::State : std::enable_shared_from_this<State> {
     static int read_character(std::FILE*) {
         State& self = *reading;
         std::mbstate_t shift = {};
+        std::string bytes;
         for (;;) {
             char byte = 0;
             const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
@@ -95,11 +97,17 @@ struct LineEditor::State : std::enable_shared_from_this<State> {
                 if (!later) self.ended = self.gone = true;
                 return EOF;
             }
+            bytes += byte;
             wchar_t wide = 0;
             const std::size_t used = std::mbrtowc(&wide, &byte, 1, &shift);
             if (used == static_cast<std::size_t>(-2)) continue;
-            if (used != static_cast<std::size_t>(-1)) return static_cast<int>(wide);
+            if (used != static_cast<std::size_t>(-1)) {
+                // libedit would show characters that turn text around as they are.
+                const bool key = bytes.size() == 1 || printable(bytes) == bytes;
+                return key ? static_cast<int>(wide) : 0xFFFD;
+            }
             shift = {};  // an invalid byte is dropped
+            bytes.clear();
         }
     }
 
@@ -176,7 +184,12 @@ bool LineEditor::can_ask() const { return !state_->terminal || in_foreground(STD
 
 bool LineEditor::last_was_block() const noexcept { return state_->block; }
 
-void LineEditor::say(std::string_view text) { std::cout << text << std::flush; }
+void LineEditor::say(TerminalView text) { out() << text << flush_now; }
+
+ScreenSize LineEditor::size() const {
+    const Style style = Style::of(STDOUT_FILENO);
+    return {static_cast<std::size_t>(style.columns), static_cast<std::size_t>(style.rows)};
+}
 
 void LineEditor::remember(const std::string& line) {
     if (!state_->prepared || line.empty()) return;
@@ -193,7 +206,7 @@ bool LineEditor::clear_line() {
     const bool typed = on_line || !state.pasted.empty();
     state.pasted.clear();
     state.remove();
-    std::cout << '\n' << std::flush;
+    out() << "\n" << flush_now;
     state.install(state.prompt.c_str());
     return typed;
 }
@@ -270,13 +283,22 @@ Task<std::optional<std::string>> LineEditor::State::read_line() {
     co_return result;
 }
 
-Task<std::optional<std::string>> LineEditor::read(std::string prompt, std::string prefill) {
+Task<std::optional<std::string>> LineEditor::read(TerminalText prompt, std::string prefill) {
+    if (state_->terminal) {
+        co_await Runtime::standard()->clock->sleep_for(question_hold);
+        if (in_foreground(STDIN_FILENO)) tcflush(STDIN_FILENO, TCIFLUSH);
+        state_->pasted.clear();
+    }
+    co_return co_await next_line(std::move(prompt), std::move(prefill));
+}
+
+Task<std::optional<std::string>> LineEditor::next_line(TerminalText prompt, std::string prefill) {
     State& state = *state_;
     if (!state.terminal) {
-        std::cout << prompt << std::flush;
+        say(prompt);
         co_return co_await read_plain(state.input, state.buffered);
     }
-    state.prompt = std::move(prompt);
+    state.prompt = prompt.str();
     state.ended = state.gone = false;
     state.block = false;
     state.line.reset();
@@ -286,7 +308,8 @@ Task<std::optional<std::string>> LineEditor::read(std::string prompt, std::strin
     state.continued.add(SIGCONT);
     state.watch_continued();
     state.install(state.prompt.c_str());
-    state.insert(prefill);
+    // libedit shows what it is given.
+    if (visible(prefill) == prefill) state.insert(prefill);
     std::exception_ptr failure;
     std::optional<std::string> result;
     try {

@@ -21,14 +21,17 @@ public:
     LineEditor(const LineEditor&) = delete;
     LineEditor& operator=(const LineEditor&) = delete;
 
-    /// The next input without its line end; empty when the input has ended. `prefill` can be edited. Cancelling it
-    /// gives the terminal back as it was.
+    /// The answer to a question. An input that is not a terminal is read at once, and nothing of it is discarded.
+    Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
+    /// The next input without its line end; empty when the input has ended. `prefill` can be edited; what was typed before is
+    /// part of the input. Cancelling it gives the terminal back as it was.
     ///
     /// The input has ended when the terminal is gone, too. In the background the process stops until it is the foreground job.
-    Task<std::optional<std::string>> read(std::string prompt, std::string prefill = {}) override;
+    Task<std::optional<std::string>> next_line(TerminalText prompt, std::string prefill = {});
     /// False while another job has the terminal.
     bool can_ask() const override;
-    void say(std::string_view text) override;
+    void say(TerminalView text) override;
+    ScreenSize size() const override;
     /// Whether the last input was a pasted block of lines; a single line cannot be recognized without bracketed paste.
     bool last_was_block() const noexcept;
     /// Keeps a line in the history.

@@ -42,7 +42,8 @@ bool has_style(std::string_view line) { return line.find('\x1b') != std::string_
 LiveArea::LiveArea(Write write, std::size_t columns, std::size_t rows)
     : write_(std::move(write)), columns_(columns), rows_(rows), drawn_columns_(columns) {}
 
-void LiveArea::print(std::string_view text, Flow flow) {
+void LiveArea::print(TerminalView safe, Flow flow) {
+    std::string_view text = safe.str();
     flow_ = flow;
     while (!text.empty()) {
         const std::string_view piece = text.substr(0, piece_of(text));
@@ -75,7 +76,7 @@ void LiveArea::show(Content content) { content_ = std::move(content); }
 /// What of the content fits: the cursor's line stays in view.
 LiveArea::Content LiveArea::fitted() const {
     Content fit = content_;
-    for (std::string& line : fit.lines) line = cut_to_width(line, columns_ - 1);
+    for (TerminalText& line : fit.lines) line = cut_to_width(line, columns_ - 1);
     const std::size_t room = rows_ > 2 ? rows_ - 1 : 1;
     while (fit.lines.size() > room) {
         if (fit.cursor_line + 1 < fit.lines.size() && fit.cursor_line < room) {
@@ -156,16 +157,16 @@ bool LiveArea::draw_changes(const Content& fit) {
     for (std::size_t i = 0; i < fit.lines.size(); ++i) {
         if (fit.lines[i] == drawn_content_.lines[i]) continue;
         go_to(i);
-        out += "\r" + fit.lines[i] + "\x1b[K";
+        out += "\r" + fit.lines[i].str() + "\x1b[K";
         if (i > fit.cursor_line) continue;
         const std::size_t shift = drawn_.size() - 1 - fit.cursor_line;
-        drawn_[i + shift] = fit.lines[i];
+        drawn_[i + shift] = fit.lines[i].str();
     }
     go_to(fit.cursor_line);
     out += cursor_to(fit);
     drawn_column_ = fit.cursor_column;
     out += end_update;
-    write_(out);
+    write(out);
     return true;
 }
 
@@ -193,8 +194,8 @@ void LiveArea::draw() {
     }
     for (std::size_t i = 0; i < fit.lines.size(); ++i) {
         if (i > 0) out += "\n";
-        out += fit.lines[i];
-        if (i <= fit.cursor_line) drawn_.push_back(fit.lines[i]);
+        out += fit.lines[i].str();
+        if (i <= fit.cursor_line) drawn_.push_back(fit.lines[i].str());
     }
     if (!fit.lines.empty()) {
         out += up(fit.lines.size() - 1 - fit.cursor_line) + cursor_to(fit);
@@ -204,7 +205,7 @@ void LiveArea::draw() {
     visible_ = true;
     drawn_content_ = std::move(fit);
     drawn_open_line_ = line_.text;
-    write_(out);
+    write(out);
 }
 
 void LiveArea::hide() {
@@ -216,7 +217,7 @@ void LiveArea::hide() {
         out += "\n";
     }
     line_ = OpenLine();
-    if (!out.empty()) write_(out);
+    if (!out.empty()) write(out);
 }
 
 void LiveArea::resize(std::size_t columns, std::size_t rows, bool reflows) {

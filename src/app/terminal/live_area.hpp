@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "open_line.hpp"
+#include "terminal_text.hpp"
 
 namespace cubepi::app {
 
@@ -23,19 +24,19 @@ enum class Flow : std::uint8_t {
 /// else.
 class LiveArea {
 public:
-    using Write = std::function<void(std::string_view)>;
+    using Write = std::function<void(TerminalView)>;
     LiveArea(Write write, std::size_t columns, std::size_t rows);
 
     /// Lines at the bottom and the cursor among them. Each line is cut to the terminal's width.
     struct Content {
-        std::vector<std::string> lines = {};
+        std::vector<TerminalText> lines = {};
         std::size_t cursor_line = 0;
         std::size_t cursor_column = 0;
         friend bool operator==(const Content&, const Content&) = default;
     };
 
     /// Text that stays. With line feeds, without cursor movements. A line is what its last piece is.
-    void print(std::string_view text, Flow flow = Flow::prose);
+    void print(TerminalView text, Flow flow = Flow::prose);
     /// What the area shows from the next draw() on.
     void show(Content content);
     /// Of very much text a part is written; more() then says that another draw() is needed.
@@ -53,6 +54,7 @@ public:
     bool in_line() const noexcept { return !line_.text.empty(); }
 
 private:
+    void write(const std::string& safe) { write_(TerminalText::assembled(safe)); }
     std::string erase();
     void end_line();
     void commit_rows();

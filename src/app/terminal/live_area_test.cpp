@@ -38,11 +38,11 @@ TEST(TextWidth, KnowsTheStylesInForce) {
 }
 
 struct Paper {
-    LiveArea area{[this](std::string_view text) { out += text; }, 20, 10};
+    LiveArea area{[this](TerminalView text) { out += text.str(); }, 20, 10};
     std::string out;
     LiveArea::Content prompt() {
         LiveArea::Content content;
-        content.lines = {"> x", "status"};
+        content.lines = {TerminalView("> x"), TerminalView("status")};
         content.cursor_column = 3;
         return content;
     }
@@ -136,7 +136,7 @@ TEST(TextWidth, ProseBreaksBetweenWords) {
 
 LiveArea::Content prompt_of(std::size_t columns) {
     LiveArea::Content content;
-    content.lines = {"> x", std::string(columns, '=')};
+    content.lines = {TerminalView("> x"), for_terminal(std::string(columns, '='))};
     content.cursor_column = 3;
     return content;
 }
@@ -146,7 +146,7 @@ TEST(LiveArea, RowsThatAreFullAreWrittenOnce) {
     paper.area.show(paper.prompt());
     std::string all;
     for (int i = 0; i < 30; ++i) {
-        paper.area.print("word" + std::to_string(i) + " ");
+        paper.area.print("word" + TerminalText::number(i) + " ");
         paper.area.draw();
         all += paper.take();
     }
@@ -176,7 +176,7 @@ TEST(LiveArea, ALineWithoutEndIsWrittenInParts) {
     paper.area.show(paper.prompt());
     std::string out;
     std::size_t longest = 0;
-    paper.area.print(std::string(200'000, 'x'));
+    paper.area.print(for_terminal(std::string(200'000, 'x')));
     do {
         paper.area.draw();
         const std::string part = paper.take();
@@ -191,12 +191,12 @@ TEST(LiveArea, ALineWithoutEndIsWrittenInParts) {
 TEST(LiveArea, ALineThatChangesIsWrittenAlone) {
     Paper paper;
     LiveArea::Content content = prompt_of(15);
-    content.lines.insert(content.lines.begin(), "spinner 1");
+    content.lines.insert(content.lines.begin(), TerminalView("spinner 1"));
     content.cursor_line = 1;
     paper.area.show(content);
     paper.area.draw();
     paper.take();
-    content.lines[0] = "spinner 2";
+    content.lines[0] = TerminalView("spinner 2");
     paper.area.show(content);
     paper.area.draw();
     const std::string out = paper.take();

@@ -62,11 +62,18 @@ void MarkdownStream::out(std::string_view text) {
     if (text.empty()) return;
     wrote_ = true;
     at_line_start_ = text.back() == '\n';
-    write_(text, flow_);
+    write_(TerminalText::assembled(std::string(text)), flow_);
 }
 
 void MarkdownStream::add(std::string_view text) {
-    const std::string clean = printable(text);
+    std::string whole;
+    splitter_.push(text, whole);
+    take_all(whole);
+}
+
+/// Whole characters of others: from here on the text is safe, and only styles are added.
+void MarkdownStream::take_all(std::string_view bytes) {
+    const std::string clean = printable(bytes);
     if (!style_.terminal) return out(clean);
     for (const char byte : clean) take(byte);
 }
@@ -107,7 +114,7 @@ void MarkdownStream::begin_line() {
     const std::string start = std::exchange(start_, {});
     if (!fence_.empty()) {
         flow_ = Flow::code;
-        out(style_.cyan());
+        out(style_.cyan().str());
         return out(start);
     }
     flow_ = Flow::prose;
@@ -122,7 +129,7 @@ void MarkdownStream::begin_prose(std::string_view start) {
     if (!style_.color) {
         // As it is written.
     } else if (hashes >= 1 && hashes <= 6 && hashes < rest.size() && rest[hashes] == ' ') {
-        inside_.set_base(std::string(style_.bold()));
+        inside_.set_base(std::string(style_.bold().str()));
         from = indent + hashes + 1;
     } else if (rest.size() >= 2 && (rest[0] == '-' || rest[0] == '*' || rest[0] == '+') &&
                rest[1] == ' ') {
@@ -130,7 +137,7 @@ void MarkdownStream::begin_prose(std::string_view start) {
         out("• ");
         from = indent + 2;
     } else if (rest.starts_with(">")) {
-        inside_.set_base(std::string(style_.dim()));
+        inside_.set_base(std::string(style_.dim().str()));
         out("│");
         from = indent + 1;
     }
@@ -149,9 +156,9 @@ bool MarkdownStream::take_fence() {
     flush_table();
     fence_ = fence_.empty() ? fence : std::string();
     flow_ = Flow::code;
-    out(style_.dim());
+    out(style_.dim().str());
     out(std::exchange(start_, {}));
-    out(style_.off());
+    out(style_.off().str());
     out("\n");
     return true;
 }
@@ -163,9 +170,9 @@ void MarkdownStream::end_line() {
         flush_table();
         start_.clear();
         flow_ = Flow::code;
-        out(style_.dim());
+        out(style_.dim().str());
         for (std::size_t i = 0; i < std::min<std::size_t>(columns_ - 1, 40); ++i) out("─");
-        out(style_.off());
+        out(style_.off().str());
         return out("\n");
     }
     if (!line_known_) {
@@ -173,7 +180,7 @@ void MarkdownStream::end_line() {
         if (table_line_) return end_line();
     }
     inside_.finish();
-    if (!fence_.empty()) out(style_.off());
+    if (!fence_.empty()) out(style_.off().str());
     out("\n");
     line_known_ = false;
 }
@@ -197,6 +204,9 @@ void MarkdownStream::flush_table() {
 }
 
 void MarkdownStream::finish() {
+    std::string cut;
+    splitter_.finish(cut);
+    take_all(cut);
     if (table_line_) add_table_line(std::exchange(start_, {}));
     if (!start_.empty() && !take_fence()) {
         begin_line();
@@ -204,7 +214,7 @@ void MarkdownStream::finish() {
     }
     flush_table();
     inside_.finish();
-    if (!fence_.empty() && line_known_) out(style_.off());
+    if (!fence_.empty() && line_known_) out(style_.off().str());
     if (wrote_ && !at_line_start_) out("\n");
     fence_.clear();
     line_known_ = wrote_ = false;

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include <cubepi/net/utf8.hpp>
+
 #include "live_area.hpp"
 #include "markdown_inline.hpp"
 #include "style.hpp"
@@ -18,7 +20,7 @@ namespace cubepi::app {
 /// written.
 class MarkdownStream {
 public:
-    using Write = std::function<void(std::string_view text, Flow flow)>;
+    using Write = std::function<void(TerminalView text, Flow flow)>;
     MarkdownStream(Style style, Write write);
 
     void add(std::string_view text);
@@ -40,9 +42,12 @@ private:
     void flush_table();
     void out(std::string_view text);
 
+    void take_all(std::string_view bytes);
+
     Style style_;
     Write write_;
     MarkdownInline inside_;
+    Utf8Splitter splitter_;
     std::size_t columns_;
     std::string start_;  // the line's beginning, while it is open what kind of line it is
     std::vector<std::string> table_;

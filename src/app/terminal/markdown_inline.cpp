@@ -113,7 +113,7 @@ void MarkdownInline::show_link(std::string_view label, std::string_view address)
     if (!run_.empty()) end_run(' ');
     address = address.substr(0, address.find(' '));
     if (address == label || address.empty()) return;
-    write_(style_.dim());
+    write_(style_.dim().str());
     text(" (");
     text(address);
     text(")");
@@ -160,11 +160,11 @@ void MarkdownInline::end_ticks() {
 }
 
 void MarkdownInline::restyle() {
-    std::string styles(style_.off());
+    std::string styles(style_.off().str());
     styles += base_;
-    if (bold_) styles += style_.bold();
-    if (italic_) styles += style_.italic();
-    if (code_ > 0) styles += style_.cyan();
+    if (bold_) styles += style_.bold().str();
+    if (italic_) styles += style_.italic().str();
+    if (code_ > 0) styles += style_.cyan().str();
     write_(styles);
 }
 
@@ -173,7 +173,7 @@ void MarkdownInline::finish() {
     if (ticks_ > 0) end_ticks();
     if (!run_.empty()) end_run('\n');
     if (std::exchange(escape_, false)) text("\\");
-    if (styled()) write_(style_.off());
+    if (styled()) write_(style_.off().str());
     base_.clear();
     bold_ = italic_ = false;
     code_ = 0;

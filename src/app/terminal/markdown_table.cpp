@@ -113,8 +113,8 @@ Table read(const std::vector<std::string>& lines, const Style& style) {
         cells.resize(table.widths.size());
         std::vector<Cell> row;
         for (std::size_t c = 0; c < cells.size(); ++c) {
-            row.push_back(
-                lines_of(std::move(cells[c]), style, i == 0 ? std::string(style.bold()) : ""));
+            row.push_back(lines_of(std::move(cells[c]), style,
+                                   i == 0 ? std::string(style.bold().str()) : std::string()));
             for (const std::string& line : row.back())
                 table.widths[c] = std::max(table.widths[c], display_width(line));
         }
@@ -175,9 +175,9 @@ std::string as_grid(const Table& table, const Style& style) {
             out += line + "\n";
         }
         if (r > 0) continue;
-        out += style.dim();
+        out += style.dim().str();
         for (std::size_t i = gap; i < all; ++i) out += "─";
-        out += std::string(style.off()) + "\n";
+        out += std::string(style.off().str()) + "\n";
     }
     return out;
 }

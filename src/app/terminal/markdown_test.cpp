@@ -17,7 +17,7 @@ Style colored() {
 
 std::string shown(const Style& style, const std::vector<std::string>& pieces) {
     std::string text;
-    MarkdownStream stream(style, [&](std::string_view piece, Flow) { text += piece; });
+    MarkdownStream stream(style, [&](TerminalView piece, Flow) { text += piece.str(); });
     for (const std::string& piece : pieces) stream.add(piece);
     stream.finish();
     return text;
@@ -104,8 +104,8 @@ TEST(Markdown, CodeBlocksEndWithTheirOwnFence) {
 
 TEST(Markdown, CodeAndTablesAreForTheTerminalToBreak) {
     std::string code;
-    MarkdownStream stream(colored(), [&](std::string_view text, Flow flow) {
-        if (flow == Flow::code) code += text;
+    MarkdownStream stream(colored(), [&](TerminalView text, Flow flow) {
+        if (flow == Flow::code) code += text.str();
     });
     stream.add("prose\n```\nint a;\n```\nmore\n| a | b |\n|---|---|\n| c | d |\n");
     stream.finish();

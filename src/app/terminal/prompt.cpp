@@ -9,9 +9,9 @@ namespace cubepi::app {
 
 namespace {
 
-std::string padded(const std::string& text, std::size_t columns) {
+TerminalText padded(const TerminalText& text, std::size_t columns) {
     const std::size_t width = display_width(text);
-    return text + std::string(columns > width ? columns - width : 0, ' ');
+    return text + TerminalText::blanks(columns > width ? columns - width : 0);
 }
 
 /// The part of `all` rows around `row` that fits.
@@ -165,16 +165,15 @@ std::vector<Command> Prompt::matching_commands() const {
 
 FieldRows Prompt::field(std::size_t columns, std::size_t max_rows) const {
     if (!searching_) {
-        return field_rows(std::string(style_.bold()) + "> " + std::string(style_.off()), buffer_,
-                          columns, max_rows);
+        return field_rows(style_.bold() + "> " + style_.off(), buffer_, columns, max_rows);
     }
     EditBuffer shown;
     shown.set(buffer_.text());
-    return field_rows((found_ ? "search '" : "nothing has '") + pattern_ + "' > ", shown, columns,
-                      max_rows);
+    const TerminalView what = found_ ? TerminalView("search '") : TerminalView("nothing has '");
+    return field_rows(what + spelled_out(pattern_) + "' > ", shown, columns, max_rows);
 }
 
-std::vector<std::string> Prompt::menu(std::size_t columns, std::size_t max_rows) const {
+std::vector<TerminalText> Prompt::menu(std::size_t columns, std::size_t max_rows) const {
     std::vector<Command> entries;
     if (!choices_.empty()) {
         for (const std::string& choice : choices_) {
@@ -185,11 +184,11 @@ std::vector<std::string> Prompt::menu(std::size_t columns, std::size_t max_rows)
     } else if (!searching_) {
         entries = matching_commands();
     }
-    std::vector<std::string> rows;
+    std::vector<TerminalText> rows;
     if (entries.empty() || max_rows == 0) return rows;
     std::size_t widest = 0;
     for (const Command& entry : entries)
-        widest = std::max(widest, display_width(printable(entry.name)));
+        widest = std::max(widest, display_width(spelled_out(entry.name)));
     const bool explained = std::any_of(entries.begin(), entries.end(),
                                        [](const Command& entry) { return !entry.help.empty(); });
     // Names alone stand in columns.
@@ -197,19 +196,19 @@ std::vector<std::string> Prompt::menu(std::size_t columns, std::size_t max_rows)
     const std::size_t all = (entries.size() + across - 1) / across;
     const std::size_t first = first_shown(all, chosen_ == 0 ? 0 : (chosen_ - 1) / across, max_rows);
     for (std::size_t i = first; i < std::min(all, first + max_rows); ++i) {
-        std::string row;
+        TerminalText row;
         for (std::size_t j = i * across; j < std::min(entries.size(), (i + 1) * across); ++j) {
             const bool here = chosen_ == j + 1;
-            row += "  " + std::string(here ? style_.bold() : style_.dim()) +
-                   padded(printable(entries[j].name), widest) + std::string(style_.off());
-            if (!entries[j].help.empty()) row += "  " + entries[j].help;
+            row += "  " + (here ? style_.bold() : style_.dim()) +
+                   padded(spelled_out(entries[j].name), widest) + style_.off();
+            if (!entries[j].help.empty()) row += "  " + spelled_out(entries[j].help);
         }
-        rows.push_back(std::string(shortened(row, columns - 1)));
+        rows.push_back(shortened(row, columns - 1));
     }
     if (first + max_rows < all && max_rows > 1)
-        rows.back() = "  " + std::string(style_.dim()) + "… and " +
-                      std::to_string(entries.size() - (first + max_rows - 1) * across) + " more" +
-                      std::string(style_.off());
+        rows.back() = "  " + style_.dim() + "… and " +
+                      TerminalText::number(entries.size() - (first + max_rows - 1) * across) +
+                      " more" + style_.off();
     return rows;
 }
 

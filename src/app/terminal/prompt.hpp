@@ -42,7 +42,7 @@ public:
     const std::string& text() const noexcept { return buffer_.text(); }
     FieldRows field(std::size_t columns, std::size_t max_rows) const;
     /// What Tab would choose among, below the prompt.
-    std::vector<std::string> menu(std::size_t columns, std::size_t max_rows) const;
+    std::vector<TerminalText> menu(std::size_t columns, std::size_t max_rows) const;
 
 private:
     Outcome enter();

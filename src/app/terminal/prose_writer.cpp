@@ -6,7 +6,8 @@
 
 namespace cubepi::app {
 
-std::string ProseWriter::add(std::string_view text, Flow flow, std::size_t columns) {
+TerminalText ProseWriter::add(TerminalView safe, Flow flow, std::size_t columns) {
+    std::string_view text = safe.str();
     columns = std::max<std::size_t>(columns, 10);
     fit(columns);
     std::string out;
@@ -22,15 +23,17 @@ std::string ProseWriter::add(std::string_view text, Flow flow, std::size_t colum
             }
         }
         if (end == text.size()) break;
-        out += finish() + "\n";
+        out += take_rest() + "\n";
         line_ = OpenLine{style_at_end(line_.text), {}, false};
         written_ = line_.text.size();
         text.remove_prefix(end + 1);
     }
-    return out + take_ready(flow, columns);
+    return TerminalText::assembled(out + take_ready(flow, columns));
 }
 
-std::string ProseWriter::finish() {
+TerminalText ProseWriter::finish() { return TerminalText::assembled(take_rest()); }
+
+std::string ProseWriter::take_rest() {
     std::string rest = line_.text.substr(written_);
     written_ = line_.text.size();
     return rest;

@@ -14,12 +14,13 @@ namespace cubepi::app {
 class ProseWriter {
 public:
     /// What can be shown of `text` and of what was held back, for a terminal of `columns` columns.
-    std::string add(std::string_view text, Flow flow, std::size_t columns);
+    TerminalText add(TerminalView text, Flow flow, std::size_t columns);
     /// The word that was held back.
-    std::string finish();
+    TerminalText finish();
 
 private:
     void fit(std::size_t columns);
+    std::string take_rest();
     std::string take_ready(Flow flow, std::size_t columns);
 
     OpenLine line_;

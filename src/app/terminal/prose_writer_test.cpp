@@ -18,10 +18,11 @@ std::string written(std::string_view text, std::size_t step, Flow flow = Flow::p
     for (std::size_t at = 0; at < text.size();) {
         std::size_t end = at;
         for (std::size_t i = 0; i < step && end < text.size(); ++i) end = next_character(text, end);
-        out += writer.add(text.substr(at, end - at), flow, 20);
+        out += writer.add(TerminalText::assembled(std::string(text.substr(at, end - at))), flow, 20)
+                   .str();
         at = end;
     }
-    return out + writer.finish();
+    return out + writer.finish().str();
 }
 
 TEST(ProseWriter, BreaksBetweenWordsInWhateverPiecesTheTextComes) {
@@ -56,18 +57,18 @@ TEST(ProseWriter, LeavesCodeToTheTerminal) {
 
 TEST(ProseWriter, HoldsBackOnlyTheLastWord) {
     ProseWriter writer;
-    EXPECT_EQ(writer.add("one tw", Flow::prose, 20), "one");
-    EXPECT_EQ(writer.add("o three", Flow::prose, 20), " two");
-    EXPECT_EQ(writer.finish(), " three");
-    EXPECT_EQ(writer.finish(), "");
+    EXPECT_EQ(writer.add("one tw", Flow::prose, 20).str(), "one");
+    EXPECT_EQ(writer.add("o three", Flow::prose, 20).str(), " two");
+    EXPECT_EQ(writer.finish().str(), " three");
+    EXPECT_EQ(writer.finish().str(), "");
 }
 
 TEST(ProseWriter, ContinuesAfterAResize) {
     ProseWriter writer;
     // The narrow terminal has broken what it shows after 12 columns.
-    EXPECT_EQ(writer.add("one two three four ", Flow::prose, 40), "one two three four");
-    EXPECT_EQ(writer.add("five ", Flow::prose, 12), " five");
-    EXPECT_EQ(writer.add("six ", Flow::prose, 12), "\nsix");
+    EXPECT_EQ(writer.add("one two three four ", Flow::prose, 40).str(), "one two three four");
+    EXPECT_EQ(writer.add("five ", Flow::prose, 12).str(), " five");
+    EXPECT_EQ(writer.add("six ", Flow::prose, 12).str(), "\nsix");
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "screen.hpp"
 
 #include <cstdio>
-#include <iostream>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "diff_view.hpp"
 #include "event_text.hpp"
 #include "outcome_text.hpp"
+#include "terminal_stream.hpp"
 
 namespace cubepi::app {
 
@@ -27,11 +27,11 @@ Screen::Screen(Clock& clock, Executor executor)
       style_(Style::of(STDOUT_FILENO)),
       status_style_(Style::of(STDERR_FILENO)),
       spinner_(status_style_, clock, std::move(executor)),
-      markdown_(style_, [this](std::string_view text, Flow flow) {
-          markdown_out_ += style_.terminal ? prose_.add(text, flow, columns_) : std::string(text);
+      markdown_(style_, [this](TerminalView text, Flow flow) {
+          markdown_out_ += style_.terminal ? prose_.add(text, flow, columns_) : TerminalText(text);
       }) {}
 
-void Screen::write_markdown() { std::cout << std::exchange(markdown_out_, {}) << std::flush; }
+void Screen::write_markdown() { out() << std::exchange(markdown_out_, {}) << flush_now; }
 
 void Screen::pause() {
     spinner_.stop();
@@ -44,8 +44,9 @@ void Screen::pause() {
 
 void Screen::end_thinking() {
     if (!std::exchange(thinking_, false)) return;
-    std::cerr << status_style_.dim() << "… thought for "
-              << seconds_text(clock_.now() - thinking_since_) << status_style_.off() << '\n';
+    err() << status_style_.dim() << "… thought for "
+          << for_terminal(seconds_text(clock_.now() - thinking_since_)) << status_style_.off()
+          << "\n";
 }
 
 void Screen::on_event(const AgentEvent& event) {
@@ -56,14 +57,15 @@ void Screen::on_event(const AgentEvent& event) {
         return on_tool_end(*end, event.timestamp);
     if (const auto* notice = event.get_if<NoticeEvent>()) {
         pause();
-        std::cerr << status_style_.yellow() << "! " << status_style_.off()
-                  << one_line(notice->notice.text, 300) << '\n';
-        if (notice->notice.code == "retry") spinner_.start("waiting to try again");
+        err() << status_style_.yellow() << "! " << status_style_.off()
+              << line_for_terminal(notice->notice.text, 300) << "\n";
+        if (notice->notice.code == "retry") spinner_.start(TerminalView("waiting to try again"));
         if (notice->notice.code == "context_overflow")
-            spinner_.start("summarizing the conversation");
+            spinner_.start(TerminalView("summarizing the conversation"));
         return;
     }
-    if (event.type() == AgentEventType::turn_start) spinner_.start("waiting for the model");
+    if (event.type() == AgentEventType::turn_start)
+        spinner_.start(TerminalView("waiting for the model"));
     if (event.type() == AgentEventType::message_end || event.type() == AgentEventType::agent_end)
         pause();
 }
@@ -96,39 +98,40 @@ void Screen::on_tool_start(const ToolExecutionStartEvent& event,
     pause();
     started_[event.tool_call_id] = now;
     const auto width = static_cast<std::size_t>(Style::of(STDERR_FILENO).columns);
-    std::cerr << status_style_.cyan() << "● " << status_style_.off() << status_style_.bold()
-              << event.tool_name << status_style_.off() << ' '
-              << one_line(arguments_text(event.args), width > 30 ? width - 20 : 60) << '\n';
-    spinner_.start("running " + event.tool_name.str());
+    err() << status_style_.cyan() << "● " << status_style_.off() << status_style_.bold()
+          << spelled_out(event.tool_name.str()) << status_style_.off() << " "
+          << line_for_terminal(arguments_text(event.args), width > 30 ? width - 20 : 60) << "\n";
+    spinner_.start("running " + spelled_out(event.tool_name.str()));
 }
 
 void Screen::on_tool_end(const ToolExecutionEndEvent& event,
                          std::chrono::steady_clock::time_point now) {
     pause();
     const auto begun = started_.find(event.tool_call_id);
-    std::cerr << (event.is_error ? status_style_.red() : status_style_.green())
-              << (event.is_error ? "  ✗ " : "  ✓ ") << status_style_.off() << status_style_.dim()
-              << event.tool_name << ": " << one_line(outcome_text(event), outcome_columns);
+    err() << (event.is_error ? status_style_.red() : status_style_.green())
+          << (event.is_error ? TerminalView("  ✗ ") : TerminalView("  ✓ ")) << status_style_.off()
+          << status_style_.dim() << spelled_out(event.tool_name.str()) << ": "
+          << line_for_terminal(outcome_text(event), outcome_columns);
     // A result that is replayed has no times.
     if (begun != started_.end() && now > begun->second)
-        std::cerr << "  " << seconds_text(now - begun->second);
-    std::cerr
-        << status_style_.off() << '\n'
+        err() << "  " << for_terminal(seconds_text(now - begun->second));
+    err()
+        << status_style_.off() << "\n"
         << diff_view(diff_of(event), hidden_lines_of(event), status_style_, shown_diff_lines).text;
     started_.erase(event.tool_call_id);
 }
 
 void Screen::summary(const RunResult& result, std::chrono::steady_clock::duration time) {
     if (!status_style_.terminal) return;
-    std::cerr << status_style_.dim() << "— ";
+    err() << status_style_.dim() << "— ";
     const Usage& usage = result.usage;
     const std::int64_t in = usage.input_tokens.value_or(0) + usage.cache_read_tokens.value_or(0) +
                             usage.cache_write_tokens.value_or(0);
     if (usage.input_tokens || usage.output_tokens) {
-        std::cerr << in << " tokens in, " << usage.output_tokens.value_or(0) << " out, ";
+        err() << in << " tokens in, " << usage.output_tokens.value_or(0) << " out, ";
     }
-    if (result.cost) std::cerr << money_text(*result.cost) << ", ";
-    std::cerr << seconds_text(time) << status_style_.off() << '\n';
+    if (result.cost) err() << for_terminal(money_text(*result.cost)) << ", ";
+    err() << for_terminal(seconds_text(time)) << status_style_.off() << "\n";
 }
 
 }  // namespace cubepi::app

@@ -24,7 +24,7 @@ public:
     Screen(Clock& clock, Executor executor);
 
     /// The sign that something is waited for, until the next event shows something.
-    void wait(const std::string& what) { spinner_.start(what); }
+    void wait(TerminalView what) { spinner_.start(what); }
     void on_event(const AgentEvent& event);
     /// A piece of an answer that comes from no agent.
     void on_text(std::string_view delta);
@@ -51,7 +51,7 @@ private:
     std::map<std::string, std::chrono::steady_clock::time_point> started_;
     ProseWriter prose_;
     std::size_t columns_ = 80;
-    std::string markdown_out_;
+    TerminalText markdown_out_;
     bool thinking_ = false;
     std::chrono::steady_clock::time_point thinking_since_ = {};
     bool answering_ = false;

@@ -2,17 +2,17 @@
 
 #include <array>
 #include <chrono>
-#include <iostream>
 #include <utility>
 
 #include <unistd.h>
 
 #include "job_control.hpp"
+#include "terminal_stream.hpp"
 
 namespace cubepi::app {
 
 namespace {
-constexpr std::array<const char*, 10> frames{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"};
+constexpr std::array<TerminalView, 10> frames{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"};
 constexpr std::chrono::milliseconds interval(100);
 }  // namespace
 
@@ -21,7 +21,7 @@ Spinner::Spinner(Style style, Clock& clock, Executor executor)
 
 Spinner::~Spinner() { stop(); }
 
-void Spinner::start(std::string what) {
+void Spinner::start(TerminalText what) {
     if (!style_.terminal || !style_.color || running_) return;
     what_ = std::move(what);
     running_ = true;
@@ -31,8 +31,8 @@ void Spinner::start(std::string what) {
 void Spinner::tick() {
     // In the background it would write over the lines of the foreground job.
     if (in_foreground(STDERR_FILENO)) {
-        std::cerr << "\r" << style_.dim() << frames[frame_++ % frames.size()] << ' ' << what_
-                  << style_.off() << std::flush;
+        err() << "\r" << style_.dim() << frames[frame_++ % frames.size()] << " " << what_
+              << style_.off() << flush_now;
         drawn_ = true;
     }
     timer_->expires_after(interval, [this] { tick(); });
@@ -43,7 +43,7 @@ void Spinner::stop() {
     running_ = false;
     timer_->cancel();
     if (!std::exchange(drawn_, false) || !in_foreground(STDERR_FILENO)) return;
-    std::cerr << "\r\x1b[K" << std::flush;
+    err() << "\r\x1b[K" << flush_now;
 }
 
 }  // namespace cubepi::app

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/task.hpp>
@@ -16,7 +15,7 @@ public:
     /// `clock` outlives it.
     Spinner(Style style, Clock& clock, Executor executor);
     ~Spinner();
-    void start(std::string what);
+    void start(TerminalText what);
     void stop();
 
 private:
@@ -24,7 +23,7 @@ private:
 
     Style style_;
     std::unique_ptr<ClockTimer> timer_;
-    std::string what_;
+    TerminalText what_;
     std::size_t frame_ = 0;
     bool running_ = false;
     bool drawn_ = false;

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <string>
-#include <string_view>
+#include "terminal_text.hpp"
 
 namespace cubepi::app {
 
@@ -10,25 +9,24 @@ struct Style {
     bool terminal = false;
     bool color = false;
     int columns = 80;
+    int rows = 24;
 
     /// The style of an open file descriptor, now.
     static Style of(int fd);
 
-    std::string_view bold() const noexcept { return color ? "\x1b[1m" : ""; }
-    std::string_view dim() const noexcept { return color ? "\x1b[2m" : ""; }
-    std::string_view italic() const noexcept { return color ? "\x1b[3m" : ""; }
-    std::string_view cyan() const noexcept { return color ? "\x1b[36m" : ""; }
-    std::string_view green() const noexcept { return color ? "\x1b[32m" : ""; }
-    std::string_view red() const noexcept { return color ? "\x1b[31m" : ""; }
-    std::string_view yellow() const noexcept { return color ? "\x1b[33m" : ""; }
-    std::string_view off() const noexcept { return color ? "\x1b[0m" : ""; }
+    TerminalView bold() const noexcept { return sequence("\x1b[1m"); }
+    TerminalView dim() const noexcept { return sequence("\x1b[2m"); }
+    TerminalView italic() const noexcept { return sequence("\x1b[3m"); }
+    TerminalView cyan() const noexcept { return sequence("\x1b[36m"); }
+    TerminalView green() const noexcept { return sequence("\x1b[32m"); }
+    TerminalView red() const noexcept { return sequence("\x1b[31m"); }
+    TerminalView yellow() const noexcept { return sequence("\x1b[33m"); }
+    TerminalView off() const noexcept { return sequence("\x1b[0m"); }
+
+private:
+    TerminalView sequence(TerminalView code) const noexcept {
+        return color ? code : TerminalView();
+    }
 };
-
-/// Text of others (a model, a tool, a file) without what a terminal would obey: control characters other than line
-/// breaks and tabs are left out, and marks that turn the direction of text around show as U+FFFD.
-std::string printable(std::string_view text);
-
-/// The first line of `text`, cut to `width` columns.
-std::string one_line(std::string_view text, std::size_t width);
 
 }  // namespace cubepi::app

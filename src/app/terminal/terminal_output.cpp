@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
@@ -113,7 +114,8 @@ TerminalOutput::~TerminalOutput() {
     state_->own.close(ignored);
 }
 
-void TerminalOutput::write(std::string_view bytes) {
+void TerminalOutput::write(TerminalView text) {
+    const std::string_view bytes = text.str();
     state_->pending += state_->ascii ? with_plain_signs(bytes) : std::string(bytes);
     state_->push();
     state_->wait();

@@ -2,9 +2,10 @@
 
 #include <functional>
 #include <memory>
-#include <string_view>
 
 #include <cubepi/core/task.hpp>
+
+#include "terminal_text.hpp"
 
 namespace cubepi::app {
 
@@ -17,7 +18,7 @@ public:
     TerminalOutput(const TerminalOutput&) = delete;
     TerminalOutput& operator=(const TerminalOutput&) = delete;
 
-    void write(std::string_view bytes);
+    void write(TerminalView text);
     /// Everything has been taken.
     bool idle() const noexcept;
     /// Called each time when it becomes idle after it was not.

@@ -103,6 +103,16 @@ bool closes(char32_t code) {
 
 }  // namespace
 
+std::size_t display_width(const TerminalText& line) { return display_width(line.str()); }
+
+TerminalText cut_to_width(const TerminalText& line, std::size_t columns) {
+    return TerminalText::assembled(cut_to_width(line.str(), columns));
+}
+
+TerminalText shortened(const TerminalText& line, std::size_t columns) {
+    return TerminalText::assembled(shortened(line.str(), columns));
+}
+
 std::size_t display_width(std::string_view line) {
     return extent_of(line, std::size_t{1} << 30).column;
 }
@@ -246,6 +256,8 @@ std::string wrapped(std::string_view text, std::size_t columns) {
     }
     return all;
 }
+
+char32_t code_point(std::string_view character) { return character_of(character).code; }
 
 std::string_view first_code_point(std::string_view text) {
     return text.substr(0, character_of(text).bytes);

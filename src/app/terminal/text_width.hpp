@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "terminal_text.hpp"
+
 namespace cubepi::app {
 
 /// Columns that a line takes at a terminal: wide characters take two, combining ones and escape sequences none. A tab goes to
@@ -24,9 +26,11 @@ std::size_t row_start(std::string_view line, std::size_t columns, std::size_t ro
 
 /// `line` cut to `columns` columns, its escape sequences kept.
 std::string cut_to_width(std::string_view line, std::size_t columns);
+TerminalText cut_to_width(const TerminalText& line, std::size_t columns);
 
 /// The same with "…" at its end when something was cut.
 std::string shortened(std::string_view line, std::size_t columns);
+TerminalText shortened(const TerminalText& line, std::size_t columns);
 
 /// Where prose is broken: the row ends at `end`, the next one begins at `next` (the blanks between them are dropped).
 struct RowBreak {
@@ -47,8 +51,12 @@ std::string hanging_indent(std::string_view line);
 /// `text`, lines broken where prose is, without styles carried on.
 std::string wrapped(std::string_view text, std::size_t columns);
 
+std::size_t display_width(const TerminalText& line);
+
 /// The first code point of a text that is not empty; its first byte where it is not UTF-8.
 std::string_view first_code_point(std::string_view text);
+/// Its value; U+FFFD where it is not UTF-8.
+char32_t code_point(std::string_view character);
 
 /// Byte offsets between the characters that a person sees (an accent goes with its letter).
 std::size_t next_character(std::string_view text, std::size_t at);

@@ -1,0 +1,202 @@
+#include "question_view.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/schema/json_text.hpp>
+
+#include "terminal/diff_view.hpp"
+#include "terminal/text_width.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+// The prompt, the status line below it, and the line that says what is hidden.
+constexpr std::size_t rows_around = 5;
+constexpr std::size_t fewest_rows = 4;
+// Of a longer value nobody reads every page: its ends are shown, and the question says what cannot be.
+constexpr std::size_t longest_value = 1024 * 1024;
+constexpr std::size_t longest_name = 40;
+
+std::size_t lines_in(std::string_view text) {
+    const auto feeds = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+    return feeds + (text.empty() || text.ends_with('\n') ? 0 : 1);
+}
+
+TerminalText counted(std::size_t count, TerminalView one, TerminalView many) {
+    return TerminalText::number(count) + " " + (count == 1 ? one : many);
+}
+
+TerminalText size_text(std::string_view value) {
+    return counted(lines_in(value), "line", "lines") + ", " +
+           counted(value.size(), "byte", "bytes");
+}
+
+/// Bytes of the beginning of `text` that end between characters.
+std::size_t whole_prefix(std::string_view text, std::size_t size) {
+    while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
+    return size;
+}
+
+std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
+
+void add_diff(std::vector<TerminalText>& rows, const FileChange& change, const Style& style,
+              std::size_t columns) {
+    const DiffView view = diff_view(change.diff, change.hidden, style, 0);
+    const std::string& text = view.text.str();
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find('\n', at), text.size());
+        // The diff has a margin of its own: line numbers.
+        add_framed(rows, TerminalText::assembled(text.substr(at, end - at)), columns,
+                   Frame{{}, "      ┊ "});
+        at = end + 1;
+    }
+}
+
+}  // namespace
+
+QuestionView::QuestionView(const Call& call, const Style& style, ScreenSize screen)
+    : style_(style), screen_(screen) {
+    add_call(call);
+    add_notes(call.decision);
+    const std::size_t taken = notes_.size() + rows_around;
+    const std::size_t room = std::max(screen_.rows > taken ? screen_.rows - taken : 0, fewest_rows);
+    if (content_.size() <= room) return;
+    // More of the beginning, since it says what is called; the end is where a command hides its last one.
+    const std::size_t end = std::max<std::size_t>(room / 3, 1);
+    hidden_begin_ = room - end;
+    hidden_end_ = content_.size() - end;
+}
+
+void QuestionView::add_call(const Call& call) {
+    const TerminalText sign = style_.yellow() + "? " + style_.off();
+    const Frame frame{{}, "  ┊ "};
+    if (call.change) {
+        TerminalText title =
+            sign + spelled_out(call.tool) + " " + spelled_out(call.change->summary());
+        if (call.change->compared && call.change->kind != FileChange::Kind::creates)
+            title += " (+" + TerminalText::number(call.change->added) + " -" +
+                     TerminalText::number(call.change->removed) + ")";
+        add_framed(content_, title, screen_.columns, frame);
+        return add_change(*call.change, call.args);
+    }
+    const TerminalText title = call.tool == "shell"
+                                   ? TerminalText("Run this command")
+                                   : spelled_out(first_line(call.decision.question));
+    add_framed(content_, sign + title, screen_.columns, frame);
+    add_arguments(call.tool, call.args);
+}
+
+void QuestionView::add_change(const FileChange& change, const JsonObject& args) {
+    if (!change.compared) {
+        add_remark(style_.dim(), "No diff: the file is binary or too large to compare.");
+        return add_arguments(change.kind == FileChange::Kind::edits ? "edit" : "write", args);
+    }
+    if (change.diff.empty()) {
+        return add_remark(style_.dim(), "The content stays the same.");
+    }
+    add_diff(content_, change, style_, screen_.columns);
+}
+
+/// A row of the program's own.
+void QuestionView::add_remark(TerminalView style, TerminalView text) {
+    add_framed(content_, style + text + style_.off(), screen_.columns, Frame{"  ", "  "});
+}
+
+void QuestionView::add_arguments(const std::string& tool, const JsonObject& args) {
+    for (const auto& [key, value] : args) {
+        // What is switched off would only hide the rest.
+        if (value.is_null() || (value.is_bool() && !value.get_bool())) continue;
+        const std::string name(key);
+        const std::string text =
+            value.is_string() ? std::string(value.get_string()) : json_text(value);
+        if (tool == "edit" && name == "old_text") {
+            add_value(name, text, Frame{"  │ - ", "  ┊ - "}, style_.red());
+        } else if (tool == "edit" && name == "new_text") {
+            add_value(name, text, Frame{"  │ + ", "  ┊ + "}, style_.green());
+        } else {
+            add_value(name, text, Frame(), {});
+        }
+    }
+}
+
+void QuestionView::add_value(const std::string& name, std::string_view value, Frame frame,
+                             TerminalView style) {
+    const TerminalText label = line_for_terminal(visible(name), longest_name);
+    const TerminalText line =
+        style_.dim() + label + ": " + style_.off() + spelled_out(value.substr(0, 400));
+    const bool short_one = value.size() < 400 && style.empty() &&
+                           value.find('\n') == std::string_view::npos &&
+                           display_width(line) + 6 < screen_.columns;
+    if (short_one) return add_framed(content_, line, screen_.columns, frame);
+    add_remark(style_.dim(), label + " (" + size_text(value) + "):");
+    if (value.size() <= longest_value) {
+        return add_framed_lines(content_, value, screen_.columns, frame, style,
+                                style.empty() ? TerminalView() : style_.off());
+    }
+    const std::size_t begin = whole_prefix(value, longest_value / 2);
+    const std::size_t end = whole_prefix(value, value.size() - longest_value / 2);
+    add_framed_lines(content_, value.substr(0, begin), screen_.columns, frame);
+    add_remark(style_.red(), TerminalText::number(end - begin) +
+                                 " bytes in the middle are not shown: the value is too long.");
+    add_framed_lines(content_, value.substr(end), screen_.columns, frame);
+}
+
+/// What the policy says about the call, and the rule that "always" would add.
+void QuestionView::add_notes(const ApprovalDecision& decision) {
+    const Frame frame{"  ", "  "};
+    const std::size_t feed = decision.question.find('\n');
+    if (feed != std::string::npos) {
+        std::string text =
+            wrapped(visible(decision.question.substr(feed + 1)), screen_.columns - 4);
+        add_framed_lines(notes_, text, screen_.columns, frame, style_.dim(), style_.off());
+    }
+    if (decision.always) {
+        add_framed(
+            notes_,
+            style_.dim() + "always adds: " + spelled_out(decision.always->text()) + style_.off(),
+            screen_.columns, Frame{"  ", "  ┊ "});
+    }
+}
+
+TerminalText QuestionView::rows(std::size_t begin, std::size_t end) const {
+    TerminalText text;
+    for (std::size_t i = begin; i < std::min(end, content_.size()); ++i) text += content_[i] + "\n";
+    return text;
+}
+
+TerminalText QuestionView::hidden_note() const {
+    if (complete()) return {};
+    return "  " + style_.yellow() + "… " + counted(hidden_end_ - hidden_begin_, "row", "rows") +
+           " of " + TerminalText::number(content_.size()) + " not shown" + style_.off() + "\n";
+}
+
+TerminalText QuestionView::opening() {
+    TerminalText text = rows(0, complete() ? content_.size() : hidden_begin_);
+    if (!complete()) text += hidden_note() + rows(hidden_end_, content_.size());
+    for (const TerminalText& note : notes_) text += note + "\n";
+    return text;
+}
+
+TerminalText QuestionView::next_page() {
+    const std::size_t page = std::max<std::size_t>(screen_.rows > 6 ? screen_.rows - 6 : 1, 4);
+    const std::size_t begin = hidden_begin_;
+    hidden_begin_ = std::min(begin + page, hidden_end_);
+    return rows(begin, hidden_begin_) + hidden_note();
+}
+
+TerminalText change_text(const FileChange& change, const Style& style, std::size_t columns) {
+    std::vector<TerminalText> rows;
+    add_diff(rows, change, style, columns);
+    TerminalText text;
+    for (const TerminalText& row : rows) text += row + "\n";
+    return text;
+}
+
+TerminalText QuestionView::rest() {
+    const std::size_t begin = std::exchange(hidden_begin_, hidden_end_);
+    return rows(begin, hidden_end_);
+}
+
+}  // namespace cubepi::app

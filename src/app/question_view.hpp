@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/workspace/approval_policy.hpp>
+#include <cubepi/workspace/file_change.hpp>
+
+#include "terminal/asker.hpp"
+#include "terminal/framed_text.hpp"
+#include "terminal/style.hpp"
+#include "terminal/terminal_text.hpp"
+
+namespace cubepi::app {
+
+/// A call that is asked about, as it is shown: its size, its beginning and its end as far as the screen has room, and the rest
+/// page by page. Each row of the call's content begins with a frame.
+class QuestionView {
+public:
+    struct Call {
+        const std::string& tool;
+        const JsonObject& args;
+        const ApprovalDecision& decision;
+        const FileChange* change = nullptr;  ///< of write and edit, where it is known
+    };
+    QuestionView(const Call& call, const Style& style, ScreenSize screen);
+
+    /// The question, as the screen has room for it.
+    TerminalText opening();
+    /// True once every row was on the screen.
+    bool complete() const noexcept { return hidden_begin_ >= hidden_end_; }
+    /// The next rows that were not shown yet, as many as the screen has.
+    TerminalText next_page();
+    /// All rows that were not shown yet.
+    TerminalText rest();
+
+private:
+    void add_call(const Call& call);
+    void add_change(const FileChange& change, const JsonObject& args);
+    void add_remark(TerminalView style, TerminalView text);
+    void add_arguments(const std::string& tool, const JsonObject& args);
+    void add_value(const std::string& name, std::string_view value, Frame frame,
+                   TerminalView style);
+    void add_notes(const ApprovalDecision& decision);
+    TerminalText rows(std::size_t begin, std::size_t end) const;
+    TerminalText hidden_note() const;
+
+    Style style_;
+    ScreenSize screen_;
+    std::vector<TerminalText> content_;
+    std::vector<TerminalText> notes_;
+    std::size_t hidden_begin_ = 0;  // rows of the content that were not shown yet
+    std::size_t hidden_end_ = 0;
+};
+
+/// The change of a file, whole.
+TerminalText change_text(const FileChange& change, const Style& style, std::size_t columns);
+
+}  // namespace cubepi::app

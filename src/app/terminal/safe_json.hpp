@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include <cubepi/core/json.hpp>
+
+namespace cubepi::app {
+
+/// `value` as JSON on one line, in which no byte means anything to a terminal or an editor: characters that is_deceptive() names
+/// and DEL are written as \u escapes, and bytes that are not UTF-8 as U+FFFD. Parsing it yields the same value.
+std::string safe_json(const Json& value);
+
+}  // namespace cubepi::app

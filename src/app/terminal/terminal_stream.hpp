@@ -1,0 +1,63 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <iosfwd>
+#include <string_view>
+#include <type_traits>
+
+#include "terminal_text.hpp"
+
+namespace cubepi::app {
+
+/// Ends a statement whose text must be seen at once.
+struct FlushNow {};
+inline constexpr FlushNow flush_now;
+
+/// A stream, such as standard output or standard error, as a place for text that people read. Takes safe text and numbers only; what a pipe gets
+/// is the same. Not for data that programs read, which data_output() takes as it is. The stream outlives the object.
+class TerminalStream {
+public:
+    explicit TerminalStream(std::ostream& to) : to_(to) {}
+
+    TerminalStream& operator<<(TerminalView text) {
+        write(text.str());
+        return *this;
+    }
+    TerminalStream& operator<<(std::integral auto value) {
+        using Value = decltype(value);
+        static_assert(!std::is_same_v<Value, char> && !std::is_same_v<Value, bool>,
+                      "a TerminalStream takes text and numbers");
+        return *this << TerminalText::number(value);
+    }
+    template <class Text>
+        requires std::convertible_to<const Text&, std::string_view> && (!std::is_array_v<Text>)
+    TerminalStream& operator<<(const Text&) {
+        static_assert(std::is_void_v<Text>,
+                      "text for a terminal must be a literal or have passed for_terminal()");
+        return *this;
+    }
+    TerminalStream& operator<<(FlushNow) {
+        flush();
+        return *this;
+    }
+    void flush();
+
+private:
+    void write(std::string_view text);
+
+    std::ostream& to_;
+};
+
+/// Standard output, for people.
+TerminalStream& out();
+/// Standard error.
+TerminalStream& err();
+
+/// Writes to standard output what a program reads: JSON, the answer of `run` on a pipe, completion scripts. Where standard
+/// output is a terminal, the text passes for_terminal() on its way.
+void data_output(std::string_view data);
+/// The same for a stream that may be standard output.
+void data_output(std::ostream& to, std::string_view data);
+
+}  // namespace cubepi::app

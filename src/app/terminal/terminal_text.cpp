@@ -1,0 +1,150 @@
+#include "terminal_text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <iterator>
+
+#include "text_width.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+struct Range {
+    char32_t first;
+    char32_t last;
+};
+
+// Unicode 15: Bidi_Control.
+constexpr std::array bidi_controls{Range{0x61C, 0x61C}, Range{0x200E, 0x200F},
+                                   Range{0x202A, 0x202E}, Range{0x2066, 0x2069}};
+
+// Unicode 15: Default_Ignorable_Code_Point, less the ones above.
+constexpr std::array ignorable{
+    Range{0xAD, 0xAD},      Range{0x34F, 0x34F},     Range{0x115F, 0x1160},
+    Range{0x17B4, 0x17B5},  Range{0x180B, 0x180F},   Range{0x200B, 0x200D},
+    Range{0x2060, 0x2065},  Range{0x206A, 0x206F},   Range{0x3164, 0x3164},
+    Range{0xFE00, 0xFE0F},  Range{0xFEFF, 0xFEFF},   Range{0xFFA0, 0xFFA0},
+    Range{0xFFF0, 0xFFF8},  Range{0x1BCA0, 0x1BCA3}, Range{0x1D173, 0x1D17A},
+    Range{0xE0000, 0xE0FFF}};
+
+// Blanks other than U+0020, and what looks like one.
+constexpr std::array blanks{Range{0xA0, 0xA0},     Range{0x1680, 0x1680}, Range{0x2000, 0x200A},
+                            Range{0x2028, 0x2029}, Range{0x202F, 0x202F}, Range{0x205F, 0x205F},
+                            Range{0x2800, 0x2800}, Range{0x3000, 0x3000}};
+
+template <std::size_t size>
+bool has(const std::array<Range, size>& ranges, char32_t character) {
+    const auto found =
+        std::lower_bound(ranges.begin(), ranges.end(), character,
+                         [](const Range& range, char32_t wanted) { return range.last < wanted; });
+    return found != ranges.end() && found->first <= character;
+}
+
+/// Joiners and variation selectors, which scripts and emoji need.
+bool shapes_neighbours(char32_t character) {
+    return character == 0x200C || character == 0x200D ||
+           (character >= 0xFE00 && character <= 0xFE0F);
+}
+
+struct Character {
+    char32_t code = 0;
+    std::size_t bytes = 1;
+    bool valid = false;
+};
+
+/// The character at the front of `text`, which is not empty (Unicode 15, table 3-7); a byte that belongs to none is invalid.
+Character character_of(std::string_view text) {
+    const auto first = static_cast<unsigned char>(text.front());
+    if (first < 0x80) return {first, 1, true};
+    const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+    if (first < 0xC2 || first > 0xF4 || text.size() < length) return {};
+    char32_t code = first & (0xFFu >> (length + 1));
+    for (const char byte : text.substr(1, length - 1)) {
+        if ((static_cast<unsigned char>(byte) & 0xC0) != 0x80) return {};
+        code = (code << 6) | (static_cast<unsigned char>(byte) & 0x3Fu);
+    }
+    const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+    const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+    if (overlong || surrogate || code > 0x10FFFF) return {};
+    return {code, length, true};
+}
+
+std::string hexadecimal(std::uint32_t value, std::size_t digits) {
+    constexpr std::string_view characters = "0123456789ABCDEF";
+    std::string text;
+    for (; value > 0 || text.size() < digits; value >>= 4) text += characters[value & 0xF];
+    std::reverse(text.begin(), text.end());
+    return text;
+}
+
+void add_readable(std::string& out, const Character& character, std::string_view rest) {
+    const char32_t code = character.code;
+    if (!character.valid || has(bidi_controls, code)) {
+        out += "\uFFFD";
+    } else if (code == '\r') {
+        // A progress bar writes over its line; here each state is one.
+        if (rest.size() > 1 && rest[1] != '\n') out += '\n';
+    } else if (code == 0x2028 || code == 0x2029) {
+        out += '\n';
+    } else if (code < 0x20 ? code == '\n' || code == '\t'
+                           : code != 0x7F && (code < 0x80 || code > 0x9F) &&
+                                 (!has(ignorable, code) || shapes_neighbours(code))) {
+        out += rest.substr(0, character.bytes);
+    }
+}
+
+void add_spelled(std::string& out, const Character& character, std::string_view rest) {
+    const char32_t code = character.code;
+    if (!character.valid) {
+        out += "<" + hexadecimal(static_cast<unsigned char>(rest.front()), 2) + ">";
+    } else if ((code < 0x20 && code != '\t') || code == 0x7F) {
+        out += '^';
+        out += static_cast<char>(code ^ 0x40U);
+    } else if (is_deceptive(code)) {
+        out += "<U+" + hexadecimal(code, 4) + ">";
+    } else {
+        out += rest.substr(0, character.bytes);
+    }
+}
+
+template <class Add>
+std::string escaped(std::string_view text, Add add) {
+    std::string out;
+    out.reserve(text.size());
+    while (!text.empty()) {
+        const Character character = character_of(text);
+        add(out, character, text);
+        text.remove_prefix(character.bytes);
+    }
+    return out;
+}
+
+}  // namespace
+
+bool is_deceptive(char32_t character) noexcept {
+    return (character >= 0x80 && character <= 0x9F) || has(bidi_controls, character) ||
+           has(ignorable, character) || has(blanks, character);
+}
+
+std::string printable(std::string_view text) { return escaped(text, add_readable); }
+
+std::string visible(std::string_view text) { return escaped(text, add_spelled); }
+
+TerminalText for_terminal(std::string_view text) {
+    return TerminalText::assembled(printable(text));
+}
+
+TerminalText spelled_out(std::string_view text) { return TerminalText::assembled(visible(text)); }
+
+std::string one_line(std::string_view text, std::size_t width) {
+    const std::string line = printable(text.substr(0, text.find_first_of("\r\n")));
+    return shortened(std::string_view(line).substr(0, line.find('\n')), width);
+}
+
+TerminalText line_for_terminal(std::string_view text, std::size_t width) {
+    return TerminalText::assembled(one_line(text, width));
+}
+
+}  // namespace cubepi::app
