@@ -34,7 +34,8 @@ bool has_reader(int pipe) {
 
 /// An answer that did not reach its file is a failure, whatever came before. Gives the exit status.
 int end_output(int status) {
-    const bool written = std::cout.flush() && std::fflush(stdout) == 0;
+    // A terminal that is gone is seen by the stream of C alone.
+    const bool written = std::cout.flush() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
     if (written) return status;
     // A signal that ended the program is the cause also where it has taken the terminal along.
     if (!has_reader(STDOUT_FILENO)) return status > 128 ? status : cubepi::app::exit_closed_pipe;

@@ -168,8 +168,10 @@ TerminalText QuestionView::rows(std::size_t begin, std::size_t end) const {
 
 TerminalText QuestionView::hidden_note() const {
     if (complete()) return {};
-    return "  " + style_.yellow() + "… " + counted(hidden_end_ - hidden_begin_, "row", "rows") +
-           " of " + TerminalText::number(content_.size()) + " not shown" + style_.off() + "\n";
+    const TerminalText note = "  " + style_.yellow() + "… " +
+                              counted(hidden_end_ - hidden_begin_, "row", "rows") + " of " +
+                              TerminalText::number(content_.size()) + " not shown" + style_.off();
+    return shortened(note, screen_.columns - 1) + "\n";
 }
 
 TerminalText QuestionView::opening() {

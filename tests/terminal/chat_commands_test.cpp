@@ -169,7 +169,7 @@ TEST(BangCommand, IsStoppedByEsc) {
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.expect("> "));
     chat.type("!touch begun; sleep 600\r");
-    ASSERT_TRUE(chat.expect("Esc stops")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect("Esc stops ·")) << chat.screen().text();
     chat.type("\x1b");
     ASSERT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
     chat.type("still there\r");

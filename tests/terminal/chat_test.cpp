@@ -184,6 +184,7 @@ TEST(Chat, CreatingAFileAndEditingOneSaySo) {
     ASSERT_TRUE(created.expect("> "));
     created.type("go\r");
     ASSERT_TRUE(created.expect("? write creates src/new.py, 2 lines")) << created.shown();
+    ASSERT_TRUE(created.expect("[e]dit > ")) << created.shown();
     created.type("n\r");
     ASSERT_TRUE(created.expect("That is all.")) << created.shown();
     EXPECT_FALSE(std::filesystem::exists(home.work() / "src"));
@@ -195,6 +196,7 @@ TEST(Chat, CreatingAFileAndEditingOneSaySo) {
     edited.type("go\r");
     ASSERT_TRUE(edited.expect("? edit changes 2 lines of calc.py (+2 -2)")) << edited.shown();
     ASSERT_TRUE(edited.expect("      1 -a\n      1 +c\n      2  b\n      3 -a\n      3 +c\n"));
+    ASSERT_TRUE(edited.expect("[e]dit > ")) << edited.shown();
     edited.type("y\r");
     ASSERT_TRUE(edited.expect("That is all.")) << edited.shown();
     EXPECT_EQ(read_file(home.work() / "calc.py"), "c\nb\nc\n");

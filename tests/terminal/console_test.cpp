@@ -84,6 +84,14 @@ protected:
     bool until_shown(const std::string& text) {
         return until([&] { return screen_.text().find(text) != std::string::npos; });
     }
+    /// The hold of a new question ends; it is drawn in a later frame.
+    bool until_asked(const std::string& prompt) {
+        clock_.advance(app::question_hold);
+        return until([&] {
+            frame();
+            return screen_.text().find(prompt) != std::string::npos;
+        });
+    }
 
     void read_all() {
         char bytes[4096];
@@ -186,9 +194,7 @@ TEST_F(ConsoleAtATerminal, AQuestionComesAfterAMomentWhenNobodyTypes) {
     ASSERT_TRUE(until([&] { return console_->asking(); }));
     frame();
     EXPECT_EQ(screen_.text().find("may it?"), std::string::npos);
-    clock_.advance(app::question_hold);
-    frame();
-    ASSERT_TRUE(until_shown("may it?"));
+    ASSERT_TRUE(until_asked("may it?"));
     type("y\r");
     ASSERT_TRUE(until([&] { return answer_.has_value(); }));
     EXPECT_EQ(*answer_, "y");
@@ -208,9 +214,7 @@ TEST_F(ConsoleAtATerminal, KeysThatWereMeantForSomethingElseAnswerNoQuestion) {
     EXPECT_FALSE(answer_.has_value());
     // Sent by the terminal, and not read before the hold ends.
     type("y\r");
-    clock_.advance(std::chrono::milliseconds(1));
-    frame();
-    ASSERT_TRUE(until_shown("may it?")) << screen_.text();
+    ASSERT_TRUE(until_asked("may it?")) << screen_.text();
     EXPECT_FALSE(answer_.has_value());
     EXPECT_EQ(screen_.text().find("> y"), std::string::npos) << "and no prompt gets them";
     ask("and this? ");
@@ -221,9 +225,7 @@ TEST_F(ConsoleAtATerminal, KeysThatWereMeantForSomethingElseAnswerNoQuestion) {
     type("y\r");
     until([&, rounds = 0]() mutable { return ++rounds == 20; });
     EXPECT_FALSE(answer_.has_value()) << "the next question is held as well";
-    clock_.advance(app::question_hold);
-    frame();
-    ASSERT_TRUE(until_shown("and this?")) << screen_.text();
+    ASSERT_TRUE(until_asked("and this?")) << screen_.text();
     type("n\r");
     ASSERT_TRUE(until([&] { return answer_.has_value(); }));
 }

@@ -164,9 +164,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         if (hold == Hold::for_a_pause && rows > 4) {
             content.lines.push_back(style.dim() + "(a question waits for a pause)" + style.off());
         }
-        const FieldRows field = asking ? field_rows(questions.front()->prompt,
-                                                    questions.front()->buffer, area.columns(), room)
-                                       : prompt.field(area.columns(), room);
+        const FieldRows field = field_of(room, asking);
         content.cursor_line = content.lines.size() + field.cursor_row;
         content.cursor_column = field.cursor_column;
         content.lines.insert(content.lines.end(), field.rows.begin(), field.rows.end());
@@ -179,6 +177,18 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         if (!status.empty() && rows > 3)
             content.lines.push_back(style.dim() + status + style.off());
         return content;
+    }
+
+    FieldRows field_of(std::size_t room, bool asking) const {
+        if (asking) {
+            return field_rows(questions.front()->prompt, questions.front()->buffer, area.columns(),
+                              room);
+        }
+        // No prompt where keys are discarded.
+        if (hold == Hold::new_question && prompt.text().empty())
+            return field_rows(style.dim() + "  …" + style.off(), EditBuffer(), area.columns(),
+                              room);
+        return prompt.field(area.columns(), room);
     }
 
     void wait_for_resize() {
