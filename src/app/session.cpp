@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -28,6 +27,7 @@
 #include "system_prompt.hpp"
 #include "terminal/event_text.hpp"
 #include "terminal/framed_text.hpp"
+#include "terminal/terminal_stream.hpp"
 #include "transcript.hpp"
 
 namespace cubepi::app {
@@ -138,7 +138,7 @@ void add_tools(AgentOptions& options, const Toolbox& box) {
     tools.files.previews = box.previews;
     tools.shell.spill = box.spill;
     tools.shell.on_survivors = [](const std::string& text) {
-        std::cerr << "cubepi: " << printable("a command's processes " + text) << '\n';
+        err() << "cubepi: " << for_terminal("a command's processes " + text) << "\n";
     };
     tools.fetch.follow_to_other_host = [gate = box.gate](const std::string& url) {
         return gate->allows_fetch(url);
