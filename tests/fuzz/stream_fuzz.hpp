@@ -1,6 +1,7 @@
 #pragma once
 
-// Whatever an endpoint streams, the answer is one legal sequence of events and a message, or a typed error.
+// Whatever an endpoint streams, the answer is one legal sequence of events and a message, or a typed error, and the work for it is in
+// proportion to its bytes.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <cubepi/provider/detail/wire_protocol.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
+#include "counted_memory.hpp"
 #include "fuzz_check.hpp"
 
 namespace cubepi::fuzz {
@@ -70,6 +72,18 @@ private:
     bool ended_ = false;
 };
 
+/// What a decoder may allocate and say for `size` bytes. Twice the work for twice the bytes: an answer that is copied again for
+/// each of its pieces breaks this.
+inline void check_work(std::size_t size, std::size_t allocated, std::size_t events,
+                       std::size_t delta_bytes) {
+    constexpr std::size_t fixed = std::size_t{256} << 10U;
+    constexpr std::size_t per_byte = 512;
+    CUBEPI_FUZZ_CHECK(allocated <= fixed + per_byte * size);
+    CUBEPI_FUZZ_CHECK(events <= 16 + size);
+    // A last event may repeat what was streamed.
+    CUBEPI_FUZZ_CHECK(delta_bytes <= 1024 + 4 * size);
+}
+
 /// Gives the bytes to the decoder that `make(assembler, ids)` makes.
 template <class Make>
 void check_decoder(std::string_view bytes, const Make& make) {
@@ -79,6 +93,7 @@ void check_decoder(std::string_view bytes, const Make& make) {
     cubepi::testing::SequentialIds ids;
     const std::unique_ptr<detail::WireDecoder> decoder = make(assembler, ids);
     detail::EventQueue queue;
+    const std::size_t allocated_before = allocated_bytes();
     try {
         // What is no event stream is taken as payloads, one on each line.
         SseDecoder sse;
@@ -99,14 +114,19 @@ void check_decoder(std::string_view bytes, const Make& make) {
         CUBEPI_FUZZ_CHECK(error.code() != ErrorCode::unknown);
         queue.push(assembler.error(error.what()));
     }
+    const std::size_t allocated = allocated_bytes() - allocated_before;
+    const std::size_t events = queue.size();
+    std::size_t delta_bytes = 0;
     Grammar grammar;
     std::vector<PartialMessage> kept;
     while (!queue.empty()) {
         const StreamEvent event = queue.pop();
+        delta_bytes += event.delta.size();
         grammar.take(event);
         if (event.type != StreamEventType::notice) kept.push_back(event.partial);
     }
     CUBEPI_FUZZ_CHECK(grammar.ended());
+    check_work(bytes.size(), allocated, events, delta_bytes);
     for (std::size_t i = 0; i < kept.size(); i += kept.size() / 8 + 1) (void)kept[i].get();
     // What came is whole text, and can be stored.
     const Message message = kept.back().message();
