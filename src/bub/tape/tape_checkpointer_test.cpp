@@ -30,6 +30,16 @@ public:
     Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override {
         return inner_.fetch(std::move(tape), std::move(query));
     }
+    Task<void> visit(std::string tape, TapeQuery query,
+                     std::function<bool(const TapeEntry&)> visit) override {
+        std::function<bool(const TapeEntry&)> counted =
+            [this, visit = std::move(visit)](const TapeEntry& entry) {
+                ++visited;
+                return visit(entry);
+            };
+        return inner_.visit(std::move(tape), std::move(query), std::move(counted));
+    }
+    std::size_t visited = 0;
     Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
                               TapeAppend options) override {
         return inner_.append(std::move(tape), std::move(entries), std::move(options));
@@ -435,6 +445,38 @@ TEST(ImportThread, CopiesAThreadOnce) {
     ASSERT_EQ(data->messages.size(), 5u) << "the anchor comes first";
     for (std::size_t i = 0; i < messages.size(); ++i) EXPECT_EQ(data->messages[i + 1], messages[i]);
     EXPECT_EQ(run(memory.find_message("w__s", "m1")), messages[0]);
+}
+
+TEST(TapeCheckpointer, OfALongContextTheNewestPartIsRead) {
+    for (const bool inside_a_turn : {false, true}) {
+        const auto store = std::make_shared<InFolder>(std::make_shared<TestFolder>());
+        const Tape tape(store, "w__s");
+        run(tape.bootstrap());
+        TapeCheckpointer writer(store);
+        for (int i = 0; i < 500; ++i) {
+            MessageList messages{user_message(std::to_string(i) + std::string(1000, 'x'))};
+            run(writer.append("w__s", std::move(messages), AppendOptions()));
+        }
+        TapeCheckpointerOptions options;
+        options.context.max_bytes = 100'000;
+        TapeForkOptions turn;
+        turn.turn_id = "t1";
+        const auto fork = tape.fork(std::move(turn));
+        std::shared_ptr<TapeStore> from = store;
+        if (inside_a_turn) from = fork;
+        TapeCheckpointer memory(from, options);
+        store->visited = 0;
+        const auto data = run(memory.load("w__s"));
+        ASSERT_TRUE(data);
+        EXPECT_LT(store->visited, 100U);
+        EXPECT_LT(data->messages.size(), 100U);
+        EXPECT_TRUE(data->messages[0].text().starts_with("[Anchor created: context/cut]: "))
+            << data->messages[0].text();
+        EXPECT_TRUE(data->messages.back().text().starts_with("499x"));
+        EXPECT_EQ(data->position, 500);
+        AppendOptions how = AppendOptions().expected_position(500);
+        EXPECT_EQ(run(memory.append("w__s", {user_message("more")}, std::move(how))), 501);
+    }
 }
 
 }  // namespace bub

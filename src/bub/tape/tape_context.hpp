@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -35,6 +36,9 @@ struct TapeContext {
     ContextStart start = ContextStart::last_anchor();
     /// Makes messages of the entries from there on, its anchor first; absent: agent_messages().
     std::function<cubepi::MessageList(const std::vector<TapeEntry>&)> select = {};
+    /// Memory of the entries: of a longer context the newest are loaded, after an anchor `context/cut` that says so. No model
+    /// has a window for the rest. Zero: no limit.
+    std::size_t max_bytes = std::size_t{128} << 20U;
 };
 
 /// "[Anchor created: NAME]: STATE", as a model sees an anchor.

@@ -76,8 +76,8 @@ Task<void> TapeFork::visit(std::string tape, TapeQuery query,
         co_return;
     }
     state->check_open();
-    if (own->reset || query.slice() != TapeQuery::Slice::all) {
-        // What a slice holds is a context: it fits in memory.
+    if (query.slice() == TapeQuery::Slice::between_anchors) {
+        // Where it ends is known when all of it is read.
         const std::vector<TapeEntry> found = co_await fetch(std::move(tape), std::move(query));
         for (const TapeEntry& entry : found) {
             if (!visit(entry)) co_return;
@@ -85,6 +85,7 @@ Task<void> TapeFork::visit(std::string tape, TapeQuery query,
         co_return;
     }
     auto filter = std::make_shared<detail::QueryFilter>(query);
+    const detail::ForkSlice slice = detail::split_query(own->entries, query, own->reset);
     auto going_on = std::make_shared<bool>(true);
     std::function<bool(const TapeEntry&)> counted = [filter, going_on,
                                                      visit](const TapeEntry& entry) {
@@ -93,8 +94,8 @@ Task<void> TapeFork::visit(std::string tape, TapeQuery query,
     };
     const auto visit_own = [&] {
         std::vector<const TapeEntry*> mine;
-        for (const TapeEntry& entry : own->entries) {
-            if (filter->fits(entry)) mine.push_back(&entry);
+        for (std::size_t i = slice.from; i < slice.to; ++i) {
+            if (filter->fits(own->entries[i])) mine.push_back(&own->entries[i]);
         }
         if (query.newest_first()) std::reverse(mine.begin(), mine.end());
         for (const TapeEntry* entry : mine) {
@@ -102,8 +103,8 @@ Task<void> TapeFork::visit(std::string tape, TapeQuery query,
         }
     };
     if (query.newest_first()) visit_own();
-    if (*going_on) {
-        TapeQuery above = query;
+    if (*going_on && slice.parent) {
+        TapeQuery above = *slice.parent;
         co_await state->parent->visit(std::move(tape), std::move(above), counted);
     }
     if (!query.newest_first() && *going_on) visit_own();

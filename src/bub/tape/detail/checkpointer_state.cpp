@@ -1,11 +1,15 @@
 #include <bub/tape/detail/checkpointer_state.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include <bub/tape/detail/entry_facts.hpp>
+#include <bub/tape/detail/side_state.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/provider/detail/answer_size.hpp>
 
 namespace bub {
 
@@ -29,12 +33,51 @@ Task<void> TapeCheckpointer::State::edit_at_end(std::string tape,
     co_await side->edit_state(std::move(tape), std::move(now));
 }
 
+namespace {
+
+/// The newest entries that fit, from a user's message on. `entries` are newest first.
+std::vector<TapeEntry> in_order(std::vector<TapeEntry> entries, bool cut, std::size_t max_bytes) {
+    std::reverse(entries.begin(), entries.end());
+    if (!cut) return entries;
+    const auto first = std::find_if(entries.begin(), entries.end(), [](const TapeEntry& entry) {
+        return entry.kind == entry_kind::message &&
+               detail::state_text(entry.payload, "role") == "user";
+    });
+    entries.erase(entries.begin(), first == entries.end() ? entries.begin() : first);
+    JsonObject state;
+    state["reason"] = "Earlier messages of this conversation are not loaded: it takes more than " +
+                      std::to_string(max_bytes) + " bytes.";
+    entries.insert(entries.begin(), anchor_entry("context/cut", std::move(state)));
+    return entries;
+}
+
+}  // namespace
+
+/// Reads backward from the end, and no more than is kept: a tape may be longer than memory.
+Task<std::vector<TapeEntry>> TapeCheckpointer::State::read_newest(std::string tape,
+                                                                  TapeQuery query) {
+    const std::size_t most = options.context.max_bytes;
+    std::vector<TapeEntry> entries;
+    std::size_t bytes = 0;
+    bool cut = false;
+    std::function<bool(const TapeEntry&)> take = [&](const TapeEntry& entry) {
+        bytes += sizeof entry + cubepi::detail::json_memory(entry.payload) +
+                 cubepi::detail::json_memory(entry.meta);
+        cut = most != 0 && bytes > most && !entries.empty();
+        if (!cut) entries.push_back(entry);
+        return !cut;
+    };
+    TapeQuery newest = std::move(query).newest_first();
+    co_await store->visit(std::move(tape), std::move(newest), std::move(take));
+    co_return in_order(std::move(entries), cut, most);
+}
+
 Task<std::vector<TapeEntry>> TapeCheckpointer::State::read_context(std::string tape) {
     std::vector<TapeEntry> entries;
     bool has_anchor = true;
     try {
         TapeQuery query = options.context.start.query();
-        entries = co_await store->fetch(tape, std::move(query));
+        entries = co_await read_newest(tape, std::move(query));
     } catch (const Error& error) {
         const bool any = options.context.start.query().slice() == TapeQuery::Slice::last_anchor;
         if (error.code() != ErrorCode::not_found || !any) throw;
@@ -42,7 +85,7 @@ Task<std::vector<TapeEntry>> TapeCheckpointer::State::read_context(std::string t
     }
     if (!has_anchor) {
         TapeQuery all;
-        entries = co_await store->fetch(std::move(tape), std::move(all));
+        entries = co_await read_newest(std::move(tape), std::move(all));
     }
     co_return entries;
 }

@@ -34,6 +34,7 @@ struct TapeCheckpointer::State : std::enable_shared_from_this<TapeCheckpointer::
     /// Edits the side state when the turn is over that the store is a fork for; at once when it is none.
     Task<void> edit_at_end(std::string tape, std::function<void(JsonObject& state)> edit);
     Task<std::vector<TapeEntry>> read_context(std::string tape);
+    Task<std::vector<TapeEntry>> read_newest(std::string tape, TapeQuery query);
     Task<bool> is_complete(std::string tape, std::string run_id);
     /// Marks a run as complete and removes its claims. With an owner: only while the run's claim is held by it (D50).
     Task<void> complete(std::string tape, std::string run_id, std::string owner_id);
