@@ -213,7 +213,8 @@ Failure explain_full(const Error& error) {
     const std::string directory =
         path.empty() ? std::string() : std::filesystem::path(path).parent_path().string();
     return say(exit_storage, std::string("no space to store the conversation: ") + error.what(),
-               "Check the disk: df -h" + (directory.empty() ? "" : " " + directory));
+               "Check the disk: df -h" + (directory.empty() ? "" : " " + directory) +
+                   "\n  Sessions can be deleted all the same: cubepi sessions delete NAME");
 }
 
 Failure explain_claimed(const Error& error, const FailureContext& context) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <latch>
 #include <string>
 #include <thread>
@@ -11,6 +12,7 @@
 
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_session.hpp>
+#include <bub/tape/tape_test_support.hpp>
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/run.hpp>
@@ -72,6 +74,28 @@ TEST_F(OldSession, D20_IsCopiedOnceHoweverManyFoldersGoOnWithItInOneInstant) {
         const bool told = one.note.find("Here it begins anew") != std::string::npos;
         EXPECT_EQ(told, one.copied == 0) << one.note;
     }
+}
+
+TEST_F(OldSession, D61_ASessionWithAnUnclosedTurnIsDeletedOnAFullDisk) {
+    {
+        KeptSessions kept = in_folder("here");
+        (void)run(kept.bring_to_tape("notes"));
+        const std::filesystem::path turns =
+            root_ / "tapes" / (kept.tape_of("notes") + ".jsonl.turns");
+        std::filesystem::create_directory(turns);
+        bub::TapeEntry entry = bub::message_entry("user", "unclosed");
+        std::ofstream(turns / "t1.journal") << "{\"turn\": \"t1\"}\n" << bub::tape_line(entry);
+    }
+    std::filesystem::remove(database());
+    const bub::FullDisk full;
+    KeptSessions kept = in_folder("here");
+    const std::vector<KeptSession> listed = run(kept.on_tapes_here());
+    ASSERT_EQ(listed.size(), 1U);
+    EXPECT_EQ(run(kept.tapes()->position(listed[0].tape)).messages, 1);
+    const RemovedSession removed = run(kept.remove("notes"));
+    EXPECT_EQ(removed.parts.size(), 1U);
+    EXPECT_FALSE(removed.not_looked_at);
+    EXPECT_TRUE(run(kept.on_tapes_here()).empty());
 }
 
 TEST_F(OldSession, D20_IsNotCopiedAgainWhenAProcessDiedBehindTheCopy) {

@@ -1,6 +1,7 @@
 #include "tape.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -151,6 +152,28 @@ TEST_F(TapeCommand, SaysWhichTapeIsNotThere) {
     arguments_.tape = "";
     arguments_.session = "nobody";
     EXPECT_EQ(show(What::show), exit_usage);
+}
+
+TEST_F(TapeCommand, D62_AnExportIsForThisUserOnly) {
+    fill();
+    arguments_.output = (folder_ / "out").string();
+    const mode_t before = ::umask(0);
+    EXPECT_EQ(show(What::export_lines), exit_ok);
+    ::umask(before);
+    struct stat info = {};
+    ASSERT_EQ(::stat(arguments_.output.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777U, 0600U);
+}
+
+TEST_F(TapeCommand, D61_ATapeThatCannotBeReadDoesNotHideTheOthers) {
+    fill();
+    std::filesystem::remove(folder_ / "bb__two.jsonl.lock");
+    std::filesystem::create_symlink(folder_ / "elsewhere", folder_ / "bb__two.jsonl.lock");
+    EXPECT_EQ(show(What::list), exit_storage);
+    EXPECT_NE(out_.str().find("4 entries\tsession/start\n"), std::string::npos) << out_.str();
+    EXPECT_NE(out_.str().find("? entries\t?\n"), std::string::npos) << out_.str();
+    EXPECT_NE(err_.str().find("bb__two.jsonl.lock: it is a symbolic link"), std::string::npos)
+        << err_.str();
 }
 
 }  // namespace cubepi::app

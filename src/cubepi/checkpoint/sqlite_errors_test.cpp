@@ -30,6 +30,30 @@ TEST(SQLiteErrors, D48_a_missing_folder_is_said_to_be) {
     expect_one_line(error);
 }
 
+TEST(SQLiteErrors, D62_a_new_database_is_for_this_user_only_and_one_that_is_there_keeps_its_mode) {
+    TempFolder folder;
+    const auto mode_of = [&folder](const std::string& name) {
+        struct stat info = {};
+        EXPECT_EQ(::stat(folder.file(name).c_str(), &info), 0) << name;
+        return info.st_mode & 0777U;
+    };
+    std::ofstream(folder.file("shared.db")).close();
+    ::chmod(folder.file("shared.db").c_str(), 0640);
+    const mode_t before = ::umask(0);
+    for (const char* name : {"new.db", "shared.db"}) {
+        SQLiteOptions options;
+        options.path = folder.file(name);
+        options.wal = true;
+        SQLiteCheckpointer store(options);
+        MessageList messages{user_message("hi")};
+        run(store.append("t", std::move(messages), AppendOptions()));
+        EXPECT_EQ(mode_of(std::string(name) + "-wal"), mode_of(name));
+    }
+    ::umask(before);
+    EXPECT_EQ(mode_of("new.db"), 0600U);
+    EXPECT_EQ(mode_of("shared.db"), 0640U);
+}
+
 TEST(SQLiteErrors, a_folder_is_no_database) {
     TempFolder folder;
     std::filesystem::create_directory(folder.file("sessions.db"));

@@ -139,7 +139,8 @@ void HttpStreamSource::give_up(const Failure& failure, ErrorInfo info) {
         message += " (after " + std::to_string(retries_done_) +
                    (retries_done_ == 1 ? " retry)" : " retries)");
     }
-    std::string text = is_hook_error(info)
+    const bool limited = reached_limit(failure.exception);
+    std::string text = limited || is_hook_error(info)
                            ? std::move(message)
                            : failure_text(request_.model, protocol_->base_url(), info, message);
     info.message = protocol_->without_secrets(std::move(info.message));
@@ -147,7 +148,6 @@ void HttpStreamSource::give_up(const Failure& failure, ErrorInfo info) {
     // A failed answer cannot be referred to later; CubePi's have no response id either.
     assembler_.head().response_id = SharedString();
     text = protocol_->without_secrets(std::move(text));
-    const bool limited = reached_limit(failure.exception);
     queue_.push(limited ? assembler_.limited(text) : assembler_.error(text, std::move(info)));
 }
 
