@@ -1,10 +1,14 @@
 // Text of others on its way to the terminal, and keys on their way to a question.
+#include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <random>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -296,6 +300,43 @@ TEST(TerminalAttack, AnAnswerDoesNotAnswerTheNextQuestion) {
             program.expect("[e]dit > ") && !std::filesystem::exists(home.work() / "second.txt"),
             mode.name);
         EXPECT_TRUE(std::filesystem::exists(home.work() / "first.txt")) << program.shown();
+    }
+}
+
+/// True when a file below `folder` has `text`; waits for it.
+bool comes_to_disk(const std::filesystem::path& folder, const std::string& text) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (std::chrono::steady_clock::now() < end) {
+        std::error_code ignored;
+        std::filesystem::recursive_directory_iterator entry(folder, ignored);
+        for (; entry != std::filesystem::recursive_directory_iterator(); entry.increment(ignored)) {
+            if (entry->is_regular_file(ignored) &&
+                terminal_tests::read_file(entry->path()).find(text) != std::string::npos)
+                return true;
+        }
+        std::this_thread::yield();
+    }
+    return false;
+}
+
+TEST(TerminalAttack, TextOnTheScreenSurvivesAKill) {
+    Row row("terminal", "kill -9 while an answer is being written");
+    for (const Mode& mode : modes()) {
+        Home home;
+        home.set("TERM", mode.term);
+        const std::string slow =
+            R"({"tokens_per_second": 2, "answers": ["seen )" + std::string(4000, 'x') + R"("]})";
+        std::vector<std::string> words = mode.words;
+        words.insert(words.end(), {"--session", "s", "--script", home.script(slow), "go"});
+        Terminal program(home, words);
+        ASSERT_TRUE(program.expect("seen")) << program.shown();
+        const bool stored = comes_to_disk(home.tapes(), "seen");
+        program.send(SIGKILL);
+        (void)program.wait();
+        const std::string kept =
+            terminal_tests::run_piped(home, {"tape", "show", "--session", "s"}).out;
+        row.attempt(stored && kept.find("assistant: seen") != std::string::npos,
+                    mode.name + ": " + kept);
     }
 }
 

@@ -1,5 +1,6 @@
 #include <bub/builtin/detail/agent_turn.hpp>
 
+#include <chrono>
 #include <utility>
 
 #include <bub/builtin/detail/earlier_turn.hpp>
@@ -12,6 +13,9 @@
 namespace bub::detail {
 
 namespace {
+
+/// What a person has read is in the journal this much later; the work of a write is small next to that of a frame.
+constexpr std::chrono::milliseconds shown_text_interval{50};
 
 [[noreturn]] void throw_failure(const cubepi::Error& failure) {
     if (const auto* error = dynamic_cast<const cubepi::ProviderError*>(&failure)) {
@@ -58,6 +62,7 @@ Task<> AgentTurn::begin() {
         TapeForkOptions options;
         options.turn_id = core_->runtime().ids->next();
         options.runtime = core_->framework().runtime();
+        options.flush_interval = shown_text_interval;
         fork_ = tape.fork(std::move(options));
         tape_.emplace(tape.in(fork_));
         co_await tape_->bootstrap();
