@@ -270,6 +270,21 @@ TEST(Chat, AlwaysAsksNoMore) {
     EXPECT_NE(read_file(home.config()).find("write: *"), std::string::npos);
 }
 
+TEST(Chat, D72_SaysWhyNoRuleAllowsAWriteToAgentsMd) {
+    const Home home;
+    write_file(home.config(), "allow: [\"write: *\"]\n");
+    const std::string script = "[" + write_call("c1", "AGENTS.md", "x") + R"(, "A pity."])";
+    Terminal chat(home, {"chat", "--script", home.script(script)}, 160, 40);
+    ASSERT_TRUE(chat.expect("> "));
+    chat.type("write\r");
+    ASSERT_TRUE(chat.expect("Always asked about: it becomes instructions of later turns"))
+        << chat.shown();
+    ASSERT_TRUE(chat.expect("[y]es  [n]o  [e]dit > ")) << chat.shown();
+    chat.type("n\r");
+    ASSERT_TRUE(chat.expect("A pity.")) << chat.shown();
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "AGENTS.md"));
+}
+
 TEST(Chat, D72_AlwaysHoldsForTheExactCommandInItsDirectory) {
     const Home home;
     std::filesystem::create_directory(home.work() / "sub");
