@@ -197,6 +197,24 @@ void show_in_use(const Report& report, const ModelSources& sources) {
         report.plain("max_tokens: " + std::to_string(*said.value) + said_by(said.by));
 }
 
+/// What commands inherit, and which variables are there that they do not get.
+void show_environment(const Report& report, const ConfigFile& config) {
+    const EnvironmentPolicy policy = command_environment(config);
+    std::string text = "commands inherit ";
+    switch (policy.inherit) {
+        case InheritEnvironment::all: text += "all variables but secrets"; break;
+        case InheritEnvironment::core: text += "the core variables"; break;
+        case InheritEnvironment::none: text += "no variables"; break;
+    }
+    constexpr std::size_t most_shown = 12;
+    const std::vector<std::string> withheld = withheld_variables(policy);
+    for (std::size_t i = 0; i < std::min(withheld.size(), most_shown); ++i)
+        text += (i == 0 ? "; withheld: " : ", ") + withheld[i];
+    if (withheld.size() > most_shown)
+        text += " and " + std::to_string(withheld.size() - most_shown) + " more";
+    report.plain(text);
+}
+
 ModelSources check_settings(const Report& report) {
     report.title("Configuration");
     const ConfigFile config = check_config(report);
@@ -209,6 +227,7 @@ ModelSources check_settings(const Report& report) {
         const char* value = std::getenv(name);
         if (value && *value) report.plain(std::string(name) + ": " + host_of(value));
     }
+    show_environment(report, config);
     check_bub(report, sources.bub);
     show_in_use(report, sources);
     return sources;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "exit_code.hpp"
+#include "process_protection.hpp"
 #include "program.hpp"
 #include "version.hpp"
 
@@ -47,6 +48,7 @@ int end_output(int status) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    cubepi::app::protect_process();
     const std::string_view only = argc == 2 ? argv[1] : "";
     if (only == "--version" || only == "-V") {
         std::puts(cubepi::app::version_text());

@@ -95,6 +95,12 @@ Limits: seconds of one model call, model calls per prompt, tokens of one answer.
 .B allow
 Rules for tools that may act without asking, e.g. "shell: cd /src/app && make test".
 .TP
+.B environment
+The environment variables that commands get:
+.BR inherit " (" all ", " core " or " none ),
+and lists of names with * and ?,
+.BR exclude " and " include .
+.TP
 .B plugins
 Settings of plugins, by name.
 .SH OFFLINE SCRIPT

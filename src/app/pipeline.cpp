@@ -77,6 +77,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.other_models = plan_.model.fallbacks;
     options.system_prompt = plan_.system_prompt;
     options.loaded_files = plan_.files;
+    options.environment = plan_.environment;
     options.with_tools = false;  // the plan has its own, which ask first
     options.tape_store = plan_.tapes;
     if (!plan_.name.empty()) {

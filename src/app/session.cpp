@@ -101,7 +101,8 @@ struct Toolbox {
 /// A conversation that is kept speaks of its long results later: they are kept beside the tapes.
 std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
     if (session.name.empty() && !session.create) return std::make_shared<FileSpillSink>();
-    const std::filesystem::path folder = bub::default_bub_home() / "spill";
+    const std::filesystem::path folder =
+        bub::spill_directory(bub::default_bub_home(), std::filesystem::current_path());
     try {
         return std::make_shared<FileSpillSink>(FileSpillOptions().in(folder));
     } catch (const Error& error) {
@@ -116,8 +117,7 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     Toolbox box;
     box.spill = std::move(spill);
     WorkspacePolicy policy = WorkspacePolicy().also_read(box.spill->directory());
-    for (std::string& name : key_variables(config))
-        policy.hidden_variables.push_back(std::move(name));
+    policy.environment = command_environment(config);
     box.workspace =
         std::make_shared<LocalWorkspace>(std::filesystem::current_path(), std::move(policy));
     box.previews = std::make_shared<FilePreviews>(box.workspace);
@@ -347,6 +347,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     std::optional<Toolbox> tools;
     if (!flags.no_tools) tools = make_toolbox(flags, config, parts, make_spill(session));
     if (tools) session.approval = tools->gate;
+    session.environment = command_environment(config);
     session.equip = equipment(flags, std::move(tools));
     if (asker) {
         session.confirm_command = [asker](bub::CommandQuestion question) {

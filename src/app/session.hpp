@@ -47,6 +47,7 @@ struct SessionPlan {
     bub::LoadedFiles files = {};                    ///< of the project; the notes say so
     std::shared_ptr<TurnQuestions> questions = {};  ///< as in SessionParts
     /// Adds tools, approvals and limits to a turn's agent.
+    EnvironmentPolicy environment = {};  ///< of commands
     std::function<void(AgentOptions& options)> equip = {};
     /// Asks before a comma command destroys data or runs pasted text; null: the user cannot be asked.
     std::function<Task<bool>(bub::CommandQuestion question)> confirm_command = {};

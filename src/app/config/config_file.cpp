@@ -26,9 +26,10 @@ namespace cubepi::app {
 
 namespace {
 
-constexpr std::array<std::string_view, 12> known_keys{
-    "provider", "model",           "base_url",      "api_key",   "api_key_env", "providers",
-    "allow",    "fallback_models", "model_timeout", "max_turns", "max_tokens",  "plugins"};
+constexpr std::array<std::string_view, 13> known_keys{
+    "provider",   "model",   "base_url",        "api_key",       "api_key_env",
+    "providers",  "allow",   "fallback_models", "model_timeout", "max_turns",
+    "max_tokens", "plugins", "environment"};
 constexpr std::array<std::string_view, 5> provider_keys{"type", "base_url", "api_key",
                                                         "api_key_env", "model"};
 
@@ -164,6 +165,25 @@ std::optional<Integer> whole_number(const std::filesystem::path& path, const YAM
     return whole;
 }
 
+EnvironmentPolicy read_environment(const std::filesystem::path& path, const YAML::Node& node) {
+    EnvironmentPolicy policy;
+    if (!node || node.IsNull()) return policy;
+    if (!node.IsMap()) refuse(path, node.Mark().line, "environment has inherit, exclude, include");
+    constexpr std::array<std::string_view, 3> keys{"inherit", "exclude", "include"};
+    refuse_others(path, node, keys);
+    const std::string inherit = text(path, node, "inherit");
+    if (inherit == "core") {
+        policy.inherit = InheritEnvironment::core;
+    } else if (inherit == "none") {
+        policy.inherit = InheritEnvironment::none;
+    } else if (!inherit.empty() && inherit != "all") {
+        refuse(path, node["inherit"].Mark().line, "inherit is all, core or none");
+    }
+    policy.exclude = texts(path, node, "exclude", "names of variables, with * and ?");
+    policy.include = texts(path, node, "include", "names of variables, with * and ?");
+    return policy;
+}
+
 bool has_secret(const ConfigFile& config) {
     return !config.api_key.empty() ||
            std::any_of(config.providers.begin(), config.providers.end(),
@@ -180,6 +200,7 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     config.api_key_env = text(path, node, "api_key_env");
     read_providers(path, node["providers"], config);
     config.allow = texts(path, node, "allow", "rules");
+    config.environment = read_environment(path, node["environment"]);
     config.fallback_models = texts(path, node, "fallback_models", "models");
     if (const std::optional<double> seconds = number(path, node, "model_timeout"))
         config.model_timeout =

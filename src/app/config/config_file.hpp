@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <cubepi/core/json.hpp>
+#include <cubepi/workspace/environment.hpp>
 
 #include "endpoint.hpp"
 
@@ -27,6 +28,7 @@ namespace cubepi::app {
 ///     max_turns: 50                  # model calls of one prompt
 ///     max_tokens: 8192               # of one answer
 ///     allow: ["shell: ls *"]         # what tools may do without asking
+///     environment: {inherit: all, exclude: [], include: []}   # variables that commands get
 ///     plugins: {name: ...}           # what plugins keep; theirs alone
 struct ConfigFile {
     std::string provider = {};
@@ -40,6 +42,7 @@ struct ConfigFile {
     std::optional<std::size_t> max_turns = {};
     std::optional<std::int64_t> max_tokens = {};
     std::vector<std::string> allow = {};
+    EnvironmentPolicy environment = {};  ///< of commands
     /// The file has a key, and its group or others may read it.
     bool too_open = false;
 };

@@ -327,6 +327,13 @@ std::vector<std::string> key_variables(const ConfigFile& config) {
     return names;
 }
 
+EnvironmentPolicy command_environment(const ConfigFile& config) {
+    EnvironmentPolicy policy = config.environment;
+    policy.hidden = key_variables(config);
+    policy.hidden.emplace_back("BUB_*API_KEY*");
+    return policy;
+}
+
 Endpoint find_endpoint(const ModelSources& sources, const std::string& name) {
     Endpoint endpoint = own_endpoint(sources, name);
     apply_bub(sources, endpoint);

@@ -46,6 +46,9 @@ bool uses_session(const ModelSources& sources);
 /// The names of variables that hold keys, those of the configuration included.
 std::vector<std::string> key_variables(const ConfigFile& config);
 
+/// Which variables commands get: what the configuration says, and never a variable that holds a key.
+EnvironmentPolicy command_environment(const ConfigFile& config);
+
 /// The provider of that name, from the configuration, known, or of Bub's settings. Throws Error(invalid_argument) for
 /// others.
 Endpoint find_endpoint(const ModelSources& sources, const std::string& name);

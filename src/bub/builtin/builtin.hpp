@@ -13,6 +13,7 @@
 #include <bub/framework.hpp>
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/agent.hpp>
+#include <cubepi/workspace/environment.hpp>
 
 namespace bub {
 
@@ -63,7 +64,7 @@ struct BuiltinOptions {
     /// For the list of choices, besides `model`.
     std::vector<std::string> other_models = {};
 
-    /// Where tapes and results that are too long for a model go; empty: $BUB_HOME, or ~/.bub.
+    /// Where tapes and results that are too long for a model go (spill_directory); empty: $BUB_HOME, or ~/.bub.
     std::filesystem::path home = {};
     /// Null: files under `home`/tapes.
     std::shared_ptr<TapeStore> tape_store = {};
@@ -79,6 +80,8 @@ struct BuiltinOptions {
     std::string system_prompt = {};
     /// The standard tools of the workspace (files, shell, fetch).
     bool with_tools = true;
+    /// Which environment variables commands get, those of operators included.
+    cubepi::EnvironmentPolicy environment = {};
     /// More tools, for the model and as comma commands.
     std::vector<cubepi::AgentTool> tools = {};
     std::size_t max_steps = 250;  ///< model calls of one turn
@@ -124,5 +127,10 @@ Task<JsonObject> stored_model_choice(std::shared_ptr<TapeStore> store, std::stri
 
 /// $BUB_HOME, or ~/.bub.
 std::filesystem::path default_bub_home();
+
+/// Where results that are too long for a model are kept: below `home`, a directory of its own for each workspace, so that the
+/// tools of one project cannot read what another one has put there.
+std::filesystem::path spill_directory(const std::filesystem::path& home,
+                                      const std::filesystem::path& workspace);
 
 }  // namespace bub

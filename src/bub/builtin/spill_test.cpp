@@ -64,6 +64,20 @@ TEST_F(Spill, AResultThatIsTooLongIsReadableInALaterTurnAndAfterARestart) {
     EXPECT_NE(said_by_tool("read", the_needle(path)).find("the needle"), std::string::npos);
 }
 
+TEST_F(Spill, OfOneWorkspaceIsNotReadableFromAnother) {
+    offer_long_text();
+    add_builtin({});
+    const std::string shown = said_by_tool("long_text", JsonObject());
+    const std::string path = path_in(shown, (root / "home" / "spill").string());
+    ASSERT_FALSE(path.empty()) << shown.substr(0, 200);
+    FrameworkOptions options;
+    std::filesystem::create_directories(root / "other");
+    options.workspace = root / "other";
+    framework = std::make_unique<Framework>(std::move(options));
+    add_builtin({});
+    EXPECT_EQ(said_by_tool("read", the_needle(path)).find("the needle"), std::string::npos);
+}
+
 TEST_F(Spill, TheConversationStillSaysWhereItIsAfterARestart) {
     offer_long_text();
     add_builtin({});

@@ -250,7 +250,10 @@ LocalWorkspace::LocalWorkspace(const std::filesystem::path& root, WorkspacePolic
     state_->main = open_root(root);
     for (const auto& folder : policy.read_only_roots)
         state_->read_only.push_back(open_root(folder));
-    state_->environment = secret_free_environment(policy.hidden_variables);
+    EnvironmentPolicy environment = policy.environment;
+    environment.hidden.insert(environment.hidden.end(), policy.hidden_variables.begin(),
+                              policy.hidden_variables.end());
+    state_->environment = child_environment(environment);
     // Nobody sits at a terminal: pagers and password prompts would only hang.
     for (const char* entry : {"PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0", "TERM=dumb"}) {
         detail::set_variable(state_->environment, entry);

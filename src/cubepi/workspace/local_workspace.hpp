@@ -19,7 +19,9 @@ struct WorkspacePolicy {
     bool follow_links = true;
     /// Folders that may be read besides the root, under their absolute paths.
     std::vector<std::filesystem::path> read_only_roots;
-    /// Variables that commands do not get besides those of is_secret_variable().
+    /// The variables of this process that commands inherit.
+    EnvironmentPolicy environment;
+    /// Variables that commands never get, whatever `environment` says.
     std::vector<std::string> hidden_variables;
     /// "NAME=value" for commands, over what they inherit.
     std::vector<std::string> extra_environment;

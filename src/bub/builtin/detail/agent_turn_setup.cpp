@@ -113,7 +113,7 @@ Task<> AgentTurn::start_agent() {
     options.model = core_->model(state_);
     options.system_prompt = co_await system_prompt();
     options.tools = tools(folder);
-    if (chosen.with_tools) options.spill = core_->spill();
+    if (chosen.with_tools) options.spill = core_->spill(folder);
     options.middleware = core_->framework().interception(plan_.session_id, state_);
     options.limits.max_turns = chosen.max_steps;
     options.reasoning = reasoning_of(state_);

@@ -42,31 +42,33 @@ std::filesystem::path BuiltinCore::workspace_of(const TurnState& state) const {
     return folder.empty() ? framework_.workspace() : std::filesystem::path(folder);
 }
 
-std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill() {
+std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill(const std::filesystem::path& folder) {
     const std::lock_guard lock(mutex_);
-    if (spill_) return spill_;
+    std::shared_ptr<cubepi::FileSpillSink>& sink = spills_[folder.string()];
+    if (sink) return sink;
     // They are there in later turns, and after a restart: tapes speak of them.
-    const std::filesystem::path folder = options_.home / "spill";
+    const std::filesystem::path place = spill_directory(options_.home, folder);
     try {
-        spill_ = std::make_shared<cubepi::FileSpillSink>(cubepi::FileSpillOptions().in(folder));
+        sink = std::make_shared<cubepi::FileSpillSink>(cubepi::FileSpillOptions().in(place));
     } catch (const cubepi::Error& error) {
         const auto& warn = framework_.options().on_warning;
         if (warn) {
             warn("long results are kept until the end of this process only: " +
                  std::string(error.what()));
         }
-        spill_ = std::make_shared<cubepi::FileSpillSink>();
+        sink = std::make_shared<cubepi::FileSpillSink>();
     }
-    return spill_;
+    return sink;
 }
 
 std::shared_ptr<cubepi::Workspace> BuiltinCore::workspace(const std::filesystem::path& folder) {
-    const std::filesystem::path spilled = spill()->directory();
+    const std::filesystem::path spilled = spill(folder)->directory();
     const std::lock_guard lock(mutex_);
     std::shared_ptr<cubepi::Workspace>& place = workspaces_[folder.string()];
     if (!place) {
-        place = std::make_shared<cubepi::LocalWorkspace>(
-            folder, cubepi::WorkspacePolicy().also_read(spilled));
+        cubepi::WorkspacePolicy policy = cubepi::WorkspacePolicy().also_read(spilled);
+        policy.environment = options_.environment;
+        place = std::make_shared<cubepi::LocalWorkspace>(folder, std::move(policy));
     }
     return place;
 }
@@ -74,7 +76,7 @@ std::shared_ptr<cubepi::Workspace> BuiltinCore::workspace(const std::filesystem:
 std::shared_ptr<cubepi::ShellSessions> BuiltinCore::shells(const std::string& session_id,
                                                            const std::filesystem::path& folder) {
     cubepi::ShellOptions shell;
-    shell.spill = spill();
+    shell.spill = spill(folder);
     shell.on_survivors = [warn = framework_.options().on_warning](const std::string& text) {
         if (warn) warn("a command's processes " + text);
     };
@@ -172,6 +174,13 @@ cubepi::BoundModel BuiltinCore::model(const TurnState& state) const {
 }  // namespace bub::detail
 
 namespace bub {
+
+std::filesystem::path spill_directory(const std::filesystem::path& home,
+                                      const std::filesystem::path& workspace) {
+    // The part of a tape's name that stands for the workspace.
+    const std::string name = tape_name(workspace, {});
+    return home / "spill" / name.substr(0, name.find("__"));
+}
 
 std::filesystem::path default_bub_home() {
     const char* home = std::getenv("BUB_HOME");

@@ -32,7 +32,8 @@ public:
     /// The folder that the turn works in.
     std::filesystem::path workspace_of(const TurnState& state) const;
     std::shared_ptr<cubepi::Workspace> workspace(const std::filesystem::path& folder);
-    std::shared_ptr<cubepi::FileSpillSink> spill();
+    /// Keeps the long results of a workspace.
+    std::shared_ptr<cubepi::FileSpillSink> spill(const std::filesystem::path& folder);
     /// The commands of a session; new ones when it has none.
     std::shared_ptr<cubepi::ShellSessions> shells(const std::string& session_id,
                                                   const std::filesystem::path& folder);
@@ -61,7 +62,7 @@ private:
     std::mutex mutex_;
     std::map<std::string, std::shared_ptr<cubepi::Workspace>> workspaces_;
     std::map<std::string, std::shared_ptr<cubepi::ShellSessions>> shells_;
-    std::shared_ptr<cubepi::FileSpillSink> spill_;
+    std::map<std::string, std::shared_ptr<cubepi::FileSpillSink>> spills_;  ///< by workspace
 };
 
 }  // namespace bub::detail
