@@ -298,7 +298,7 @@ TEST(FirstDayErrors, NoTerminal) {
     bool ran = false;
     AgentTool touch("touch", "Writes.", AgentTool::no_parameters(), [&](JsonObject, ToolContext&) {
         ran = true;
-        return detail::ToolOutcome(AgentToolResult("done"));
+        return AgentToolResult("done");
     });
     options.tools.push_back(std::move(touch));
     options.middleware.emplace_back(

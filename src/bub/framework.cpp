@@ -43,7 +43,7 @@ Task<std::string> Framework::resolve_session(std::shared_ptr<Envelope> inbound) 
     ResolveSessionCall call{*inbound};
     auto outcome = ask_first(impl_->plugins(), &Plugin::resolve_session, call);
     std::optional<std::string> id;
-    if (outcome.waits()) {
+    if (outcome.is_pending()) {
         id = co_await std::move(outcome).task();
     } else {
         id = std::move(outcome).value();
@@ -57,7 +57,7 @@ Task<Prompt> Framework::build_prompt(std::shared_ptr<Envelope> message, std::str
     BuildPromptCall call{*message, session_id, state};
     auto outcome = ask_first(impl_->plugins(), &Plugin::build_prompt, call);
     std::optional<Prompt> prompt;
-    if (outcome.waits()) {
+    if (outcome.is_pending()) {
         prompt = co_await std::move(outcome).task();
     } else {
         prompt = std::move(outcome).value();
@@ -70,7 +70,7 @@ Task<> Framework::dispatch_outbound(std::shared_ptr<Envelope> outbound) {
     DispatchOutboundCall call{*outbound};
     const auto ignore = [](const Plugin&, std::optional<bool>) {};
     auto outcome = ask_all(impl_->plugins(), &Plugin::dispatch_outbound, call, ignore);
-    if (outcome.waits()) (void)co_await std::move(outcome).task();
+    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
 }
 
 Task<> Framework::notify_error(std::string stage, std::exception_ptr error,
@@ -81,8 +81,8 @@ Task<> Framework::notify_error(std::string stage, std::exception_ptr error,
         if (!plugin->on_error) continue;
         std::exception_ptr broke;
         try {
-            HookOutcome<Done> outcome = plugin->on_error(call);
-            if (outcome.waits()) (void)co_await std::move(outcome).task();
+            MaybeTask<Done> outcome = plugin->on_error(call);
+            if (outcome.is_pending()) (void)co_await std::move(outcome).task();
         } catch (...) {
             broke = std::current_exception();
         }

@@ -16,7 +16,7 @@ Task<std::string> Framework::system_prompt(const Prompt& prompt, TurnState& stat
         if (block && !block->empty()) blocks.push_back(std::move(*block));
     };
     auto outcome = ask_all(impl_->plugins(), &Plugin::system_prompt, call, take);
-    if (outcome.waits()) (void)co_await std::move(outcome).task();
+    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
     std::string joined;
     for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
         if (!joined.empty()) joined += "\n\n";
@@ -30,7 +30,7 @@ Task<std::string> Framework::continue_prompt(const Prompt& prompt, std::string s
     ContinuePromptCall call{prompt, session_id, state};
     auto outcome = ask_first(impl_->plugins(), &Plugin::continue_prompt, call);
     std::optional<std::string> text;
-    if (outcome.waits()) {
+    if (outcome.is_pending()) {
         text = co_await std::move(outcome).task();
     } else {
         text = std::move(outcome).value();
@@ -44,7 +44,7 @@ Task<std::optional<AdmitDecision>> Framework::admit_message(std::string session_
     AdmitMessageCall call{session_id, message, turn};
     auto outcome = ask_first(impl_->plugins(), &Plugin::admit_message, call);
     std::optional<AdmitDecision> decision;
-    if (outcome.waits()) {
+    if (outcome.is_pending()) {
         decision = co_await std::move(outcome).task();
     } else {
         decision = std::move(outcome).value();
@@ -71,7 +71,7 @@ Task<std::vector<ProvidedChannel>> Framework::collect_channels(MessageHandler ha
         }
     };
     auto outcome = ask_all(impl_->plugins(), &Plugin::provide_channels, call, take);
-    if (outcome.waits()) (void)co_await std::move(outcome).task();
+    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
     co_return found;
 }
 
@@ -84,7 +84,7 @@ Task<ModelOptions> Framework::model_options(std::string session_id) {
         if (all.current_model.empty()) all.current_model = std::move(options->current_model);
     };
     auto outcome = ask_all(impl_->plugins(), &Plugin::provide_model_options, call, take);
-    if (outcome.waits()) (void)co_await std::move(outcome).task();
+    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
     co_return all;
 }
 
@@ -98,7 +98,7 @@ Task<std::vector<CliCommand>> Framework::cli_commands() {
         }
     };
     auto outcome = ask_all(impl_->plugins(), &Plugin::register_cli_commands, call, take);
-    if (outcome.waits()) (void)co_await std::move(outcome).task();
+    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
     co_return all;
 }
 
@@ -126,9 +126,9 @@ Task<JsonObject> Framework::onboard(JsonObject config, Interview* interview) {
     for (auto plugin = plugins->rbegin(); plugin != plugins->rend(); ++plugin) {
         if (!(*plugin)->onboard_config) continue;
         OnboardCall call{config, interview};
-        HookOutcome<std::optional<JsonObject>> outcome = (*plugin)->onboard_config(call);
+        MaybeTask<std::optional<JsonObject>> outcome = (*plugin)->onboard_config(call);
         std::optional<JsonObject> given;
-        if (outcome.waits()) {
+        if (outcome.is_pending()) {
             given = co_await std::move(outcome).task();
         } else {
             given = std::move(outcome).value();
@@ -146,7 +146,7 @@ Task<std::shared_ptr<TapeStore>> Framework::tape_store() {
     ProvideCall call{*this};
     auto outcome = ask_first(impl_->plugins(), &Plugin::provide_tape_store, call);
     std::shared_ptr<TapeStore> store;
-    if (outcome.waits()) {
+    if (outcome.is_pending()) {
         store = co_await std::move(outcome).task();
     } else {
         store = std::move(outcome).value();
@@ -164,7 +164,7 @@ Task<std::shared_ptr<SteeringInbox>> Framework::steering_inbox() {
     ProvideCall call{*this};
     auto outcome = ask_first(impl_->plugins(), &Plugin::provide_steering_inbox, call);
     std::shared_ptr<SteeringInbox> inbox;
-    if (outcome.waits()) {
+    if (outcome.is_pending()) {
         inbox = co_await std::move(outcome).task();
     } else {
         inbox = std::move(outcome).value();
@@ -191,7 +191,7 @@ Task<std::vector<std::string>> Framework::tape_sidecars() {
         names.push_back(std::move(sidecar->name));
     };
     auto outcome = ask_all(impl_->plugins(), &Plugin::provide_tape_sidecar, call, take);
-    if (outcome.waits()) (void)co_await std::move(outcome).task();
+    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
     const std::lock_guard lock(impl_->mutex);
     if (!impl_->sidecars) impl_->sidecars = std::move(names);
     co_return *impl_->sidecars;
@@ -201,7 +201,7 @@ Task<TapeContext> Framework::tape_context(std::string session_id, TurnState& sta
     BuildTapeContextCall call{session_id, state};
     auto outcome = ask_first(impl_->plugins(), &Plugin::build_tape_context, call);
     std::optional<TapeContext> context;
-    if (outcome.waits()) {
+    if (outcome.is_pending()) {
         context = co_await std::move(outcome).task();
     } else {
         context = std::move(outcome).value();

@@ -46,8 +46,8 @@ private:
         R given = R();
         std::exception_ptr broke;
         try {
-            HookOutcome<R> outcome = hook(call);
-            if (outcome.waits()) {
+            MaybeTask<R> outcome = hook(call);
+            if (outcome.is_pending()) {
                 given = co_await std::move(outcome).task();
             } else {
                 given = std::move(outcome).value();

@@ -173,6 +173,19 @@ bub::BuiltinOptions result_handler() {
     return options;
 }
 
+// says: a plugin's hook must be callable with a reference to its call (bub/hooks.hpp)
+bub::Plugin plugin_hook_arguments() {
+    bub::Plugin plugin;
+    plugin.save_state = [](int) {};
+    return plugin;
+}
+// says: and return the hook's result, what converts to it, nothing, or a Task of one
+bub::Plugin plugin_hook_result() {
+    bub::Plugin plugin;
+    plugin.build_prompt = [](bub::BuildPromptCall&) { return std::chrono::seconds(1); };
+    return plugin;
+}
+
 // Of the program: what is written to a terminal.
 
 // says: text for a terminal must be a literal or have passed for_terminal()

@@ -173,15 +173,15 @@ Task<std::optional<std::string>> answer_text(CorePtr core, RunModelCall& call) {
     co_return given;
 }
 
-HookOutcome<Done> save_state(SaveStateCall& call) {
+MaybeTask<Done> save_state(SaveStateCall& call) {
     auto open = call.state.service<OpenLifespan>();
-    if (!open || !open->lifespan) return HookOutcome<Done>(Done());
+    if (!open || !open->lifespan) return MaybeTask<Done>(Done());
     const auto close = [](std::shared_ptr<OpenLifespan> span,
                           std::exception_ptr error) -> Task<Done> {
         co_await close_lifespan(std::move(span), std::move(error));
         co_return Done();
     };
-    return HookOutcome<Done>(close(std::move(open), call.error));
+    return MaybeTask<Done>(close(std::move(open), call.error));
 }
 
 Envelope render(RenderOutboundCall& call) {

@@ -23,8 +23,8 @@ Task<R> ask_rest(PluginList plugins, Hook<R(Call)> Plugin::* hook, Call& call, s
     while (!given && next < plugins->size()) {
         const Hook<R(Call)>& callable = (*(*plugins)[next++]).*hook;
         if (!callable) continue;
-        HookOutcome<R> outcome = callable(call);
-        if (outcome.waits()) {
+        MaybeTask<R> outcome = callable(call);
+        if (outcome.is_pending()) {
             given = co_await std::move(outcome).task();
         } else {
             given = std::move(outcome).value();
@@ -35,19 +35,19 @@ Task<R> ask_rest(PluginList plugins, Hook<R(Call)> Plugin::* hook, Call& call, s
 
 /// Asks plugin after plugin; the first that gives something (a value, a stream) is the answer.
 template <class R, class Call>
-HookOutcome<R> ask_first(const PluginList& plugins, Hook<R(Call)> Plugin::* hook, Call& call) {
+MaybeTask<R> ask_first(const PluginList& plugins, Hook<R(Call)> Plugin::* hook, Call& call) {
     for (std::size_t i = 0; i < plugins->size(); ++i) {
         const Hook<R(Call)>& callable = (*(*plugins)[i]).*hook;
         if (!callable) continue;
-        HookOutcome<R> outcome = callable(call);
-        if (outcome.waits()) {
+        MaybeTask<R> outcome = callable(call);
+        if (outcome.is_pending()) {
             Task<R> waiting = std::move(outcome).task();
-            return HookOutcome<R>(ask_rest(plugins, hook, call, i + 1, std::move(waiting)));
+            return MaybeTask<R>(ask_rest(plugins, hook, call, i + 1, std::move(waiting)));
         }
         R given = std::move(outcome).value();
-        if (given) return HookOutcome<R>(std::move(given));
+        if (given) return MaybeTask<R>(std::move(given));
     }
-    return HookOutcome<R>(R());
+    return MaybeTask<R>(R());
 }
 
 template <class R, class Call, class Take>
@@ -59,8 +59,8 @@ Task<Done> ask_all_rest(PluginList plugins, Hook<R(Call)> Plugin::* hook, Call& 
         const Plugin& plugin = *(*plugins)[at];
         const Hook<R(Call)>& callable = plugin.*hook;
         if (!callable) continue;
-        HookOutcome<R> outcome = callable(call);
-        if (outcome.waits()) {
+        MaybeTask<R> outcome = callable(call);
+        if (outcome.is_pending()) {
             R given = co_await std::move(outcome).task();
             take(plugin, std::move(given));
         } else {
@@ -72,21 +72,21 @@ Task<Done> ask_all_rest(PluginList plugins, Hook<R(Call)> Plugin::* hook, Call& 
 
 /// Asks every plugin and gives each result to `take(Plugin, R)`.
 template <class R, class Call, class Take>
-HookOutcome<Done> ask_all(const PluginList& plugins, Hook<R(Call)> Plugin::* hook, Call& call,
-                          Take take) {
+MaybeTask<Done> ask_all(const PluginList& plugins, Hook<R(Call)> Plugin::* hook, Call& call,
+                        Take take) {
     for (std::size_t i = 0; i < plugins->size(); ++i) {
         const Plugin& plugin = *(*plugins)[i];
         const Hook<R(Call)>& callable = plugin.*hook;
         if (!callable) continue;
-        HookOutcome<R> outcome = callable(call);
-        if (outcome.waits()) {
+        MaybeTask<R> outcome = callable(call);
+        if (outcome.is_pending()) {
             Task<R> waiting = std::move(outcome).task();
-            return HookOutcome<Done>(
+            return MaybeTask<Done>(
                 ask_all_rest(plugins, hook, call, std::move(take), i, std::move(waiting)));
         }
         take(plugin, std::move(outcome).value());
     }
-    return HookOutcome<Done>(Done());
+    return MaybeTask<Done>(Done());
 }
 
 }  // namespace bub::detail

@@ -58,7 +58,7 @@ Task<> Turn::load_state() {
         if (values) found.push_back(std::move(*values));
     };
     auto outcome = ask_all(plugins, &Plugin::load_state, call, keep);
-    if (outcome.waits()) (void)co_await std::move(outcome).task();
+    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
     // The first asked has the highest precedence, so it is merged last.
     for (auto values = found.rbegin(); values != found.rend(); ++values) {
         for (auto& [key, value] : *values) merged[key] = std::move(value);
@@ -76,9 +76,9 @@ Task<> Turn::run_model() {
                 answered_ = co_await ask_stream(*plugin);
             } else if (plugin->run_model) {
                 RunModelCall call{result.prompt, result.session_id, result.state, *inbound};
-                HookOutcome<std::optional<std::string>> outcome = plugin->run_model(call);
+                MaybeTask<std::optional<std::string>> outcome = plugin->run_model(call);
                 std::optional<std::string> text;
-                if (outcome.waits()) {
+                if (outcome.is_pending()) {
                     text = co_await std::move(outcome).task();
                 } else {
                     text = std::move(outcome).value();
@@ -117,9 +117,9 @@ Task<> Turn::take_text(std::string text) {
 
 Task<bool> Turn::ask_stream(const Plugin& plugin) {
     RunModelCall call{result.prompt, result.session_id, result.state, *inbound};
-    HookOutcome<EventStream> outcome = plugin.run_model_stream(call);
+    MaybeTask<EventStream> outcome = plugin.run_model_stream(call);
     EventStream stream;
-    if (outcome.waits()) {
+    if (outcome.is_pending()) {
         stream = co_await std::move(outcome).task();
     } else {
         stream = std::move(outcome).value();
@@ -185,8 +185,8 @@ Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
         if (!plugin->save_state) continue;
         std::exception_ptr broke;
         try {
-            HookOutcome<Done> outcome = plugin->save_state(call);
-            if (outcome.waits()) {
+            MaybeTask<Done> outcome = plugin->save_state(call);
+            if (outcome.is_pending()) {
                 Task<> saving = drop_value(std::move(outcome).task());
                 co_await settle(std::move(saving), "save_state");
             }
@@ -297,7 +297,7 @@ Task<> Turn::render_outbound() {
         for (Envelope& envelope : batch.items) outbounds.push_back(std::move(envelope));
     };
     auto outcome = ask_all(plugins, &Plugin::render_outbound, call, take);
-    if (outcome.waits()) (void)co_await std::move(outcome).task();
+    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
     if (!outbounds.empty()) co_return;
     Envelope made(result.model_output);
     made.session_id = result.session_id;
@@ -322,7 +322,7 @@ Task<> Turn::dispatch_outbound() {
         if (router) router->next_output(result.session_id, number, count);
         DispatchOutboundCall call{result.outbounds[number]};
         auto outcome = ask_all(plugins, &Plugin::dispatch_outbound, call, ignore);
-        if (outcome.waits()) (void)co_await std::move(outcome).task();
+        if (outcome.is_pending()) (void)co_await std::move(outcome).task();
     }
 }
 

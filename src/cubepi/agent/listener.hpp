@@ -1,14 +1,11 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <stop_token>
-#include <type_traits>
 #include <utility>
 
 #include <cubepi/core/agent_event.hpp>
-#include <cubepi/core/detail/callable_slot.hpp>
-#include <cubepi/core/task.hpp>
+#include <cubepi/core/detail/async_function.hpp>
 
 namespace cubepi {
 
@@ -22,50 +19,9 @@ CUBEPI_DETAIL_SLOT(listener,
 /// A receiver of events: a callable `(const AgentEvent&)` or `(const AgentEvent&, std::stop_token)` that returns void or a
 /// Task<void>, which is awaited. The token fires when the run is aborted. The listener runs on the agent's executor.
 /// A callable with another signature or result does not compile.
-class Listener {
-public:
-    template <class F>
-        requires(!std::is_same_v<std::remove_cvref_t<F>, Listener>)
-    Listener(F callable) {
-        constexpr bool with_token =
-            std::is_invocable_v<F&, const AgentEvent&, const std::stop_token&>;
-        constexpr bool fits =
-            with_token ? detail::is_notification<F, const AgentEvent&, const std::stop_token&>()
-                       : detail::is_notification<F, const AgentEvent&>();
-        detail::listener_slot::check<fits>();
-        if constexpr (fits && with_token) {
-            bind(std::move(callable));
-        } else if constexpr (fits) {
-            bind([callable = std::move(callable)](const AgentEvent& event,
-                                                  const std::stop_token&) mutable {
-                return callable(event);
-            });
-        }
-    }
-
-    bool is_async() const noexcept { return static_cast<bool>(async_); }
-    void call(const AgentEvent& event, const std::stop_token& token) const { sync_(event, token); }
-    Task<void> call_async(const AgentEvent& event, const std::stop_token& token) const {
-        return async_(event, token);
-    }
-
-private:
-    template <class F>
-    void bind(F callable) {
-        using Result = std::invoke_result_t<F&, const AgentEvent&, const std::stop_token&>;
-        if constexpr (std::is_same_v<Result, Task<void>>) {
-            async_ = std::move(callable);
-        } else {
-            sync_ = [callable = std::move(callable)](const AgentEvent& event,
-                                                     const std::stop_token& token) mutable {
-                callable(event, token);
-            };
-        }
-    }
-
-    std::function<void(const AgentEvent&, const std::stop_token&)> sync_;
-    std::function<Task<void>(const AgentEvent&, const std::stop_token&)> async_;
-};
+using Listener =
+    detail::AsyncFunction<void(const AgentEvent&, const std::stop_token&), detail::listener_slot,
+                          detail::AsyncRules{.last_is_optional = true}>;
 
 namespace detail {
 struct ListenerEntry {

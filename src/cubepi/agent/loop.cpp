@@ -22,12 +22,11 @@ constexpr std::uint32_t yield_interval = 16;
 enum class Next : std::uint8_t { turn, end_of_turns, ended };
 
 /// One run: turns, until nobody has anything to add. A turn is one call of the model (detail/model_turn) and the tools that
-/// it asks for (detail/tool_batch); what both share is the run's core (detail/run_core). Most steps are done when they
-/// return; a step that has to wait gives a Rest to await.
+/// it asks for (detail/tool_batch); what both share is the run's core (detail/run_core).
 class Loop {
 public:
-    Loop(RunCore& core, std::vector<Input> prompts, std::function<Rest(RunOutcome)> finish_run,
-         std::function<Rest()> opening)
+    Loop(RunCore& core, std::vector<Input> prompts,
+         std::function<Task<void>(RunOutcome)> finish_run, std::function<Task<void>()> opening)
         : core_(core),
           parts_(core.parts()),
           prompts_(std::move(prompts)),
@@ -45,8 +44,8 @@ private:
     Task<Next> turn();
     void end_limited(LimitReachedError reached);
     Task<void> end_before_call(LimitReachedError reached);
-    Rest begin_turn();
-    Rest end_turn(Message message, MessageList tool_results);
+    Task<void> begin_turn();
+    Task<void> end_turn(Message message, MessageList tool_results);
     Task<void> end_failed_turn(Message message);
     Task<void> end_cut_short(AssistantMessage answer);
     Task<Next> run_tools(Message message, ToolList tools, MessageList inject_messages);
@@ -58,9 +57,8 @@ private:
     std::vector<Input> take_queued();
     Task<bool> ask_at_run_end();
     Task<void> inject(MessageList messages);
-    Rest end_run();
-    Task<void> end_run_after(Task<void> finished);
-    Rest announce_end();
+    Task<void> end_run();
+    Task<void> announce_end();
     std::string note_failure(const std::exception_ptr& failure);
     template <class Step>
     Task<void> attempt(Step step);
@@ -68,8 +66,8 @@ private:
     RunCore& core_;
     const RunParts& parts_;
     std::vector<Input> prompts_;  // until the history has them
-    std::function<Rest(RunOutcome)> finish_run_;
-    std::function<Rest()> opening_;
+    std::function<Task<void>(RunOutcome)> finish_run_;
+    std::function<Task<void>()> opening_;
     RunOutcome outcome_ = RunOutcome::completed;
     std::shared_ptr<const Error> error_;
     std::exception_ptr rethrow_;
@@ -83,15 +81,14 @@ private:
 // The run, top to bottom.
 
 Task<void> Loop::drive() {
-    if (Rest rest = core_.emit(AgentStartEvent())) co_await std::move(*rest);
-    if (opening_) {
-        if (Rest rest = opening_()) co_await std::move(*rest);
-    }
-    if (Rest rest = begin_turn()) co_await std::move(*rest);
-    if (Rest rest = core_.close_open_calls()) co_await std::move(*rest);
-    if (Rest rest = core_.take_in(std::exchange(prompts_, {}))) co_await std::move(*rest);
+    co_await core_.emit(AgentStartEvent());
+    if (opening_) co_await opening_();
+    co_await begin_turn();
+    if (core_.has_open_calls()) co_await core_.close_open_calls();
+    co_await core_.take_in(std::exchange(prompts_, {}));
     if (!core_.stopped()) {
-        if (Rest rest = core_.take_in(parts_.inputs->take_steering())) co_await std::move(*rest);
+        std::vector<Input> steering = parts_.inputs->take_steering();
+        if (!steering.empty()) co_await core_.take_in(std::move(steering));
     }
     if (!core_.stopped()) {
         auto reached = limit_reached(parts_.limits, core_.turns_before(), core_.spent());
@@ -105,7 +102,7 @@ Task<void> Loop::drive() {
                 end_limited(std::move(*reached));
                 break;
             }
-            if (Rest rest = begin_turn()) co_await std::move(*rest);
+            co_await begin_turn();
         }
         if (!core_.stopped()) {
             // Before each call: set_model() may have changed the model.
@@ -119,7 +116,7 @@ Task<void> Loop::drive() {
         // The model is done: queued inputs come now, and what middleware wants to add (D5, D33).
         std::vector<Input> queued = take_queued();
         if (!queued.empty()) {
-            if (Rest rest = core_.take_in(std::move(queued))) co_await std::move(*rest);
+            co_await core_.take_in(std::move(queued));
             next = Next::turn;
         } else if (parts_.hooks->on_run_end && run_end_cycles_ < max_run_end_cycles) {
             const bool more = co_await ask_at_run_end();
@@ -127,7 +124,7 @@ Task<void> Loop::drive() {
         }
     }
     if (next == Next::ended) co_return;
-    if (Rest rest = end_run()) co_await std::move(*rest);
+    co_await end_run();
 }
 
 void Loop::end_limited(LimitReachedError reached) {
@@ -140,9 +137,9 @@ void Loop::end_limited(LimitReachedError reached) {
 Task<void> Loop::end_before_call(LimitReachedError reached) {
     end_limited(std::move(reached));
     Message message = failure_message(core_, error_->what(), false);
-    if (Rest rest = core_.announce(message)) co_await std::move(*rest);
-    if (Rest rest = end_turn(std::move(message), MessageList())) co_await std::move(*rest);
-    if (Rest rest = end_run()) co_await std::move(*rest);
+    co_await core_.announce(message);
+    co_await end_turn(std::move(message), MessageList());
+    co_await end_run();
 }
 
 Task<Next> Loop::turn() {
@@ -167,21 +164,21 @@ Task<Next> Loop::turn() {
             co_return Next::ended;
         }
     }
-    if (Rest rest = core_.finish(message)) co_await std::move(*rest);
+    co_await core_.finish(message);
     const bool has_calls = message.assistant()->has_tool_calls();
     if (decision == TurnDecision::natural && has_calls) {
         co_return co_await run_tools(std::move(message), model.tools(), std::move(more));
     }
-    if (Rest rest = core_.close_open_calls()) co_await std::move(*rest);
+    if (core_.has_open_calls()) co_await core_.close_open_calls();
     if (!more.empty()) co_await inject(std::move(more));
-    if (Rest rest = end_turn(message, MessageList())) co_await std::move(*rest);
+    co_await end_turn(message, MessageList());
     if (decision == TurnDecision::loop_to_model) co_return Next::turn;
     bool stop = decision == TurnDecision::stop;
     if (!stop && asks_to_stop()) {
         stop = co_await should_stop(std::move(message), MessageList());
     }
     if (!stop) co_return Next::end_of_turns;
-    if (Rest rest = end_run()) co_await std::move(*rest);
+    co_await end_run();
     co_return Next::ended;
 }
 
@@ -189,11 +186,11 @@ Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_m
     ToolBatch batch(core_, message, std::move(tools));
     co_await batch.run();
     if (!inject_messages.empty()) co_await inject(std::move(inject_messages));
-    if (Rest rest = end_turn(message, batch.results())) co_await std::move(*rest);
+    co_await end_turn(message, batch.results());
     bool stop = false;
     if (asks_to_stop()) stop = co_await should_stop(std::move(message), batch.results());
     if (stop) {
-        if (Rest rest = end_run()) co_await std::move(*rest);
+        co_await end_run();
         co_return Next::ended;
     }
     if (batch.terminates()) {
@@ -202,18 +199,19 @@ Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_m
     }
     // An aborted run ends with an aborted answer, in a turn of its own.
     if (core_.stopped()) co_return Next::turn;
-    if (Rest rest = core_.take_in(parts_.inputs->take_steering())) co_await std::move(*rest);
+    std::vector<Input> steering = parts_.inputs->take_steering();
+    if (!steering.empty()) co_await core_.take_in(std::move(steering));
     co_return Next::turn;
 }
 
-Rest Loop::begin_turn() {
+Task<void> Loop::begin_turn() {
     core_.next_turn();
     ++turns_;
     turn_open_ = true;
     return core_.emit(TurnStartEvent());
 }
 
-Rest Loop::end_turn(Message message, MessageList tool_results) {
+Task<void> Loop::end_turn(Message message, MessageList tool_results) {
     turn_open_ = false;
     TurnEndEvent event;
     event.message = std::move(message);
@@ -223,10 +221,10 @@ Rest Loop::end_turn(Message message, MessageList tool_results) {
 
 /// A failed or aborted answer: nothing of it is executed, its calls get error results (D1, D34).
 Task<void> Loop::end_failed_turn(Message message) {
-    if (Rest rest = core_.finish(message)) co_await std::move(*rest);
-    if (Rest rest = core_.close_open_calls()) co_await std::move(*rest);
-    if (Rest rest = end_turn(std::move(message), MessageList())) co_await std::move(*rest);
-    if (Rest rest = end_run()) co_await std::move(*rest);
+    co_await core_.finish(message);
+    if (core_.has_open_calls()) co_await core_.close_open_calls();
+    co_await end_turn(std::move(message), MessageList());
+    co_await end_run();
 }
 
 /// An abort came between the answer and what a hook had to say about it: the answer stays, as far as it goes (D7).
@@ -297,26 +295,21 @@ Task<bool> Loop::ask_at_run_end() {
 
 Task<void> Loop::inject(MessageList messages) {
     for (const Message& message : messages) {
-        if (Rest rest = core_.announce(message)) co_await std::move(*rest);
+        co_await core_.announce(message);
     }
 }
 
 // The end.
 
-Rest Loop::end_run() {
+Task<void> Loop::end_run() {
     if (finish_run_) {
-        if (Rest rest = finish_run_(outcome_)) return end_run_after(std::move(*rest));
+        co_await finish_run_(outcome_);
+        core_.time_passes();
     }
-    return announce_end();
+    co_await announce_end();
 }
 
-Task<void> Loop::end_run_after(Task<void> finished) {
-    co_await std::move(finished);
-    core_.time_passes();
-    if (Rest rest = announce_end()) co_await std::move(*rest);
-}
-
-Rest Loop::announce_end() {
+Task<void> Loop::announce_end() {
     end_announced_ = true;
     AgentEndEvent event;
     event.messages = core_.new_messages();
@@ -369,7 +362,7 @@ std::string Loop::note_failure(const std::exception_ptr& failure) {
 template <class Step>
 Task<void> Loop::attempt(Step step) {
     try {
-        if (Rest rest = step()) co_await std::move(*rest);
+        co_await step();
     } catch (...) {
         std::exception_ptr listener = parts_.hub->take_failure();
         if (!rethrow_) rethrow_ = listener ? listener : std::current_exception();
@@ -403,8 +396,8 @@ Task<void> Loop::close(std::exception_ptr failure) {
 }  // namespace
 
 Task<void> run_loop(RunCore& core, std::vector<Input> prompts,
-                    std::function<Rest(RunOutcome)> finish_run, std::function<Rest()> opening,
-                    RunResult& result) {
+                    std::function<Task<void>(RunOutcome)> finish_run,
+                    std::function<Task<void>()> opening, RunResult& result) {
     Loop loop(core, std::move(prompts), std::move(finish_run), std::move(opening));
     std::exception_ptr failure;
     try {

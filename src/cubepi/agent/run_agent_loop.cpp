@@ -79,7 +79,7 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
         input.message = prompt;
         first.push_back(std::move(input));
     }
-    std::function<Rest()> opening;
+    std::function<Task<void>()> opening;
     if (!options.hooks.replaced.empty()) {
         opening = [&core, &options] { return core.report_replaced(options.hooks.replaced); };
     }

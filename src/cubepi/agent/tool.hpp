@@ -12,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/detail/async_function.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/maybe_task.hpp>
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task.hpp>
@@ -91,25 +93,6 @@ private:
 
 namespace detail {
 
-/// Either a finished result or one to wait for: a tool that needs no waiting costs no coroutine.
-struct ToolOutcome {
-    ToolOutcome(AgentToolResult r) : result(std::move(r)) {}
-    explicit ToolOutcome(Task<AgentToolResult> t) : task(std::move(t)) {}
-    std::optional<AgentToolResult> result;
-    std::optional<Task<AgentToolResult>> task;
-};
-
-template <class T>
-struct TaskValue {
-    static constexpr bool is_task = false;
-    using type = T;
-};
-template <class T>
-struct TaskValue<Task<T>> {
-    static constexpr bool is_task = true;
-    using type = T;
-};
-
 /// The text forms that a callback may return, as a tool result.
 template <class T>
 AgentToolResult to_tool_result(T&& value) {
@@ -142,7 +125,8 @@ struct AgentTool {
 
     /// Runs the tool with arguments that satisfy `parameters` (defaults filled in). `ctx` outlives the call.
     /// What it throws becomes an error result. May be called for several calls at once.
-    using Execute = std::function<detail::ToolOutcome(JsonObject arguments, ToolContext& ctx)>;
+    using Execute =
+        std::function<MaybeTask<AgentToolResult>(JsonObject arguments, ToolContext& ctx)>;
 
     AgentTool() = default;
     AgentTool(std::string tool_name, std::string tool_description, JsonSchema schema,
@@ -218,7 +202,7 @@ consteval void check_callback() {
     if constexpr (ToolCallback<Args, F>) {
         using Result = decltype(call_tool<Args>(std::declval<F&>(), std::declval<Args>(),
                                                 std::declval<ToolContext&>()));
-        static_assert(!std::is_void_v<typename TaskValue<Result>::type>,
+        static_assert(!std::is_void_v<typename Awaited<Result>::type>,
                       "a tool returns what the model is to read, not void; one that only does "
                       "something may return std::string(\"done\")");
     }
@@ -234,15 +218,14 @@ AgentTool tool(std::string name, std::string description, F callback) {
     detail::check_arguments<Args>();
     detail::check_callback<Args, F>();
     auto shared = std::make_shared<F>(std::move(callback));
-    auto execute = [shared](JsonObject arguments, ToolContext& ctx) -> detail::ToolOutcome {
+    auto execute = [shared](JsonObject arguments, ToolContext& ctx) -> MaybeTask<AgentToolResult> {
         Args args = from_json<Args>(Json(std::move(arguments)));
         using Result = decltype(detail::call_tool<Args>(*shared, std::move(args), ctx));
-        if constexpr (detail::TaskValue<Result>::is_task) {
-            return detail::ToolOutcome(
-                detail::await_tool_result(detail::call_tool<Args>(*shared, std::move(args), ctx)));
+        if constexpr (detail::Awaited<Result>::is_task) {
+            return detail::await_tool_result(
+                detail::call_tool<Args>(*shared, std::move(args), ctx));
         } else {
-            return detail::ToolOutcome(
-                detail::to_tool_result(detail::call_tool<Args>(*shared, std::move(args), ctx)));
+            return detail::to_tool_result(detail::call_tool<Args>(*shared, std::move(args), ctx));
         }
     };
     return AgentTool(std::move(name), std::move(description), JsonSchema(json_schema_of<Args>()),
@@ -262,7 +245,7 @@ AgentTool blocking_tool(std::string name, std::string description, F callback) {
     detail::check_arguments<Args>();
     detail::check_callback<Args, F>();
     auto shared = std::make_shared<F>(std::move(callback));
-    auto execute = [shared](JsonObject arguments, ToolContext& ctx) -> detail::ToolOutcome {
+    auto execute = [shared](JsonObject arguments, ToolContext& ctx) -> MaybeTask<AgentToolResult> {
         // The work may outlive the call when it does not heed its stop token, so it owns all it uses.
         auto own = std::make_shared<ToolContext>(ctx);
         std::function<AgentToolResult()> work = [shared, own,
@@ -270,7 +253,7 @@ AgentTool blocking_tool(std::string name, std::string description, F callback) {
             Args typed = from_json<Args>(Json(std::move(args)));
             return detail::to_tool_result(detail::call_tool<Args>(*shared, std::move(typed), *own));
         };
-        return detail::ToolOutcome(detail::run_blocking(ctx.shared_runtime(), std::move(work)));
+        return detail::run_blocking(ctx.shared_runtime(), std::move(work));
     };
     AgentTool made(std::move(name), std::move(description), JsonSchema(json_schema_of<Args>()),
                    std::move(execute));

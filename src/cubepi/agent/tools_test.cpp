@@ -32,9 +32,8 @@ TEST(Tools, PlainStructsBecomeSchemaAndArguments) {
 TEST(Tools, D27_TheSchemaReachesTheModelAsGiven) {
     const Json schema = boost::json::parse(
         R"({"type":"object","properties":{"x":{"type":"string","title":"X"}},"$defs":{"unused":{}}})");
-    AgentTool raw("raw", "Any.", JsonSchema(schema), [](JsonObject, ToolContext&) {
-        return detail::ToolOutcome(AgentToolResult("ok"));
-    });
+    AgentTool raw("raw", "Any.", JsonSchema(schema),
+                  [](JsonObject, ToolContext&) { return AgentToolResult("ok"); });
     FauxProvider faux;
     Requests requests;
     faux.set_responses({requests.answer("ok")});

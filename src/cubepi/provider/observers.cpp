@@ -80,11 +80,8 @@ Task<> tell(const Entries& entries, const char* which, const Arg& arg, const Mod
     for (const auto& entry : entries) {
         std::exception_ptr failure;
         try {
-            if (entry.observer.is_async()) {
-                co_await entry.observer.await(arg, model);
-            } else {
-                entry.observer.call(arg, model);
-            }
+            MaybeTask<> outcome = entry.observer(arg, model);
+            if (outcome.is_pending()) co_await std::move(outcome).task();
         } catch (...) {
             failure = std::current_exception();
         }
@@ -100,7 +97,7 @@ void tell_now(const Entries& entries, const char* which, const Arg& arg, const M
     for (const auto& entry : entries) {
         if (entry.observer.is_async()) continue;
         try {
-            entry.observer.call(arg, model);
+            (void)entry.observer(arg, model);
         } catch (...) {
             notices.push_back(failure_notice(which, std::current_exception()));
         }

@@ -7,11 +7,10 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <cubepi/core/detail/callable_slot.hpp>
+#include <cubepi/core/detail/async_function.hpp>
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/stream_event.hpp>
 #include <cubepi/core/task.hpp>
@@ -47,29 +46,7 @@ CUBEPI_DETAIL_SLOT(response_observer,
 
 /// A callable that returns void or a Task<void>.
 template <class Slot, class... Args>
-class Observer {
-public:
-    template <class F>
-        requires(!std::is_same_v<std::remove_cvref_t<F>, Observer>)
-    Observer(F callable) {
-        constexpr bool fits = is_notification<F, const Args&...>();
-        Slot::template check<fits>();
-        if constexpr (!fits) {
-            return;
-        } else if constexpr (std::is_void_v<std::invoke_result_t<F&, const Args&...>>) {
-            called_ = std::move(callable);
-        } else {
-            awaited_ = std::move(callable);
-        }
-    }
-    bool is_async() const noexcept { return static_cast<bool>(awaited_); }
-    void call(const Args&... args) const { called_(args...); }
-    Task<> await(const Args&... args) const { return awaited_(args...); }
-
-private:
-    std::function<void(const Args&...)> called_;
-    std::function<Task<>(const Args&...)> awaited_;
-};
+using Observer = AsyncFunction<void(const Args&...), Slot>;
 
 }  // namespace detail
 

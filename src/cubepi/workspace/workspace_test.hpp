@@ -34,10 +34,9 @@ inline Task<AgentToolResult> call_tool(AgentTool tool, JsonObject arguments,
         return keep_update(updates, std::move(update));
     };
     ToolContext context("call_1", tool.name, settings.stop, settings.runtime, std::move(sink));
-    detail::ToolOutcome outcome = tool.execute(std::move(arguments), context);
-    if (outcome.result) co_return std::move(*outcome.result);
-    Task<AgentToolResult> task = std::move(*outcome.task);
-    AgentToolResult result = co_await std::move(task);
+    MaybeTask<AgentToolResult> outcome = tool.execute(std::move(arguments), context);
+    if (!outcome.is_pending()) co_return std::move(outcome).value();
+    AgentToolResult result = co_await std::move(outcome).task();
     co_return result;
 }
 

@@ -100,7 +100,7 @@ cubepi::AgentTool make_tool(const ToolSpec& spec, std::function<void(std::string
                             KnownTexts& known) {
     auto body = std::make_shared<const ToolBody>(ToolBody{spec, std::move(started), known});
     auto execute = [body](JsonObject arguments, cubepi::ToolContext& context) {
-        return cubepi::detail::ToolOutcome(run_body(body, std::move(arguments), context));
+        return run_body(body, std::move(arguments), context);
     };
     cubepi::AgentTool tool(spec.name, spec.description, cubepi::JsonSchema(spec.parameters),
                            std::move(execute));

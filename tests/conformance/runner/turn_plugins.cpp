@@ -12,7 +12,7 @@ namespace conformance {
 
 namespace {
 
-using bub::HookOutcome;
+using bub::MaybeTask;
 using bub::Task;
 
 /// The arguments of a call that behaviours and the trace speak of.
@@ -120,13 +120,13 @@ Task<R> give_later(std::shared_ptr<TurnLog> log, const JsonObject* behaviour, Ar
 
 /// Does what the behaviour says, in the form that the run is in.
 template <class R, class Convert>
-HookOutcome<R> give(const std::shared_ptr<TurnLog>& log, const JsonObject* behaviour,
-                    const Arguments& given, Convert convert) {
+MaybeTask<R> give(const std::shared_ptr<TurnLog>& log, const JsonObject* behaviour,
+                  const Arguments& given, Convert convert) {
     const bool cancels = behaviour && behaviour->contains("cancel");
     if (log->form == HookForm::task || cancels) {
-        return HookOutcome<R>(give_later<R>(log, behaviour, given, std::move(convert)));
+        return MaybeTask<R>(give_later<R>(log, behaviour, given, std::move(convert)));
     }
-    return HookOutcome<R>(convert(returned(behaviour, given)));
+    return MaybeTask<R>(convert(returned(behaviour, given)));
 }
 
 std::optional<std::string> text_value(Json value) {

@@ -256,16 +256,12 @@ private:
         std::stop_source stop;
         cubepi::ToolContext context("command", tool.name, stop.get_token(),
                                     core_->framework().runtime(), std::move(ignore));
-        cubepi::detail::ToolOutcome outcome =
+        cubepi::MaybeTask<cubepi::AgentToolResult> outcome =
             tool.execute(std::move(checked.get_object()), context);
-        cubepi::AgentToolResult result;
-        if (outcome.result) {
-            result = std::move(*outcome.result);
-        } else {
-            Task<cubepi::AgentToolResult> work = std::move(*outcome.task);
-            result = co_await cubepi::stop_on_cancel(stop, *core_->runtime().clock, grace,
-                                                     std::move(work));
-        }
+        if (!outcome.is_pending()) co_return std::move(outcome).value();
+        Task<cubepi::AgentToolResult> work = std::move(outcome).task();
+        cubepi::AgentToolResult result =
+            co_await cubepi::stop_on_cancel(stop, *core_->runtime().clock, grace, std::move(work));
         co_return result;
     }
 

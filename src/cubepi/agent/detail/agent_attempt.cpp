@@ -59,21 +59,23 @@ Task<void> AgentAttempt::release() {
 /// Delivers a notice beside the loop. What a listener throws is rethrown when the run is over.
 Task<void> AgentAttempt::report(Notice notice) {
     try {
-        if (Rest rest = core_.notice(std::move(notice))) co_await std::move(*rest);
+        co_await core_.notice(std::move(notice));
     } catch (const ListenerFailed&) {
         listener_failure_ = impl_.hub.take_failure();
     }
 }
 
 /// Stores what is to be stored when the outcome is known (D19). A completed run is marked before agent_end.
-Rest AgentAttempt::finish(RunOutcome outcome) {
+Task<void> AgentAttempt::finish(RunOutcome outcome) {
     outcome = wall_clock_.counted(outcome);
     agent_destroyed_ = impl_.destroyed;
     if (agent_destroyed_ && outcome == RunOutcome::completed) outcome = RunOutcome::aborted;
-    if (impl_.log.persistent()) return store_outcome(outcome);
-    impl_.log.drop_nulls();
+    if (impl_.log.persistent()) {
+        co_await store_outcome(outcome);
+    } else {
+        impl_.log.drop_nulls();
+    }
     impl_.state.last_outcome = last_outcome(outcome);
-    return std::nullopt;
 }
 
 Task<void> AgentAttempt::store_outcome(RunOutcome outcome) {
@@ -86,23 +88,16 @@ Task<void> AgentAttempt::store_outcome(RunOutcome outcome) {
         impl_.log.set_claim({}, {});
         claim_.reset();
     }
-    impl_.state.last_outcome = last_outcome(outcome);
 }
 
-Rest AgentAttempt::announce_circumstances() {
-    const bool replaced = !impl_.settings().hooks.replaced.empty();
-    if (!impl_.log.lost_persistence() && !taken_over_ && !replaced) return std::nullopt;
-    return tell_circumstances();
-}
-
-Task<void> AgentAttempt::tell_circumstances() {
+Task<void> AgentAttempt::announce_circumstances() {
     if (impl_.log.lost_persistence()) {
         impl_.log.forget_loss();
         Notice notice;
         notice.code = "no_persistence";
         notice.text =
             "Nothing is stored: a checkpointer needs a thread_id, and a thread_id a checkpointer.";
-        if (Rest rest = core_.notice(std::move(notice))) co_await std::move(*rest);
+        co_await core_.notice(std::move(notice));
     }
     if (taken_over_) {
         Notice notice;
@@ -111,7 +106,7 @@ Task<void> AgentAttempt::tell_circumstances() {
                       ", which does not run any more; its run was taken over.";
         notice.details["run_id"] = taken_over_->taken_over_run_id;
         notice.details["owner"] = taken_over_->taken_over->description;
-        if (Rest rest = core_.notice(std::move(notice))) co_await std::move(*rest);
+        co_await core_.notice(std::move(notice));
     }
     if (impl_.own_settings) {
         auto replaced = std::exchange(impl_.own_settings->hooks.replaced, {});
@@ -125,10 +120,14 @@ Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
         std::function<void()> abort = [this] { impl_.inbox.abort(); };
         wall_clock_.start(*impl_.runtime, executor, parts_.limits.wall_clock, std::move(abort));
     }
-    std::function<Rest(RunOutcome)> finish_run = [this](RunOutcome outcome) {
+    std::function<Task<void>(RunOutcome)> finish_run = [this](RunOutcome outcome) {
         return finish(outcome);
     };
-    std::function<Rest()> opening = [this] { return announce_circumstances(); };
+    std::function<Task<void>()> opening;
+    const bool replaced = !impl_.settings().hooks.replaced.empty();
+    if (impl_.log.lost_persistence() || taken_over_ || replaced) {
+        opening = [this] { return announce_circumstances(); };
+    }
     std::exception_ptr failure;
     try {
         co_await run_loop(core_, std::move(prompts), std::move(finish_run), std::move(opening),
@@ -148,12 +147,12 @@ Task<void> AgentAttempt::abandon(RunResult& result) {
     impl_.state.error_message = aborted_text;
     bool threw = false;
     try {
-        if (auto rest = core_.emit(AgentStartEvent())) co_await std::move(*rest);
+        co_await core_.emit(AgentStartEvent());
     } catch (const ListenerFailed&) {
         threw = true;
     }
     try {
-        if (auto rest = core_.emit(AgentEndEvent())) co_await std::move(*rest);
+        co_await core_.emit(AgentEndEvent());
     } catch (const ListenerFailed&) {
         threw = true;
     }

@@ -26,11 +26,10 @@ public:
     Task<void> abandon(RunResult& result);
 
 private:
-    Rest finish(RunOutcome outcome);
+    Task<void> finish(RunOutcome outcome);
     Task<void> store_outcome(RunOutcome outcome);
     Task<void> report(Notice notice);
-    Rest announce_circumstances();
-    Task<void> tell_circumstances();
+    Task<void> announce_circumstances();
 
     Agent::Impl& impl_;
     const RunParts parts_;

@@ -13,46 +13,45 @@ void EventHub::clear() noexcept {
     for (const auto& entry : entries_) entry->active = false;
 }
 
-Rest EventHub::deliver(const AgentEvent& event, const std::stop_token& token) {
+MaybeTask<> EventHub::deliver(const AgentEvent& event, const std::stop_token& token) {
     busy_ = true;
     const std::size_t end = entries_.size();
     for (std::size_t index = 0; index < end; ++index) {
         // Not by reference to the list: a listener may subscribe another one.
-        ListenerEntry* const entry = entries_[index].get();
-        if (!entry->active) {
-            stale_ = true;
-            continue;
-        }
-        if (entry->listener.is_async()) return finish(index, end, event, token);
-        try {
-            entry->listener.call(event, token);
-        } catch (...) {
-            note_throw();
+        const ListenerEntry* const entry = entries_[index].get();
+        MaybeTask<> outcome = call(*entry, event, token);
+        if (outcome.is_pending()) {
+            return finish(index, std::move(outcome).task(), end, event, token);
         }
         if (!entry->active) stale_ = true;
     }
     end_delivery();
-    return std::nullopt;
+    return MaybeTask<>();
 }
 
-Task<void> EventHub::finish(std::size_t index, std::size_t end, const AgentEvent& event,
-                            std::stop_token token) {
-    for (; index < end; ++index) {
-        ListenerEntry* const entry = entries_[index].get();
-        if (!entry->active) {
-            stale_ = true;
-            continue;
-        }
+MaybeTask<> EventHub::call(const ListenerEntry& entry, const AgentEvent& event,
+                           const std::stop_token& token) {
+    if (!entry.active) return MaybeTask<>();
+    try {
+        return entry.listener(event, token);
+    } catch (...) {
+        note_throw();
+        return MaybeTask<>();
+    }
+}
+
+Task<void> EventHub::finish(std::size_t index, Task<void> pending, std::size_t end,
+                            const AgentEvent& event, std::stop_token token) {
+    for (;;) {
+        const ListenerEntry* const entry = entries_[index].get();
         try {
-            if (entry->listener.is_async()) {
-                co_await entry->listener.call_async(event, token);
-            } else {
-                entry->listener.call(event, token);
-            }
+            if (pending.valid()) co_await std::move(pending);
         } catch (...) {
             note_throw();
         }
         if (!entry->active) stale_ = true;
+        if (++index == end) break;
+        pending = call(*entries_[index], event, token).task();
     }
     end_delivery();
 }

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <stop_token>
 #include <utility>
 #include <vector>
@@ -11,13 +10,10 @@
 #include <cubepi/agent/listener.hpp>
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/maybe_task.hpp>
 #include <cubepi/core/task.hpp>
 
 namespace cubepi::detail {
-
-/// What is left to await of a step: empty when the step is done, as most are in which nobody has to wait. Such a step
-/// costs no coroutine.
-using Rest = std::optional<Task<void>>;
 
 /// Thrown by deliver() when a listener threw. What it threw is in EventHub::failure().
 struct ListenerFailed {};
@@ -30,9 +26,8 @@ public:
     Subscription subscribe(Listener listener);
     void clear() noexcept;
 
-    /// Delivers `event`; empty when that is done, else the rest of it to await. `event` must stay as it is
-    /// until then.
-    Rest deliver(const AgentEvent& event, const std::stop_token& token);
+    /// Delivers `event`, which must stay unchanged until the outcome was awaited.
+    MaybeTask<> deliver(const AgentEvent& event, const std::stop_token& token);
     /// An event is under way, or one waits for its turn.
     bool busy() const noexcept { return busy_ || (rare_ && !rare_->tickets.empty()); }
     /// A place in the queue of events; given up when it is dropped.
@@ -62,8 +57,12 @@ public:
     bool failed() const noexcept { return rare_ && rare_->failure; }
 
 private:
-    Task<void> finish(std::size_t index, std::size_t end, const AgentEvent& event,
-                      std::stop_token token);
+    /// The rest of a delivery from the listener at `index` on, whose task is `pending`.
+    Task<void> finish(std::size_t index, Task<void> pending, std::size_t end,
+                      const AgentEvent& event, std::stop_token token);
+    /// Calls one listener. What it throws at once is kept.
+    MaybeTask<> call(const ListenerEntry& entry, const AgentEvent& event,
+                     const std::stop_token& token);
     void end_delivery() {
         busy_ = false;
         if (rare_ || stale_ || threw_) end_odd_delivery();

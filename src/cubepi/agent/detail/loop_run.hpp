@@ -9,7 +9,7 @@ namespace cubepi::detail {
 /// after the run was closed (D6, D35). `opening` is awaited after agent_start. `finish_run` stores what is to be stored
 /// when the outcome is known, before agent_end.
 Task<void> run_loop(RunCore& core, std::vector<Input> prompts,
-                    std::function<Rest(RunOutcome)> finish_run, std::function<Rest()> opening,
-                    RunResult& result);
+                    std::function<Task<void>(RunOutcome)> finish_run,
+                    std::function<Task<void>()> opening, RunResult& result);
 
 }  // namespace cubepi::detail

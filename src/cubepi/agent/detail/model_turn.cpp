@@ -68,10 +68,6 @@ Task<void> ask_response_hook(std::shared_ptr<std::exception_ptr> failure, Respon
     }
 }
 
-Task<void> await_rest(Rest rest) {
-    if (rest) co_await std::move(*rest);
-}
-
 /// What is there already, if anything.
 std::optional<StreamEvent> take_ready(MessageStream& stream, std::exception_ptr& failure) {
     try {
@@ -109,7 +105,7 @@ Task<void> ModelTurn::run() {
     }
     model_ = core_.model();
     tools_ = core_.parts().tools;
-    if (core_.stopped()) return await_rest(conclude_aborted());
+    if (core_.stopped()) return conclude_aborted();
     if (!is_plain()) return run_hooked();
     ModelRequest plain = request(core_.state().messages, core_.parts().system_prompt);
     if (std::optional<Notice> broken = prefix_break(plain)) {
@@ -121,14 +117,14 @@ Task<void> ModelTurn::run() {
 Task<void> ModelTurn::stream(ModelRequest&& request) {
     std::exception_ptr failure;
     std::optional<MessageStream> opened = open(std::move(request), failure);
-    if (!opened) return await_rest(conclude_without(std::move(failure)));
+    if (!opened) return conclude_without(std::move(failure));
     return pump(std::move(*opened));
 }
 
 Task<void> ModelTurn::stream_after(Notice notice, ModelRequest request) {
-    if (Rest rest = core_.notice(std::move(notice))) co_await std::move(*rest);
+    co_await core_.notice(std::move(notice));
     if (core_.stopped()) {
-        if (Rest rest = conclude_aborted()) co_await std::move(*rest);
+        co_await conclude_aborted();
         co_return;
     }
     co_await stream(std::move(request));
@@ -137,7 +133,7 @@ Task<void> ModelTurn::stream_after(Notice notice, ModelRequest request) {
 Task<void> ModelTurn::run_hooked() {
     std::optional<ModelRequest> request = co_await hooked_request();
     if (core_.stopped()) {
-        if (Rest rest = conclude_aborted()) co_await std::move(*rest);
+        co_await conclude_aborted();
         co_return;
     }
     const AroundModelCallHook& around = core_.parts().hooks->around_model_call;
@@ -163,8 +159,8 @@ Task<void> ModelTurn::run_hooked() {
     }
     if (made) {
         co_await pump(std::move(*made));
-    } else if (Rest rest = conclude_without(std::move(failure))) {
-        co_await std::move(*rest);
+    } else {
+        co_await conclude_without(std::move(failure));
     }
 }
 
@@ -242,7 +238,7 @@ Task<void> ModelTurn::make_legal(MessageList& messages) {
     notice.details["added_results"] = repairs.added_results;
     notice.details["moved_results"] = repairs.moved_results;
     notice.details["left_out"] = repairs.left_out;
-    if (Rest rest = core_.notice(std::move(notice))) co_await std::move(*rest);
+    co_await core_.notice(std::move(notice));
 }
 
 Task<std::optional<ModelRequest>> ModelTurn::hooked_request() {
@@ -259,7 +255,7 @@ Task<std::optional<ModelRequest>> ModelTurn::hooked_request() {
     }
     std::optional<ModelRequest> made(request(std::move(messages), std::move(system_prompt)));
     if (std::optional<Notice> broken = prefix_break(*made)) {
-        if (Rest rest = core_.notice(std::move(*broken))) co_await std::move(*rest);
+        co_await core_.notice(std::move(*broken));
     }
     co_return made;
 }
@@ -298,36 +294,35 @@ Task<void> ModelTurn::pump(MessageStream stream) {
             ended = true;
         }
         if (!failure && event && !ended && !core_.stopped()) {
-            if (Rest rest = pass_on(std::move(*event))) co_await std::move(*rest);
+            MaybeTask<> delivery = pass_on(std::move(*event));
+            if (delivery.is_pending()) co_await std::move(delivery).task();
             continue;
         }
-        Rest rest;
         if (failure) {
-            rest = conclude_failed(failure);
+            co_await conclude_failed(failure);
         } else if (ended) {
             Message final_message = std::move(event->partial).message();
             StreamAccess::drop_result(stream);
-            rest = conclude(std::move(final_message));
+            co_await conclude(std::move(final_message));
         } else {
-            rest = conclude_aborted();
+            co_await conclude_aborted();
         }
-        if (rest) co_await std::move(*rest);
         co_return;
     }
 }
 
 /// Gives an event that does not end the answer to the listeners.
-Rest ModelTurn::pass_on(StreamEvent&& event) {
+MaybeTask<> ModelTurn::pass_on(StreamEvent&& event) {
     if (event.type == StreamEventType::notice) return core_.notice(*event.notice);
     if (event.type != StreamEventType::start) {
         note_blocks(event);
-        return core_.emit_update(std::move(event));
+        return core_.deliver_update(std::move(event));
     }
     started_ = true;
     MessageStartEvent start;
     start.message = event.partial.message();
     core_.state().streaming_message = event.partial;
-    return core_.emit(std::move(start));
+    return core_.deliver(std::move(start));
 }
 
 /// Waits for the next event; empty when an abort ended the wait and the provider had no last word.
@@ -369,7 +364,12 @@ AssistantMessage ModelTurn::so_far() const {
     return message;
 }
 
-Rest ModelTurn::conclude(Message final_message) {
+Task<void> ModelTurn::conclude(Message final_message) {
+    set_message(std::move(final_message));
+    return announce_message();
+}
+
+void ModelTurn::set_message(Message final_message) {
     const AssistantMessage& answer = *final_message.assistant();
     core_.count(answer, model_.spec());
     if (answer.stop_reason == stop_reason::error || answer.stop_reason == stop_reason::aborted) {
@@ -383,18 +383,21 @@ Rest ModelTurn::conclude(Message final_message) {
     if (final_message.run_id() != core_.run_id())
         final_message = std::move(final_message).with_run_id(core_.run_id());
     message_ = std::move(final_message);
-    if (started_) return std::nullopt;
-    MessageStartEvent start;
-    start.message = message_;
-    return core_.emit(std::move(start));
 }
 
-Rest ModelTurn::conclude_without(std::exception_ptr failure) {
+Task<void> ModelTurn::announce_message() {
+    if (started_) co_return;
+    MessageStartEvent start;
+    start.message = message_;
+    co_await core_.emit(std::move(start));
+}
+
+Task<void> ModelTurn::conclude_without(std::exception_ptr failure) {
     const bool aborted = core_.stopped() && is_cancellation(failure);
     return aborted ? conclude_aborted() : conclude_failed(failure);
 }
 
-Rest ModelTurn::conclude_aborted() {
+Task<void> ModelTurn::conclude_aborted() {
     AssistantMessage message = so_far();
     message.stop_reason = stop_reason::shared(stop_reason::aborted);
     message.error_message = aborted_text;
@@ -402,7 +405,7 @@ Rest ModelTurn::conclude_aborted() {
     return conclude(Message(std::move(message)));
 }
 
-Rest ModelTurn::conclude_failed(const std::exception_ptr& failure) {
+Task<void> ModelTurn::conclude_failed(const std::exception_ptr& failure) {
     try {
         std::rethrow_exception(failure);
     } catch (const HookFailed& failed) {
@@ -413,7 +416,7 @@ Rest ModelTurn::conclude_failed(const std::exception_ptr& failure) {
 }
 
 /// Ends the answer with an error. `text` is what the message says; the typed error keeps code and type of `cause`.
-Rest ModelTurn::conclude_error(const std::exception_ptr& cause, const std::string& text) {
+Task<void> ModelTurn::conclude_error(const std::exception_ptr& cause, const std::string& text) {
     const std::shared_ptr<const Error> error = error_with_text(cause, text);
     AssistantMessage message = so_far();
     message.stop_reason = stop_reason::shared(stop_reason::error);
@@ -422,9 +425,9 @@ Rest ModelTurn::conclude_error(const std::exception_ptr& cause, const std::strin
         message.error = SharedValue<ErrorInfo>(provider_error->info());
     }
     if (!message.timestamp) message.timestamp = core_.wall_seconds();
-    Rest rest = conclude(Message(std::move(message)));
+    set_message(Message(std::move(message)));
     failure_ = error;
-    return rest;
+    return announce_message();
 }
 
 }  // namespace cubepi::detail

@@ -37,16 +37,19 @@ private:
     Task<void> stream_after(Notice notice, ModelRequest request);
     std::optional<MessageStream> open(ModelRequest&& request, std::exception_ptr& failure) const;
     Task<void> pump(MessageStream stream);
-    Rest pass_on(StreamEvent&& event);
+    MaybeTask<> pass_on(StreamEvent&& event);
     Task<std::optional<StreamEvent>> wait_event(MessageStream& stream);
-    Rest conclude(Message final_message);
-    Rest conclude_aborted();
-    Rest conclude_failed(const std::exception_ptr& failure);
-    Rest conclude_error(const std::exception_ptr& cause, const std::string& text);
+    Task<void> conclude(Message final_message);
+    void set_message(Message final_message);
+    /// message_start, unless the stream has begun the message.
+    Task<void> announce_message();
+    Task<void> conclude_aborted();
+    Task<void> conclude_failed(const std::exception_ptr& failure);
+    Task<void> conclude_error(const std::exception_ptr& cause, const std::string& text);
     PayloadHook payload_hook() const;
     ResponseHook response_hook() const;
     /// The end of a turn that an exception or an abort ended.
-    Rest conclude_without(std::exception_ptr failure);
+    Task<void> conclude_without(std::exception_ptr failure);
     void note_blocks(const StreamEvent& event);
     AssistantMessage so_far() const;
 

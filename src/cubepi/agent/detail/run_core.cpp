@@ -67,22 +67,22 @@ void RunCore::note(const TurnEndEvent& event) {
     }
 }
 
-Rest RunCore::emit_update(StreamEvent&& event) {
+MaybeTask<> RunCore::deliver_update(StreamEvent&& event) {
     const SerialSection here(parts_.serial);
     state().streaming_message = event.partial;
     auto* last = std::get_if<MessageUpdateEvent>(&event_.body);
     if (!last || parts_.hub->busy()) {
         MessageUpdateEvent update;
         update.stream_event = std::move(event);
-        return emit(std::move(update));
+        return deliver(std::move(update));
     }
     last->stream_event = std::move(event);
     event_.seq = ++seq_;
-    return deliver();
+    return deliver_event();
 }
 
 /// A listener is busy with an event still: this one waits for its turn.
-Rest RunCore::emit_later(AgentEvent::Body body) {
+MaybeTask<> RunCore::deliver_later(AgentEvent::Body body) {
     time_passes();
     AgentEvent event;
     event.body = std::move(body);
@@ -90,17 +90,17 @@ Rest RunCore::emit_later(AgentEvent::Body body) {
     event.turn = event_.turn;
     event.seq = seq_;
     event.timestamp = runtime().clock->now();
-    return deliver_later(std::move(event), parts_.hub->queue_up());
+    return deliver_in_turn(std::move(event), parts_.hub->queue_up());
 }
 
-Task<void> RunCore::deliver_later(AgentEvent event, EventHub::Turn turn) {
+Task<void> RunCore::deliver_in_turn(AgentEvent event, EventHub::Turn turn) {
     co_await parts_.hub->wait_turn(turn);
-    Rest rest;
+    MaybeTask<> delivery;
     {
         const SerialSection here(parts_.serial);
-        rest = parts_.hub->deliver(event, stop_);
+        delivery = parts_.hub->deliver(event, stop_);
     }
-    if (rest) co_await std::move(*rest);
+    if (delivery.is_pending()) co_await std::move(delivery).task();
 }
 
 Message RunCore::stamped(Message message) const {
@@ -109,71 +109,43 @@ Message RunCore::stamped(Message message) const {
     return message;
 }
 
-Rest RunCore::announce(Message message) {
+Task<void> RunCore::announce(Message message) {
     message = stamped(std::move(message));
-    const bool waits = message.role() != Role::tool_result && parts_.log->has_open_calls();
-    if (waits) return announce_behind_results(std::move(message));
-    return announce_stamped(std::move(message));
-}
-
-Task<void> RunCore::announce_behind_results(Message message) {
-    co_await answer_open_calls();
-    if (Rest rest = announce_stamped(std::move(message))) co_await std::move(*rest);
-}
-
-Rest RunCore::announce_stamped(Message message) {
+    // Only the results of a call may follow it (D1).
+    if (message.role() != Role::tool_result && has_open_calls()) {
+        co_await close_open_calls();
+    }
     MessageStartEvent start;
     start.message = message;
-    if (Rest rest = emit(std::move(start))) {
-        return finish_after(std::move(*rest), std::move(message));
-    }
-    return finish(std::move(message));
+    MaybeTask<> delivery = deliver(std::move(start));
+    if (delivery.is_pending()) co_await std::move(delivery).task();
+    co_await finish(std::move(message));
 }
 
-Task<void> RunCore::finish_after(Task<void> started, Message message) {
-    co_await std::move(started);
-    if (Rest rest = finish(std::move(message))) co_await std::move(*rest);
-}
-
-Rest RunCore::finish(Message message) {
-    const SerialSection here(parts_.serial);
+Task<void> RunCore::finish(Message message) {
     message = stamped(std::move(message));
-    if (parts_.log->persistent()) return finish_stored(std::move(message));
-    parts_.log->append_now(message);
-    return finish_in_memory(std::move(message));
-}
-
-Task<void> RunCore::finish_stored(Message message) {
-    co_await parts_.log->append(message);
-    time_passes();
-    if (Rest rest = finish_in_memory(std::move(message))) co_await std::move(*rest);
-}
-
-Rest RunCore::finish_in_memory(Message message) {
+    if (parts_.log->persistent()) {
+        co_await parts_.log->append(message);
+        time_passes();
+    } else {
+        const SerialSection here(parts_.serial);
+        parts_.log->append_now(message);
+    }
     new_messages_.push_back(message);
     state().streaming_message = PartialMessage();
     MessageEndEvent end;
     end.message = std::move(message);
-    return emit(std::move(end));
+    MaybeTask<> delivery = deliver(std::move(end));
+    if (delivery.is_pending()) co_await std::move(delivery).task();
 }
 
-Rest RunCore::close_open_calls() {
-    if (!parts_.log->has_open_calls()) return std::nullopt;
-    return answer_open_calls();
-}
-
-Task<void> RunCore::answer_open_calls() {
+Task<void> RunCore::close_open_calls() {
     const std::vector<ToolCall> open = parts_.log->open_calls();
     const SharedString caller = parts_.log->open_calls_run_id();
     for (const ToolCall& call : open) {
         Message result = interrupted_tool_result(call, caller, wall_seconds());
-        if (Rest rest = announce(std::move(result))) co_await std::move(*rest);
+        co_await announce(std::move(result));
     }
-}
-
-Rest RunCore::take_in(std::vector<Input> inputs) {
-    if (inputs.empty()) return std::nullopt;
-    return take_all_in(std::move(inputs));
 }
 
 void RunCore::put_back(std::vector<Input> inputs) {
@@ -182,7 +154,7 @@ void RunCore::put_back(std::vector<Input> inputs) {
     parts_.inputs->put_back(std::move(inputs));
 }
 
-Task<void> RunCore::take_all_in(std::vector<Input> inputs) {
+Task<void> RunCore::take_in(std::vector<Input> inputs) {
     std::size_t next = 0;
     std::exception_ptr failure;
     try {
@@ -198,7 +170,7 @@ Task<void> RunCore::take_all_in(std::vector<Input> inputs) {
             }
             const std::size_t before = state().messages.size();
             try {
-                if (Rest rest = announce(input.message)) co_await std::move(*rest);
+                co_await announce(input.message);
             } catch (...) {
                 // Committed before a listener of its message_end threw: it must not come again.
                 const bool committed = state().messages.size() > before &&
@@ -222,7 +194,7 @@ Task<void> RunCore::take_all_in(std::vector<Input> inputs) {
     std::rethrow_exception(failure);
 }
 
-Rest RunCore::notice(Notice notice) {
+Task<void> RunCore::notice(Notice notice) {
     NoticeEvent event;
     event.notice = std::move(notice);
     return emit(std::move(event));
@@ -235,7 +207,7 @@ void RunCore::throw_hook_failure(std::string_view name, const std::exception_ptr
 
 Task<void> RunCore::report_replaced(std::vector<ReplacedHook> replaced) {
     for (const ReplacedHook& one : replaced) {
-        if (Rest rest = notice(one.notice())) co_await std::move(*rest);
+        co_await notice(one.notice());
     }
 }
 

@@ -78,31 +78,39 @@ public:
 
     /// Updates the state and delivers the event. Throws ListenerFailed after all listeners had it.
     template <class E>
-    [[nodiscard]] Rest emit(E event) {
+    Task<void> emit(E event) {
+        MaybeTask<> delivery = deliver(std::move(event));
+        if (delivery.is_pending()) co_await std::move(delivery).task();
+    }
+    /// emit() without a coroutine as long as no listener waits.
+    template <class E>
+    MaybeTask<> deliver(E event) {
         const SerialSection here(parts_.serial);
         note(event);
         ++seq_;
-        if (parts_.hub->busy()) return emit_later(AgentEvent::Body(std::move(event)));
+        if (parts_.hub->busy()) return deliver_later(AgentEvent::Body(std::move(event)));
         event_.seq = seq_;
-        event_.body.emplace<E>(std::move(event));
-        return deliver();
+        event_.body.template emplace<E>(std::move(event));
+        return deliver_event();
     }
-    /// message_update.
-    [[nodiscard]] Rest emit_update(StreamEvent&& event);
+    /// deliver() for message_update, once per delta.
+    MaybeTask<> deliver_update(StreamEvent&& event);
     /// To be called where a run waits, or runs what is not its own: until then the events come together, and have one
     /// time. To ask for the time can cost more than to deliver an event.
     void time_passes() noexcept { time_known_ = false; }
     /// A message begins: message_start, then what finish() does.
-    [[nodiscard]] Rest announce(Message message);
+    Task<void> announce(Message message);
     /// Stores the message (storage first, then memory) and delivers message_end.
-    [[nodiscard]] Rest finish(Message message);
+    Task<void> finish(Message message);
+    /// Whether calls at the end of the history have no result yet.
+    bool has_open_calls() const { return parts_.log->has_open_calls(); }
     /// Answers what is open at the end of the history (D1, D37), announced and stored.
-    [[nodiscard]] Rest close_open_calls();
+    Task<void> close_open_calls();
     /// Puts queued inputs into the history. What does not get there goes back to where it came from.
-    [[nodiscard]] Rest take_in(std::vector<Input> inputs);
+    Task<void> take_in(std::vector<Input> inputs);
     /// Gives inputs back that do not get into the history.
     void put_back(std::vector<Input> inputs);
-    [[nodiscard]] Rest notice(Notice notice);
+    Task<void> notice(Notice notice);
     /// A notice for each hook that composition replaced.
     Task<void> report_replaced(std::vector<ReplacedHook> replaced);
 
@@ -133,24 +141,17 @@ private:
         RunCore& core;
         ~TimePasses() { core.time_passes(); }
     };
-    Rest deliver() {
+    MaybeTask<> deliver_event() {
         if (!time_known_) event_.timestamp = runtime().clock->now();
         time_known_ = true;
-        Rest rest = parts_.hub->deliver(event_, stop_);
-        if (rest) time_passes();
-        return rest;
+        MaybeTask<> delivery = parts_.hub->deliver(event_, stop_);
+        if (delivery.is_pending()) time_passes();
+        return delivery;
     }
     [[noreturn]] void throw_hook_failure(std::string_view name,
                                          const std::exception_ptr& failure) const;
-    Rest emit_later(AgentEvent::Body body);
-    Task<void> deliver_later(AgentEvent event, EventHub::Turn turn);
-    Rest announce_stamped(Message message);
-    Task<void> announce_behind_results(Message message);
-    Task<void> finish_after(Task<void> started, Message message);
-    Task<void> finish_stored(Message message);
-    Rest finish_in_memory(Message message);
-    Task<void> answer_open_calls();
-    Task<void> take_all_in(std::vector<Input> inputs);
+    MaybeTask<> deliver_later(AgentEvent::Body body);
+    Task<void> deliver_in_turn(AgentEvent event, EventHub::Turn turn);
     Message stamped(Message message) const;
 
     // What an event changes in the state.

@@ -50,9 +50,7 @@ Task<void> ToolBatch::run() {
     const std::stop_callback<AbortWatch> on_abort(core_.stop_token(), AbortWatch{this});
     for (Call& call : calls_) call.tool = tools_.find(call.call().name);
     if (!is_sequential()) {
-        for (Call& call : calls_) {
-            if (Rest rest = prepare(call)) co_await std::move(*rest);
-        }
+        for (Call& call : calls_) co_await prepare(call);
     }
     // A hook may have made a sequential call of one.
     if (is_sequential()) {
@@ -65,14 +63,17 @@ Task<void> ToolBatch::run() {
 
 Task<void> ToolBatch::run_sequential() {
     for (Call& call : calls_) {
-        if (!call.prepared) {
-            if (Rest rest = prepare(call)) co_await std::move(*rest);
-        }
-        if (Rest rest = announce(call)) co_await std::move(*rest);
+        if (!call.prepared) co_await prepare(call);
+        co_await announce(call);
         // The run has failed: what has not begun does not begin (D6).
         if (listener_failure_) refuse(call, std::string(unannounced_text));
-        if (Rest rest = execute(call)) co_await std::move(*rest);
-        if (Rest rest = commit(call)) co_await std::move(*rest);
+        MaybeTask<AgentToolResult> result = start(call);
+        if (result.is_pending()) {
+            co_await await_result(call, std::move(result).task());
+        } else {
+            co_await conclude(call, std::move(result).value());
+        }
+        co_await commit(call);
     }
 }
 
@@ -80,28 +81,30 @@ Task<void> ToolBatch::run_sequential() {
 Task<void> ToolBatch::run_parallel() {
     for (std::size_t i = 0; i < calls_.size(); ++i) {
         Call& call = calls_[i];
-        if (Rest rest = announce_beside(call)) co_await std::move(*rest);
-        Rest rest = execute(call);
-        if (!rest) continue;
-        if (!call.running || i + 1 == calls_.size()) {
-            co_await std::move(*rest);
+        co_await announce_beside(call);
+        MaybeTask<AgentToolResult> result = start(call);
+        if (!result.is_pending()) {
+            co_await conclude(call, std::move(result).value());
             continue;
         }
-        auto body = [this, i, &rest](TaskScope& scope) {
-            return run_beside(scope, i, std::move(*rest));
+        Task<void> running = await_result(call, std::move(result).task());
+        if (i + 1 == calls_.size()) {
+            co_await std::move(running);
+            break;
+        }
+        auto body = [this, i, &running](TaskScope& scope) {
+            return run_beside(scope, i, std::move(running));
         };
         co_await with_task_scope(body);
         break;
     }
-    for (Call& call : calls_) {
-        if (Rest rest = commit(call)) co_await std::move(*rest);
-    }
+    for (Call& call : calls_) co_await commit(call);
 }
 
 /// The calls from `first` on, of which that one runs already.
-Task<void> ToolBatch::run_beside(TaskScope& scope, std::size_t first, Task<void> first_rest) {
+Task<void> ToolBatch::run_beside(TaskScope& scope, std::size_t first, Task<void> first_call) {
     const std::size_t cap = core_.parts().limits.parallel_tools;
-    scope.spawn(std::move(first_rest));
+    scope.spawn(std::move(first_call));
     for (std::size_t i = first + 1; i < calls_.size(); ++i) {
         Call& call = calls_[i];
         while (cap != 0 && running_ >= cap) {
@@ -109,13 +112,12 @@ Task<void> ToolBatch::run_beside(TaskScope& scope, std::size_t first, Task<void>
             co_await slot_.wait();
             core_.time_passes();
         }
-        if (Rest rest = announce_beside(call)) co_await std::move(*rest);
-        Rest rest = execute(call);
-        if (!rest) continue;
-        if (call.running) {
-            scope.spawn(std::move(*rest));
+        co_await announce_beside(call);
+        MaybeTask<AgentToolResult> result = start(call);
+        if (result.is_pending()) {
+            scope.spawn(await_result(call, std::move(result).task()));
         } else {
-            co_await std::move(*rest);
+            co_await conclude(call, std::move(result).value());
         }
     }
     co_await scope.join();
@@ -128,18 +130,17 @@ void ToolBatch::refuse(Call& call, std::string text) {
 
 // Before the call.
 
-Rest ToolBatch::prepare(Call& call) {
+Task<void> ToolBatch::prepare(Call& call) {
     call.prepared = true;
     if (assistant_.stop_reason == stop_reason::length) {
         refuse(call, std::string(cut_off_text));
     } else if (core_.stopped()) {
         refuse(call, std::string(aborted_text));
     } else if (core_.parts().hooks->resolve_tool_call) {
-        return prepare_resolved(call);
+        co_await prepare_resolved(call);
     } else if (check(call) && core_.parts().hooks->before_tool_call) {
-        return ask_before(call);
+        co_await ask_before(call);
     }
-    return std::nullopt;
 }
 
 Task<void> ToolBatch::prepare_resolved(Call& call) {
@@ -242,7 +243,7 @@ Task<void> ToolBatch::ask_before(Call& call) {
 
 // The call itself.
 
-Rest ToolBatch::announce(Call& call) {
+Task<void> ToolBatch::announce(Call& call) {
     if (core_.stopped()) refuse(call, std::string(aborted_text));
     ToolExecutionStartEvent event;
     event.tool_call_id = call.call().id;
@@ -252,43 +253,34 @@ Rest ToolBatch::announce(Call& call) {
 }
 
 /// A call whose start not all listeners could take is not made (D6); those beside it are.
-Rest ToolBatch::announce_beside(Call& call) {
+Task<void> ToolBatch::announce_beside(Call& call) {
     const bool failed_before = listener_failure_ != nullptr;
-    if (Rest rest = announce(call)) return announce_rest(call, std::move(*rest), failed_before);
-    if (listener_failure_ && !failed_before) refuse(call, std::string(unannounced_text));
-    return std::nullopt;
-}
-
-Task<void> ToolBatch::announce_rest(Call& call, Task<void> rest, bool failed_before) {
-    co_await std::move(rest);
+    co_await announce(call);
     if (listener_failure_ && !failed_before) refuse(call, std::string(unannounced_text));
 }
 
-Rest ToolBatch::execute(Call& call) {
+MaybeTask<AgentToolResult> ToolBatch::start(Call& call) {
     // A listener of the start may have aborted.
     if (core_.stopped() && !call.immediate) refuse(call, std::string(aborted_text));
-    if (call.immediate) {
-        AgentToolResult result = std::move(*call.immediate);
-        return conclude(call, std::move(result));
-    }
+    if (call.immediate) return std::move(*call.immediate);
     call.context.emplace(call.call().id, call.call().name, call.stop.get_token(),
                          core_.parts().runtime,
                          [this, &call](Json partial) { return update(call, std::move(partial)); });
-    std::optional<ToolOutcome> outcome;
     core_.time_passes();
     const SerialSection here(core_.parts().serial);
     try {
         // after_tool_call is shown the arguments, too.
         JsonObject args = core_.parts().hooks->after_tool_call ? call.args : std::move(call.args);
-        outcome.emplace(call.tool->execute(std::move(args), *call.context));
+        MaybeTask<AgentToolResult> result = call.tool->execute(std::move(args), *call.context);
+        if (result.is_pending()) {
+            call.kill = std::stop_source();
+            call.running = true;
+            ++running_;
+        }
+        return result;
     } catch (...) {
-        outcome.emplace(AgentToolResult::error(exception_text(std::current_exception())));
+        return AgentToolResult::error(exception_text(std::current_exception()));
     }
-    if (!outcome->task) return conclude(call, std::move(*outcome->result));
-    call.kill = std::stop_source();
-    call.running = true;
-    ++running_;
-    return await_outcome(call, std::move(*outcome->task));
 }
 
 std::unique_ptr<ClockTimer> ToolBatch::time_limit(Call& call) {
@@ -310,7 +302,7 @@ std::unique_ptr<ClockTimer> ToolBatch::time_limit(Call& call) {
     return timer;
 }
 
-Task<void> ToolBatch::await_outcome(Call& call, Task<AgentToolResult> task) {
+Task<void> ToolBatch::await_result(Call& call, Task<AgentToolResult> task) {
     const std::unique_ptr<ClockTimer> limit = time_limit(call);
     std::exception_ptr failure;
     AgentToolResult result;
@@ -334,7 +326,7 @@ Task<void> ToolBatch::await_outcome(Call& call, Task<AgentToolResult> task) {
     } else if (failure) {
         result = AgentToolResult::error(exception_text(failure));
     }
-    if (Rest rest = conclude(call, std::move(result))) co_await std::move(*rest);
+    co_await conclude(call, std::move(result));
     --running_;
     slot_.set();
 }
@@ -350,32 +342,24 @@ Task<void> ToolBatch::update(Call& call, Json partial_result) {
     event.partial_result = std::move(partial_result);
     // A listener that throws fails the run when the batch is over; the tool is not to blame. What ends the tool does
     // not end a listener.
-    Rest rest = tell(std::move(event));
-    if (!rest) co_return;
+    Task<void> telling = tell(std::move(event));
     std::function<void()> nothing = [] {};
-    co_await abort_when_cancelled(std::move(*rest), std::move(nothing));
+    co_await abort_when_cancelled(std::move(telling), std::move(nothing));
 }
 
 // After the call.
 
-Rest ToolBatch::conclude(Call& call, AgentToolResult result) {
+Task<void> ToolBatch::conclude(Call& call, AgentToolResult result) {
     call.finished = true;
     call.result = std::move(result);
     sanitize(call.result);
     call.is_error = call.result.is_error.value_or(false);
-    const std::size_t limit = core_.parts().limits.tool_result_chars;
-    const bool asks = call.after_hook && core_.parts().hooks->after_tool_call;
-    if (asks || (limit != 0 && is_longer(call.result, limit))) return conclude_changed(call);
-    return announce_end(call);
-}
-
-Task<void> ToolBatch::conclude_changed(Call& call) {
     if (call.after_hook && core_.parts().hooks->after_tool_call) co_await ask_after(call);
-    co_await limit_size(call);
-    if (Rest rest = announce_end(call)) co_await std::move(*rest);
-}
-
-Rest ToolBatch::announce_end(Call& call) {
+    const std::size_t limit = core_.parts().limits.tool_result_chars;
+    if (limit != 0 && is_longer(call.result, limit)) {
+        co_await cut_tool_output(core_.parts().runtime, core_.parts().spill, call.call().name,
+                                 call.call().id, limit, call.result);
+    }
     ToolExecutionEndEvent event;
     event.tool_call_id = call.call().id;
     event.tool_name = call.call().name;
@@ -384,15 +368,7 @@ Rest ToolBatch::announce_end(Call& call) {
     event.terminate = call.result.terminate.value_or(false);
     event.blocked_by_hook = call.blocked;
     event.block_reason = call.block_reason;
-    return tell(std::move(event));
-}
-
-Task<void> ToolBatch::keep_failure(Task<void> rest) {
-    try {
-        co_await std::move(rest);
-    } catch (...) {
-        keep_failure();
-    }
+    co_await tell(std::move(event));
 }
 
 Task<void> ToolBatch::ask_after(Call& call) {
@@ -424,14 +400,7 @@ Task<void> ToolBatch::ask_after(Call& call) {
     sanitize(call.result);
 }
 
-Task<void> ToolBatch::limit_size(Call& call) {
-    const std::size_t limit = core_.parts().limits.tool_result_chars;
-    if (limit == 0 || !is_longer(call.result, limit)) co_return;
-    co_await cut_tool_output(core_.parts().runtime, core_.parts().spill, call.call().name,
-                             call.call().id, limit, call.result);
-}
-
-Rest ToolBatch::commit(Call& call) {
+Task<void> ToolBatch::commit(Call& call) {
     ToolResultMessage message;
     message.tool_call_id = call.call().id;
     message.tool_name = call.call().name;
@@ -444,16 +413,7 @@ Rest ToolBatch::commit(Call& call) {
     Message result(std::move(message));
     results_.push_back(result);
     try {
-        if (Rest rest = core_.announce(std::move(result))) return commit_rest(std::move(*rest));
-    } catch (const ListenerFailed&) {
-        keep_failure();
-    }
-    return std::nullopt;
-}
-
-Task<void> ToolBatch::commit_rest(Task<void> rest) {
-    try {
-        co_await std::move(rest);
+        co_await core_.announce(std::move(result));
     } catch (const ListenerFailed&) {
         keep_failure();
     }

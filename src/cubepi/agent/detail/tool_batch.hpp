@@ -69,41 +69,35 @@ private:
     bool is_sequential() const;
     Task<void> run_sequential();
     Task<void> run_parallel();
-    Task<void> run_beside(TaskScope& scope, std::size_t first, Task<void> first_rest);
+    Task<void> run_beside(TaskScope& scope, std::size_t first, Task<void> first_call);
 
-    Rest prepare(Call& call);
+    Task<void> prepare(Call& call);
     Task<void> prepare_resolved(Call& call);
     Task<bool> resolve(Call& call);
     bool check(Call& call);
     bool validate(Call& call, JsonObject args);
     Task<void> ask_before(Call& call);
 
-    Rest announce(Call& call);
-    Rest announce_beside(Call& call);
-    Task<void> announce_rest(Call& call, Task<void> rest, bool failed_before);
-    /// Starts a call that was announced. What is left of it is to be awaited, beside the others while call.running.
-    Rest execute(Call& call);
-    Task<void> await_outcome(Call& call, Task<AgentToolResult> task);
-    Rest conclude(Call& call, AgentToolResult result);
-    Task<void> conclude_changed(Call& call);
-    Rest announce_end(Call& call);
+    Task<void> announce(Call& call);
+    Task<void> announce_beside(Call& call);
+    /// Starts a call that was announced. A pending result belongs to a running call, and goes to await_result().
+    MaybeTask<AgentToolResult> start(Call& call);
+    Task<void> await_result(Call& call, Task<AgentToolResult> task);
+    Task<void> conclude(Call& call, AgentToolResult result);
     Task<void> ask_after(Call& call);
-    Task<void> limit_size(Call& call);
     Task<void> update(Call& call, Json partial_result);
-    Rest commit(Call& call);
-    Task<void> commit_rest(Task<void> rest);
+    Task<void> commit(Call& call);
 
     /// Delivers an event; what a listener throws is kept until the batch is over.
     template <class E>
-    Rest tell(E event) {
+    Task<void> tell(E event) {
         try {
-            if (Rest rest = core_.emit(std::move(event))) return keep_failure(std::move(*rest));
+            MaybeTask<> delivery = core_.deliver(std::move(event));
+            if (delivery.is_pending()) co_await std::move(delivery).task();
         } catch (...) {
             keep_failure();
         }
-        return std::nullopt;
     }
-    Task<void> keep_failure(Task<void> rest);
     void keep_failure() noexcept {
         if (!listener_failure_) listener_failure_ = std::current_exception();
     }

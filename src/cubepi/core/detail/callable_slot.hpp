@@ -4,8 +4,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <cubepi/core/task.hpp>
-
 // Every public slot for a callable accepts exactly what it can call, await and return. Anything else fails to compile with
 // a sentence that names the slot.
 
@@ -19,18 +17,6 @@
     };
 
 namespace cubepi::detail {
-
-/// Whether `F`, called with `A...`, returns nothing or a Task<void>. Any other result would be lost: a Task of another
-/// type would never run.
-template <class F, class... A>
-consteval bool is_notification() {
-    if constexpr (std::is_invocable_v<F&, A...>) {
-        using Result = std::invoke_result_t<F&, A...>;
-        return std::is_void_v<Result> || std::is_same_v<Result, Task<void>>;
-    } else {
-        return false;
-    }
-}
 
 /// Whether `F`, called with `A...`, returns what `R` needs; exactly nothing where `R` is void.
 template <class R, class F, class... A>

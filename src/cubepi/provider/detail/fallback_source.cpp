@@ -214,12 +214,11 @@ Task<> FallbackSource::tell(Failover failover) {
     const FailoverObserver& observer = *chain_->options().on_failover;
     std::exception_ptr failure;
     try {
-        if (observer.is_async()) {
-            Task<> told = observer.await(failover);
+        MaybeTask<> outcome = observer(failover);
+        if (outcome.is_pending()) {
             std::stop_token token = request_.options.stop_token();
+            Task<> told = std::move(outcome).task();
             co_await cancel_on(std::move(token), std::move(told));
-        } else {
-            observer.call(failover);
         }
     } catch (...) {
         failure = std::current_exception();
