@@ -9,6 +9,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
 
 namespace cubepi {
@@ -55,15 +56,9 @@ Task<void> push_event(std::shared_ptr<AgentRun::State> state, AgentEvent event,
     // A run that was dropped ends without delivering its events.
     const bool ours = state && event.run_id() == state->options.run_id();
     if (!ours || state->dropped || state->events.try_push(event)) co_return;
-    std::exception_ptr failure;
-    try {
-        Task<bool> pushed = state->events.push(event);
-        co_await cancel_on(aborted, std::move(pushed));
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    if (!failure) co_return;
-    if (!aborted.stop_requested()) std::rethrow_exception(failure);
+    Outcome<bool> pushed = co_await outcome_of(cancel_on(aborted, state->events.push(event)));
+    if (pushed.ok()) co_return;
+    if (!aborted.stop_requested()) std::rethrow_exception(pushed.failure());
     // An aborted run ends also when its events are not taken; only the closing ones follow.
     state->events.force_push(std::move(event));
 }
@@ -72,18 +67,11 @@ Task<void> push_event(std::shared_ptr<AgentRun::State> state, AgentEvent event,
 Task<bool> wait_for_start(std::shared_ptr<AgentRun::State> state) {
     const std::stop_source given_up;
     state->waiting = given_up;
-    std::exception_ptr failure;
-    bool free = false;
-    try {
-        Task<bool> wait = detail::wait_for_aborted_run(state->impl);
-        free = co_await cancel_on(given_up.get_token(), std::move(wait));
-    } catch (...) {
-        failure = std::current_exception();
-    }
+    Task<bool> wait = detail::wait_for_aborted_run(state->impl);
+    Outcome<bool> free = co_await outcome_of(cancel_on(given_up.get_token(), std::move(wait)));
     state->waiting = std::stop_source(std::nostopstate);
     if (given_up.stop_requested()) co_return false;
-    if (failure) std::rethrow_exception(failure);
-    co_return free;
+    co_return std::move(free).value();
 }
 
 Task<void> drive(std::shared_ptr<AgentRun::State> state) {

@@ -7,6 +7,7 @@
 #include <cubepi/agent/detail/tool_batch.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/detail/error_with_text.hpp>
+#include <cubepi/core/outcome.hpp>
 
 namespace cubepi::detail {
 
@@ -85,7 +86,8 @@ Task<void> Loop::drive() {
     if (opening_) co_await opening_();
     co_await begin_turn();
     if (core_.has_open_calls()) co_await core_.close_open_calls();
-    co_await core_.take_in(std::exchange(prompts_, {}));
+    std::vector<Input> prompts = std::exchange(prompts_, {});
+    co_await core_.take_in(std::move(prompts));
     if (!core_.stopped()) {
         std::vector<Input> steering = parts_.inputs->take_steering();
         if (!steering.empty()) co_await core_.take_in(std::move(steering));
@@ -247,15 +249,10 @@ Task<bool> Loop::ask_after_response(Message& message, TurnDecision& decision, Me
         context.thread_id,     context.turn, context.stop_token, context.runtime};
     AssistantMessage response = *message.assistant();
     auto hook = parts_.hooks->after_model_response(std::move(response), with_response);
-    std::optional<TurnAction> action;
-    std::exception_ptr failure;
-    try {
-        action = co_await core_.call_run_hook("after_model_response", std::move(hook));
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    if (failure && core_.stopped() && is_cancellation(failure)) co_return false;
-    if (failure) std::rethrow_exception(failure);
+    auto asked = core_.call_run_hook("after_model_response", std::move(hook));
+    Outcome<std::optional<TurnAction>> answer = co_await outcome_of(std::move(asked));
+    if (answer.cancelled() && core_.stopped()) co_return false;
+    std::optional<TurnAction> action = std::move(answer).value();
     if (!action) co_return !core_.stopped();
     if (action->response) {
         AssistantMessage replaced = std::move(*action->response);
@@ -399,13 +396,8 @@ Task<void> run_loop(RunCore& core, std::vector<Input> prompts,
                     std::function<Task<void>(RunOutcome)> finish_run,
                     std::function<Task<void>()> opening, RunResult& result) {
     Loop loop(core, std::move(prompts), std::move(finish_run), std::move(opening));
-    std::exception_ptr failure;
-    try {
-        co_await loop.drive();
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    if (failure) co_await loop.close(std::move(failure));
+    const Outcome<> driven = co_await outcome_of(loop.drive());
+    if (!driven.ok()) co_await loop.close(driven.failure());
     if (loop.rethrow()) std::rethrow_exception(loop.rethrow());
     loop.fill(result);
 }

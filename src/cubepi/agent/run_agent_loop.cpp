@@ -4,6 +4,7 @@
 
 #include <cubepi/agent/detail/loop_run.hpp>
 #include <cubepi/agent/detail/run_guard.hpp>
+#include <cubepi/core/outcome.hpp>
 
 namespace cubepi::detail {
 
@@ -83,18 +84,13 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
     if (!options.hooks.replaced.empty()) {
         opening = [&core, &options] { return core.report_replaced(options.hooks.replaced); };
     }
-    std::exception_ptr failure;
     RunResult result;
-    try {
-        Task<void> loop = run_loop(core, std::move(first), nullptr, std::move(opening), result);
-        co_await abort_when_cancelled(std::move(loop), abort);
-    } catch (...) {
-        failure = std::current_exception();
-    }
+    Task<void> loop = run_loop(core, std::move(first), nullptr, std::move(opening), result);
+    Outcome<> ended = co_await outcome_of(abort_when_cancelled(std::move(loop), abort));
     log.drop_nulls();
     context.messages = std::move(state.messages);
     context.extra = std::move(state.extra);
-    if (failure) std::rethrow_exception(failure);
+    ended.rethrow();
     wall_clock.tell(result);
     co_return result;
 }

@@ -18,13 +18,12 @@
 // bridge; nothing else translates between the two.
 //
 // Cancellation is always rethrown. `co_await` is not allowed in a catch block, so cleanup that
-// awaits looks like this:
+// awaits looks like this (core/outcome.hpp):
 //
-//     std::exception_ptr failure;
-//     try { co_await work(); } catch (...) { failure = std::current_exception(); }
+//     Outcome<> done = co_await outcome_of(work());
 //     co_await shield();                       // from here on awaiting works again
-//     co_await put_things_away();
-//     if (failure) std::rethrow_exception(failure);
+//     co_await clean_up();
+//     done.rethrow();
 
 namespace cubepi {
 

@@ -13,6 +13,7 @@
 
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/detail/scope_core.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task.hpp>
 
 // The only way to start a coroutine beside the current one. Which one to take:
@@ -96,33 +97,6 @@ struct ScopeAccess {
     static ScopeCore& core(TaskScope& scope) noexcept { return scope.core_; }
 };
 }  // namespace detail
-
-/// What became of one task: a value or an exception.
-template <class T>
-class Outcome {
-public:
-    using value_type = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
-
-    explicit Outcome(value_type value) : value_(std::move(value)) {}
-    explicit Outcome(std::exception_ptr failure) : failure_(std::move(failure)) {}
-
-    bool ok() const noexcept { return value_.has_value(); }
-    explicit operator bool() const noexcept { return ok(); }
-
-    /// Null when it is a value.
-    const std::exception_ptr& failure() const noexcept { return failure_; }
-
-    /// The value; throws the failure.
-    value_type& value() & {
-        if (failure_) std::rethrow_exception(failure_);
-        return *value_;
-    }
-    value_type&& value() && { return std::move(value()); }
-
-private:
-    std::optional<value_type> value_;
-    std::exception_ptr failure_;
-};
 
 /// Children of one type whose results are wanted. Same rules as TaskScope.
 template <class T>

@@ -4,6 +4,7 @@
 
 #include <cubepi/agent/detail/loop_run.hpp>
 #include <cubepi/agent/detail/model_turn.hpp>
+#include <cubepi/core/outcome.hpp>
 
 namespace cubepi::detail {
 
@@ -33,19 +34,10 @@ Task<void> AgentAttempt::claim(ClaimKind kind) {
     claim_ = std::make_unique<ClaimKeeper>(
         *runs, *impl_.runtime->clock, impl_.log.thread_id(), core_.run_id().str(),
         core_.info().attempt_id, [this](Notice notice) { return report(std::move(notice)); });
-    std::exception_ptr failure;
-    try {
-        ClaimResult result = co_await claim_->claim(kind);
-        if (result.taken_over) {
-            taken_over_ = std::make_unique<const ClaimResult>(std::move(result));
-        }
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    if (failure) {
-        claim_.reset();
-        std::rethrow_exception(failure);
-    }
+    Outcome<ClaimResult> claimed = co_await outcome_of(claim_->claim(kind));
+    if (!claimed.ok()) claim_.reset();
+    ClaimResult result = std::move(claimed).value();
+    if (result.taken_over) taken_over_ = std::make_unique<const ClaimResult>(std::move(result));
     impl_.log.set_claim(core_.run_id().str(), claim_->owner_id());
 }
 
@@ -128,16 +120,12 @@ Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
     if (impl_.log.lost_persistence() || taken_over_ || replaced) {
         opening = [this] { return announce_circumstances(); };
     }
-    std::exception_ptr failure;
-    try {
-        co_await run_loop(core_, std::move(prompts), std::move(finish_run), std::move(opening),
-                          result);
-    } catch (...) {
-        failure = std::current_exception();
-    }
+    Task<void> loop =
+        run_loop(core_, std::move(prompts), std::move(finish_run), std::move(opening), result);
+    Outcome<> ended = co_await outcome_of(std::move(loop));
     if (claim_) co_await release();
-    if (!failure) failure = std::move(listener_failure_);
-    if (failure) std::rethrow_exception(failure);
+    ended.rethrow();
+    if (listener_failure_) std::rethrow_exception(listener_failure_);
     wall_clock_.tell(result);
     if (agent_destroyed_ && result.outcome == RunOutcome::completed) set_aborted(result);
 }

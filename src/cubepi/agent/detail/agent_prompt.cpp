@@ -4,6 +4,7 @@
 #include <cubepi/agent/detail/agent_attempt.hpp>
 #include <cubepi/agent/detail/model_turn.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
 
 // What prompt() and resume() do before the loop runs: accept the call, restore the history, claim the run.
@@ -134,15 +135,10 @@ bool has_answer(const Agent::Impl& impl, const std::string& message_id) {
 /// Restores the history; false when an abort came first (D51).
 Task<bool> load(Agent::Impl& impl, std::stop_token token) {
     if (!impl.log.persistent()) co_return true;
-    std::exception_ptr failure;
-    try {
-        co_await cancel_on(token, impl.log.load());
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    if (!failure) co_return true;
-    if (token.stop_requested() && is_cancellation(failure)) co_return false;
-    std::rethrow_exception(failure);
+    Outcome<> loaded = co_await outcome_of(cancel_on(token, impl.log.load()));
+    if (loaded.cancelled() && token.stop_requested()) co_return false;
+    loaded.rethrow();
+    co_return true;
 }
 
 /// What is known of an input that came before (D42).
@@ -182,18 +178,10 @@ Task<void> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, Prom
     if (!impl->log.persistent()) co_return co_await attempt->run(std::move(prompts), result);
     const bool same_run = known == Known::unanswered && !options.run_id().empty();
     co_await attempt->claim(same_run ? ClaimKind::continue_run : ClaimKind::new_run);
-    bool loaded = false;
-    std::exception_ptr failure;
-    try {
-        loaded = co_await load(*impl, active.token());
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    if (failure) {
-        co_await attempt->release();
-        std::rethrow_exception(failure);
-    }
-    if (!loaded) co_return co_await attempt->abandon(result);
+    Outcome<bool> loaded = co_await outcome_of(load(*impl, active.token()));
+    if (!loaded.ok()) co_await attempt->release();
+    const bool can_run = std::move(loaded).value();
+    if (!can_run) co_return co_await attempt->abandon(result);
     co_await attempt->run(std::move(prompts), result);
 }
 

@@ -6,6 +6,7 @@
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/detail/error_with_text.hpp>
+#include <cubepi/core/outcome.hpp>
 
 namespace cubepi::detail {
 
@@ -280,11 +281,9 @@ Task<void> ModelTurn::pump(MessageStream stream) {
         std::optional<StreamEvent> event = take_ready(stream, failure);
         if (!event && !failure && !stream.finished()) {
             core_.time_passes();
-            try {
-                event = co_await wait_event(stream);
-            } catch (...) {
-                failure = std::current_exception();
-            }
+            Outcome<std::optional<StreamEvent>> next = co_await outcome_of(wait_event(stream));
+            failure = next.failure();
+            if (!failure) event = std::move(next).value();
         }
         bool ended = event && event->is_terminal();
         if (!event && !failure && stream.finished() && !core_.stopped()) {
@@ -327,20 +326,14 @@ MaybeTask<> ModelTurn::pass_on(StreamEvent&& event) {
 
 /// Waits for the next event; empty when an abort ended the wait and the provider had no last word.
 Task<std::optional<StreamEvent>> ModelTurn::wait_event(MessageStream& stream) {
-    std::exception_ptr failure;
-    std::optional<StreamEvent> event;
-    try {
-        if (own_request_ && stream.heeds_stop_token()) {
-            event = co_await stream.next();
-        } else {
-            event = co_await cancel_on(core_.stop_token(), stream.next());
-        }
-    } catch (...) {
-        failure = std::current_exception();
+    Task<std::optional<StreamEvent>> next = stream.next();
+    if (!own_request_ || !stream.heeds_stop_token()) {
+        next = cancel_on(core_.stop_token(), std::move(next));
     }
-    if (failure && !(core_.stopped() && is_cancellation(failure))) std::rethrow_exception(failure);
-    if (failure) event = stream.ready();
-    if (!failure && !event)
+    Outcome<std::optional<StreamEvent>> outcome = co_await outcome_of(std::move(next));
+    if (outcome.cancelled() && core_.stopped()) co_return stream.ready();
+    std::optional<StreamEvent> event = std::move(outcome).value();
+    if (!event)
         throw Error(ErrorCode::protocol, "the provider's stream ended without done or error");
     co_return event;
 }

@@ -128,6 +128,10 @@ void ToolBatch::refuse(Call& call, std::string text) {
     call.after_hook = false;
 }
 
+void ToolBatch::refuse_after(Call& call, const std::exception_ptr& failure) {
+    refuse(call, core_.stopped() ? std::string(aborted_text) : exception_text(failure));
+}
+
 // Before the call.
 
 Task<void> ToolBatch::prepare(Call& call) {
@@ -176,19 +180,18 @@ bool ToolBatch::check(Call& call) {
 Task<bool> ToolBatch::resolve(Call& call) {
     const ResolveToolCallHook& hook = core_.parts().hooks->resolve_tool_call;
     HookContext context = core_.hook_context();
-    std::exception_ptr failure;
-    try {
-        std::optional<ToolCall> resolved = co_await core_.call_hook(hook(*call.given, context));
-        if (resolved) {
-            resolved->id = call.given->id;
-            call.resolved = std::move(resolved);
-        }
-    } catch (...) {
-        failure = std::current_exception();
+    auto asked = core_.call_hook(hook(*call.given, context));
+    Outcome<std::optional<ToolCall>> answer = co_await outcome_of(std::move(asked));
+    if (!answer.ok()) {
+        refuse_after(call, answer.failure());
+        co_return false;
     }
-    if (!failure) co_return true;
-    refuse(call, core_.stopped() ? std::string(aborted_text) : exception_text(failure));
-    co_return false;
+    std::optional<ToolCall> resolved = std::move(answer).value();
+    if (resolved) {
+        resolved->id = call.given->id;
+        call.resolved = std::move(resolved);
+    }
+    co_return true;
 }
 
 bool ToolBatch::validate(Call& call, JsonObject args) {
@@ -209,17 +212,10 @@ bool ToolBatch::validate(Call& call, JsonObject args) {
 Task<void> ToolBatch::ask_before(Call& call) {
     const HookContext context = core_.hook_context();
     BeforeToolCallContext asked{assistant_, call.call(), *call.tool, call.args, context};
-    std::optional<BeforeToolCallResult> answer;
-    std::exception_ptr failure;
-    try {
-        answer = co_await core_.call_hook(core_.parts().hooks->before_tool_call(asked));
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    if (failure) {
-        refuse(call, core_.stopped() ? std::string(aborted_text) : exception_text(failure));
-        co_return;
-    }
+    auto asking = core_.call_hook(core_.parts().hooks->before_tool_call(asked));
+    Outcome<std::optional<BeforeToolCallResult>> outcome = co_await outcome_of(std::move(asking));
+    if (!outcome.ok()) co_return refuse_after(call, outcome.failure());
+    std::optional<BeforeToolCallResult> answer = std::move(outcome).value();
     if (!answer) co_return;
     call.hitl_trace = std::move(answer->hitl_trace);
     sanitize(call.hitl_trace);
@@ -302,30 +298,31 @@ std::unique_ptr<ClockTimer> ToolBatch::time_limit(Call& call) {
     return timer;
 }
 
+/// The result of a tool that has ended, whatever ended it.
+AgentToolResult ToolBatch::result_of(const Call& call, Outcome<AgentToolResult> outcome) const {
+    if (!call.time_out.empty()) {
+        std::string text = call.time_out;
+        if (outcome.ok()) {
+            const std::string late = std::move(outcome).value().text();
+            if (!late.empty()) text += "\n" + late;
+        }
+        return AgentToolResult::error(std::move(text));
+    }
+    if (outcome.ok()) return std::move(outcome).value();
+    if (!outcome.cancelled()) return AgentToolResult::error(exception_text(outcome.failure()));
+    return AgentToolResult::error(
+        core_.stopped() ? "The call was interrupted by an abort; whether it took effect is unknown."
+                        : "The tool cancelled its own execution.");
+}
+
 Task<void> ToolBatch::await_result(Call& call, Task<AgentToolResult> task) {
     const std::unique_ptr<ClockTimer> limit = time_limit(call);
-    std::exception_ptr failure;
-    AgentToolResult result;
-    try {
-        result = co_await cancel_on(call.kill.get_token(), std::move(task));
-    } catch (...) {
-        failure = std::current_exception();
-    }
+    Task<AgentToolResult> cancellable = cancel_on(call.kill.get_token(), std::move(task));
+    Outcome<AgentToolResult> outcome = co_await outcome_of(std::move(cancellable));
     call.running = false;
     core_.time_passes();
     if (limit) limit->cancel();
-    if (!call.time_out.empty()) {
-        std::string text = call.time_out;
-        if (!failure && !result.text().empty()) text += "\n" + result.text();
-        result = AgentToolResult::error(std::move(text));
-    } else if (failure && is_cancellation(failure)) {
-        result = AgentToolResult::error(
-            core_.stopped()
-                ? "The call was interrupted by an abort; whether it took effect is unknown."
-                : "The tool cancelled its own execution.");
-    } else if (failure) {
-        result = AgentToolResult::error(exception_text(failure));
-    }
+    AgentToolResult result = result_of(call, std::move(outcome));
     co_await conclude(call, std::move(result));
     --running_;
     slot_.set();
@@ -375,20 +372,16 @@ Task<void> ToolBatch::ask_after(Call& call) {
     const HookContext context = core_.hook_context();
     AfterToolCallContext asked{assistant_,    call.call(),  call.args, call.result,
                                call.is_error, call.blocked, context};
-    std::optional<AfterToolCallResult> answer;
-    std::exception_ptr failure;
-    try {
-        answer = co_await core_.call_hook(core_.parts().hooks->after_tool_call(asked));
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    if (failure) {
-        // An abort that cut the hook short takes nothing from the result.
-        if (core_.stopped() && is_cancellation(failure)) co_return;
-        call.result = AgentToolResult::error(exception_text(failure));
+    auto asking = core_.call_hook(core_.parts().hooks->after_tool_call(asked));
+    Outcome<std::optional<AfterToolCallResult>> outcome = co_await outcome_of(std::move(asking));
+    // An abort that cut the hook short takes nothing from the result.
+    if (outcome.cancelled() && core_.stopped()) co_return;
+    if (!outcome.ok()) {
+        call.result = AgentToolResult::error(exception_text(outcome.failure()));
         call.is_error = true;
         co_return;
     }
+    std::optional<AfterToolCallResult> answer = std::move(outcome).value();
     if (!answer) co_return;
     if (answer->content) call.result.content = std::move(*answer->content);
     if (answer->details) call.result.details = std::move(*answer->details);

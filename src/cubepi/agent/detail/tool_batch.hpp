@@ -11,6 +11,7 @@
 #include <cubepi/agent/detail/run_core.hpp>
 #include <cubepi/agent/tool_list.hpp>
 #include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
 
 namespace cubepi::detail {
@@ -83,6 +84,7 @@ private:
     /// Starts a call that was announced. A pending result belongs to a running call, and goes to await_result().
     MaybeTask<AgentToolResult> start(Call& call);
     Task<void> await_result(Call& call, Task<AgentToolResult> task);
+    AgentToolResult result_of(const Call& call, Outcome<AgentToolResult> outcome) const;
     Task<void> conclude(Call& call, AgentToolResult result);
     Task<void> ask_after(Call& call);
     Task<void> update(Call& call, Json partial_result);
@@ -108,6 +110,8 @@ private:
     void on_stop();
     void kill_running();
     void refuse(Call& call, std::string text);
+    /// Refuses a call whose hook failed.
+    void refuse_after(Call& call, const std::exception_ptr& failure);
 
     RunCore& core_;
     Message message_;
