@@ -11,7 +11,7 @@
 
 namespace bub {
 
-/// What a hook gave: a value, or a task that will. A hook that does not wait costs no coroutine.
+/// The result of a hook: a value, or a task that produces one. A hook that completes synchronously needs no coroutine.
 template <class R>
 class HookOutcome {
 public:
@@ -19,9 +19,9 @@ public:
     HookOutcome(cubepi::Task<R> task) : task_(std::move(task)) {}
 
     bool waits() const noexcept { return task_.has_value(); }
-    /// `co_await std::move(outcome).task()`, when it waits.
+    /// Returns the task; valid only if waits(). Use `co_await std::move(outcome).task()`.
     cubepi::Task<R> task() && { return std::move(*task_); }
-    /// Otherwise.
+    /// Returns the value; valid only if not waits().
     R value() && { return std::move(*value_); }
 
 private:
@@ -29,7 +29,7 @@ private:
     std::optional<cubepi::Task<R>> task_;
 };
 
-/// What hooks give that have nothing to give.
+/// Result type of hooks that return no value.
 struct Done {};
 
 namespace detail {
@@ -66,9 +66,10 @@ cubepi::Task<R> convert_result(cubepi::Task<T> task) {
 
 }  // namespace detail
 
-/// A callable of a plugin: a lambda, function or object that takes `Call&` and returns R, something that converts to R,
-/// nothing (the same as R()), a Task of one of these, or a HookOutcome<R>. The call outlives it, also what the task of a coroutine does.
-/// The callable lives as long as its framework, so coroutine lambdas may have captures.
+/// A plugin's callable: a lambda, function or object that takes `Call&` and returns R, a type convertible to R, void
+/// (equivalent to R()), a Task of one of these, or a HookOutcome<R>. The call object outlives the callable's result,
+/// including the task of a coroutine. The callable lives as long as its framework, so coroutine lambdas may have
+/// captures.
 template <class Signature>
 class Hook;
 
