@@ -28,7 +28,7 @@ concept HookResult =
     std::is_invocable_v<F&, A...> &&
     std::is_convertible_v<typename HookReturn<std::invoke_result_t<F&, A...>>::type, R>;
 
-/// A hook may leave out its last argument, the context.
+/// A hook may omit its last argument, the context.
 template <class R, class F, class A, class C>
 inline constexpr bool hook_fits_two = HookResult<R, F, A, C> || HookResult<R, F, A>;
 
@@ -45,9 +45,9 @@ Task<R> await_hook(std::shared_ptr<F> hook, A... args) {
 
 }  // namespace detail
 
-/// A callable with one of the hooks' signatures: a lambda, function or object that returns R or Task<R>. Contexts
-/// are passed by reference and outlive the call. A hook whose second argument is the context may leave it out.
-/// A callable with another signature or result does not compile; the message of `Slot` names the hook.
+/// A callable with the signature of a hook: a lambda, function or object that returns R or Task<R>. Contexts are passed
+/// by reference and outlive the call. A hook whose second argument is the context may omit it. A callable with another
+/// signature or result does not compile; the message of `Slot` names the hook.
 template <class Signature, class Slot>
 class Hook;
 

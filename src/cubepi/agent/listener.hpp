@@ -19,9 +19,9 @@ CUBEPI_DETAIL_SLOT(listener,
                    "lost, and a Task of another type would never run")
 }  // namespace detail
 
-/// A receiver of events: a callable `(const AgentEvent&)` or `(const AgentEvent&, std::stop_token)` that returns void or a
-/// Task<void>, which is awaited. The token fires when the run is aborted. The listener runs on the agent's executor.
-/// A callable with another signature or result does not compile.
+/// A receiver of events: a callable `(const AgentEvent&)` or `(const AgentEvent&, std::stop_token)` that returns void
+/// or a Task<void>, which is awaited. The token is stopped when the run is aborted. The listener runs on the agent's
+/// executor. A callable with another signature or result does not compile.
 class Listener {
 public:
     template <class F>
@@ -75,8 +75,9 @@ struct ListenerEntry {
 };
 }  // namespace detail
 
-/// What subscribe() gives. `cancel()` ends the subscription, also from inside its own listener, for good; dropping the
-/// object does not (it is what CubePi's `unsubscribe` is). Used on the agent's executor.
+/// The result of subscribe(). `cancel()` permanently ends the subscription and may be called from inside its own
+/// listener; destroying the object does not end it (it corresponds to CubePi's `unsubscribe`). Used on the agent's
+/// executor.
 class Subscription {
 public:
     Subscription() = default;
