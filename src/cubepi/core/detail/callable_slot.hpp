@@ -6,8 +6,8 @@
 
 #include <cubepi/core/task.hpp>
 
-// Every public slot for a callable accepts exactly what it can call, await and return. Anything else fails to compile with
-// a sentence that names the slot.
+// Every public slot for a callable accepts exactly the callables that it can call, await and return. Any other is a
+// compile error with a message that names the slot.
 
 /// Defines the type `name##_slot`; `name##_slot::check<fits>()` fails to compile with `text` unless `fits`.
 #define CUBEPI_DETAIL_SLOT(name, text)  \
@@ -20,8 +20,8 @@
 
 namespace cubepi::detail {
 
-/// Whether `F`, called with `A...`, returns nothing or a Task<void>. Any other result would be lost: a Task of another
-/// type would never run.
+/// Returns true if `F`, called with `A...`, returns void or a Task<void>. Any other result would be lost: a Task of
+/// another type would never run.
 template <class F, class... A>
 consteval bool is_notification() {
     if constexpr (std::is_invocable_v<F&, A...>) {
@@ -32,7 +32,7 @@ consteval bool is_notification() {
     }
 }
 
-/// Whether `F`, called with `A...`, returns what `R` needs; exactly nothing where `R` is void.
+/// Returns true if `F`, called with `A...`, returns a value convertible to `R`; exactly void if `R` is void.
 template <class R, class F, class... A>
 consteval bool fills_slot() {
     if constexpr (!std::is_invocable_v<F&, A...>) {
