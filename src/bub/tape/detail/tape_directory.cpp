@@ -66,11 +66,11 @@ std::vector<std::string> TapeDirectory::names() const {
     for (fs::directory_iterator file(options_.directory, failed), end; !failed && file != end;
          file.increment(failed)) {
         fs::path path = file->path();
-        // Killed in its first turn, a session has left a journal and no tape yet.
+        // A session killed in its first turn has a journal but no tape yet.
         const bool begun = path.extension() == ".turns" && file->is_directory(failed);
         if (begun) path = path.stem();
         if (path.extension() != suffix) continue;
-        // A folder or a pipe of such a name is no tape, and a link that leads nowhere none yet.
+        // A directory or a pipe with such a name is not a tape, and a dangling symbolic link is not a tape yet.
         std::error_code unknown;
         if (!begun && !file->is_regular_file(unknown)) continue;
         found.push_back(path.stem().string());
@@ -139,12 +139,12 @@ Descriptor TapeDirectory::open_visible(const std::string& name, std::uint64_t& e
             if (::access(paths.commit.c_str(), F_OK) != 0) {
                 Descriptor tape = Descriptor::open(paths.tape, O_RDONLY);
                 end = tape ? tape.size() : 0;
-                // Without a lock file nobody had written; somebody may have begun since.
+                // Without a lock file nothing had been written; a writer may have started since.
                 if (lock || ::access(paths.lock.c_str(), F_OK) != 0) return tape;
                 continue;
             }
         }
-        // Whoever wrote that has died: taking the lock finishes it.
+        // Its writer has died: acquiring the lock completes the write.
         (void)write_lock(name);
     }
 }
@@ -354,7 +354,7 @@ JsonObject TapeDirectory::read_state(const std::string& name) {
         Json state = cubepi::parse_lenient(*text);
         if (JsonObject* object = state.if_object()) return std::move(*object);
     } catch (const cubepi::Error&) {
-        // It is replaced as a whole, so this is somebody else's doing.
+        // The store always replaces this file as a whole, so another program has written it.
     }
     const std::string file = TapePaths(options_.directory, name).state.string();
     throw cubepi::CheckpointCorruptionError("the side state of tape '" + name +
