@@ -181,7 +181,7 @@ private:
     std::chrono::nanoseconds total_;
     std::shared_ptr<void> shared_;
     OpenExchange open_;
-    AsyncEvent wake_;  // the end of a delay, or of all reading
+    AsyncEvent wake_;  // the end of a delay, or of reading
     bool interrupted_ = false;
 };
 

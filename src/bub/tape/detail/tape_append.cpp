@@ -350,7 +350,7 @@ void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& jo
     const std::size_t first = turn.reset ? 0 : first_anchor_in(turn.entries);
     TapeAppend options = TapeAppend().reset(turn.reset).turn(turn.id).first_anchor(first);
     (void)append_locked(writing, std::move(turn.entries), options);
-    // The tape's id may have changed since: a journal is never closed twice.
+    // Removed by its path, because the file name for a turn id may have changed since: a journal is never closed twice.
     remove_file(journal);
 }
 

@@ -56,7 +56,7 @@ Task<void> AgentAttempt::release() {
     claim_.reset();
 }
 
-/// Delivers a notice beside the loop. What a listener throws is rethrown when the run is over.
+/// Delivers a notice outside the loop. An exception of a listener is rethrown at the end of the run.
 Task<void> AgentAttempt::report(Notice notice) {
     try {
         if (Rest rest = core_.notice(std::move(notice))) co_await std::move(*rest);
@@ -65,7 +65,7 @@ Task<void> AgentAttempt::report(Notice notice) {
     }
 }
 
-/// Stores what is to be stored when the outcome is known (D19). A completed run is marked before agent_end.
+/// Writes to the store when the outcome is known (D19). A completed run is marked before agent_end.
 Rest AgentAttempt::finish(RunOutcome outcome) {
     outcome = wall_clock_.counted(outcome);
     agent_destroyed_ = impl_.destroyed;
@@ -81,7 +81,7 @@ Task<void> AgentAttempt::store_outcome(RunOutcome outcome) {
     co_await impl_.log.save_extra();
     const bool complete = outcome == RunOutcome::completed || outcome == RunOutcome::limited;
     if (complete && claim_) {
-        // While that fails, what is still appended is fenced off, too.
+        // If that fails, further appends are fenced as well.
         co_await claim_->complete();
         impl_.log.set_claim({}, {});
         claim_.reset();

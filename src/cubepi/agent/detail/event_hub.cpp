@@ -17,7 +17,7 @@ Rest EventHub::deliver(const AgentEvent& event, const std::stop_token& token) {
     busy_ = true;
     const std::size_t end = entries_.size();
     for (std::size_t index = 0; index < end; ++index) {
-        // Not by reference to the list: a listener may subscribe another one.
+        // Not a reference into the list: a listener may subscribe another one.
         ListenerEntry* const entry = entries_[index].get();
         if (!entry->active) {
             stale_ = true;
@@ -89,7 +89,7 @@ Task<void> EventHub::wait_turn(Turn& turn) {
 
 void EventHub::give_up(std::uint64_t ticket) noexcept {
     std::erase(rare_->tickets, ticket);
-    // The next one need not wait for somebody who does not come.
+    // The next waiter must not wait for a turn that was released.
     if (!busy_) rare_->free.pulse();
 }
 

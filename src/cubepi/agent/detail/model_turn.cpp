@@ -25,7 +25,7 @@ std::shared_ptr<const Error> error_of(const AssistantMessage& message) {
     }
 }
 
-/// `failure` receives what the provider throws, which is not the hook's around the call.
+/// `failure` receives an exception of the provider, to distinguish it from one of the hook around the call.
 Task<MessageStream> start_stream(std::shared_ptr<Provider> provider, ModelRequest request,
                                  std::shared_ptr<std::exception_ptr> failure) {
     try {
@@ -37,7 +37,7 @@ Task<MessageStream> start_stream(std::shared_ptr<Provider> provider, ModelReques
     }
 }
 
-// The provider reports a failed hook of the user as an error event, without the exception: `failure` keeps it.
+// The provider reports a failed hook of the user as an error event, without the exception: `failure` stores it.
 
 Task<std::optional<JsonObject>> ask_payload_hook(std::shared_ptr<std::exception_ptr> failure,
                                                  PayloadHook hook, JsonObject payload,
@@ -68,7 +68,7 @@ Task<void> await_rest(Rest rest) {
     if (rest) co_await std::move(*rest);
 }
 
-/// What is there already, if anything.
+/// Returns the next event if it is already available.
 std::optional<StreamEvent> take_ready(MessageStream& stream, std::exception_ptr& failure) {
     try {
         return stream.ready();
@@ -91,7 +91,7 @@ Message failure_message(const RunCore& core, const std::string& text, bool abort
     return message;
 }
 
-/// Nothing stands between the history and the model.
+/// Returns true if no hook changes the history or the call.
 bool ModelTurn::is_plain() {
     const HookSet& hooks = *core_.parts().hooks;
     return !hooks.transform_context && !hooks.convert_to_llm && !hooks.transform_system_prompt &&
@@ -164,7 +164,7 @@ Task<void> ModelTurn::run_hooked() {
     }
 }
 
-// The request.
+// Building the request.
 
 PayloadHook ModelTurn::payload_hook() const {
     const PayloadHook& hook = core_.parts().on_payload;
@@ -197,7 +197,7 @@ ModelRequest ModelTurn::request(MessageList messages, SharedString system_prompt
         .message_id(message_id_)
         .run_id(core_.run_id())
         .runtime(parts.runtime);
-    // A setter gives back what it was called on. NOLINTNEXTLINE(bugprone-use-after-move)
+    // A setter returns the object on which it was called. NOLINTNEXTLINE(bugprone-use-after-move)
     if (parts.reasoning) std::move(options).reasoning(*parts.reasoning);
     return made;
 }
@@ -259,7 +259,7 @@ Task<std::optional<ModelRequest>> ModelTurn::hooked_request() {
     co_return made;
 }
 
-// The answer.
+// Receiving the answer.
 
 std::optional<MessageStream> ModelTurn::open(ModelRequest&& request,
                                              std::exception_ptr& failure) const {
@@ -287,7 +287,7 @@ Task<void> ModelTurn::pump(MessageStream stream) {
         }
         bool ended = event && event->is_terminal();
         if (!event && !failure && stream.finished() && !core_.stopped()) {
-            // A hook around the call has taken the events, the last one too.
+            // A hook around the call has consumed the events, including the last one.
             event.emplace();
             event->partial = StreamAccess::final_message(stream);
             ended = true;
@@ -311,7 +311,7 @@ Task<void> ModelTurn::pump(MessageStream stream) {
     }
 }
 
-/// Gives an event that does not end the answer to the listeners.
+/// Delivers an event that does not end the answer to the listeners.
 Rest ModelTurn::pass_on(StreamEvent&& event) {
     if (event.type == StreamEventType::notice) return core_.notice(*event.notice);
     if (event.type != StreamEventType::start) {
@@ -325,7 +325,7 @@ Rest ModelTurn::pass_on(StreamEvent&& event) {
     return core_.emit(std::move(start));
 }
 
-/// Waits for the next event; empty when an abort ended the wait and the provider had no last word.
+/// Waits for the next event; empty if an abort ended the wait and the provider sent no final event.
 Task<std::optional<StreamEvent>> ModelTurn::wait_event(MessageStream& stream) {
     std::exception_ptr failure;
     std::optional<StreamEvent> event;
@@ -353,7 +353,7 @@ void ModelTurn::note_blocks(const StreamEvent& event) {
     }
 }
 
-/// What was streamed, without calls whose arguments were not complete (D34).
+/// Returns the streamed content, without calls whose arguments were incomplete (D34).
 AssistantMessage ModelTurn::so_far() const {
     AssistantMessage message = core_.state().streaming_message.get();
     std::vector<std::int32_t> open = open_calls_;
@@ -407,7 +407,7 @@ Rest ModelTurn::conclude_failed(const std::exception_ptr& failure) {
     }
 }
 
-/// Ends the answer with an error. `text` is what the message says; the typed error keeps code and type of `cause`.
+/// Ends the answer with an error. `text` is the message's text; the typed error keeps code and type of `cause`.
 Rest ModelTurn::conclude_error(const std::exception_ptr& cause, const std::string& text) {
     const std::shared_ptr<const Error> error = error_with_text(cause, text);
     AssistantMessage message = so_far();

@@ -32,7 +32,7 @@ void RunCore::start_with(const PriorSpending& spending) {
 
 void RunCore::count(const AssistantMessage& answer, const Model& asked) {
     if (answer.usage) usage_ += *answer.usage;
-    // An answer that failed before anything was counted is not billed either.
+    // An answer that failed before any usage was reported is not billed.
     const bool failed = answer.stop_reason == stop_reason::error;
     if (!spent_ || (failed && !answer.usage)) return;
     const std::optional<double> cost = cost_of(answer, asked);
@@ -81,7 +81,7 @@ Rest RunCore::emit_update(StreamEvent&& event) {
     return deliver();
 }
 
-/// A listener is busy with an event still: this one waits for its turn.
+/// A listener is still processing an event: this one waits for its turn.
 Rest RunCore::emit_later(AgentEvent::Body body) {
     time_passes();
     AgentEvent event;
@@ -177,7 +177,7 @@ Rest RunCore::take_in(std::vector<Input> inputs) {
 }
 
 void RunCore::put_back(std::vector<Input> inputs) {
-    // A prompt has no receipt: whoever awaits it gets the failure and may prompt again.
+    // A prompt has no receipt: its caller gets the failure and may prompt again.
     std::erase_if(inputs, [](const Input& input) { return !input.receipt; });
     parts_.inputs->put_back(std::move(inputs));
 }
@@ -200,7 +200,7 @@ Task<void> RunCore::take_all_in(std::vector<Input> inputs) {
             try {
                 if (Rest rest = announce(input.message)) co_await std::move(*rest);
             } catch (...) {
-                // Committed before a listener of its message_end threw: it must not come again.
+                // Committed before a listener of its message_end threw: it must not be added again.
                 const bool committed = state().messages.size() > before &&
                                        state().messages.back().id() == input.message.id();
                 if (committed) {

@@ -54,7 +54,7 @@ Task<void> ToolBatch::run() {
             if (Rest rest = prepare(call)) co_await std::move(*rest);
         }
     }
-    // A hook may have made a sequential call of one.
+    // A hook may have replaced a call with a sequential one.
     if (is_sequential()) {
         co_await run_sequential();
     } else {
@@ -69,14 +69,14 @@ Task<void> ToolBatch::run_sequential() {
             if (Rest rest = prepare(call)) co_await std::move(*rest);
         }
         if (Rest rest = announce(call)) co_await std::move(*rest);
-        // The run has failed: what has not begun does not begin (D6).
+        // The run has failed: calls that have not started do not start (D6).
         if (listener_failure_) refuse(call, std::string(unannounced_text));
         if (Rest rest = execute(call)) co_await std::move(*rest);
         if (Rest rest = commit(call)) co_await std::move(*rest);
     }
 }
 
-/// A scope for children is made when there is something to run side by side.
+/// A scope for children is created only if calls run concurrently.
 Task<void> ToolBatch::run_parallel() {
     for (std::size_t i = 0; i < calls_.size(); ++i) {
         Call& call = calls_[i];
@@ -98,7 +98,7 @@ Task<void> ToolBatch::run_parallel() {
     }
 }
 
-/// The calls from `first` on, of which that one runs already.
+/// Runs the calls from `first` on, of which that one has already started.
 Task<void> ToolBatch::run_beside(TaskScope& scope, std::size_t first, Task<void> first_rest) {
     const std::size_t cap = core_.parts().limits.parallel_tools;
     scope.spawn(std::move(first_rest));
@@ -150,7 +150,7 @@ Task<void> ToolBatch::prepare_resolved(Call& call) {
     if (core_.parts().hooks->before_tool_call) co_await ask_before(call);
 }
 
-/// Whether the call may run as far as its tool and its arguments go.
+/// Returns true if the tool and the arguments of the call are valid.
 bool ToolBatch::check(Call& call) {
     const ToolCall& asked = call.call();
     if (!call.tool) {
@@ -240,7 +240,7 @@ Task<void> ToolBatch::ask_before(Call& call) {
     }
 }
 
-// The call itself.
+// During the call.
 
 Rest ToolBatch::announce(Call& call) {
     if (core_.stopped()) refuse(call, std::string(aborted_text));
@@ -251,7 +251,7 @@ Rest ToolBatch::announce(Call& call) {
     return tell(std::move(event));
 }
 
-/// A call whose start not all listeners could take is not made (D6); those beside it are.
+/// A call whose start was not delivered to all listeners is not made (D6); concurrent calls are.
 Rest ToolBatch::announce_beside(Call& call) {
     const bool failed_before = listener_failure_ != nullptr;
     if (Rest rest = announce(call)) return announce_rest(call, std::move(*rest), failed_before);
@@ -265,7 +265,7 @@ Task<void> ToolBatch::announce_rest(Call& call, Task<void> rest, bool failed_bef
 }
 
 Rest ToolBatch::execute(Call& call) {
-    // A listener of the start may have aborted.
+    // A listener of the start event may have aborted.
     if (core_.stopped() && !call.immediate) refuse(call, std::string(aborted_text));
     if (call.immediate) {
         AgentToolResult result = std::move(*call.immediate);
@@ -278,7 +278,7 @@ Rest ToolBatch::execute(Call& call) {
     core_.time_passes();
     const SerialSection here(core_.parts().serial);
     try {
-        // after_tool_call is shown the arguments, too.
+        // after_tool_call receives the arguments too.
         JsonObject args = core_.parts().hooks->after_tool_call ? call.args : std::move(call.args);
         outcome.emplace(call.tool->execute(std::move(args), *call.context));
     } catch (...) {
@@ -348,8 +348,8 @@ Task<void> ToolBatch::update(Call& call, Json partial_result) {
     event.tool_name = call.call().name;
     event.args = call.call().arguments;
     event.partial_result = std::move(partial_result);
-    // A listener that throws fails the run when the batch is over; the tool is not to blame. What ends the tool does
-    // not end a listener.
+    // A listener that throws fails the run at the end of the batch; the tool is not responsible. The end of the tool
+    // does not end a listener.
     Rest rest = tell(std::move(event));
     if (!rest) co_return;
     std::function<void()> nothing = [] {};
@@ -407,7 +407,7 @@ Task<void> ToolBatch::ask_after(Call& call) {
         failure = std::current_exception();
     }
     if (failure) {
-        // An abort that cut the hook short takes nothing from the result.
+        // An abort that interrupted the hook does not change the result.
         if (core_.stopped() && is_cancellation(failure)) co_return;
         call.result = AgentToolResult::error(exception_text(failure));
         call.is_error = true;
