@@ -11,7 +11,7 @@ namespace {
 using namespace agent_test;
 using namespace std::chrono_literals;
 
-/// Fails or delays renewals. What `fails` says for the n-th renewal, from 1, happens.
+/// Fails or delays renewals. `fails` determines the fate of the n-th renewal, from 1.
 class UnreliableStore final : public ForwardingStore {
 public:
     UnreliableStore(MemoryOptions options, std::shared_ptr<testing::ManualClock> clock)

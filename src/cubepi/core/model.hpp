@@ -42,7 +42,7 @@ struct Model {
     std::optional<std::int64_t> context_window = {};  ///< tokens
     std::optional<std::int64_t> max_tokens = {};      ///< limit of one answer, tokens
     std::optional<double> temperature = {};
-    std::optional<ModelCost> cost = {};  ///< absent: what the price table says (provider/cost.hpp)
+    std::optional<ModelCost> cost = {};  ///< absent: from the price table (provider/cost.hpp)
     /// The capabilities of this model at its endpoint, overriding those of its provider; null: no override.
     std::shared_ptr<const CapabilityDescriptor> capability = {};
 };

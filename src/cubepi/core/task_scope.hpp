@@ -21,7 +21,7 @@
 //                          thrown
 //   collect_all(tasks)     all outcomes in source order; a failure leaves the others alone
 //   with_task_scope(body)  body(TaskScope&) starts children as it goes; they are over when it returns
-//   BackgroundScope        children of an object that is no coroutine
+//   BackgroundScope        children of an object that is not a coroutine
 
 namespace cubepi {
 

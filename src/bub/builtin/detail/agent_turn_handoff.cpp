@@ -33,7 +33,7 @@ constexpr std::size_t most_tries = 5;
 constexpr std::size_t smallest_limit = 500;      // bytes
 constexpr std::size_t longest_summary = 24'000;  // bytes
 constexpr std::size_t bytes_per_token =
-    2;  // fewer than a token has, on average: the rest is room for the answer
+    2;  // fewer than an average token has, which leaves space for the answer
 constexpr std::string_view instruction =
     "You summarize a conversation between a user and an assistant, so that the assistant can "
     "continue without its "
