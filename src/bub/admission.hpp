@@ -19,13 +19,13 @@ enum class AdmitAction : std::uint8_t {
 };
 std::string_view to_string(AdmitAction action) noexcept;
 
-/// The decision of admission about one message.
+/// An admission decision for one message.
 struct AdmitDecision {
     AdmitAction action = AdmitAction::process;
     std::string reason = {};
 };
 
-/// The state of the message's session, as admission sees it.
+/// A snapshot of a message's session, passed to admission hooks.
 struct TurnSnapshot {
     std::string session_id = {};
     bool is_running = false;

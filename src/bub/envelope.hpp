@@ -89,7 +89,7 @@ struct Envelope {
     std::vector<MediaItem> media;
     std::shared_ptr<Lifespan> lifespan;
     bool is_active = false;  ///< addressed to the agent, as opposed to overheard (debounce)
-    /// Whether the sender may use comma commands (B11). Absent: only the local command line (channel `cli`) may.
+    /// Permission of the sender to use comma commands (B11). Absent: only the local command line (channel `cli`) may.
     std::optional<bool> from_operator;
     /// The platform's id of this message (Telegram: its update_id). A channel manager that has stored a message with
     /// this id does not accept it a second time (B18), and the builtin agent treats all deliveries of it as one user

@@ -67,9 +67,8 @@ cubepi::Task<R> convert_result(cubepi::Task<T> task) {
 }  // namespace detail
 
 /// A plugin's callable: a lambda, function or object that takes `Call&` and returns R, a type convertible to R, void
-/// (equivalent to R()), a Task of one of these, or a HookOutcome<R>. The call object outlives the callable's result,
-/// including the task of a coroutine. The callable lives as long as its framework, so coroutine lambdas may have
-/// captures.
+/// (equivalent to R()), a Task of one of these, or a HookOutcome<R>. The call object outlives the invocation, including
+/// the task of a coroutine. The callable lives as long as its framework, so coroutine lambdas may have captures.
 template <class Signature>
 class Hook;
 

@@ -49,15 +49,15 @@ struct BuiltinOptions {
     cubepi::BoundModel model = {};
     /// Tried in order if `model` fails (FallbackBoundModel). A model that the session selected has no fallbacks.
     std::vector<cubepi::BoundModel> fallback_models = {};
-    /// Returns the model for an id given with `,model`; if empty, the id is requested from the provider of `model`.
+    /// Returns the model for an id given with `,model`; if empty, the provider of `model` is used.
     std::function<cubepi::BoundModel(const std::string& id)> find_model = {};
     /// Selects the model of a session's turn. `stored` is the data of the last `model_switch` event on its tape, empty if
     /// there is none. Returns the id for `find_model`; empty selects `model`. Null: the stored id.
     std::function<std::string(const JsonObject& stored)> select_model = {};
     /// The answer to `,model` without an argument. Null: lists `model` and `other_models`.
     std::function<Task<std::string>()> list_models = {};
-    /// Checks an id given with `,model` and returns the data of the `model_switch` event, whose "model" is the id. Throws
-    /// Error if the id is refused; `force` overrides what cannot be checked. Null: takes every id.
+    /// Checks an id given with `,model` and returns the data of the `model_switch` event, whose "model" is the id.
+    /// Throws Error if the id is rejected; `force` overrides what cannot be checked. Null: accepts every id.
     std::function<Task<JsonObject>(std::string id, bool force)> choose_model = {};
     /// Listed as choices, in addition to `model`.
     std::vector<std::string> other_models = {};
@@ -103,7 +103,7 @@ struct BuiltinOptions {
     /// Asks the operator before a comma command destroys data or runs pasted text in the shell; returns true to run it.
     /// If empty, pasted text does not run, and `,tape_reset` requires an explicit `archive` argument.
     std::function<Task<bool>(CommandQuestion question)> confirm_command = {};
-    /// Whether a confirmed `,tape_reset` without an `archive` argument archives the tape.
+    /// If true, a confirmed `,tape_reset` without an `archive` argument archives the tape.
     bool archive_on_reset = true;
     std::function<std::vector<std::shared_ptr<Channel>>(ProvideChannelsCall& call)> channels = {};
     /// Asks the questions of `onboard_config`; supplied by the program, which knows its own settings. May be empty.

@@ -42,8 +42,8 @@ struct Settings {
     /// Return the key and the address of a provider: its own, or the common one.
     std::string key_for(std::string_view provider) const;
     std::string base_for(std::string_view provider) const;
-    /// Splits `model`: "openrouter:openrouter/free" is {"openrouter", "openrouter/free"}. Without a provider both are
-    /// empty.
+    /// Splits `model`: "openrouter:openrouter/free" is {"openrouter", "openrouter/free"}. The provider is empty if
+    /// `model` does not name one.
     std::pair<std::string, std::string> provider_and_model() const;
     /// Returns how channels collect messages, with defaults for unset values.
     DebounceOptions debounce_options() const;

@@ -19,7 +19,7 @@ enum class TapeSync : std::uint8_t {
 struct FileTapeOptions {
     std::filesystem::path directory = {};
     TapeSync sync = TapeSync::append;
-    /// How long to wait for another process that is writing the same tape.
+    /// Timeout for acquiring the lock while another process is writing the same tape.
     std::chrono::milliseconds lock_timeout{10'000};
     std::shared_ptr<cubepi::Clock> clock = {};         ///< null: the system clock
     std::shared_ptr<cubepi::WorkerPool> workers = {};  ///< null: Runtime::standard()'s

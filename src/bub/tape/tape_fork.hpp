@@ -19,7 +19,7 @@ struct TapeForkOptions {
     /// If not empty, the fork is the turn with this id. It is journaled in the store, if the store supports that, and
     /// its merge ends with the event `turn` {turn, status} as commit marker (B9).
     std::string turn_id = {};
-    /// The longest time until displayed text is written to the journal.
+    /// The maximum delay until displayed text is written to the journal.
     std::chrono::milliseconds flush_interval{500};
     /// The names of the tape's sidecars, which are part of the fork. Tape::fork adds those of the tape.
     std::vector<std::string> sidecars = {};

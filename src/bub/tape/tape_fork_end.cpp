@@ -9,7 +9,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 
-// How a fork ends: merged into the tape, fenced, or discarded; and the claims that it holds until then.
+// The end of a fork: merged into the tape, fenced, or discarded; and the claims that it holds until then.
 
 namespace bub {
 

@@ -25,7 +25,7 @@ namespace cubepi {
 
 class Agent;
 
-/// How queued messages are taken: the oldest one at a time, or all at once.
+/// The number of queued messages taken at a time: the oldest one, or all.
 enum class QueueMode : std::uint8_t { one_at_a_time, all };
 
 /// The options of an agent. An aggregate for designated initialisers: `Agent agent({.model = model});`

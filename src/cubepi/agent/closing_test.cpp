@@ -1,4 +1,4 @@
-// How runs close after a failure.
+// Closing of runs after a failure.
 
 #include <chrono>
 #include <functional>

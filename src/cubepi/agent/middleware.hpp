@@ -76,7 +76,7 @@ struct AfterToolCallResult {
     std::optional<bool> terminate = {};
 };
 
-/// How a run continues after an answer.
+/// The continuation of a run after an answer.
 enum class TurnDecision : std::uint8_t {
     natural,        ///< continue according to the response
     stop,           ///< end the run after this response

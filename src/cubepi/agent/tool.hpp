@@ -38,7 +38,7 @@ public:
 enum class ToolRisk : std::uint8_t { read_only, writes, network, irreversible };
 std::string_view to_string(ToolRisk risk) noexcept;
 
-/// Whether the calls of one answer run concurrently, or one after the other in the model's order.
+/// The execution of one answer's calls: concurrently, or one after the other in the model's order.
 enum class ExecutionMode : std::uint8_t { parallel, sequential };
 
 /// The second argument of a tool's callback. Valid until the call has ended.

@@ -62,11 +62,11 @@ struct ToolChoice {
     std::string name = {};
 };
 
-/// Whether a model reasons before it answers; `automatic` leaves it to the model.
+/// Reasoning before the answer: disabled, left to the model, or enabled.
 enum class ReasoningMode : std::uint8_t { off, automatic, on };
 /// The extent of the reasoning, in the terms shared by endpoints.
 enum class ReasoningEffort : std::uint8_t { minimal, low, medium, high, max };
-/// Whether the endpoint returns the reasoning.
+/// The form in which the endpoint returns the reasoning.
 enum class ReasoningSummary : std::uint8_t { none, automatic, detailed, summarized };
 
 /// Controls the reasoning of a model. Only values that were set matter: a default-constructed control sends nothing

@@ -8,7 +8,7 @@
 
 namespace cubepi {
 
-/// How the arguments of a tool call were parsed.
+/// The result of parsing the arguments of a tool call.
 enum class ArgumentsState : std::uint8_t {
     exact,     ///< valid JSON (or blank, which is {})
     repaired,  ///< valid JSON after repair_json()
