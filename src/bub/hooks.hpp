@@ -168,7 +168,7 @@ struct Plugin {
     int priority = 0;
     std::string version = {};  ///< informational
 
-    // The stages of a turn, in order. docs/guides/bub/hooks.md states when each hook is called and what it returns.
+    // The stages of a turn, in order. docs/guides/bub/hooks.md documents the time and the result of each hook.
     Hook<std::optional<std::string>(ResolveSessionCall)> resolve_session = {};  ///< first
     Hook<std::optional<JsonObject>(LoadStateCall)> load_state = {};             ///< all; merged
     Hook<std::optional<Prompt>(BuildPromptCall)> build_prompt = {};             ///< first

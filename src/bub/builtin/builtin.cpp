@@ -239,7 +239,7 @@ Task<std::optional<AdmitDecision>> admit(CorePtr core, AdmitMessageCall& call) {
     if (!router) co_return decision;
     decision = co_await router->admit_message(call.session_id, call.message, call.turn);
     if (is_quit(call.message)) {
-        // Turns of a session run one after the other (B8): a quit that waited behind the turns it is to end would have
+        // Turns of a session run one after the other (B8): a quit queued after the turns that it should end would have
         // no effect.
         co_await router->quit(call.session_id);
         router->cancel_turn(call.session_id);

@@ -29,7 +29,7 @@ private:
 };
 
 /// Records the order of calls and simulates a crash on request: from then on nothing is written, and every call fails.
-/// The contents of the inner log are what the next process finds.
+/// The next process finds the contents of the inner log.
 class WatchedLog final : public DeliveryLog, public PlansAnswers {
 public:
     explicit WatchedLog(std::shared_ptr<DeliveryLog> kept = std::make_shared<MemoryDeliveryLog>())

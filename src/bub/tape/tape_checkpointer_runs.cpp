@@ -53,7 +53,7 @@ void remove_run(JsonObject& state, const std::string& run_id,
     SideState::tidy(state);
 }
 
-/// Claims the run in `state`, or throws; a claim that was taken over is recorded in `result`.
+/// Claims the run in `state`, or throws; a superseded claim is recorded in `result`.
 void claim_in(JsonObject& state, const std::string& thread_id, const std::string& run_id,
               const ClaimOwner& owner, ClaimKind kind, double now, double lease_end,
               ClaimResult& result) {

@@ -61,7 +61,7 @@ public:
     /// its journal for the next turn, which closes it as interrupted; its claims are released. Text recorded by said()
     /// that is not part of an entry becomes an assistant message unless the status is `ok`. A turn without entries
     /// leaves no trace. Sidecars are written first; if one cannot be written, the event `sidecar.merge` on the tape
-    /// says so. If another process has taken over a claim of the turn, the turn is fenced with StaleAppendError: it is
+    /// says so. If another process has superseded a claim of the turn, the turn is fenced with StaleAppendError: it is
     /// not part of the conversation, and its entries are preserved on the tape in the event `turn.refused`, excluded
     /// from every context.
     Task<void> merge(TurnStatus status = TurnStatus::ok);

@@ -139,7 +139,7 @@ struct TapeClaim {
 class TurnClaims {
 public:
     virtual ~TurnClaims() = default;
-    /// Makes the turn's merge fail if another owner has taken over this claim. Returns false if the tape is not part of
+    /// Makes the turn's merge fail if another owner has superseded this claim. Returns false if the tape is not part of
     /// the turn.
     virtual bool hold_claim(const std::string& tape, TapeClaim claim) = 0;
     /// Like edit_state, but the edit becomes visible outside when the turn ends, merged or not; inside the turn it is
@@ -158,7 +158,7 @@ struct SidecarPart {
     std::exception_ptr failure = {};  ///< the reason of the failure
 };
 
-/// Optional: stores a turn and its sidecars under one lock, so that its claim cannot be taken over in between (D50).
+/// Optional: stores a turn and its sidecars under one lock, so that its claim cannot be superseded in between (D50).
 class TurnMerges {
 public:
     virtual ~TurnMerges() = default;

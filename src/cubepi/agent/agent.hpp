@@ -87,7 +87,7 @@ struct PriorSpending {
     std::optional<double> cost = 0.0;  ///< USD; absent: unknown
 };
 
-/// `PromptOptions().run_id("...")`
+/// Options of a prompt: `PromptOptions().run_id("...")`.
 class PromptOptions {
 public:
     PromptOptions() {}

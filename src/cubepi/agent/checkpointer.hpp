@@ -38,7 +38,7 @@ public:
         extra_ = std::move(value);
         return std::move(*this);
     }
-    /// The claim under which the caller writes. If the claim has been taken over, nothing is stored and
+    /// The claim under which the caller writes. If the claim has been superseded, nothing is stored and
     /// StaleAppendError is thrown (D50).
     AppendOptions&& claim(std::string run_id, std::string owner_id) && {
         claim_run_id_ = std::move(run_id);
@@ -88,7 +88,7 @@ struct ClaimOwner {
 
 /// The result of claim_run().
 struct ClaimResult {
-    /// Set if the claim of a dead or expired owner was taken over.
+    /// The dead or expired owner whose claim was superseded, if any.
     std::optional<ClaimOwner> taken_over = {};
     std::string taken_over_run_id = {};
 };
@@ -107,7 +107,7 @@ public:
     /// continued), or if another live owner has any run open on this thread; RunAlreadyCompletedError.
     virtual Task<ClaimResult> claim_run(std::string thread_id, std::string run_id, ClaimOwner owner,
                                         ClaimKind kind) = 0;
-    /// Extends the lease; throws StaleAppendError if the claim was taken over.
+    /// Extends the lease; throws StaleAppendError if the claim has been superseded.
     virtual Task<void> renew_claim(std::string thread_id, std::string run_id,
                                    std::string owner_id) = 0;
     /// Releases the claim without completing the run: the run stays open for CubePi, but has no owner.
@@ -116,7 +116,7 @@ public:
     /// Idempotent. Throws RunNotClaimedError.
     virtual Task<void> mark_run_complete(std::string thread_id, std::string run_id) = 0;
     /// Like mark_run_complete, by the owner of the run's claim: throws StaleAppendError if an open run's claim has been
-    /// taken over (D50). The check and the mark are one atomic step, also between processes. A store that does not
+    /// superseded (D50). The check and the mark are one atomic step, also between processes. A store that does not
     /// override it marks without the check.
     virtual Task<void> complete_run(std::string thread_id, std::string run_id,
                                     std::string /*owner_id*/) {

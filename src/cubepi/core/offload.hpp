@@ -28,7 +28,7 @@ protected:
     OffloadJob() = default;
 };
 
-/// Runs the job on the pool and waits for it; rethrows what it throws.
+/// Runs the job on the pool and waits for it; rethrows its exception.
 Task<> run_offloaded(WorkerPool& pool, std::shared_ptr<OffloadJob> job);
 
 template <class F, class = void>

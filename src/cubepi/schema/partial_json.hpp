@@ -19,7 +19,7 @@ enum class ArgumentsState : std::uint8_t {
 struct ParsedArguments {
     JsonObject value;
     ArgumentsState state = ArgumentsState::exact;
-    std::string problem;  ///< why the text is not JSON; empty for exact and repaired
+    std::string problem;  ///< the reason if it is not JSON; empty for exact and repaired
 
     /// Returns true if a tool may run with the arguments (docs/decisions.md, D4): never with completed text.
     bool runnable() const noexcept { return state <= ArgumentsState::repaired; }

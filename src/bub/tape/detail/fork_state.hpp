@@ -73,9 +73,9 @@ struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     /// Throws `unsupported` if the parent has none.
     TapeStateStore& side_state() const;
     bool holds_something() const;
-    /// Throws StaleAppendError if a claim has been taken over.
+    /// Throws StaleAppendError if a claim has been superseded.
     Task<void> check_claims();
-    /// Writes all entries to the parent, the sidecars first; nothing if a claim has been taken over (D50).
+    /// Writes all entries to the parent, the sidecars first; nothing if a claim has been superseded (D50).
     Task<void> merge(TurnStatus status);
     /// Returns the parts of the sidecars that have entries.
     std::vector<SidecarPart> parts(TurnStatus status) const;

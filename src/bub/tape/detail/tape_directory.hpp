@@ -101,7 +101,7 @@ private:
     void close_dead_turns_at_start(const std::string& name);
     void close_sidecars(const std::string& name, JournaledTurn& turn);
     void close_turn(Writing& writing, const std::filesystem::path& journal);
-    /// Returns true if the turn's claim has been taken over and the tape was continued (D50).
+    /// Returns true if the turn's claim has been superseded and the tape was continued (D50).
     bool is_superseded(const Writing& writing, const JournaledTurn& turn);
     void remove_files(Writing& writing);
     /// Returns the number of edits.

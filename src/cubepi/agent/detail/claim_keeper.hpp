@@ -17,8 +17,8 @@ namespace cubepi::detail {
 /// without completing.
 ///
 /// A failed renewal is retried until the run ends, even after the lease has expired: as long as no other owner has
-/// taken the claim over, a late renewal restores it. The run continues meanwhile. If another owner has taken the claim
-/// over, the store rejects the run's next append.
+/// superseded the claim, a late renewal restores it. The run continues meanwhile. If another owner has superseded the
+/// claim, the store rejects the run's next append.
 class ClaimKeeper {
 public:
     /// Receives the notices "claim_lease_ended" (no renewal succeeded for the length of the lease) and "claim_lost"
@@ -31,7 +31,7 @@ public:
 
     /// Throws RunAlreadyClaimedError, RunAlreadyCompletedError.
     Task<ClaimResult> claim(ClaimKind kind);
-    /// Completes the run, which ends the claim. Throws StaleAppendError if the claim was taken over.
+    /// Completes the run, which ends the claim. Throws StaleAppendError if the claim has been superseded.
     Task<void> complete();
     /// Releases the claim and leaves the run open. Ignores failures of the store: the lease will expire.
     Task<void> release();

@@ -25,7 +25,7 @@ struct TransferPlan {
     HttpRequest request;
     std::string url;
     std::string server;  ///< "host:port", for messages
-    std::string proxy;   ///< what CURLOPT_PROXY takes; empty: none
+    std::string proxy;   ///< the value of CURLOPT_PROXY; empty: none
     std::string proxy_server;
     std::vector<std::string> resolve;     ///< CURLOPT_RESOLVE entries
     std::vector<std::string> connect_to;  ///< CURLOPT_CONNECT_TO entries
