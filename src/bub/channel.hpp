@@ -49,7 +49,8 @@ public:
                                                              TurnSnapshot turn);
 };
 
-/// Routes answers to the channels. Bound to a Framework by the component that runs the channels. (Bub's ChannelRouter.)
+/// The router of answers to the channels. Bound to a Framework by the component that runs the channels. (Bub's
+/// ChannelRouter.)
 class OutboundChannelRouter {
 public:
     virtual ~OutboundChannelRouter() = default;

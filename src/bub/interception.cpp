@@ -69,8 +69,8 @@ private:
     WarningHandler warn_;
 };
 
-/// Forwards an answer and reports its end to after_llm_call before the agent sees it. A call that is cancelled or
-/// dropped has no end.
+/// A stream that forwards an answer and reports its end to after_llm_call before the agent sees it. A call that is
+/// cancelled or dropped has no end.
 class ObservedSource final : public cubepi::StreamSource {
 public:
     ObservedSource(cubepi::MessageStream stream, std::shared_ptr<Interception> observer,

@@ -116,7 +116,7 @@ Places* places_of(Settings& settings, const std::string& key) {
     return key == "api_base" ? &settings.api_bases : nullptr;
 }
 
-/// Reads the settings of one source, the file or a variable.
+/// A reader of the settings of one source, the file or a variable.
 class Reader {
 public:
     Reader(Settings& settings, std::string origin)

@@ -48,8 +48,8 @@ struct HeldMessages {
     std::vector<Delivery> answers = {};        ///< delivery state unknown
 };
 
-/// Runs the channels of a framework: accepts their messages, admits them, and runs one turn per session at a time, in
-/// order of arrival (B8). A session that hangs does not delay other sessions. An idle session uses no memory.
+/// The owner of a framework's channels: accepts their messages, admits them, and runs one turn per session at a time,
+/// in order of arrival (B8). A session that hangs does not delay other sessions. An idle session uses no memory.
 ///
 /// Each message from a channel becomes a turn, steers a turn, is dropped by admission, or is rejected. If it is
 /// rejected, the sender (too many messages) or the observers (a hook that failed) were notified, and the handler

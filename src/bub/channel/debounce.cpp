@@ -11,7 +11,7 @@ namespace bub {
 
 namespace {
 
-/// Combines the lifespans of merged messages.
+/// The combined lifespans of merged messages.
 class Lifespans final : public Lifespan {
 public:
     explicit Lifespans(std::vector<std::shared_ptr<Lifespan>> all) : all_(std::move(all)) {}

@@ -32,9 +32,9 @@ Envelope merge_messages(std::vector<Envelope> messages);
 /// Returns true if the message comes from an operator and begins with a comma, i.e. is a command (B11).
 bool is_command(const Envelope& message) noexcept;
 
-/// Collects the messages of one conversation that arrive in quick succession and delivers them as one. Commands pass
-/// immediately. A message that is not addressed to the agent (`is_active` false) is dropped unless an addressed one
-/// came within `active_window`. Used on one executor.
+/// A filter that collects the messages of one conversation that arrive in quick succession and delivers them as one.
+/// Commands pass immediately. A message that is not addressed to the agent (`is_active` false) is dropped unless an
+/// addressed one came within `active_window`. Used on one executor.
 class Debouncer {
 public:
     using Flush = std::function<void(Envelope message)>;

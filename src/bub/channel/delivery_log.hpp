@@ -44,9 +44,9 @@ struct Delivery {
     std::uint64_t resent = 0;  ///< number of times it was resent
 };
 
-/// Records inbound messages until their turns end and outbound ones until they are sent (B18): the port through which a
-/// gateway persists them. The manager calls it on its executor. Each call is atomic: after a crash either all of it or
-/// none of it has happened. Calls take effect in the order in which they are made.
+/// A record of inbound messages until their turns end and of outbound ones until they are sent (B18): the port through
+/// which a gateway persists them. The manager calls it on its executor. Each call is atomic: after a crash either all
+/// of it or none of it has happened. Calls take effect in the order in which they are made.
 class DeliveryLog {
 public:
     virtual ~DeliveryLog() = default;

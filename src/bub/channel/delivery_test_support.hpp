@@ -28,8 +28,8 @@ private:
     UnsettledPolicy policy_;
 };
 
-/// Records the order of calls and simulates a crash on request: from then on nothing is written, and every call fails.
-/// The next process finds the contents of the inner log.
+/// A log that records the order of calls and simulates a crash on request: from then on nothing is written, and every
+/// call fails. The next process finds the contents of the inner log.
 class WatchedLog final : public DeliveryLog, public PlansAnswers {
 public:
     explicit WatchedLog(std::shared_ptr<DeliveryLog> kept = std::make_shared<MemoryDeliveryLog>())

@@ -39,7 +39,7 @@ TapeQuery search_query(const TapeSearch& search) {
                                           search.to.empty() ? "9999-12-31" : search.to);
 }
 
-/// Collects the most similar entries; of equally similar ones, the newest.
+/// The most similar entries found so far; of equally similar ones, the newest.
 class NearestEntries {
 public:
     explicit NearestEntries(std::size_t most) : most_(most) {}

@@ -255,7 +255,7 @@ JsonArray context_messages(const std::vector<TapeEntry>& entries) {
 
 namespace {
 
-/// Puts stored messages and created ones in a legal order (D1): nothing between calls and their results.
+/// A list of stored and created messages in a legal order (D1): nothing between calls and their results.
 class AgentWalk {
 public:
     void add(const TapeEntry& entry) {

@@ -8,8 +8,8 @@
 
 namespace bub {
 
-/// Selects entries of a tape. Slice, dates, text, kinds and limit apply in this order. If several slices are set, the
-/// last one counts.
+/// A selection of entries of a tape. Slice, dates, text, kinds and limit apply in this order. If several slices are
+/// set, the last one counts.
 class TapeQuery {
 public:
     enum class Slice { all, last_anchor, after_anchor, between_anchors };

@@ -64,7 +64,7 @@ private:
     std::filesystem::path path_;
 };
 
-/// Limits every file to `bytes` during its lifetime, to simulate a full disk.
+/// A limit of `bytes` for every file during its lifetime, to simulate a full disk.
 class FullDisk {
 public:
     explicit FullDisk(std::size_t bytes = 0) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

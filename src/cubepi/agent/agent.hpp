@@ -198,7 +198,7 @@ public:
     /// Continues from the last persisted message (D2). Waits and throws like prompt(), and throws Error(no_messages) or
     /// Error(cannot_continue) if there is nothing to continue.
     Task<RunResult> resume(PromptOptions options = {});
-    /// prompt() as a stream of events.
+    /// Returns a prompt() as a stream of events.
     AgentRun start(PromptInput input, PromptOptions options = {});
 
     /// Inserts a user message at the next step of the current run, or of the next run if none is active. With

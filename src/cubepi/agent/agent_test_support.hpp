@@ -65,7 +65,7 @@ private:
     int appends_ = 0;
 };
 
-/// Records the events of an agent and describes each in one word.
+/// A record of an agent's events, each described in one word.
 class Recorder {
 public:
     explicit Recorder(Agent& agent) {
@@ -110,7 +110,7 @@ public:
     std::vector<AgentEvent> events;
 };
 
-/// Records the requests to the model.
+/// A record of the requests to the model.
 class Requests {
 public:
     /// A script step that records the request and answers.

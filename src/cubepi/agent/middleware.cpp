@@ -165,7 +165,7 @@ Task<MessageStream> around_from(std::shared_ptr<const std::vector<AroundModelCal
     return (*hooks)[first](std::move(request), std::move(next));
 }
 
-/// Composes an agent's hooks; records the middleware hooks that do not run.
+/// The composition of an agent's hooks; records the middleware hooks that do not run.
 class Composition {
 public:
     Composition(const std::vector<Middleware>& middleware, HookSet explicit_hooks)

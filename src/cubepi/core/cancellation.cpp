@@ -60,7 +60,7 @@ namespace detail {
 
 namespace {
 
-/// Connects a stop callback, on any thread, to a scope on its executor. `scope` is used only there.
+/// The connection of a stop callback, on any thread, to a scope on its executor. `scope` is used only there.
 struct StopLink {
     Executor executor;
     ScopeCore* scope;

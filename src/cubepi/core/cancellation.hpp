@@ -22,7 +22,7 @@
 //     std::exception_ptr failure;
 //     try { co_await work(); } catch (...) { failure = std::current_exception(); }
 //     co_await shield();                       // from here on awaiting works again
-//     co_await put_things_away();
+//     co_await clean_up();
 //     if (failure) std::rethrow_exception(failure);
 
 namespace cubepi {

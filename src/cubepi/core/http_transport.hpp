@@ -147,8 +147,8 @@ struct HttpResponse {
     HttpResponse() {}
 };
 
-/// Performs HTTP exchanges. One object may serve several executors; each exchange is bound to the executor on which it
-/// was started.
+/// An interface that performs HTTP exchanges. One object may serve several executors; each exchange is bound to the
+/// executor on which it was started.
 class HttpTransport {
 public:
     virtual ~HttpTransport() = default;

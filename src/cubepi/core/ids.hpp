@@ -22,8 +22,8 @@ protected:
     IdSource() = default;
 };
 
-/// Generates 15 random letters and digits: 89 bits, and short enough to fit into a std::string without an allocation.
-/// Unpredictable enough for names, not for secrets. Safe after fork().
+/// A source of ids of 15 random letters and digits: 89 bits, and short enough to fit into a std::string without an
+/// allocation. Unpredictable enough for names, not for secrets. Safe after fork().
 class RandomIds final : public IdSource {
 public:
     std::string next() override;
@@ -31,7 +31,7 @@ public:
 
 namespace testing {
 
-/// Generates "m1", "m2", ...: ids that a test can predict.
+/// A source of the ids "m1", "m2", ..., which a test can predict.
 class SequentialIds final : public IdSource {
 public:
     explicit SequentialIds(std::string prefix = "id") : prefix_(std::move(prefix)) {}

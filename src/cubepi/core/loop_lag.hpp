@@ -11,7 +11,7 @@
 
 namespace cubepi {
 
-/// Measures the delay of an executor's queue (D28). All parts of an agent share one queue, so a listener, a tool or a
+/// A gauge of the delay of an executor's queue (D28). All parts of an agent share one queue, so a listener, a tool or a
 /// handler of the host that computes or blocks there delays all the others; this gauge makes the delay visible.
 ///
 ///     LoopLagGauge gauge(context.get_executor());

@@ -69,7 +69,7 @@ enum class ReasoningEffort : std::uint8_t { minimal, low, medium, high, max };
 /// The form in which the endpoint returns the reasoning.
 enum class ReasoningSummary : std::uint8_t { none, automatic, detailed, summarized };
 
-/// Controls the reasoning of a model. Only values that were set matter: a default-constructed control sends nothing
+/// The reasoning settings of a request. Only values that were set matter: a default-constructed control sends nothing
 /// (D14).
 struct ReasoningControl {
     ReasoningMode mode = ReasoningMode::off;

@@ -50,7 +50,7 @@ void work(WorkerPool& pool, std::shared_ptr<OffloadState> state) {
     });
 }
 
-/// Tells the worker that the caller no longer waits, however the caller's frame ends.
+/// A guard that tells the worker that the caller no longer waits, however the caller's frame ends.
 struct CallerLeaves {
     WorkerPool& pool;
     OffloadState& state;

@@ -18,7 +18,7 @@ namespace cubepi {
 
 namespace {
 
-/// Blocks signals: threads inherit the mask, and signals are for the program's own threads.
+/// A guard that blocks signals: threads inherit the mask, and signals are for the program's own threads.
 class BlockSignals {
 public:
     BlockSignals() {

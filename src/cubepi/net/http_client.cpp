@@ -130,7 +130,7 @@ void redirect(HttpRequest& request, int status, const RequestUrl& from, const Re
     }
 }
 
-/// Ends a transfer whose coroutine is destroyed before another object has taken ownership.
+/// A guard that ends a transfer whose coroutine is destroyed before another object has taken ownership.
 class TransferOwner {
 public:
     explicit TransferOwner(std::shared_ptr<CurlTransfer> transfer)

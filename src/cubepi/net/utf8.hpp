@@ -16,8 +16,8 @@ bool is_utf8(std::string_view text) noexcept;
 /// Returns `text` with each maximal ill-formed subsequence replaced by U+FFFD, as specified by WHATWG Encoding.
 std::string replace_broken_utf8(std::string_view text);
 
-/// Converts bytes that arrive in pieces to well-formed UTF-8: a character split at a piece's end is completed by the
-/// next piece, invalid UTF-8 becomes U+FFFD. Not thread-safe.
+/// A converter of bytes that arrive in pieces to well-formed UTF-8: a character split at a piece's end is completed by
+/// the next piece, invalid UTF-8 becomes U+FFFD. Not thread-safe.
 class Utf8Splitter {
 public:
     /// Appends the complete characters to `out`.

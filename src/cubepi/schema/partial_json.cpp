@@ -76,8 +76,8 @@ std::string repair(std::string_view text, bool replace_bad_bytes) {
     return out;
 }
 
-// Finds the complete part of an object's text. The structure is checked strictly; the contents of strings and numbers
-// are checked by the parser afterwards.
+// A scanner that finds the complete part of an object's text. The structure is checked strictly; the contents of
+// strings and numbers are checked by the parser afterwards.
 class PrefixScanner {
 public:
     explicit PrefixScanner(std::string_view text) : text_(text) {}

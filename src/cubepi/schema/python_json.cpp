@@ -52,7 +52,7 @@ void append_integer(std::string& out, Integer value) {
     out.append(buffer, end);
 }
 
-// Converts Python's extensions of JSON to JSON.
+// A converter of Python's extensions of JSON to JSON.
 class LenientRewriter {
 public:
     explicit LenientRewriter(std::string_view text) : text_(text) { out_.reserve(text.size()); }

@@ -88,7 +88,7 @@ struct MemoryTransport::Shared {
 
 namespace {
 
-/// Counts an exchange from its request to the end of its body.
+/// A guard that counts an exchange from its request to the end of its body.
 class OpenExchange {
 public:
     explicit OpenExchange(std::atomic<std::size_t>& count) : count_(&count) { ++*count_; }

@@ -25,7 +25,7 @@ Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_
 /// Returns the id under which the same input is repeated after a hand-off.
 std::string next_message_id(const std::string& message_id);
 
-/// Hides interrupted answers from a model that continues a turn, so that it answers from scratch.
+/// A middleware that hides interrupted answers from a model that continues a turn, so that it answers from scratch.
 class WithoutInterrupted {
 public:
     /// Omits interrupted answers after the message `after`.

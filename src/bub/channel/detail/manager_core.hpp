@@ -19,7 +19,7 @@
 
 namespace bub::detail {
 
-/// Completes when a handler's message is admitted or rejected.
+/// The admission of a message, for which its handler waits.
 struct Admission {
     cubepi::AsyncEvent over;
     std::exception_ptr failure;

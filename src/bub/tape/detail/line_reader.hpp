@@ -16,7 +16,7 @@ struct FileLine {
     bool ended = true;         ///< false: the last line, without a line feed
 };
 
-/// Reads the lines of a part of a file in order. Memory: one block and the longest line.
+/// A reader of the lines of a part of a file, in order. Memory: one block and the longest line.
 class LineReader {
 public:
     LineReader(const Descriptor& file, std::uint64_t from, std::uint64_t to);
@@ -35,7 +35,7 @@ private:
     std::size_t searched_ = 0;
 };
 
-/// Reads the lines of a file from the end (`to`) to the beginning (`from`, the start of a line).
+/// A reader of the lines of a file from the end (`to`) to the beginning (`from`, the start of a line).
 class BackwardLineReader {
 public:
     BackwardLineReader(const Descriptor& file, std::uint64_t from, std::uint64_t to);

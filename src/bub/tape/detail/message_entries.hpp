@@ -11,7 +11,7 @@
 
 namespace bub::detail {
 
-/// Converts an agent's messages to entries (B21). The payload is for Bub; the message itself is in the meta. The
+/// A converter of an agent's messages to entries (B21). The payload is for Bub; the message itself is in the meta. The
 /// results of several calls are separate events until all have arrived, and then one `tool_result` entry, because Bub
 /// pairs results with calls by their position in one entry.
 class MessageEntries {

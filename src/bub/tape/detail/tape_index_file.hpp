@@ -13,7 +13,7 @@
 
 namespace bub::detail {
 
-/// Identifies a tape's file and the part of it that is known.
+/// The identity of a tape's file and the part of it that is known.
 struct TapeMark {
     std::uint64_t device = 0;
     std::uint64_t inode = 0;

@@ -11,7 +11,7 @@ namespace bub::detail {
 /// case and composed letters match decomposed ones. Invalid UTF-8 becomes U+FFFD.
 std::u32string folded(std::string_view text);
 
-/// Searches the values of payloads for one text (B17).
+/// A search for one text in the values of payloads (B17).
 class TextSearch {
 public:
     explicit TextSearch(std::string_view text);

@@ -27,7 +27,7 @@ Task<void> wait_while_aborted(std::shared_ptr<Agent::Impl> impl) {
     while (impl->state.is_streaming && impl->inbox.aborted()) co_await impl->idle->wait();
 }
 
-/// Marks the agent as active from the acceptance of a run until it is idle again, on every path.
+/// A guard that marks the agent as active from the acceptance of a run until it is idle, on every path.
 class ActiveRun {
 public:
     ActiveRun(Agent::Impl& impl, const SharedString& run_id) : impl_(impl) {

@@ -14,7 +14,7 @@ namespace cubepi::detail {
 /// cancellation is thrown.
 Task<void> abort_when_cancelled(Task<void> run, std::function<void()> abort);
 
-/// Aborts a run when its time limit expires (D24), and reports that in its outcome.
+/// A timer that aborts a run when its time limit expires (D24), and reports that in the outcome.
 class WallClock {
 public:
     /// Zero means no limit. `abort` is called on `executor`, at most once.

@@ -15,7 +15,7 @@
 
 namespace cubepi::detail {
 
-/// Runs the tool calls of one assistant message and adds their results to the history, in the order of the calls.
+/// The tool calls of one assistant message: runs them and adds their results to the history, in the order of the calls.
 ///
 /// All calls are prepared first (resolved, validated, approved), so that no tool starts before all calls of the batch
 /// have passed; then they start in order and run concurrently. A sequential batch prepares and runs call by call. A

@@ -23,7 +23,7 @@ double stored_number(const Json& value, std::string_view key);
 std::int64_t stored_integer(const Json& value, std::string_view key);
 bool stored_flag(const Json& value, std::string_view key);
 
-/// Reads an object's keys once; unknown keys become `extra`.
+/// A reader of an object's keys; unknown keys become `extra`.
 class ObjectReader {
 public:
     ObjectReader(const Json& json, std::string_view what);

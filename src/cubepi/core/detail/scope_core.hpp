@@ -25,7 +25,7 @@ inline auto throw_when_cancelled(bool value) noexcept {
     return boost::asio::this_coro::throw_if_cancelled(value);
 }
 
-/// Receives the events of a scope whose owner does not wait in settle(). Must not throw.
+/// A receiver of the events of a scope whose owner does not wait in settle(). Must not throw.
 class ScopeObserver {
 public:
     virtual void failed(std::exception_ptr failure) noexcept = 0;

@@ -40,8 +40,8 @@ struct WaitNode {
     WaitNode* service_next = nullptr;
 };
 
-/// Tracks all coroutines of an execution context that wait in a WaitList, so that the context can destroy them when it
-/// is destroyed; without it such a frame would own itself forever.
+/// A registry of all coroutines of an execution context that wait in a WaitList, so that the context can destroy them
+/// when it is destroyed; without it such a frame would own itself forever.
 class WaitService final : public boost::asio::execution_context::service {
 public:
     using key_type = WaitService;

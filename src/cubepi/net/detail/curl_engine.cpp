@@ -47,7 +47,8 @@ Executor own_strand(const Executor& executor) {
     return asio::make_strand(executor);
 }
 
-/// Ties an engine to its context: created by the first request, shut down when the context is destroyed.
+/// The service that ties an engine to its context: created by the first request, shut down when the context is
+/// destroyed.
 class CurlService final : public asio::execution_context::service {
 public:
     static inline asio::execution_context::id id;

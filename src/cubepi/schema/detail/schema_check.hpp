@@ -9,8 +9,8 @@
 
 namespace cubepi::detail {
 
-/// Describes why a value does not match a schema (one that passed check_schema). valijson decides whether it matches;
-/// this class finds the reasons, and chooses among alternatives.
+/// The description of why a value does not match a schema (one that passed check_schema). valijson decides whether it
+/// matches; this class finds the reasons, and chooses among alternatives.
 class SchemaChecker {
 public:
     explicit SchemaChecker(const Json& root) : root_(root) {}

@@ -63,7 +63,7 @@ Json without_unsigned(Json value) {
     return value;
 }
 
-// Detects a schema that applies itself to the same value ("$ref": "#" in its own "allOf"), which would never end.
+// A search for a schema that applies itself to the same value ("$ref": "#" in its own "allOf"), which would never end.
 class CircleFinder {
 public:
     explicit CircleFinder(const Json& root) : root_(root) {}
