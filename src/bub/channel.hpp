@@ -54,7 +54,7 @@ public:
 class OutboundChannelRouter {
 public:
     virtual ~OutboundChannelRouter() = default;
-    /// May interpose a stream between the model and the turn. Called for streaming callers only.
+    /// Returns the stream that the turn reads: `stream`, or one that wraps it. Called for streaming callers only.
     virtual EventStream wrap_stream(const Envelope& message, EventStream stream) {
         (void)message;
         return stream;

@@ -42,7 +42,7 @@ class Lifespan {
 public:
     virtual ~Lifespan() = default;
     virtual Task<> open() = 0;
-    /// `error` is the failure of the turn; null if it succeeded.
+    /// Ends the actions. `error` is the failure of the turn; null if it succeeded.
     virtual Task<> close(std::exception_ptr error) = 0;
 };
 

@@ -53,8 +53,8 @@ public:
     /// Returns the next event if it is already available, which saves a coroutine. An empty result does not mean the
     /// end.
     virtual std::optional<StreamEvent> ready() { return std::nullopt; }
-    /// Called once when the consumer is done, whether the stream was read to its end, failed or was cancelled. Not
-    /// cancelled itself before a grace period has passed.
+    /// Releases the source. Called once when the consumer is done, whether the stream was read to its end, failed or
+    /// was cancelled. Not cancelled itself before a grace period has passed.
     virtual cubepi::Task<> close();
 };
 

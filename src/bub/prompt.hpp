@@ -21,7 +21,7 @@ public:
     bool empty() const noexcept;
     /// Returns the text itself, or the texts of the parts joined with line feeds.
     std::string text() const;
-    /// These return null if the prompt is of the other kind.
+    /// Returns the text or the parts; null if the prompt is of the other kind.
     const std::string* if_text() const noexcept { return std::get_if<std::string>(&value_); }
     const cubepi::JsonArray* if_parts() const noexcept {
         return std::get_if<cubepi::JsonArray>(&value_);

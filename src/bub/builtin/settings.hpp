@@ -39,7 +39,7 @@ struct Settings {
 
     /// Returns the variable or file that set a member; empty if unset.
     std::string origin(const std::string& name) const;
-    /// Return the key and the address of a provider: its own, or the common one.
+    /// Returns the key or the address of a provider: its own, or the common one.
     std::string key_for(std::string_view provider) const;
     std::string base_for(std::string_view provider) const;
     /// Splits `model`: "openrouter:openrouter/free" is {"openrouter", "openrouter/free"}. The provider is empty if

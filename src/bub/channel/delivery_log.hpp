@@ -83,7 +83,8 @@ public:
     /// Records the parts; completes when they are durable. A part without a value is not sent after a crash.
     virtual Task<> plan(std::vector<std::optional<Envelope>> parts,
                         std::vector<std::string> answers) = 0;
-    /// intend() for part `number` of `count`: removes this part and the earlier ones from the plan.
+    /// Does the same as intend() for part `number` of `count`, and removes this part and the earlier ones from the
+    /// plan.
     virtual Task<std::string> intend_part(Envelope message, std::vector<std::string> answers,
                                           std::size_t number, std::size_t count) = 0;
 };

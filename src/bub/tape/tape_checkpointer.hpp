@@ -75,8 +75,8 @@ public:
 
     /// Returns the context as of the end of the run: from the anchor that was the last one then.
     Task<cubepi::MessageList> snapshot(std::string thread_id, std::string after_run_id) override;
-    /// The new tape begins with that anchor; earlier entries remain only on the source. The event `cubepi.fork` on the
-    /// new tape records its source.
+    /// Creates a tape that begins with that anchor; earlier entries remain only on the source. The event `cubepi.fork`
+    /// on the new tape records its source.
     Task<void> fork(std::string source_thread_id, std::string new_thread_id,
                     std::string after_run_id, std::optional<JsonObject> metadata) override;
 

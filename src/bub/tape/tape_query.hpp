@@ -38,7 +38,8 @@ public:
         with_anchor_ = value;
         return std::move(*this);
     }
-    /// Both bounds are inclusive; ISO 8601. A time without a zone is UTC; a date without a time is the whole day.
+    /// Selects entries by date, ISO 8601; both bounds are inclusive. A time without a zone is UTC; a date without a
+    /// time is the whole day.
     TapeQuery&& between_dates(std::string from, std::string to) && {
         dates_.emplace(std::move(from), std::move(to));
         return std::move(*this);

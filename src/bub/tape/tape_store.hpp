@@ -24,25 +24,25 @@ public:
         reset_ = value;
         return std::move(*this);
     }
-    /// The tape's message position as known to the caller (see TapePosition). If another message has been appended
+    /// Sets the tape's message position as known to the caller (see TapePosition). If another message has been appended
     /// since, nothing is stored and cubepi::StaleAppendError is thrown (D20).
     TapeAppend&& expected_position(std::int64_t value) && {
         expected_position_ = value;
         return std::move(*this);
     }
-    /// The turn to which the entries belong. Its journal is removed in the same step.
+    /// Sets the turn to which the entries belong. Its journal is removed in the same step.
     TapeAppend&& turn(std::string id) && {
         turn_ = std::move(id);
         return std::move(*this);
     }
-    /// Called with the tape's side state under the tape's lock, before anything is stored; throws to reject the append.
-    /// Runs on a worker thread; must not use the store.
+    /// Sets a function that is called with the tape's side state under the tape's lock, before anything is stored; it
+    /// throws to reject the append. It runs on a worker thread and must not use the store.
     TapeAppend&& guard(std::function<void(const JsonObject& state)> value) && {
         guard_ = std::move(value);
         return std::move(*this);
     }
-    /// The first `count` entries are an anchor for a tape without one; they are omitted if the tape has an anchor by
-    /// then.
+    /// Marks the first `count` entries as an anchor for a tape without one; they are omitted if the tape has an anchor
+    /// by then.
     TapeAppend&& first_anchor(std::size_t count) && {
         first_anchor_ = count;
         return std::move(*this);
@@ -142,8 +142,8 @@ public:
     /// Makes the turn's merge fail if another owner has superseded this claim. Returns false if the tape is not part of
     /// the turn.
     virtual bool hold_claim(const std::string& tape, TapeClaim claim) = 0;
-    /// Like edit_state, but the edit becomes visible outside when the turn ends, merged or not; inside the turn it is
-    /// visible immediately. Returns false, without effect, if the tape is not part of the turn.
+    /// Edits the state like edit_state, but the edit becomes visible outside when the turn ends, merged or not; inside
+    /// the turn it is visible immediately. Returns false, without effect, if the tape is not part of the turn.
     virtual bool edit_state_at_end(const std::string& tape,
                                    std::function<void(JsonObject& state)> edit) = 0;
 };

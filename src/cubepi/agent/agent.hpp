@@ -91,13 +91,13 @@ struct PriorSpending {
 class PromptOptions {
 public:
     PromptOptions() {}
-    /// The run's id; generated if absent.
+    /// Sets the run's id; generated if absent.
     PromptOptions&& run_id(std::string value) && {
         run_id_ = std::move(value);
         return std::move(*this);
     }
-    /// Counts toward the limits `max_turns` and `max_spend` of the run, and is included in the usage and cost of its
-    /// result.
+    /// Sets earlier spending, which counts toward the limits `max_turns` and `max_spend` of the run, and is included in
+    /// the usage and cost of its result.
     PromptOptions&& prior_spending(PriorSpending value) && {
         prior_spending_ = std::move(value);
         return std::move(*this);

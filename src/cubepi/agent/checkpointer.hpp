@@ -27,18 +27,18 @@ struct CheckpointData {
 class AppendOptions {
 public:
     AppendOptions() {}
-    /// The thread's position as known to the caller. If another writer has appended since, nothing is stored and
+    /// Sets the thread's position as known to the caller. If another writer has appended since, nothing is stored and
     /// StaleAppendError is thrown (D20). Absent: append at the current end.
     AppendOptions&& expected_position(std::int64_t value) && {
         expected_position_ = value;
         return std::move(*this);
     }
-    /// Saved in the same transaction (D49), as by save_extra.
+    /// Saves extra in the same transaction (D49), like save_extra().
     AppendOptions&& extra(JsonObject value) && {
         extra_ = std::move(value);
         return std::move(*this);
     }
-    /// The claim under which the caller writes. If the claim has been superseded, nothing is stored and
+    /// Sets the claim under which the caller writes. If the claim has been superseded, nothing is stored and
     /// StaleAppendError is thrown (D50).
     AppendOptions&& claim(std::string run_id, std::string owner_id) && {
         claim_run_id_ = std::move(run_id);
@@ -113,11 +113,11 @@ public:
     /// Releases the claim without completing the run: the run stays open for CubePi, but has no owner.
     virtual Task<void> release_claim(std::string thread_id, std::string run_id,
                                      std::string owner_id) = 0;
-    /// Idempotent. Throws RunNotClaimedError.
+    /// Marks the run as complete. Idempotent. Throws RunNotClaimedError.
     virtual Task<void> mark_run_complete(std::string thread_id, std::string run_id) = 0;
-    /// Like mark_run_complete, by the owner of the run's claim: throws StaleAppendError if an open run's claim has been
-    /// superseded (D50). The check and the mark are one atomic step, also between processes. A store that does not
-    /// override it marks without the check.
+    /// Does the same as mark_run_complete() for the owner of the run's claim: throws StaleAppendError if an open run's
+    /// claim has been superseded (D50). The check and the mark are one atomic step, also between processes. A store
+    /// that does not override it marks without the check.
     virtual Task<void> complete_run(std::string thread_id, std::string run_id,
                                     std::string /*owner_id*/) {
         return mark_run_complete(std::move(thread_id), std::move(run_id));

@@ -37,7 +37,7 @@ struct LoopOptions {
 /// coroutine aborts the run, as `stop_token` does, and throws after the run is closed.
 Task<RunResult> run_agent_loop(MessageList prompts, AgentContext& context, LoopOptions options,
                                Listener emit);
-/// Like run_agent_loop, without new prompts. Throws Error(no_messages) if the context is empty.
+/// Runs the loop like run_agent_loop(), without new prompts. Throws Error(no_messages) if the context is empty.
 Task<RunResult> run_agent_loop_continue(AgentContext& context, LoopOptions options, Listener emit);
 
 }  // namespace cubepi

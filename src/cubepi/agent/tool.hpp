@@ -63,8 +63,9 @@ public:
 
     const SharedString& tool_call_id() const noexcept { return tool_call_id_; }
     const SharedString& tool_name() const noexcept { return tool_name_; }
-    /// Stopped when the run is aborted or the tool's time limit expires. A tool that has requested the token is given
-    /// `limits.abort_grace` (2 s) to end by itself and is then cancelled; any other tool is cancelled immediately (D7).
+    /// Returns a token that is stopped when the run is aborted or the tool's time limit expires. A tool that has
+    /// requested the token is given `limits.abort_grace` (2 s) to end by itself and is then cancelled; any other tool
+    /// is cancelled immediately (D7).
     const std::stop_token& stop_token() const noexcept {
         stop_token_taken_.store(true, std::memory_order_relaxed);
         return stop_;

@@ -26,7 +26,7 @@ public:
     /// callback and deadline. The callback must not throw; it may arm or cancel this timer, but not destroy it.
     virtual void expires_at(time_point deadline, std::function<void()> callback) = 0;
 
-    /// Like expires_at(), `delay` from now.
+    /// Does the same as expires_at() with a deadline of `delay` from now.
     virtual void expires_after(std::chrono::nanoseconds delay, std::function<void()> callback) = 0;
 
     /// Moves the deadline of an armed timer without changing its callback; has no effect if it is not armed. Postponing
@@ -50,10 +50,10 @@ public:
 
     virtual ~Clock() = default;
 
-    /// Monotonic time, for durations and deadlines.
+    /// Returns the monotonic time, for durations and deadlines.
     virtual time_point now() const noexcept = 0;
 
-    /// The date, for display and for stored data.
+    /// Returns the date, for display and for stored data.
     virtual std::chrono::system_clock::time_point wall() const noexcept = 0;
 
     /// Suspends until `deadline`; returns immediately if it has passed.

@@ -104,7 +104,7 @@ class LimitReachedError : public Error {
 public:
     LimitReachedError(std::string limit, const std::string& message)
         : Error(ErrorCode::limit, message), limit_(std::move(limit)) {}
-    /// The member of AgentLimits: "max_turns", "max_spend" or "wall_clock".
+    /// Returns the member of AgentLimits: "max_turns", "max_spend" or "wall_clock".
     const std::string& limit() const noexcept { return limit_; }
 
 private:
@@ -182,7 +182,7 @@ public:
           path_(std::move(path)) {}
     const std::string& thread_id() const noexcept { return thread_id_; }
     const std::string& run_id() const noexcept { return run_id_; }
-    /// The file or directory that could not be used; empty if the failure concerns none.
+    /// Returns the file or directory that could not be used; empty if the failure concerns none.
     const std::string& path() const noexcept { return path_; }
 
 private:
@@ -217,7 +217,7 @@ public:
         : CheckpointerError(ErrorCode::run_already_claimed, message, std::move(thread_id),
                             std::move(run_id)),
           owner_(std::move(owner)) {}
-    /// Empty if the run was claimed before by the same caller.
+    /// Returns an empty string if the run was claimed before by the same caller.
     const std::string& owner() const noexcept { return owner_; }
 
 private:

@@ -40,7 +40,7 @@ public:
     /// Returns the value of the first field with that name; null if there is none. Valid until the next change.
     const std::string* find(std::string_view name) const noexcept;
 
-    /// Like find(), but returns an empty view if there is none.
+    /// Returns the value as find() does, but an empty view if there is none.
     std::string_view get(std::string_view name) const noexcept;
 
     bool empty() const noexcept { return fields_.empty(); }

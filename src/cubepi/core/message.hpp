@@ -76,7 +76,7 @@ enum class Role : std::uint8_t { user, assistant, tool_result };
 std::string_view to_string(Role role) noexcept;
 
 // Messages. Fields and their order are those of the stored JSON (docs/decisions.md, D41). An empty id, run id or
-// response id means that there is none. `timestamp` is Unix time in seconds.
+// response id means that there is none. `timestamp` is Returns this message with another time, in Unix seconds.
 
 /// A message of the user, or of the framework on the user's behalf.
 struct UserMessage {
@@ -180,7 +180,7 @@ public:
     Message with_timestamp(double timestamp) const&;
     Message with_timestamp(double timestamp) &&;
 
-    /// Equal content (the same object, or the same fields).
+    /// Compares the content (the same object, or the same fields).
     friend bool operator==(const Message& a, const Message& b);
     /// Returns true if both are the same object, i.e. copies of one another.
     bool is_same(const Message& other) const noexcept { return rep_ == other.rep_; }

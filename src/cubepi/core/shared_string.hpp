@@ -67,7 +67,7 @@ public:
     friend std::ostream& operator<<(std::ostream& out, const SharedString& s) {
         return out << s.str();
     }
-    /// For fmt 10 and newer; with std::format and older versions, format str().
+    /// Supports fmt 10 and newer; with std::format and older versions, format str().
     friend const std::string& format_as(const SharedString& s) noexcept { return s.str(); }
 
 private:

@@ -66,7 +66,7 @@ public:
     /// cancels the children, waits for them, and throws a cancellation.
     Task<> join() { return core_.join(); }
 
-    /// Like join(), but returns the exception, or null.
+    /// Waits like join(), but returns the exception, or null.
     Task<std::exception_ptr> settle() { return core_.settle(); }
 
 private:

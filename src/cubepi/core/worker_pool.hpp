@@ -33,7 +33,7 @@ public:
     WorkerPool(const WorkerPool&) = delete;
     WorkerPool& operator=(const WorkerPool&) = delete;
 
-    /// For offload(): a running job without a waiting caller counts as stuck until it ends.
+    /// Reports, for offload(), that a running job has no waiting caller; it counts as stuck until it ends.
     void job_abandoned();
     void abandoned_job_ended();
 

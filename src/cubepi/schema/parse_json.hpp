@@ -34,7 +34,7 @@ struct JsonTextError {
 Json parse_json(std::string_view text, JsonTextError& error,
                 std::size_t max_depth = max_json_depth);
 
-/// Like the above, but throws Error (parse) that names the position.
+/// Parses JSON like the above, but throws Error (parse) that names the position.
 Json parse_json(std::string_view text);
 
 }  // namespace cubepi

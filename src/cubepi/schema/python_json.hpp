@@ -16,7 +16,7 @@ namespace cubepi {
 std::string to_python_json(const Json& value);
 std::string to_python_json(const JsonObject& value);
 
-/// Like to_python_json(), appended to `out`.
+/// Appends the text of to_python_json() to `out`.
 void append_python_json(std::string& out, const Json& value);
 void append_python_json(std::string& out, const JsonObject& value);
 void append_python_json(std::string& out, const JsonArray& value);

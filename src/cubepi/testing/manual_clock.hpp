@@ -34,7 +34,7 @@ public:
     /// Sets the date without changing the monotonic time.
     void set_wall(std::chrono::system_clock::time_point value);
 
-    /// The number of sleepers and armed timers.
+    /// Returns the number of sleepers and armed timers.
     std::size_t pending_sleepers() const;
     std::optional<time_point> next_deadline() const;
 
