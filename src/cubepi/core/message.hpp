@@ -76,7 +76,7 @@ enum class Role : std::uint8_t { user, assistant, tool_result };
 std::string_view to_string(Role role) noexcept;
 
 // Messages. Fields and their order are those of the stored JSON (docs/decisions.md, D41). An empty id, run id or
-// response id means that there is none. `timestamp` is Returns this message with another time, in Unix seconds.
+// response id means that there is none. `timestamp` is Unix time in seconds.
 
 /// A message of the user, or of the framework on the user's behalf.
 struct UserMessage {
@@ -176,7 +176,7 @@ public:
     Message with_id(std::string id) &&;
     Message with_run_id(SharedString run_id) const&;
     Message with_run_id(SharedString run_id) &&;
-    /// Unix time in seconds.
+    /// Returns this message with another time, in Unix seconds.
     Message with_timestamp(double timestamp) const&;
     Message with_timestamp(double timestamp) &&;
 
