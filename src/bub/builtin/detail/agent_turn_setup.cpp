@@ -120,7 +120,7 @@ Task<> AgentTurn::start_agent() {
     options.runtime = core_->framework().runtime();
     const AgentOccasion occasion{plan_.session_id, folder, state_};
     if (plan_.is_subagent) {
-        // Last, because a memory set by `configure` is that of the parent conversation.
+        // remember() runs last, because a memory set by `configure` is that of the parent conversation.
         if (chosen.configure) chosen.configure(options, occasion);
         co_await remember(options);
     } else {
