@@ -28,7 +28,7 @@ class Agent;
 /// The number of queued messages taken at a time: the oldest one, or all.
 enum class QueueMode : std::uint8_t { one_at_a_time, all };
 
-/// The options of an agent. An aggregate for designated initialisers: `Agent agent({.model = model});`
+/// The options of an agent. An aggregate for designated initializers: `Agent agent({.model = model});`
 struct AgentOptions {
     BoundModel model = {};  ///< provider.model("id"), or Model{...} together with `provider`
     ProviderRef provider = {};

@@ -10,7 +10,7 @@ namespace cubepi::detail {
 
 /// A URL as parsed by libcurl, so that name resolution and connection cannot differ.
 struct RequestUrl {
-    std::string url;     ///< normalised; the host in ASCII
+    std::string url;     ///< normalized; the host in ASCII
     std::string scheme;  ///< "http" or "https"
     std::string host;    ///< without the brackets of an IPv6 address
     std::uint16_t port = 0;
