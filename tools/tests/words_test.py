@@ -24,6 +24,11 @@ class DeniedWords(unittest.TestCase):
         self.assertEqual(self.found("a.cpp", source), [(1, "room"), (2, "Nobody"), (4, "goes on"), (5, "beside"), (7, "anew")])
 
     # words: allowed, an input with denied words
+    def test_a_comment_does_not_begin_with_a_relative_clause(self):
+        source = "/// What a store has.\nint a;\n/// Checks\n/// what a store has.\n// Checks it.\n// What else?\nint b;\n"
+        self.assertEqual(self.found("a.hpp", source), [(1, "What")])
+
+    # words: allowed, an input with denied words
     def test_comments_and_strings_of_scripts_are_prose(self):
         self.assertEqual(self.found("a.py", 'room = 1  # a room\nx = """b\nfolder"""\n'), [(1, "room"), (3, "folder")])
         self.assertEqual(self.found("run", 'folder=1 # a folder\necho "$folder is no path"\n'),
