@@ -34,13 +34,13 @@ attack:  ## attack it FACTOR=20 times as often as the tests do, from a new seed
 	@tools/setup all
 	@tools/attack "$(or $(FACTOR),20)"
 
-bench:  ## measure against the floors of bench/README.md (PEERS=1: beside other systems too)
+bench:  ## measure against the floors of bench/README.md (PEERS=1: also other systems)
 	@tools/setup all
 	@tools/build release -DCUBEPI_BUILD_BENCH=ON
 	@bench/run build/release
 	@if [ "$(PEERS)" = 1 ]; then bench/peers/run build/release; fi
 
-lint:  ## format, room order, coroutine rules, words, headers that compile alone
+lint:  ## format, module order, coroutine rules, words, headers that compile alone
 	@tools/setup all
 	@tools/lint
 

@@ -1,6 +1,6 @@
-# What the rooms link to. The table says, for each library that a room may name in LINK_PUBLIC or
-# LINK_PRIVATE, how an installed CubePi finds it again: the package for CMake, the module for pkg-config (or
-# -l flags). cubepi_room() refuses a library that is not in the table, so that no install is left incomplete.
+# The libraries that modules link to. For each library that a module may name in LINK_PUBLIC or LINK_PRIVATE, the table
+# states how an installed CubePi finds it: the package for CMake, the module for pkg-config (or -l flags). cubepi_room()
+# rejects a library that is not in the table, so that every install is complete.
 
 # What ships is one file that asks a bare Debian 12 for as few packages as possible, and starts faster so.
 option(CUBEPI_STATIC_DEPENDENCIES "Link Boost, SQLite and yaml-cpp from their archives" OFF)

@@ -15,12 +15,12 @@ if(TARGET cubepi_app)
     install(FILES ${PROJECT_BINARY_DIR}/src/app/cubepi.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
 
-# What each room needs, for CMake and for pkg-config. A shared library has its private libraries inside.
+# Dependencies of each module, for CMake and for pkg-config. A shared library contains its private libraries.
 set(CUBEPI_ROOM_TABLE "")
 set(pkgconfig_modules)
 set(pkgconfig_flags)
 set(pkgconfig_rooms)
-set(pkgconfig_pipeline)   # the rooms of src/bub: `pkg-config bub`, which requires cubepi
+set(pkgconfig_pipeline)   # the modules of src/bub: `pkg-config bub`, which requires cubepi
 set(pkgconfig_pipeline_modules)
 foreach(room IN LISTS rooms)
     get_property(depends GLOBAL PROPERTY CUBEPI_ROOM_${room}_DEPENDS)
@@ -46,7 +46,7 @@ foreach(room IN LISTS rooms)
     if(room MATCHES "^bub")
         list(PREPEND pkgconfig_pipeline -lcubepi_${room})
     elseif(NOT type STREQUAL "INTERFACE_LIBRARY")
-        list(PREPEND pkgconfig_rooms -lcubepi_${room})   # who needs comes before who is needed
+        list(PREPEND pkgconfig_rooms -lcubepi_${room})   # dependents come before their dependencies
     endif()
 endforeach()
 set(CUBEPI_ROOMS_BUILT "${rooms}")

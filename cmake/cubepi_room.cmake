@@ -1,20 +1,20 @@
-# A room is a folder of src/cubepi: one library, one test binary.
+# A module (room) is a directory of src/cubepi: one library, one test binary. (words: allowed, the name of the functions)
 #
 #   cubepi_room(net
-#       SOURCES http_client.cpp sse.cpp         # relative to the room's folder
+#       SOURCES http_client.cpp sse.cpp         # relative to the module's directory
 #       TESTS sse_test.cpp                      # GoogleTest; main() comes from gtest_main
-#       DEPENDS core schema                     # other rooms, by name; callers of this room get them too
+#       DEPENDS core schema                     # other modules, by name; users of this module link to them too
 #       LINK_PUBLIC Boost::url                  # libraries whose headers our public headers include
 #       LINK_PRIVATE CURL::libcurl              # all other libraries (see cubepi_dependencies.cmake)
-#       TEST_DEPENDS testing                    # rooms that only the tests need
+#       TEST_DEPENDS testing                    # modules that only the tests need
 #       TEST_LINK OpenSSL::SSL                  # libraries that only the tests need
 #       THREADED                                # its tests use several threads: they also run under tsan
-#       DIR checkpoint                          # folder, when it is not the room's name
-#       ROOT bub)                               # the folder of src/ it is in, when that is not cubepi
+#       DIR checkpoint                          # directory, if it differs from the module's name
+#       ROOT bub)                               # parent directory in src/, if it is not cubepi
 #
-# gives the library `cubepi_net` (alias `cubepi::net`; static, or shared with BUILD_SHARED_LIBS), the test binary
-# `cubepi_net_test`, which is one ctest entry `net`, and install rules for library and headers. A room without SOURCES is
-# a header-only (INTERFACE) library. Headers need no list: every *.hpp of the folder that is no test is installed.
+# defines the library `cubepi_net` (alias `cubepi::net`; static, or shared with BUILD_SHARED_LIBS), the test binary
+# `cubepi_net_test`, which is one ctest entry `net`, and install rules for library and headers. A module without SOURCES is
+# a header-only (INTERFACE) library. Headers are not listed: every *.hpp of the directory except tests is installed.
 #
 #   cubepi_test(abort SOURCES abort_test.cpp DEPENDS agent testing [LINK ...] [LABELS slow] [THREADED]
 #               [TIMEOUT 300] [SHARDS 3] [NO_MAIN] [ENVIRONMENT A=b])
@@ -24,13 +24,13 @@
 #
 #   cubepi_program(cubepi_app NAME cubepi SOURCES main.cpp DEPENDS agent [LINK ...])
 #
-# gives an executable that is compiled as all of ours are.
+# defines an executable with the project's compiler options.
 #
 #   cubepi_fuzzer(sse SOURCES sse_fuzz.cpp DEPENDS net CORPUS corpus/sse RUNS 90000)
 #
-# With CUBEPI_BUILD_FUZZ, gives a libFuzzer program `cubepi_fuzz_sse` for LLVMFuzzerTestOneInput, of which tools/fuzz runs
-# RUNS inputs; else a ctest entry `fuzz_sse` that gives every file of the corpus to the same function once. All executables
-# are in <build>/bin.
+# With CUBEPI_BUILD_FUZZ, defines a libFuzzer program `cubepi_fuzz_sse` for LLVMFuzzerTestOneInput, which tools/fuzz runs with
+# RUNS inputs; otherwise a ctest entry `fuzz_sse` that passes every file of the corpus to the same function once. All
+# executables are in <build>/bin.
 
 # CubePi uses Boost.Asio header-only, with its default configuration, as most programs do: a macro that changes Asio's types or inline
 # functions would break every program that links CubePi and other code that uses Asio. core/detail/asio_abi.hpp checks it.
@@ -91,7 +91,7 @@ function(cubepi_own_options target)
     endif()
 endfunction()
 
-# Full paths of the files of a folder; every missing one is named, and not only the first.
+# Full paths of the files of a directory; reports every missing file, not only the first.
 function(cubepi_existing_files result folder)
     set(found)
     foreach(file IN LISTS ARGN)
@@ -106,7 +106,7 @@ endfunction()
 
 function(cubepi_link_rooms target visibility)
     foreach(room IN LISTS ARGN)
-        # By name, because a test may need a room that is added later.
+        # By name, because a test may need a module that is added later.
         target_link_libraries(${target} ${visibility} cubepi_${room})
     endforeach()
 endfunction()
@@ -282,7 +282,7 @@ function(cubepi_group group)
     add_dependencies(${group} ${ARGN})
 endfunction()
 
-# cubepi::cubepi is all rooms at once, for `#include <cubepi/cubepi.hpp>`.
+# cubepi::cubepi links all modules, for `#include <cubepi/cubepi.hpp>`.
 function(cubepi_umbrella)
     get_property(rooms GLOBAL PROPERTY CUBEPI_ROOM_NAMES)
     add_library(cubepi_cubepi INTERFACE)

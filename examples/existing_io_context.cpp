@@ -1,4 +1,4 @@
-// A program that has an event loop already: the agent lives on it, next to everything else.
+// A program with its own event loop: the agent runs on it, next to everything else.
 #include <cubepi/cubepi.hpp>
 
 #include <boost/asio/co_spawn.hpp>
@@ -21,9 +21,9 @@ int main() {
         if (auto* delta = event.text_delta()) std::cout << *delta << std::flush;
     });
 
-    // What the program does besides.
+    // Other work of the program.
     int ticks = 0;
-    bool over = false;  // cancelling a timer does not take back a tick that is due
+    bool over = false;  // cancelling a timer does not cancel a tick that is due
     asio::steady_timer timer(context);
     std::function<void()> tick = [&] {
         timer.expires_after(std::chrono::milliseconds(2));
@@ -48,7 +48,7 @@ int main() {
                        timer.cancel();
                        interrupts.cancel();
                        if (failure)
-                           std::rethrow_exception(failure);  // to whoever calls context.run()
+                           std::rethrow_exception(failure);  // to the caller of context.run()
                        std::cout << '\n' << to_string(result.outcome) << '\n';
                        status = result && ticks > 0 ? 0 : 1;
                    });

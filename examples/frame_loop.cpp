@@ -1,4 +1,4 @@
-// A game or a GUI: each frame does a little work, and gives the agent a turn that never waits.
+// A game or a GUI: each frame does a little work, then polls the agent without waiting.
 #include <cubepi/cubepi.hpp>
 
 #include <boost/asio/co_spawn.hpp>
@@ -18,7 +18,7 @@ int main() {
 
     boost::asio::io_context context(1);
     Agent npc({.model = faux.model(), .system_prompt = "You are the miller of this village."});
-    std::string speech;  // what the bubble over the miller's head shows
+    std::string speech;  // the text of the speech bubble
     npc.subscribe([&](const AgentEvent& event) {
         if (auto* delta = event.text_delta()) speech += *delta;
     });
@@ -33,7 +33,7 @@ int main() {
     int frames = 0;
     std::size_t shown = 0;
     while (!answer) {
-        context.poll();  // runs what is ready, and returns
+        context.poll();  // runs the ready handlers, and returns
         ++frames;
         if (shown != speech.size()) {  // draw
             std::cout << std::string_view(speech).substr(shown) << std::flush;

@@ -1,4 +1,4 @@
-// Middleware: plain classes with just the hooks they want.
+// Middleware: plain classes with only the hooks they need.
 #include <cubepi/cubepi.hpp>
 
 #include <iostream>
@@ -6,13 +6,13 @@
 
 using namespace cubepi;
 
-/// Sends the model only the newest messages. The history itself stays whole.
+/// Sends the model only the newest messages. The history itself does not change.
 struct SlidingWindow {
     std::size_t keep = 20;
     MessageList transform_context(MessageList messages) { return messages.last(keep); }
 };
 
-/// Nothing outside of /tmp is deleted.
+/// Blocks deletions outside of /tmp.
 struct OnlyTmp {
     std::optional<BeforeToolCallResult> before_tool_call(BeforeToolCallContext& call) {
         if (call.tool_call.name != "delete") return std::nullopt;
@@ -25,7 +25,7 @@ struct OnlyTmp {
     }
 };
 
-/// Counts calls, also over restarts: what is in `extra` is stored with the thread.
+/// Counts calls, also across restarts: `extra` is stored with the thread.
 struct CallCounter {
     std::optional<AfterToolCallResult> after_tool_call(AfterToolCallContext& call) {
         Json& count = call.context.extra["tool_calls"];

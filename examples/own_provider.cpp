@@ -1,4 +1,4 @@
-// A provider of one's own: a coroutine that writes the answer piece by piece.
+// A custom provider: a coroutine that writes the answer in pieces.
 #include <cubepi/cubepi.hpp>
 #include <cubepi/provider/stream_from.hpp>
 
@@ -8,7 +8,7 @@
 
 using namespace cubepi;
 
-/// Says what it was told, backwards, word by word. Yours would ask a model somewhere.
+/// Returns the prompt backwards, word by word. A real provider would call a model.
 class BackwardsProvider final : public BaseProvider {
 public:
     BackwardsProvider() : BaseProvider("backwards") {}
@@ -22,12 +22,12 @@ public:
 
     MessageStream stream(ModelRequest request) override {
         const Model model = request.model;
-        // observed() is what makes subscribe_request(), subscribe_chunk() and subscribe_response() work.
+        // observed() is required for subscribe_request(), subscribe_chunk() and subscribe_response().
         return observed(source_from(std::move(request), answer), model);
     }
 
 private:
-    // Starts when the first event is pulled, waits when nobody pulls, is cancelled when the call is aborted.
+    // Starts when the first event is pulled, waits when no event is requested, is cancelled when the call is aborted.
     static Task<> answer(StreamWriter& out) {
         std::string text = out.request().messages.back().text();
         if (text.empty()) throw Error(ErrorCode::bad_request, "there is nothing to say backwards");

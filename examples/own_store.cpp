@@ -1,4 +1,4 @@
-// A store of one's own: one file of JSON lines per thread. Then the conformance suite says whether it is right.
+// A custom store: one file of JSON lines per thread, checked with the conformance suite.
 #include <cubepi/checkpoint/memory_checkpointer.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/core/offload.hpp>
@@ -19,7 +19,7 @@
 
 using namespace cubepi;
 
-/// The files themselves. Each append is one line, so that it is there as a whole or not at all. Blocks.
+/// The files themselves. Each append is one line, so that it is stored completely or not at all. Blocks.
 class LogFiles {
 public:
     explicit LogFiles(std::filesystem::path folder) : folder_(std::move(folder)) {
@@ -77,7 +77,7 @@ private:
         CheckpointData data;
         bool found = false;
         std::string text;
-        // A last line without its newline is an append that a crash cut off: it never happened.
+        // A last line without its newline is an append that a crash interrupted: it is ignored.
         while (std::getline(in, text) && !in.eof()) {
             found = true;
             const Json line = parse_json(text);
@@ -128,7 +128,7 @@ private:
     std::filesystem::path folder_;
 };
 
-/// The three functions that every store has. File access blocks, so it goes to the worker pool.
+/// The three functions of every store. File access blocks, so it goes to the worker pool.
 class FolderStore final : public Checkpointer {
 public:
     explicit FolderStore(std::filesystem::path folder)
@@ -178,7 +178,7 @@ int main() {
         std::cout << failure.check << ": " << failure.text << '\n';
     }
 
-    // An agent that uses it, and a second one that goes on where the first one stopped.
+    // An agent that uses it, and a second one that continues where the first one stopped.
     FauxProvider faux;
     faux.set_responses({"Nice to meet you, Ada.", [](const ModelRequest& request) {
                             return faux_assistant_message(

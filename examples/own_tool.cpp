@@ -1,4 +1,4 @@
-// A tool that takes its time: it reports progress, and it stops when the run is aborted.
+// A long-running tool: it reports progress, and it stops when the run is aborted.
 #include <cubepi/cubepi.hpp>
 
 #include <chrono>
@@ -15,22 +15,22 @@ struct ConvertArgs {
 // A tool may be a coroutine. The context outlives the call, so taking it by reference is safe.
 Task<std::string> convert(ConvertArgs args, ToolContext& context) {
     for (int done = 0; done < args.files; ++done) {
-        // Fires at an abort and at the tool's time limit. A tool that ignores it is cancelled 2 s later.
+        // Requested at an abort and at the timeout of the tool. A tool that ignores it is cancelled 2 s later.
         if (context.stop_token().stop_requested()) {
             co_return "stopped after " + std::to_string(done) + " files";
         }
         JsonObject progress;
         progress["done"] = done + 1;
         progress["of"] = args.files;
-        co_await context.update(std::move(progress));  // listeners see it before this goes on
-        // Stands for the work. Time comes from the runtime, so that a test can move it.
+        co_await context.update(std::move(progress));  // continues after the listeners received it
+        // Stands for the work. Time comes from the runtime, so that a test can control it.
         co_await context.runtime().clock->sleep_for(std::chrono::milliseconds(5));
     }
     co_return std::to_string(args.files) + " files are " + args.format + " now";
 }
 
 int main() {
-    // A model without a network: it calls the tool, and then says what the tool said.
+    // A model without a network: it calls the tool, and then repeats the result.
     const FauxStep call =
         faux_assistant_message(faux_tool_call("convert", {{"files", 4}}), stop_reason::tool_use);
     const FauxStep repeat = [](const MessageList& messages, const Model&) {
@@ -50,7 +50,7 @@ int main() {
     agent.subscribe([&](const AgentEvent& event) {
         if (auto* update = event.get_if<ToolExecutionUpdateEvent>()) {
             std::cout << "  " << boost::json::serialize(update->partial_result) << '\n';
-            if (impatient) agent.abort();  // may come from anywhere, also from another thread
+            if (impatient) agent.abort();  // may be called from any thread
         }
     });
 

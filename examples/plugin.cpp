@@ -1,5 +1,5 @@
-// A plugin for the turn pipeline: it remembers who said what, answers one question itself and leaves the rest to the
-// builtin agent, which stands on a scripted model here.
+// A plugin for the turn pipeline: it remembers the visitors, answers one question itself and leaves the rest to the
+// builtin agent, which uses a scripted model here.
 #include <bub/bub.hpp>
 #include <bub/builtin/builtin.hpp>
 #include <bub/tape/memory_tape_store.hpp>
@@ -22,7 +22,7 @@ bub::Plugin visitors() {
         values["visits"] = ++(*seen)[call.session_id];
         return values;
     };
-    // Nothing means: somebody else may answer.
+    // No value: other plugins may answer.
     plugin.run_model = [](bub::RunModelCall& call) -> std::optional<std::string> {
         if (call.prompt.text() != "how often was I here?") return std::nullopt;
         return "This is visit " + boost::json::serialize(call.state.values.at("visits")) + ".";
@@ -54,7 +54,7 @@ int main() {
     options.tape_store = std::make_shared<bub::MemoryTapeStore>();
     options.with_user_skills = false;
     framework.add(bub::builtin_plugin(framework, std::move(options)));
-    framework.add(visitors());  // asked first: it was registered last
+    framework.add(visitors());  // called first: it was registered last
     say(framework, "good morning");
     say(framework, "how often was I here?");
 }

@@ -1,4 +1,4 @@
-// Events pulled one by one instead of pushed to a listener: the run waits while you do something with one.
+// Events pulled one by one instead of pushed to a listener: the run waits while the program handles one.
 #include <cubepi/cubepi.hpp>
 
 #include <iostream>

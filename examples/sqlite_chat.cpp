@@ -1,5 +1,5 @@
 // A chat that survives restarts: sqlite_chat FILE, one prompt per line on standard input. Start it again with the same file
-// and it goes on. With OPENAI_API_KEY it asks a real model, without one a scripted one.
+// to resume it. With OPENAI_API_KEY it uses a real model, otherwise a scripted one.
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/cubepi.hpp>
 
@@ -9,7 +9,7 @@
 
 using namespace cubepi;
 
-/// Answers every prompt with what it has seen so far.
+/// Answers every prompt with a list of the previous prompts.
 class OfflineModel {
 public:
     OfflineModel() { refill(); }
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
 
     try {
         auto store = std::make_shared<SQLiteCheckpointer>(argv[1]);
-        run(store->open());  // optional: tells early that the file cannot be used
+        run(store->open());  // optional: reports early that the file cannot be used
         Agent agent({.model = model, .checkpointer = store, .thread_id = "chat"});
         agent.subscribe([](const AgentEvent& event) {
             if (auto* delta = event.text_delta()) std::cout << *delta << std::flush;
@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
             std::cout << '\n';
             if (!result) std::cerr << result.error().what() << '\n';
         }
-    } catch (const Error& failure) {  // the store failed: what was said before is safe
+    } catch (const Error& failure) {  // the store failed: earlier messages are safe
         std::cerr << failure.what() << '\n';
         return 1;
     }

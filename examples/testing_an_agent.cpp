@@ -1,4 +1,4 @@
-// How to test what you build: no network, no waiting, no test framework needed. cubepi::testing is installed with CubePi.
+// How to test an agent: no network, no waiting, no test framework needed. cubepi::testing is installed with CubePi.
 #include <cubepi/checkpoint/memory_checkpointer.hpp>
 #include <cubepi/cubepi.hpp>
 #include <cubepi/testing/manual_clock.hpp>
@@ -30,7 +30,7 @@ AgentTool add_tool() {
                          [](AddArgs args) { return std::to_string(args.a + args.b); });
 }
 
-/// The model is a script; the steps see what they are asked.
+/// The model is scripted; the steps inspect the requests.
 void the_model_is_a_script() {
     FauxProvider faux;
     faux.set_responses({
@@ -51,7 +51,7 @@ Task<std::string> wait_a_day(WaitArgs, ToolContext& context) {
     co_return "done";
 }
 
-/// Time is a parameter: days pass in no time.
+/// Time is a parameter: days pass instantly.
 void time_stands_still_until_told() {
     auto clock = std::make_shared<ManualClock>();
     FauxProvider faux;
@@ -69,7 +69,7 @@ void time_stands_still_until_told() {
     expect(result && waited != nullptr && waited->is_error, "a tool that hangs meets its limit");
 }
 
-/// The network is a parameter: a provider talks to a transport in memory.
+/// The network is a parameter: a provider uses an in-memory transport.
 void the_network_is_a_script() {
     std::vector<MemoryResponse> answers;
     answers.push_back(MemoryResponse(429, "{}").with_header("retry-after", "20"));
@@ -78,7 +78,7 @@ void the_network_is_a_script() {
             .with_event(R"({"id":"r1","choices":[{"index":0,"delta":{"content":"Hello"}}]})")
             .with_event(R"({"id":"r1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})")
             .with_event("[DONE]")
-            .in_pieces_of(7));  // nothing may depend on how the bytes are cut
+            .in_pieces_of(7));  // the result must not depend on how the bytes are split
     auto clock = std::make_shared<ManualClock>();
     auto transport = std::make_shared<MemoryTransport>(std::move(answers), clock);
     OpenAIProvider openai({.api_key = "for-a-test", .base_url = "http://model.test/v1"});
@@ -98,7 +98,7 @@ void the_network_is_a_script() {
     expect(transport->open_exchanges() == 0, "nothing is left open");
 }
 
-/// A store of your own passes this suite, or it is not right yet.
+/// A correct custom store passes this suite.
 void a_store_is_right() {
     cubepi::testing::StoreUnderTest store;
     store.make = [] { return std::make_shared<MemoryCheckpointer>(); };

@@ -1,4 +1,4 @@
-// Threads and futures: the agent lives on a thread of its own, the program waits where it likes.
+// Threads and futures: the agent runs on its own thread, and other threads wait for its answers.
 #include <cubepi/cubepi.hpp>
 
 #include <boost/asio/co_spawn.hpp>

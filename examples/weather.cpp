@@ -1,4 +1,4 @@
-// The program of the README. It needs OPENAI_API_KEY; without one it says so.
+// The program of the README. It needs OPENAI_API_KEY; without it, it fails with an error.
 #include <iostream>
 #include <cubepi/cubepi.hpp>
 using namespace cubepi;

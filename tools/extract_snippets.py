@@ -6,7 +6,7 @@
     ```cpp sketch   is not compiled: shapes with `...` in them; use it for as little as possible
 
 Each snippet sees what `<!-- snippet-context` ... `-->` comments before it on the page declare (hidden from readers: the
-`agent` that a snippet goes on with), and #includes may stand anywhere. Compiler messages name the page and its line.
+`agent` that a snippet uses), and #includes may stand anywhere. Compiler messages name the page and its line.
 """
 import argparse
 import pathlib

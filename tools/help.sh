@@ -1,5 +1,5 @@
-# Sourced by shell scripts before they leave the caller's folder: gives them --help, which prints the comment at
-# the script's head, and wrong_arguments, which prints it as a complaint.
+# Sourced by shell scripts before they change the working directory: adds --help, which prints the comment at the script's
+# head, and wrong_arguments, which prints it as an error.
 script=$(cd "$(dirname "$0")" && pwd)/$(basename "$0")
 print_help() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$script"; }
 wrong_arguments() { print_help >&2; exit 2; }

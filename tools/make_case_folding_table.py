@@ -46,7 +46,7 @@ TAIL = """// clang-format on
 
 
 def is_table_free(code: int) -> bool:
-    """Surrogates are no characters, and Hangul syllables come apart by arithmetic."""
+    """Surrogates are not characters, and Hangul syllables are decomposed by arithmetic."""
     return 0xD800 <= code <= 0xDFFF or 0xAC00 <= code <= 0xD7A3
 
 

@@ -10,22 +10,22 @@
 
 namespace bub {
 
-/// What becomes of a message that arrives.
+/// The action that admission takes on an arriving message.
 enum class AdmitAction : std::uint8_t {
-    process,    ///< a turn of its own, after those that came before it
-    drop,       ///< nothing
-    follow_up,  ///< a turn of its own when the running one is over
-    steer,      ///< given to the running turn; a follow-up where there is none
+    process,    ///< start its own turn, after the turns of earlier messages
+    drop,       ///< discard it
+    follow_up,  ///< start its own turn after the running turn ends
+    steer,      ///< pass it to the running turn; treat it as a follow-up if no turn is running
 };
 std::string_view to_string(AdmitAction action) noexcept;
 
-/// What admission says of one message.
+/// An admission decision for one message.
 struct AdmitDecision {
     AdmitAction action = AdmitAction::process;
     std::string reason = {};
 };
 
-/// What admission knows of the session a message is for.
+/// A snapshot of a message's session, passed to admission hooks.
 struct TurnSnapshot {
     std::string session_id = {};
     bool is_running = false;
@@ -34,13 +34,13 @@ struct TurnSnapshot {
     std::size_t steering_count = 0;
 };
 
-/// Messages on their way into turns that run. One for all sessions; any thread may call it.
+/// Queues of messages that are to steer running turns. Shared by all sessions; thread-safe.
 class SteeringInbox {
 public:
     virtual ~SteeringInbox() = default;
-    /// False when the session's queue is full (B14).
+    /// Returns false if the session's queue is full (B14).
     virtual bool enqueue(const std::string& session_id, Envelope message) = 0;
-    /// Takes all that wait, oldest first.
+    /// Removes and returns all queued messages, oldest first.
     virtual std::vector<Envelope> drain(const std::string& session_id) = 0;
     virtual std::size_t count(const std::string& session_id) const = 0;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// Everything of the turn pipeline: `#include <bub/bub.hpp>`.
+// Umbrella header of the turn pipeline: `#include <bub/bub.hpp>`.
 
 #include <bub/admission.hpp>
 #include <bub/channel.hpp>

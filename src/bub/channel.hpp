@@ -12,67 +12,71 @@
 
 namespace bub {
 
-/// Takes a message in. Completes when it is admitted (with a delivery log: stored, B18), or was before. Throws when it is not.
+/// Accepts a message. Completes when the message is admitted (with a delivery log: when it is stored, B18) or has been
+/// admitted before. Throws if the message is not accepted.
 using MessageHandler = std::function<Task<>(Envelope message)>;
 
-/// What a channel is for, which decides when it is started.
+/// The purpose of a channel, which determines when it is started.
 enum class ChannelRole : std::uint8_t {
     service,         ///< a chat service; started by "all"
-    user_interface,  ///< a person sits before it (cli); started only when it is named
-    lifecycle,       ///< no messages of its own; goes along with others
+    user_interface,  ///< an interactive user interface (cli); started only if it is named
+    lifecycle,       ///< has no messages of its own; started along with other channels
 };
 
-/// One way in and out of the pipeline. All members are called on the manager's executor.
+/// An input and output of the pipeline. All members are called on the manager's executor.
 class Channel {
 public:
     virtual ~Channel() = default;
     virtual const std::string& name() const noexcept = 0;
     virtual ChannelRole role() const noexcept { return ChannelRole::service; }
-    /// False when it is not configured.
+    /// Returns false if the channel is not configured.
     virtual bool enabled() const { return true; }
     virtual bool needs_debounce() const { return false; }
 
-    /// Returns soon: what goes on is the channel's own affair until stop(). `stopping` fires when the manager ends; a
-    /// channel that wants the manager to end (the user said goodbye) calls `request_stop` of its options' source.
+    /// Starts the channel and returns soon; its work continues in the background until stop(). `stopping` is triggered
+    /// when the manager shuts down. A channel that wants the manager to shut down (the user said goodbye) calls
+    /// `request_stop` of its options' source.
     virtual Task<> start(std::stop_token stopping) = 0;
     virtual Task<> stop() = 0;
 
     /// Sends an answer.
     virtual Task<> send(Envelope message);
-    /// Sees a turn's answer as it comes; gives what the turn goes on with.
+    /// Observes a turn's answer as it streams; returns the stream that the turn continues with.
     virtual EventStream stream_events(const Envelope& message, EventStream stream);
-    /// Nothing: no opinion.
+    /// Returns nothing to leave the decision to others.
     virtual Task<std::optional<AdmitDecision>> admit_message(std::string session_id,
                                                              const Envelope& message,
                                                              TurnSnapshot turn);
 };
 
-/// Brings answers to the channels; bound to a Framework by whoever runs them. (Bub's ChannelRouter.)
+/// The router of answers to the channels. Bound to a Framework by the component that runs the channels. (Bub's
+/// ChannelRouter.)
 class OutboundChannelRouter {
 public:
     virtual ~OutboundChannelRouter() = default;
-    /// May put itself between the model and the turn. Called for streaming callers only.
+    /// Returns the stream that the turn reads: `stream`, or one that wraps it. Called for streaming callers only.
     virtual EventStream wrap_stream(const Envelope& message, EventStream stream) {
         (void)message;
         return stream;
     }
-    /// All that a turn is about to say, in its order, before the first of it is dispatched: when there is more than one.
+    /// Announces all outbound messages of a turn, in order, before the first is dispatched. Called only if there is
+    /// more than one.
     virtual Task<> plan_outputs(std::string session_id, std::vector<Envelope> messages);
-    /// The message of this number, from 0, of `count` is dispatched next.
+    /// Announces that message `number` (from 0) of `count` is dispatched next.
     virtual void next_output(const std::string& session_id, std::size_t number, std::size_t count) {
         (void)session_id;
         (void)number;
         (void)count;
     }
-    /// True when a channel took it.
+    /// Returns true if a channel accepted the message.
     virtual Task<bool> dispatch_output(Envelope message) = 0;
-    /// The opinion of the message's channel.
+    /// Returns the decision of the message's channel.
     virtual Task<std::optional<AdmitDecision>> admit_message(std::string session_id,
                                                              const Envelope& message,
                                                              TurnSnapshot turn);
-    /// Drops all that waits for this session.
+    /// Drops all waiting messages of this session.
     virtual Task<> quit(std::string session_id);
-    /// Ends the turn that runs. False when none runs.
+    /// Cancels the running turn. Returns false if no turn is running.
     virtual bool cancel_turn(const std::string& session_id) {
         (void)session_id;
         return false;

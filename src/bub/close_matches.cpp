@@ -14,8 +14,8 @@ std::string lower_case(std::string_view name) {
     return text;
 }
 
-/// 1 for equal texts, 0 for texts without a common character: the length of their longest common subsequence, relative
-/// to the length of both.
+/// Returns 1 for equal texts, 0 for texts without a common character: the length of their longest common subsequence
+/// relative to the length of both.
 double similarity(std::string_view a, std::string_view b) {
     if (a.empty() || b.empty()) return 0;
     std::vector<std::size_t> row(b.size() + 1, 0);
@@ -36,7 +36,7 @@ std::vector<std::string> close_matches(std::string_view name,
                                        const std::vector<std::string>& names) {
     constexpr double similar_enough = 0.6;
     constexpr std::size_t most = 3;
-    // A model or a user may send a name of any length.
+    // A name from a model or a user may have any length.
     const std::string wanted = lower_case(name.substr(0, 200));
     std::vector<std::pair<double, std::string>> found;
     for (const std::string& known : names) {

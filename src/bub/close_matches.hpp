@@ -6,7 +6,7 @@
 
 namespace bub {
 
-/// Up to three of `names` that are similar to `name`, the most similar first. Case does not count.
+/// Returns up to three of `names` that are similar to `name`, most similar first. Case-insensitive.
 std::vector<std::string> close_matches(std::string_view name,
                                        const std::vector<std::string>& names);
 

@@ -7,7 +7,7 @@ namespace bub {
 
 namespace {
 
-/// Texts as they are, numbers and the like as JSON; nothing for null.
+/// Returns strings unchanged, numbers and similar values as JSON; nothing for null.
 std::optional<std::string> text_of(const Json& value) {
     if (const auto* text = value.if_string()) return std::string(*text);
     if (value.is_null()) return std::nullopt;
@@ -107,7 +107,7 @@ Envelope::Envelope(JsonObject fields) : rest(std::move(fields)) {
         const auto found = rest.find(field.name);
         if (found == rest.end()) continue;
         this->*field.member = text_of(found->value());
-        // What is no text stays, so that it can be written back as it came.
+        // A value that is not a string is preserved, so that it can be written back unchanged.
         if (found->value().is_string()) rest.erase(found);
     }
     if (Json* value = rest.if_contains("context"); value && value->is_object()) {

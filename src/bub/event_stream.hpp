@@ -14,7 +14,7 @@
 
 namespace bub {
 
-/// The kinds of stream events that somebody in the pipeline acts upon. Others pass through.
+/// The kinds of stream events that the pipeline handles. Other kinds pass through unchanged.
 namespace event_kind {
 inline constexpr std::string_view text = "text";                ///< {delta}
 inline constexpr std::string_view reasoning = "reasoning";      ///< {delta}
@@ -23,7 +23,7 @@ inline constexpr std::string_view tool_result = "tool_result";  ///< {tool_resul
 inline constexpr std::string_view usage = "usage";              ///< {input_tokens, ...}
 inline constexpr std::string_view error = "error";              ///< {kind, message, details}
 inline constexpr std::string_view final = "final";              ///< {ok, text}: the end of a step
-/// No event of Bub's: an event of the agent that has no other form; see StreamEvent::agent_event.
+/// Not a Bub event: an event of the agent that has no other representation; see StreamEvent::agent_event.
 inline constexpr std::string_view agent = "agent";
 }  // namespace event_kind
 
@@ -34,41 +34,41 @@ struct StreamEvent {
         : kind(event_kind), data(std::move(event_data)) {}
     static StreamEvent text(std::string_view delta);
 
-    /// The member `delta` of data; empty when there is none.
+    /// Returns the member `delta` of data; empty if absent.
     std::string_view delta() const noexcept;
 
     std::string kind;
     cubepi::JsonObject data;
-    /// The agent's event that this one was made from, for who wants more than the data (tool calls as they run,
-    /// approvals, usage). Null when it comes from elsewhere.
+    /// The agent event that this event was derived from, for consumers that need more than `data` (running tool calls,
+    /// approvals, usage). Null if the event has another origin.
     std::shared_ptr<const cubepi::AgentEvent> agent_event;
 };
 
-/// The producing side of a stream: what a plugin with run_model_stream implements. Used by one consumer, on one
-/// executor.
+/// The producing side of a stream, implemented by plugins with run_model_stream. Used by one consumer, on one executor.
 class EventSource {
 public:
     virtual ~EventSource() = default;
-    /// The next event; nothing at the end. What it throws fails the turn.
+    /// Returns the next event; nothing at the end. An exception fails the turn.
     virtual cubepi::Task<std::optional<StreamEvent>> next() = 0;
-    /// The next event when it is there already: saves a coroutine. Nothing does not mean the end.
+    /// Returns the next event if it is already available, which saves a coroutine. An empty result does not mean the
+    /// end.
     virtual std::optional<StreamEvent> ready() { return std::nullopt; }
-    /// Called once when the consumer is done, whether the stream was read to its end, failed or was cancelled; never
-    /// cancelled itself before a grace period is over.
+    /// Releases the source. Called once when the consumer is done, whether the stream was read to its end, failed or
+    /// was cancelled. Not cancelled itself before a grace period has passed.
     virtual cubepi::Task<> close();
 };
 
-/// A model's answer, pulled event by event. Empty when default-constructed: "no answer".
+/// A model's answer, pulled event by event. A default-constructed stream means "no answer".
 class EventStream {
 public:
     EventStream() = default;
     EventStream(std::nullopt_t) {}
     explicit EventStream(std::unique_ptr<EventSource> source) : source_(std::move(source)) {}
-    /// A stream of events that are there already.
+    /// Returns a stream of the given events.
     static EventStream of(std::vector<StreamEvent> events);
-    /// A stream of one text event.
+    /// Returns a stream with one text event.
     static EventStream of_text(std::string text);
-    /// A stream whose events pass through `change`, which gives nothing for those to be left out.
+    /// Returns a stream whose events are transformed by `change`; events for which it returns nothing are dropped.
     static EventStream map(EventStream upstream,
                            std::function<std::optional<StreamEvent>(StreamEvent)> change);
 

@@ -11,8 +11,8 @@ namespace bub {
 using detail::ask_all;
 using detail::ask_first;
 
-// The turn, in source order. A stage that throws ends it; what a stage does when a hook gives nothing is in
-// detail/turn.cpp.
+// The turn, in source order. A stage that throws ends it; detail/turn.cpp implements the default of each stage, for
+// hooks that return nothing.
 Task<TurnResult> Framework::process_inbound(std::shared_ptr<Envelope> inbound, bool stream_output) {
     detail::Turn turn(*this, *impl_, impl_->plugins(), inbound, stream_output);
     TurnResult& result = turn.result;

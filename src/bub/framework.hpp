@@ -25,14 +25,14 @@ namespace bub {
 struct FrameworkOptions {
     std::filesystem::path workspace = {};                 ///< empty: the current directory
     std::shared_ptr<const cubepi::Runtime> runtime = {};  ///< null: Runtime::standard()
-    /// How long a hook may take to put things away after the turn was cancelled; it is then cancelled itself.
+    /// Time limit for a hook's cleanup after the turn was cancelled; when it expires, the cleanup is cancelled too.
     std::chrono::milliseconds close_grace = std::chrono::seconds(2);
-    /// Told of what is not an error of the turn (an observer that throws, a channel whose name is taken). Never of
-    /// message bodies (B13). May be absent.
+    /// Receives problems that do not fail the turn (an observer that throws, a channel whose name is taken). Never
+    /// receives message bodies (B13). May be empty.
     WarningHandler on_warning = {};
 };
 
-/// What a turn gave.
+/// The result of a turn.
 struct TurnResult {
     TurnResult() {}
     std::string session_id;
@@ -42,17 +42,17 @@ struct TurnResult {
     TurnState state;
 };
 
-/// A channel, and the plugin that it was taken from.
+/// A channel and the plugin that provides it.
 struct ProvidedChannel {
     std::shared_ptr<Channel> channel;
     std::string plugin;
 };
 
-/// The pipeline: plugins, and the turn that asks them (docs/guides/bub/turn.md).
+/// The turn pipeline: the registered plugins and the turns that call their hooks (docs/guides/bub/turn.md).
 ///
-/// Plugins are added before the first turn. Turns of different sessions may run side by side, also on several
-/// executors when the plugins can stand it; turns of one session are kept in order by the channel manager (B8), not
-/// here. The framework outlives its turns.
+/// Plugins are added before the first turn. Turns of different sessions may run concurrently, even on several executors
+/// if the plugins support it. The channel manager (B8), not the framework, keeps the turns of one session in order. The
+/// framework must outlive its turns.
 class Framework {
 public:
     explicit Framework(FrameworkOptions options = {});
@@ -60,64 +60,65 @@ public:
     Framework(const Framework&) = delete;
     Framework& operator=(const Framework&) = delete;
 
-    /// Registers a plugin. Throws Error(invalid_argument) when its name is empty or taken.
+    /// Registers a plugin. Throws Error(invalid_argument) if its name is empty or taken.
     void add(Plugin plugin);
-    /// Makes and registers a plugin; when that throws, it is broken, and the others are not (B16). False: broken; the
-    /// status says why.
+    /// Creates and registers a plugin. If the factory throws, only this plugin is marked as failed (B16): returns false
+    /// and records the reason in plugin_status().
     bool load(std::string name, std::function<Plugin(Framework&)> factory);
-    /// Notes a plugin that could not even be found.
+    /// Records a plugin that could not be found.
     void note_broken(std::string name, std::string reason);
 
-    /// In order of registration, the broken ones too.
+    /// Returns the status of all plugins in order of registration, including the failed ones.
     const std::vector<PluginStatus>& plugin_status() const noexcept;
-    /// Hooks that somebody implements, in the order of the turn.
+    /// Returns the hooks that at least one plugin implements, in the order of the turn.
     std::vector<HookUse> hook_report() const;
-    /// From the highest precedence on.
+    /// Returns the plugins by decreasing precedence.
     std::vector<std::shared_ptr<const Plugin>> plugins() const;
 
-    /// One turn. `inbound` gets the session id (B2) and is what hooks see and may change. A streaming caller
-    /// asks the model hooks for a stream and has it wrapped by the router. Throws what a stage threw, after the
-    /// observers were told; a cancellation is rethrown and not observed.
+    /// Runs one turn. `inbound` receives the session id (B2); hooks see and may change it. If `stream_output` is set,
+    /// the model hooks are asked for a stream, which the router may wrap. Rethrows the exception of a stage after
+    /// notifying the observers; a cancellation is rethrown without notifying them.
     Task<TurnResult> process_inbound(std::shared_ptr<Envelope> inbound, bool stream_output = false);
     Task<TurnResult> process_inbound(Envelope inbound, bool stream_output = false);
 
     // Parts of a turn that channels, commands and the builtin agent use as well.
 
-    /// The session id by hooks, or `channel:chat_id` (B2).
+    /// Returns the session id chosen by the hooks, or `channel:chat_id` (B2).
     Task<std::string> resolve_session(std::shared_ptr<Envelope> inbound);
-    /// The prompt by hooks, or the content.
+    /// Returns the prompt built by the hooks, or the content.
     Task<Prompt> build_prompt(std::shared_ptr<Envelope> message, std::string session_id,
                               TurnState& state);
     Task<> dispatch_outbound(std::shared_ptr<Envelope> outbound);
-    /// Tells all observers; what they throw is reported to on_warning. Throws only a cancellation.
+    /// Notifies all observers; their exceptions are reported to on_warning. Throws only a cancellation.
     Task<> notify_error(std::string stage, std::exception_ptr error,
                         std::shared_ptr<Envelope> message);
-    /// The blocks of all plugins, oldest first, with an empty line between them.
+    /// Returns the blocks of all plugins, oldest first, separated by an empty line.
     Task<std::string> system_prompt(const Prompt& prompt, TurnState& state);
-    /// What to go on with after a step; empty: nothing.
+    /// Returns the prompt of the next step; empty if the turn is complete.
     Task<std::string> continue_prompt(const Prompt& prompt, std::string session_id,
                                       TurnState& state);
-    /// The first opinion. Throws what a hook throws: the caller rejects the message then (B8).
+    /// Returns the first decision of a hook. Rethrows a hook's exception; the caller then rejects the message (B8).
     Task<std::optional<AdmitDecision>> admit_message(std::string session_id,
                                                      const Envelope& message, TurnSnapshot turn);
     Task<std::vector<ProvidedChannel>> collect_channels(MessageHandler handler);
     Task<ModelOptions> model_options(std::string session_id);
-    /// The commands of all plugins, those of the highest precedence first.
+    /// Returns the commands of all plugins, those of the highest precedence first.
     Task<std::vector<CliCommand>> cli_commands();
-    /// `config` with what the plugins make of it (OnboardCall). `interview` outlives the task; null: nobody is asked.
-    /// Throws what a plugin throws.
+    /// Returns `config` as extended by the plugins (OnboardCall). `interview` must outlive the task; null:
+    /// non-interactive. Rethrows a plugin's exception.
     Task<JsonObject> onboard(JsonObject config, Interview* interview = nullptr);
-    /// Asked for once, at first use; null when nobody has one.
+    /// Returns the tape store of the first plugin that provides one; null if none does. The plugins are asked once, at
+    /// first use.
     Task<std::shared_ptr<TapeStore>> tape_store();
     Task<std::shared_ptr<SteeringInbox>> steering_inbox();
-    /// The names of the sidecars that each session's tape has, asked for once. Of two with one name the one of the
-    /// plugin of higher precedence stays.
+    /// Returns the names of the sidecars of each session's tape. The plugins are asked once. Of two sidecars with the
+    /// same name, the one of the plugin with higher precedence is used.
     Task<std::vector<std::string>> tape_sidecars();
-    /// What the builtin agent's memory is made of in this turn: the first hook's answer, or the last anchor and what
-    /// follows it.
+    /// Returns the source of the builtin agent's memory in this turn: the result of the first hook that returns one,
+    /// else the entries from the last anchor on.
     Task<TapeContext> tape_context(std::string session_id, TurnState& state);
-    /// The interception hooks of all plugins as a middleware of the agent that answers this turn. `state` outlives it.
-    /// Empty when no plugin has one.
+    /// Returns the interception hooks of all plugins as a middleware of the agent that answers this turn; empty if no
+    /// plugin has any. `state` must outlive it.
     std::vector<cubepi::Middleware> interception(std::string session_id, TurnState& state) const;
 
     /// Replaces the router; null unbinds it.

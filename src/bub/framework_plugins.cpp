@@ -19,7 +19,7 @@ std::filesystem::path resolved(const std::filesystem::path& workspace) {
     return error ? std::filesystem::absolute(given, error) : made;
 }
 
-/// Throws nothing but what `plugin` is to blame for.
+/// Throws only errors caused by `plugin`.
 void check_name(const std::string& name, const std::vector<PluginStatus>& known) {
     if (name.empty()) {
         throw cubepi::Error(cubepi::ErrorCode::invalid_argument,

@@ -104,7 +104,7 @@ Task<std::vector<CliCommand>> Framework::cli_commands() {
 
 namespace {
 
-/// As a JSON merge patch (RFC 7396). What stays keeps its order.
+/// Applies a JSON merge patch (RFC 7396). Unchanged members keep their order.
 void merge(JsonObject& into, JsonObject patch) {
     for (auto& [key, value] : patch) {
         if (value.is_null()) {

@@ -286,10 +286,9 @@ class EachHook : public testing::TestWithParam<std::tuple<std::string, bool>> {
 protected:
     const std::string& hook() const { return std::get<0>(GetParam()); }
     bool streams() const { return std::get<1>(GetParam()); }
-    /// The builtin answers of a plugin stand below, so that every hook is reached.
+    /// The default answers of a plugin of lower precedence, so that every hook is reached.
     void set_up(const test::Act& act) {
         Plugin below = noting_plugin("below", calls);
-        // What a caller does not ask for stays out of the way.
         framework.add(std::move(below));
         framework.add(acting_plugin(hook(), act));
         if (hook() == "on_error") {
@@ -352,7 +351,7 @@ TEST_P(EachHook, D7_ThatHangsEndsWithAnAbortAndLeavesOtherSessionsAlone) {
             const TurnResult result = co_await std::move(turn);
             other = result.model_output;
         } catch (const Broken&) {
-            other = "answer";  // the turn is made to fail where on_error is looked at
+            other = "answer";  // every turn fails if on_error is under test
         }
         stop.request_stop();
         co_await scope.join();

@@ -30,8 +30,8 @@ namespace bub {
 class Framework;
 class TapeStore;
 
-// What hooks are given; each is named for its hook. Everything here outlives the call, also that of a hook that is a
-// coroutine.
+// The arguments of the hooks; each type is named after its hook. The referenced objects outlive the call, even if the
+// hook is a coroutine.
 
 struct ResolveSessionCall {
     Envelope& message;
@@ -39,7 +39,8 @@ struct ResolveSessionCall {
 struct LoadStateCall {
     Envelope& message;
     const std::string& session_id;
-    /// Holds the workspace; for services and at_end(). Values are returned, so that precedence decides about them.
+    /// Holds the workspace; use it for services and at_end(). Values are returned instead, so that precedence applies
+    /// to them.
     TurnState& state;
 };
 struct BuildPromptCall {
@@ -54,7 +55,7 @@ struct RunModelCall {
     Envelope& message;
 };
 struct ContinuePromptCall {
-    const Prompt& prompt;  ///< the one of the step that has ended
+    const Prompt& prompt;  ///< the prompt of the step that has ended
     const std::string& session_id;
     TurnState& state;
 };
@@ -62,9 +63,9 @@ struct SaveStateCall {
     const std::string& session_id;
     TurnState& state;
     Envelope& message;
-    const std::string& model_output;  ///< on failure: what had arrived (B5)
+    const std::string& model_output;  ///< on failure: the partial output (B5)
     const Prompt& prompt;
-    const std::exception_ptr& error;  ///< of the turn so far; a cancellation too; null: none
+    const std::exception_ptr& error;  ///< the failure so far (or the cancellation); null: none
 };
 struct RenderOutboundCall {
     Envelope& message;
@@ -91,23 +92,23 @@ struct BeforeLlmCall {
 };
 struct AfterLlmCall {
     const cubepi::ModelRequest& request;
-    const cubepi::AssistantMessage& result;  ///< its `error` tells a failure
+    const cubepi::AssistantMessage& result;  ///< `error` is set on failure
     std::chrono::nanoseconds duration;
     const std::string& session_id;
     TurnState& state;
 };
 struct BeforeToolCall {
-    cubepi::BeforeToolCallContext& call;  ///< `args` hold the edits of plugins asked before
+    cubepi::BeforeToolCallContext& call;  ///< `args` include the edits of plugins that ran before
     const std::string& session_id;
     TurnState& state;
 };
 struct AfterToolCall {
-    cubepi::AfterToolCallContext& call;  ///< `result` is what plugins asked before made of it
+    cubepi::AfterToolCallContext& call;  ///< `result` as changed by plugins that ran before
     const std::string& session_id;
     TurnState& state;
 };
 struct ProvideChannelsCall {
-    const MessageHandler& handler;  ///< what the channels give their messages to
+    const MessageHandler& handler;  ///< receives the channels' messages
     Framework& framework;
 };
 struct AdmitMessageCall {
@@ -123,13 +124,14 @@ struct BuildTapeContextCall {
     TurnState& state;
 };
 
-/// A model that a user may choose.
+/// A model offered to the user.
 struct ModelChoice {
     std::string id = {};
     std::string name = {};
     std::string description = {};
 };
-/// What a plugin offers for a session. Those of several plugins are joined; the first current model that is set stays.
+/// The models that a plugin offers for a session. The lists of all plugins are joined; the first non-empty current
+/// model is used.
 struct ModelOptions {
     std::vector<ModelChoice> models = {};
     std::string current_model = {};
@@ -138,35 +140,35 @@ struct ModelOptionsCall {
     const std::string& session_id;
     const std::filesystem::path& workspace;
 };
-/// What is given back is merged into the configuration, objects member by member; a null takes away what was there.
+/// The result is merged into the configuration, objects member by member; null removes a member.
 struct OnboardCall {
-    const JsonObject& config;  ///< what is configured so far, with what plugins asked before gave
-    Interview* interview;      ///< who answers questions; null: nobody does, take what is usual
+    const JsonObject& config;  ///< the configuration so far, with the results of earlier plugins
+    Interview* interview;      ///< asks the user; null: non-interactive, use defaults
 };
 /// A command that a plugin adds to the program.
 struct CliCommand {
     std::string name = {};
     std::string description = {};
-    /// Gives the exit status. What it throws is told as any failure of the program.
+    /// Returns the exit status. An exception is reported like any failure of the program.
     std::function<Task<int>(std::vector<std::string> arguments)> run = {};
-    std::string plugin = {};  ///< whose it is; set by the framework
+    std::string plugin = {};  ///< the plugin's name; set by the framework
 };
 
-/// One extension of the pipeline: a name and the hooks it wants. A hook is any callable that takes the call; it
-/// returns the value, nothing (which gives nothing), or a Task.
+/// An extension of the pipeline: a name and the hooks it implements. A hook is any callable that accepts the call; it
+/// returns the value, nothing (no result), or a Task.
 ///
 ///     Plugin echo{.name = "echo",
 ///                 .run_model = [](RunModelCall& call) { return "You said: " + call.prompt.text(); }};
 ///
-/// Plugins are asked from the highest precedence on: higher `priority` first, among equals the one that was
-/// registered later. "First" hooks stop at the first that gives something, empty texts included; "all" hooks ask
-/// everybody. Unless it says otherwise, what a hook throws ends its stage and fails the turn.
+/// Plugins are asked by decreasing precedence: higher `priority` first; among equals, the one registered later. "First"
+/// hooks stop at the first plugin that returns a value, even an empty text; "all" hooks ask every plugin. Unless stated
+/// otherwise, an exception ends the hook's stage and fails the turn.
 struct Plugin {
     std::string name = {};
     int priority = 0;
-    std::string version = {};  ///< for people
+    std::string version = {};  ///< informational
 
-    // The stages of a turn, in its order. docs/guides/bub/hooks.md says of each hook when it is asked and what it gives.
+    // The stages of a turn, in order. docs/guides/bub/hooks.md documents the time and the result of each hook.
     Hook<std::optional<std::string>(ResolveSessionCall)> resolve_session = {};  ///< first
     Hook<std::optional<JsonObject>(LoadStateCall)> load_state = {};             ///< all; merged
     Hook<std::optional<Prompt>(BuildPromptCall)> build_prompt = {};             ///< first
@@ -178,15 +180,16 @@ struct Plugin {
     Hook<std::optional<bool>(DispatchOutboundCall)> dispatch_outbound = {};  ///< all
     Hook<Done(OnErrorCall)> on_error = {};                                   ///< all, isolated
 
-    // Around the model and the tools of the builtin agent. One of the last four that throws is reported and passed over.
+    // Around the model and the tools of the builtin agent. If one of the last four throws, the exception is reported
+    // and the hook is skipped.
     Hook<std::optional<std::string>(SystemPromptCall)> system_prompt = {};  ///< all; joined
     Hook<std::optional<std::string>(BeforeLlmCall)> before_llm_call =
-        {};                                        ///< all; a text answers in the model's place
+        {};                                        ///< all; a text replaces the model's answer
     Hook<Done(AfterLlmCall)> after_llm_call = {};  ///< all, isolated
     Hook<std::optional<cubepi::BeforeToolCallResult>(BeforeToolCall)> before_tool_call = {};
     Hook<std::optional<cubepi::AfterToolCallResult>(AfterToolCall)> after_tool_call = {};
 
-    // Outside of turns, or once for all of them.
+    // Outside of turns, or once for all turns.
     Hook<std::optional<AdmitDecision>(AdmitMessageCall)> admit_message = {};        ///< first
     Hook<std::shared_ptr<SteeringInbox>(ProvideCall)> provide_steering_inbox = {};  ///< first
     Hook<std::shared_ptr<TapeStore>(ProvideCall)> provide_tape_store = {};          ///< first
@@ -199,24 +202,24 @@ struct Plugin {
         {};  ///< all, oldest first; merged
     Hook<std::vector<CliCommand>(ProvideCall)> register_cli_commands = {};  ///< all
 
-    /// For the builtin agent, and comma commands of their names. Hidden ones are commands only.
+    /// Tools for the builtin agent, also available as comma commands. Hidden tools are commands only.
     std::vector<cubepi::AgentTool> tools = {};
 };
 
-/// The names of all hooks, in the order in which a turn asks them; the others follow.
+/// Returns the names of all hooks: those of a turn in order, then the others.
 std::span<const std::string_view> all_hook_names() noexcept;
-/// The hooks that a plugin has, in that order.
+/// Returns the hooks that a plugin implements, in that order.
 std::vector<std::string_view> implemented_hooks(const Plugin& plugin);
 
-/// Whether a plugin was loaded (B16).
+/// The result of loading a plugin (B16).
 struct PluginStatus {
     std::string name = {};
     bool ok = false;
-    std::string reason = {};  ///< why it was not; empty when it was
+    std::string reason = {};  ///< the reason of the failure; empty if `ok`
     std::vector<std::string_view> hooks = {};
 };
 
-/// Who implements a hook, in the order in which they are asked.
+/// The plugins that implement a hook, in the order in which they are asked.
 struct HookUse {
     std::string_view hook = {};
     std::vector<std::string> plugins = {};

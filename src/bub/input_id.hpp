@@ -6,8 +6,9 @@
 
 namespace bub {
 
-/// The id of the user message that an envelope becomes, `CHANNEL:INBOUND_ID`: the same inbound is one message, however often
-/// it comes (D42). Empty: its platform has no name for it, and each is a new one.
+/// Returns the id of the user message that an envelope becomes, `CHANNEL:INBOUND_ID`; repeated deliveries of one
+/// inbound message have the same id (D42). Empty if the platform does not identify its messages, so that each one is
+/// new.
 std::string input_id_of(const Envelope& message);
 
 }  // namespace bub

@@ -11,8 +11,8 @@ namespace bub {
 
 namespace {
 
-/// The plugins' interception hooks as one middleware of the agent (D44): the newest plugin is asked first, what it
-/// changed is what the next one sees. A hook that throws is reported and passed over; it never vetoes.
+/// The plugins' interception hooks as one middleware of the agent (D44): the newest plugin is asked first, and the next
+/// one sees its changes. A hook that throws is reported and skipped; an exception never vetoes a call.
 class Interception : public std::enable_shared_from_this<Interception> {
 public:
     Interception(detail::PluginList plugins, std::string session_id, TurnState& state,
@@ -69,8 +69,8 @@ private:
     WarningHandler warn_;
 };
 
-/// Passes an answer on and tells after_llm_call of its end, before the agent sees it. A call that is cancelled or
-/// dropped has no end.
+/// A stream that forwards an answer and reports its end to after_llm_call before the agent sees it. A call that is
+/// cancelled or dropped has no end.
 class ObservedSource final : public cubepi::StreamSource {
 public:
     ObservedSource(cubepi::MessageStream stream, std::shared_ptr<Interception> observer,
@@ -171,7 +171,7 @@ Task<std::optional<cubepi::AfterToolCallResult>> Interception::after_tool_call(
             co_await ask(*plugin, plugin->after_tool_call, given, "after_tool_call");
         if (!result) continue;
         if (!merged) merged.emplace();
-        // Field by field (D11); what comes later sees what came before.
+        // Merged field by field (D11); later hooks see the results of earlier ones.
         if (result->content) call.result.content = *(merged->content = std::move(result->content));
         if (result->details) call.result.details = *(merged->details = std::move(result->details));
         if (result->terminate) merged->terminate = result->terminate;

@@ -10,19 +10,19 @@ namespace bub {
 
 using cubepi::Task;
 
-/// A person who is asked for settings, one question after the other: what `onboard_config` hooks are given. Used on one
-/// executor. Each question throws Error(cancelled), or is cancelled, when the person has had enough; let that through, and
+/// A dialog with the user that asks for settings one at a time; passed to `onboard_config` hooks. Used on one executor.
+/// Each question throws Error(cancelled), or is cancelled, when the user gives up; let the exception propagate, and
 /// nothing is written.
 class Interview {
 public:
     virtual ~Interview() = default;
-    /// Tells something; a line, or several.
+    /// Shows a message of one or more lines.
     virtual void say(std::string text) = 0;
-    /// A line of text. An empty one means `usual`, which is shown.
+    /// Asks for a line of text. Empty input selects `usual`, the default, which is shown.
     virtual Task<std::string> ask(std::string question, std::string usual) = 0;
-    /// The same for what is not shown while it is typed: a key, a token. May be empty.
+    /// Asks for a secret (a key, a token), which is not echoed. The answer may be empty.
     virtual Task<std::string> ask_secret(std::string question) = 0;
-    /// One of `options`, by its index.
+    /// Returns the index of the chosen option.
     virtual Task<std::size_t> choose(std::string question, std::vector<std::string> options,
                                      std::size_t usual) = 0;
     virtual Task<bool> confirm(std::string question, bool usual) = 0;

@@ -8,8 +8,8 @@
 
 namespace bub {
 
-/// What the model is asked: a text, or content parts in OpenAI's form (`{"type": "text", "text": ...}`,
-/// `{"type": "image_url", "image_url": {"url": ...}}`, ...).
+/// The input of the model: a text, or content parts in OpenAI's form (`{"type": "text", "text": ...}`, `{"type":
+/// "image_url", "image_url": {"url": ...}}`, ...).
 class Prompt {
 public:
     Prompt() = default;
@@ -19,9 +19,9 @@ public:
 
     bool is_text() const noexcept { return std::holds_alternative<std::string>(value_); }
     bool empty() const noexcept;
-    /// The text itself; of parts, their texts with a line feed between them.
+    /// Returns the text itself, or the texts of the parts joined with line feeds.
     std::string text() const;
-    /// Null when it is not of that kind.
+    /// Returns the text or the parts; null if the prompt is of the other kind.
     const std::string* if_text() const noexcept { return std::get_if<std::string>(&value_); }
     const cubepi::JsonArray* if_parts() const noexcept {
         return std::get_if<cubepi::JsonArray>(&value_);

@@ -9,7 +9,7 @@
 
 namespace bub {
 
-/// The kinds of Bub's error vocabulary.
+/// The error kinds of Bub's vocabulary.
 enum class ErrorKind : std::uint8_t {
     invalid_input,
     config,
@@ -20,7 +20,7 @@ enum class ErrorKind : std::uint8_t {
     unknown,
 };
 std::string_view to_string(ErrorKind kind) noexcept;
-/// `unknown` for what is no kind.
+/// Returns `unknown` if `text` does not name a kind.
 ErrorKind parse_error_kind(std::string_view text) noexcept;
 
 /// An error of the pipeline, e.g. one that a model's stream reported. `what()` is "[kind] message".
@@ -37,10 +37,10 @@ private:
     cubepi::JsonObject details_;
 };
 
-/// From the data of an `error` event: members other than kind, message and details are kept in the details (B7).
+/// Converts the data of an `error` event: members other than kind, message and details are added to the details (B7).
 TurnError error_from_event(const cubepi::JsonObject& data);
 
-/// The text of any exception, for people.
+/// Returns a readable description of any exception.
 std::string describe(const std::exception_ptr& error);
 
 }  // namespace bub

@@ -13,11 +13,12 @@
 
 namespace bub {
 
-/// What plugins know of one turn: JSON values by key, objects ("services") by type, and what is to be put away at its
-/// end. Built by load_state, seen by every later hook; gone after the turn. Used on the turn's executor.
+/// The state that plugins share during one turn: JSON values by key, objects ("services") by type, and the cleanup to
+/// run at the end. Built by load_state, visible to every later hook, destroyed after the turn. Used on the turn's
+/// executor.
 class TurnState {
 public:
-    /// The key of the workspace's absolute path; a plugin may replace it.
+    /// The key of the workspace's absolute path; a plugin may replace the value.
     static constexpr std::string_view workspace_key = "_runtime_workspace";
 
     TurnState() = default;
@@ -27,45 +28,46 @@ public:
 
     cubepi::JsonObject values;
 
-    /// A state for a turn inside this one: the same values and objects, which it may change for itself.
+    /// Returns a state for a nested turn: a copy with the same values and services, which the nested turn may change
+    /// for itself.
     TurnState child() const;
 
-    /// The text under `key`; empty when there is none.
+    /// Returns the text under `key`; empty if absent.
     std::string text(std::string_view key) const;
 
-    /// The object of this type, or null.
+    /// Returns the service of this type, or null.
     template <class T>
     std::shared_ptr<T> service() const noexcept {
         return std::static_pointer_cast<T>(find(type_key<T>()));
     }
-    /// Offers an object to the later hooks. The first one of a type stays, so that in load_state the plugin of higher
-    /// precedence wins. True when it was taken.
+    /// Offers a service to the later hooks. The first one of a type is used, so that in load_state the plugin of higher
+    /// precedence wins. Returns true if the object was accepted.
     template <class T>
     bool offer(std::shared_ptr<T> object) {
         if (find(type_key<T>())) return false;
         services_.emplace_back(type_key<T>(), std::move(object));
         return true;
     }
-    /// Puts an object in the place of the one that is there.
+    /// Replaces the service of this type.
     template <class T>
     void replace(std::shared_ptr<T> object) {
         erase(type_key<T>());
         services_.emplace_back(type_key<T>(), std::move(object));
     }
 
-    /// Runs `work` when the turn is over, on every path (success, failure, cancellation), last registered first. It is
-    /// given what the turn failed with, or null. Register it before awaiting what it is to undo.
+    /// Runs `work` when the turn ends, on every path (success, failure, cancellation), last registered first. `error`
+    /// is the turn's failure, or null. Register the work before awaiting the operation that it undoes.
     using Closer = std::function<cubepi::Task<>(std::exception_ptr error)>;
     void at_end(Closer work) { closers_.push_back(std::move(work)); }
     // For the kernel.
     bool has_closers() const noexcept { return !closers_.empty(); }
     std::vector<Closer> take_closers() noexcept { return std::exchange(closers_, {}); }
 
-    /// Says that this turn's messages are on the tape, so that the kernel does not record them (B20).
+    /// Marks this turn's messages as already recorded on the tape, so that the kernel does not record them (B20).
     void mark_recorded() noexcept { recorded_ = true; }
     bool recorded() const noexcept { return recorded_; }
 
-    /// Says that this turn has nothing to say, because another turn has said it: nothing is rendered.
+    /// Suppresses the output of this turn because another turn has produced it: nothing is rendered.
     void mark_silent() noexcept { silent_ = true; }
     bool silent() const noexcept { return silent_; }
 

@@ -17,10 +17,10 @@
 
 namespace bub::test {
 
-/// What a test's plugin does in its hook: throw, wait for ever, ...
+/// The action of a test's plugin in its hook: throw, wait forever, ...
 using Act = std::function<Task<>(Envelope* message)>;
 
-/// The hooks of a turn, in its order.
+/// The hooks of a turn, in order.
 inline const std::vector<std::string> turn_hooks = {
     "resolve_session", "load_state",      "build_prompt",      "run_model", "run_model_stream",
     "save_state",      "render_outbound", "dispatch_outbound", "on_error"};
@@ -31,7 +31,7 @@ Task<R> act_then(Act act, Envelope* message, R value) {
     co_return value;
 }
 
-/// A stream that acts when it is read.
+/// A stream that performs the action when it is read.
 class ActingSource final : public EventSource {
 public:
     ActingSource(Act act, Envelope* message) : act_(std::move(act)), message_(message) {}
@@ -45,7 +45,7 @@ private:
     Envelope* message_;
 };
 
-/// A plugin that acts in one hook, "every" of them, or while its stream is read ("stream").
+/// Returns a plugin that performs the action in one hook, in all ("every"), or while its stream is read ("stream").
 inline Plugin acting_plugin(const std::string& hook, const Act& act) {
     const bool all = hook == "every";
     Plugin plugin;
@@ -100,7 +100,7 @@ inline Plugin acting_plugin(const std::string& hook, const Act& act) {
     return plugin;
 }
 
-/// A plugin with every hook of a turn, which notes the calls and answers "answer".
+/// Returns a plugin that implements the hooks of a turn, records the calls and answers "answer".
 inline Plugin noting_plugin(std::string name, std::vector<std::string>& calls) {
     Plugin plugin;
     plugin.name = name;
@@ -130,7 +130,7 @@ inline Envelope hello(std::string chat = "room") {
     return Envelope("hello").on("cli", std::move(chat));
 }
 
-/// One turn, run to its end; throws what it throws.
+/// Runs one turn to its end; rethrows its failure.
 inline TurnResult play(Framework& framework, Envelope inbound, bool streams = false) {
     return cubepi::run(framework.process_inbound(std::move(inbound), streams));
 }

@@ -50,7 +50,7 @@ std::optional<std::string> resolve_session(ResolveSessionCall& call) {
            call.message.chat_id.value_or("default");
 }
 
-/// The data of the last event of that name on the tape; `,model` and the like write them.
+/// Returns the data of the last event with that name on the tape; written by `,model` and similar commands.
 Task<JsonObject> last_choice(std::shared_ptr<TapeStore> store, std::string tape,
                              std::string event) {
     auto* index = dynamic_cast<TapeIndex*>(store.get());
@@ -114,7 +114,7 @@ Task<std::optional<Prompt>> build_prompt(CorePtr core, BuildPromptCall& call) {
     co_return prompt;
 }
 
-/// The command that this prompt is; null when it is for the model.
+/// Returns the command in this prompt; null if the prompt is for the model.
 std::shared_ptr<detail::PendingCommand> command_of(const RunModelCall& call) {
     auto command = call.state.service<detail::PendingCommand>();
     const std::string* text = call.prompt.if_text();
@@ -145,7 +145,7 @@ Task<EventStream> answer(CorePtr core, RunModelCall& call) {
         std::make_unique<detail::AgentTurn>(core, call.prompt, std::move(plan), call.state));
 }
 
-/// The whole answer as text; what a stream would report is reported here (B7).
+/// Returns the whole answer as text; notifies the observers of errors in the stream (B7).
 Task<std::optional<std::string>> answer_text(CorePtr core, RunModelCall& call) {
     EventStream stream = co_await answer(core, call);
     std::string text;
@@ -240,7 +240,8 @@ Task<std::optional<AdmitDecision>> admit(CorePtr core, AdmitMessageCall& call) {
     if (!router) co_return decision;
     decision = co_await router->admit_message(call.session_id, call.message, call.turn);
     if (is_quit(call.message)) {
-        // Turns of a session wait for each other (B8): behind those that it is to end, it would end nothing.
+        // Turns of a session run one after the other (B8): a quit queued after the turns that it should end would have
+        // no effect.
         co_await router->quit(call.session_id);
         router->cancel_turn(call.session_id);
         decision = AdmitDecision();
@@ -292,7 +293,7 @@ void add_services(Plugin& plugin, const CorePtr& core) {
         options.workers = call.framework.runtime()->workers;
         return std::make_shared<FileTapeStore>(std::move(options));
     };
-    // Where Bub keeps long results: ours are files, but a tape of Bub's is archived and emptied whole.
+    // Bub's store of long results: this library uses files, but a tape of Bub must be archived and emptied as a whole.
     plugin.provide_tape_sidecar = [](ProvideCall&) {
         TapeSidecar spill;
         spill.name = "spill";

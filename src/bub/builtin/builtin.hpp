@@ -17,7 +17,7 @@
 
 namespace bub {
 
-/// What a turn's agent is being made for; see BuiltinOptions::configure.
+/// The turn for which an agent is created; see BuiltinOptions::configure.
 struct AgentOccasion {
     const std::string& session_id;
     const std::filesystem::path& workspace;
@@ -36,41 +36,41 @@ CUBEPI_DETAIL_SLOT(on_result,
                    "const AgentOccasion&); a Task would never run")
 }  // namespace detail
 
-/// The key of Envelope::rest that marks a message as pasted by its operator (true): a comma command that would run in the
-/// shell then needs consent.
+/// The key of Envelope::rest that marks a message as pasted by its operator (true): a comma command that would run in
+/// the shell then needs consent.
 inline constexpr std::string_view pasted_key = "pasted";
 
 /// A comma command that needs the operator's consent.
 struct CommandQuestion {
-    std::string effect = {};  ///< what the command would do, for the operator
+    std::string effect = {};  ///< the effect of the command, for the operator
 };
 
-/// What the builtin plugin is made of. Everything may be left out but the model, which is missed at the first turn that
-/// needs one.
+/// The options of the builtin plugin. All are optional except the model, which is required by the first turn that calls
+/// a model.
 struct BuiltinOptions {
     cubepi::BoundModel model = {};
-    /// Asked in turn when `model` does not answer (FallbackBoundModel). A model that the session chose is asked alone.
+    /// Tried in order if `model` fails (FallbackBoundModel). A model that the session selected has no fallbacks.
     std::vector<cubepi::BoundModel> fallback_models = {};
-    /// The model for an id given with `,model`; without it the id is asked for at the provider of `model`.
+    /// Returns the model for an id given with `,model`; if empty, the provider of `model` is used.
     std::function<cubepi::BoundModel(const std::string& id)> find_model = {};
     /// Selects the model of a session's turn. `stored` is the data of the last `model_switch` event on its tape, empty if
     /// there is none. Returns the id for `find_model`; empty selects `model`. Null: the stored id.
     std::function<std::string(const JsonObject& stored)> select_model = {};
     /// The answer to `,model` without an argument. Null: lists `model` and `other_models`.
     std::function<Task<std::string>()> list_models = {};
-    /// Checks an id given with `,model` and returns the data of the `model_switch` event, whose "model" is the id. Throws
-    /// Error if the id is refused; `force` overrides what cannot be checked. Null: takes every id.
+    /// Checks an id given with `,model` and returns the data of the `model_switch` event, whose "model" is the id.
+    /// Throws Error if the id is rejected; `force` overrides what cannot be checked. Null: accepts every id.
     std::function<Task<JsonObject>(std::string id, bool force)> choose_model = {};
-    /// For the list of choices, besides `model`.
+    /// Listed as choices, in addition to `model`.
     std::vector<std::string> other_models = {};
 
     /// Where tapes and results that are too long for a model go (spill_directory); empty: $BUB_HOME, or ~/.bub.
     std::filesystem::path home = {};
     /// Null: files under `home`/tapes.
     std::shared_ptr<TapeStore> tape_store = {};
-    /// Where skills are looked for besides those of the workspace and ~/.agents/skills.
+    /// Skill directories in addition to those of the workspace and ~/.agents/skills.
     std::vector<std::filesystem::path> skill_folders = {};
-    bool with_user_skills = true;  ///< those of ~/.agents/skills
+    bool with_user_skills = true;  ///< includes ~/.agents/skills
 
     /// What the user has been told of the project's files (look_at_project_files). A warning follows when a turn loads
     /// something else. Absent: none.
@@ -78,7 +78,7 @@ struct BuiltinOptions {
 
     /// Put before AGENTS.md in the system prompt; empty: the builtin text.
     std::string system_prompt = {};
-    /// The standard tools of the workspace (files, shell, fetch).
+    /// Adds the standard tools of the workspace (files, shell, fetch).
     bool with_tools = true;
     /// Which environment variables commands get, those of operators included.
     cubepi::EnvironmentPolicy environment = {};
@@ -86,46 +86,46 @@ struct BuiltinOptions {
     std::vector<cubepi::AgentTool> tools = {};
     std::size_t max_steps = 250;  ///< model calls of one turn
     std::optional<std::int64_t> max_tokens = {};
-    /// How the user reads the tape of this session outside of the conversation: a command line, for the message about a
-    /// conversation that became too long. May be empty.
+    /// A command line with which the user reads the tape of this session outside of the conversation; shown when a
+    /// conversation has become too long. May be empty.
     std::string tape_command = {};
-    std::size_t max_steering = 64;  ///< messages that wait for one session's turn
+    std::size_t max_steering = 64;  ///< limit of queued messages for one session's turn
 
-    /// May change what each turn's agent is made of. Add middleware rather than explicit hooks: an explicit hook
-    /// replaces the interception hooks of the plugins.
+    /// Adjusts the options of each turn's agent. Add middleware rather than explicit hooks: an explicit hook replaces
+    /// the interception hooks of the plugins.
     cubepi::detail::SlotFunction<void(cubepi::AgentOptions& options, const AgentOccasion& occasion),
                                  detail::configure_slot>
         configure = {};
-    /// Given each turn's agent before it runs. Who wants to listen to it or to abort it keeps a weak pointer: it is gone
-    /// when the turn is over.
+    /// Receives each turn's agent before it runs. Keep only a weak pointer to listen to the agent or to abort it: the
+    /// agent is destroyed at the end of the turn.
     cubepi::detail::SlotFunction<void(const std::shared_ptr<cubepi::Agent>& agent,
                                       const AgentOccasion& occasion),
                                  detail::on_agent_slot>
         on_agent = {};
-    /// Called with the result of a turn's agent, whatever the outcome; before a failure is thrown. Usage and cost are those of
-    /// the whole turn: with the runs before a hand-off and the summary that was written for it.
+    /// Called with the result of a turn's agent, whatever the outcome; before a failure is thrown. Usage and cost are
+    /// those of the whole turn, including the runs before a hand-off and the summary written for it.
     cubepi::detail::SlotFunction<void(const cubepi::RunResult& result,
                                       const AgentOccasion& occasion),
                                  detail::on_result_slot>
         on_result = {};
-    /// Asks the operator before a comma command destroys data, or runs pasted text in the shell; true: run it. Absent: pasted
-    /// text does not run, and `,tape_reset` requires an explicit `archive` argument.
+    /// Asks the operator before a comma command destroys data or runs pasted text in the shell; returns true to run it.
+    /// If empty, pasted text does not run, and `,tape_reset` requires an explicit `archive` argument.
     std::function<Task<bool>(CommandQuestion question)> confirm_command = {};
-    /// Whether a confirmed `,tape_reset` without an `archive` argument archives the tape.
+    /// If true, a confirmed `,tape_reset` without an `archive` argument archives the tape.
     bool archive_on_reset = true;
     std::function<std::vector<std::shared_ptr<Channel>>(ProvideChannelsCall& call)> channels = {};
-    /// The questions of `onboard_config`: the program knows what it can be told. May be absent.
+    /// Asks the questions of `onboard_config`; supplied by the program, which knows its own settings. May be empty.
     Hook<std::optional<JsonObject>(OnboardCall)> onboard = {};
 };
 
-/// The plugin `builtin`: every hook of the pipeline with a default (docs/guides/bub/turn.md). Register it first, so
-/// that every other plugin takes precedence. `framework` outlives it.
+/// Returns the plugin `builtin`, a default for every hook of the pipeline (docs/guides/bub/turn.md). Register it first,
+/// so that every other plugin takes precedence. `framework` must outlive it.
 Plugin builtin_plugin(Framework& framework, BuiltinOptions options);
 
-/// The data of the last `model_switch` event of a tape, which `,model` writes; empty if there is none.
+/// Returns the data of the last `model_switch` event of a tape, which `,model` writes; empty if there is none.
 Task<JsonObject> stored_model_choice(std::shared_ptr<TapeStore> store, std::string tape);
 
-/// $BUB_HOME, or ~/.bub.
+/// Returns $BUB_HOME, or ~/.bub.
 std::filesystem::path default_bub_home();
 
 /// Where results that are too long for a model are kept: below `home`, a directory of its own for each workspace, so that the

@@ -448,7 +448,7 @@ TEST(Skills, HintsLosePunctuationAtTheirEnd) {
     EXPECT_EQ(hints, (std::set<std::string>{"repo-map", "a_b"}));
 }
 
-/// What the plugin tells whoever started the turn about its agent.
+/// Records the plugin's callbacks about the turn's agent.
 struct Told {
     BuiltinOptions options() {
         BuiltinOptions made;

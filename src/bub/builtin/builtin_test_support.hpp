@@ -24,7 +24,7 @@ using cubepi::faux_tool_call;
 
 namespace test {
 
-/// A framework with the builtin plugin on a scripted model, and folders of its own.
+/// A framework with the builtin plugin, a scripted model, and directories of its own.
 class Builtin : public testing::Test {
 protected:
     Builtin() {
@@ -74,14 +74,14 @@ protected:
         std::ofstream(file) << text;
     }
 
-    /// What the program's first plugin adds to the tools; set before add_builtin().
+    /// Tools that the program's first plugin adds; set before add_builtin().
     std::vector<cubepi::AgentTool> extra_tools;
     std::filesystem::path root;
     cubepi::FauxProvider faux;
     std::unique_ptr<Framework> framework;
 };
 
-/// An answer that calls one tool.
+/// Returns an answer that calls one tool.
 inline cubepi::AssistantMessage calling(std::string tool, JsonObject arguments = {},
                                         std::string id = "c1") {
     cubepi::ContentList<cubepi::AssistantContent> content;

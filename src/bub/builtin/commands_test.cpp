@@ -222,7 +222,7 @@ TEST_F(Commands, OfAPluginAreToolsOfItsName) {
 
 class ToolNames : public test::Builtin {
 protected:
-    /// What the model is told after it has called the tool.
+    /// Returns the tool result that the model sees.
     std::string told(std::string tool, JsonObject arguments = {}) {
         std::string text;
         std::vector<cubepi::FauxStep> steps;

@@ -1,4 +1,4 @@
-// A conversation that does not fit the model's window: the summary, the hand-off, and what each of them leaves.
+// A conversation that exceeds the model's context window: the summary, the hand-off, and their entries.
 
 #include <bub/builtin/builtin_test_support.hpp>
 #include <bub/event_stream.hpp>
@@ -25,7 +25,7 @@ cubepi::FauxStep busy() {
 
 class HandsOff : public test::Builtin {
 protected:
-    /// What the model was asked, request by request.
+    /// One request to the model.
     struct Asked {
         std::string system_prompt;
         std::vector<std::string> texts;
@@ -50,7 +50,7 @@ protected:
         asked.push_back(std::move(one));
     }
 
-    /// A framework whose events and results are kept.
+    /// Starts a framework whose events and results are recorded.
     void start(std::vector<cubepi::FauxStep> steps, BuiltinOptions options = {}) {
         options.on_result = [this](const cubepi::RunResult& result, const AgentOccasion&) {
             results.push_back(result);
@@ -152,7 +152,7 @@ TEST_F(HandsOff, TheSummaryIsReportedBeforeAndAfterWithWhereTheConversationIs) {
     EXPECT_TRUE(notices[1].details.at("usage").as_object().contains("output_tokens"));
     EXPECT_EQ(summary_event().at("status"), Json("ok"));
     EXPECT_EQ(count(tape("cli:room"), entry_kind::anchor, anchor), 1u);
-    // The first answer, the summary, and the answer after it; the request that did not fit has no usage.
+    // The first answer, the summary, and the answer after it; the request that was too long has no usage.
     EXPECT_EQ(count(tape("cli:room"), entry_kind::event, "run"), 3u);
 }
 
@@ -189,7 +189,7 @@ TEST_F(HandsOff, ASummaryThatDoesNotFitEitherIsTriedAgainWithLess) {
     asked.clear();
     EXPECT_EQ(ask("the last one"), "done");
     ASSERT_EQ(asked.size(), 4u);
-    // The window of 8,000 tokens is known: 16,000 bytes, then half of that, then half of that.
+    // The window of 8,000 tokens is known: 16,000 bytes, then half of that, then half again.
     EXPECT_LT(asked[0].texts[0].size(), 16'200u);
     EXPECT_GT(asked[0].texts[0].size(), 12'000u);
     EXPECT_LT(asked[1].texts[0].size(), 8'200u);
@@ -367,7 +367,7 @@ TEST_F(HandsOff, D24_TheSummaryCountsTowardMaxTurns) {
     }
 }
 
-/// A summary during which the turn is stopped.
+/// The turn is cancelled during the summary.
 TEST_F(HandsOff, D7_AStopDuringTheSummaryLeavesTheConversationAsItWas) {
     std::vector<cubepi::FauxStep> steps;
     std::stop_source stop;

@@ -1,4 +1,4 @@
-// What comes with a message beside its text: parts of the prompt, and what the model gets of them.
+// Media of a message: parts of the prompt, and their form in the model's request.
 
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ protected:
         return message;
     }
 
-    /// The prompt of a message with these media.
+    /// Returns the prompt of a message with these media.
     Prompt prompt(std::vector<MediaItem> media) {
         TurnState state;
         auto message = std::make_shared<Envelope>(with(std::move(media)));

@@ -1,4 +1,4 @@
-// ,quit: an operator ends what goes on in a session.
+// ,quit: an operator ends all activity of a session.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -72,7 +72,7 @@ public:
         std::filesystem::remove_all(root, ignored);
     }
 
-    /// Waits, without a limit of its own, until the file of a command is there.
+    /// Waits, without a limit of its own, until the file of a command exists.
     Task<> until_exists(std::string file) {
         while (!std::filesystem::exists(root / file)) co_await cubepi::yield_now();
     }

@@ -1,4 +1,4 @@
-// D42 for the pipeline: the same inbound is one message of the user, however often it comes.
+// D42 for the pipeline: repeated deliveries of an inbound are one message of the user.
 
 #include <bub/builtin/builtin_test_support.hpp>
 
@@ -24,7 +24,7 @@ protected:
         return cubepi::run(framework->process_inbound(std::move(message), streams));
     }
     std::string tape_of_room() const { return tape_name(framework->workspace(), "mail:room"); }
-    /// All messages of the tape, those before its last anchor too.
+    /// Returns all messages of the tape, including those before its last anchor.
     MessageList messages() { return agent_messages(tape("mail:room")); }
     std::size_t inputs() {
         const MessageList all = messages();
@@ -34,7 +34,7 @@ protected:
             }));
     }
 
-    /// Leaves the turn of a process that was killed: these messages, then what was said and is in no message.
+    /// Creates the journal of a killed process: these messages, then displayed text that is in no message.
     void leave_turn(std::vector<Message> done, const std::string& said = {}) {
         FileTapeOptions options;
         options.directory = root / "home" / "tapes";
@@ -75,7 +75,7 @@ protected:
         });
     }
 
-    MessageList asked;  // what the model was asked last
+    MessageList asked;  // the model's last request
 };
 
 TEST_F(SameInput, D42_ATurnThatWasOverIsAnsweredAsItWasThen) {

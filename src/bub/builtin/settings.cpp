@@ -56,7 +56,7 @@ bool flag(const std::string& where, const std::string& text) {
     refuse(where, "true or false");
 }
 
-/// "a, b", or a JSON list, which is YAML as well.
+/// Parses "a, b", or a JSON list, which is also YAML.
 std::vector<std::string> list(const std::string& text) {
     std::vector<std::string> items;
     if (text.starts_with('[')) {
@@ -75,7 +75,7 @@ std::vector<std::string> list(const std::string& text) {
     return items;
 }
 
-/// One setting by its name in the file; false when there is none of that name.
+/// Sets one setting by its name in the file; returns false if there is none with that name.
 bool set(Settings& settings, const std::string& key, const std::string& value,
          const std::string& where) {
     if (key == "model") {
@@ -110,25 +110,25 @@ bool set(Settings& settings, const std::string& key, const std::string& value,
 
 using Places = std::map<std::string, std::string>;
 
-/// Where what one provider has of its own is kept; null for other settings.
+/// Returns the place of provider-specific values; null for other settings.
 Places* places_of(Settings& settings, const std::string& key) {
     if (key == "api_key") return &settings.api_keys;
     return key == "api_base" ? &settings.api_bases : nullptr;
 }
 
-/// The settings of one source, from the file or a variable.
+/// A reader of the settings of one source, the file or a variable.
 class Reader {
 public:
     Reader(Settings& settings, std::string origin)
         : settings_(settings), origin_(std::move(origin)) {}
 
-    /// False when there is no setting of that name.
+    /// Returns false if there is no setting with that name.
     bool scalar(const std::string& key, const std::string& value, const std::string& where) {
         if (!set(settings_, key, value, where)) return false;
         settings_.origins[member_of(key)] = origin_;
         return true;
     }
-    /// api_key or api_base by provider.
+    /// Reads api_key or api_base by provider.
     void by_provider(const std::string& key, const YAML::Node& values) {
         for (const auto& one : values) {
             own(key, lower(one.first.as<std::string>()), one.second.as<std::string>());
@@ -201,7 +201,7 @@ void read_file(Settings& settings, const std::filesystem::path& file) {
     }
 }
 
-/// "openai" of "openai_api_key".
+/// Returns "openai" for "openai_api_key".
 std::string owner_of(const std::string& key, std::string_view suffix) {
     return key.ends_with(suffix) && key.size() > suffix.size()
                ? key.substr(0, key.size() - suffix.size())

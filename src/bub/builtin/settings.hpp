@@ -14,7 +14,7 @@
 
 namespace bub {
 
-/// What Bub's own configuration says, for where ours is silent. A member that nobody set is empty.
+/// Bub's own configuration, used for settings that CubePi's configuration does not set. Unset members are empty.
 struct Settings {
     std::string model = {};  ///< "provider:model"
     std::vector<std::string> fallback_models = {};
@@ -31,32 +31,32 @@ struct Settings {
     std::optional<std::chrono::milliseconds> max_wait = {};
     std::optional<std::chrono::milliseconds> active_time_window = {};
 
-    /// Where each value was said: a variable or a file, by the member's name, those of one provider as
-    /// "api_keys.openai".
+    /// The variable or file that set each value, by the member's name; those of one provider as "api_keys.openai".
     std::map<std::string, std::string> origins = {};
-    /// What could not be read, with the file or the variable and what was expected, and without its value. The rest was
-    /// read.
+    /// Values that could not be read: each names the file or the variable and what was expected, but not the value. The
+    /// other settings are still read.
     std::vector<std::string> problems = {};
 
-    /// Where a member was said; empty: nowhere.
+    /// Returns the variable or file that set a member; empty if unset.
     std::string origin(const std::string& name) const;
-    /// The key and the address for a provider: its own, or the common one.
+    /// Returns the key or the address of a provider: its own, or the common one.
     std::string key_for(std::string_view provider) const;
     std::string base_for(std::string_view provider) const;
-    /// `model` apart: "openrouter:openrouter/free" is {"openrouter", "openrouter/free"}. No provider: empty.
+    /// Splits `model`: "openrouter:openrouter/free" is {"openrouter", "openrouter/free"}. The provider is empty if
+    /// `model` does not name one.
     std::pair<std::string, std::string> provider_and_model() const;
-    /// How channels collect messages, with the usual where nothing was said.
+    /// Returns how channels collect messages, with defaults for unset values.
     DebounceOptions debounce_options() const;
 };
 
-/// The value of an environment variable; empty: not set.
+/// Returns the value of an environment variable; empty if not set.
 using ReadVariable = std::function<std::string(const std::string& name)>;
 
-/// Reads BUB_* and the file (usually ~/.bub/config.yml). What the environment says wins over the file. Unknown keys are
-/// left alone. What cannot be read is one of `problems`.
+/// Reads BUB_* and the file (by default ~/.bub/config.yml). The environment takes precedence over the file. Unknown
+/// keys are ignored. Values that cannot be read are reported in `problems`.
 Settings read_settings(const std::filesystem::path& file, const ReadVariable& variable,
                        const std::vector<std::string>& variable_names);
-/// The same with this process's environment and ~/.bub/config.yml.
+/// Reads the environment of this process and ~/.bub/config.yml.
 Settings read_settings();
 
 }  // namespace bub

@@ -25,7 +25,7 @@ std::string trimmed(std::string_view text) {
     return std::string(text);
 }
 
-/// Lower-case letters and digits, words joined by single hyphens.
+/// Checks for lower-case letters and digits, words joined by single hyphens.
 bool is_skill_name(std::string_view name) {
     if (name.empty() || name.size() > 64 || name.front() == '-' || name.back() == '-') return false;
     char before = 0;

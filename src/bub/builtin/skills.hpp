@@ -9,11 +9,11 @@
 
 namespace bub {
 
-/// A folder with a SKILL.md (agentskills.io): what a model may look up when it needs it.
+/// A directory with a SKILL.md (agentskills.io): instructions that a model reads when it needs them.
 struct Skill {
-    std::string name = {};         ///< that of the folder
+    std::string name = {};         ///< same as the directory's name
     std::string description = {};  ///< when to use it
-    std::string body = {};         ///< the text below the front matter
+    std::string body = {};         ///< the text after the front matter
     std::filesystem::path location = {};
 };
 
@@ -35,11 +35,11 @@ struct FoundSkills {
 /// description (1,024 characters at most). Of a SKILL.md the first 64 KiB are read, and of one folder 200 skills. Blocks.
 FoundSkills find_skills(const std::vector<SkillFolder>& folders);
 
-/// The names that follow a `$` in the text, without punctuation at the end.
+/// Returns the names that follow a `$` in the text, without trailing punctuation.
 std::set<std::string> skill_hints(std::string_view text);
 
-/// The block of the system prompt: one line for each skill, with location and text for those that are hinted at. Empty
-/// when there are no skills.
+/// Returns the skills block of the system prompt: one line for each skill, with location and text for those in `hints`.
+/// Empty if there are no skills.
 std::string skills_block(const std::vector<Skill>& skills, const std::set<std::string>& hints);
 
 }  // namespace bub

@@ -12,7 +12,7 @@ class Spill : public test::Builtin {
 protected:
     struct NoArgs {};
 
-    /// A tool whose result is too long, with something in its middle.
+    /// Adds a tool whose result is too long, with a marker in its middle.
     void offer_long_text() {
         extra_tools.push_back(cubepi::tool<NoArgs>("long_text", "Says a lot.", [](NoArgs) {
             std::string text;

@@ -32,7 +32,7 @@ struct Seen {
 
 class Subagent : public test::Builtin {
 protected:
-    /// A step that notes what the model is shown, and answers.
+    /// A step that records the request and answers.
     cubepi::FauxStep seen(Seen& seen, cubepi::AssistantMessage answer) {
         return cubepi::FauxStep([&seen, answer](const cubepi::ModelRequest& request) {
             seen = Seen();
@@ -47,7 +47,7 @@ protected:
             return answer;
         });
     }
-    /// The parent asks for an agent, which answers; the parent then says "done".
+    /// The parent calls a sub-agent, which answers; the parent then says "done".
     Seen play(JsonObject arguments, std::string answer = "the answer") {
         Seen asked;
         std::vector<cubepi::FauxStep> steps;

@@ -1,4 +1,4 @@
-// B18: a turn that says several things, cut off between them.
+// B18: a turn with several outputs, interrupted between them.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using Texts = std::vector<std::string>;
 
 Task<> wait_until_idle(House& house) { return house.manager->idle(); }
 
-/// A log in which a message was taken in.
+/// Returns a log with one received message.
 std::shared_ptr<MemoryDeliveryLog> log_with_message() {
     auto log = std::make_shared<MemoryDeliveryLog>();
     Envelope message = from("chat", "1", "one");
@@ -27,7 +27,7 @@ std::shared_ptr<MemoryDeliveryLog> log_with_message() {
     return log;
 }
 
-/// Says each answer in three parts.
+/// Sends each answer in three parts.
 Plugin in_parts() {
     Plugin plugin;
     plugin.name = "in parts";

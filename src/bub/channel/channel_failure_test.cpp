@@ -1,4 +1,4 @@
-// Channels and hooks that throw or hang, and how the manager ends.
+// Channels and hooks that throw or hang, and the shutdown of the manager.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using Texts = std::vector<std::string>;
 
 Task<> nothing(House&) { co_return; }
 
-/// Three channels whose starts and stops are written down.
+/// Adds three channels whose starts and stops are recorded.
 void line_up(House& house, Texts& log) {
     house.channels.clear();
     for (const char* name : {"a", "b", "c"}) {
@@ -62,7 +62,7 @@ TEST(ChannelLife, AChannelThatDoesNotStopHoldsUpNoOther) {
     }
 }
 
-/// Says goodbye through the pipeline when it is stopped.
+/// Sends a message through the pipeline when it is stopped.
 class Polite final : public Channel {
 public:
     explicit Polite(House& house) : house_(house) {}

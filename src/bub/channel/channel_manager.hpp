@@ -22,42 +22,46 @@ class ManagerCore;
 }
 
 struct ChannelManagerOptions {
-    /// Names of channels; "all": every chat service that is configured; "!name": not this one.
+    /// Names of channels; "all": every configured chat service; "!name": exclude this one.
     std::vector<std::string> channels = {"all"};
-    /// Turns stream their answers through their channel.
+    /// Streams the answers of turns through their channels.
     bool stream_output = false;
     DebounceOptions debounce = {};
-    /// Messages of one session that wait, for admission or for their turn; more are refused, and told so (B14).
+    /// Limit of messages of one session that wait for admission or for their turn; further ones are rejected and their
+    /// senders notified (B14).
     std::size_t max_waiting = 32;
-    /// The same for all sessions together.
+    /// The same limit for all sessions together.
     std::size_t max_waiting_in_all = 4096;
-    /// How long a channel may take to start and to stop.
+    /// Time limits for a channel's start and stop.
     std::chrono::nanoseconds start_limit = std::chrono::seconds(30);
     std::chrono::nanoseconds stop_limit = std::chrono::seconds(10);
-    /// What survives the process (docs/guides/bub/surfaces.md). Null: nothing does.
+    /// The record of messages that survives the process (docs/guides/bub/surfaces.md). Null: none.
     std::shared_ptr<DeliveryLog> deliveries = {};
-    /// Told of what concerns an operator and no turn: a channel that does not stop, answers that are held. Never of message
-    /// bodies (B13). May be absent.
+    /// Receives problems that concern the operator rather than a turn: a channel that does not stop, answers that are
+    /// held. Never receives message bodies (B13). May be empty.
     WarningHandler on_warning = {};
 };
 
-/// What an operator has to decide about (B18).
+/// Messages that await an operator's decision (B18).
 struct HeldMessages {
-    std::vector<StoredInbound> inbounds = {};  ///< their turns ended the process, or were commands
-    std::vector<Delivery> answers = {};        ///< nobody knows whether they were sent
+    std::vector<StoredInbound> inbounds = {};  ///< their turns ended the process, or are commands
+    std::vector<Delivery> answers = {};        ///< delivery state unknown
 };
 
-/// Runs the channels of a framework: takes their messages in, admits them, and gives each session one turn at a time, in
-/// order of arrival (B8). A session that hangs holds up no other one. Nothing is kept of a session that is idle.
+/// The owner of a framework's channels: accepts their messages, admits them, and runs one turn per session at a time,
+/// in order of arrival (B8). A session that hangs does not delay other sessions. An idle session uses no memory.
 ///
-/// What a channel hands in either becomes a turn, or steers one, or is dropped because admission said so, or is refused: then
-/// the sender was told (too many messages) or the observers were (a hook that failed), and the handler throws.
+/// Each message from a channel becomes a turn, steers a turn, is dropped by admission, or is rejected. If it is
+/// rejected, the sender (too many messages) or the observers (a hook that failed) were notified, and the handler
+/// throws.
 ///
-/// With a delivery log (B18) a handler completes only when its message is stored, and each answer is stored before it is sent.
-/// What an earlier process left is taken up at the start: a message whose turn did not end comes again, once and with
-/// `redelivered: true` in its context, unless it was being answered; an answer of unknown fate goes by its channel's policy.
+/// With a delivery log (B18) a handler completes only after its message was stored, and each answer is stored before it
+/// is sent. Records of an earlier process are recovered at start: a message whose turn did not end is delivered again,
+/// once and with `redelivered: true` in its context, unless an answer was being sent; an answer with unknown delivery
+/// state is handled by its channel's policy.
 ///
-/// Used on the executor on which run() is awaited; request_stop may be called from any thread. The framework outlives it.
+/// Used on the executor on which run() is awaited; request_stop may be called from any thread. The framework must
+/// outlive it.
 class ChannelManager {
 public:
     ChannelManager(Framework& framework, ChannelManagerOptions options = {});
@@ -65,33 +69,34 @@ public:
     ChannelManager(const ChannelManager&) = delete;
     ChannelManager& operator=(const ChannelManager&) = delete;
 
-    /// The channels that `options.channels` means, in the order in which they are started. Asks the plugins once.
+    /// Returns the channels selected by `options.channels`, in start order. The plugins are asked once.
     Task<std::vector<std::shared_ptr<Channel>>> enabled_channels();
 
-    /// Starts the channels, serves them until `stop` (or request_stop), cancels the turns, stops the channels. When a
-    /// channel does not start, exactly those that had started are stopped, and its error is thrown.
-    /// Throws Error(not_found) when no channel is enabled. Once per manager.
+    /// Starts the channels, serves them until `stop` (or request_stop), cancels the turns, stops the channels. If a
+    /// channel does not start, exactly the channels that had started are stopped, and its error is thrown. Throws
+    /// Error(not_found) if no channel is enabled. May be called once per manager.
     Task<> run(std::stop_token stop = {});
     void request_stop();
 
-    /// Takes a message in, as a channel's handler does.
+    /// Accepts a message in the same way as a channel's handler.
     Task<> receive(Envelope message);
 
-    /// Ends the turn that runs; what waits comes next. False when none runs.
+    /// Cancels the running turn; waiting messages follow. Returns false if no turn is running.
     bool cancel_turn(const std::string& session_id);
-    /// Ends the turn that runs and drops all that waits.
+    /// Cancels the running turn and drops all waiting messages.
     Task<> abort_session(std::string session_id);
     TurnSnapshot snapshot(const std::string& session_id) const;
-    /// Sessions of which something runs or waits.
+    /// Returns the number of sessions with a running turn or waiting messages.
     std::size_t busy_sessions() const;
-    /// Waits until none is busy, and what an earlier process left is taken up.
+    /// Waits until no session is busy and the records of an earlier process are recovered.
     Task<> idle();
 
-    /// What waits for an operator's decision. Empty without a delivery log.
+    /// Returns the messages that await an operator's decision. Empty without a delivery log.
     Task<HeldMessages> held();
-    /// Sends a held answer, or takes a held message in, with those that were one prompt with it. Throws Error(not_found) for what is not held, and what the channel throws.
+    /// Sends a held answer, or accepts a held message together with those that formed one prompt with it. Throws
+    /// Error(not_found) if `id` is not held; rethrows the channel's exception.
     Task<> release_held(std::string id);
-    /// Forgets it.
+    /// Discards a held message or answer.
     Task<> discard_held(std::string id);
 
 private:

@@ -22,7 +22,7 @@ namespace bub::channel_tests {
 
 using cubepi::testing::ManualClock;
 
-/// Where a test makes a channel or hook throw or hang.
+/// The failure mode of a test's channel or hook.
 enum class Trouble { none, fails, hangs };
 
 inline Task<> meet(Trouble trouble, std::string where) {
@@ -90,7 +90,7 @@ inline Envelope from(const std::string& channel, const std::string& chat, const 
     return message;
 }
 
-/// A pipeline whose model says what it was asked, when the test lets it.
+/// A pipeline whose model echoes its prompt when the test releases it.
 struct House {
     House() {
         FrameworkOptions options;
@@ -102,7 +102,7 @@ struct House {
         channels.push_back(channel);
     }
 
-    /// Adds the plugins; call it once everything is set.
+    /// Adds the plugins; call it after everything is set.
     void furnish() {
         Plugin model;
         model.name = "model";
@@ -154,7 +154,7 @@ struct House {
         while (begun.size() < count) co_await started.wait();
     }
 
-    /// Runs `script` while the manager runs, then ends the manager.
+    /// Runs `script` while the manager runs, then stops the manager.
     void run(std::function<Task<>(House&)> script) {
         if (!manager) furnish();
         cubepi::testing::run_advancing(*clock, together(*this, std::move(script)));

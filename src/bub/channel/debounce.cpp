@@ -11,7 +11,7 @@ namespace bub {
 
 namespace {
 
-/// The lifespans of merged messages as one.
+/// The combined lifespans of merged messages.
 class Lifespans final : public Lifespan {
 public:
     explicit Lifespans(std::vector<std::shared_ptr<Lifespan>> all) : all_(std::move(all)) {}
@@ -22,7 +22,7 @@ public:
 
     Task<> close(std::exception_ptr error) override {
         std::exception_ptr first;
-        // One whose open() failed was called as well, so it is closed, too.
+        // A lifespan whose open() failed was also called, so it is closed too.
         const std::size_t begun = std::min(opened_ + 1, all_.size());
         for (std::size_t i = begun; i > 0; --i) {
             try {
@@ -139,7 +139,7 @@ void Debouncer::on_timer() {
 }
 
 void Debouncer::flush() {
-    // The window goes on; when it is over, nothing has to be remembered.
+    // The active window continues; after it, no state has to be remembered.
     arm(cubepi::deadline_after(last_active_.value_or(clock_.now()), options_.active_window));
     flush_(merge_messages(std::exchange(messages_, {})));
 }

@@ -14,41 +14,42 @@
 namespace bub {
 
 struct DebounceOptions {
-    /// Silence after which what was collected goes on.
+    /// The pause after which the collected messages are delivered.
     std::chrono::nanoseconds delay = std::chrono::seconds(1);
-    /// Nothing waits longer than this, however much follows it (B14).
+    /// The longest time that a message waits, however many follow it (B14).
     std::chrono::nanoseconds max_wait = std::chrono::seconds(10);
-    /// For so long after a message to us, what is said beside us belongs to the conversation.
+    /// For this long after a message addressed to the agent, other messages also belong to the conversation.
     std::chrono::nanoseconds active_window = std::chrono::seconds(60);
-    /// So many go on at once.
+    /// The number of collected messages that triggers delivery.
     std::size_t max_messages = 100;
 };
 
-/// Several messages as one: texts joined with line feeds, media one after the other, contexts and other fields merged with the
-/// later ones winning, all lifespans kept. It may give commands only when each of them could. Throws
-/// Error(invalid_argument) for none.
+/// Merges several messages into one: texts joined with line feeds, media concatenated, contexts and other fields merged
+/// so that later ones win, all lifespans preserved. The result may use commands only if every message may. Throws
+/// Error(invalid_argument) if `messages` is empty.
 Envelope merge_messages(std::vector<Envelope> messages);
 
-/// True for what an operator wrote as a command: it begins with a comma (B11).
+/// Returns true if the message comes from an operator and begins with a comma, i.e. is a command (B11).
 bool is_command(const Envelope& message) noexcept;
 
-/// Collects the messages of one conversation that come in quick succession, and gives them on as one. Commands pass at once.
-/// What is not meant for us (`is_active` false) is dropped unless somebody spoke to us lately. Used on one executor.
+/// A filter that collects the messages of one conversation that arrive in quick succession and delivers them as one.
+/// Commands pass immediately. A message that is not addressed to the agent (`is_active` false) is dropped unless an
+/// addressed one came within `active_window`. Used on one executor.
 class Debouncer {
 public:
     using Flush = std::function<void(Envelope message)>;
-    /// Nothing is kept for this conversation any more: the debouncer may be destroyed, but not from inside.
+    /// Called when no state of this conversation remains: the debouncer may be destroyed, but not from inside the call.
     using Idle = std::function<void()>;
 
-    /// `clock` outlives it.
+    /// `clock` must outlive the debouncer.
     Debouncer(cubepi::Clock& clock, cubepi::Executor executor, DebounceOptions options, Flush flush,
               Idle idle = {});
 
-    /// False: it was not meant for us, and is dropped.
+    /// Returns false if the message is dropped because it is not addressed to the agent.
     bool add(Envelope message);
-    /// What add() would say.
+    /// Returns what add() would return.
     bool wants(const Envelope& message) const;
-    /// Drops what was collected, and gives its number.
+    /// Drops the collected messages and returns their number.
     std::size_t clear();
     std::size_t waiting() const noexcept { return messages_.size(); }
 

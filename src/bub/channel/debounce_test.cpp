@@ -26,7 +26,7 @@ Envelope said(const std::string& text, bool active = true) {
     return message;
 }
 
-/// Runs `script` with a debouncer whose output is collected. Time goes on only where the script says so.
+/// Runs `script` with a debouncer whose output is collected. Time advances only where the script says so.
 struct Desk {
     explicit Desk(DebounceOptions options = {}) {
         cubepi::Executor executor = cubepi::this_thread_context().get_executor();

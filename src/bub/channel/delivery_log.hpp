@@ -16,77 +16,80 @@ namespace detail {
 class DeliveryRecords;
 }
 
-/// A part of what a turn was about to say, and had not begun to send.
+/// A part of a turn's output that has not begun to be sent.
 struct PlannedAnswer {
-    std::size_t number = 0;  ///< among the parts, from 0
+    std::size_t number = 0;  ///< index among the parts, from 0
     Envelope message = {};
 };
 
-/// A message that was taken in and is not dealt with.
+/// An accepted message that is not yet finished.
 struct StoredInbound {
     std::string id = {};
     Envelope message = {};
     std::string date = {};
-    std::uint64_t begun = 0;  ///< turns that began on it, and were not heard of again
-    std::string turn = {};    ///< the same for all on which one turn began; empty: none did
-    bool answered = false;    ///< an answer to it was on its way, or had arrived
-    /// What its turn has still to say, and of how many parts; where several were one message, the first of them has it.
+    std::uint64_t begun = 0;  ///< number of turns that began on it and whose end was not recorded
+    std::string turn = {};    ///< the same for all messages of one turn; empty: no turn began
+    bool answered = false;    ///< sending of an answer has begun
+    /// The remaining output of its turn, and the number of all parts; if several messages were merged, stored with the first.
     std::vector<PlannedAnswer> planned = {};
     std::size_t parts = 0;
-    bool said_all = false;  ///< the last part was on its way, or had arrived
+    bool said_all = false;  ///< sending of the last part has begun
 };
 
-/// An answer on its way out of a channel.
+/// An answer to be sent by a channel.
 struct Delivery {
     std::string id = {};
     Envelope message = {};
     std::string date = {};
-    std::uint64_t resent = 0;  ///< how often it was sent again
+    std::uint64_t resent = 0;  ///< number of times it was resent
 };
 
-/// Remembers what came in until its turn is over, and what was to be sent until it was (B18): the port behind which a gateway
-/// keeps it on disk. The manager calls it on its executor. Each call is one step: after a crash all of it has happened, or
-/// nothing. Calls take effect in the order in which they are made.
+/// A record of inbound messages until their turns end and of outbound ones until they are sent (B18): the port through
+/// which a gateway persists them. The manager calls it on its executor. Each call is atomic: after a crash either all
+/// of it or none of it has happened. Calls take effect in the order in which they are made.
 class DeliveryLog {
 public:
     virtual ~DeliveryLog() = default;
 
-    /// Returns when the message is safe; gives its id. Nothing: one of the same channel and inbound_id was stored before.
+    /// Stores a message; completes when it is durable. Returns its id, or nothing if a message with the same channel
+    /// and inbound_id was stored before.
     virtual Task<std::optional<std::string>> receive(Envelope message) = 0;
-    /// A turn begins on these messages. Returns when that is safe.
+    /// Records that a turn begins on these messages. Completes when that is durable.
     virtual Task<> begin(std::vector<std::string> ids) = 0;
-    /// That turn was ended in good order, and is to be taken anew.
+    /// Records that the turn ended cleanly and that its messages are to be processed from scratch.
     virtual Task<> put_back(std::vector<std::string> ids) = 0;
-    /// Nothing more is to be done about these messages.
+    /// Marks these messages as finished.
     virtual Task<> finish(std::vector<std::string> ids) = 0;
-    /// In the order in which they came.
+    /// Returns the messages that are not finished, in order of arrival.
     virtual Task<std::vector<StoredInbound>> unfinished() = 0;
 
-    /// Returns when it is safe that this was intended; gives its id. `answers`: the messages that it is the answer to.
+    /// Records the intent to send an answer; completes when that is durable and returns the answer's id. `answers`: the
+    /// messages that it answers.
     virtual Task<std::string> intend(Envelope message, std::vector<std::string> answers) = 0;
-    /// It is about to be sent again. Returns when that is safe.
+    /// Records that the answer is about to be sent again. Completes when that is durable.
     virtual Task<> resend(std::string id) = 0;
     virtual Task<> sent(std::string id) = 0;
-    /// The channel said that it was not sent, and why; or nobody wants it any more.
+    /// Records that the channel reported a failure, or that the answer is no longer wanted, with the reason.
     virtual Task<> failed(std::string id, std::string reason) = 0;
-    /// Intended, and never heard of again; oldest first.
+    /// Returns deliveries recorded as intended but neither confirmed nor failed, oldest first.
     virtual Task<std::vector<Delivery>> unsettled() = 0;
 };
 
-/// Optional for a delivery log: knows all that a turn has to say before the first of it is sent, so that after a crash the
-/// rest is sent and nothing has to be made up anew.
+/// Optional interface of a delivery log: records all outputs of a turn before the first is sent, so that after a crash
+/// the remaining ones are sent without running the turn again.
 class PlansAnswers {
 public:
     virtual ~PlansAnswers() = default;
-    /// Returns when it is safe. Of a part without a value nothing is to be sent after a crash.
+    /// Records the parts; completes when they are durable. A part without a value is not sent after a crash.
     virtual Task<> plan(std::vector<std::optional<Envelope>> parts,
                         std::vector<std::string> answers) = 0;
-    /// intend() for the part of this number, of `count`: it and those before it are not planned any more.
+    /// Does the same as intend() for part `number` of `count`, and removes this part and the earlier ones from the
+    /// plan.
     virtual Task<std::string> intend_part(Envelope message, std::vector<std::string> answers,
                                           std::size_t number, std::size_t count) = 0;
 };
 
-/// Forgets with the process: for programs whose channels die with them, and for tests.
+/// A delivery log in memory, for programs whose channels end with the process, and for tests.
 class MemoryDeliveryLog final : public DeliveryLog, public PlansAnswers {
 public:
     MemoryDeliveryLog();
@@ -110,21 +113,21 @@ private:
     std::unique_ptr<detail::DeliveryRecords> records_;
 };
 
-/// What becomes of an answer whose fate is unknown.
+/// The policy for an answer whose delivery state is unknown.
 enum class UnsettledPolicy : std::uint8_t {
-    resend,  ///< sent again, with `resent: true` in its context
-    hold,    ///< kept for the operator, who is told
-    none,  ///< nothing of this channel is recorded: a person sits before it, and sees what arrived
+    resend,  ///< send again, with `resent: true` in its context
+    hold,    ///< keep for the operator, who is notified
+    none,    ///< not recorded: an interactive user sees what arrived
 };
 
-/// What a channel can say about messages that outlive the process. Without it, those of a user interface are not recorded,
-/// and those of others are held.
+/// Optional interface of a channel: its policy for messages that outlive the process. Without it, messages of a user
+/// interface are not recorded, and those of other channels are held.
 class SettlesDeliveries {
 public:
     virtual ~SettlesDeliveries() = default;
     virtual UnsettledPolicy unsettled_policy() const noexcept = 0;
-    /// Gives a message that comes again what could not be stored: its lifespan, and how its media are fetched. Called
-    /// before start().
+    /// Restores the parts of a redelivered message that cannot be stored: its lifespan, and the functions that fetch
+    /// its media. Called before start().
     virtual void restore(Envelope& message) { (void)message; }
 };
 

@@ -28,8 +28,8 @@ private:
     UnsettledPolicy policy_;
 };
 
-/// Writes down what was called in which order, and dies when it is told to: from then on nothing is written, and every call
-/// fails. What the inner one holds is what the next process finds.
+/// A log that records the order of calls and simulates a crash on request: from then on nothing is written, and every
+/// call fails. The next process finds the contents of the inner log.
 class WatchedLog final : public DeliveryLog, public PlansAnswers {
 public:
     explicit WatchedLog(std::shared_ptr<DeliveryLog> kept = std::make_shared<MemoryDeliveryLog>())
@@ -98,7 +98,7 @@ public:
 
     std::shared_ptr<DeliveryLog> inner;
     std::vector<std::string> order;
-    /// Two for each call: before it is written, and after it. Zero: it lives.
+    /// The crash point; each call has two: before it is written, and after it. Zero: no crash.
     std::size_t dies_at = 0;
     bool dead() const noexcept { return dies_at > 0 && steps_ >= dies_at; }
 

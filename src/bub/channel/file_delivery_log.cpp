@@ -46,7 +46,7 @@ DeliveryStepPtr failure_step(std::string id, std::string reason) {
     return step;
 }
 
-/// Nobody waits any more for an answer to be recorded, so nobody will send it.
+/// The caller no longer waits for an answer to be recorded, so it will not be sent.
 DeliveryStepPtr withdrawal_step(std::shared_ptr<std::string> id) {
     auto step = std::make_shared<DeliveryStep>();
     step->make = [id = std::move(id)](DeliveryRecords&) {
@@ -72,13 +72,13 @@ struct FileDeliveryLog::State {
         try {
             journal.flush();
         } catch (...) {
-            // Nobody waits for it any more.
+            // No caller waits for it.
         }
     }
 
     std::string date() const { return tape_date(options.clock->wall()); }
 
-    /// Its place among the others is taken when this starts.
+    /// Enqueues the step when the task starts.
     static Task<> take(std::shared_ptr<State> state, cubepi::WorkerPool& thread,
                        DeliveryStepPtr step) {
         state->journal.enqueue(step);

@@ -20,33 +20,34 @@ namespace detail {
 struct DeliveryStep;
 }
 
-/// When records are forced to the disk. A killed process loses nothing either way.
+/// When records are synced to disk. A killed process loses nothing in either mode.
 enum class DeliverySync : std::uint8_t {
-    promises,  ///< before a call returns that promises something: receive, begin, intend, resend
-    never,     ///< when the system gets round to it
+    promises,  ///< before calls that promise durability return: receive, begin, intend, resend
+    never,     ///< left to the operating system
 };
 
 struct FileDeliveryLogOptions {
-    /// Its own folder. Empty: $BUB_HOME/deliveries, else ~/.bub/deliveries.
+    /// A directory for this log only. Empty: $BUB_HOME/deliveries, else ~/.bub/deliveries.
     std::filesystem::path folder = {};
     DeliverySync sync = DeliverySync::promises;
-    std::shared_ptr<cubepi::Clock> clock = {};  ///< null: the machine's
-    /// Messages that are not dealt with, in and out together. When there are so many, held ones above all, more are refused.
+    std::shared_ptr<cubepi::Clock> clock = {};  ///< null: the system clock
+    /// Limit of unfinished records, inbound and outbound together (mostly held ones); further ones are rejected.
     std::size_t max_open = 10'000;
-    /// Inbound ids that are remembered of each channel after their messages were dealt with.
+    /// The number of inbound ids that are remembered per channel after their messages are finished.
     std::size_t remembered = 1'000;
-    /// A file that is longer is written anew without what is dealt with, once that is the greater part of it.
+    /// Once the file exceeds this size and more than half of it is finished records, it is rewritten without them.
     std::size_t compact_bytes = 1 << 20;
-    /// Told of what could not be read. Never of message bodies (B13). Called on the caller's executor; may be absent.
+    /// Receives records that could not be read. Never receives message bodies (B13). Called on the caller's executor;
+    /// may be empty.
     WarningHandler on_warning = {};
 };
 
-/// The delivery log in a file of JSON lines, `deliveries.jsonl`, which only grows until it is written anew. What a crash cut
-/// off in the middle of a line had been promised to nobody, and is taken back. One process at a time: a second one gets
+/// A delivery log in a file of JSON lines, `deliveries.jsonl`, which is append-only until it is rewritten. A partial
+/// line left by a crash was never acknowledged and is truncated. One process at a time: a second one gets
 /// Error(storage_locked) at its first call. Used on one executor; all file access is on a thread of its own.
 ///
-/// A call whose record cannot be written throws, and leaves nothing behind: Error(storage_full) when the disk is full.
-/// Error(limit) when too much is open.
+/// A call whose record cannot be written throws and has no effect: Error(storage_full) if the disk is full,
+/// Error(limit) if too many records are unfinished.
 class FileDeliveryLog final : public DeliveryLog, public PlansAnswers {
 public:
     explicit FileDeliveryLog(FileDeliveryLogOptions options = {});
@@ -70,12 +71,12 @@ public:
 private:
     struct State;
     Task<> take(std::shared_ptr<detail::DeliveryStep> step);
-    /// Writes the record that `make` gives, which has the next id.
+    /// Writes the record that `make` returns; the record has the next id.
     Task<std::string> intend_as(
         std::function<JsonObject(const detail::DeliveryRecords& records)> make);
 
     std::shared_ptr<State> state_;
-    cubepi::WorkerPool thread_;  // what runs on it may still use the state
+    cubepi::WorkerPool thread_;  // tasks on it may still use the state
 };
 
 }  // namespace bub

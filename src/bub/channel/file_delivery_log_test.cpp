@@ -214,7 +214,7 @@ TEST_F(DeliveryFile, B18_OnlyOneProcessAtATime) {
     EXPECT_EQ(store(*second, "two"), "2");
 }
 
-/// No file gets larger than `bytes`, which is what a full disk is like.
+/// Limits every file to `bytes`, to simulate a full disk.
 class FullDisk {
 public:
     explicit FullDisk(std::size_t bytes) {

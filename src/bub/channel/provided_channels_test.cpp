@@ -1,4 +1,4 @@
-// Which channels there are: what plugins provide, by precedence and by name.
+// The available channels: those provided by plugins, by precedence and by name.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// B18 from one process to the next: what the manager makes of a log that an earlier one left.
+// B18 across processes: how the manager handles the log of an earlier process.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ Envelope update(const std::string& chat, const std::string& text, const std::str
 
 Task<> wait_until_idle(House& house) { return house.manager->idle(); }
 
-/// A log in which a process was killed when the turn of `message` had begun `times` times.
+/// Returns a log of a process that was killed when the turn of `message` had begun `times` times.
 std::shared_ptr<MemoryDeliveryLog> killed_in_turn(Envelope message, int times) {
     auto log = std::make_shared<MemoryDeliveryLog>();
     const auto id = cubepi::run(log->receive(std::move(message)));
@@ -236,7 +236,7 @@ TEST(Redelivery, B18_TheReceiptOfASteeredMessageStaysWithIt) {
     house.run([](House& h) -> Task<> {
         for (const char* text : {"one", "steer a", "steer b"})
             co_await h.handler(update("1", text, text));
-        // The turn takes the second message only, and a plugin adds one of its own.
+        // The turn takes only the second message, and a plugin adds one of its own.
         std::vector<Envelope> waiting = h.inbox->drain("chat:1");
         EXPECT_TRUE(h.inbox->enqueue("chat:1", from("chat", "1", "from a plugin")));
         EXPECT_TRUE(h.inbox->enqueue("chat:1", waiting.at(0)));
@@ -383,7 +383,7 @@ TEST(Redelivery, B18_AnAnswerIsNotSentAgainForEver) {
     EXPECT_EQ(cubepi::run(log->unsettled()).size(), 1u);
 }
 
-/// Messages of which the platform brings again what was not confirmed.
+/// A platform that delivers unconfirmed messages again.
 struct Platform {
     std::vector<std::pair<std::string, std::string>> updates = {
         {"1", "one"}, {"2", "other"}, {"1", "steer it"}, {"1", "two"}};

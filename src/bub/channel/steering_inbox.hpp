@@ -11,7 +11,7 @@
 
 namespace bub {
 
-/// The inbox that is used where no plugin has another: in memory, bounded per session.
+/// The default inbox, used if no plugin provides one: in memory, bounded per session.
 class MemorySteeringInbox final : public SteeringInbox {
 public:
     explicit MemorySteeringInbox(std::size_t max_messages = 64) : max_messages_(max_messages) {}

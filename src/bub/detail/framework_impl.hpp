@@ -19,9 +19,9 @@ struct Framework::Impl {
     void warn(std::string text) const;
 
     FrameworkOptions options;
-    /// What a turn's state begins with.
+    /// The initial value of a turn's state.
     Json workspace;
-    bool has_store = false;  ///< some plugin has a tape store
+    bool has_store = false;  ///< a plugin provides a tape store
 
     // Read by turns on other executors.
     mutable std::mutex mutex;

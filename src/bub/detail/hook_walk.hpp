@@ -8,12 +8,12 @@
 
 #include <bub/hooks.hpp>
 
-// Asking plugins. A walk in which no hook waits is a plain loop: the coroutine that goes on with it is made when the
-// first one waits. `call` outlives the walk.
+// Calling the hooks of all plugins. A walk in which every hook completes synchronously is a plain loop; a coroutine is
+// created only when the first hook is pending, and continues the walk. `call` must outlive the walk.
 
 namespace bub::detail {
 
-/// The plugins that a turn asks, highest precedence first; not changed while somebody holds it.
+/// The plugins of a turn, highest precedence first; immutable while shared.
 using PluginList = std::shared_ptr<const std::vector<std::shared_ptr<const Plugin>>>;
 
 template <class R, class Call>
@@ -33,7 +33,7 @@ Task<R> ask_rest(PluginList plugins, Hook<R(Call)> Plugin::* hook, Call& call, s
     co_return given;
 }
 
-/// Asks plugin after plugin; the first that gives something (a value, a stream) is the answer.
+/// Asks one plugin after the other; returns the first result that is not empty (a value, a stream).
 template <class R, class Call>
 MaybeTask<R> ask_first(const PluginList& plugins, Hook<R(Call)> Plugin::* hook, Call& call) {
     for (std::size_t i = 0; i < plugins->size(); ++i) {
@@ -70,7 +70,7 @@ Task<Done> ask_all_rest(PluginList plugins, Hook<R(Call)> Plugin::* hook, Call& 
     co_return Done();
 }
 
-/// Asks every plugin and gives each result to `take(Plugin, R)`.
+/// Asks every plugin and passes each result to `take(Plugin, R)`.
 template <class R, class Call, class Take>
 MaybeTask<Done> ask_all(const PluginList& plugins, Hook<R(Call)> Plugin::* hook, Call& call,
                         Take take) {

@@ -28,7 +28,7 @@ void append_delta(std::string& output, const StreamEvent& event) {
     }
 }
 
-/// The id of what a plugin has answered to an input.
+/// Returns the id of a plugin's answer to an input.
 std::string answer_id(const std::string& input_id) { return input_id + "/answer"; }
 
 template <class R>
@@ -104,7 +104,7 @@ Task<> Turn::run_model() {
     if (failure) std::rethrow_exception(failure);
 }
 
-/// A text for a streaming caller: a stream of one event, which the router may want to see.
+/// Wraps a text for a streaming caller in a stream of one event, which the router may wrap.
 Task<> Turn::take_text(std::string text) {
     const std::shared_ptr<OutboundChannelRouter> router = framework.router();
     if (!router) {
@@ -195,7 +195,7 @@ Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
         }
         if (!broke) continue;
         if (!cancelled_ && cubepi::is_cancellation(broke)) {
-            // Whoever aborts is done with the turn; what it had failed with before is only noted.
+            // A cancellation supersedes an earlier failure, which is only reported.
             if (failure)
                 kernel.warn("a turn was cancelled after it had failed: " + describe(failure));
             failure = broke;
@@ -304,7 +304,7 @@ Task<> Turn::render_outbound() {
     made.channel = inbound->channel;
     made.chat_id = inbound->chat_id;
     for (const std::string_view key : {"channel", "chat_id"}) {
-        // A number stays one.
+        // A number is preserved as a number.
         if (const Json* value = inbound->rest.if_contains(key)) made.rest[key] = *value;
     }
     outbounds.push_back(std::move(made));

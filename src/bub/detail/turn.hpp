@@ -10,23 +10,23 @@
 
 namespace bub::detail {
 
-/// The stages of one turn, and what they hand on. Lives in the frame of process_inbound.
+/// The stages of one turn and the data they pass on. Lives in the coroutine frame of process_inbound.
 class Turn {
 public:
     Turn(Framework& owner, Framework::Impl& impl, PluginList asked,
          std::shared_ptr<Envelope> message, bool wants_stream);
 
     Task<> load_state();
-    /// Asks the model and then, whatever came of it, save_state; throws what the stage failed with.
+    /// Asks the model and then, whatever the outcome, calls save_state; throws the failure of the stage.
     Task<> run_model();
     Task<> render_outbound();
-    /// Each envelope goes to all plugins before the next one does.
+    /// Each envelope is dispatched to all plugins before the next one.
     Task<> dispatch_outbound();
     bool has_something_open() const noexcept;
-    /// True when this is the cancellation of the turn, seen for the first time: shield() then.
+    /// Returns true if this is the cancellation of the turn, seen for the first time; then call shield().
     bool is_cancelled_by(const std::exception_ptr& failure) noexcept;
-    /// Puts away what load_state opened, and gives what the turn ends with: `failure`, or the cancellation that came
-    /// meanwhile.
+    /// Runs the cleanup registered by load_state, and returns the final failure of the turn: `failure`, or a
+    /// cancellation that arrived meanwhile.
     Task<std::exception_ptr> close(std::exception_ptr failure);
 
     Framework& framework;
@@ -40,25 +40,25 @@ private:
     Task<bool> ask_stream(const Plugin& plugin);
     Task<> take_text(std::string text);
     Task<> consume(EventStream stream);
-    /// Throws when a plugin returned no stream to a non-streaming caller (B1). Called when no plugin answered.
+    /// Throws if a plugin returned no stream to a non-streaming caller (B1). Called if no plugin answered.
     void require_streams() const;
     Task<> fall_back();
     Task<std::exception_ptr> save_state(std::exception_ptr failure);
-    /// Keeps what a plugin has answered on the tape (B20). `whole`: it is all of the answer.
+    /// Records a plugin's answer on the tape (B20). `whole`: the answer is complete.
     Task<> record(bool whole);
     Task<> record_input(std::shared_ptr<TapeStore> store, std::string tape, bool whole);
-    /// True when the tape has what was answered to this inbound when it came before (D42).
+    /// Returns true if the tape has the answer to an earlier delivery of this inbound (D42).
     Task<bool> answer_again();
-    /// The session's tape; empty: it has none.
+    /// Returns the name of the session's tape; empty if it has none.
     std::string tape_of_session() const;
-    /// Awaits what a hook does after the turn's end: only for a grace period when the turn was cancelled.
+    /// Awaits work of a hook after the turn's end; if the turn was cancelled, for the grace period only.
     Task<> settle(Task<> task, std::string what);
 
     bool cancelled_ = false;
     bool answered_ = false;
     std::string
-        without_stream_;    ///< first plugin that returned no stream to a non-streaming caller
-    std::string input_id_;  ///< empty: the inbound has no name
+        without_stream_;    ///< the first plugin that returned no stream to a non-streaming caller
+    std::string input_id_;  ///< empty: the inbound has no id
 };
 
 }  // namespace bub::detail

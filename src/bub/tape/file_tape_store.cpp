@@ -52,7 +52,7 @@ Task<std::optional<TapeEntry>> find(std::shared_ptr<TapeDirectory> directory, st
 
 std::filesystem::path home_folder() {
     if (const char* home = std::getenv("HOME"); home && *home) return home;
-    // Not a folder that everybody may write: somebody else would make it first.
+    // A world-writable directory is unsuitable: another user could create it first.
     std::array<char, 4096> text = {};
     struct passwd entry = {};
     struct passwd* found = nullptr;

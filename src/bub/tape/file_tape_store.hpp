@@ -10,36 +10,37 @@
 
 namespace bub {
 
-/// When the bytes of a tape are forced to the disk. A killed process loses nothing either way.
+/// When the bytes of a tape are synced to disk. A killed process loses nothing in either mode.
 enum class TapeSync : std::uint8_t {
-    append,  ///< with each append to a tape (a turn is one): what was stored survives a power cut
-    never,   ///< when the system gets round to it
+    append,  ///< with each append to a tape (one per turn): stored data survives a power failure
+    never,   ///< left to the operating system
 };
 
 struct FileTapeOptions {
     std::filesystem::path directory = {};
     TapeSync sync = TapeSync::append;
-    /// How long to wait for another process that is writing the same tape.
+    /// Timeout for acquiring the lock while another process is writing the same tape.
     std::chrono::milliseconds lock_timeout{10'000};
-    std::shared_ptr<cubepi::Clock> clock = {};         ///< null: the machine's
+    std::shared_ptr<cubepi::Clock> clock = {};         ///< null: the system clock
     std::shared_ptr<cubepi::WorkerPool> workers = {};  ///< null: Runtime::standard()'s
 };
 
-/// A tape file in a listing.
+/// A tape file as listed by list_files().
 struct TapeFileInfo {
     std::string name = {};
     std::uintmax_t bytes = 0;
     std::chrono::system_clock::time_point modified = {};
 };
 
-/// $HOME; where that says nothing, what the system knows of this user.
+/// Returns $HOME; if it is unset, the home directory in the system's user database.
 std::filesystem::path home_folder();
-/// $BUB_HOME/tapes, else ~/.bub/tapes.
+/// Returns $BUB_HOME/tapes, else ~/.bub/tapes.
 std::filesystem::path default_tape_directory();
 
-/// Tapes in a directory, NAME.jsonl each, as Bub writes and reads them (docs/guides/bub/tape.md has the files beside
-/// it). One writer at a time per tape, by a file lock that is held while a write lasts. All file access is on the worker
-/// pool. Memory does not grow with a tape: reading begins where the index, or the end of the file, says.
+/// A store of tapes in a directory, one file NAME.jsonl per tape, in Bub's format (docs/guides/bub/tape.md describes
+/// the accompanying files). One writer at a time per tape, ensured by a file lock that is held during a write. All file
+/// access is on the worker pool. Memory use does not grow with a tape: reading starts at the position given by the
+/// index, or at the end of the file.
 class FileTapeStore final : public TapeStore,
                             public TapeStateStore,
                             public TurnMerges,
@@ -47,7 +48,7 @@ class FileTapeStore final : public TapeStore,
                             public TapeMediaStore,
                             public TurnJournalStore {
 public:
-    /// Touches no file; directories are made with the first write.
+    /// Does not access any file; directories are created by the first write.
     explicit FileTapeStore(FileTapeOptions options);
     explicit FileTapeStore(std::filesystem::path directory);
     ~FileTapeStore() override;
@@ -55,20 +56,21 @@ public:
     FileTapeStore& operator=(const FileTapeStore&) = delete;
 
     const std::filesystem::path& directory() const noexcept;
-    /// All tapes with exactly one "__" in their name, newest first.
+    /// Returns all tapes with exactly one "__" in their name, newest first.
     Task<std::vector<TapeFileInfo>> list_files();
-    /// Copies the tape's lines to `target` (made or replaced). Throws `not_found` when there is no such tape.
+    /// Copies the tape's lines to `target` (created or replaced). Throws `not_found` if the tape does not exist.
     Task<void> copy_tape(std::string tape, std::filesystem::path target);
-    /// Removes a tape with its sidecars and all that is kept beside it: an explicit wish of a person (D47). Media stay,
-    /// since other tapes may use them. Throws `storage_locked` while a turn is in progress on it, and while another process
-    /// has it open (open_tape).
+    /// Removes a tape with its sidecars and all accompanying files; only on an explicit request of the user (D47).
+    /// Media are kept, since other tapes may use them. Throws `storage_locked` while a turn is in progress on the tape,
+    /// and while another process has it open (open_tape).
     Task<void> remove_tape(std::string tape);
-    /// Marks the tape as open in this process until the last copy of the result is gone. Several processes may have a tape
-    /// open; none of them loses it to remove_tape() of another one. The tape need not exist.
+    /// Marks the tape as open in this process until the last copy of the result is destroyed. Several processes may
+    /// have a tape open; none of them can lose it to another's remove_tape(). The tape need not exist.
     Task<std::shared_ptr<const void>> open_tape(std::string tape);
 
-    /// For what several tapes must agree on: waits until nobody else, here or in another process, has what was given for
-    /// this name (a file name), as long as for the lock of a tape. It is given back when the last copy is gone.
+    /// Acquires an exclusive lock that covers several tapes: waits, with the timeout of a tape's lock, until no other
+    /// caller in this or another process holds `name` (a file name). Released when the last copy of the result is
+    /// destroyed.
     Task<std::shared_ptr<const void>> hold(std::string name);
 
     Task<std::vector<std::string>> list_tapes() override;

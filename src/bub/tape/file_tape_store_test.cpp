@@ -46,7 +46,7 @@ void say(const Tape& tape, std::string text) {
     run(tape.append(message_entry("user", std::move(text))));
 }
 
-/// The result of crashing after the commit file was written, and `written` bytes of it reached the tape.
+/// Creates the state after a crash that followed the commit file and `written` bytes of it on the tape.
 void crash_in_commit(const TestFolder& folder, const std::string& block, std::size_t written,
                      const std::string& turn = {}) {
     const std::string before = folder.read("w__s.jsonl");
@@ -93,7 +93,7 @@ TEST(FileTapeStore, B9_ACommitThatIsDoneIsNotDoneAgain) {
     folder.write("w__s.jsonl", line(1, "one"));
     const std::string block = line(2, "two") + line(3, "three");
     crash_in_commit(folder, block, block.size());
-    // Somebody who knows of no commit files has gone on.
+    // A program that does not know commit files has appended.
     folder.add("w__s.jsonl", line(4, "four"));
     const Tape tape = tape_in(folder);
     say(tape, "five");
@@ -176,7 +176,7 @@ TEST(FileTapeStore, B9_WritersTakeTurns) {
     std::vector<std::thread> threads;
     for (int writer = 0; writer < 3; ++writer) {
         threads.emplace_back([&folder, writer] {
-            // A store of its own, as another process has.
+            // A separate store, as in another process.
             const Tape tape = tape_in(folder);
             for (int i = 0; i < each; ++i) {
                 std::vector<TapeEntry> two;
@@ -218,7 +218,7 @@ TEST(FileTapeStore, NamesThatAreNoFileNamesAreRefused) {
     }
 }
 
-/// What the call throws; empty when it throws nothing.
+/// Returns the message of the call's exception; empty if it does not throw.
 std::string refusal_of(const std::function<void()>& call) {
     try {
         call();
@@ -323,7 +323,7 @@ TEST(LineReaders, AgreeAtEveryBlockBoundary) {
     EXPECT_EQ(backward, wanted);
 }
 
-/// A tape that is longer than what is read to find its end, with one anchor at its start and one in the middle.
+/// A tape that is longer than the part read to find its end, with one anchor at its start and one in the middle.
 class LongTape : public ::testing::Test {
 protected:
     LongTape() {
@@ -344,7 +344,7 @@ protected:
         entry.id = ++id_;
         return entry;
     }
-    /// How many bytes of the tape the index has to read to be up to date.
+    /// Returns the number of bytes of the tape that the index has to read to be up to date.
     std::uint64_t not_indexed() const {
         const auto tape = detail::Descriptor::open(folder_.path() / "w__s.jsonl", O_RDONLY);
         const auto known = detail::TapeIndexFile::stored(folder_.path() / "w__s.jsonl.index", tape);

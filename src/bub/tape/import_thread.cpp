@@ -13,8 +13,8 @@ using namespace cubepi;
 
 namespace {
 
-/// Collected in a fork, so that the tape gets all of it in one step, or nothing. Throws StaleAppendError when the tape has
-/// messages by now.
+/// Collects the copy in a fork, so that the tape gets all of it in one step, or nothing. Throws StaleAppendError if the
+/// tape has messages by then.
 Task<void> copy_at_once(CheckpointData data, Tape target, JsonObject note) {
     const std::shared_ptr<TapeFork> fork = target.fork();
     co_await target.in(fork).bootstrap();

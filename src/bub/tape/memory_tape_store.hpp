@@ -7,13 +7,13 @@
 
 namespace bub {
 
-/// Tapes in memory, for tests and for sessions that leave nothing behind. Nothing it does suspends; any thread may call.
+/// A store of tapes in memory, for tests and for sessions that leave no files. Its tasks never suspend; thread-safe.
 class MemoryTapeStore final : public TapeStore,
                               public TapeStateStore,
                               public TapeIndex,
                               public TapeMediaStore {
 public:
-    /// `clock` dates the entries; null: the machine's.
+    /// `clock` supplies the dates of entries; null: the system clock.
     explicit MemoryTapeStore(std::shared_ptr<cubepi::Clock> clock = {});
     ~MemoryTapeStore() override;
     MemoryTapeStore(const MemoryTapeStore&) = delete;

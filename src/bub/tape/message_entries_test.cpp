@@ -32,7 +32,7 @@ Message result(int number) {
     return Message(std::move(message));
 }
 
-// With work per result that grows with the results before it, this takes hours.
+// If the work per result grew with the number of earlier results, this would take hours.
 TEST(MessageEntries, ResultsOfManyCallsCostTheirNumber) {
     constexpr int count = 20'000;
     MessageEntries entries;

@@ -39,7 +39,7 @@ TapeQuery search_query(const TapeSearch& search) {
                                           search.to.empty() ? "9999-12-31" : search.to);
 }
 
-/// Keeps the nearest entries, the newest of equally near ones.
+/// The most similar entries found so far; of equally similar ones, the newest.
 class NearestEntries {
 public:
     explicit NearestEntries(std::size_t most) : most_(most) {}
@@ -137,7 +137,7 @@ Task<std::vector<TapeEntry>> Tape::query(TapeQuery query) const {
 Task<std::vector<TapeEntry>> Tape::search(TapeSearch search) const {
     const Tape tape = *this;
     TapeQuery query = search_query(search);
-    // Checked here, so that a wrong date is no find of nothing.
+    // Checked here, so that an invalid date is an error instead of an empty result.
     (void)detail::QueryFilter(query);
     struct Finds {
         std::vector<TapeEntry> exact;
@@ -193,7 +193,7 @@ bool is_context_overflow(std::string_view error_text) {
         R"(context.{0,20}(length|window)|maximum.{0,20}context|token.{0,10}limit|)"
         R"(prompt.{0,10}too long|tokens?\s*>\s*\d+\s*maximum)",
         std::regex::icase | std::regex::optimize);
-    // What an endpoint says may be long; the reason is in its first lines.
+    // An endpoint's message may be long; the reason is in its first lines.
     const std::string text(error_text.substr(0, 2'000));
     return std::regex_search(text, overflow);
 }

@@ -83,7 +83,7 @@ Task<std::optional<CheckpointData>> TapeCheckpointer::load(std::string thread_id
     data->messages = std::move(messages);
     data->extra = data_of(extra);
     if (fork) data->parent_thread_id = detail::state_text(data_of(fork), "from");
-    // What was appended since the position was read makes the next append stale, not lost.
+    // Entries appended since the position was read make the next append stale; they are not lost.
     data->position = before.messages;
     co_return data;
 }

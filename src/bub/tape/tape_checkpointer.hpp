@@ -14,20 +14,21 @@
 namespace bub {
 
 struct TapeCheckpointerOptions {
-    /// How long a claim holds without being renewed (D50).
+    /// The time for which a claim is valid without being renewed (D50).
     std::chrono::seconds lease{60};
-    std::shared_ptr<cubepi::Clock> clock = {};  ///< null: the machine's
-    /// What load() gives. A tape without anchors is read from its beginning when the last one is asked for.
+    std::shared_ptr<cubepi::Clock> clock = {};  ///< null: the system clock
+    /// The context that load() returns. If it starts at the last anchor and the tape has none, it starts at the
+    /// beginning.
     TapeContext context = {};
-    /// Noted beside each tape that a run is claimed on. An empty id: nothing is.
+    /// Recorded in the side state of each tape on which a run is claimed. If `id` is empty, nothing is recorded.
     TapeSession session = {};
 };
 
-/// Makes a tape the memory of a cubepi::Agent: the thread id is the name of the tape (B21). What is loaded is the context
-/// from the last anchor on (from the beginning when there is none); what is appended are entries that Bub reads, each
-/// with the whole message in its meta. Over a TapeFork, the run's messages reach the tape when the turn is
-/// merged. Claims, pending requests and answers are side state of the tape and work where the store has such.
-/// Calls come from several executors at once, if the store allows that.
+/// A checkpointer that stores the memory of a cubepi::Agent on a tape: the thread id is the name of the tape (B21).
+/// load() returns the context from the last anchor on (from the beginning if there is none); append() stores entries
+/// that Bub reads, each with the whole message in its meta. With a TapeFork, the run's messages reach the tape when the
+/// turn is merged. Claims, pending requests and answers are side state of the tape and require a store with side state.
+/// Calls may come from several executors at once, if the store allows that.
 class TapeCheckpointer final : public cubepi::Checkpointer,
                                public cubepi::RunStore,
                                public cubepi::MessageIndex,
@@ -35,7 +36,7 @@ class TapeCheckpointer final : public cubepi::Checkpointer,
                                public cubepi::ForkStore,
                                public cubepi::ThreadStore {
 public:
-    /// Throws Error(invalid_argument) for a store without side state and index.
+    /// Throws Error(invalid_argument) if the store has no side state or no index.
     explicit TapeCheckpointer(std::shared_ptr<TapeStore> store,
                               TapeCheckpointerOptions options = {});
     ~TapeCheckpointer() override;
@@ -72,10 +73,10 @@ public:
     Task<void> clear_hitl_answers(std::string thread_id, std::string run_id,
                                   std::vector<std::string> question_ids) override;
 
-    /// The context as it was at the end of the run: from the anchor that was the last one then.
+    /// Returns the context as of the end of the run: from the anchor that was the last one then.
     Task<cubepi::MessageList> snapshot(std::string thread_id, std::string after_run_id) override;
-    /// The new tape begins with that anchor; what was before it stays with the source. Its event `cubepi.fork` says where
-    /// it comes from.
+    /// Creates a tape that begins with that anchor; earlier entries remain only on the source. The event `cubepi.fork`
+    /// on the new tape records its source.
     Task<void> fork(std::string source_thread_id, std::string new_thread_id,
                     std::string after_run_id, std::optional<JsonObject> metadata) override;
 
@@ -87,9 +88,9 @@ private:
     std::shared_ptr<State> state_;
 };
 
-/// Copies a thread of another store to a tape that has no messages yet, in one step, and gives how many messages were
-/// copied: 0 when the tape has some already, or there is no such thread. The copy is on the tape as the event
-/// `session.imported` {from, thread_id, messages}.
+/// Copies a thread of another store to a tape that has no messages yet, in one step, and returns the number of messages
+/// copied: 0 if the tape has messages already or the thread does not exist. The event `session.imported` {from,
+/// thread_id, messages} on the tape records the copy.
 Task<std::size_t> import_thread(std::shared_ptr<cubepi::Checkpointer> source, std::string thread_id,
                                 std::shared_ptr<TapeStore> store, std::string tape,
                                 std::string from);

@@ -7,7 +7,7 @@
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/core/error.hpp>
 
-// Looking at a tape as of a completed run, and going on from there on a tape of its own.
+// Reads a tape as of a completed run, and continues from there on another tape.
 
 namespace bub {
 
@@ -31,18 +31,18 @@ std::optional<RunEnd> run_end_of(const TapeEntry& entry) {
     return end;
 }
 
-/// What belongs to the tape alone that it stands on, and not to a continuation elsewhere.
+/// Returns true for events that belong only to the tape on which they are, and not to a continuation elsewhere.
 bool stays_behind(std::string_view event) {
     return event == detail::turn_event || event == detail::refused_event ||
            event == detail::extra_event || event == detail::fork_event;
 }
 
-/// The entries of a context as of the end of a run, fed from the newest to the oldest.
+/// The entries of a context as of the end of a run, collected from the newest to the oldest.
 class ContextCut {
 public:
     explicit ContextCut(std::int64_t last_id) : last_id_(last_id) {}
 
-    /// False when the context is whole.
+    /// Returns false when the context is complete.
     bool take(const TapeEntry& entry) {
         if (entry.id > last_id_) return true;
         const std::optional<RunEnd> end = run_end_of(entry);
@@ -54,7 +54,7 @@ public:
         return entry.kind != entry_kind::anchor;
     }
 
-    /// Oldest first, without the messages of runs that had not completed.
+    /// Returns the entries, oldest first, without the messages of runs that had not completed.
     std::vector<TapeEntry> entries() {
         std::erase_if(entries_, [this](const TapeEntry& entry) {
             const std::vector<Message> kept = detail::messages_in(entry);
@@ -66,7 +66,7 @@ public:
         std::reverse(entries_.begin(), entries_.end());
         return std::exchange(entries_, {});
     }
-    /// The id of the oldest entry that was taken.
+    /// Returns the id of the oldest entry in the context.
     std::int64_t first_id() const noexcept { return first_id_; }
 
 private:
@@ -76,8 +76,8 @@ private:
     std::vector<TapeEntry> entries_;
 };
 
-/// The events from before a context that are still looked up by name or run: all completed runs, and the newest of
-/// each other name.
+/// The events before a context that are still needed by name or run: all completed runs, and the newest event of each
+/// other name.
 class EarlierEvents {
 public:
     explicit EarlierEvents(std::int64_t before_id) : before_id_(before_id) {}

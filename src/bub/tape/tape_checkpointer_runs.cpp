@@ -5,7 +5,7 @@
 #include <bub/tape/detail/entry_facts.hpp>
 #include <cubepi/core/error.hpp>
 
-// Runs and questions to people: what TapeCheckpointer keeps beside the tape.
+// Runs and pending requests: the side state of TapeCheckpointer.
 
 namespace bub {
 
@@ -21,7 +21,7 @@ bool is_claim_of(const Json& json, const std::string& run_id, const std::string&
            (owner_id.empty() || state_text(*claim, "owner_id") == owner_id);
 }
 
-/// The owners of the claims on a run.
+/// Returns the owners of the claims on a run.
 std::vector<std::string> owners_of(const JsonObject& state, const std::string& run_id) {
     std::vector<std::string> owners;
     for (const Json& json : SideState(state).list("claims")) {
@@ -39,7 +39,7 @@ std::size_t erase_where(JsonArray& list, Is is) {
     return removed;
 }
 
-/// Removes the claims of these owners on a run, and the run itself when no other owner has a claim on it.
+/// Removes the claims of these owners on a run, and the run itself if no other owner has a claim on it.
 void remove_run(JsonObject& state, const std::string& run_id,
                 const std::vector<std::string>& owners) {
     for (const std::string& owner : owners) {
@@ -53,7 +53,7 @@ void remove_run(JsonObject& state, const std::string& run_id,
     SideState::tidy(state);
 }
 
-/// Claims the run in `state`, or throws; what was taken over is in `result`.
+/// Claims the run in `state`, or throws; a superseded claim is recorded in `result`.
 void claim_in(JsonObject& state, const std::string& thread_id, const std::string& run_id,
               const ClaimOwner& owner, ClaimKind kind, double now, double lease_end,
               ClaimResult& result) {
@@ -166,8 +166,9 @@ Task<void> TapeCheckpointer::complete_run(std::string thread_id, std::string run
     return state_->complete(std::move(thread_id), std::move(run_id), std::move(owner_id));
 }
 
-/// The claim is checked when the event is appended, under the lock of the tape. In a turn it is checked again when the turn is
-/// merged. The claims are removed after that, when another owner may have claimed the run: only those go that were held before.
+/// The claim is checked when the event is appended, under the lock of the tape. In a turn it is checked again when the
+/// turn is merged. The claims are removed after that, when another owner may have claimed the run: only claims held
+/// before are removed.
 Task<void> TapeCheckpointer::State::complete(std::string tape, std::string run_id,
                                              std::string owner_id) {
     const std::shared_ptr<State> self = shared_from_this();

@@ -18,7 +18,7 @@ namespace {
 
 using namespace cubepi;
 
-/// A store that keeps the folder alive in which its tapes are.
+/// A store that keeps the directory of its tapes alive.
 class InFolder final : public TapeStore, public TapeStateStore, public TapeIndex {
 public:
     explicit InFolder(std::shared_ptr<TestFolder> folder)
@@ -92,7 +92,7 @@ void expect_right(const cubepi::testing::StoreUnderTest& store) {
         ADD_FAILURE() << failure.check << ": " << failure.text;
 }
 
-/// An answer with calls of these ids.
+/// Returns an answer with calls of these ids.
 Message calls(std::vector<std::string> ids, std::string text = {}) {
     AssistantMessage message;
     if (!text.empty()) {
@@ -206,7 +206,7 @@ TEST(TapeCheckpointer, B21_ResultsThatComeOneByOneAreOneEntryInTheOrderOfTheCall
     at = append_one(memory, result("b", "two"), at);
     at = append_one(memory, result("c", "three"), at);
     {
-        // Another process goes on where this one stopped.
+        // Another process continues where this one stopped.
         TapeCheckpointer other(store);
         const auto data = run(other.load("w__s"));
         ASSERT_TRUE(data);
@@ -296,7 +296,7 @@ TEST(TapeCheckpointer, B10_AHandOffAmongCallsIsMergedBehindTheirResults) {
     run(fork->merge());
     EXPECT_EQ(kinds_of(all_of(*store)),
               "message tool_call tool_result anchor:phase event:handoff ");
-    // No context, ours or Bub's, begins with results whose calls it does not have.
+    // No context, of this library or of Bub, begins with results without their calls.
     EXPECT_EQ(run(tape.context()).size(), 1u);
 }
 

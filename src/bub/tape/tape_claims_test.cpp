@@ -9,7 +9,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
-// A claim on a tape is held until the turn that it was taken for is on the tape (D50).
+// A claim on a tape is held until its turn has been merged into the tape (D50).
 
 namespace bub {
 namespace {
@@ -26,7 +26,7 @@ protected:
         std::shared_ptr<TapeCheckpointer> memory;
     };
 
-    /// A turn that has begun, under a claim.
+    /// Starts a turn under a claim.
     Process begin(const std::string& owner) { return begin(owner, folder_.options()); }
     Process begin(const std::string& owner, FileTapeOptions files) {
         Process one;
@@ -60,13 +60,13 @@ protected:
     static void complete(const Process& one) {
         run(one.memory->mark_run_complete(tape, "run-of-" + one.owner));
     }
-    /// As an agent does: under its claim.
+    /// Completes the run under its claim, as an agent does.
     static void complete_under_claim(const Process& one) {
         run(one.memory->complete_run(tape, "run-of-" + one.owner, one.owner));
     }
     void sleep_past_the_lease() { clock_->advance(std::chrono::seconds(61)); }
 
-    /// What an agent would load: the texts of the messages.
+    /// Returns the texts of the messages that an agent would load.
     std::string conversation() const {
         TapeCheckpointer memory(std::make_shared<FileTapeStore>(folder_.options()));
         const auto data = run(memory.load(tape));
@@ -101,7 +101,7 @@ TEST_F(TwoProcesses, D50_ATurnThatFoundNoRoomIsNotInTheWayOfTheNextOne) {
             EXPECT_EQ(error.code(), ErrorCode::storage_full) << error.what();
         }
     }
-    // The same program, with its store: the next turn has another agent.
+    // The same program and store: the next turn has another agent.
     Process next;
     next.owner = "b";
     next.store = first.store;
@@ -162,7 +162,7 @@ TEST_F(TwoProcesses, D50_ARefusedTurnIsKeptOutsideTheConversation) {
     EXPECT_EQ(kept[1].at("payload").at("content"), Json("one!"));
     EXPECT_EQ(kept[2].at("payload").at("content"), Json("and more"));
     EXPECT_FALSE(folder_.has("w__s.jsonl.turns")) << "the journal has served";
-    // Its input is not an input of the tape: it may come again.
+    // Its input is not on the tape and may be submitted again.
     EXPECT_FALSE(run(TapeCheckpointer(first.store).find_message(tape, "one")));
 }
 
@@ -209,7 +209,7 @@ TEST_F(TwoProcesses, D50_ARefusedTurnWritesNoSidecar) {
     EXPECT_EQ(kept.as_array()[0].at("payload").at("name"), Json("noted"));
 }
 
-/// Looked at while something is written; what is to happen then happens once.
+/// A clock whose first reading during a write triggers an action.
 class Meanwhile final : public Clock {
 public:
     explicit Meanwhile(std::shared_ptr<Clock> inner) : inner_(std::move(inner)) {}
@@ -242,7 +242,7 @@ TEST_F(TwoProcesses, D50_NobodyTakesOverBetweenTheSidecarsOfATurnAndItsTape) {
     hasty.lock_timeout = std::chrono::milliseconds(1);
     bool tried = false;
     clock->once([&] {
-        // The sidecar is being written: a process that sleeps here must not wake up fenced off.
+        // The sidecar is being written: a process that sleeps here must not be fenced when it wakes up.
         tried = true;
         sleep_past_the_lease();
         EXPECT_THROW(begin("second", hasty), CheckpointerLockTimeoutError);
@@ -316,7 +316,7 @@ TEST_F(TwoProcesses, D50_ATurnMayTakeOneRunAfterTheOther) {
     run(second.fork->merge());
 }
 
-/// Two owners on a tape without turns: what is appended is on the tape at once.
+/// Two owners on a tape without turns: appends reach the tape immediately.
 class TwoOwners : public ::testing::Test {
 protected:
     TapeCheckpointer memory() const {
@@ -403,7 +403,7 @@ TEST_F(TwoProcesses, D50_ARefusedTurnLeavesTheClaimOfAnotherOwnerOnItsRun) {
         EXPECT_THROW(run(first.fork->merge()), StaleAppendError);
         run(other.renew_claim(tape, "run-of-first", "second"));
         EXPECT_FALSE(run(other.is_run_complete(tape, "run-of-first")));
-        // The claim is still one of a run that is open: no new run of this id starts.
+        // The claim still belongs to an open run: no new run with this id starts.
         EXPECT_THROW((void)run(other.claim_run(tape, "run-of-first", owner, ClaimKind::new_run)),
                      RunAlreadyClaimedError);
         run(store->reset(tape));

@@ -45,7 +45,7 @@ std::string call_name(const JsonObject& call) {
                                              : std::string();
 }
 
-/// Hands over entries as what they are to a model; remembers which calls wait for results.
+/// Converts entries to messages for a model; tracks the calls that wait for results.
 template <class To>
 class Walk {
 public:
@@ -123,7 +123,7 @@ Content text_content(std::string text) {
     return block;
 }
 
-/// A part of a message as OpenAI's API has it: text, or an image by address or data URL.
+/// Converts a part of a message in OpenAI's format: text, or an image by URL or data URL.
 std::optional<Content> part_of(const JsonObject& part) {
     const std::string type = text_at(part, "type");
     if (type == "text") return text_content(text_at(part, "text"));
@@ -171,7 +171,7 @@ ToolCall call_of(const JsonObject& call) {
             return made;
         }
     } catch (const Error&) {
-        // D4: kept apart, so that it does not poison a request.
+        // D4: stored separately, so that it does not invalidate a request.
     }
     made.extra["raw_arguments"] = arguments;
     return made;
@@ -210,7 +210,7 @@ struct ToAgent {
                 std::visit([&](auto& one) { message.content.emplace_back(std::move(one)); }, block);
             }
             message.timestamp = time_of(entry);
-            // What was said before the turn was interrupted is no answer (B9).
+            // Output before the interruption of a turn is not an answer (B9).
             if (entry.meta.contains("interrupted"))
                 message.stop_reason = stop_reason::shared(stop_reason::aborted);
             messages.push_back(std::move(message));
@@ -264,13 +264,13 @@ JsonArray context_messages(const std::vector<TapeEntry>& entries) {
 
 namespace {
 
-/// Puts kept messages and made ones in an order that is legal (D1): nothing between calls and their results.
+/// A list of stored and created messages in a legal order (D1): nothing between calls and their results.
 class AgentWalk {
 public:
     void add(const TapeEntry& entry) {
         std::vector<Message> kept = detail::messages_in(entry);
         if (detail::is_single_result(entry)) {
-            // They count only when the entry of their whole batch never came.
+            // They count only if the entry of their whole batch is missing.
             std::move(kept.begin(), kept.end(), std::back_inserter(singles_));
         } else if (!kept.empty()) {
             walk_.forget_calls();
@@ -292,7 +292,7 @@ public:
 private:
     void add_foreign(const TapeEntry& entry) {
         if (entry.kind == entry_kind::anchor && open_ > 0) {
-            // A hand-off that one of the calls made.
+            // A hand-off made by one of the calls.
             late_.push_back(entry);
             return;
         }

@@ -12,7 +12,7 @@
 
 namespace bub {
 
-/// Where a context begins.
+/// The start of a context on a tape.
 class ContextStart {
 public:
     static ContextStart last_anchor() { return ContextStart(TapeQuery().last_anchor()); }
@@ -20,7 +20,7 @@ public:
         return ContextStart(TapeQuery().after_anchor(std::move(name)));
     }
     static ContextStart beginning() { return ContextStart(TapeQuery()); }
-    /// The entries of the context, its anchor first (B10).
+    /// Returns the query for the entries of the context, its anchor first (B10).
     TapeQuery query() const {
         TapeQuery copy = query_;
         return std::move(copy).with_anchor();
@@ -31,21 +31,21 @@ private:
     TapeQuery query_;
 };
 
-/// How the memory of an agent is made of a tape.
+/// The rule by which an agent's memory is built from a tape.
 struct TapeContext {
     ContextStart start = ContextStart::last_anchor();
-    /// Makes messages of the entries from there on, its anchor first; absent: agent_messages().
+    /// Converts the entries of the context, its anchor first, to messages; if empty: agent_messages().
     std::function<cubepi::MessageList(const std::vector<TapeEntry>&)> select = {};
     /// Memory of the entries: of a longer context the newest are loaded, after an anchor `context/cut` that says so. No model
     /// has a window for the rest. Zero: no limit.
     std::size_t max_bytes = std::size_t{128} << 20U;
 };
 
-/// "[Anchor created: NAME]: STATE", as a model sees an anchor.
+/// Returns "[Anchor created: NAME]: STATE", the text that represents an anchor to a model.
 std::string anchor_text(const TapeEntry& anchor);
 
-/// The entries as chat messages of an OpenAI-compatible request: anchors as user messages (B10), payloads of
-/// `message` entries, calls as assistant messages, results paired with the latest calls by position. Entries of other
+/// Converts entries to chat messages of an OpenAI-compatible request: anchors to user messages (B10), `message` entries
+/// to their payloads, calls to assistant messages, results paired with the latest calls by position. Entries of other
 /// kinds, and those whose meta has `context` false, are left out.
 JsonArray context_messages(const std::vector<TapeEntry>& entries);
 

@@ -20,7 +20,7 @@ std::string date_of(const JsonObject& line) {
     double seconds = 0;
     if (const Json* timestamp = line.if_contains("timestamp"); timestamp && timestamp->is_number())
         seconds = timestamp->to_number<double>();
-    // Beyond what a date can say (the year 9999) it is no time stamp.
+    // A value beyond the range of a date (the year 9999) is not a time stamp.
     if (!std::isfinite(seconds) || std::abs(seconds) > 2.5e11) seconds = 0;
     return detail::format_date(static_cast<std::int64_t>(std::llround(seconds * 1e6)));
 }

@@ -72,7 +72,7 @@ TEST(TapeLine, WhatPythonAcceptsBeyondJsonIsRead) {
     EXPECT_TRUE(detail::line_facts(R"({"id": 7, "kind": "m", "payload": {"x": NaN}})"));
 }
 
-/// The quick reader and the one that makes entries agree.
+/// The fast reader and the one that creates entries agree.
 TEST(TapeLine, FactsOfALineAreThoseOfItsEntry) {
     for (
         const char* line : {

@@ -61,7 +61,7 @@ void TapeFork::State::post_said() {
         try {
             self->drain();
         } catch (const std::exception&) {
-            // The lines stay, and whoever writes the next ones hears of it.
+            // The lines stay buffered, and the next writer reports the failure.
             return;
         }
     });
@@ -199,7 +199,7 @@ Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> ent
         failure = std::current_exception();
     }
     if (!failure) co_return end;
-    // What the caller hears was not stored must not be in the fork: the next one counts on it.
+    // The caller is told that the append failed, so the entries must not stay in the fork.
     const bool last = branch->entries.size() == before + added.size();
     if (last && !options.reset() && state->journal->take_back(lines)) {
         branch->entries.resize(before);

@@ -11,27 +11,27 @@
 
 namespace bub {
 
-/// How a turn ended.
+/// The outcome of a turn.
 enum class TurnStatus : std::uint8_t { ok, error, cancelled, interrupted };
 std::string_view to_string(TurnStatus status) noexcept;
 
 struct TapeForkOptions {
-    /// Not empty: the fork is the turn of this id. It is journaled beside the tape, where the store can do that, and
+    /// If not empty, the fork is the turn with this id. It is journaled in the store, if the store supports that, and
     /// its merge ends with the event `turn` {turn, status} as commit marker (B9).
     std::string turn_id = {};
-    /// Text that was shown is in the journal at most this much later.
+    /// The maximum delay until displayed text is written to the journal.
     std::chrono::milliseconds flush_interval{500};
-    /// The tape's sidecars by name: they are in the fork too. Tape::fork adds those of the tape.
+    /// The names of the tape's sidecars, which are part of the fork. Tape::fork adds those of the tape.
     std::vector<std::string> sidecars = {};
     std::shared_ptr<const cubepi::Runtime> runtime = {};  ///< null: Runtime::standard()
 };
 
-/// A tape store in which one tape, with its sidecars, has a continuation that nobody else sees until it is merged. Inside
-/// one sees the tape followed by what the fork holds. It locks nothing: the tape can be appended to, read and forked again
-/// meanwhile. Other tapes of the store are passed through. Used on one executor.
+/// A tape store in which one tape, with its sidecars, has a continuation that is invisible outside until it is merged.
+/// Inside the fork the tape is followed by the fork's entries. The fork locks nothing: meanwhile the tape can be
+/// appended to, read and forked again. Other tapes of the store are passed through. Used on one executor.
 ///
-/// A turn that is neither merged nor discarded stays in its journal, and the next start closes it as interrupted. A claim
-/// that was taken inside is kept until the end of the fork (D50).
+/// A turn that is neither merged nor discarded remains in its journal, and the next start closes it as interrupted. A
+/// claim acquired inside the fork is held until the fork ends (D50).
 class TapeFork final : public TapeStore,
                        public TapeStateStore,
                        public TapeIndex,
@@ -45,26 +45,27 @@ public:
 
     const std::string& tape() const noexcept;
     const std::string& turn_id() const noexcept;
-    /// What the fork holds of the tape.
+    /// Returns the entries of the fork for its tape.
     const std::vector<TapeEntry>& entries() const noexcept;
 
-    /// Text of the answer that was shown and is in no entry yet. The next assistant entry stands for it and clears it.
-    /// Buffered; in the journal at the latest `flush_interval` later. Does nothing without a journal. Call it on the
-    /// executor of the fork.
+    /// Records displayed text of the answer that is not yet part of an entry. The next assistant entry supersedes and
+    /// clears it. Buffered; written to the journal at most `flush_interval` later. Has no effect without a journal.
+    /// Call it on the executor of the fork.
     void said(std::string_view delta);
-    /// Writes what said() has buffered, now.
+    /// Writes the text buffered by said() immediately.
     Task<void> flush();
-    /// Entries that come behind all others when the fork is merged, and are not seen before: what a child of the turn
-    /// did must not come between the turn's calls and their results. In the journal at once.
+    /// Adds entries that follow all others when the fork is merged and are invisible before: entries of a nested turn
+    /// must not come between the turn's calls and their results. Journaled immediately.
     Task<void> append_behind(std::vector<TapeEntry> entries);
-    /// Ends the fork: all it holds is on the tape, or (when it throws) nothing, and it waits in its journal for the next
-    /// turn, which closes it as interrupted; its claims are given up. Text that was said and is in no
-    /// entry becomes an assistant message unless the status is `ok`. A turn that holds nothing leaves nothing. Sidecars
-    /// come first; where one cannot be written, the event `sidecar.merge` on the tape says so. When another process has
-    /// taken over a claim of the turn, the turn is refused with StaleAppendError: it is not part of the conversation, and
-    /// what it did is kept on the tape as the event `turn.refused`, out of every context.
+    /// Ends the fork and appends all its entries to the tape. If it throws, nothing is appended, and the turn stays in
+    /// its journal for the next turn, which closes it as interrupted; its claims are released. Text recorded by said()
+    /// that is not part of an entry becomes an assistant message unless the status is `ok`. A turn without entries
+    /// leaves no trace. Sidecars are written first; if one cannot be written, the event `sidecar.merge` on the tape
+    /// says so. If another process has superseded a claim of the turn, the turn is fenced with StaleAppendError: it is
+    /// not part of the conversation, and its entries are preserved on the tape in the event `turn.refused`, excluded
+    /// from every context.
     Task<void> merge(TurnStatus status = TurnStatus::ok);
-    /// Ends the fork: nothing of it stays.
+    /// Ends the fork and discards its entries.
     Task<void> discard();
 
     Task<std::vector<std::string>> list_tapes() override;
@@ -78,7 +79,7 @@ public:
     Task<void> reset(std::string tape) override;
     Task<TapeInfo> info(std::string tape) override;
     Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit) override;
-    /// Side state and media are the parent's; they throw `unsupported` where it has none.
+    /// Side state and media are the parent's; throw `unsupported` if the parent has none.
     Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
     Task<JsonObject> read_state(std::string tape) override;
     bool hold_claim(const std::string& tape, TapeClaim claim) override;

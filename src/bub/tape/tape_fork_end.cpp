@@ -9,7 +9,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 
-// How a fork ends: on the tape, refused, or not at all; and the claims that it holds until then.
+// The end of a fork: merged into the tape, fenced, or discarded; and the claims that it holds until then.
 
 namespace bub {
 
@@ -17,7 +17,7 @@ namespace {
 
 using StateEdit = std::function<void(JsonObject&)>;
 
-/// Asked under the tape's lock when the entries reach it (D50).
+/// Called under the tape's lock when the entries are appended (D50).
 std::function<void(const JsonObject&)> guard_of(const detail::ForkBranch& branch) {
     if (branch.claims.empty()) return {};
     return [tape = branch.tape, claims = branch.claims](const JsonObject& state) {
@@ -25,7 +25,7 @@ std::function<void(const JsonObject&)> guard_of(const detail::ForkBranch& branch
     };
 }
 
-/// Makes the edits, and gives the claims that were held before and are not after: they were given up.
+/// Makes the edits, and returns the claims that were held before and no longer are: they were released.
 std::vector<TapeClaim> make_edits(JsonObject& state, const std::vector<StateEdit>& edits,
                                   const std::vector<TapeClaim>& claims) {
     const auto held = [&state](const TapeClaim& claim) {
@@ -79,7 +79,7 @@ Task<JsonObject> TapeFork::read_state(std::string tape) {
     co_return beside;
 }
 
-/// What waits for the end is done with the next edit, which may be a claim that comes after the one given up.
+/// Pending edits are applied with the next edit, which may be a claim that follows a released one.
 Task<Json> TapeFork::edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) {
     const std::shared_ptr<State> state = state_;
     TapeStateStore& beside = state->side_state();
@@ -129,7 +129,7 @@ std::vector<SidecarPart> TapeFork::State::parts(TurnStatus status) const {
         part.tape = branch.tape;
         part.sidecar = branch.sidecar;
         part.entries = branch.entries;
-        // The marker also tells a restart that the sidecar has its part of the turn.
+        // The marker also tells recovery that the sidecar has its part of the turn.
         if (!options.turn_id.empty() && !part.entries.empty())
             part.entries.push_back(detail::turn_marker(options.turn_id, to_string(status)));
         part.options = TapeAppend().reset(branch.reset).guard(guard_of(branch));
@@ -169,7 +169,8 @@ std::vector<TapeEntry> TapeFork::State::main_entries(TurnStatus status) const {
     return entries;
 }
 
-/// What the main tape gets when the fate of the parts is known. A worker may ask for it, and the fork be gone.
+/// Returns the entries for the main tape once the outcome of the parts is known. May be called on a worker after the
+/// fork was destroyed.
 std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)> TapeFork::State::whole_turn(
     std::vector<TapeEntry> entries, TurnStatus status) const {
     return [entries = std::move(entries), reset = main.reset, turn_id = options.turn_id,
@@ -200,7 +201,8 @@ Task<void> TapeFork::State::merge(TurnStatus status) {
             (void)co_await parent_merges->merge_turn(main.tape, of_sidecars, std::move(entries),
                                                      std::move(how));
         } else {
-            // Once more when the entries reach the tape, under its lock; this is for the sidecars, which come first.
+            // Checked again under the tape's lock when the entries are appended; this check is for the sidecars, which
+            // come first.
             if (!of_sidecars->empty()) co_await check_claims();
             for (SidecarPart& part : *of_sidecars) co_await merge_part(&part);
             std::vector<TapeEntry> all = entries(*of_sidecars);
@@ -210,7 +212,7 @@ Task<void> TapeFork::State::merge(TurnStatus status) {
     } catch (...) {
         failure = std::current_exception();
     }
-    // Cancelled, they may still be under way on a worker.
+    // After a cancellation a worker may still be writing them.
     if (!cubepi::is_cancellation(failure)) note_parts(*of_sidecars);
     if (failure) std::rethrow_exception(failure);
 }
@@ -245,7 +247,7 @@ Task<void> TapeFork::State::edit_at_end() {
         try {
             co_await side_state().edit_state(branch->tape, std::move(edit));
         } catch (const cubepi::Error&) {
-            // The turn is what it is, and here it is over. For others a claim that stays is when its lease is.
+            // The turn has ended regardless. A claim that remains blocks others until its lease expires.
             for (StateEdit& one : branch->at_end)
                 side_state().edit_state_later(branch->tape, std::move(one));
         }
@@ -278,7 +280,7 @@ Task<void> TapeFork::merge(TurnStatus status) {
         }
     }
     if (failure) {
-        // The journal stays, and whoever opens the next one closes the turn; nobody is in the middle of it any more.
+        // The journal remains, and the process that opens the next one closes the turn; no process is working on it.
         if (!cubepi::is_cancellation(failure)) co_await state->edit_at_end();
         std::rethrow_exception(failure);
     }

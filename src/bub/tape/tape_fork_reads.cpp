@@ -7,7 +7,7 @@
 #include <bub/tape/detail/query_filter.hpp>
 #include <cubepi/core/error.hpp>
 
-// What one sees inside a fork: the parent's entries, and those of the fork behind them.
+// The view inside a fork: the parent's entries, followed by those of the fork.
 
 namespace bub {
 
@@ -41,7 +41,7 @@ Task<std::vector<TapeEntry>> TapeFork::fetch(std::string tape, TapeQuery query) 
         co_return found;
     }
     state->check_open();
-    // Dates are checked before anchors are looked for, as in a store.
+    // Dates are checked before anchors are searched, as in a store.
     (void)detail::QueryFilter(query);
     detail::ForkSlice slice = detail::split_query(own->entries, query, own->reset);
     std::vector<TapeEntry> found;
@@ -56,7 +56,7 @@ Task<std::vector<TapeEntry>> TapeFork::fetch(std::string tape, TapeQuery query) 
             no_end = std::current_exception();
         }
         if (no_end) {
-            // The slice begins on the tape; it ends in the fork, or nowhere.
+            // The slice begins on the tape and ends in the fork, or has no end.
             TapeQuery open = query;
             TapeQuery rest = std::move(open).after_anchor(query.first_anchor());
             found = co_await state->parent->fetch(std::move(tape), std::move(rest));

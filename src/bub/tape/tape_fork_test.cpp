@@ -49,7 +49,7 @@ std::string shape(const Tape& tape) {
     return found;
 }
 
-/// The directory as a process that was killed leaves it: the journal is there, and nobody holds its lock.
+/// The directory as left by a killed process: the journal exists, and its lock is free.
 class Killed {
 public:
     explicit Killed(const TestFolder& living) {
@@ -152,7 +152,7 @@ TEST(TapeFork, B9_SaidTextIsInTheJournalAfterTheFlushInterval) {
         co_await tape.in(fork).append(std::move(entry));
         fork->said("shown");
         clock->advance(std::chrono::milliseconds(500));
-        // The timer's callback runs, then the pool's only thread writes; what it does next comes after that.
+        // The timer's callback runs, then the pool's only thread writes; the assertions come after that.
         for (int i = 0; i < 3; ++i) co_await cubepi::yield_now();
     };
     run(play());
@@ -323,7 +323,7 @@ TEST(TapeFork, B9_AResultOfAnyBytesIsStored) {
     EXPECT_EQ(kept, Json(std::string("\uFFFD\uFFFD bytes")));
 }
 
-/// Lists in each other.
+/// Returns nested lists.
 Json nested(std::size_t depth) {
     Json value = JsonArray();
     while (--depth > 0) value = JsonArray{std::move(value)};

@@ -8,42 +8,44 @@
 
 namespace bub {
 
-/// Which entries of a tape are wanted. Slice, dates, text, kinds and limit apply in this order. Of the slices
-/// the last one set counts.
+/// A selection of entries of a tape. Slice, dates, text, kinds and limit apply in this order. If several slices are
+/// set, the last one counts.
 class TapeQuery {
 public:
     enum class Slice { all, last_anchor, after_anchor, between_anchors };
 
     TapeQuery() {}
-    /// What follows the last anchor.
+    /// Selects the entries after the last anchor.
     TapeQuery&& last_anchor() && {
         slice_ = Slice::last_anchor;
         return std::move(*this);
     }
-    /// What follows the last anchor of this name. An empty name takes the slice away.
+    /// Selects the entries after the last anchor of this name. An empty name removes the slice.
     TapeQuery&& after_anchor(std::string name) && {
         slice_ = name.empty() ? Slice::all : Slice::after_anchor;
         first_ = std::move(name);
         return std::move(*this);
     }
-    /// What lies between the last anchor `first` and the first anchor `second` after it.
+    /// Selects the entries between the last anchor `first` and the first anchor `second` after it.
     TapeQuery&& between_anchors(std::string first, std::string second) && {
         slice_ = Slice::between_anchors;
         first_ = std::move(first);
         second_ = std::move(second);
         return std::move(*this);
     }
-    /// The slice begins with the anchor it starts from (B10). Else anchors that bound a slice are left out.
+    /// Includes the anchor at which the slice starts (B10). By default, anchors that bound a slice are excluded.
     TapeQuery&& with_anchor(bool value = true) && {
         with_anchor_ = value;
         return std::move(*this);
     }
-    /// Both included; ISO 8601. A time without zone is UTC, a date alone the whole day.
+    /// Selects entries by date, ISO 8601; both bounds are inclusive. A time without a zone is UTC; a date without a
+    /// time is the whole day.
     TapeQuery&& between_dates(std::string from, std::string to) && {
         dates_.emplace(std::move(from), std::move(to));
         return std::move(*this);
     }
-    /// Entries that hold this text in a value of the payload, at any depth, in any case and script (B17).
+    /// Selects entries that contain this text in a value of the payload, at any depth, case-insensitively in any script
+    /// (B17).
     TapeQuery&& text(std::string value) && {
         text_ = std::move(value);
         return std::move(*this);
@@ -52,12 +54,12 @@ public:
         kinds_ = std::move(value);
         return std::move(*this);
     }
-    /// The first n of what is left.
+    /// Limits the result to the first n entries.
     TapeQuery&& limit(std::size_t value) && {
         limit_ = value;
         return std::move(*this);
     }
-    /// From the newest entry to the oldest, so that a limit keeps the newest ones.
+    /// Orders entries from newest to oldest, so that a limit keeps the newest ones.
     TapeQuery&& newest_first(bool value = true) && {
         newest_first_ = value;
         return std::move(*this);

@@ -11,7 +11,7 @@
 namespace bub {
 namespace {
 
-/// The names of anchors and the texts of messages, or the code of an error.
+/// Returns the names of anchors and the texts of messages, or the code of an error.
 std::string asked(TapeStore& store, TapeQuery query) {
     std::string found;
     try {
@@ -38,7 +38,7 @@ void fill(TapeStore& store, int from, int to) {
 
 }  // namespace
 
-/// Every query over a tape in memory, one in files, and each split between a tape and its fork at every entry.
+/// Runs every query on a tape in memory, on one in files, and on each split between a tape and its fork.
 class Queries : public ::testing::TestWithParam<int> {
 protected:
     Queries() {

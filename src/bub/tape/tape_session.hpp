@@ -8,20 +8,20 @@
 
 namespace bub {
 
-/// Whose tape it is. The name of a tape is made of digests, which cannot be read back; so this is kept beside the tape (in
-/// its side state, under `session`) from its first run on.
+/// The session of a tape. The name of a tape consists of digests, which cannot be reversed; therefore the session is
+/// stored in the tape's side state, under `session`, by its first run.
 struct TapeSession {
     std::string id = {};           ///< e.g. "cli:plan"
-    std::string workspace = {};    ///< the folder
-    std::string copied_from = {};  ///< the database that its first messages came from; empty: none
+    std::string workspace = {};    ///< the directory
+    std::string copied_from = {};  ///< the source database of its first messages; empty: none
 
     friend bool operator==(const TapeSession&, const TapeSession&) = default;
 };
 
-/// What a tape's side state says; nothing when nobody noted it: a tape that Bub has made, for example.
+/// Returns the session recorded in a tape's side state; nothing if none was recorded, e.g. for a tape created by Bub.
 std::optional<TapeSession> session_of(const JsonObject& side_state);
 
-/// Notes it in a tape's side state. Where the tape's messages came from is kept when `session` does not say.
+/// Records the session in a tape's side state. A recorded `copied_from` is preserved if `session` has none.
 void note_session(JsonObject& side_state, const TapeSession& session);
 
 }  // namespace bub

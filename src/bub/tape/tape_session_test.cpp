@@ -99,7 +99,7 @@ TEST(RemoveTape, D47_NotWhileATurnIsInProgress) {
     EXPECT_EQ(run(store->info("w__s")).entries, 0);
 }
 
-/// A store during whose first read something else happens.
+/// A store that triggers an action during its first read.
 class Meanwhile final : public cubepi::Checkpointer {
 public:
     Meanwhile(std::shared_ptr<cubepi::Checkpointer> inner, std::function<void()> work)
@@ -129,7 +129,7 @@ TEST(ImportThread, D20_OfTwoProcessesThatCopyOneDoes) {
     run(source->append("chat", messages, cubepi::AppendOptions()));
     const TestFolder folder;
     const auto store = std::make_shared<FileTapeStore>(folder.options());
-    // The copy of the other process comes between this one's look and its write.
+    // The copy of the other process is made between this one's check and its write.
     const auto others = std::make_shared<MemoryTapeStore>();
     EXPECT_EQ(run(import_thread(source, "chat", others, "w__s", "sessions.db")), 1u);
     std::string lines;

@@ -5,13 +5,13 @@
 
 namespace bub {
 
-/// A tape beside each tape that a plugin keeps things on which are no part of the conversation. It is in the tape's forks,
-/// and is archived and emptied with it.
+/// An additional tape per session tape, in which a plugin stores data that is not part of the conversation. It is part
+/// of the tape's forks, and is archived and emptied with it.
 struct TapeSidecar {
     std::string name = {};
 };
 
-/// The name of a tape's sidecar: OWNER__sidecar__NAME.
+/// Returns the name of a tape's sidecar: OWNER__sidecar__NAME.
 std::string sidecar_tape_name(std::string_view owner, std::string_view sidecar);
 
 }  // namespace bub

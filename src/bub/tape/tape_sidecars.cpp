@@ -12,13 +12,13 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 
-// Archiving and emptying a tape, and the tapes beside it.
+// Archives and empties a tape and its sidecars.
 
 namespace bub {
 
 namespace {
 
-/// What was done to a sidecar, as its event says it.
+/// An operation on a sidecar, as recorded in its event.
 struct SidecarOutcome {
     std::string what = {};  ///< archive, reset
     std::string sidecar = {};
@@ -66,7 +66,7 @@ Task<SidecarOutcome> try_reset(Tape sidecar, std::string name, std::string reaso
     co_return outcome;
 }
 
-/// A new file: an archive of the same second keeps its own.
+/// Creates a new file: an archive of the same second is not overwritten.
 std::filesystem::path write_new(const std::filesystem::path& stem,
                                 const std::vector<TapeEntry>& entries) {
     std::error_code unknown;

@@ -16,7 +16,7 @@ namespace bub {
 
 using cubepi::run;
 
-/// A folder for tapes, which goes with the test.
+/// A directory for tapes that is removed with the test.
 class TestFolder {
 public:
     TestFolder() {
@@ -31,7 +31,7 @@ public:
     TestFolder& operator=(const TestFolder&) = delete;
 
     const std::filesystem::path& path() const { return path_; }
-    /// Not synchronised: that guards against a power cut, and makes no difference to a killed process.
+    /// Not synced: that protects against a power failure and makes no difference for a killed process.
     FileTapeOptions options() const {
         FileTapeOptions options;
         options.directory = path_;
@@ -64,7 +64,7 @@ private:
     std::filesystem::path path_;
 };
 
-/// No file may grow beyond `bytes` while this is there, as if the disk were full.
+/// A limit of `bytes` for every file during its lifetime, to simulate a full disk.
 class FullDisk {
 public:
     explicit FullDisk(std::size_t bytes = 0) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -21,7 +21,7 @@ std::string_view to_string(LastOutcome outcome) noexcept {
 
 namespace {
 
-/// Gives a queued user message an id, unless the caller has.
+/// Assigns an id to a queued user message, unless the caller has.
 Message identified(const Agent::Impl& impl, const PromptInput& input, bool& by_caller) {
     if (input.messages().size() != 1 || input.messages().front().role() != Role::user) {
         throw Error(ErrorCode::invalid_argument, "queue one user message at a time");
@@ -42,7 +42,7 @@ void refuse_while_running(const Agent::Impl& impl, const std::string& operation)
 using StartRun = Task<void> (*)(const std::shared_ptr<Agent::Impl>& impl, PromptInput& input,
                                 PromptOptions& options, RunResult& result);
 
-/// Runs the agent so that cancelling the awaiting coroutine aborts the run, which then closes in order (D38).
+/// Runs the agent so that cancelling the awaiting coroutine aborts the run, which then closes regularly (D38).
 Task<RunResult> run_guarded(std::shared_ptr<Agent::Impl> impl, StartRun start, PromptInput input,
                             PromptOptions options) {
     if (impl->state.is_streaming) {
@@ -102,7 +102,7 @@ Receipt Agent::follow_up(PromptInput message) {
 bool Agent::cancel_steer(std::string_view id) { return impl_->inbox.cancel_steer(id); }
 
 void Agent::abort() {
-    // In this order: a prompt that waits must not begin in between.
+    // In this order: a waiting prompt must not start in between.
     impl_->inbox.abort_waiting();
     impl_->inbox.abort();
 }

@@ -16,7 +16,7 @@ namespace cubepi {
 
 namespace {
 
-/// Events that may wait to be taken; then the run waits too.
+/// The maximum number of events that wait to be consumed; then the run waits too.
 constexpr std::size_t queue_capacity = 64;
 
 }  // namespace
@@ -36,7 +36,7 @@ struct AgentRun::State {
     std::optional<BackgroundScope> scope;
     std::optional<RunResult> result;
     std::exception_ptr failure;
-    std::stop_source waiting{std::nostopstate};  // while it waits for the end of an aborted run
+    std::stop_source waiting{std::nostopstate};  // while waiting for the end of an aborted run
     bool started = false;
     bool dropped = false;
 
@@ -63,7 +63,7 @@ Task<void> push_event(std::shared_ptr<AgentRun::State> state, AgentEvent event,
     state->events.force_push(std::move(event));
 }
 
-/// False when the run was aborted or dropped before it could begin.
+/// Returns false if the run was aborted or dropped before it could start.
 Task<bool> wait_for_start(std::shared_ptr<AgentRun::State> state) {
     const std::stop_source given_up;
     state->waiting = given_up;

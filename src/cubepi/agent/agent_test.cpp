@@ -104,7 +104,7 @@ TEST(Agent, ARunThatWasMovedFromSaysSo) {
     Agent agent({.model = faux.model()});
     AgentRun first = agent.start("hi");
     AgentRun second = std::move(first);
-    // What is left of it is what this is about. NOLINTBEGIN(bugprone-use-after-move)
+    // The moved-from object is the subject of this test. NOLINTBEGIN(bugprone-use-after-move)
     EXPECT_THROW(run(first.next()), Error);
     EXPECT_THROW(run(first.result()), Error);
     EXPECT_THROW(first.abort(), Error);

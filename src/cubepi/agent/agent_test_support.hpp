@@ -32,7 +32,7 @@ inline ToolCall echo_call(std::string value, std::string id = "c1") {
     return faux_tool_call("echo", {{"value", std::move(value)}}, std::move(id));
 }
 
-/// An answer that calls tools.
+/// Returns an answer that calls tools.
 inline AssistantMessage calling(std::vector<ToolCall> calls,
                                 std::string_view reason = stop_reason::tool_use) {
     ContentList<AssistantContent> blocks;
@@ -40,7 +40,7 @@ inline AssistantMessage calling(std::vector<ToolCall> calls,
     return faux_assistant_message(std::move(blocks), reason);
 }
 
-/// A failed storage operation at the n-th append.
+/// A store whose n-th append fails.
 class FailingStore final : public Checkpointer {
 public:
     FailingStore(std::shared_ptr<Checkpointer> inner, int fail_at)
@@ -65,7 +65,7 @@ private:
     int appends_ = 0;
 };
 
-/// Keeps the events of an agent and speaks of them in one word each.
+/// A record of an agent's events, each described in one word.
 class Recorder {
 public:
     explicit Recorder(Agent& agent) {
@@ -82,7 +82,7 @@ public:
         for (const AgentEvent& event : events) n += event.type() == type ? 1 : 0;
         return n;
     }
-    /// The notices' codes.
+    /// Returns the notices' codes.
     std::vector<std::string> notices() const {
         std::vector<std::string> codes;
         for (const AgentEvent& event : events) {
@@ -110,10 +110,10 @@ public:
     std::vector<AgentEvent> events;
 };
 
-/// What the model was asked, request by request.
+/// A record of the requests to the model.
 class Requests {
 public:
-    /// A script step that notes the request and answers.
+    /// A script step that records the request and answers.
     FauxStep answer(AssistantMessage message) {
         return FauxStep([this, message](const ModelRequest& request) {
             seen.push_back(request);
@@ -141,7 +141,7 @@ inline MessageList stored(Checkpointer& store, std::string thread_id) {
     return data ? data->messages : MessageList();
 }
 
-/// Stores messages as an earlier process would have.
+/// Stores messages as if by an earlier process.
 inline void preload(Checkpointer& store, std::string thread_id, MessageList messages) {
     run(store.append(std::move(thread_id), std::move(messages), AppendOptions()));
 }

@@ -30,8 +30,8 @@ std::string host_name() {
     return name;
 }
 
-/// Names the processes that see each other: pids of another namespace mean nothing here, even when the host's name is
-/// the same.
+/// Returns the name of the group of processes that can see each other: pids of another namespace are meaningless here,
+/// even if the host name is the same.
 std::string process_space() {
     constexpr std::string_view machine = "pid:[4026531836]";
     char target[64] = {};
@@ -50,7 +50,7 @@ std::optional<ProcessStat> process_stat(std::int64_t pid) {
     if (!file) return std::nullopt;
     const std::string text((std::istreambuf_iterator<char>(file)),
                            std::istreambuf_iterator<char>());
-    // The program's name, in parentheses, may hold anything; the fields after it are numbers.
+    // The program's name, in parentheses, may contain any character; the fields after it are numbers.
     const auto name_end = text.rfind(')');
     if (name_end == std::string::npos) return std::nullopt;
     std::istringstream fields(text.substr(name_end + 1));
@@ -95,7 +95,7 @@ bool is_dead_owner(const ClaimOwner& owner) {
     if (owner.boot_id != here.boot_id) return true;
     const auto stat = process_stat(owner.pid);
     if (!stat) {
-        // Unreadable does not mean gone: /proc may hide the processes of other users.
+        // Unreadable does not mean that the process has ended: /proc may hide the processes of other users.
         return kill(static_cast<pid_t>(owner.pid), 0) != 0 && errno == ESRCH;
     }
     return stat->state == 'Z' || stat->state == 'X' || stat->start != owner.process_start;

@@ -4,12 +4,13 @@
 
 namespace cubepi {
 
-/// This process as the owner of claims (D50). The same at every call, another one after fork(). Any thread.
+/// Returns this process as an owner of claims (D50). The result is the same at every call, but differs after fork().
+/// Thread-safe.
 ClaimOwner current_process_owner();
 
-/// True when `owner` is a process of this host that does not run any more: it ended, became a zombie, or the host was
-/// started again since. False for owners elsewhere (another host, another process namespace): only their lease tells.
-/// Any thread; reads /proc.
+/// Returns true if `owner` is a process of this host that no longer runs: it ended, became a zombie, or the host was
+/// rebooted. Returns false for owners elsewhere (another host or process namespace), which only their lease can fence.
+/// Thread-safe; reads /proc.
 bool is_dead_owner(const ClaimOwner& owner);
 
 }  // namespace cubepi

@@ -11,7 +11,7 @@ namespace {
 using namespace agent_test;
 using namespace std::chrono_literals;
 
-/// Fails or delays renewals. What `fails` says for the n-th renewal, from 1, happens.
+/// Fails or delays renewals. `fails` determines the fate of the n-th renewal, from 1.
 class UnreliableStore final : public ForwardingStore {
 public:
     UnreliableStore(MemoryOptions options, std::shared_ptr<testing::ManualClock> clock)
@@ -145,7 +145,7 @@ TEST(Claim, D50_ARenewalAfterTheLeaseRestoresTheClaimWhenNobodyTookItOver) {
 
 TEST(Claim, D50_ALostClaimIsReportedOnceAndNotRenewedAgain) {
     LongRun it(200s);
-    // The first renewals fail until another owner has taken over; the next one finds the claim lost.
+    // The first renewals fail until another owner has superseded the claim; the next one finds the claim lost.
     it.store->fails = [&](std::size_t) { return !it.taken_over_after; };
     EXPECT_THROW(it.prompt(), StaleAppendError);
     EXPECT_EQ(it.recorder->notices(),

@@ -1,4 +1,4 @@
-// How runs close that something went wrong with.
+// Closing of runs after a failure.
 
 #include <chrono>
 #include <functional>
@@ -31,7 +31,7 @@ std::string failure_of(const std::function<void()>& action) {
     return {};
 }
 
-/// A thread that takes for ever to load.
+/// A store whose load never completes.
 class StalledStore final : public Checkpointer {
 public:
     Task<std::optional<CheckpointData>> load(std::string) override {
@@ -60,7 +60,7 @@ TEST(Closing, D42_WhatResumeTookWaitsAgainWhenAListenerEndsTheRun) {
         listener.cancel();
         const RunResult next = run(agent.prompt("next"));
         EXPECT_EQ(receipt.state(), ReceiptState::committed);
-        // A follow-up is a follow-up still: it comes when the run would end.
+        // A follow-up remains a follow-up: it is added when the run would end.
         EXPECT_EQ(texts(next.new_messages),
                   steering ? std::vector<std::string>({"next", "queued", "two"})
                            : std::vector<std::string>({"next", "two", "queued", "three"}));
@@ -82,7 +82,7 @@ TEST(Closing, D2_ResumeAsksNobodyWhenWhatIsQueuedIsForAnotherRun) {
     }
     EXPECT_EQ(receipt.state(), ReceiptState::refused);
     EXPECT_EQ(agent.state().messages.size(), 2u);
-    // The claim was given back.
+    // The claim was released.
     Agent other({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
     EXPECT_TRUE(run(other.prompt("hi")));
 }
@@ -140,13 +140,13 @@ TEST(Closing, D7_AnAbortInAfterModelResponseKeepsTheAnswerAndItsUsage) {
     EXPECT_EQ(answer.stop_reason, stop_reason::aborted);
     EXPECT_TRUE(answer.has_tool_calls());
     EXPECT_TRUE(answer.usage);
-    // One message began, and that one ended.
+    // One message started, and the same message ended.
     EXPECT_EQ(recorder.count(AgentEventType::message_start),
               recorder.count(AgentEventType::message_end));
     EXPECT_EQ(recorder.count(AgentEventType::tool_execution_start), 0u);
 }
 
-/// Prompts an agent that `destroy` ends in one of its hooks; the answer calls a tool if `calls_tool`.
+/// Prompts an agent that `destroy` destroys in one of its hooks; the answer calls a tool if `calls_tool`.
 template <class SetHook>
 RunResult destroyed_in(SetHook set_hook, bool calls_tool,
                        const std::shared_ptr<MemoryCheckpointer>& store) {
@@ -275,7 +275,7 @@ TEST(Closing, D24_WhatEndsAToolDoesNotEndTheListenerThatItWaitsFor) {
     bool delivered = false;
     agent.subscribe([&](const AgentEvent& event) -> Task<void> {
         if (event.type() != AgentEventType::tool_execution_update) co_return;
-        // The tool's time is up meanwhile, and its grace.
+        // Meanwhile the tool's time limit and its grace period expire.
         for (int i = 0; i < 20; ++i) {
             clock->advance(std::chrono::seconds(1));
             co_await yield_now();

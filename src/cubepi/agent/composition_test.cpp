@@ -2,13 +2,13 @@
 
 #include "agent_test_support.hpp"
 
-// The notices about hooks of middleware that composition leaves out.
+// The notices about middleware hooks that composition replaces.
 
 namespace cubepi {
 
 using namespace agent_test;
 
-/// Outside of the anonymous namespace: the notices name it.
+/// Outside of the anonymous namespace, because the notices contain its name.
 struct SafetyFilter {
     std::optional<BeforeToolCallResult> before_tool_call(BeforeToolCallContext&) {
         BeforeToolCallResult verdict;

@@ -105,7 +105,7 @@ TEST(FallbackAgent, D7_AnAbortAtTheHopEndsTheRun) {
     EXPECT_EQ(agent.state().messages.back().assistant()->stop_reason, "aborted");
 }
 
-/// What happens to a run whose callback waits in the middle of a hop, when `end` is called.
+/// Runs `end` while a callback of the run waits during a fallback, and returns the run's result.
 RunResult end_mid_hop(std::unique_ptr<Agent>& agent, std::function<void()> end, AsyncEvent& reached,
                       bool& cancelled) {
     RunResult result;

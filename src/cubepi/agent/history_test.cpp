@@ -1,4 +1,4 @@
-// What is in the history, in memory and in the store: D1, D2, D3, D5, D19, D20, D34, D35, D37, D41, D42, D46, D49, D50.
+// The history in memory and in the store: D1, D2, D3, D5, D19, D20, D34, D35, D37, D41, D42, D46, D49, D50.
 
 #include <cubepi/agent/agent_test_support.hpp>
 

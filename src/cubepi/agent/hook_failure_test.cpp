@@ -1,4 +1,4 @@
-// What becomes of an exception of a hook: code, type, text.
+// Exceptions of hooks: code, type, text.
 
 #include <stdexcept>
 
@@ -24,7 +24,7 @@ RateLimited rate_limited() {
     return RateLimited(std::move(info), "boom");
 }
 
-/// The options with a hook that throws `error`, by the hook's name.
+/// Returns options with a hook that throws `error`, by the hook's name.
 template <class E>
 std::vector<std::pair<std::string, AgentOptions>> throwing_hooks(const FauxProvider& faux,
                                                                  const E& error) {
@@ -69,7 +69,7 @@ std::vector<std::pair<std::string, AgentOptions>> throwing_hooks(const FauxProvi
     return all;
 }
 
-/// Runs an agent with each throwing hook; `check` gets the hook's name and the result.
+/// Runs an agent with each throwing hook; `check` receives the hook's name and the result.
 template <class E, class Check>
 void with_each_hook(const E& error, Check check) {
     FauxProvider faux;

@@ -5,16 +5,16 @@
 
 namespace cubepi {
 
-/// Limits of a run (D24). Zero switches one off. Reaching a limit of the run is an outcome (`limited`) with the
-/// limit's name; reaching one of a tool is an error result that the model sees.
+/// Limits of a run (D24). Zero disables a limit. Reaching a limit of the run ends it with the outcome `limited` and the
+/// limit's name; reaching a tool's limit produces an error result that the model sees.
 struct AgentLimits {
     std::size_t max_turns = 250;
-    /// USD of one prompt or resume, by prices that are known (provider/cost.hpp). Looked at before each model call, so
-    /// the last one may go over it. A model whose price is unknown is not called at all while this is set.
+    /// USD of one prompt or resume, computed from known prices (provider/cost.hpp). Checked before each model call, so
+    /// the last call may exceed it. While it is set, a model whose price is unknown is not called.
     double max_spend = 0.0;
     std::chrono::milliseconds wall_clock =
         std::chrono::milliseconds(0);                                   ///< of one prompt or resume
-    std::chrono::milliseconds tool_timeout = std::chrono::minutes(10);  ///< where the tool has none
+    std::chrono::milliseconds tool_timeout = std::chrono::minutes(10);  ///< default for tools
     std::size_t parallel_tools = 16;
     std::size_t tool_result_chars = 50'000;  ///< Unicode code points
     std::chrono::milliseconds abort_grace =

@@ -31,8 +31,9 @@ struct ListenerEntry {
 };
 }  // namespace detail
 
-/// What subscribe() gives. `cancel()` ends the subscription, also from inside its own listener, for good; dropping the
-/// object does not (it is what CubePi's `unsubscribe` is). Used on the agent's executor.
+/// The result of subscribe(). `cancel()` permanently ends the subscription and may be called from inside its own
+/// listener; destroying the object does not end it (it corresponds to CubePi's `unsubscribe`). Used on the agent's
+/// executor.
 class Subscription {
 public:
     Subscription() = default;

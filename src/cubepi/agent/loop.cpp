@@ -13,7 +13,7 @@ namespace cubepi::detail {
 
 namespace {
 
-/// How often hooks may add messages at the end of a run before it ends anyway.
+/// Limit of additions by hooks at the end of a run.
 constexpr std::size_t max_run_end_cycles = 100;
 
 /// Turns after which the event loop gets a turn of its own, whether the model and the tools waited or not.
@@ -38,7 +38,7 @@ public:
     Task<void> drive();
     Task<void> close(std::exception_ptr failure);
     void fill(RunResult& result) const;
-    /// What whoever awaits the run is to get as an exception, or null.
+    /// Returns the exception for the caller that awaits the run, or null.
     const std::exception_ptr& rethrow() const noexcept { return rethrow_; }
 
 private:
@@ -107,7 +107,7 @@ Task<void> Loop::drive() {
             co_await begin_turn();
         }
         if (!core_.stopped()) {
-            // Before each call: set_model() may have changed the model.
+            // Before each call, because set_model() may have changed the model.
             auto reason = price_missing(parts_.limits, *core_.state().model);
             if (reason) co_return co_await end_before_call(std::move(*reason));
         }
@@ -115,7 +115,7 @@ Task<void> Loop::drive() {
         // A model and tools that never wait would keep timers and signals of the loop from running.
         if (next == Next::turn && turns_ % yield_interval == 0) co_await yield_now();
         if (next != Next::end_of_turns || core_.stopped()) continue;
-        // The model is done: queued inputs come now, and what middleware wants to add (D5, D33).
+        // The model is done: add queued inputs and messages of middleware (D5, D33).
         std::vector<Input> queued = take_queued();
         if (!queued.empty()) {
             co_await core_.take_in(std::move(queued));
@@ -134,7 +134,7 @@ void Loop::end_limited(LimitReachedError reached) {
     error_ = std::make_shared<const LimitReachedError>(std::move(reached));
 }
 
-/// The run ends before a call (D24): because of a spend limit with a model of unknown price, or of a limit that earlier
+/// Ends the run before a call (D24): because of a spend limit with a model of unknown price, or of a limit that earlier
 /// model calls have reached.
 Task<void> Loop::end_before_call(LimitReachedError reached) {
     end_limited(std::move(reached));
@@ -221,7 +221,7 @@ Task<void> Loop::end_turn(Message message, MessageList tool_results) {
     return core_.emit(std::move(event));
 }
 
-/// A failed or aborted answer: nothing of it is executed, its calls get error results (D1, D34).
+/// Handles a failed or aborted answer: its calls are not executed and get error results (D1, D34).
 Task<void> Loop::end_failed_turn(Message message) {
     co_await core_.finish(message);
     if (core_.has_open_calls()) co_await core_.close_open_calls();
@@ -229,7 +229,7 @@ Task<void> Loop::end_failed_turn(Message message) {
     co_await end_run();
 }
 
-/// An abort came between the answer and what a hook had to say about it: the answer stays, as far as it goes (D7).
+/// Handles an abort between the answer and the end of its hook: the answer is preserved as far as received (D7).
 Task<void> Loop::end_cut_short(AssistantMessage answer) {
     answer.stop_reason = stop_reason::shared(stop_reason::aborted);
     answer.error_message = aborted_text;
@@ -238,7 +238,8 @@ Task<void> Loop::end_cut_short(AssistantMessage answer) {
     co_await end_failed_turn(Message(std::move(answer)));
 }
 
-/// False when the run was aborted before the hook returned. What the hook made of the response is kept then, too.
+/// Returns false if the run was aborted before the hook returned. The hook's changes of the response are preserved
+/// then, too.
 Task<bool> Loop::ask_after_response(Message& message, TurnDecision& decision, MessageList& more) {
     HookContext context = core_.hook_context();
     // The hook sees the history with the response at its end.
@@ -296,7 +297,7 @@ Task<void> Loop::inject(MessageList messages) {
     }
 }
 
-// The end.
+// The end of the run.
 
 Task<void> Loop::end_run() {
     if (finish_run_) {
@@ -323,9 +324,9 @@ void Loop::fill(RunResult& made) const {
     made.failure = error_;
 }
 
-// A run that an exception ended.
+// The end of a run by an exception.
 
-/// What the exception makes of the run: its outcome and its error. Gives what the messages say.
+/// Sets the outcome and the error of the run for the exception. Returns the text for the messages.
 std::string Loop::note_failure(const std::exception_ptr& failure) {
     outcome_ = RunOutcome::failed;
     std::string text = "unknown exception";
@@ -355,7 +356,7 @@ std::string Loop::note_failure(const std::exception_ptr& failure) {
     return text;
 }
 
-/// One step of closing: whatever it throws, the next one is still done. The first failure is kept for the caller.
+/// Runs one step of closing: if it throws, the next step still runs. The first failure is stored for the caller.
 template <class Step>
 Task<void> Loop::attempt(Step step) {
     try {
@@ -366,11 +367,11 @@ Task<void> Loop::attempt(Step step) {
     }
 }
 
-/// An error message, turn_end if a turn is open (D31), one agent_end (D30).
+/// Emits an error message, turn_end if a turn is open (D31), one agent_end (D30).
 Task<void> Loop::close(std::exception_ptr failure) {
     const std::string text = note_failure(failure);
     core_.put_back(std::exchange(prompts_, {}));
-    // Thrown at agent_end, or while the outcome was stored: there is no second end.
+    // Thrown at agent_end, or while the outcome was stored: do not emit a second end.
     if (!end_announced_) {
         const Message message = failure_message(core_, text, outcome_ == RunOutcome::aborted);
         const auto answer_calls = [this] { return core_.close_open_calls(); };
@@ -386,7 +387,7 @@ Task<void> Loop::close(std::exception_ptr failure) {
         if (!end_announced_) co_await attempt(say_end);
     }
     core_.state().error_message = text;
-    // What else a listener threw is not for the next run.
+    // Further exceptions of listeners must not affect the next run.
     (void)parts_.hub->take_failure();
 }
 

@@ -7,7 +7,7 @@
 
 namespace cubepi {
 
-/// What the loop works on when there is no Agent. `messages` grows; `tools` and `extra` are the caller's.
+/// The state of run_agent_loop, which runs without an Agent. `messages` grows; `tools` and `extra` are the caller's.
 struct AgentContext {
     SharedString system_prompt = {};
     MessageList messages = {};
@@ -15,7 +15,7 @@ struct AgentContext {
     JsonObject extra = {};
 };
 
-/// How run_agent_loop runs.
+/// The options of run_agent_loop.
 struct LoopOptions {
     BoundModel model = {};
     HookSet hooks = {};
@@ -31,13 +31,13 @@ struct LoopOptions {
     std::stop_token stop_token = {};
 };
 
-/// The loop without an agent: no persistence, no state. Adds `prompts` and all that comes of them to `context`,
-/// which must outlive the task, and gives each event to `emit`. Failures of model and network are outcomes;
-/// exceptions of hooks are the outcome `failed`, those of `emit` are thrown after the run is closed. Cancelling the
-/// awaiting coroutine aborts the run, as `stop_token` does, and throws when it is closed.
+/// Runs the loop without an agent: no persistence, no state. Adds `prompts` and all resulting messages to `context`,
+/// which must outlive the task, and passes each event to `emit`. Failures of model and network are outcomes; exceptions
+/// of hooks are the outcome `failed`, those of `emit` are thrown after the run is closed. Cancelling the awaiting
+/// coroutine aborts the run, as `stop_token` does, and throws after the run is closed.
 Task<RunResult> run_agent_loop(MessageList prompts, AgentContext& context, LoopOptions options,
                                Listener emit);
-/// As run_agent_loop, without new prompts. Throws Error(no_messages) when the context is empty.
+/// Runs the loop like run_agent_loop(), without new prompts. Throws Error(no_messages) if the context is empty.
 Task<RunResult> run_agent_loop_continue(AgentContext& context, LoopOptions options, Listener emit);
 
 }  // namespace cubepi

@@ -15,7 +15,7 @@ bool HookSet::empty() const noexcept {
 
 namespace {
 
-/// The hooks of one name that the list has, in its order.
+/// Returns the hooks of one name in the list, in order.
 template <class H>
 std::vector<H> collect(const std::vector<Middleware>& middleware, H HookSet::* member) {
     std::vector<H> found;
@@ -48,7 +48,7 @@ Task<std::optional<ToolCall>> first_resolved(const std::vector<ResolveToolCallHo
     co_return resolved;
 }
 
-/// The newest trace stands on top, the earlier ones in its `_chain`.
+/// The newest trace is at the top level, the earlier ones in its `_chain`.
 void add_trace(Json& trace, Json newer) {
     if (newer.is_null()) return;
     if (!trace.is_null() && newer.is_object()) {
@@ -155,7 +155,7 @@ Task<MessageList> run_end_chain(const std::vector<OnRunEndHook>& hooks, HookCont
     co_return injected;
 }
 
-/// `hooks[first]` around the rest of them around the call itself.
+/// Runs `hooks[first]` around the remaining hooks and the call.
 Task<MessageStream> around_from(std::shared_ptr<const std::vector<AroundModelCallHook>> hooks,
                                 std::size_t first, ModelRequest request, ModelCallNext call) {
     if (first == hooks->size()) return call(std::move(request));
@@ -165,14 +165,14 @@ Task<MessageStream> around_from(std::shared_ptr<const std::vector<AroundModelCal
     return (*hooks)[first](std::move(request), std::move(next));
 }
 
-/// The composition of an agent's hooks; notes which of the middleware's do not run.
+/// The composition of an agent's hooks; records the middleware hooks that do not run.
 class Composition {
 public:
     Composition(const std::vector<Middleware>& middleware, HookSet explicit_hooks)
         : middleware_(middleware), set_(std::move(explicit_hooks)) {}
 
-    /// The hooks of one name, in order, if the middleware's run; empty if there are none or an explicit callable replaces
-    /// them.
+    /// Returns the hooks of one name, in order, if the middleware's run; empty if there are none or an explicit
+    /// callable replaces them.
     template <class H>
     std::vector<H> composed(std::string_view name, H HookSet::* member) {
         std::vector<H> hooks = collect(middleware_, member);
@@ -181,7 +181,7 @@ public:
         return {};
     }
 
-    /// convert_to_llm: the last one runs.
+    /// For convert_to_llm, the last one runs.
     void take_last_convert() {
         constexpr std::string_view name = "convert_to_llm";
         auto hooks = composed(name, &HookSet::convert_to_llm);

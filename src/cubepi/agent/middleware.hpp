@@ -21,40 +21,40 @@
 
 namespace cubepi {
 
-/// What every hook can see of the run. Lives until the hook has returned.
+/// The context of a run that is passed to every hook. Valid until the hook returns.
 struct HookContext {
     const SharedString& system_prompt;
-    /// The history so far, with the current assistant message during after_model_response.
+    /// The history so far; during after_model_response it includes the current assistant message.
     const MessageList& messages;
-    /// The thread's persistent state: middleware keeps what must survive here, under keys of its own. A null value
-    /// removes its key when it is saved.
+    /// The thread's persistent state: middleware stores data here that must survive, under its own keys. A null value
+    /// removes its key when the state is saved.
     JsonObject& extra;
     const std::string& run_id;
     const std::string& thread_id;
     std::uint32_t turn;
-    /// Fires when the run is aborted. A hook that awaits is cancelled then.
+    /// Stopped when the run is aborted. A hook that is awaiting is then cancelled.
     std::stop_token stop_token;
     const std::shared_ptr<const Runtime>& runtime;
 };
 
-/// A call that is about to run.
+/// A call that is about to be executed.
 struct BeforeToolCallContext {
     const AssistantMessage& assistant_message;
     const ToolCall& tool_call;
     const AgentTool& tool;
-    JsonObject args;  ///< validated, defaults filled in, edits of earlier middleware applied
+    JsonObject args;  ///< validated, with defaults, and with the edits of earlier middleware
     const HookContext& context;
 };
 
-/// What is to become of a call. Nothing set: it runs as it is.
+/// The decision about a call. With nothing set, it runs unchanged.
 struct BeforeToolCallResult {
-    bool block = false;            ///< the tool does not run; the model gets an error result
-    std::string reason = {};       ///< for the model, and the event's block_reason
+    bool block = false;            ///< do not run the tool; the model gets an error result
+    std::string reason = {};       ///< for the model, and for the event's block_reason
     std::string deny_reason = {};  ///< takes precedence over `reason` in the event
-    std::optional<JsonObject> edited_args = {};  ///< replace the arguments; validated again
+    std::optional<JsonObject> edited_args = {};  ///< replaces the arguments; validated again
     std::optional<AgentToolResult> result =
-        {};                ///< stands for the execution; after_tool_call still fires (D44)
-    Json hitl_trace = {};  ///< kept in the result's details.hitl
+        {};                ///< replaces the execution; after_tool_call is still called (D44)
+    Json hitl_trace = {};  ///< stored in the result's details.hitl
 };
 
 /// A call that has a result.
@@ -68,7 +68,7 @@ struct AfterToolCallContext {
     const HookContext& context;
 };
 
-/// Fields that are set replace those of the result; later middleware over earlier, field by field (D11).
+/// Fields that are set replace those of the result; later middleware overrides earlier, field by field (D11).
 struct AfterToolCallResult {
     std::optional<ContentList<Content>> content = {};
     std::optional<Json> details = {};
@@ -76,21 +76,21 @@ struct AfterToolCallResult {
     std::optional<bool> terminate = {};
 };
 
-/// How a run goes on after an answer.
+/// The continuation of a run after an answer.
 enum class TurnDecision : std::uint8_t {
-    natural,        ///< go on as the response says
+    natural,        ///< continue according to the response
     stop,           ///< end the run after this response
-    loop_to_model,  ///< ask the model again; the response's tool calls are not run
+    loop_to_model,  ///< call the model again; the response's tool calls are not run
 };
 
-/// What after_model_response makes of an answer. Nothing set: it stays as it is.
+/// The result of after_model_response. With nothing set, the answer is unchanged.
 struct TurnAction {
     std::optional<AssistantMessage> response = {};  ///< replaces the response
-    MessageList inject_messages = {};               ///< put into the history before the next turn
-    std::optional<TurnDecision> decision = {};      ///< absent: no opinion
+    MessageList inject_messages = {};               ///< added to the history before the next turn
+    std::optional<TurnDecision> decision = {};      ///< absent: no preference
 };
 
-/// A turn that has ended, with its results stored.
+/// A turn that has ended and whose results are stored.
 struct ShouldStopAfterTurnContext {
     const Message& message;  ///< the assistant's
     const MessageList& tool_results;
@@ -98,7 +98,7 @@ struct ShouldStopAfterTurnContext {
     const HookContext& context;
 };
 
-/// The rest of a model call, for around_model_call. May be called any number of times, also never.
+/// The remaining handlers of a model call, for around_model_call. May be called any number of times, or not at all.
 using ModelCallNext = std::function<Task<MessageStream>(ModelRequest)>;
 
 namespace detail {
@@ -130,48 +130,48 @@ CUBEPI_DETAIL_HOOK_SLOT(on_run_end, "MessageList on_run_end(HookContext&)")
 
 }  // namespace detail
 
-// The hooks, in the order in which a run meets them (docs/guides/middleware.md has an example of each). They run on the
-// agent's executor and must not block. What one throws ends the run as failed; those about tool calls answer the call with
-// an error result instead.
+// The hooks, in the order in which a run calls them (docs/guides/middleware.md has an example of each). They run on the
+// agent's executor and must not block. An exception ends the run as failed; in a hook about a tool call it becomes the
+// call's error result instead.
 
-/// What the model is sent in place of the history, which stays as it is. What that breaks (a result without its call) is
-/// mended before the request leaves (D1).
+/// Returns the messages to send to the model in place of the history, which is unchanged. A request that becomes
+/// invalid (a result without its call) is repaired before it is sent (D1).
 using TransformContextHook =
     Hook<MessageList(MessageList, HookContext&), detail::transform_context_slot>;
-/// The last change of the messages before the request: to leave out what is for people only.
+/// Makes the last change of the messages before the request, e.g. to omit messages intended only for the user.
 using ConvertToLlmHook = Hook<MessageList(MessageList, HookContext&), detail::convert_to_llm_slot>;
-/// The system prompt of this request.
+/// Returns the system prompt of this request.
 using TransformSystemPromptHook =
     Hook<std::string(std::string, HookContext&), detail::transform_system_prompt_slot>;
-/// Around the call of the model: may change the request, ask another model, or answer without one (D44).
+/// Wraps the model call: may change the request, call another model, or answer without one (D44).
 using AroundModelCallHook =
     Hook<MessageStream(ModelRequest, ModelCallNext), detail::around_model_call_slot>;
-/// Sees an answer before it is stored, and decides how the run goes on.
+/// Receives an answer before it is stored, and decides how the run continues.
 using AfterModelResponseHook = Hook<std::optional<TurnAction>(AssistantMessage, HookContext&),
                                     detail::after_model_response_slot>;
-/// Asked for a call whose tool does not exist; may give another call in its place.
+/// Called for a call whose tool does not exist; may return another call in its place.
 using ResolveToolCallHook =
     Hook<std::optional<ToolCall>(ToolCall, HookContext&), detail::resolve_tool_call_slot>;
-/// Sees a call with valid arguments before it runs: may block it, edit it, or answer in its place.
+/// Receives a call with valid arguments before it runs: may block it, edit it, or answer in its place.
 using BeforeToolCallHook = Hook<std::optional<BeforeToolCallResult>(BeforeToolCallContext&),
                                 detail::before_tool_call_slot>;
-/// Sees a result before it is stored; also that of a blocked call (D29).
+/// Receives a result before it is stored, including that of a blocked call (D29).
 using AfterToolCallHook =
     Hook<std::optional<AfterToolCallResult>(AfterToolCallContext&), detail::after_tool_call_slot>;
-/// True ends the run after this turn. What is queued waits for the next one (D5).
+/// Returns true to end the run after this turn. Queued messages wait for the next run (D5).
 using ShouldStopAfterTurnHook =
     Hook<bool(ShouldStopAfterTurnContext&), detail::should_stop_after_turn_slot>;
-/// Asked when the run would end by itself; messages let it go on (D33).
+/// Called when the run would end by itself; returning messages continues it (D33).
 using OnRunEndHook = Hook<MessageList(HookContext&), detail::on_run_end_slot>;
 
 /// Hooks of middleware that do not run because another callable replaces them.
 struct ReplacedHook {
-    std::string_view name;                ///< of the hook: "before_tool_call"
+    std::string_view name;                ///< the name of the hook: "before_tool_call"
     std::vector<std::string> middleware;  ///< the classes whose hook does not run
     std::string
         by;  ///< the class of the middleware that replaces them; empty: an explicit callable
 
-    /// A notice with the code "hook_replaced"; its details have `hook`, `replaced` and `by`.
+    /// Returns a notice with the code "hook_replaced"; its details have `hook`, `replaced` and `by`.
     Notice notice() const;
 };
 
@@ -188,7 +188,7 @@ struct HookSet {
     OnRunEndHook on_run_end = {};
     AroundModelCallHook around_model_call = {};
 
-    /// Filled by compose_middleware(); an agent reports them at its first run, run_agent_loop at each.
+    /// Filled by compose_middleware(); an agent reports them at its first run, run_agent_loop at each run.
     std::vector<ReplacedHook> replaced = {};
 
     bool empty() const noexcept;
@@ -196,8 +196,8 @@ struct HookSet {
 
 namespace detail {
 
-// A member of any kind named X makes `&Probe::X` ambiguous, so overloads and templates are seen too. A final class
-// cannot be probed so: there, one overload or template that fits is seen besides what is declared once.
+// A member of any kind named X makes `&Probe::X` ambiguous, so overloads and templates are detected too. A final class
+// cannot be probed this way: for it, overloads and templates are detected only if they accept these arguments.
 #define CUBEPI_DETAIL_HOOK(name, first, second)                                                   \
     struct NameOf_##name {                                                                        \
         int name;                                                                                 \
@@ -227,9 +227,9 @@ CUBEPI_DETAIL_HOOK(around_model_call, ModelRequest, ModelCallNext)
 
 }  // namespace detail
 
-/// A middleware: a plain class with just the hooks it wants, of the signatures above, sync or returning a Task. No base
-/// class. A member that has a hook's name but not its signature does not compile. A member `tools` (a vector of
-/// AgentTool) adds tools to the agent.
+/// A middleware: a plain class with any subset of the hooks, with the signatures above, synchronous or returning a
+/// Task. No base class. A member that has a hook's name but not its signature does not compile. A member `tools` (a
+/// vector of AgentTool) adds tools to the agent.
 ///
 ///     struct SlidingWindow {
 ///         std::size_t keep = 20;
@@ -242,7 +242,7 @@ public:
         requires(!std::is_same_v<std::remove_cvref_t<M>, Middleware>)
     Middleware(M middleware) : Middleware(std::make_shared<M>(std::move(middleware))) {}
 
-    /// Shares an object that the caller goes on using.
+    /// Shares an object that the caller continues to use.
     template <class M>
     Middleware(std::shared_ptr<M> middleware) {
         bind(middleware);
@@ -253,7 +253,7 @@ public:
 
     const HookSet& hooks() const noexcept { return hooks_; }
     const std::vector<AgentTool>& tools() const noexcept { return tools_; }
-    /// The name of the class, for messages: "app::SafetyFilter".
+    /// Returns the name of the class, for messages: "app::SafetyFilter".
     std::string type_name() const;
 
 private:
@@ -265,10 +265,10 @@ private:
     const std::type_info* type_ = nullptr;
 };
 
-/// The agent's hooks: middleware composed by each hook's rule (docs/guides/middleware/composition.md), explicit
-/// callables over them. An explicit resolve_tool_call is asked before the middleware's; every other explicit
-/// callable replaces the composed hook, and of several convert_to_llm only the last runs. HookSet::replaced lists what does
-/// not run.
+/// Returns the agent's hooks: middleware composed by each hook's rule (docs/guides/middleware/composition.md),
+/// overridden by explicit callables. An explicit resolve_tool_call is called before the middleware's; every other
+/// explicit callable replaces the composed hook, and of several convert_to_llm only the last runs. HookSet::replaced
+/// lists the hooks that do not run.
 HookSet compose_middleware(const std::vector<Middleware>& middleware, HookSet explicit_hooks = {});
 
 #define CUBEPI_DETAIL_BIND(name)                                                         \

@@ -339,7 +339,7 @@ TEST(Middleware, ItsToolsAreTheAgents) {
     EXPECT_EQ(run(agent.prompt("hi")).new_messages[2].text(), "echo: a");
 }
 
-// D25: what has a hook's name and not its signature is seen, however it is declared.
+// D25: a member with a hook's name but not its signature is detected, however it is declared.
 struct Overloaded {
     MessageList transform_context(MessageList messages) { return messages; }
     MessageList transform_context(MessageList messages, HookContext&) { return messages; }

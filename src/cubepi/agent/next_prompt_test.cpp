@@ -2,7 +2,7 @@
 
 #include "agent_test_support.hpp"
 
-// A prompt that follows an aborted run, which may take a moment to end.
+// A prompt that follows an aborted run, which may take some time to end.
 
 namespace cubepi {
 namespace {
@@ -25,7 +25,7 @@ public:
         recorder = std::make_unique<Recorder>(*agent);
     }
 
-    /// Runs `script(scope)` beside the first run, from the moment at which that is in its tool.
+    /// Runs `script(scope)` concurrently with the first run, from the time at which that run is in its tool.
     template <class F>
     void play(F script) {
         const auto body = [this, &script](TaskScope& scope) -> Task<void> {
@@ -43,7 +43,7 @@ public:
     Task<void> prompt(std::string text, RunResult& result) {
         result = co_await agent->prompt(std::move(text));
     }
-    /// The code and the text of what a prompt throws.
+    /// Stores the code and the text of a prompt's exception.
     Task<void> failing_prompt(std::string text, ErrorCode& code, std::string& message) {
         try {
             co_await agent->prompt(std::move(text));
@@ -258,9 +258,9 @@ TEST(NextPrompt, ARunThatIsAbortedWhileItWaitsHasThatOutcome) {
     EXPECT_EQ(scene.runs(), 1U);
 }
 
-// The same with the blocking run(), between whose calls nothing runs.
+// The same with the blocking run(): nothing runs between its calls.
 
-/// Events come one at a time, so a run is in its middle when its first event was taken.
+/// Events are delivered one at a time, so a run is in progress after its first event was taken.
 FauxProvider piecemeal() {
     FauxOptions options;
     options.yield_every_chunk = true;
@@ -285,7 +285,7 @@ TEST(NextPrompt, WithBlockingRunAPromptFollowsAnAbortedRun) {
     FauxProvider faux = piecemeal();
     Agent agent({.model = faux.model()});
     AgentRun aborted = agent.start("first");
-    // So many events are there that the run waits for room.
+    // Enough events are queued that the run waits for space.
     for (int i = 0; i < 5; ++i) EXPECT_TRUE(run(aborted.next()));
     agent.abort();
     EXPECT_EQ(run(agent.prompt("again")).text(), "second");

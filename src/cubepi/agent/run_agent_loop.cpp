@@ -66,7 +66,7 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
                          .inputs = &inputs,
                          .prefix_guard = nullptr,
                          .serial = serial};
-    // The caller's token, the limit of time and a cancellation of this coroutine are one abort (D38).
+    // The caller's token, the time limit and a cancellation of this coroutine are combined to one abort (D38).
     std::stop_source stop;
     const std::function<void()> abort = [stop]() mutable { stop.request_stop(); };
     const std::stop_callback<std::function<void()>> forward(options.stop_token, abort);

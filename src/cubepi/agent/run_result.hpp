@@ -14,35 +14,35 @@
 
 namespace cubepi {
 
-/// How a run ended (D40).
+/// The outcome of a run (D40).
 enum class RunOutcome : std::uint8_t {
     completed,
-    suspended,  ///< waits for a person; respond() goes on
+    suspended,  ///< waiting for the user; respond() resumes it
     aborted,
     failed,   ///< the model, the network or a hook failed
     limited,  ///< a configured limit was reached
 };
 std::string_view to_string(RunOutcome outcome) noexcept;
 
-/// What prompt(), resume() and respond() give: true when the run completed. What a model, a network or a person did
-/// is an outcome here; misuse and storage failures throw.
+/// The result of prompt(), resume() and respond(); converts to true if the run completed. Problems caused by the model,
+/// the network or the user are outcomes; misuse and storage failures throw.
 struct RunResult {
     std::string run_id = {};
     std::string attempt_id =
         {};  ///< new for each prompt, resume and respond; a resumed run keeps its run id
     RunOutcome outcome = RunOutcome::completed;
     MessageList new_messages = {};
-    Usage usage = {};  ///< of this attempt's model calls, added up
-    /// USD that these calls cost; absent when that of one of them is not known.
+    Usage usage = {};  ///< of this attempt's model calls, summed
+    /// The cost of these calls in USD; absent if the cost of any call is unknown.
     std::optional<double> cost = {};
     std::vector<HitlRequest> pending_requests = {};
     std::shared_ptr<const Error> failure = {};
 
     explicit operator bool() const noexcept { return outcome == RunOutcome::completed; }
-    /// The typed error of every outcome but completed (a ProviderError where the provider failed). Throws
-    /// Error(invalid_state) when there is none.
+    /// Returns the typed error of every outcome but completed (a ProviderError if the provider failed). Throws
+    /// Error(invalid_state) if there is none.
     const Error& error() const;
-    /// The text of the last assistant message among the new ones; empty when there is none.
+    /// Returns the text of the last assistant message among the new ones; empty if there is none.
     std::string text() const;
 };
 

@@ -1,4 +1,5 @@
-// Runs from outside: events, listeners, outcomes, aborts. D6, D8, D9, D10, D24, D30, D31, D38, D39, D40, D45, D51.
+// Runs as seen by callers: events, listeners, outcomes, aborts. D6, D8, D9, D10, D24, D30, D31, D38, D39, D40, D45,
+// D51.
 
 #include <thread>
 
@@ -51,7 +52,7 @@ TEST(Run, AListenerThatIsAwaitedTakesTime) {
 }
 
 TEST(Run, D6_AThrowingListenerKeepsNothingFromTheOthersAndClosesTheRun) {
-    // At every event of a tool turn in turn.
+    // At each event of a tool turn.
     for (int at = 1;; ++at) {
         FauxProvider faux;
         faux.set_responses({calling({echo_call("a")}), "done", "after"});
@@ -71,7 +72,7 @@ TEST(Run, D6_AThrowingListenerKeepsNothingFromTheOthersAndClosesTheRun) {
             EXPECT_FALSE(threw) << at;
         } catch (const std::runtime_error& error) {
             EXPECT_STREQ(error.what(), "boom");
-            // A run whose end was announced had its outcome.
+            // A run whose end was announced has an outcome.
             const bool at_end = recorder.events.back().type() == AgentEventType::agent_end &&
                                 static_cast<int>(recorder.events.size()) == at;
             const LastOutcome outcome = at_end ? LastOutcome::complete : LastOutcome::abandoned;

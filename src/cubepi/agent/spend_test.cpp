@@ -1,4 +1,4 @@
-// What runs cost, and their limit of money. D24.
+// The cost of runs and the spend limit. D24.
 
 #include <cubepi/agent/agent_test_support.hpp>
 
@@ -7,7 +7,7 @@ namespace {
 
 using namespace agent_test;
 
-/// A dollar for each call: Faux counts tokens by characters, so only the output has a price and it is set by hand.
+/// One dollar per call: Faux counts tokens by characters, so only the output has a price, which is set manually.
 Model priced() {
     Model model;
     model.id = "priced";
@@ -25,7 +25,7 @@ AssistantMessage worth(std::int64_t dollars, AssistantMessage message) {
     return message;
 }
 
-/// A provider whose answers cost what they say.
+/// A provider that returns prepared answers, including their usage.
 class Till final : public Provider {
 public:
     explicit Till(std::vector<AssistantMessage> answers) : answers_(std::move(answers)) {}
@@ -99,7 +99,7 @@ TEST(Spend, D24_TheLimitIsAnOutcomeWithItsNameAndLegalHistory) {
     EXPECT_DOUBLE_EQ(*result.cost, 6.0);
     EXPECT_TRUE(is_legal_transcript(agent.state().messages));
     EXPECT_EQ(recorder.count(AgentEventType::agent_end), 1U);
-    // The next run has a purse of its own.
+    // The next run has its own budget.
     EXPECT_EQ(run(agent.prompt("on")).outcome, RunOutcome::limited);
     EXPECT_EQ(till->calls, 6U);
 }

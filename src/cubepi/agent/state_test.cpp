@@ -1,6 +1,6 @@
 #include "agent_test_support.hpp"
 
-// Changing the model and the other settings of an agent that exists.
+// Changing the model and the other settings of an existing agent.
 
 namespace cubepi {
 namespace {

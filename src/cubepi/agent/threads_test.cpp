@@ -18,7 +18,7 @@ namespace {
 
 using namespace agent_test;
 
-/// Runs an agent on `executor`, which two threads run; both are in a tool of its at the same time.
+/// Runs an agent on `executor`, which two threads run; both are in one of its tools at the same time.
 void run_agent_on(boost::asio::io_context& context, const Executor& executor, std::size_t tools) {
     std::barrier in_tools(static_cast<std::ptrdiff_t>(tools));
     std::counting_semaphore<> passed(0);
@@ -37,7 +37,8 @@ void run_agent_on(boost::asio::io_context& context, const Executor& executor, st
     agent.subscribe([&](const AgentEvent& event) {
         if (event.type() != AgentEventType::tool_execution_end || called.exchange(true)) return;
         if (tools == 1) return;
-        // Keeps this thread inside the agent until the other one, whose handler runs already, is done with it.
+        // Keeps this thread inside the agent until the other one, whose handler is already running, has finished with
+        // it.
         boost::asio::post(context, [&passed] { passed.release(); });
         passed.acquire();
     });

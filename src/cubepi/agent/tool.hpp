@@ -27,23 +27,23 @@
 
 namespace cubepi {
 
-/// Where the text goes that is too long for the model (D24). The workspace room has one that writes files.
+/// A destination for text that is too long for the model (D24). The workspace module has one that writes files.
 class SpillSink {
 public:
     virtual ~SpillSink() = default;
-    /// Keeps `text` and returns how the model can read it, e.g. a path. Called on a worker thread.
+    /// Stores `text` and returns how the model can read it, e.g. a path. Called on a worker thread.
     virtual std::string spill(std::string_view tool_name, std::string_view tool_call_id,
                               std::string_view text) = 0;
 };
 
-/// What a tool may do (D52). Approval policies, parallelism and replay after a crash go by it.
+/// The possible effects of a tool (D52). Approval policies, parallelism and replay after a crash depend on it.
 enum class ToolRisk : std::uint8_t { read_only, writes, network, irreversible };
 std::string_view to_string(ToolRisk risk) noexcept;
 
-/// Whether the calls of one answer run side by side, or one after the other in the model's order.
+/// The execution of one answer's calls: concurrently, or one after the other in the model's order.
 enum class ExecutionMode : std::uint8_t { parallel, sequential };
 
-/// The second argument of a tool's callback. Lives until the call has ended.
+/// The second argument of a tool's callback. Valid until the call has ended.
 class ToolContext {
 public:
     using UpdateSink = std::function<Task<void>(Json)>;
@@ -54,7 +54,7 @@ public:
           stop_(std::move(stop)),
           runtime_(std::move(runtime)),
           update_(std::move(update)) {}
-    /// A copy can be asked for the token later, so copying counts as asking for it.
+    /// A copy may request the token later, so copying counts as requesting it.
     ToolContext(const ToolContext& other)
         : tool_call_id_(other.tool_call_id_),
           tool_name_(other.tool_name_),
@@ -65,21 +65,22 @@ public:
 
     const SharedString& tool_call_id() const noexcept { return tool_call_id_; }
     const SharedString& tool_name() const noexcept { return tool_name_; }
-    /// Fires when the run is aborted or the tool's time limit has passed. A tool that has asked for the token is given
-    /// `limits.abort_grace` (2 s) to end by itself and is then cancelled; any other tool is cancelled at once (D7).
+    /// Returns a token that is stopped when the run is aborted or the tool's time limit expires. A tool that has
+    /// requested the token is given `limits.abort_grace` (2 s) to end by itself and is then cancelled; any other tool
+    /// is cancelled immediately (D7).
     const std::stop_token& stop_token() const noexcept {
         stop_token_taken_.store(true, std::memory_order_relaxed);
         return stop_;
     }
-    /// Whether the tool has asked for the token.
+    /// Returns true if the tool has requested the token.
     bool stop_token_taken() const noexcept {
         return stop_token_taken_.load(std::memory_order_relaxed);
     }
     const Runtime& runtime() const noexcept { return *runtime_; }
     const std::shared_ptr<const Runtime>& shared_runtime() const noexcept { return runtime_; }
 
-    /// Reports progress: listeners get a tool_execution_update before the task completes. Calls after the tool
-    /// has returned are ignored.
+    /// Reports progress: listeners receive a tool_execution_update before the task completes. Calls after the tool has
+    /// returned are ignored.
     Task<void> update(Json partial_result) { return update_(std::move(partial_result)); }
 
 private:
@@ -117,10 +118,10 @@ Task<AgentToolResult> await_tool_result(Task<T> task) {
 
 }  // namespace detail
 
-/// A tool as the agent runs it: name, description, parameters, callback. Made by `tool<Args>(...)`, or field by
+/// A tool as the agent runs it: name, description, parameters, callback. Created by `tool<Args>(...)`, or field by
 /// field for parameters that are only known at run time. A value; copies share the schema.
 struct AgentTool {
-    /// The schema of a tool without arguments.
+    /// Returns the schema of a tool without arguments.
     static JsonSchema no_parameters();
 
     /// Runs the tool with arguments that satisfy `parameters` (defaults filled in). `ctx` outlives the call.
@@ -140,16 +141,16 @@ struct AgentTool {
     SharedString description = {};
     JsonSchema parameters = no_parameters();
     Execute execute = {};
-    std::string label = {};  ///< for people; empty: the name
+    std::string label = {};  ///< display name; empty: the name
     std::optional<ExecutionMode> execution_mode = {};
     ToolRisk risk_level = ToolRisk::writes;                    ///< unknown tools may write
     std::optional<std::chrono::milliseconds> time_limit = {};  ///< absent: the agent's; zero: none
-    bool runs_blocking = false;                                ///< on the worker pool
+    bool runs_blocking = false;                                ///< runs on the worker pool
     bool expose_to_model = true;  ///< false: executable, not advertised
 
     // Chained settings, each returning the tool.
-    /// Describes one argument; nested ones by their path ("where.city"). Throws Error(invalid_argument) that
-    /// lists the arguments when there is no such one.
+    /// Sets the description of one argument; nested ones by their path ("where.city"). If there is no such argument,
+    /// throws Error(invalid_argument) that lists the arguments.
     AgentTool& describe(std::string_view path, std::string_view text) &;
     AgentTool&& describe(std::string_view path, std::string_view text) && {
         return std::move(describe(path, text));
@@ -210,9 +211,9 @@ consteval void check_callback() {
 
 }  // namespace detail
 
-/// Makes a tool from a plain struct of arguments and a callable `(Args)` or `(Args, ToolContext&)`, which returns
-/// std::string, a struct, Json, AgentToolResult, or a Task of one of these. A callable that is no coroutine
-/// runs on the agent's executor and must not block; for one that blocks use `blocking_tool`.
+/// Creates a tool from a plain struct of arguments and a callable `(Args)` or `(Args, ToolContext&)`, which returns
+/// std::string, a struct, Json, AgentToolResult, or a Task of one of these. A callable that is not a coroutine runs on
+/// the agent's executor and must not block; for one that blocks use `blocking_tool`.
 template <class Args, class F>
 AgentTool tool(std::string name, std::string description, F callback) {
     detail::check_arguments<Args>();
@@ -238,7 +239,7 @@ Task<AgentToolResult> run_blocking(std::shared_ptr<const Runtime> runtime,
                                    std::function<AgentToolResult()> work);
 }  // namespace detail
 
-/// As `tool`, for a callable that blocks: it runs on the worker pool, with `stop_token()` to heed.
+/// Like `tool`, for a callable that blocks: it runs on the worker pool and should honor `stop_token()`.
 /// `ToolContext::update` must not be called from it.
 template <class Args, class F>
 AgentTool blocking_tool(std::string name, std::string description, F callback) {

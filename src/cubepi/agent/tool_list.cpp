@@ -18,7 +18,7 @@ bool is_name_character(char c) {
            c == '-';
 }
 
-/// What all providers accept.
+/// Returns true if all providers accept the name.
 bool is_tool_name(std::string_view name) {
     return !name.empty() && name.size() <= longest_name &&
            std::all_of(name.begin(), name.end(), is_name_character);

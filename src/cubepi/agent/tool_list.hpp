@@ -10,8 +10,8 @@
 
 namespace cubepi {
 
-/// The tools of an agent. Copies share them, and what a request advertised stays as it was when the agent's own list is
-/// replaced (D43).
+/// The tools of an agent. Copies share them, and the tools advertised in a request stay unchanged when the agent's list
+/// is replaced (D43).
 ///
 /// Tool names consist of 1 to 64 characters of A-Z, a-z, 0-9, `_` and `-`, and are unique within a list. The
 /// constructors and push_back() throw Error(invalid_argument) that quotes the offending name.
@@ -29,12 +29,12 @@ public:
     bool empty() const noexcept { return tools().empty(); }
     const AgentTool& operator[](std::size_t index) const noexcept { return tools()[index]; }
 
-    /// The tool of that name, or null. Valid while any copy of the list lives.
+    /// Returns the tool with that name, or null. Valid while any copy of the list exists.
     const AgentTool* find(std::string_view name) const noexcept;
     void push_back(AgentTool tool);
     void clear() noexcept { shared_.reset(); }
 
-    /// What the model is told of them; null when no tool is advertised.
+    /// Returns the definitions sent to the model; null if no tool is advertised.
     const std::shared_ptr<const ToolDefinitions>& definitions() const noexcept;
 
 private:

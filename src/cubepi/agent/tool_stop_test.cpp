@@ -3,7 +3,7 @@
 
 #include "agent_test_support.hpp"
 
-// When a running tool ends after an abort or at its time limit (D7).
+// The end of a running tool after an abort or at its time limit (D7).
 
 namespace cubepi {
 namespace {
@@ -33,7 +33,7 @@ public:
         EXPECT_TRUE(is_legal_transcript(agent->state().messages));
         return result;
     }
-    /// A day's work; the run is aborted while it lasts.
+    /// Sleeps for a day; the run is aborted meanwhile.
     Task<std::string> hang() {
         agent->abort();
         co_await clock->sleep_for(24h);

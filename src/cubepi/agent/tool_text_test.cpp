@@ -10,7 +10,7 @@ using namespace agent_test;
 const std::string invalid = "caf\xE9 \xF0\x9F";
 const std::string sanitized = "caf\xEF\xBF\xBD \xEF\xBF\xBD";
 
-/// Every place where the output of a call can be seen.
+/// All places where the output of a call is visible.
 struct Seen {
     std::vector<std::string> texts;
     std::vector<Json> details;

@@ -74,7 +74,7 @@ TEST(Tools, D4_InvalidArgumentsNameThePathAndWhatWasExpected) {
     EXPECT_NE(text.find("integer"), std::string::npos) << text;
 }
 
-/// A tool that waits for its turn: `order` says which call may end next.
+/// A tool that waits for its turn: `order` determines which call may end next.
 struct Turns {
     std::vector<std::string> ended;
     AsyncEvent changed;

@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view interrupted_text =
     "This call was interrupted; whether it took effect is unknown.";
 
-/// Takes one call of that id off the list; false when there is none.
+/// Removes one call with that id from the list; returns false if there is none.
 bool answer(std::vector<const ToolCall*>& open, std::string_view id) {
     const auto found = std::find_if(open.begin(), open.end(),
                                     [&](const ToolCall* call) { return call->id == id; });
@@ -24,8 +24,8 @@ bool answer(std::vector<const ToolCall*>& open, std::string_view id) {
 /// The indices of the results of each message that calls tools, by the index of that message.
 using ResultsByCaller = std::unordered_map<std::size_t, std::vector<std::size_t>>;
 
-/// Assigns each result to the last preceding message that calls its id. Counts results that are not directly after their
-/// calls, and results without a call.
+/// Assigns each result to the last preceding message that calls its id. Counts results that are not directly after
+/// their calls, and results without a call.
 ResultsByCaller match_results(const MessageList& messages, TranscriptRepairs& repairs) {
     struct OpenCalls {
         std::size_t caller = 0;

@@ -8,19 +8,19 @@
 
 namespace cubepi {
 
-/// Legal history (D1): each assistant message with n tool calls is followed at once by the n results of its
-/// calls (as a multiset of ids), and there are no other results.
+/// Checks that a history is legal (D1): each assistant message with n tool calls is followed immediately by the n
+/// results of its calls (as a multiset of ids), and there are no other results.
 bool is_legal_transcript(const MessageList& messages, std::size_t from = 0) noexcept;
 
-/// The calls at the end of a thread that have no result yet: of the last assistant message, if nothing but results of
-/// it follow. Such a thread was cut off in its tools; storing their results makes it legal.
+/// Returns the calls at the end of a thread that have no result yet: those of the last assistant message, if only
+/// results of it follow. Such a thread was interrupted in its tools; storing the missing results makes it legal.
 std::vector<ToolCall> open_tool_calls(const MessageList& messages);
 
-/// The result that stands for one that never came. `run_id` is that of the message that called.
+/// Returns the result that replaces a missing one. `run_id` is that of the message with the call.
 ToolResultMessage interrupted_tool_result(const ToolCall& call, SharedString run_id,
                                           double timestamp);
 
-/// How many tool results of a request were repaired.
+/// The number of tool results of a request that were repaired.
 struct TranscriptRepairs {
     std::size_t added_results = 0;  ///< created for calls without a result
     std::size_t moved_results = 0;  ///< moved directly after their calls

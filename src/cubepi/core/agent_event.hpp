@@ -38,47 +38,47 @@ enum class AgentEventType : std::uint8_t {
 };
 std::string_view to_string(AgentEventType type) noexcept;
 
-/// A call of prompt, resume or respond begins to work.
+/// A call of prompt, resume or respond has started.
 struct AgentStartEvent {};
-/// The whole call has finished: clean exit, abort or error. `messages`: all new messages of the run (D30).
+/// The call has finished, successfully or not. `messages`: all new messages of the run (D30).
 struct AgentEndEvent {
     MessageList messages = {};
 };
-/// A turn begins: one call of the model, and the tools that it asks for.
+/// A turn starts: one call of the model, and the tools it calls.
 struct TurnStartEvent {};
-/// Its answer and all results are stored.
+/// A turn has ended: its answer and all results are stored.
 struct TurnEndEvent {
     Message message = {};  ///< the assistant's
     MessageList tool_results = {};
 };
-/// A message of any role begins. An assistant's is empty still.
+/// A message of any role starts. An assistant message is still empty.
 struct MessageStartEvent {
     Message message = {};
 };
-/// The model said something: one block event of the provider's stream (D45).
+/// The model produced output: one block event of the provider's stream (D45).
 struct MessageUpdateEvent {
     StreamEvent stream_event = {};
-    /// The message so far; the same content as stream_event.partial.
+    /// Returns the message so far, the same content as stream_event.partial.
     const PartialMessage& message() const noexcept { return stream_event.partial; }
 };
-/// The message is complete, and stored.
+/// The message is complete and stored.
 struct MessageEndEvent {
     Message message = {};
 };
-/// A tool call was taken up, in the model's order (D32); it may still be blocked.
+/// Processing of a tool call starts, in the model's order (D32); the call may still be blocked.
 struct ToolExecutionStartEvent {
     SharedString tool_call_id = {};
     SharedString tool_name = {};
-    JsonObject args = {};  ///< as the model gave them, before defaults are filled in
+    JsonObject args = {};  ///< as sent by the model, before defaults are filled in
 };
-/// What a running tool tells by ToolContext::update.
+/// Progress that a running tool reported with ToolContext::update.
 struct ToolExecutionUpdateEvent {
     SharedString tool_call_id = {};
     SharedString tool_name = {};
     JsonObject args = {};
     Json partial_result = {};
 };
-/// A tool call has its result, as the model will see it.
+/// A tool call has its result, in the form that the model will see.
 struct ToolExecutionEndEvent {
     SharedString tool_call_id = {};
     SharedString tool_name = {};
@@ -88,18 +88,18 @@ struct ToolExecutionEndEvent {
     bool blocked_by_hook = false;
     std::string block_reason = {};  ///< empty: none
 };
-/// A person is asked.
+/// A question to the user.
 struct HitlRequestEvent {
     HitlRequest request = {};
 };
-/// The person answered, or the question is over without an answer.
+/// The user answered, or the question ended without an answer.
 struct HitlAnswerEvent {
     std::string question_id = {};
     Json answer = {};
     bool cancelled = false;
     bool timed_out = false;
 };
-/// The run waits for people; it goes on with respond(), maybe in another process.
+/// The run waits for the user; respond() resumes it, possibly in another process.
 struct AgentSuspendedEvent {
     std::vector<HitlRequest> pending_requests = {};
 };
@@ -107,19 +107,19 @@ struct AgentSuspendedEvent {
 struct AgentAbortedEvent {
     std::string reason = {};
 };
-/// Something that people may want to know, and that consumers may ignore (D39).
+/// Information for the user that consumers may ignore (D39).
 struct NoticeEvent {
     Notice notice = {};
 };
 
-/// What every event of a run shares.
+/// The fields common to all events of a run.
 struct RunInfo {
     std::string run_id = {};
     std::string attempt_id = {};
-    std::string thread_id = {};  ///< empty: the agent has none
+    std::string thread_id = {};  ///< empty if the agent has none
 };
 
-/// What listeners receive. An event is a value: it may be copied, kept and read from another thread.
+/// An event as passed to listeners. A value: it may be copied, stored and read from another thread.
 struct AgentEvent {
     using Body = std::variant<AgentStartEvent, AgentEndEvent, TurnStartEvent, TurnEndEvent,
                               MessageStartEvent, MessageUpdateEvent, MessageEndEvent,
@@ -131,28 +131,28 @@ struct AgentEvent {
     std::shared_ptr<const RunInfo> run = {};
     std::uint32_t turn = 0;  ///< from 1; 0 before the first turn
     std::uint64_t seq = 0;   ///< from 1, per run, without gaps (D8)
-    /// Events that come together, with nobody waited for in between, have one time.
+    /// Events that are emitted together, without waiting in between, have the same time.
     std::chrono::steady_clock::time_point timestamp = {};
 
     AgentEventType type() const noexcept { return static_cast<AgentEventType>(body.index()); }
     const std::string& run_id() const noexcept;
     const std::string& thread_id() const noexcept;
 
-    /// The body as its type, or null when the event is of another type.
+    /// Returns the body if it has type T, else null.
     template <class T>
     const T* get_if() const noexcept {
         return std::get_if<T>(&body);
     }
-    /// The provider's event inside a message_update, or null.
+    /// Returns the provider's event inside a message_update, or null.
     const StreamEvent* stream_event() const noexcept;
-    /// The new text of an answer, or null when the event is anything else. Thinking is not text.
+    /// Returns the new text of an answer, or null for any other event. Thinking is not text.
     const std::string_view* text_delta() const noexcept;
     const std::string_view* thinking_delta() const noexcept;
 };
 
-/// The event as one JSON object, as `cubepi run --json` prints it; docs/schema/agent-event.schema.json.
-/// A message is in its `message_end` only; other events refer to it by its id, and a tool_execution_end by the id of the
-/// call. The message so far is left out of message_update unless `with_partial`.
+/// Converts the event to a JSON object, as `cubepi run --json` prints it; docs/schema/agent-event.schema.json. Only
+/// `message_end` contains a message; other events refer to it by its id, and a tool_execution_end by the id of the
+/// call. The message so far is omitted from message_update unless `with_partial` is set.
 JsonObject to_json(const AgentEvent& event, bool with_partial = false);
 
 }  // namespace cubepi

@@ -24,8 +24,8 @@ JsonObject stream_event_json(const StreamEvent& event, bool with_partial) {
     return json;
 }
 
-/// Adds an event's own fields to the object that has its common ones. Each message is in one event as a whole,
-/// `message_end`; the others refer to it by its id, so that a long output is not repeated.
+/// A visitor that adds an event's own fields to the object with the common ones. Each message is contained in one event
+/// only, `message_end`; the others refer to it by its id, so that a long output is not repeated.
 struct BodyWriter {
     JsonObject& json;
     bool with_partial;

@@ -27,7 +27,7 @@ AgentEvent event_of(AgentEvent::Body body) {
     return event;
 }
 
-/// What the event's own keys are, with what all events have taken off and checked.
+/// Returns the event's own keys; removes and checks the keys common to all events.
 std::string own_json(AgentEvent::Body body, bool with_partial = false) {
     const AgentEvent event = event_of(std::move(body));
     JsonObject json = to_json(event, with_partial);

@@ -60,8 +60,7 @@ namespace detail {
 
 namespace {
 
-/// The way from a stop callback, on any thread, to a scope on its executor. `scope` is used there
-/// only.
+/// The connection of a stop callback, on any thread, to a scope on its executor. `scope` is used only there.
 struct StopLink {
     Executor executor;
     ScopeCore* scope;

@@ -121,7 +121,7 @@ TEST(CancelOn, ResultAndFailurePass) {
     source.request_stop();
 }
 
-/// Runs a stoppable task that is cancelled after one second; gives what it threw.
+/// Runs a stoppable task that is cancelled after one second; returns its exception.
 std::exception_ptr stop_after_a_second(ManualClock& clock, std::stop_source source,
                                        std::chrono::seconds grace, Task<> task) {
     std::exception_ptr seen;

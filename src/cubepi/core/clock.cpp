@@ -51,8 +51,7 @@ private:
         std::uint64_t generation = 0;
     };
 
-    /// A wait that is due no later than needed is left alone: it looks at the deadline when it
-    /// fires.
+    /// A wait that is due no later than necessary is not changed: it checks the deadline when it completes.
     void schedule() {
         if (shot_->waiting && shot_->timer.expiry() <= shot_->deadline) return;
         wait(shot_);

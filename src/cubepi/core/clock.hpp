@@ -8,35 +8,32 @@
 
 namespace cubepi {
 
-/// `start + delay`, or the end of time where that does not fit.
+/// Returns `start + delay`, or the maximum time point if that overflows.
 inline std::chrono::steady_clock::time_point deadline_after(
     std::chrono::steady_clock::time_point start, std::chrono::nanoseconds delay) noexcept {
     constexpr auto end = std::chrono::steady_clock::time_point::max();
     return delay > end - start ? end : start + delay;
 }
 
-/// One callback at one time, for what is no coroutine. Made by Clock::timer and used on its
-/// executor only.
+/// A timer with a callback, for code that is not a coroutine. Created by Clock::timer and used on its executor only.
 class ClockTimer {
 public:
     using time_point = std::chrono::steady_clock::time_point;
 
     virtual ~ClockTimer() = default;
 
-    /// Calls `callback` once on the timer's executor at `deadline`, never from inside this call.
-    /// Replaces what was armed before. The callback must not throw; it may arm or cancel this
-    /// timer, not destroy it.
+    /// Calls `callback` once on the timer's executor at `deadline`, never from inside this call. Replaces an earlier
+    /// callback and deadline. The callback must not throw; it may arm or cancel this timer, but not destroy it.
     virtual void expires_at(time_point deadline, std::function<void()> callback) = 0;
 
-    /// The same, `delay` from now.
+    /// Does the same as expires_at() with a deadline of `delay` from now.
     virtual void expires_after(std::chrono::nanoseconds delay, std::function<void()> callback) = 0;
 
-    /// Moves the deadline of an armed timer and keeps its callback; does nothing when it is not
-    /// armed. Moving it later costs next to nothing: made for time-outs that every byte pushes
-    /// back.
+    /// Moves the deadline of an armed timer without changing its callback; has no effect if it is not armed. Postponing
+    /// is cheap: intended for timeouts that every received byte restarts.
     virtual void postpone(std::chrono::nanoseconds delay) = 0;
 
-    /// After this returns the callback does not run any more. The destructor does the same.
+    /// Cancels the callback: it does not run after this returns. The destructor does the same.
     virtual void cancel() noexcept = 0;
 
     ClockTimer(const ClockTimer&) = delete;
@@ -46,20 +43,20 @@ protected:
     ClockTimer() = default;
 };
 
-/// Time, as everything in the library sees it. Any thread may call any member.
+/// The source of time for the whole library. Thread-safe.
 class Clock {
 public:
     using time_point = std::chrono::steady_clock::time_point;
 
     virtual ~Clock() = default;
 
-    /// Monotonic time, for durations and deadlines.
+    /// Returns the monotonic time, for durations and deadlines.
     virtual time_point now() const noexcept = 0;
 
-    /// The date, for people and for what is stored.
+    /// Returns the date, for display and for stored data.
     virtual std::chrono::system_clock::time_point wall() const noexcept = 0;
 
-    /// Suspends until `deadline`; returns at once when it has passed.
+    /// Suspends until `deadline`; returns immediately if it has passed.
     virtual Task<> sleep_until(time_point deadline) = 0;
 
     /// Suspends for `delay`.
@@ -67,7 +64,7 @@ public:
         return sleep_until(deadline_after(now(), delay));
     }
 
-    /// A timer whose callback runs on `executor`. The clock outlives the timer.
+    /// Returns a timer whose callback runs on `executor`. The clock must outlive the timer.
     virtual std::unique_ptr<ClockTimer> timer(Executor executor) = 0;
 
     Clock(const Clock&) = delete;
@@ -77,7 +74,7 @@ protected:
     Clock() = default;
 };
 
-/// The machine's clock.
+/// The system clock.
 class SystemClock final : public Clock {
 public:
     time_point now() const noexcept override;

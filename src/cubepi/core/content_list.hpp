@@ -16,10 +16,10 @@
 
 namespace cubepi {
 
-/// The blocks of a message: a std::vector of two words, since every message in memory has one, and most have one block.
-/// Copies have no room to spare. Inside a Message the blocks lie behind the message, in the same piece of memory. Moving
-/// from or swapping such a list moves its blocks into memory of their own first, so that they outlive the message; like
-/// every noexcept move, this terminates the program when memory is exhausted.
+/// The blocks of a message: a vector of two words, because every message in memory has one, and most have one block.
+/// Copies have no spare capacity. Inside a Message the blocks are stored after the message, in the same allocation.
+/// Moving from or swapping such a list first moves its blocks to an allocation of their own, so that they outlive the
+/// message; like every noexcept move, this terminates the program if memory is exhausted.
 template <class Block>
 class ContentList {
 public:
@@ -95,7 +95,7 @@ public:
         if (size_ < capacity_) {
             ::new (blocks_ + size_) Block(std::forward<Args>(args)...);
         } else {
-            // The new one first: it may be made from one of the others.
+            // Construct the new block first: its arguments may refer to an existing one.
             const std::size_t wanted = size_ == 0 ? 1 : 2 * std::size_t{size_};
             Block* const grown = allocate(wanted);
             try {
@@ -140,8 +140,8 @@ public:
 
 private:
     friend class Message;
-    /// Moves the blocks of `other` into `room`, which the message owns and which outlives this list. This list must be
-    /// empty. `other` keeps its own memory.
+    /// Moves the blocks of `other` into `room`, memory that belongs to the message and outlives this list. This list
+    /// must be empty. `other` keeps its own memory.
     void take_into(ContentList& other, void* room) noexcept {
         if (other.empty()) return;
         blocks_ = static_cast<Block*>(room);
@@ -150,7 +150,7 @@ private:
         other.clear();
     }
 
-    /// Moves blocks that lie in a message's memory into memory of this list.
+    /// Moves blocks that are stored in a message's allocation to an allocation of this list.
     void own_blocks() noexcept {
         if (capacity_ > 0 || !blocks_) return;
         if (size_ > 0) {
@@ -168,7 +168,7 @@ private:
         if (count > std::numeric_limits<std::uint32_t>::max()) throw std::bad_alloc();
         return std::allocator<Block>().allocate(count);
     }
-    /// Puts the blocks into new room.
+    /// Moves the blocks to a new allocation.
     void move_to(Block* room, std::size_t capacity) noexcept {
         static_assert(std::is_nothrow_move_constructible_v<Block>);
         std::uninitialized_move(begin(), end(), room);
@@ -181,7 +181,7 @@ private:
         std::destroy(begin(), end());
         free_room();
     }
-    /// No capacity: the room is somebody else's.
+    /// A capacity of zero means that this list does not own the memory.
     void free_room() noexcept {
         if (capacity_ > 0) std::allocator<Block>().deallocate(blocks_, capacity_);
     }

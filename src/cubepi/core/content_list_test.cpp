@@ -48,7 +48,7 @@ TEST(ContentList, WhatWasMovedFromIsEmptyAndUsable) {
     EXPECT_EQ(list.size(), 1u);
 }
 
-/// The list that lies in `message`, as code inside the library can reach it.
+/// Returns the list stored in `message`, as code inside the library can access it.
 ContentList<Content>& list_in(const Message& message) {
     return const_cast<ContentList<Content>&>(message.user()->content);
 }

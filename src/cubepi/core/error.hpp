@@ -12,47 +12,47 @@
 
 namespace cubepi {
 
-/// What went wrong, for code that branches. `to_string` gives the stable spelling used in JSON.
+/// The kind of an error, for code that branches. `to_string` returns the stable spelling used in JSON.
 enum class ErrorCode : std::uint8_t {
     unknown,
     // Misuse of the library: fix the program.
-    invalid_argument,  ///< a value that can never work
-    invalid_state,     ///< a call that is not allowed now
-    busy,              ///< the agent already runs
-    no_messages,       ///< nothing to continue from
+    invalid_argument,  ///< a value that is never valid
+    invalid_state,     ///< a call that is not allowed in the current state
+    busy,              ///< a run of the agent is active
+    no_messages,       ///< there is nothing to continue from
     cannot_continue,   ///< the thread ends with a finished answer and nothing is queued
-    unsupported,       ///< this store, provider or build cannot do that
+    unsupported,       ///< not supported by this store, provider or build
     // Control flow.
     cancelled,  ///< aborted by the caller
-    timeout,    ///< a clock ran out; the message says which
+    timeout,    ///< a timeout expired; the message names it
     limit,      ///< a configured limit was reached
     // Data.
-    parse,       ///< text that is not what it should be
-    validation,  ///< well-formed data that breaks its schema
+    parse,       ///< malformed text
+    validation,  ///< well-formed data that violates its schema
     // Network.
     dns,           ///< the name does not resolve
-    connect,       ///< no connection could be made
-    tls,           ///< the peer's certificate or handshake was refused
-    proxy,         ///< the proxy refused or failed
-    disconnected,  ///< the connection broke in the middle
-    protocol,      ///< the peer sent something its protocol does not allow
+    connect,       ///< no connection could be established
+    tls,           ///< the peer's certificate or the handshake was rejected
+    proxy,         ///< the proxy rejected the request or failed
+    disconnected,  ///< the connection was lost during the exchange
+    protocol,      ///< the peer violated the protocol
     too_large,     ///< more bytes than allowed
     // Providers.
-    auth,              ///< 401, 403: the key is missing, wrong or not allowed
-    rate_limited,      ///< 429 or a used-up quota
-    unavailable,       ///< 5xx, overload, or the endpoint cannot be reached
-    bad_request,       ///< the endpoint refuses the request
-    context_length,    ///< the request does not fit the model's window
+    auth,              ///< 401, 403: the key is missing, invalid or not authorized
+    rate_limited,      ///< 429 or an exhausted quota
+    unavailable,       ///< 5xx, overload, or the endpoint is unreachable
+    bad_request,       ///< the endpoint rejected the request
+    context_length,    ///< the request exceeds the model's context window
     model_not_found,   ///< the endpoint does not know the model
-    content_filtered,  ///< the endpoint refuses the content
-    provider,          ///< a failure the endpoint reported that fits no other code
+    content_filtered,  ///< the endpoint rejected the content
+    provider,          ///< a failure reported by the endpoint that fits no other code
     // Storage.
-    storage,          ///< the store failed; the message says how
+    storage,          ///< the store failed; the message has the reason
     storage_locked,   ///< another process holds the database
-    storage_corrupt,  ///< a row or file that cannot be read
+    storage_corrupt,  ///< an unreadable row or file
     storage_full,     ///< no space left
     schema_mismatch,  ///< tables of another version
-    // Threads and runs: the classes of these names below say when.
+    // Threads and runs: see the classes of these names below.
     thread_not_found,
     thread_exists,
     run_not_completed,
@@ -61,21 +61,21 @@ enum class ErrorCode : std::uint8_t {
     run_already_completed,
     stale_append,
     // Files and processes.
-    not_found,          ///< no such file, folder or program
-    permission_denied,  ///< refused by policy or by the system
-    io,                 ///< the system failed at it; the message says how
-    // People.
-    hitl,                ///< asking failed in a way that fits no other code
-    stale_answer,        ///< an answer to a question that is over
-    no_pending_request,  ///< an answer, and nobody asked
-    bad_answer,          ///< an answer that does not fit its question; the question stays open
-    no_channel,          ///< nobody can be asked
+    not_found,          ///< no such file, directory or program
+    permission_denied,  ///< rejected by policy or by the system
+    io,                 ///< the system reported an I/O error; see the message
+    // Questions to the user.
+    hitl,                ///< a failed question that fits no other code
+    stale_answer,        ///< an answer to a question that has ended
+    no_pending_request,  ///< an answer without a pending question
+    bad_answer,          ///< an answer that does not fit its question, which stays open
+    no_channel,          ///< no user can be asked
 };
 
 std::string_view to_string(ErrorCode code) noexcept;
 
-/// The root of everything this library throws. `what()` says what failed, where, why and what to do; it
-/// never contains a secret.
+/// The base class of all exceptions of this library. `what()` states what failed, where, why and the remedy; it never
+/// contains a secret.
 class Error : public std::runtime_error {
 public:
     Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -85,10 +85,10 @@ private:
     ErrorCode code_;
 };
 
-/// What an exception of any type says, for texts that people read; not null.
+/// Returns the message of an exception of any type, for display; not null.
 std::string exception_text(const std::exception_ptr& exception);
 
-/// A clock ran out. `clock()` names it: "connect", "first_byte", "gap", "total", "tool", ...
+/// A timeout expired. `clock()` names it: "connect", "first_byte", "gap", "total", "tool", ...
 class TimeoutError : public Error {
 public:
     TimeoutError(std::string clock, const std::string& message)
@@ -104,15 +104,15 @@ class LimitReachedError : public Error {
 public:
     LimitReachedError(std::string limit, const std::string& message)
         : Error(ErrorCode::limit, message), limit_(std::move(limit)) {}
-    /// The member of AgentLimits: "max_turns", "max_spend" or "wall_clock".
+    /// Returns the member of AgentLimits: "max_turns", "max_spend" or "wall_clock".
     const std::string& limit() const noexcept { return limit_; }
 
 private:
     std::string limit_;
 };
 
-/// What a provider's failure carries besides its text. Stored with the message that it ended, under
-/// CubeLoop's names (see docs/decisions.md, D9 and D41).
+/// The details of a provider's failure. Stored with the message that it ended, under CubeLoop's names (see
+/// docs/decisions.md, D9 and D41).
 struct ErrorInfo {
     ErrorCode code = ErrorCode::unknown;
     std::string type;                   ///< class name: "RateLimited", "ProviderAuthFailed", ...
@@ -121,14 +121,14 @@ struct ErrorInfo {
     std::optional<double> retry_after;  ///< seconds
     std::optional<std::int64_t> tokens_in;
     std::optional<std::int64_t> context_window;
-    /// The failure in the words of the endpoint or of the network layer: valid UTF-8, without secrets, at most about
-    /// 2 KiB. Empty for a message loaded from a store, which keeps only the whole error text.
+    /// The endpoint's or network layer's description of the failure: valid UTF-8, without secrets, at most about 2 KiB.
+    /// Empty for a message loaded from a store, which keeps only the whole error text.
     std::string message = {};
 
     friend bool operator==(const ErrorInfo&, const ErrorInfo&) = default;
 };
 
-/// A failure of a model endpoint. The derived classes are the kinds that callers branch on.
+/// A failure of a model endpoint. Callers branch on the derived classes.
 class ProviderError : public Error {
 public:
     ProviderError(ErrorInfo info, const std::string& message)
@@ -139,39 +139,39 @@ private:
     ErrorInfo info_;
 };
 
-/// The request does not fit the model's window; the info has both sizes where the endpoint says them.
+/// The request exceeds the model's context window; the info has both sizes if the endpoint reports them.
 class ContextLengthExceeded : public ProviderError {
     using ProviderError::ProviderError;
 };
-/// 429, or a used-up quota; `info().retry_after` says how long to wait where the endpoint does.
+/// 429, or an exhausted quota; `info().retry_after` has the delay if the endpoint reports one.
 class RateLimited : public ProviderError {
     using ProviderError::ProviderError;
 };
-/// The key is missing, wrong, or not allowed to do this. Trying again does not help.
+/// The key is missing, invalid, or lacks the permission. A retry does not help.
 class ProviderAuthFailed : public ProviderError {
     using ProviderError::ProviderError;
 };
-/// 5xx, overload, or nobody there. Trying again later may help.
+/// 5xx, overload, or an unreachable endpoint. A later retry may help.
 class ProviderUnavailable : public ProviderError {
     using ProviderError::ProviderError;
 };
-/// The endpoint refuses the request as it is. Trying again does not help.
+/// The endpoint rejects the request. A retry does not help.
 class ProviderBadRequest : public ProviderError {
     using ProviderError::ProviderError;
 };
-/// The endpoint does not know the model, or not for this key.
+/// The endpoint does not know the model, or it is not available for this key.
 class ModelNotFound : public ProviderError {
     using ProviderError::ProviderError;
 };
-/// The endpoint refuses what was asked, or what its model answered.
+/// The endpoint rejects the prompt or its model's answer.
 class ContentFiltered : public ProviderError {
     using ProviderError::ProviderError;
 };
 
-/// Throws the class that fits `info.code` (a plain ProviderError where none does).
+/// Throws the class that corresponds to `info.code`, or a plain ProviderError if there is none.
 [[noreturn]] void throw_provider_error(ErrorInfo info, const std::string& message);
 
-/// A failure of a store. What was appended before it stays; nothing is half written.
+/// A failure of a store. Earlier appends are preserved; no append is stored partially.
 class CheckpointerError : public Error {
 public:
     CheckpointerError(ErrorCode code, const std::string& message, std::string thread_id = {},
@@ -182,7 +182,7 @@ public:
           path_(std::move(path)) {}
     const std::string& thread_id() const noexcept { return thread_id_; }
     const std::string& run_id() const noexcept { return run_id_; }
-    /// The file or directory that could not be used; empty if the failure concerns none.
+    /// Returns the file or directory that could not be used; empty if the failure concerns none.
     const std::string& path() const noexcept { return path_; }
 
 private:
@@ -191,15 +191,15 @@ private:
     std::string path_;
 };
 
-/// The thread that the call names has nothing stored.
+/// The thread has no stored data.
 class ThreadNotFoundError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
-/// The thread that a fork is to make is there already.
+/// The thread to be created by a fork already exists.
 class ThreadAlreadyExistsError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
-/// The call needs a completed run, and this one is not.
+/// The call requires a completed run.
 class RunNotCompletedError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
@@ -207,7 +207,7 @@ class RunNotCompletedError : public CheckpointerError {
 class RunNotClaimedError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
-/// The run is open, or another live owner has one open on the thread (D50).
+/// The run is open, or another live owner has an open run on the thread (D50).
 class RunAlreadyClaimedError : public CheckpointerError {
 public:
     using CheckpointerError::CheckpointerError;
@@ -217,26 +217,26 @@ public:
         : CheckpointerError(ErrorCode::run_already_claimed, message, std::move(thread_id),
                             std::move(run_id)),
           owner_(std::move(owner)) {}
-    /// Empty if the run was claimed before by the same caller.
+    /// Returns an empty string if the run was claimed before by the same caller.
     const std::string& owner() const noexcept { return owner_; }
 
 private:
     std::string owner_;
 };
-/// The run is over: nothing is claimed or appended under its id any more.
+/// The run is completed: claims and appends under its id are rejected.
 class RunAlreadyCompletedError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
-/// Another writer appended first, or took the claim over: load again before going on (D20).
+/// Another writer appended first, or took the claim over: reload the thread before continuing (D20).
 class StaleAppendError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
-/// Another process held the store for longer than the store is told to wait.
+/// Another process held the store for longer than the configured lock timeout.
 class CheckpointerLockTimeoutError : public CheckpointerError {
     using CheckpointerError::CheckpointerError;
 };
 
-/// A stored row that cannot be read. `row_ref()` names it, e.g. "messages.id=17".
+/// A stored row is unreadable. `row_ref()` names it, e.g. "messages.id=17".
 class CheckpointCorruptionError : public CheckpointerError {
 public:
     CheckpointCorruptionError(const std::string& message, std::string thread_id,

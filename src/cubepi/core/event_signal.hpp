@@ -11,11 +11,11 @@
 
 namespace cubepi {
 
-/// A flag that coroutines wait for. All members are used on one serial executor, the waiters' own.
+/// A flag that coroutines can await. All members are used on one serial executor, that of the waiters.
 ///
-/// Waiters continue in the order in which they came, through the executor's queue and never from
-/// inside set(). A waiter that was woken continues even if the flag is reset before its turn.
-/// Waiting ends with `operation_aborted` when the waiter is cancelled or the event is destroyed.
+/// Waiters resume in order of arrival, through the executor's queue and never from inside set(). A waiter that was
+/// woken resumes even if the flag is reset before. Waiting ends with `operation_aborted` if the waiter is cancelled or
+/// the event is destroyed.
 class AsyncEvent {
 public:
     explicit AsyncEvent(bool set = false) noexcept : set_(set) {}
@@ -30,10 +30,10 @@ public:
 
     void reset() noexcept { set_ = false; }
 
-    /// Wakes who waits now and leaves the flag as it is.
+    /// Wakes the current waiters without changing the flag.
     void pulse() { waiters_.wake_all(); }
 
-    /// Returns at once when the flag is set.
+    /// Returns immediately if the flag is set.
     Task<> wait();
 
 private:
@@ -41,42 +41,40 @@ private:
     bool set_;
 };
 
-/// A queue between coroutines of one serial executor. `capacity` bounds it: push() waits while it
-/// is full.
+/// A bounded queue between coroutines of one serial executor. push() waits while `capacity` items are queued.
 template <class T>
 class AsyncQueue {
 public:
     explicit AsyncQueue(std::size_t capacity) : capacity_(capacity == 0 ? 1 : capacity) {}
 
-    /// Appends, after waiting for room. False (and the item is gone) when the queue is closed.
+    /// Appends an item after waiting for space. Returns false (and drops the item) if the queue is closed.
     Task<bool> push(T item) {
         while (!closed_ && items_.size() >= capacity_) co_await room_.wait();
         co_return put(std::move(item));
     }
 
-    /// Appends if there is room. False, with `item` untouched, when it is full or closed.
+    /// Appends an item if there is space. Returns false, without moving from `item`, if the queue is full or closed.
     bool try_push(T& item) { return items_.size() < capacity_ && put(std::move(item)); }
     bool try_push(T&& item) { return try_push(item); }
 
-    /// Appends whether there is room or not. False when the queue is closed.
+    /// Appends an item even if the queue is full. Returns false if the queue is closed.
     bool force_push(T item) { return put(std::move(item)); }
 
-    /// The next item; empty when the queue is closed and drained. Throws what close() was given,
-    /// once everything before it is taken.
+    /// Returns the next item; empty if the queue is closed and drained. After the last item, throws the failure passed
+    /// to close().
     Task<std::optional<T>> next() {
         while (items_.empty() && !closed_) co_await arrival_.wait();
         co_return take();
     }
 
-    /// The next item, if there is one.
+    /// Returns the next item, if any.
     std::optional<T> try_next() {
         std::optional<T> item;
         if (!items_.empty()) item = take();
         return item;
     }
 
-    /// No more items; those that are queued can still be taken. With `failure`, whoever takes after
-    /// them gets it.
+    /// Closes the queue; queued items can still be taken. With `failure`, every later next() throws it.
     void close(std::exception_ptr failure = nullptr) {
         if (closed_) return;
         closed_ = true;

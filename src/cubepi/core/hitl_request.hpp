@@ -9,7 +9,7 @@
 
 namespace cubepi {
 
-// Each of these has an `extra`: keys of ours or of a newer writer, which are stored and read as they are.
+// Each of these types has an `extra`: keys of this library or of a newer writer, which are stored and read unchanged.
 
 /// One choice of a question.
 struct HitlOption {
@@ -48,7 +48,7 @@ struct AskRequest {
     JsonObject extra = {};
 };
 
-/// A question to a person, as it is stored while it waits.
+/// A question to the user, as stored while it is pending.
 struct HitlRequest {
     std::string question_id = {};
     std::optional<std::string> thread_id = {};

@@ -10,8 +10,8 @@
 
 #include <cubepi/core/task.hpp>
 
-// The port through which rooms above `net` make HTTP requests. The net room has the real one,
-// cubepi::testing one that lives in memory.
+// The port through which modules above `net` make HTTP requests. The net module implements it; cubepi::testing has an
+// in-memory implementation.
 
 namespace cubepi {
 
@@ -24,7 +24,7 @@ struct HttpHeader {
     friend bool operator==(const HttpHeader&, const HttpHeader&) = default;
 };
 
-/// Header fields in their order. Names compare without regard to case.
+/// Header fields in order. Names are case-insensitive.
 class HttpHeaders {
 public:
     HttpHeaders() = default;
@@ -33,15 +33,14 @@ public:
         fields_.emplace_back(std::move(name), std::move(value));
     }
 
-    /// Replaces all fields of that name.
+    /// Replaces all fields with that name.
     void set(std::string name, std::string value);
     void remove(std::string_view name);
 
-    /// The value of the first field of that name; null when there is none. Valid until the next
-    /// change.
+    /// Returns the value of the first field with that name; null if there is none. Valid until the next change.
     const std::string* find(std::string_view name) const noexcept;
 
-    /// The same, empty when there is none.
+    /// Returns the value as find() does, but an empty view if there is none.
     std::string_view get(std::string_view name) const noexcept;
 
     bool empty() const noexcept { return fields_.empty(); }
@@ -55,11 +54,11 @@ private:
     std::vector<HttpHeader> fields_;
 };
 
-/// The clocks of one exchange that the transport keeps. Zero: off.
+/// The timeouts of one exchange, enforced by the transport. Zero disables a timeout.
 struct HttpClocks {
     std::chrono::nanoseconds connect = std::chrono::seconds(10);  ///< name, TCP, TLS, proxy
     std::chrono::nanoseconds first_byte =
-        std::chrono::seconds(120);  ///< from the request's end to the status line
+        std::chrono::seconds(120);  ///< from the end of the request to the status line
     std::chrono::nanoseconds total = std::chrono::nanoseconds::zero();
 
     HttpClocks() {}
@@ -73,11 +72,11 @@ struct HttpRequest {
     HttpClocks clocks;
     bool follow_redirects = false;
 
-    /// Connect to these addresses (IPv4 or IPv6 text) instead of resolving the URL's host. Host
-    /// header and TLS name stay the URL's.
+    /// Connects to these addresses (IPv4 or IPv6 text) instead of resolving the URL's host. Host header and TLS name
+    /// are still taken from the URL.
     std::vector<std::string> resolve_to;
 
-    /// More body than this ends the exchange with ErrorCode::too_large. Zero: no limit.
+    /// A longer body ends the exchange with ErrorCode::too_large. Zero: no limit.
     std::size_t max_response_bytes = 0;
 
     HttpRequest() {}
@@ -111,25 +110,24 @@ struct HttpRequest {
     }
 };
 
-/// A response body that is still arriving. Reading it slowly slows the sender down. The destructor
-/// closes the exchange at once, also in the middle. Used on the executor on which send() was
-/// awaited.
+/// A response body that is read while it arrives. A slow reader slows the sender down. The destructor closes the
+/// exchange immediately, even before the end of the body. Used on the executor on which send() was awaited.
 class HttpBody {
 public:
     virtual ~HttpBody() = default;
 
-    /// Waits for bytes and appends them to `out`. False at the end of the body (`out` unchanged).
-    /// `out` outlives the await. Throws Error: disconnected, protocol, too_large;
-    /// TimeoutError("total"). Cancellation (terminal): closes the exchange at once.
+    /// Waits for bytes and appends them to `out`. Returns false at the end of the body (`out` is unchanged). `out` must
+    /// outlive the await. Throws Error: disconnected, protocol, too_large; TimeoutError("total"). Cancellation
+    /// (terminal) closes the exchange immediately.
     virtual Task<bool> read(std::string& out) = 0;
 
-    /// Appends what has already arrived, without waiting. False when there is nothing (which says
-    /// nothing about the end).
+    /// Appends the bytes that have already arrived, without waiting. Returns false if there are none, which does not
+    /// mean the end.
     virtual bool read_ready(std::string& out) = 0;
 
-    /// True: interrupt() works, which costs less than being able to cancel each read.
+    /// Returns true if interrupt() works; interrupting is cheaper than making each read cancellable.
     virtual bool interruptible() const noexcept { return false; }
-    /// Closes the exchange; a read that waits throws a cancellation. Called on the body's executor.
+    /// Closes the exchange; a waiting read throws a cancellation. Called on the body's executor.
     virtual void interrupt() noexcept {}
 
     HttpBody(const HttpBody&) = delete;
@@ -143,22 +141,22 @@ struct HttpResponse {
     int status = 0;
     HttpHeaders headers;
     std::string version;  ///< "1.1", "2"
-    std::string url;      ///< where it came from, after redirects
+    std::string url;      ///< the final URL, after redirects
     std::unique_ptr<HttpBody> body;
 
     HttpResponse() {}
 };
 
-/// Makes exchanges. One object may serve several executors; each exchange belongs to the one it was
-/// started on.
+/// An interface that performs HTTP exchanges. One object may serve several executors; each exchange is bound to the
+/// executor on which it was started.
 class HttpTransport {
 public:
     virtual ~HttpTransport() = default;
 
-    /// Sends the request and returns when the status and headers of the final response are there,
-    /// whatever the status. Throws Error: invalid_argument (URL), dns, connect, tls, proxy,
-    /// disconnected, protocol; TimeoutError ("connect", "first_byte", "total"). Cancellation
-    /// (terminal): closes the exchange at once, wherever it is, name resolution included.
+    /// Sends the request and returns when the status and headers of the final response have arrived, whatever the
+    /// status. Throws Error: invalid_argument (URL), dns, connect, tls, proxy, disconnected, protocol; TimeoutError
+    /// ("connect", "first_byte", "total"). Cancellation (terminal) closes the exchange immediately in any state,
+    /// including name resolution.
     virtual Task<HttpResponse> send(HttpRequest request) = 0;
 
     HttpTransport(const HttpTransport&) = delete;

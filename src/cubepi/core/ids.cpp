@@ -20,7 +20,7 @@ void watch_forks() {
         nullptr, nullptr, [] { fork_generation.fetch_add(1, std::memory_order_relaxed); });
 }
 
-/// xoshiro256**, seeded from the system's source of randomness.
+/// xoshiro256**, seeded from the system's random source.
 class Generator {
 public:
     std::uint64_t next() {
@@ -53,7 +53,8 @@ private:
 constexpr char alphabet[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 constexpr std::uint64_t letters = sizeof alphabet - 1;
 
-/// Writes `count` letters of one draw, read as a fraction; with at most 8 of 10 possible ones the bias is below 2^-16.
+/// Writes `count` letters of one draw, interpreted as a fraction; with at most 8 of 10 possible ones the bias is below
+/// 2^-16.
 template <unsigned count>
 void write_letters(char* out, std::uint64_t fraction) {
     for (unsigned i = 0; i < count; ++i) {

@@ -7,12 +7,12 @@
 
 namespace cubepi {
 
-/// Where ids of runs, messages and requests come from. Any thread may call it.
+/// The source of ids of runs, messages and requests. Thread-safe.
 class IdSource {
 public:
     virtual ~IdSource() = default;
 
-    /// A new id, different from all others in the world (the default) or at least of this source.
+    /// Returns a new id, globally unique (the default) or at least unique for this source.
     virtual std::string next() = 0;
 
     IdSource(const IdSource&) = delete;
@@ -22,7 +22,7 @@ protected:
     IdSource() = default;
 };
 
-/// 15 random letters and digits: 89 bits, and short enough to live inside a std::string without an
+/// A source of ids of 15 random letters and digits: 89 bits, and short enough to fit into a std::string without an
 /// allocation. Unpredictable enough for names, not for secrets. Safe after fork().
 class RandomIds final : public IdSource {
 public:
@@ -31,7 +31,7 @@ public:
 
 namespace testing {
 
-/// "m1", "m2", ...: ids that a test can write down.
+/// A source of the ids "m1", "m2", ..., which a test can predict.
 class SequentialIds final : public IdSource {
 public:
     explicit SequentialIds(std::string prefix = "id") : prefix_(std::move(prefix)) {}

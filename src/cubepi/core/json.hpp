@@ -6,8 +6,7 @@
 
 namespace cubepi {
 
-/// Any JSON value. The library's JSON type throughout is Boost.JSON's; these names are ours so that
-/// headers read like the requirements.
+/// Any JSON value. The library uses the JSON type of Boost.JSON throughout; these aliases keep headers short.
 using Json = boost::json::value;
 using JsonObject = boost::json::object;
 using JsonArray = boost::json::array;

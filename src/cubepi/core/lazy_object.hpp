@@ -8,7 +8,7 @@
 
 namespace cubepi {
 
-/// A JSON object that is nearly always empty, in one word. Has the value semantics of JsonObject.
+/// A JSON object that is nearly always empty, stored in one word. Has the value semantics of JsonObject.
 class LazyObject {
 public:
     LazyObject() noexcept = default;
@@ -24,13 +24,13 @@ public:
     ~LazyObject() = default;
 
     bool empty() const noexcept { return !object_ || object_->empty(); }
-    /// The value under `key`, or null when there is none.
+    /// Returns the value under `key`, or null if absent.
     const Json* find(std::string_view key) const noexcept {
         return object_ ? object_->if_contains(key) : nullptr;
     }
-    /// The value under `key`, made (as null) when there is none.
+    /// Returns the value under `key`; inserts null if absent.
     Json& operator[](std::string_view key) { return edit()[key]; }
-    /// The other keys keep their order.
+    /// Preserves the order of the other keys.
     void erase(std::string_view key) {
         if (object_) object_->stable_erase(key);
     }

@@ -11,22 +11,21 @@
 
 namespace cubepi {
 
-/// How late an executor's queue runs (D28). Everything of an agent shares one queue, so a listener, a tool or a
-/// handler of the host that computes or blocks there holds up all the rest; this shows it.
+/// A gauge of the delay of an executor's queue (D28). All parts of an agent share one queue, so a listener, a tool or a
+/// handler of the host that computes or blocks there delays all the others; this gauge makes the delay visible.
 ///
 ///     LoopLagGauge gauge(context.get_executor());
 ///     gauge.start();
 ///     ...
 ///     if (gauge.worst() > 100ms) ...
 ///
-/// One timer on the runtime's clock: it is due every `interval`, and the gauge notes how long after that it ran. What
-/// holds the queue up between two ticks shows as far as it reaches beyond the next. On the machine's
-/// clock a running gauge is work that keeps an `io_context` from running out.
-/// `start`, `stop` and the destructor belong to the executor (or to a time when nothing runs on it); the rest may be
-/// called from any thread.
+/// Uses one timer on the runtime's clock: it is due every `interval`, and the gauge records how late it ran. A delay
+/// between two ticks is measured only as far as it extends beyond the next tick. On the system clock, a running gauge
+/// is work that keeps an `io_context` from running out. `start`, `stop` and the destructor must be called on the
+/// executor (or while nothing runs on it); the other members are thread-safe.
 class LoopLagGauge {
 public:
-    /// `interval` must be positive; throws Error(invalid_argument) otherwise.
+    /// Throws Error(invalid_argument) if `interval` is not positive.
     explicit LoopLagGauge(Executor executor,
                           std::shared_ptr<const Runtime> runtime = Runtime::standard(),
                           std::chrono::nanoseconds interval = std::chrono::milliseconds(100));
@@ -34,16 +33,16 @@ public:
     LoopLagGauge(const LoopLagGauge&) = delete;
     LoopLagGauge& operator=(const LoopLagGauge&) = delete;
 
-    /// Measures from now on. Does nothing when it does already.
+    /// Starts measuring. Has no effect if already started.
     void start();
-    /// Ends measuring; what was measured stays.
+    /// Stops measuring; the measurements are preserved.
     void stop() noexcept;
 
-    /// How late the newest tick was; zero before the first.
+    /// Returns the delay of the newest tick; zero before the first.
     std::chrono::nanoseconds last() const noexcept { return load(last_); }
-    /// How late the latest tick since the start or `reset` was.
+    /// Returns the longest delay since the start or `reset`.
     std::chrono::nanoseconds worst() const noexcept { return load(worst_); }
-    /// The number of ticks since the start or `reset`.
+    /// Returns the number of ticks since the start or `reset`.
     std::uint64_t ticks() const noexcept { return ticks_.load(std::memory_order_relaxed); }
     /// Sets all three to zero.
     void reset() noexcept;

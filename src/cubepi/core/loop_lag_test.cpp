@@ -25,12 +25,12 @@ struct Loop {
         context.get_executor()};
     LoopLagGauge gauge{context.get_executor(), runtime, 10ms};
 
-    /// Time goes by while the queue is idle.
+    /// Advances the time while the queue is idle.
     void idle(std::chrono::nanoseconds time) {
         clock->advance(time);
         context.poll();
     }
-    /// A handler that takes that long.
+    /// Posts a handler that takes this long.
     void busy(std::chrono::nanoseconds time) {
         boost::asio::post(context, [this, time] { clock->advance(time); });
         context.poll();
@@ -121,7 +121,7 @@ TEST(LoopLagGauge, WorksOnTheMachinesClock) {
     while (gauge.ticks() < 3) context.run_one();
     EXPECT_GE(gauge.worst(), 0ns);
     gauge.stop();
-    context.run();  // nothing holds it any more
+    context.run();  // no work remains
 }
 
 }  // namespace

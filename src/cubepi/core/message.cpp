@@ -120,7 +120,7 @@ auto Message::visit(F&& f) const {
     return f(static_cast<const ToolResultRep*>(rep_)->value);
 }
 
-/// One piece of memory: the message, then its blocks.
+/// Allocates one block of memory for the message and its blocks.
 template <class Holder, class M>
 const Message::Rep* Message::make(M&& message) {
     auto blocks = std::move(message.content);
@@ -129,7 +129,7 @@ const Message::Rep* Message::make(M&& message) {
     void* const room = ::operator new(sizeof(Holder) + blocks.size() * sizeof(Block));
     auto* const made = ::new (room) Holder(std::forward<M>(message));
     made->value.content.take_into(blocks, made + 1);
-    // The caller's list keeps its room, for its next message. NOLINTNEXTLINE(bugprone-use-after-move)
+    // The caller's list keeps its capacity, for its next message. NOLINTNEXTLINE(bugprone-use-after-move)
     message.content = std::move(blocks);
     return made;
 }
@@ -138,7 +138,7 @@ Message::Message(UserMessage&& message) : rep_(make<UserRep>(std::move(message))
 Message::Message(AssistantMessage&& message) : rep_(make<AssistantRep>(std::move(message))) {}
 Message::Message(ToolResultMessage&& message) : rep_(make<ToolResultRep>(std::move(message))) {}
 
-/// Lets `f` change the content where no other Message shows it.
+/// Lets `f` change the content if no other Message shares it.
 template <class F>
 bool Message::edit_unshared(F&& f) {
     if (!rep_->refs.is_one()) return false;

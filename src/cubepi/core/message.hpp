@@ -19,7 +19,7 @@
 
 namespace cubepi {
 
-// Content blocks. `extra` holds what the block's type does not name: provider bytes that must round-trip
+// Content blocks. `extra` holds data that the block's type does not name: provider bytes that must round-trip
 // (signatures, encrypted reasoning, item ids; D13) and keys of a newer writer. It is stored with the block.
 
 /// A piece of text.
@@ -29,7 +29,7 @@ struct TextContent {
     friend bool operator==(const TextContent&, const TextContent&) = default;
 };
 
-/// A picture: its bytes, or where they are.
+/// An image: its bytes or its URL.
 struct ImageContent {
     std::string source = {};       ///< base64 without a data-URI prefix, or an http(s) URL
     SharedString media_type = {};  ///< "image/png"
@@ -37,15 +37,15 @@ struct ImageContent {
     friend bool operator==(const ImageContent&, const ImageContent&) = default;
 };
 
-/// What a model thought before its answer, as far as the endpoint shows it. `extra` has the signature that lets the
-/// endpoint take it back.
+/// A model's reasoning before its answer, as far as the endpoint exposes it. `extra` has the signature that the
+/// endpoint requires to accept it back.
 struct ThinkingContent {
     std::string thinking = {};
     LazyObject extra = {};
     friend bool operator==(const ThinkingContent&, const ThinkingContent&) = default;
 };
 
-/// A call that the model asks for. Arguments that did not parse are kept in `extra["raw_arguments"]`, with
+/// A tool call requested by the model. Arguments that did not parse are stored in `extra["raw_arguments"]`, with
 /// `arguments` empty (D4).
 struct ToolCall {
     SharedString id = {};
@@ -55,30 +55,30 @@ struct ToolCall {
     friend bool operator==(const ToolCall&, const ToolCall&) = default;
 };
 
-/// What users and tools say.
+/// A content block of a user message or a tool result.
 using Content = std::variant<TextContent, ImageContent>;
-/// What models say.
+/// A content block of an assistant message.
 using AssistantContent = std::variant<TextContent, ThinkingContent, ToolCall, ImageContent>;
 
-/// The stop reasons that the loop knows. Others pass through as the endpoint spells them.
+/// The stop reasons that the loop handles. Others are passed through unchanged.
 namespace stop_reason {
 inline constexpr std::string_view stop = "stop";
 inline constexpr std::string_view tool_use = "tool_use";
 inline constexpr std::string_view length = "length";
 inline constexpr std::string_view error = "error";
 inline constexpr std::string_view aborted = "aborted";
-/// The shared form of one of the above, without an allocation; of another text, with one.
+/// Returns the shared form of `reason`: of one of the above without an allocation, of another text with one.
 SharedString shared(std::string_view reason);
 }  // namespace stop_reason
 
-/// Who says a message; its type says the same.
+/// The author of a message; determined by the message's type.
 enum class Role : std::uint8_t { user, assistant, tool_result };
 std::string_view to_string(Role role) noexcept;
 
-// Messages. Fields and their order are those of the stored JSON (docs/decisions.md, D41). An empty id, run id
-// or response id means that there is none. `timestamp` is Unix time in seconds.
+// Messages. Fields and their order are those of the stored JSON (docs/decisions.md, D41). An empty id, run id or
+// response id means that there is none. `timestamp` is Unix time in seconds.
 
-/// What a person says, or the framework in their place.
+/// A message of the user, or of the framework on the user's behalf.
 struct UserMessage {
     ContentList<Content> content = {};
     std::string id = {};
@@ -89,13 +89,13 @@ struct UserMessage {
     friend bool operator==(const UserMessage&, const UserMessage&) = default;
 };
 
-/// What a model answered, also when it broke off: then with what had come, and why.
+/// A model's answer. If the answer was interrupted, it has the partial content and the reason.
 struct AssistantMessage {
     ContentList<AssistantContent> content = {};
     std::string id = {};
     SharedString stop_reason = stop_reason::shared(stop_reason::stop);
     SharedString error_message = {};    ///< empty: no error
-    SharedValue<ErrorInfo> error = {};  ///< the typed error behind error_message (D9)
+    SharedValue<ErrorInfo> error = {};  ///< the typed form of error_message (D9)
     std::optional<Usage> usage = {};
     UnixTime timestamp = {};
     SharedString provider_id = {};
@@ -105,18 +105,18 @@ struct AssistantMessage {
     SharedString run_id = {};
     LazyObject extra = {};
 
-    /// The text blocks, joined.
+    /// Returns the text blocks, joined.
     std::string text() const;
     bool has_tool_calls() const noexcept;
-    /// The calls in the order of the message; valid while this message is.
+    /// Returns the calls in the order of the message; valid as long as this message.
     std::vector<const ToolCall*> tool_calls() const;
-    /// True if the endpoint or the model refused to answer: the stop reason is "refusal" or "content_filter", or a text
-    /// block is marked as a refusal.
+    /// Returns true if the endpoint or the model refused to answer: the stop reason is "refusal" or "content_filter",
+    /// or a text block is marked as a refusal.
     bool is_refusal() const;
     friend bool operator==(const AssistantMessage&, const AssistantMessage&) = default;
 };
 
-/// What a tool call gave, or why it gave nothing. `details` is for the program; the model sees only `content`.
+/// The result or the error of a tool call. `details` is for the program; the model sees only `content`.
 struct ToolResultMessage {
     SharedString tool_call_id = {};
     SharedString tool_name = {};
@@ -131,14 +131,13 @@ struct ToolResultMessage {
     friend bool operator==(const ToolResultMessage&, const ToolResultMessage&) = default;
 };
 
-/// One message of a conversation: an immutable value of one word. Copies share the content, so lists of
-/// messages, events and stores never copy texts; what was stored cannot change behind a store (D22).
-/// Copies may be read from different threads. A default-constructed Message holds nothing and may only be
-/// assigned to or destroyed.
+/// One message of a conversation: an immutable value of one word. Copies share the content, so lists of messages,
+/// events and stores never copy texts, and stored messages cannot change later (D22). Copies may be read from different
+/// threads. A default-constructed Message is empty and may only be assigned to or destroyed.
 class Message {
 public:
     Message() noexcept = default;
-    /// Of the message that is moved from, the room of its blocks stays, to be used again.
+    /// The moved-from message keeps the memory of its blocks for reuse.
     Message(UserMessage&& message);
     Message(AssistantMessage&& message);
     Message(ToolResultMessage&& message);
@@ -159,7 +158,7 @@ public:
 
     explicit operator bool() const noexcept { return rep_ != nullptr; }
     Role role() const noexcept;
-    /// The message as its type, or null when it is of another role. Valid while any copy lives.
+    /// Returns the message as its type, or null if it has another role. Valid while any copy exists.
     const UserMessage* user() const noexcept;
     const AssistantMessage* assistant() const noexcept;
     const ToolResultMessage* tool_result() const noexcept;
@@ -168,22 +167,22 @@ public:
     const SharedString& run_id() const noexcept;
     UnixTime timestamp() const noexcept;
     const LazyObject& metadata() const noexcept;
-    /// The text blocks, joined.
+    /// Returns the text blocks, joined.
     std::string text() const;
 
-    /// This message with another id or run id; shares nothing that changed. Of a message that nobody else holds, the
-    /// second form keeps the content instead of copying it.
+    /// Returns this message with another id or run id. The rvalue form reuses the content of a message that has no
+    /// other copies instead of copying it.
     Message with_id(std::string id) const&;
     Message with_id(std::string id) &&;
     Message with_run_id(SharedString run_id) const&;
     Message with_run_id(SharedString run_id) &&;
-    /// Unix time in seconds.
+    /// Returns this message with another time, in Unix seconds.
     Message with_timestamp(double timestamp) const&;
     Message with_timestamp(double timestamp) &&;
 
-    /// Equal content (the same object, or the same fields).
+    /// Compares the content (the same object, or the same fields).
     friend bool operator==(const Message& a, const Message& b);
-    /// The same object: a copy of one another.
+    /// Returns true if both are the same object, i.e. copies of one another.
     bool is_same(const Message& other) const noexcept { return rep_ == other.rep_; }
 
     struct Rep;
@@ -200,10 +199,10 @@ private:
     const Rep* rep_ = nullptr;
 };
 
-/// A user message of one text block. `id` may be given to make the input identified (D42).
+/// Returns a user message with one text block. Set `id` to make the input identifiable (D42).
 Message user_message(std::string text, std::string id = {});
-/// A message that the framework puts in on its own account, marked so that clients can hide it: metadata
-/// `synthetic` = true and `synthetic_source` = `source`.
+/// Returns a message that the framework inserts by itself, marked so that clients can hide it: metadata `synthetic` =
+/// true and `synthetic_source` = `source`.
 Message synthetic_user_message(std::string text, std::string_view source);
 bool is_synthetic_message(const Message& message) noexcept;
 

@@ -104,7 +104,7 @@ JsonObject to_json(const Usage& usage) {
 
 namespace {
 
-/// The usage with those of its keys that we do not know, which are kept under `usage` in `extra`.
+/// Returns the usage with its unknown keys, which are stored under `usage` in `extra`.
 Json usage_json(const AssistantMessage& message) {
     const Json* unknown = message.extra.find("usage");
     const bool more = unknown && unknown->is_object();
@@ -183,7 +183,8 @@ constexpr std::array<std::string_view, 6> usage_keys{"input_tokens",      "outpu
                                                      "cache_read_tokens", "cache_write_tokens",
                                                      "reasoning_tokens",  "cache_write_1h_tokens"};
 
-/// CubePi gives a block without type the one whose keys it has most of; the first of its list where it has none.
+/// CubePi assigns to a block without a type the type with which it shares most keys; the first of its list if it shares
+/// none.
 std::string_view likely_type(const ObjectReader& block) {
     if (block.has("id") && block.has("name") && block.has("arguments")) return "tool_call";
     if (block.has("text")) return "text";
@@ -358,7 +359,7 @@ Usage usage_from_json(const JsonObject& json) {
         if (const Json* value = json.if_contains(key))
             count = TokenCount(detail::stored_integer(*value, key));
     };
-    // CubePi does not look at these, so nothing in them may cost it or us the thread.
+    // CubePi does not read these, so invalid values must not make the thread unreadable.
     const auto read_ours = [&](std::string_view key, TokenCount& count) {
         const Json* value = json.if_contains(key);
         if (!value || !value->is_number()) return;

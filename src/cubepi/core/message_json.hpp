@@ -5,7 +5,7 @@
 
 namespace cubepi {
 
-/// The stored form of a message: CubeLoop's keys in CubeLoop's order, ours last (D41).
+/// Converts a message to its stored form: CubeLoop's keys in CubeLoop's order, followed by this library's (D41).
 JsonObject to_json(const Message& message);
 JsonObject to_json(const UserMessage& message);
 JsonObject to_json(const AssistantMessage& message);
@@ -14,8 +14,8 @@ JsonObject to_json(const Content& block);
 JsonObject to_json(const AssistantContent& block);
 JsonObject to_json(const Usage& usage);
 
-/// Reads the stored form of any version. Keys it does not know are kept and written back. Throws
-/// Error(validation) that names the key and what was expected.
+/// Reads the stored form of any version. Unknown keys are preserved and written back. Throws Error(validation) that
+/// names the key and the expectation.
 Message message_from_json(const Json& json);
 AssistantMessage assistant_message_from_json(const Json& json);
 Usage usage_from_json(const JsonObject& json);

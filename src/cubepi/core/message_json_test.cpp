@@ -15,7 +15,7 @@ namespace {
 using boost::json::parse;
 using boost::json::serialize;
 
-/// The message of a stored text, which is written again just so.
+/// Returns the message of a stored text, and checks that it is written back unchanged.
 Message same_again(std::string_view stored) {
     Message message = message_from_json(parse(stored));
     EXPECT_EQ(serialize(to_json(message)), stored);

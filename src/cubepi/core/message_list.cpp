@@ -24,12 +24,12 @@ namespace {
 
 }  // namespace
 
-// Slots below `used` are never written again while shared, so readers of older copies need no lock. Only the
-// list whose size equals `used` may append in place; of several such copies, the first that claims the slot.
+// Slots below `used` are never written again while shared, so readers of older copies need no lock. Only the list whose
+// size equals `used` may append in place; of several such copies, the first that claims the slot.
 struct MessageList::Storage {
     explicit Storage(std::uint32_t n) noexcept : capacity(n) {}
 
-    /// One block of memory: this, then the slots.
+    /// Allocates one block of memory: this object, followed by the slots.
     static Storage* make(std::size_t n) {
         if (n > std::numeric_limits<std::uint32_t>::max()) throw std::bad_alloc();
         auto* made = ::new (::operator new(sizeof(Storage) + n * sizeof(Message)))
@@ -96,7 +96,7 @@ void MessageList::append(const MessageList& messages) {
         *this = messages;
         return;
     }
-    // It may be this very list. NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
+    // It may be this list. NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
     const MessageList source = messages;
     for (const Message& message : source) push_back(message);
 }

@@ -10,9 +10,9 @@
 
 namespace cubepi {
 
-/// A list of messages. Copying it costs the same for one message as for a million: copies share storage, and
-/// the newest of them appends in place. Any other change makes storage of its own first.
-/// Copies may be used from different threads; one object is used by one thread at a time.
+/// A list of messages with constant-time copies: copies share storage, and the newest of them appends in place. Any
+/// other change first copies the storage. Copies may be used from different threads; one object is used by one thread
+/// at a time.
 class MessageList {
 public:
     using value_type = Message;
@@ -36,7 +36,7 @@ public:
     }
     MessageList(std::initializer_list<Message> messages);
     MessageList(const std::vector<Message>& messages);
-    // By way of the default constructor, so that what was taken is let go of when a message is refused.
+    // Delegates to the default constructor so that the destructor runs if `push_back()` throws.
     template <std::input_iterator It>
     MessageList(It first, It last) : MessageList() {
         for (; first != last; ++first) push_back(*first);
@@ -54,14 +54,14 @@ public:
     void push_back(Message message);
     void append(const MessageList& messages);
     void clear() noexcept;
-    /// Keeps the first `count` messages; does nothing when there are fewer.
+    /// Keeps the first `count` messages; has no effect if there are fewer.
     void truncate(std::size_t count);
 
-    /// The last `count` messages, or all.
+    /// Returns the last `count` messages, or all.
     MessageList last(std::size_t count) const;
-    /// This list with `message` in front.
+    /// Returns this list with `message` prepended.
     MessageList with_front(Message message) const;
-    /// One message of a list that is not needed any more, without a copy where nobody else has the list.
+    /// Returns one message of an expiring list, without a copy if no other list shares the storage.
     Message take(std::size_t index) &&;
     std::vector<Message> to_vector() const { return std::vector<Message>(begin(), end()); }
 

@@ -14,7 +14,7 @@ namespace cubepi {
 
 struct CapabilityDescriptor;  // provider/capability.hpp
 
-/// What a call costs more when its prompt is long: the whole call, not only what lies above the limit.
+/// Surcharge for a long prompt: applies to the whole call, not only to the tokens above the limit.
 struct LongPromptCost {
     std::int64_t above_tokens = 0;  ///< of the whole prompt, cached parts included
     double input_factor = 1.0;      ///< for every part of the prompt
@@ -27,27 +27,27 @@ struct ModelCost {
     std::optional<double> input = {};
     std::optional<double> output = {};
     std::optional<double> cache_read = {};
-    std::optional<double> cache_write = {};     ///< kept for the endpoint's usual, short time
-    std::optional<double> cache_write_1h = {};  ///< kept for an hour
+    std::optional<double> cache_write = {};     ///< stored for the endpoint's default (short) time
+    std::optional<double> cache_write_1h = {};  ///< stored for an hour
     std::optional<LongPromptCost> long_prompt = {};
     friend bool operator==(const ModelCost&, const ModelCost&) = default;
 };
 
-/// What the caller says of a model. A value that is absent is not sent (D14).
+/// A model as described by the caller. An absent value is not sent (D14).
 struct Model {
     std::string id = {};
     std::string provider_id = {};
-    std::string api = {};    ///< wire dialect, where a provider has several
-    bool reasoning = false;  ///< the model reasons
+    std::string api = {};                             ///< wire dialect, if the provider has several
+    bool reasoning = false;                           ///< the model reasons
     std::optional<std::int64_t> context_window = {};  ///< tokens
     std::optional<std::int64_t> max_tokens = {};      ///< limit of one answer, tokens
     std::optional<double> temperature = {};
-    std::optional<ModelCost> cost = {};  ///< absent: what the price table says (provider/cost.hpp)
-    /// What this model takes at its endpoint, instead of what its provider was told; null: nothing of its own.
+    std::optional<ModelCost> cost = {};  ///< absent: from the price table (provider/cost.hpp)
+    /// The capabilities of this model at its endpoint, overriding those of its provider; null: no override.
     std::shared_ptr<const CapabilityDescriptor> capability = {};
 };
 
-/// What a model is told of a tool.
+/// The description of a tool that is sent to the model.
 struct ToolDefinition {
     SharedString name = {};
     SharedString description = {};
@@ -55,22 +55,22 @@ struct ToolDefinition {
 };
 using ToolDefinitions = std::vector<ToolDefinition>;
 
-/// Which tool the model may or must call. `named` forces one.
+/// The tool that the model may or must call. `named` forces one.
 struct ToolChoice {
     enum class Mode : std::uint8_t { automatic, required, none, named };
     Mode mode = Mode::automatic;
     std::string name = {};
 };
 
-/// Whether a model thinks before it answers; `automatic` leaves it to the model.
+/// Reasoning before the answer: disabled, left to the model, or enabled.
 enum class ReasoningMode : std::uint8_t { off, automatic, on };
-/// How long it thinks, in the words that endpoints share.
+/// The extent of the reasoning, in the terms shared by endpoints.
 enum class ReasoningEffort : std::uint8_t { minimal, low, medium, high, max };
-/// Whether the endpoint tells what was thought.
+/// The form in which the endpoint returns the reasoning.
 enum class ReasoningSummary : std::uint8_t { none, automatic, detailed, summarized };
 
-/// How much a reasoning model should think. Meaningful only where it was set: a default-constructed control
-/// that nobody set sends nothing (D14).
+/// The reasoning settings of a request. Only values that were set matter: a default-constructed control sends nothing
+/// (D14).
 struct ReasoningControl {
     ReasoningMode mode = ReasoningMode::off;
     ReasoningEffort effort = ReasoningEffort::medium;

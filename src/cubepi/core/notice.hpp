@@ -6,11 +6,11 @@
 
 namespace cubepi {
 
-/// Something the library did on its own account that a host may want to see: a retry, a repair, a request
-/// value that was changed (D39). Consumers may ignore it.
+/// An action of the library that may interest the host: a retry, a repair, a request value that was changed (D39).
+/// Consumers may ignore it.
 struct Notice {
     std::string code = {};  ///< stable: "retry", "repair", "no_persistence", "tool_output_cut", ...
-    std::string text = {};  ///< one sentence for a person
+    std::string text = {};  ///< one sentence for display
     JsonObject details = {};
 };
 

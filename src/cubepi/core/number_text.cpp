@@ -9,7 +9,7 @@ namespace cubepi {
 std::string number_text(double value) {
     std::array<char, 32> text{};
     const double size = std::fabs(value);
-    // The shortest form alone would write 100000 as 1e+05.
+    // The shortest form alone would be 1e+05 for 100000.
     const bool plain = size == 0 || (size >= 1e-4 && size < 1e16);
     const std::to_chars_result end =
         plain

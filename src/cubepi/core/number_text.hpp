@@ -5,11 +5,11 @@
 
 namespace cubepi {
 
-/// A number in decimal notation, with the fewest digits that read back as the same value: "1.5", "120", "0.002".
+/// Formats a number in decimal notation with the fewest digits that read back as the same value: "1.5", "120", "0.002".
 /// Magnitudes that need many zeros have an exponent ("1e+25"); infinities and NaN are "inf", "-inf" and "nan".
 std::string number_text(double value);
 
-/// A duration in seconds with its unit, exact to the microsecond: "120 s", "1.5 s".
+/// Formats a duration in seconds with its unit, exact to the microsecond: "120 s", "1.5 s".
 std::string seconds_text(std::chrono::nanoseconds duration);
 
 }  // namespace cubepi

@@ -18,14 +18,14 @@ struct OffloadState {
     std::shared_ptr<OffloadJob> job;
     std::stop_source stop;
     std::exception_ptr failure;  // written by the worker before it posts
-    AsyncEvent* done = nullptr;  // the caller's; null when it has gone. Used on its executor only.
+    AsyncEvent* done = nullptr;  // the caller's; null after it has left. Used on its executor only.
 
     std::mutex mutex;
     bool caller_gone = false;
     bool running = false;
 };
 
-/// On a thread of the pool.
+/// Runs on a thread of the pool.
 void work(WorkerPool& pool, std::shared_ptr<OffloadState> state) {
     {
         const std::lock_guard lock(state->mutex);
@@ -37,21 +37,20 @@ void work(WorkerPool& pool, std::shared_ptr<OffloadState> state) {
     } catch (...) {
         state->failure = std::current_exception();
     }
-    // Under the lock, because the caller's frame and then its event loop may go away as soon as it
-    // is free.
+    // Under the lock, because the caller's frame and then its event loop may be destroyed as soon as it is released.
     const std::lock_guard lock(state->mutex);
     state->running = false;
     if (state->caller_gone) {
         pool.abandoned_job_ended();
         return;
     }
-    // The caller gets the job: what it captured is destroyed on its executor, not here.
+    // The caller receives the job, so that its captures are destroyed on the caller's executor, not here.
     post_to(state->executor, [state, job = std::move(state->job)] {
         if (state->done) state->done->set();
     });
 }
 
-/// Tells the worker that nobody waits any more, in whatever way the caller's frame ends.
+/// A guard that tells the worker that the caller no longer waits, however the caller's frame ends.
 struct CallerLeaves {
     WorkerPool& pool;
     OffloadState& state;
@@ -78,7 +77,7 @@ Task<> run_offloaded(WorkerPool& pool, std::shared_ptr<OffloadJob> job) {
     const CallerLeaves leaves{pool, *state};
     pool.post([&pool, state]() mutable { work(pool, std::move(state)); });
     co_await done.wait();
-    // Taken out of the state, which may end on the worker: the exception belongs to the caller alone.
+    // Moved out of the state, which may be destroyed on the worker: the exception belongs to the caller alone.
     if (std::exception_ptr failure = std::exchange(state->failure, nullptr))
         std::rethrow_exception(std::move(failure));
 }

@@ -14,7 +14,7 @@ namespace cubepi {
 
 namespace detail {
 
-/// A call on its way to a thread of the pool and back. Shared by both sides, because each may end
+/// A call that runs on a thread of the pool. Shared by the awaiting coroutine and the thread, because either may end
 /// first.
 class OffloadJob {
 public:
@@ -28,7 +28,7 @@ protected:
     OffloadJob() = default;
 };
 
-/// Runs the job on the pool and waits for it; rethrows what it throws.
+/// Runs the job on the pool and waits for it; rethrows its exception.
 Task<> run_offloaded(WorkerPool& pool, std::shared_ptr<OffloadJob> job);
 
 template <class F, class = void>
@@ -73,13 +73,13 @@ private:
 
 }  // namespace detail
 
-/// Calls `function()` or `function(std::stop_token)` on a thread of the pool and gives its result,
-/// or its exception, back on the caller's executor.
+/// Calls `function()` or `function(std::stop_token)` on a thread of the pool and returns its result, or rethrows its
+/// exception, on the caller's executor.
 ///
-/// Cancellation: the stop token is stopped and the coroutine goes on at once (with
-/// `operation_aborted`), while the thread may still be in the call; its result is dropped then. So
-/// `function` owns what it uses or shares it; a reference to something of the caller's frame is a
-/// bug. A call that has not started is never made. `pool` outlives the calls that wait for it.
+/// Cancellation: the stop token is stopped and the coroutine resumes immediately (with `operation_aborted`), while the
+/// thread may still be executing the call; its result is then discarded. Therefore `function` must own or share
+/// everything it uses; a reference to the caller's frame is a bug. A call that has not started is never made. `pool`
+/// must outlive the calls that wait for it.
 template <class F>
 auto offload(WorkerPool& pool, F function) -> Task<typename detail::OffloadResult<F>::type> {
     using R = typename detail::OffloadResult<F>::type;

@@ -22,7 +22,7 @@
 namespace cubepi {
 namespace {
 
-/// A door between threads.
+/// A gate between threads.
 class Gate {
 public:
     void open() {

@@ -50,7 +50,7 @@ MessageLog::~MessageLog() {
     for (Bytes* room = bytes_; room != nullptr;) {
         ::operator delete(std::exchange(room, room->next));
     }
-    // Not one inside the other: there may be many.
+    // Iterative, because there may be many.
     while (kept_) kept_ = std::move(const_cast<Kept&>(*kept_).next);
 }
 
@@ -104,7 +104,7 @@ std::string_view MessageLog::store(std::string_view text) {
 }
 
 void MessageLog::open(Kind kind, std::uint32_t block, AssistantContent start) {
-    // Nearly all blocks of text begin empty.
+    // Nearly all text blocks start empty.
     const auto* text = std::get_if<TextContent>(&start);
     const auto* deep = std::get_if<ThinkingContent>(&start);
     const bool empty =
@@ -151,7 +151,7 @@ void MessageLog::add_content(Kind kind, std::uint32_t block, const AssistantCont
 
 namespace {
 
-/// A block as its first event shows it: no text yet, no arguments.
+/// A block at its first event: no text yet, no arguments.
 struct Begun {
     AssistantContent operator()(const TextContent& block) const {
         return TextContent{.extra = block.extra};
@@ -165,7 +165,7 @@ struct Begun {
     AssistantContent operator()(const ImageContent& image) const { return image; }
 };
 
-/// Room for the text of a block that has just begun.
+/// Reserves memory for the text of a block that has just started.
 void reserve(AssistantContent& block, std::size_t length) {
     if (auto* text = std::get_if<TextContent>(&block)) text->text.reserve(length);
     if (auto* deep = std::get_if<ThinkingContent>(&block)) deep->thinking.reserve(length);
@@ -182,7 +182,7 @@ void MessageLog::each(std::uint32_t count, F&& f) const {
         const std::uint32_t here = std::min(left, entries_per_page);
         for (std::uint32_t i = 0; i < here; ++i) f(page->entries[i]);
         left -= here;
-        if (left == 0) break;  // the next page may be about to be made
+        if (left == 0) break;  // the writer may be creating the next page
     }
 }
 

@@ -17,7 +17,7 @@ namespace detail {
 
 class MessageLog;
 
-/// What snapshots know of a log.
+/// The part of a log that snapshots use.
 class LogBase {
 public:
     LogBase() noexcept = default;
@@ -37,10 +37,10 @@ private:
 struct ReleaseLog {
     void operator()(const MessageLog* log) const noexcept;
 };
-/// A log and its writer. Snapshots of it may live longer.
+/// A log and its writer. Snapshots of it may outlive the reference.
 using LogRef = std::unique_ptr<MessageLog, ReleaseLog>;
 
-/// Where an entry of a log is; valid as long as the log.
+/// The position of an entry in a log; valid as long as the log.
 struct LogPosition {
     const void* page = nullptr;  ///< null: among the first entries
     std::uint32_t index = 0;
@@ -48,9 +48,8 @@ struct LogPosition {
 
 }  // namespace detail
 
-/// The assistant message as far as it had come at one event (D10). Its content never changes afterwards,
-/// however long it is kept, and may be read from any thread. Keeping it costs two words; the message is
-/// built when it is asked for.
+/// A snapshot of the assistant message at one event (D10). Its content never changes and may be read from any thread. A
+/// snapshot occupies two words; the message is built on demand.
 class PartialMessage {
 public:
     PartialMessage() noexcept : log_(nullptr) {}
@@ -73,7 +72,7 @@ public:
         : final_(std::move(final_message)), count_(final_mark) {}
     PartialMessage& operator=(const PartialMessage& other) noexcept {
         if (!is_final() && !other.is_final() && log_ == other.log_) {
-            // The next snapshot of the same answer replaces the last, event by event.
+            // Common case: the next snapshot of the same answer replaces this one.
             count_ = other.count_;
             return *this;
         }
@@ -90,18 +89,18 @@ public:
     explicit operator bool() const noexcept {
         return is_final() ? static_cast<bool>(final_) : log_ != nullptr;
     }
-    /// Builds the message: costs its length. A tool call has empty arguments until its toolcall_end.
+    /// Builds the message in time proportional to its length. A tool call has empty arguments until its toolcall_end.
     AssistantMessage get() const;
     Message message() const&;
     Message message() &&;
-    /// The text blocks so far, joined.
+    /// Returns the text blocks so far, joined.
     std::string text() const;
 
 private:
     friend class detail::MessageLog;
     static constexpr std::uint32_t final_mark = std::numeric_limits<std::uint32_t>::max();
 
-    /// Takes over one reference to `log`.
+    /// Takes ownership of one reference to `log`.
     PartialMessage(const detail::LogBase* log, std::uint32_t count) noexcept
         : log_(log), count_(count) {}
     bool is_final() const noexcept { return count_ == final_mark; }

@@ -177,7 +177,7 @@ TEST(PartialMessage, D10_APlayedMessageIsToldPieceByPiece) {
     EXPECT_EQ(called.get().content[1], blocks.content[1]);
 }
 
-/// What the process has allocated, in bytes.
+/// Returns the number of bytes allocated by the process.
 std::size_t bytes_allocated() {
 #ifdef CUBEPI_TEST_SANITIZED
     return __sanitizer_get_current_allocated_bytes();
@@ -187,7 +187,7 @@ std::size_t bytes_allocated() {
 #endif
 }
 
-/// Bytes that a stream of `deltas` pieces holds, with every snapshot kept.
+/// Returns the number of bytes held by a stream of `deltas` pieces, with every snapshot stored.
 std::size_t bytes_held(int deltas) {
     const std::size_t before = bytes_allocated();
     const auto log = MessageLog::make(AssistantMessage());

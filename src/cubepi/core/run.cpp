@@ -86,8 +86,8 @@ void run_blocking(Task<> task, std::function<bool()> on_idle) {
         try {
             function();
         } catch (...) {
-            // It left a handler that belongs to nobody we could give it to: end what was asked for,
-            // then report it.
+            // The exception left a handler without a caller that could receive it: end the task, then report the
+            // exception.
             if (!stray) stray = std::current_exception();
             scope.cancel();
         }
@@ -98,7 +98,7 @@ void run_blocking(Task<> task, std::function<bool()> on_idle) {
         scope.spawn(std::move(task), &own);
         if (scope.live() == 0) context.stop();
     });
-    // run() and not run_one(): Asio keeps the memory of finished operations only within one call.
+    // run() and not run_one(): Asio reuses the memory of finished operations only within one call.
     while (!started || scope.live() > 0) {
         step([&] {
             if (!on_idle) {

@@ -16,23 +16,21 @@ namespace cubepi {
 
 namespace detail {
 
-/// `on_idle`, where given, is called when nothing is ready; false means that it could not make
-/// anything ready either.
+/// `on_idle`, if set, is called when nothing is ready; it returns false if it could not make anything ready either.
 void run_blocking(Task<> task, std::function<bool()> on_idle = {});
 
 }  // namespace detail
 
-/// The event loop that run() uses on this thread. It is kept from call to call, so that what is
-/// bound to it (kept connections) is still there the next time, and ends with the thread. Throws
-/// Error(invalid_state) once the thread-local objects of the thread have been destroyed.
+/// Returns the event loop that run() uses on this thread. It persists between calls, so that objects bound to it
+/// (pooled connections) remain usable, and is destroyed with the thread. Throws Error(invalid_state) once the
+/// thread-local objects of the thread have been destroyed.
 boost::asio::io_context& this_thread_context();
 
-/// Runs `task` to its end on this thread and gives its result or throws its exception: for programs
-/// without an event loop. Between calls nothing runs.
+/// Runs `task` to its end on this thread and returns its result or throws its exception; for programs without an event
+/// loop. Nothing runs between calls.
 ///
-/// Throws Error(invalid_state) on a thread that is inside run() already: co_await the task there
-/// instead. Throws the same once the thread-local objects of the thread have been destroyed, as they
-/// are when a static destructor runs.
+/// Throws Error(invalid_state) on a thread that is already inside run(): co_await the task there instead. Throws the
+/// same once the thread-local objects of the thread have been destroyed, as they are when a static destructor runs.
 template <class T>
 T run(Task<T> task) {
     if constexpr (std::is_void_v<T>) {

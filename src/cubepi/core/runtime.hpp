@@ -10,21 +10,18 @@ namespace cubepi {
 
 class HttpTransport;
 
-/// Everything that is not deterministic comes in through here: time, ids, threads, network. Handed
-/// down from the top as `std::shared_ptr<const Runtime>`; tests hand down one with a manual clock
-/// and a transport in memory.
+/// The sources of everything nondeterministic: time, ids, threads, network. Passed from the top as
+/// `std::shared_ptr<const Runtime>`; tests pass one with a manual clock and an in-memory transport.
 ///
 ///     auto runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock).with_ids(ids));
 ///
-/// The members are never null, except `transport`: null stands for the net room's own client.
+/// The members are never null, except `transport`: null selects the net module's own client.
 class Runtime {
 public:
-    /// The machine's clock, random ids, and pools of its own that start no thread before they are
-    /// used.
+    /// Uses the system clock, random ids, and new pools that start threads on first use.
     Runtime();
 
-    /// The one that is used where none is given. Built at first use, the same for the whole
-    /// process.
+    /// Returns the default runtime. Created at first use; one per process.
     static std::shared_ptr<const Runtime> standard();
 
     std::shared_ptr<Clock> clock;
@@ -33,7 +30,7 @@ public:
     /// For blocking tools and stores.
     std::shared_ptr<WorkerPool> workers;
 
-    /// For name resolution alone, so that names that hang starve nobody else.
+    /// For name resolution only, so that names that do not resolve cannot starve other work.
     std::shared_ptr<WorkerPool> resolvers;
 
     std::shared_ptr<HttpTransport> transport;

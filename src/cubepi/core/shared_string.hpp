@@ -13,10 +13,10 @@
 
 namespace cubepi {
 
-/// An immutable string of one word, shared by all its copies. For texts that many values repeat (run ids,
-/// model ids, tool names): a copy costs a reference count, an empty one nothing. Compares with texts of every kind, hashes
-/// as they do, goes where a `const std::string&` or a `std::string_view` goes; for the rest there is str().
-/// Distinct copies may be used from different threads.
+/// An immutable string of one word, shared by all its copies. For texts that many values repeat (run ids, model ids,
+/// tool names): a copy costs a reference count, an empty string nothing. Compares with strings of every kind, has the
+/// same hash, and converts to `const std::string&` and `std::string_view`; otherwise use str(). Distinct copies may be
+/// used from different threads.
 class SharedString {
 public:
     SharedString() noexcept = default;
@@ -53,7 +53,7 @@ public:
         return a.str() == b;
     }
     friend bool operator==(const SharedString& a, const char* b) noexcept { return a.str() == b; }
-    /// By bytes, as std::string does.
+    /// Compares by bytes, like std::string.
     template <std::convertible_to<std::string_view> T>
     friend std::strong_ordering operator<=>(const SharedString& a, const T& b) noexcept {
         return std::string_view(a.str()) <=> std::string_view(b);
@@ -67,7 +67,7 @@ public:
     friend std::ostream& operator<<(std::ostream& out, const SharedString& s) {
         return out << s.str();
     }
-    /// For fmt 10 and newer; with std::format and older ones, format str().
+    /// Supports fmt 10 and newer; with std::format and older versions, format str().
     friend const std::string& format_as(const SharedString& s) noexcept { return s.str(); }
 
 private:
@@ -90,13 +90,13 @@ private:
     Rep* rep_ = nullptr;
 };
 
-/// A shared string of that text: the one that this thread made last of it, where it remembers. For names that come as
-/// text and that every message repeats: of models, providers, tools.
+/// Returns a shared string of that text, reusing one recently created on this thread if possible. For names that arrive
+/// as text and recur in every message: of models, providers, tools.
 SharedString shared_name(std::string_view text);
 
 }  // namespace cubepi
 
-/// The hash of the text, as of std::string and std::string_view.
+/// Same hash as std::string and std::string_view.
 template <>
 struct std::hash<cubepi::SharedString> {
     std::size_t operator()(const cubepi::SharedString& text) const noexcept {

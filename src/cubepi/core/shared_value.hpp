@@ -34,7 +34,7 @@ public:
     const T& operator*() const noexcept { return rep_->value; }
     const T* operator->() const noexcept { return &rep_->value; }
 
-    /// Equal values, or none on both sides.
+    /// Returns true if the values are equal or both absent.
     friend bool operator==(const SharedValue& a, const SharedValue& b) {
         return a.rep_ == b.rep_ || (a.rep_ && b.rep_ && a.rep_->value == b.rep_->value);
     }

@@ -10,22 +10,21 @@
 
 namespace cubepi {
 
-/// A coroutine that starts when it is awaited and runs on the executor of whoever awaits it.
+/// A coroutine that starts when it is awaited and runs on the executor of the awaiting coroutine.
 ///
-/// Every Task honours terminal cancellation (see core/cancellation.hpp) unless its documentation
-/// says otherwise; it then ends by throwing, never by returning early. A Task may be awaited once.
-/// Parameters of coroutines are taken by value.
+/// Every Task honors terminal cancellation (see core/cancellation.hpp) unless documented otherwise; it then ends by
+/// throwing, never by returning early. A Task may be awaited once. Coroutine parameters are passed by value.
 template <class T = void>
 using Task = boost::asio::awaitable<T>;
 
-/// Where coroutines run. An executor given to this library is serial: it runs one thing at a time
-/// (an `io_context` that one thread runs, or a strand).
+/// The executor of coroutines. An executor passed to this library must be serial: it runs one handler at a time (an
+/// `io_context` run by one thread, or a strand).
 using Executor = boost::asio::any_io_executor;
 
 /// `Executor executor = co_await this_executor;` Never suspends, never throws.
 inline constexpr boost::asio::this_coro::executor_t this_executor{};
 
-/// Goes to the back of the executor's queue, so that others get a turn.
+/// Moves the coroutine to the end of the executor's queue, so that others can run.
 Task<> yield_now();
 
 }  // namespace cubepi

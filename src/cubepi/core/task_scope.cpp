@@ -31,8 +31,8 @@ struct BackgroundScope::State final : detail::ScopeObserver {
     detail::WaitList empty;
     detail::ScopeCore core;
 
-    /// Keeps the event loop running while there are children. (Children of a coroutine need no such
-    /// thing: their parent has it.)
+    /// Keeps the event loop running while there are children. (Children of a coroutine do not need it, because their
+    /// parent has one.)
     std::optional<boost::asio::executor_work_guard<Executor>> work;
 };
 
@@ -41,7 +41,7 @@ BackgroundScope::BackgroundScope(Executor executor,
     : state_(std::make_shared<State>(std::move(executor), std::move(on_failure))) {}
 
 BackgroundScope::~BackgroundScope() {
-    state_->on_failure = nullptr;  // it may belong to the owner
+    state_->on_failure = nullptr;  // it may refer to the owner
     state_->core.cancel();
 }
 
@@ -70,7 +70,7 @@ Task<> BackgroundScope::close() {
         try {
             co_await state->empty.wait();
         } catch (...) {
-            // The children are being cancelled already; all that is left is to wait for them.
+            // The children are already being cancelled; it remains to wait for them.
         }
     }
     co_await detail::throw_when_cancelled(throws);

@@ -16,17 +16,17 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task.hpp>
 
-// The only way to start a coroutine beside the current one. Which one to take:
+// The only ways to start a coroutine concurrently with the current one:
 //
 //   when_all(tasks)        all results in source order; the first failure cancels the others and is
 //                          thrown
 //   collect_all(tasks)     all outcomes in source order; a failure leaves the others alone
 //   with_task_scope(body)  body(TaskScope&) starts children as it goes; they are over when it returns
-//   BackgroundScope        children of an object that is no coroutine
+//   BackgroundScope        children of an object that is not a coroutine
 
 namespace cubepi {
 
-/// What a failing child does to its siblings.
+/// The effect of a child's failure on its siblings.
 enum class ScopePolicy {
     cancel_siblings,  ///< cancels them; join() throws the first failure
     collect,          ///< leaves them alone; join() throws the first failure after all have ended
@@ -34,42 +34,40 @@ enum class ScopePolicy {
 
 /// Children of one coroutine. All members are used on that coroutine's (serial) executor.
 ///
-/// A child that runs on the scope's own executor starts inside spawn() and runs there until it
-/// first suspends. The destructor ends the program when children are alive, because they would
-/// outlive what they use: leave the block only through join(). As a parent that is cancelled throws
-/// at its next co_await, before join() could begin, that is hard to get right by hand: use
-/// with_task_scope().
+/// A child that runs on the scope's own executor starts inside spawn() and runs there until it first suspends. The
+/// destructor terminates the program if children are running, because they would outlive the objects they use: leave
+/// the block only through join(). Because a cancelled parent throws at its next co_await, before join() could begin,
+/// this is hard to get right by hand: use with_task_scope().
 class TaskScope {
 public:
     explicit TaskScope(Executor executor, ScopePolicy policy = ScopePolicy::cancel_siblings)
         : core_(std::move(executor), policy == ScopePolicy::cancel_siblings) {}
 
-    /// Starts a child on the scope's executor. Its result is dropped. After cancel() it is not
-    /// started any more.
+    /// Starts a child on the scope's executor. Its result is discarded. After cancel() it is not started.
     template <class T>
     void spawn(Task<T> task) {
         start(nullptr, std::move(task));
     }
 
-    /// Starts a child on another serial executor. What it shares with others is its own affair.
+    /// Starts a child on another serial executor. The caller must synchronize its access to shared data.
     template <class T>
     void spawn(const Executor& executor, Task<T> task) {
         start(&executor, std::move(task));
     }
 
-    /// Asks all children to end. How a child ends after that is no failure unless it throws
-    /// something else than a cancellation.
+    /// Requests all children to end. The end of a child after that is not a failure unless it throws an exception other
+    /// than a cancellation.
     void cancel() noexcept { core_.cancel(); }
     bool cancelled() const noexcept { return core_.cancelled(); }
 
-    /// Children that have not ended.
+    /// Returns the number of children that have not ended.
     std::size_t live() const noexcept { return core_.live(); }
 
-    /// Waits for all children, then throws the first failure, if there was one. When the awaiting
-    /// coroutine is cancelled, cancels the children, waits for them, and throws a cancellation.
+    /// Waits for all children, then throws the first failure, if there was one. If the awaiting coroutine is cancelled,
+    /// cancels the children, waits for them, and throws a cancellation.
     Task<> join() { return core_.join(); }
 
-    /// join() that gives what it would throw, or null.
+    /// Waits like join(), but returns the exception, or null.
     Task<std::exception_ptr> settle() { return core_.settle(); }
 
 private:
@@ -111,11 +109,11 @@ public:
     void cancel() noexcept { core_.cancel(); }
     std::size_t live() const noexcept { return core_.live(); }
 
-    /// Waits for all children and throws nothing. Gives a cancellation if the awaiting coroutine
-    /// was cancelled (its children then were too), else the first failure by time, else null.
+    /// Waits for all children; does not throw. Returns a cancellation if the awaiting coroutine was cancelled (its
+    /// children then were too), else the first failure by time, else null.
     Task<std::exception_ptr> settle() { return core_.settle(); }
 
-    /// The outcomes in the order of the spawns; call it after settle(), once.
+    /// Returns the outcomes in the order of the spawns; call it once, after settle().
     std::vector<Outcome<T>> take() {
         std::vector<Outcome<T>> outcomes;
         outcomes.reserve(slots_.size());
@@ -154,9 +152,8 @@ private:
     detail::ScopeCore core_;
 };
 
-/// Runs the tasks side by side on the caller's executor and gives their outcomes in source order. A
-/// failure leaves the others alone. Cancelling the caller cancels them all, waits for them and
-/// throws.
+/// Runs the tasks concurrently on the caller's executor and returns their outcomes in source order. A failure does not
+/// affect the others. Cancelling the caller cancels them all, waits for them and throws.
 template <class T>
 Task<std::vector<Outcome<T>>> collect_all(std::vector<Task<T>> tasks) {
     TaskGroup<T> group(co_await this_executor, ScopePolicy::collect);
@@ -170,9 +167,9 @@ Task<std::vector<Outcome<T>>> collect_all(std::vector<Task<T>> tasks) {
     co_return group.take();
 }
 
-/// Runs the tasks side by side on the caller's executor and gives their results in source order
-/// (nothing for Task<void>). The first failure cancels the others and is thrown when they have
-/// ended. Cancelling the caller does the same.
+/// Runs the tasks concurrently on the caller's executor and returns their results in source order (nothing for
+/// Task<void>). The first failure cancels the others and is thrown when they have ended. Cancelling the caller does the
+/// same.
 template <class T>
 auto when_all(std::vector<Task<T>> tasks)
     -> Task<std::conditional_t<std::is_void_v<T>, void, std::vector<T>>> {
@@ -191,11 +188,10 @@ auto when_all(std::vector<Task<T>> tasks)
     }
 }
 
-/// Runs `body(TaskScope&)`, which starts children as it goes, and then joins them: when this
-/// returns or throws, all of them are over. An exception from the body cancels them; with
-/// ScopePolicy::cancel_siblings the first failure of a child cancels its siblings and the body, and
-/// is what is thrown. Cancelling the caller cancels the body and the children. `body` is a callable
-/// that returns a Task; it is kept alive until then.
+/// Runs `body(TaskScope&)`, which starts children, and then joins them: when this returns or throws, all of them have
+/// ended. An exception from the body cancels them; with ScopePolicy::cancel_siblings the first failure of a child
+/// cancels its siblings and the body, and is thrown. Cancelling the caller cancels the body and the children. `body` is
+/// a callable that returns a Task; it is kept alive until then.
 template <class F>
 auto with_task_scope(F body, ScopePolicy policy = ScopePolicy::cancel_siblings)
     -> std::invoke_result_t<F&, TaskScope&> {
@@ -222,34 +218,31 @@ auto with_task_scope(F body, ScopePolicy policy = ScopePolicy::cancel_siblings)
     if (failure) children.cancel();
     const std::exception_ptr child_failure = co_await children.settle();
     co_await detail::throw_when_cancelled(throws);
-    // A failed child may be why the body was cancelled: the cause is worth more than its
-    // consequence.
+    // A failed child may be why the body was cancelled: prefer the cause to its consequence.
     if (child_failure && (!failure || is_cancellation(failure)))
         std::rethrow_exception(child_failure);
     if (failure) std::rethrow_exception(failure);
     if constexpr (!std::is_void_v<R>) co_return std::move(*result);
 }
 
-/// Children of an object that is no coroutine. All members are used on the executor given.
+/// Children of an object that is not a coroutine. All members are used on the given executor.
 ///
-/// close() is the proper end: it cancels and waits. The destructor can only cancel: children that
-/// are alive then end soon after, on the executor, so what they use must be theirs (by value or
-/// shared).
+/// Use close() to end it: it cancels and waits. The destructor can only cancel: running children then end soon after,
+/// on the executor, so they must own or share the objects they use.
 class BackgroundScope {
 public:
-    /// `on_failure` gets each exception that leaves a child, cancellations after cancel() excepted.
-    /// Without it the first one is kept and thrown by close().
+    /// `on_failure` receives each exception thrown by a child, except cancellations after cancel(). Without it the
+    /// first exception is stored and thrown by close().
     explicit BackgroundScope(Executor executor,
                              std::function<void(std::exception_ptr)> on_failure = {});
     ~BackgroundScope();
 
-    /// Starts a child. One child's failure does not concern the others. After cancel() or close()
-    /// it is not started.
+    /// Starts a child. Its failure does not affect the others. After cancel() or close() it is not started.
     void spawn(Task<> task);
 
     void cancel() noexcept;
 
-    /// Cancels and waits for all children; then throws the first failure that nobody was told of.
+    /// Cancels and waits for all children; then throws the first failure that was not passed to `on_failure`.
     Task<> close();
 
     /// Waits for all children without cancelling them.

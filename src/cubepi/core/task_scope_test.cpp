@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 using testing::ManualClock;
 using testing::run_advancing;
 
-/// Counts itself, so that a test can tell that nothing was left over.
+/// Counts its instances, so that a test can check that none is left.
 struct Live {
     explicit Live(int& counter) : count(&counter) { ++*count; }
     Live(const Live& other) : count(other.count) { ++*count; }
@@ -391,7 +391,7 @@ TEST(BackgroundScope, DestroyedOwnerCancelsItsChildren) {
     EXPECT_EQ(clock.pending_sleepers(), 0u);
 }
 
-// Across executors: what Boost 1.81's own tools cannot do.
+// Across executors: cases that Boost 1.81's own tools do not support.
 
 Task<> quick(std::atomic<int>& ran) {
     co_await yield_now();

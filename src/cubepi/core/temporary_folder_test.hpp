@@ -10,7 +10,7 @@
 
 namespace cubepi {
 
-/// A folder that is gone after the test.
+/// A directory that is removed after the test.
 class TemporaryFolder {
 public:
     TemporaryFolder() {

@@ -12,7 +12,7 @@ namespace cubepi::detail {
 
 namespace {
 
-/// Most tasks under a deadline end without waiting: `over` then spares them the timer.
+/// Most tasks with a deadline complete without waiting: `over` then avoids the timer.
 Task<> note_end(Task<> task, bool& over) {
     struct Note {
         bool& over;

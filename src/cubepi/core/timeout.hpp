@@ -13,16 +13,16 @@ namespace cubepi {
 
 namespace detail {
 
-/// True: the task ended by itself. False: the deadline cancelled it.
+/// Returns true if the task ended by itself, false if the deadline cancelled it.
 Task<bool> run_until(Clock& clock, Clock::time_point deadline, Task<> task);
 
 [[noreturn]] void throw_timeout(std::string clock_name, std::chrono::nanoseconds limit);
 
 }  // namespace detail
 
-/// Runs `task` and cancels it when `limit` has passed; waits for it to end and throws TimeoutError.
-/// A task that finishes in spite of the cancellation keeps its result. Cancelling the caller
-/// cancels the task. `clock` outlives the call. `name` is TimeoutError::clock().
+/// Runs `task` and cancels it after `limit`; waits for it to end and throws TimeoutError. A task that finishes despite
+/// the cancellation keeps its result. Cancelling the caller cancels the task. `clock` must outlive the call. `name` is
+/// TimeoutError::clock().
 template <class T>
 Task<T> with_timeout(Clock& clock, std::chrono::nanoseconds limit, Task<T> task,
                      std::string name = "timeout") {

@@ -5,12 +5,12 @@
 
 namespace cubepi {
 
-/// Unix time in seconds that may be absent, in one word. Used like std::optional<double>.
+/// An optional Unix time in seconds, in one word. Used like std::optional<double>.
 class UnixTime {
 public:
     constexpr UnixTime() noexcept = default;
     constexpr UnixTime(std::nullopt_t) noexcept {}
-    /// What is not a number stands for none.
+    /// NaN means absent.
     constexpr UnixTime(double seconds) noexcept : seconds_(seconds) {}
     constexpr UnixTime(std::optional<double> seconds) noexcept
         : seconds_(seconds ? *seconds : none) {}

@@ -18,7 +18,7 @@ namespace cubepi {
 
 namespace {
 
-/// Threads inherit the mask: signals are for the program's own threads.
+/// A guard that blocks signals: threads inherit the mask, and signals are for the program's own threads.
 class BlockSignals {
 public:
     BlockSignals() {
@@ -86,7 +86,7 @@ void WorkerPool::State::add_thread(const std::shared_ptr<State>& self) {
     try {
         self->threads.emplace_back([self] { run(self); });
     } catch (const std::system_error& error) {
-        if (!self->threads.empty()) return;  // the others will get to it
+        if (!self->threads.empty()) return;  // the others will execute it
         self->queue.pop_back();
         throw Error(ErrorCode::io, "cannot start a worker thread: " + std::string(error.what()) +
                                        "; check the limit of processes (ulimit -u)");

@@ -67,7 +67,7 @@ bool is_token(std::string_view text) {
     });
 }
 
-/// A value that ends its line early would be a header of somebody else's choosing.
+/// A value with a line break could inject a header.
 void check(const HttpRequest& request) {
     using namespace std::string_view_literals;
     if (!is_token(request.method))
@@ -111,7 +111,7 @@ bool looks_secret(const std::string& header) {
     return false;
 }
 
-/// The request as it goes on to where a redirect leads (RFC 9110, 15.4).
+/// Changes the request for the target of a redirect (RFC 9110, 15.4).
 void redirect(HttpRequest& request, int status, const RequestUrl& from, const RequestUrl& to) {
     request.url = to.url;
     const bool becomes_get = (status == 303 && request.method != "HEAD") ||
@@ -130,7 +130,7 @@ void redirect(HttpRequest& request, int status, const RequestUrl& from, const Re
     }
 }
 
-/// Ends a transfer whose coroutine goes away before anybody else took it over.
+/// A guard that ends a transfer whose coroutine is destroyed before another object has taken ownership.
 class TransferOwner {
 public:
     explicit TransferOwner(std::shared_ptr<CurlTransfer> transfer)
@@ -166,7 +166,7 @@ private:
 
 }  // namespace
 
-/// One request to one server: names, then libcurl, under the clocks.
+/// One request to one server: name resolution, then libcurl, under the timeouts.
 struct HttpExchange {
     using State = HttpClient::State;
 
@@ -204,7 +204,7 @@ TransferPlan HttpExchange::plan(HttpRequest request) const {
 }
 
 Task<std::vector<std::string>> HttpExchange::look_up(std::string host) {
-    // The job shares the cache and not the client: a thread of the pool must never be the one that ends it.
+    // The job shares the cache and not the client: a thread of the pool must never be the one that destroys it.
     auto job = [names = names, host] { return names->resolve(host); };
     return offload(*state->resolvers, std::move(job));
 }
@@ -216,7 +216,7 @@ Task<std::vector<std::string>> HttpExchange::addresses(std::string host) {
             try {
                 (void)names->resolve(host);
             } catch (...) {
-                // Whoever needs the name next will see it.
+                // The next request that needs the name will report it.
             }
         };
         state->resolvers->post(std::move(job));
@@ -244,7 +244,7 @@ Task<std::vector<std::string>> HttpExchange::addresses(std::string host) {
 }
 
 Task<> HttpExchange::resolve_into(TransferPlan& plan, std::string host, std::uint16_t port) {
-    // libcurl knows localhost by itself (RFC 6761, 6.3).
+    // libcurl resolves localhost itself (RFC 6761, 6.3).
     if (host == "localhost" || host.ends_with(".localhost")) co_return;
     const std::vector<std::string> found = co_await addresses(host);
     std::string entry = detail::bracketed(host) + ":" + std::to_string(port) + ":";
@@ -265,7 +265,7 @@ void HttpExchange::arm(ClockTimer& timer, CurlTransfer& transfer, TransferStage 
     }
     timer.cancel();
     if (clocks.first_byte.count() == 0) return;
-    // While a big body is on its way only a standstill counts.
+    // While a large body is being sent, only a stall counts.
     const std::size_t sent = transfer.sent();
     timer.expires_after(clocks.first_byte, [this, &timer, &transfer, stage, sent] {
         if (stage == TransferStage::sending && transfer.sent() != sent)

@@ -12,35 +12,35 @@
 
 namespace cubepi {
 
-/// How a client reaches the network. What is left empty has a default that fits.
+/// The network configuration of a client. Empty members have suitable defaults.
 struct HttpClientOptions {
-    std::shared_ptr<Clock> clock;  ///< keeps the clocks of HttpRequest; default: the machine's
+    std::shared_ptr<Clock> clock;  ///< measures the timeouts of HttpRequest; default: system clock
     std::shared_ptr<WorkerPool>
-        resolvers;      ///< where names are resolved; default: Runtime::standard()'s
+        resolvers;      ///< threads for name resolution; default: Runtime::standard()'s
     Resolver resolver;  ///< default: resolve_with_system
 
-    /// A PEM file with certificate authorities to trust besides the system's. Default: what the environment
-    /// variable SSL_CERT_FILE names, if anything.
+    /// A PEM file with certificate authorities to trust in addition to the system's. Default: the file named by the
+    /// environment variable SSL_CERT_FILE, if set.
     std::string ca_file;
 
-    /// Reads an environment variable (the proxies, SSL_CERT_FILE). Default: the process's own environment.
+    /// Returns an environment variable (the proxies, SSL_CERT_FILE). Default: the process's own environment.
     std::function<std::optional<std::string>(const std::string& name)> env;
 
-    std::size_t max_header_bytes = 256 * 1024;  ///< all response headers together
+    std::size_t max_header_bytes = 256 * 1024;  ///< of all response headers together
     std::size_t read_ahead_bytes =
-        256 * 1024;  ///< unread body bytes at which the sender is made to wait
+        256 * 1024;  ///< limit of buffered body bytes; beyond it the sender must wait
 };
 
-/// HTTP/1.1 and HTTP/2 over libcurl, on the event loop of whoever sends. Connections (and what the
-/// system said about names) are kept and shared by all clients of an execution context, so a client
-/// costs next to nothing; requests to one HTTP/2 server share a connection. TLS peers are verified.
-/// Proxies come from the environment, as libcurl has them. A slow reader slows the sender down.
+/// An HTTP/1.1 and HTTP/2 client based on libcurl that runs on the sender's event loop. Connections (and cached name
+/// resolutions) are shared by all clients of an execution context, so a client is cheap; requests to one HTTP/2 server
+/// share a connection. TLS peers are verified. Proxies are read from the environment, with libcurl's rules. A slow
+/// reader slows the sender down.
 ///
-/// Costs nothing until the first request. Any thread may call send(); the exchange then belongs to the executor
-/// it was awaited on. The client may be destroyed while its exchanges go on.
+/// Uses no resources until the first request. send() is thread-safe; the exchange is bound to the executor on which it
+/// was awaited. The client may be destroyed during its exchanges.
 ///
-/// With a proxy, only the proxy's name is resolved here. An exchange with `resolve_to` uses a connection of its
-/// own, through a proxy as a tunnel to exactly that address; it cannot follow redirects.
+/// With a proxy, only the proxy's name is resolved here. An exchange with `resolve_to` uses a connection of its own,
+/// through a proxy as a tunnel to exactly that address; it cannot follow redirects.
 class HttpClient final : public HttpTransport {
 public:
     explicit HttpClient(HttpClientOptions options = HttpClientOptions());
@@ -55,7 +55,7 @@ private:
     friend struct HttpExchange;
 };
 
-/// The transport of a runtime: its own, or else a client on the runtime's clock and resolver threads.
+/// Returns the transport of a runtime: its own, or else a client on the runtime's clock and resolver threads.
 std::shared_ptr<HttpTransport> transport_of(const Runtime& runtime);
 
 }  // namespace cubepi

@@ -21,7 +21,7 @@ std::string_view trimmed(std::string_view text) {
     return text;
 }
 
-/// A number of `unit`s, as a wait. Absurd numbers are cut, so that they cannot overflow.
+/// Converts a number of `unit`s to a delay. Excessive numbers are clamped, so that they cannot overflow.
 std::optional<milliseconds> parse_wait(std::string_view text, double unit_ms) {
     text = trimmed(text);
     double number = 0;
@@ -53,7 +53,7 @@ std::string seconds_text(milliseconds delay) {
 std::optional<std::chrono::system_clock::time_point> parse_http_date(const std::string& text) {
     const std::time_t time = curl_getdate(text.c_str(), nullptr);
     if (time == -1) return std::nullopt;
-    // The clock counts nanoseconds: its years end in 2262.
+    // The clock counts nanoseconds: its range ends in 2262.
     using Clock = std::chrono::system_clock;
     constexpr auto last = std::chrono::floor<std::chrono::seconds>(Clock::duration::max());
     return Clock::time_point(std::clamp(std::chrono::seconds(time), std::chrono::seconds(0), last));
@@ -126,7 +126,7 @@ RetryDecision decide_retry(const RetryPolicy& policy, int retries_done, const Er
     RetryDecision decision;
     decision.retry = true;
     decision.delay = backoff_delay(policy, retries_done, random);
-    // Without the advice that follows the first sentence: nobody has to do anything yet.
+    // Without the remedy after the first sentence: no action is required yet.
     const std::string what = error.what();
     decision.reason = what.substr(0, what.find(". "));
     if (decision.reason.ends_with('.')) decision.reason.pop_back();

@@ -59,7 +59,7 @@ TEST(Retry, D15_ReadsTheServersWish) {
         EXPECT_EQ(hints("retry-after", nonsense).delay, std::nullopt) << nonsense;
     }
     EXPECT_LE(hints("retry-after", "1e300").delay, std::chrono::hours(24 * 366));
-    // Beyond what a clock of nanoseconds can say.
+    // Beyond the range of a clock in nanoseconds.
     EXPECT_GT(hints("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT").delay,
               std::chrono::hours(24 * 365 * 100));
     EXPECT_EQ(hints("retry-after", "Mon, 01 Jan 1601 00:00:00 GMT").delay, 0ms);

@@ -45,7 +45,7 @@ std::size_t SseDecoder::Finder::find(std::string_view text, std::size_t from) {
 }
 
 std::string& SseDecoder::buffer() {
-    // What is consumed leaves only when it is at least as much as what stays: each byte is moved at most
+    // Consumed bytes are removed only if they are at least as many as the remaining ones: each byte is moved at most
     // once on average, however long an event and however small the pieces.
     if (event_ == 0 || event_ < buffer_.size() - event_) return buffer_;
     const std::size_t gone = event_;
@@ -70,8 +70,8 @@ SseDecoder::Span SseDecoder::span_of(std::string_view part) const {
 }
 
 bool SseDecoder::take_line(std::string_view& line) {
-    // A CR ends its line at once, so that an event never waits for the byte after it; the LF of a CRLF is
-    // then skipped where the next line begins.
+    // A CR ends its line immediately, so that an event never waits for the next byte; the LF of a CRLF is then skipped
+    // at the start of the next line.
     if (skip_lf_ && line_ < buffer_.size()) {
         if (buffer_[line_] == '\n') {
             if (event_ == line_) ++event_;
@@ -148,8 +148,8 @@ bool SseDecoder::dispatch(SseEvent& event) {
     return whole;
 }
 
-/// Takes an event that is there as model endpoints send it: one `data` line, perhaps one `event` line before it, LF at
-/// the ends. Anything else is left, as it is, to be read line by line.
+/// Reads an event in the usual format of model endpoints: one `data` line, possibly one `event` line before it, LF as
+/// line terminator. Any other event is left unchanged, to be read line by line.
 bool SseDecoder::take_plain(SseEvent& event) {
     if (line_ != event_ || data_lines_ != 0 || skip_lf_ || first_line_) return false;
     const char* const text = buffer_.data();
@@ -165,7 +165,7 @@ bool SseDecoder::take_plain(SseEvent& event) {
         if (hit == nullptr) return false;
         end = static_cast<std::size_t>(static_cast<const char*>(hit) - text);
     }
-    // The bytes that are compared are there: the line ends behind them, and a blank one must follow.
+    // The compared bytes exist: the line ends after them, and a blank one must follow.
     const bool plain = end + 1 < size && text[end + 1] == '\n' && end - begin >= 6 &&
                        std::memcmp(text + begin, "data: ", 6) == 0;
     if (!plain || cr_.find(buffer_, line_) < end) return false;
@@ -185,7 +185,7 @@ bool SseDecoder::next(SseEvent& event) {
     while (take_line(line)) {
         if (!line.empty()) {
             field(line);
-            // Lines that mean nothing must not fill the memory, neither between events nor in one.
+            // Ignored lines must not fill the memory, neither between events nor inside one.
             if (data_lines_ == 0 && type_.size == 0) event_ = line_;
             if (line_ - event_ > limits_.max_event + limits_.max_line) {
                 throw_too_large("an event", limits_.max_event);

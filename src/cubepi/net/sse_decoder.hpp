@@ -10,25 +10,25 @@
 
 namespace cubepi {
 
-/// One event of a stream. The views point into the decoder: they hold until its next `next`, `finish`,
-/// `feed` or `buffer`.
+/// One event of a stream. The views point into the decoder and are valid until its next `next`, `finish`, `feed` or
+/// `buffer`.
 struct SseEvent {
-    std::string_view event;  ///< the event type; "message" where the stream names none
+    std::string_view event;  ///< the event type; "message" if the stream has none
     std::string_view data;   ///< the data lines, joined by LF
     std::string_view id;     ///< the last event id seen so far, of this or an earlier event
     std::optional<std::chrono::milliseconds>
         retry;  ///< a reconnection time sent since the last event
 };
 
-/// What a decoder accepts, in bytes. A peer that sends more gets Error(too_large).
+/// The limits of a decoder, in bytes. Exceeding one throws Error(too_large).
 struct SseLimits {
-    std::size_t max_line = 16u << 20;   ///< one line, its end not counted
+    std::size_t max_line = 16u << 20;   ///< one line, without its terminator
     std::size_t max_event = 32u << 20;  ///< the data of one event
 };
 
-/// An incremental decoder of server-sent events (WHATWG HTML, section 9.2.5 and 9.2.6). It does no I/O:
-/// bytes go in, split anywhere, events come out. An event whose data is one line is handed out without a
-/// copy. The bytes are not checked to be UTF-8 (see utf8.hpp).
+/// An incremental decoder of server-sent events (WHATWG HTML, section 9.2.5 and 9.2.6). It does no I/O: it consumes
+/// bytes, split at any position, and produces events. An event with a single data line is returned without a copy. The
+/// bytes are not validated as UTF-8 (see utf8.hpp).
 ///
 ///     while (co_await body.read(decoder.buffer()))
 ///         while (decoder.next(event)) handle(event);
@@ -41,25 +41,25 @@ public:
     /// Appends bytes of the stream.
     void feed(std::string_view bytes) { buffer().append(bytes); }
 
-    /// The buffer that the stream's next bytes are to be appended to, for readers that can append by
-    /// themselves. What is in it already must not be changed.
+    /// Returns the buffer to which the stream's next bytes are appended, for readers that can append themselves.
+    /// Existing content must not be changed.
     std::string& buffer();
 
-    /// Takes the next complete event; false when more bytes are needed. Throws Error(too_large).
+    /// Reads the next complete event; returns false if more bytes are needed. Throws Error(too_large).
     bool next(SseEvent& event);
 
-    /// To be called once at the end of the stream, after `next` gave false: takes an event that lacks
-    /// its closing blank line. The standard throws such an event away; model endpoints are known to end
-    /// that way, and a caller whose events say themselves whether they are whole may want it.
+    /// Reads an event that lacks its closing blank line; call it once at the end of the stream, after `next` returned
+    /// false. The standard discards such an event; some model endpoints end their streams that way, and a caller whose
+    /// events indicate their own completeness may use it.
     bool finish(SseEvent& event);
 
-    /// The last event id, for `Last-Event-ID` when reconnecting.
+    /// Returns the last event id, for `Last-Event-ID` when reconnecting.
     const std::string& last_event_id() const noexcept { return id_; }
 
 private:
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-    /// Where a byte occurs next, remembered so that no part of the buffer is searched twice.
+    /// The next occurrence of a byte, remembered so that no part of the buffer is searched twice.
     struct Finder {
         char byte;
         std::size_t searched = 0;
@@ -83,8 +83,8 @@ private:
 
     SseLimits limits_;
     std::string buffer_;
-    std::size_t line_ = 0;   ///< where the next line begins
-    std::size_t event_ = 0;  ///< where the event under way begins
+    std::size_t line_ = 0;   ///< start of the next line
+    std::size_t event_ = 0;  ///< start of the current event
     Finder lf_{'\n'};
     Finder cr_{'\r'};
     bool skip_lf_ = false;
@@ -92,7 +92,7 @@ private:
 
     std::size_t data_lines_ = 0;
     Span data_;           ///< the only data line
-    std::string joined_;  ///< the data lines, where there are several
+    std::string joined_;  ///< the data lines if there are several
     Span type_;
     std::string id_;
     std::optional<std::chrono::milliseconds> retry_;

@@ -37,7 +37,7 @@ std::vector<Seen> decode(std::string_view stream, std::size_t piece, bool finish
     return seen;
 }
 
-/// The same events must come out wherever the bytes are split.
+/// Expects the same events wherever the bytes are split.
 void expect_events(std::string_view stream, const std::vector<Seen>& expected) {
     for (std::size_t piece = 1; piece <= stream.size(); ++piece) {
         EXPECT_EQ(decode(stream, piece), expected) << "pieces of " << piece;

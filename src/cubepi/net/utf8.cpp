@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::string_view replacement = "\xEF\xBF\xBD";
 
-/// A sequence at the start of a text: how many of its bytes fit, and how many it should have (0: no
-/// sequence begins with this byte).
+/// A sequence at the start of a text: how many of its bytes are valid, and its full length (0: no sequence starts with
+/// this byte).
 struct Sequence {
     std::size_t have;
     std::size_t want;
@@ -55,7 +55,7 @@ std::size_t ascii_run(std::string_view text) noexcept {
     return i;
 }
 
-/// Appends well-formed text; stops at a sequence that is cut by the end and returns where.
+/// Appends well-formed text; stops at a sequence that is truncated by the end and returns its position.
 std::size_t append_clean(std::string_view text, std::string& out) {
     std::size_t at = 0;
     while (at < text.size()) {

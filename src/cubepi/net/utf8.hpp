@@ -6,23 +6,23 @@
 
 namespace cubepi {
 
-/// How many bytes of `text` can be handed on without cutting a character: its size, less a sequence at its
-/// end that is right so far and not yet whole (at most 3 bytes). Broken bytes elsewhere are not looked for.
+/// Returns the length of the longest prefix of `text` that does not end inside a character: its size, less an
+/// incomplete valid sequence at its end (at most 3 bytes). Invalid UTF-8 elsewhere is not detected.
 std::size_t complete_utf8_prefix(std::string_view text) noexcept;
 
-/// True when `text` is well-formed UTF-8 (Unicode 15, table 3-7).
+/// Returns true if `text` is well-formed UTF-8 (Unicode 15, table 3-7).
 bool is_utf8(std::string_view text) noexcept;
 
-/// `text` with each maximal broken part replaced by U+FFFD, as WHATWG Encoding has it.
+/// Returns `text` with each maximal ill-formed subsequence replaced by U+FFFD, as specified by WHATWG Encoding.
 std::string replace_broken_utf8(std::string_view text);
 
-/// Makes well-formed UTF-8 of bytes that come in pieces: a character that is cut by a piece's end waits for
-/// the next piece, broken bytes become U+FFFD. Not thread-safe.
+/// A converter of bytes that arrive in pieces to well-formed UTF-8: a character split at a piece's end is completed by
+/// the next piece, invalid UTF-8 becomes U+FFFD. Not thread-safe.
 class Utf8Splitter {
 public:
-    /// Appends to `out` what can be handed on.
+    /// Appends the complete characters to `out`.
     void push(std::string_view bytes, std::string& out);
-    /// The end of the bytes: a character that was never completed becomes U+FFFD.
+    /// Marks the end of the bytes: an incomplete character becomes U+FFFD.
     void finish(std::string& out);
 
 private:

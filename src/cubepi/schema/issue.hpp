@@ -8,10 +8,10 @@
 
 namespace cubepi {
 
-/// One thing that is wrong with a JSON value.
+/// A problem of a JSON value.
 struct SchemaIssue {
     std::string
-        path;  ///< where: "city", "where.city", "items[2].name"; "<root>" for the whole value
+        path;  ///< location: "city", "where.city", "items[2].name"; "<root>" for the whole value
     std::string expected;  ///< "integer", "one of \"a\", \"b\"", "at least 1", ...
     std::string found;     ///< "string \"abc\"", "null", "nothing", ...
     std::string
@@ -20,10 +20,10 @@ struct SchemaIssue {
     friend bool operator==(const SchemaIssue&, const SchemaIssue&) = default;
 };
 
-/// JSON that does not fit a C++ type or a schema. Carries every issue that was found, not only the first.
+/// A JSON value does not match a C++ type or a schema. Contains all issues that were found.
 class ValidationError : public Error {
 public:
-    /// @param about what was read, for the first line of `what()`, e.g. "Invalid JSON for WeatherArgs:".
+    /// @param about describes the input, for the first line of `what()`, e.g. "Invalid JSON for WeatherArgs:".
     ValidationError(std::string_view about, std::vector<SchemaIssue> issues);
     const std::vector<SchemaIssue>& issues() const noexcept { return issues_; }
 
@@ -31,9 +31,8 @@ private:
     std::vector<SchemaIssue> issues_;
 };
 
-/// "Invalid arguments for tool 'NAME':" and one line "- PATH: MESSAGE" per issue, as it is shown to the
-/// model. After 20 issues a line with the number of the others; long paths and messages are cut. No newline at
-/// the end.
+/// Returns "Invalid arguments for tool 'NAME':" and one line "- PATH: MESSAGE" per issue, as shown to the model. After
+/// 20 issues one line states how many are omitted; long paths and messages are truncated. No newline at the end.
 std::string format_issues(std::string_view tool_name, const std::vector<SchemaIssue>& issues);
 
 }  // namespace cubepi

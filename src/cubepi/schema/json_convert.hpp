@@ -16,25 +16,24 @@
 
 namespace cubepi {
 
-// C++ values to and from JSON, without macros. A plain struct (an aggregate without bases, at most 48
-// fields) becomes an object with its fields' names as keys. Fields may be bool, integers (not char),
-// float, double, std::string, enums (written as their enumerator's name; the enum needs a fixed underlying
-// type and values from -128 to 255), std::optional, std::vector, std::array, std::map and
-// std::unordered_map with string keys, std::variant, std::monostate (null), Json, JsonObject, JsonArray,
-// and other plain structs. Any other type fails to compile with a sentence that says so.
+// Converts C++ values to and from JSON, without macros. A plain struct (an aggregate without bases, at most 48 fields)
+// becomes an object with its fields' names as keys. Fields may be bool, integers (not char), float, double,
+// std::string, enums (written as their enumerator's name; the enum needs a fixed underlying type and values from -128
+// to 255), std::optional, std::vector, std::array, std::map and std::unordered_map with string keys, std::variant,
+// std::monostate (null), Json, JsonObject, JsonArray, and other plain structs. Any other type is a compile error that
+// says so.
 
 struct ReadOptions {
-    /// A missing field that has no default is an issue. Off: it keeps its value of a default-constructed
-    /// instance (for values that were already checked against a schema).
+    /// Reports a missing field that has no default as an issue. If false, the field keeps its value of a
+    /// default-constructed instance (for values that were already checked against a schema).
     bool require_fields = true;
 };
 
-/// Reads `json` into `value` and returns all that does not fit; `value` is complete only when the result
-/// is empty.
+/// Reads `json` into `value` and returns all issues; `value` is complete only if there are none.
 ///
-/// A missing std::optional is empty; a missing field with a default keeps it (see json_schema_of for what
-/// counts as one); unknown keys are ignored. Nothing is converted except integral numbers (3.0 for an
-/// integer) and strings that hold exactly a number or a boolean where one is wanted.
+/// A missing std::optional is empty; a missing field with a default keeps it (see json_schema_of for the definition of
+/// a default); unknown keys are ignored. The only conversions are integral numbers (3.0 for an integer) and strings
+/// that contain exactly a number or a boolean where one is expected.
 template <class T>
 std::vector<SchemaIssue> try_from_json(const Json& json, T& value, ReadOptions options = {}) {
     detail::ReadContext context{
@@ -52,7 +51,7 @@ T from_json(const Json& json, ReadOptions options = {}) {
     return value;
 }
 
-/// The name of an enumerator. Throws Error (invalid_argument) for a value without one.
+/// Returns the name of an enumerator. Throws Error (invalid_argument) for a value without one.
 template <class E>
     requires std::is_enum_v<E>
 std::string_view enum_name(E value) {
@@ -69,8 +68,8 @@ template <class T>
 using JsonFor =
     std::conditional_t<detail::is_json_struct<T> || detail::is_string_map<T>, JsonObject, Json>;
 
-/// The JSON form of `value`: an object for structs and maps. Empty optional fields are left out (elsewhere
-/// they are null); numbers that JSON does not have (NaN, infinities) become null.
+/// Converts `value` to JSON: an object for structs and maps. Empty optional fields are omitted (elsewhere they are
+/// null); numbers that JSON does not support (NaN, infinities) become null.
 template <class T>
 JsonFor<T> to_json(const T& value) {
     detail::check_supported<T>();

@@ -6,7 +6,7 @@ namespace cubepi {
 namespace detail {
 namespace {
 
-// "... T = cubepi::Node]" or "... T = cubepi::Node; std::string_view = ...]" -> "Node".
+// Extracts "Node" from "... T = cubepi::Node]" or "... T = cubepi::Node; std::string_view = ...]".
 std::string short_type_name(std::string_view spelled) {
     auto start = spelled.find("T = ");
     start = start == std::string_view::npos ? 0 : start + 4;
@@ -95,7 +95,7 @@ JsonObject array_schema(JsonObject items) {
 void add_property(JsonObject& properties, JsonArray& required, std::string_view name,
                   JsonObject schema, bool is_required, const Json* default_value) {
     const boost::json::string_view key(name.data(), name.size());
-    // A default that JSON cannot say (infinity) is none in the schema; the struct has it still.
+    // A default that JSON cannot represent (infinity) is omitted from the schema; the struct still has it.
     const Json* type = schema.if_contains("type");
     const bool unsaid =
         default_value && default_value->is_null() && type && *type == Json("number");
@@ -160,7 +160,7 @@ JsonObject* resolve(JsonObject& root, JsonObject* schema) {
     return schema;
 }
 
-// The part of `schema` that has `keyword` ("properties", "items"): itself or one of its alternatives.
+// Returns the part of `schema` that has `keyword` ("properties", "items"): itself or one of its alternatives.
 JsonObject* part_with(JsonObject& root, JsonObject* schema, std::string_view keyword) {
     schema = resolve(root, schema);
     if (!schema) return nullptr;

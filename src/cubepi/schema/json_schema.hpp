@@ -12,7 +12,7 @@
 namespace cubepi {
 namespace detail {
 
-// The structs around the one that is being written, to notice a struct that contains itself.
+// The enclosing structs of the one that is being written, to detect a struct that contains itself.
 struct SchemaScope {
     struct Entry {
         const void* type;
@@ -22,10 +22,10 @@ struct SchemaScope {
     std::vector<Entry> open;
     JsonObject definitions;
 
-    /// A "$ref" to `type` when it is open, else null.
+    /// Returns a "$ref" to `type` if it is being written, else null.
     Json reference_to(const void* type);
     void enter(const void* type, std::string_view spelled_name);
-    /// Closes the innermost struct; gives the schema, or a "$ref" when it was moved to `definitions`.
+    /// Closes the innermost struct; returns the schema, or a "$ref" if it was moved to `definitions`.
     JsonObject leave(JsonObject schema);
 };
 
@@ -128,21 +128,21 @@ JsonObject finish_schema(JsonObject schema, SchemaScope scope);
 
 }  // namespace detail
 
-/// The JSON Schema of `T` (see json_convert.hpp for the types).
+/// Returns the JSON Schema of `T` (see json_convert.hpp for the types).
 ///
 /// A field is required unless it has a default:
-/// - numbers, booleans and enums have one when the struct gives one: `int days = 3;`, also `int from = 0;`
+/// - numbers, booleans and enums have one if the struct specifies one: `int days = 3;`, also `int from = 0;`
 ///   or `bool all{};`, but not `int days;`;
-/// - std::string, containers and Json have one when it is not empty: `std::string unit = "c";`. An empty
-///   one (`std::string city;`, `= ""`) is required, because C++ cannot tell the two apart. For a field that
+/// - std::string, containers and Json have one if it is not empty: `std::string unit = "c";`. An empty
+///   one (`std::string city;`, `= ""`) is required, because C++ cannot distinguish the two. For a field that
 ///   may be empty use std::optional or make_optional();
 /// - std::variant likewise, by its first alternative (std::monostate counts as a default);
-/// - a nested struct is required when one of its own fields is;
-/// - std::optional is never required, and null is allowed for it.
+/// - a nested struct is required if one of its own fields is;
+/// - std::optional is never required, and may be null.
 ///
-/// Defaults are given as "default". Enums are lists of their enumerators' names, nested structs are written
-/// in place (one that contains itself as "$ref"), maps have "additionalProperties", variants "anyOf".
-/// Of the bounds of integers only the 0 of unsigned ones is given.
+/// Defaults are written as "default". Enums are lists of their enumerators' names, nested structs are written inline
+/// (one that contains itself as "$ref"), maps have "additionalProperties", variants "anyOf". Of the bounds of integers,
+/// only the 0 of unsigned types is written.
 template <class T>
 Json json_schema_of() {
     detail::SchemaScope scope;
@@ -150,12 +150,12 @@ Json json_schema_of() {
     return Json(detail::finish_schema(std::move(schema), std::move(scope)));
 }
 
-/// Sets the description of the field at `path` ("city", "where.city", "items[].name"; "" is the whole
-/// schema). Throws Error (invalid_argument) that names the existing fields when there is no such field.
+/// Sets the description of the field at `path` ("city", "where.city", "items[].name"; "" is the whole schema). Throws
+/// Error (invalid_argument) that lists the existing fields if there is no such field.
 void describe(Json& schema, std::string_view path, std::string_view text);
 
-/// Makes the field at `path` optional; where it is missing, validation puts `default_value` in its place
-/// (none is put in when it is null). Throws like describe().
+/// Makes the field at `path` optional; if it is missing, validation inserts `default_value` (nothing if null). Throws
+/// like describe().
 void make_optional(Json& schema, std::string_view path, Json default_value = nullptr);
 
 /// Makes the field at `path` required and removes its default. Throws like describe().

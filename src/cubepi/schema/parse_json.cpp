@@ -16,7 +16,7 @@ namespace {
 using boost::json::string_view;
 using ParseError = boost::json::error_code;
 
-// What boost::json::parser uses, but for on_double.
+// Identical to the handler of boost::json::parser, except for on_double.
 class ExactHandler {
 public:
     static constexpr std::size_t max_object_size = JsonObject::max_size();

@@ -18,7 +18,7 @@ bool is_delimiter(char c) {
            c == ']' || c == '{' || c == '[' || c == '"';
 }
 
-// Writes the escape at `at` so that it is valid; gives the number of bytes it took.
+// Writes a valid form of the escape at `at`; returns the number of bytes read.
 std::size_t repair_escape(std::string& out, std::string_view text, std::size_t at) {
     const char next = at + 1 < text.size() ? text[at + 1] : '\0';
     if (next == 'u') {
@@ -76,14 +76,14 @@ std::string repair(std::string_view text, bool replace_bad_bytes) {
     return out;
 }
 
-// Finds how much of an object's text is complete. Structure is followed strictly; what is inside strings
-// and numbers is judged by the parser afterwards.
+// A scanner that finds the complete part of an object's text. The structure is checked strictly; the contents of
+// strings and numbers are checked by the parser afterwards.
 class PrefixScanner {
 public:
     explicit PrefixScanner(std::string_view text) : text_(text) {}
 
-    /// The text with its last, incomplete part left out and all that is open closed; nothing when it is
-    /// not the beginning of one object.
+    /// Returns the text without its last, incomplete part and with all brackets closed; nothing if it is not the
+    /// beginning of one object.
     std::optional<std::string> close() {
         at_ = std::min(text_.find_first_not_of(blanks), text_.size());
         if (at_ == text_.size() || text_[at_] != '{') return std::nullopt;
@@ -182,8 +182,8 @@ private:
         safe_depth_ = stack_.size();
     }
 
-    // Moves behind the closing quote. Where there is none, moves to the end of the text, and string_end_
-    // is the end of the last whole character.
+    // Moves past the closing quote. If there is none, moves to the end of the text, and string_end_ is the end of the
+    // last complete character.
     bool skip_string() {
         ++at_;
         while (at_ < text_.size()) {
@@ -222,8 +222,8 @@ private:
         return true;
     }
 
-    // Bytes of the escape at at_, together with the second half of a surrogate pair; 0 when the text
-    // stops before it is known what it is.
+    // Returns the size of the escape at at_, including the second half of a surrogate pair; 0 if the text ends before
+    // the escape is complete.
     std::size_t escape_length() const {
         const auto rest = text_.substr(at_);
         if (rest.size() < 2) return 0;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr char hex_digits[] = "0123456789abcdef";
 
-// True for the characters that stand for themselves in a Python JSON string.
+// True for characters that need no escape in a Python JSON string.
 constexpr auto plain_characters = [] {
     std::array<bool, 256> plain{};
     for (std::size_t c = 0x20; c < 0x7F; ++c) plain[c] = c != '"' && c != '\\';
@@ -52,7 +52,7 @@ void append_integer(std::string& out, Integer value) {
     out.append(buffer, end);
 }
 
-// Rewrites what Python accepts beyond JSON into JSON.
+// A converter of Python's extensions of JSON to JSON.
 class LenientRewriter {
 public:
     explicit LenientRewriter(std::string_view text) : text_(text) { out_.reserve(text.size()); }

@@ -93,7 +93,7 @@ std::unique_ptr<const Compiled> compile_lowered(const detail::LoweredSchema& low
     return compiled;
 }
 
-// What in a value valijson's adapter cannot see rightly.
+// Values that valijson's adapter does not represent correctly.
 struct Oddities {
     bool needs_copy = false;
     bool too_deep = false;
@@ -127,7 +127,7 @@ void look_over(Json& value, std::size_t depth, Oddities& found) {
     }
 }
 
-// A copy with stand-ins for what valijson's adapter does not know: integers above int64, and NUL
+// Returns a copy with substitutes for values that valijson's adapter does not support: integers above int64, and NUL
 // characters, at which it ends a string.
 Json with_stand_ins(Json value) {
     if (value.is_uint64()) {
@@ -181,7 +181,7 @@ std::vector<SchemaIssue> explain(const Json& schema, const Json& value,
 
 }  // namespace
 
-// The rewritten schema and the fast check are made at first use; valijson's form only when a value needs it.
+// The rewritten schema and the fast check are created on first use; valijson's form only if a value needs it.
 struct JsonSchema::State {
     explicit State(Json given) : source(std::move(given)) {}
 

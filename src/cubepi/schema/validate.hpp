@@ -8,12 +8,10 @@
 
 namespace cubepi {
 
-/// A JSON Schema that values are checked against (draft 7, and of later drafts $defs, prefixItems,
-/// dependentRequired and dependentSchemas; "format" is a remark, "unevaluated..." is ignored; references
-/// only within the schema).
+/// A JSON Schema for validating values (draft 7, and from later drafts $defs, prefixItems, dependentRequired and
+/// dependentSchemas; "format" is an annotation, "unevaluated..." is ignored; references only within the schema).
 ///
-/// Cheap to make and to copy: the schema is compiled at the first validate() or compile(). All members may
-/// be called from several threads at once.
+/// Cheap to create and to copy: the schema is compiled by the first validate() or compile(). Thread-safe.
 class JsonSchema {
 public:
     explicit JsonSchema(Json schema);
@@ -23,19 +21,19 @@ public:
     JsonSchema(JsonSchema&&) noexcept = default;
     JsonSchema& operator=(JsonSchema&&) noexcept = default;
 
-    /// The schema as it was given.
+    /// Returns the schema as passed to the constructor.
     const Json& source() const noexcept;
-    /// The same, kept alive by what is returned.
+    /// Returns the same, with shared ownership.
     std::shared_ptr<const Json> shared_source() const noexcept;
 
-    /// Compiles now. Throws Error (invalid_argument) that names the place when the schema is no schema.
+    /// Compiles the schema. Throws Error (invalid_argument) that names the location if the schema is invalid.
     void compile() const;
 
-    /// Makes `value` ready and checks it. Empty when it fits.
+    /// Normalizes `value` and validates it. Returns nothing if it is valid.
     ///
-    /// Changes `value` in two ways only: missing properties that have a "default" get it, at any depth, and
-    /// where the schema does not allow what is there, integral numbers become integers (3.0 -> 3) and strings
-    /// that spell exactly a number or boolean become it ("3" -> 3). Throws as compile().
+    /// Changes `value` in two ways only: inserts the "default" of missing properties, at any depth, and, where the
+    /// schema does not allow the value, converts integral numbers to integers (3.0 -> 3) and strings that contain
+    /// exactly a number or boolean to it ("3" -> 3). Throws like compile().
     std::vector<SchemaIssue> validate(Json& value) const;
 
 private:

@@ -22,7 +22,7 @@ std::string lines(const std::vector<SchemaIssue>& issues) {
     return text;
 }
 
-// The issues of a value, or the value as validation left it.
+// Returns the issues of a value, or the value as changed by validation.
 std::string result(std::string_view schema, std::string_view value) {
     Json checked = json(value);
     const auto issues = JsonSchema(json(schema)).validate(checked);
@@ -77,7 +77,7 @@ TEST(Validate, SaysWhatIsWrongAndWhere) {
               "days: expected integer, found number 1e+20\n");
 }
 
-// The fast check and valijson must agree; "allOf" with nothing in it turns the fast check off.
+// The fast check and valijson must agree; an empty "allOf" disables the fast check.
 TEST(Validate, TheFastCheckAgreesWithTheFullOne) {
     const std::string_view schemas[] = {
         weather,

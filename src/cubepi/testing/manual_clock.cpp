@@ -15,7 +15,7 @@ namespace {
 
 using time_point = Clock::time_point;
 
-/// One timer. Everything but `executor` is used on that executor only.
+/// One timer. All members except `executor` are used on that executor only.
 struct Shot {
     explicit Shot(Executor where) : executor(std::move(where)) {}
 
@@ -51,8 +51,7 @@ struct ManualClock::State {
 
     using Place = std::multimap<time_point, Entry>::iterator;
 
-    /// Posts under the lock: whoever destroys a timer waits for it, and may then destroy the
-    /// timer's event loop.
+    /// Posts under the lock: a thread that destroys a timer waits for it, and may then destroy the timer's event loop.
     void wake_due() {
         while (!entries.empty() && entries.begin()->first <= now) {
             fire_soon(entries.begin()->second);

@@ -12,8 +12,8 @@
 
 namespace cubepi::testing {
 
-/// A clock that stands still until it is told to go on. Any thread may call any member. Starts at
-/// steady time zero plus one hour and at 2026-01-01T00:00:00Z.
+/// A clock that advances only on request. Thread-safe. Starts at steady time zero plus one hour and at
+/// 2026-01-01T00:00:00Z.
 class ManualClock final : public Clock {
 public:
     ManualClock();
@@ -24,22 +24,21 @@ public:
     Task<> sleep_until(time_point deadline) override;
     std::unique_ptr<ClockTimer> timer(Executor executor) override;
 
-    /// Moves both times on and wakes what is due, in the order of the deadlines, through the
-    /// executors of those who wait: none of them has run when this returns.
+    /// Advances both times and wakes due sleepers and timers, in the order of the deadlines, through their executors:
+    /// none of them has run when this returns.
     void advance(std::chrono::nanoseconds amount);
 
-    /// Advances to the next deadline. False when nothing waits.
+    /// Advances to the next deadline. Returns false if nothing waits.
     bool advance_to_next();
 
-    /// Sets the date without touching the monotonic time.
+    /// Sets the date without changing the monotonic time.
     void set_wall(std::chrono::system_clock::time_point value);
 
-    /// Sleepers and armed timers.
+    /// Returns the number of sleepers and armed timers.
     std::size_t pending_sleepers() const;
     std::optional<time_point> next_deadline() const;
 
-    /// Blocks this thread until at least `count` sleepers and timers wait: for tests with other
-    /// threads.
+    /// Blocks this thread until at least `count` sleepers and timers wait; for tests with several threads.
     void wait_for_sleepers(std::size_t count) const;
 
     struct State;
@@ -48,8 +47,7 @@ private:
     std::shared_ptr<State> state_;
 };
 
-/// As run(), but when nothing is ready the clock advances to its next deadline: hours of waiting
-/// take no time.
+/// Like run(), but if nothing is ready the clock advances to its next deadline, so that hours of waiting take no time.
 template <class T>
 T run_advancing(ManualClock& clock, Task<T> task) {
     const std::function<bool()> advance = [&clock] { return clock.advance_to_next(); };

@@ -88,7 +88,7 @@ struct MemoryTransport::Shared {
 
 namespace {
 
-/// Counts an exchange from its request to the end of its body.
+/// A guard that counts an exchange from its request to the end of its body.
 class OpenExchange {
 public:
     explicit OpenExchange(std::atomic<std::size_t>& count) : count_(&count) { ++*count_; }
@@ -181,7 +181,7 @@ private:
     std::chrono::nanoseconds total_;
     std::shared_ptr<void> shared_;
     OpenExchange open_;
-    AsyncEvent wake_;  // the end of a delay, or of all reading
+    AsyncEvent wake_;  // the end of a delay, or of reading
     bool interrupted_ = false;
 };
 

@@ -15,45 +15,48 @@
 
 namespace cubepi::testing {
 
-/// What a MemoryTransport answers: a status, headers, and a body that arrives as the script says.
+/// A scripted response of a MemoryTransport: a status, headers, and a body that arrives in scripted steps.
 ///
 ///     MemoryResponse(200).with_event("{\"a\":1}").with_delay(30s).with_event("[DONE]")
 ///
-/// The script is played in order; what it ends with is the end of the body.
+/// The script is executed in order; the body ends with its last step.
 class MemoryResponse {
 public:
     explicit MemoryResponse(int status = 200, std::string body = {});
 
-    /// send() throws this instead of answering.
+    /// Returns a response for which send() throws the error.
     template <class E>
     static MemoryResponse failing(E error) {
         return failing(std::make_exception_ptr(std::move(error)));
     }
     static MemoryResponse failing(std::exception_ptr failure);
 
-    /// The request is taken and never answered.
+    /// Returns a response that never arrives.
     static MemoryResponse never();
 
     MemoryResponse&& with_header(std::string name, std::string value) &&;
 
-    /// Bytes that arrive together: one read() gives one piece.
+    /// Adds bytes that arrive together: one read() returns one piece.
     MemoryResponse&& with_piece(std::string bytes) &&;
-    /// The piece "data: <data>\n\n".
+    /// Adds the piece "data: <data>
+    ///
+    /// ".
     MemoryResponse&& with_event(const std::string& data) &&;
-    /// Cuts what was scripted so far into pieces of `bytes` bytes.
+    /// Splits the scripted body so far into pieces of `bytes` bytes.
     MemoryResponse&& in_pieces_of(std::size_t bytes) &&;
 
-    /// Nothing arrives for so long; needs a transport with a clock.
+    /// Adds a pause; requires a transport with a clock.
     MemoryResponse&& with_delay(std::chrono::nanoseconds delay) &&;
-    /// Nothing arrives any more.
+    /// Ends the data without ending the body.
     MemoryResponse&& with_stall() &&;
-    /// The body breaks with this.
+    /// Makes the body fail with the error.
     template <class E>
     MemoryResponse&& with_failure(E error) && {
         return std::move(*this).with_failure(std::make_exception_ptr(std::move(error)));
     }
     MemoryResponse&& with_failure(std::exception_ptr failure) &&;
-    /// Called when a reader has got this far, on the reader's executor: to abort, to look, to count.
+    /// Adds a call that is made on the reader's executor when a reader has reached this step: to abort, to inspect, to
+    /// count.
     MemoryResponse&& with_call(std::function<void()> call) &&;
 
 private:
@@ -80,25 +83,25 @@ private:
     bool never_ = false;
 };
 
-/// An HttpTransport without a network, for tests of whatever speaks HTTP. Keeps what it was asked.
-/// send() may be called from any thread; the handler runs inside it, one call at a time.
+/// An HttpTransport without a network, for tests of HTTP clients. Records the requests. send() is thread-safe; the
+/// handler runs inside it, one call at a time.
 class MemoryTransport final : public HttpTransport {
 public:
     using Handler = std::function<MemoryResponse(const HttpRequest& request)>;
 
-    /// With a clock, the first_byte and total clocks of the requests are kept on it (and with_delay works).
+    /// With a clock, the first_byte and total timeouts of the requests are enforced on it (and with_delay works).
     explicit MemoryTransport(Handler handler, std::shared_ptr<Clock> clock = nullptr);
 
-    /// Gives these answers in order, and an Error(invalid_state) after the last.
+    /// Returns these responses in order, and throws Error(invalid_state) after the last.
     explicit MemoryTransport(std::vector<MemoryResponse> answers,
                              std::shared_ptr<Clock> clock = nullptr);
 
     Task<HttpResponse> send(HttpRequest request) override;
 
-    /// All requests so far, in order.
+    /// Returns all requests so far, in order.
     std::vector<HttpRequest> requests() const;
 
-    /// Exchanges that have begun and whose body is not destroyed yet: zero when nothing was left behind.
+    /// Returns the number of exchanges that have begun and whose body is not destroyed: zero if nothing leaked.
     std::size_t open_exchanges() const;
 
 private:

@@ -10,29 +10,29 @@
 
 namespace cubepi::testing {
 
-/// How the suite gets at the store that it checks.
+/// The factory of the store under test.
 struct StoreUnderTest {
-    /// Makes an empty store; called once per check.
+    /// Creates an empty store; called once per check.
     std::function<std::shared_ptr<Checkpointer>()> make = {};
-    /// Ends the given store (the only reference to it is passed in) and gives another one with the same data. Leave it
-    /// out for a store that forgets.
+    /// Closes the given store (passed as the only reference) and returns another one with the same data. Leave it empty
+    /// for a store without persistence.
     std::function<std::shared_ptr<Checkpointer>(std::shared_ptr<Checkpointer>)> reopen = {};
-    /// Moves the time on by which the store judges leases (D50). Without it that is not checked.
+    /// Advances the time by which the store evaluates leases (D50). If empty, leases are not checked.
     std::function<void(std::chrono::seconds)> advance = {};
 };
 
-/// One thing that a store does not do as agents need it.
+/// A deviation of a store from the requirements of agents.
 struct StoreFailure {
     std::string check = {};  ///< one of store_checks()
-    std::string text = {};   ///< what was expected and did not happen
+    std::string text = {};   ///< the expectation that was not met
 };
 
-/// The names of all checks, in order.
+/// Returns the names of all checks, in order.
 std::vector<std::string> store_checks();
 
-/// Puts a store through all checks that fit the interfaces it has (Checkpointer, and what of RunStore, MessageIndex,
-/// HitlStore, ForkStore, ThreadStore it derives from) and gives what failed: nothing, for a store that is right.
-/// Needs no test framework. Blocks; not inside run(). Throws only what `make` and `reopen` throw.
+/// Runs all checks that apply to the interfaces of the store (Checkpointer, and those of RunStore, MessageIndex,
+/// HitlStore, ForkStore, ThreadStore from which it derives) and returns the failures; empty for a correct store. Needs
+/// no test framework. Blocks; must not be called inside run(). Throws only exceptions of `make` and `reopen`.
 ///
 ///     for (const auto& failure : cubepi::testing::check_store({.make = [] { return std::make_shared<MyStore>(); }}))
 ///         ADD_FAILURE() << failure.check << ": " << failure.text;

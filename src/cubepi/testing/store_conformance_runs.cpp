@@ -12,14 +12,14 @@ namespace {
 bool has_runs(StoreProbe& probe) { return probe.runs() != nullptr; }
 bool has_runs_and_time(StoreProbe& probe) { return probe.runs() != nullptr && probe.can_advance(); }
 
-/// An owner that this process seems to be, under another name.
+/// An owner with the identity of this process and another id.
 ClaimOwner live_owner(std::string id) {
     ClaimOwner owner = current_process_owner();
     owner.owner_id = std::move(id);
     return owner;
 }
 
-/// A process of this host that has ended: no process has this id.
+/// A process of this host that has ended: no process has this pid.
 ClaimOwner dead_owner(std::string id) {
     ClaimOwner owner = live_owner(std::move(id));
     owner.pid = 0x7ffffff0;

@@ -18,7 +18,7 @@ Task<> write_run(StoreProbe& probe, std::string run_id, bool complete) {
     if (complete) co_await probe.runs()->mark_run_complete("t", std::move(run_id));
 }
 
-/// Two complete runs, an open one, and a message without run in front.
+/// Writes a message without a run, two complete runs, and an open one.
 Task<> write_thread(StoreProbe& probe) {
     MessageList imported = list_of(user_of_run("imported", {}));
     co_await probe.store().append("t", std::move(imported), AppendOptions());

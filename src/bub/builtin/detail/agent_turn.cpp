@@ -8,7 +8,7 @@
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/core/cancellation.hpp>
 
-// The life of a turn: how it begins, what is said of it, how it ends.
+// The lifecycle of a turn: its start, its output, its end.
 
 namespace bub::detail {
 
@@ -74,7 +74,7 @@ Task<> AgentTurn::begin() {
     if (!over_) co_await start_agent();
 }
 
-/// The input may have come before, in a process that died (D42).
+/// The input may have been received before, by a process that died (D42).
 Task<> AgentTurn::take_up() {
     message_id_ = plan_.input_id;
     const std::optional<EarlierTurn> earlier = co_await find_earlier_turn(*tape_, message_id_);
@@ -84,7 +84,7 @@ Task<> AgentTurn::take_up() {
     over_ = earlier->answered;
     if (over_) status_ = TurnStatus::ok;
     if (over_ && earlier->joined) {
-        // The turn that it came into has answered it.
+        // The turn to which it was added has answered it.
         state_.mark_silent();
         co_return;
     }
@@ -133,7 +133,7 @@ Task<> AgentTurn::finish() {
         status_ = TurnStatus::error;
         throw_failure(failure);
     }
-    // A limit was reached, or a person is asked who is not here: the turn ends with what there is.
+    // A limit was reached, or the run waits for a user who is not available: the turn ends with the output so far.
     status_ = TurnStatus::ok;
     JsonObject data;
     data["kind"] = "temporary";
@@ -143,7 +143,7 @@ Task<> AgentTurn::finish() {
     push(event_kind::error, std::move(data), nullptr);
 }
 
-/// The messages of a turn that inherits, behind those of the turn that it belongs to.
+/// Appends the messages of a turn that inherits after those of its outer turn.
 Task<> AgentTurn::keep_inherited() {
     if (made_.empty()) co_return;
     const std::shared_ptr<TapeFork> own =
@@ -160,7 +160,7 @@ Task<> AgentTurn::keep_inherited() {
 
 Task<> AgentTurn::close() {
     if (!tape_ || std::exchange(closed_, true)) co_return;
-    run_.reset();  // aborts what still runs, whose last step goes to the tape
+    run_.reset();  // aborts the current run, whose last step goes to the tape
     if (agent_) co_await agent_->wait_for_idle();
     agent_.reset();
     tape_.reset();
@@ -170,7 +170,7 @@ Task<> AgentTurn::close() {
     }
     const std::shared_ptr<TapeFork> fork = std::exchange(fork_, nullptr);
     state_.replace(std::make_shared<RunningTurn>());
-    // Whoever looks at the tape later in the turn looks at the one that the fork went into.
+    // Later readers of the tape in this turn must see the tape into which the fork was merged.
     Tape after = co_await core_->tape(plan_.session_id, state_);
     state_.replace(std::make_shared<Tape>(std::move(after)));
     if (is_passing(plan_.session_id)) {

@@ -13,22 +13,22 @@
 
 namespace bub::detail {
 
-/// Whose turn it is, and what is different when a model has asked for it.
+/// The session of a turn, and the restrictions of a turn that a model started (subagent).
 struct AgentTurnPlan {
     std::string session_id = {};
-    /// Not steered by people, and without agents of its own.
+    /// Cannot be steered by users and cannot start agents of its own.
     bool is_subagent = false;
     /// Names of tools and skills; absent: all.
     std::optional<std::set<std::string>> allowed_tools = {};
     std::optional<std::set<std::string>> allowed_skills = {};
-    /// The turn in progress whose conversation it goes on from. What it adds comes behind that turn.
+    /// The running turn whose conversation this turn continues. Entries of this turn are appended after that turn.
     std::shared_ptr<TapeFork> inherits = {};
-    /// The id of the user's message; one that is on the tape goes on, or is answered as it was then (D42). Empty: each
-    /// message is a new one.
+    /// The id of the user's message; a message that is already on the tape is continued, or answered as before (D42).
+    /// Empty: each message is new.
     std::string input_id = {};
 };
 
-/// The part of a turn's agent that a summary of its conversation needs.
+/// The part of a turn's agent that is needed to summarize its conversation.
 struct SummaryModel {
     cubepi::BoundModel model = {};
     cubepi::ProviderRef provider = {};
@@ -40,14 +40,14 @@ struct SummaryModel {
 
 struct HandOff;
 
-/// The event that records a step of the model on the tape, as Bub does, for tape_info.
+/// Returns the event that records a step of the model on the tape, in Bub's format, for tape_info.
 TapeEntry step_entry(const cubepi::AssistantMessage& answer);
 
-/// One turn of the agent on the session's tape, as a stream: the answer of the builtin plugin. What the turn writes is
-/// merged into the tape by close(), whatever became of it (B9). An input that was cut off by a crash goes on where it was, and
-/// says again what it had said. When a request does not fit the model's window, the model summarizes the conversation, the
-/// tape is handed off with the summary, and the request is repeated once. The summary and the runs before and after it share
-/// the limits, the usage and the cost of one turn.
+/// One turn of the agent on the session's tape, as a stream: the answer of the builtin plugin. close() merges the
+/// entries of the turn into the tape, whatever the outcome (B9). An input interrupted by a crash is resumed, and its
+/// earlier output is repeated. If a request exceeds the model's context window, the model summarizes the conversation,
+/// the tape is handed off with the summary, and the request is repeated once. The summary and the runs before and after
+/// it share the limits, the usage and the cost of one turn.
 class AgentTurn final : public EventSource {
 public:
     AgentTurn(std::shared_ptr<BuiltinCore> core, Prompt prompt, AgentTurnPlan plan,
@@ -96,39 +96,39 @@ private:
     std::shared_ptr<cubepi::Agent> agent_;
     std::optional<cubepi::AgentRun> run_;
     std::deque<StreamEvent> events_;
-    std::string message_id_;       ///< empty: a new one
+    std::string message_id_;       ///< empty: generate one
     std::string run_id_;           ///< of the run that this turn continues; empty: none
     cubepi::MessageList made_;     ///< by a turn that inherits
-    cubepi::PriorSpending spent_;  ///< by this turn, before the run under way
+    cubepi::PriorSpending spent_;  ///< by this turn, before the current run
     struct Steered {
         cubepi::Message message;
         cubepi::Receipt receipt;
     };
-    std::vector<Steered> steered_;           ///< messages that came during the turn
-    std::vector<cubepi::Message> repeated_;  ///< of those, the ones to repeat after a hand-off
+    std::vector<Steered> steered_;           ///< messages received during the turn
+    std::vector<cubepi::Message> repeated_;  ///< those to repeat after a hand-off
     std::unique_ptr<SummaryModel> summarizer_;
     std::unique_ptr<HandOff> hand_off_;  ///< not null while the model writes the summary
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;
     bool over_ = false;
-    bool said_something_ = false;  ///< text of a step before this one
+    bool said_something_ = false;  ///< an earlier step produced text
     bool step_has_text_ = false;
     bool handed_off_ = false;
 };
 
-/// The turn that a tool belongs to, as a service of its TurnState.
+/// The turn to which a tool belongs, as a service of its TurnState.
 struct RunningTurn {
     std::shared_ptr<TapeFork> fork = {};
 };
 
-/// What a person or the tools may do with a session, as tools for the model and as comma commands.
+/// Returns the operations on a session as tools for the model and as comma commands.
 std::vector<cubepi::AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tape,
                                              std::string session_id, TurnState& state);
-/// The tool `subagent`.
+/// Returns the tool `subagent`.
 cubepi::AgentTool subagent_tool(std::shared_ptr<BuiltinCore> core, std::string session_id,
                                 TurnState& state);
 
-/// The tool `spill_read`: what Bub has kept of a long result beside the tape.
+/// Returns the tool `spill_read`, which reads long results that Bub stored next to the tape.
 cubepi::AgentTool spill_read_tool(const Tape& tape);
 
 }  // namespace bub::detail

@@ -4,7 +4,7 @@
 #include <bub/builtin/detail/prompt_parts.hpp>
 #include <bub/input_id.hpp>
 
-// What the agent does, as events of the turn and on its tape; what reaches the agent meanwhile.
+// Converts the agent's events to events of the turn and entries of its tape; passes messages to the agent.
 
 namespace bub::detail {
 
@@ -21,7 +21,7 @@ JsonObject call_json(const cubepi::ToolCall& call) {
     return form;
 }
 
-/// What was not reported is left out.
+/// Unreported counts are omitted.
 JsonObject usage_json(const cubepi::Usage& usage) {
     JsonObject form;
     const auto add = [&form](const char* key, cubepi::TokenCount tokens) {
@@ -61,12 +61,12 @@ TapeEntry step_entry(const cubepi::AssistantMessage& answer) {
     return event_entry("run", run_json(answer), hidden_from_context());
 }
 
-/// A message for the run under way. It is remembered, since a hand-off leaves it behind.
+/// Sends a message to the current run. The message is recorded, because a hand-off leaves it behind.
 void AgentTurn::steer(cubepi::Message message) {
     steered_.push_back(Steered{message, agent_->steer(message)});
 }
 
-/// Runs inside the agent, in step with what it stores.
+/// Runs inside the agent, synchronously with its stored messages.
 Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
     const std::string_view* delta = event.text_delta();
     if (delta && fork_) fork_->said(*delta);
@@ -110,7 +110,7 @@ void AgentTurn::push(std::string_view kind, JsonObject data,
 void AgentTurn::translate(const cubepi::AgentEvent& event) {
     const auto source = std::make_shared<const cubepi::AgentEvent>(event);
     if (const std::string_view* delta = event.text_delta()) {
-        // The texts of a turn's steps are apart from each other in what the turn returns (B19).
+        // The texts of a turn's steps are separated in the turn's output (B19).
         if (said_something_ && !step_has_text_) {
             events_.push_back(StreamEvent::text("\n\n"));
         }

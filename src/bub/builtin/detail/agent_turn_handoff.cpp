@@ -8,9 +8,9 @@
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/provider/cost.hpp>
 
-// What follows a request that did not fit the model's window: the model summarizes the conversation, the tape is handed off,
-// and the request is repeated. The summary is a run of its own, pulled by next() like any other: dropping it aborts it,
-// and nothing is on the tape before it has ended.
+// Handles a request that exceeds the model's context window: the model summarizes the conversation, the tape is handed
+// off, and the request is repeated. The summary is a separate run, pulled by next() like any other: dropping it aborts
+// it, and nothing is written to the tape before it has ended.
 
 namespace bub::detail {
 
@@ -33,7 +33,7 @@ constexpr std::size_t most_tries = 5;
 constexpr std::size_t smallest_limit = 500;      // bytes
 constexpr std::size_t longest_summary = 24'000;  // bytes
 constexpr std::size_t bytes_per_token =
-    2;  // fewer than a token has, on average: the rest is room for the answer
+    2;  // fewer than an average token has, which leaves space for the answer
 constexpr std::string_view instruction =
     "You summarize a conversation between a user and an assistant, so that the assistant can "
     "continue without its "
@@ -50,7 +50,7 @@ bool is_overflow(const cubepi::Error& failure) {
            is_context_overflow(failure.what());
 }
 
-/// Model calls of a run that were answered.
+/// Returns the number of answered model calls of a run.
 std::size_t answered_calls(const cubepi::RunResult& result) {
     return static_cast<std::size_t>(std::count_if(
         result.new_messages.begin(), result.new_messages.end(), [](const cubepi::Message& one) {
@@ -59,7 +59,7 @@ std::size_t answered_calls(const cubepi::RunResult& result) {
         }));
 }
 
-/// The size of the conversation in the first request, in bytes.
+/// Returns the size limit of the conversation in the first request, in bytes.
 std::size_t first_limit(const cubepi::Error& failure, const cubepi::Model& model,
                         std::size_t size) {
     std::optional<std::int64_t> window = model.context_window;
@@ -134,7 +134,7 @@ Task<> AgentTurn::begin_hand_off(cubepi::RunResult result) {
     start_summary();
 }
 
-/// Empty when the limits leave a call for the summary and one for the answer.
+/// Returns an empty string if the limits allow a call for the summary and one for the answer.
 std::string AgentTurn::why_no_summary() const {
     const std::size_t most = summarizer_->limits.max_turns;
     if (most == 0 || spent_.turns + 2 <= most) return {};
@@ -161,7 +161,7 @@ void AgentTurn::start_summary() {
         cubepi::PromptOptions().run_id(hand_off_->run->run_id).prior_spending(spent_)));
 }
 
-/// Of the summary's run the turn shows what the library reports about it, for example a retry.
+/// Of the summary's run, the turn shows only the library's notices, for example a retry.
 void AgentTurn::translate_summary(const cubepi::AgentEvent& event) {
     const auto* reported = event.get_if<cubepi::NoticeEvent>();
     if (reported) notice(reported->notice.code, reported->notice.text, reported->notice.details);
@@ -203,8 +203,8 @@ Task<> AgentTurn::finish_summary() {
     co_await end_hand_off(std::move(summary), std::move(problem));
 }
 
-/// Hands the tape off and repeats the turn's messages behind the anchor. Without summary and problem there was nothing to
-/// summarize.
+/// Hands the tape off and repeats the turn's messages after the anchor. Without summary and problem there was nothing
+/// to summarize.
 Task<> AgentTurn::end_hand_off(std::string summary, std::string problem) {
     const HandOff& hand_off = *hand_off_;
     JsonObject data;
@@ -220,7 +220,7 @@ Task<> AgentTurn::end_hand_off(std::string summary, std::string problem) {
     co_await tape_->overflow_handoff(hand_off.error, summary);
     tell_hand_off(summary, problem);
     hand_off_.reset();
-    // The turn's messages are repeated behind the hand-off, under ids of their own.
+    // The turn's messages are repeated after the hand-off, under their own ids.
     if (!message_id_.empty()) message_id_ = next_message_id(message_id_);
     run_id_.clear();
     for (Steered& one : std::exchange(steered_, {})) {

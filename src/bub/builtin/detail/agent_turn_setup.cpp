@@ -8,13 +8,13 @@
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
-// The agent of a turn: its model, memory, tools and prompt.
+// Sets up the agent of a turn: its model, memory, tools and prompt.
 
 namespace bub::detail {
 
 namespace {
 
-/// What `,reasoning_effort` has chosen; nothing for what is no effort.
+/// Returns the effort selected by `,reasoning_effort`; nothing if it is invalid.
 std::optional<cubepi::ReasoningControl> reasoning_of(const TurnState& state) {
     using Effort = cubepi::ReasoningEffort;
     const std::string chosen = state.text("reasoning_effort");
@@ -29,7 +29,7 @@ std::optional<cubepi::ReasoningControl> reasoning_of(const TurnState& state) {
     return std::nullopt;
 }
 
-/// The history up to the answer whose calls are being made: an agent cannot go on from there.
+/// Returns the history up to the answer whose calls are in progress, because an agent cannot continue from there.
 cubepi::MessageList without_open_calls(cubepi::MessageList messages) {
     std::size_t results = 0;
     for (std::size_t i = messages.size(); i > 0; --i) {
@@ -44,8 +44,8 @@ cubepi::MessageList without_open_calls(cubepi::MessageList messages) {
     return messages;
 }
 
-/// Takes away what this turn's model is not to call. Hidden tools are commands of operators (B11). Throws
-/// Error(invalid_argument) that lists the names in the plan that no tool has.
+/// Removes the tools that this turn's model must not call. Hidden tools are commands of operators (B11). Throws
+/// Error(invalid_argument) that lists the names in the plan that do not match any tool.
 void keep_allowed(std::vector<cubepi::AgentTool>& tools, const AgentTurnPlan& plan) {
     std::erase_if(tools, [&plan](const cubepi::AgentTool& tool) {
         return !tool.expose_to_model || (plan.is_subagent && tool.name == "subagent") ||
@@ -71,7 +71,7 @@ void keep_allowed(std::vector<cubepi::AgentTool>& tools, const AgentTurnPlan& pl
 std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& folder) {
     std::vector<cubepi::AgentTool> tools;
     if (core_->options().with_tools) {
-        // An agent that inherits the conversation has its commands too.
+        // An agent that inherits the conversation also shares its commands.
         if (plan_.inherits) shells_ = state_.service<cubepi::ShellSessions>();
         if (!shells_) shells_ = core_->shells(plan_.session_id, folder);
         state_.replace(shells_);
@@ -84,7 +84,7 @@ std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& fol
     return tools;
 }
 
-/// What the agent knows of the conversation, and where its messages go.
+/// Sets the agent's memory: the history of the conversation, and the destination of its messages.
 Task<> AgentTurn::remember(cubepi::AgentOptions& options) {
     TapeCheckpointerOptions how;
     how.clock = core_->runtime().clock;
@@ -120,7 +120,7 @@ Task<> AgentTurn::start_agent() {
     options.runtime = core_->framework().runtime();
     const AgentOccasion occasion{plan_.session_id, folder, state_};
     if (plan_.is_subagent) {
-        // The memory that `configure` gives is that of the conversation it belongs to.
+        // remember() runs last, because a memory set by `configure` is that of the parent conversation.
         if (chosen.configure) chosen.configure(options, occasion);
         co_await remember(options);
     } else {

@@ -27,7 +27,7 @@ std::string_view trimmed(std::string_view text) {
     return text;
 }
 
-/// The words of a line as a POSIX shell would take them apart, without any expansion.
+/// Splits a line into words like a POSIX shell, without any expansion.
 std::vector<std::string> words_of(std::string_view line) {
     std::vector<std::string> words;
     std::string word;
@@ -65,13 +65,13 @@ std::vector<std::string> words_of(std::string_view line) {
     return words;
 }
 
-/// At most about `most` bytes: the beginning and the end, with a note of what was left out between them.
+/// Returns at most about `most` bytes: the beginning and the end, with a note of what was omitted between them.
 std::string shortened_middle(std::string text, std::size_t most) {
     if (text.size() <= most) return text;
     const std::size_t part = most / 2;
     const std::size_t left_out = text.size() - 2 * part;
     const std::string note = "\n[" + std::to_string(left_out) + " bytes left out]\n";
-    // Half a character at a cut becomes U+FFFD.
+    // A character split by a cut becomes U+FFFD.
     return cubepi::replace_broken_utf8(text.substr(0, part) + note + text.substr(part + left_out));
 }
 
@@ -83,7 +83,7 @@ const AgentTool* find_tool(const std::vector<AgentTool>& tools, const std::strin
     return found;
 }
 
-/// The names of the parameters, in their order.
+/// Returns the names of the parameters, in order.
 std::vector<std::string> parameters_of(const AgentTool& tool) {
     std::vector<std::string> names;
     const Json* properties = tool.parameters.source().as_object().if_contains("properties");
@@ -92,8 +92,8 @@ std::vector<std::string> parameters_of(const AgentTool& tool) {
     return names;
 }
 
-/// `key=value` by name, others in the order of the parameters. Texts; the schema makes numbers of them. A command by
-/// Bub's name takes its arguments as there.
+/// Converts `key=value` arguments by name, others in the order of the parameters. Values are strings; the schema
+/// converts them to numbers. A command with Bub's name has Bub's arguments.
 JsonObject arguments_of(const AgentTool& tool, const std::vector<std::string>& words) {
     std::vector<std::string> in_order = parameters_of(tool);
     std::vector<std::string> known = in_order;
@@ -145,7 +145,7 @@ public:
     CommandRun(const CommandRun&) = delete;
     CommandRun& operator=(const CommandRun&) = delete;
 
-    /// `line` is without its comma. Gives the name under which the command is recorded, too.
+    /// `line` is without its comma. Sets `name` to the name under which the command is recorded.
     Task<std::string> run(std::string line, std::string& name) {
         if (line.empty()) throw cubepi::Error(ErrorCode::invalid_argument, "empty command");
         if (line.front() == '!') {
@@ -170,7 +170,7 @@ public:
         co_return co_await call(*tool, std::move(arguments));
     }
 
-    /// The user message of a `,!` command; empty for other commands and before the command has ended.
+    /// Returns the user message of a `,!` command; empty for other commands and before the command has ended.
     const std::string& for_model() const noexcept { return for_model_; }
 
 private:
@@ -185,7 +185,7 @@ private:
                "\n  ,<anything else> runs in the shell";
     }
 
-    /// Pasted text that begins with a comma was rarely meant as a command. False: not to be run.
+    /// Pasted text that begins with a comma was rarely meant as a command. Returns false if it must not be run.
     Task<bool> confirm_if_pasted(std::string command) {
         if (!pasted_) co_return true;
         const auto& ask = core_->options().confirm_command;
@@ -198,7 +198,7 @@ private:
         co_return co_await ask(std::move(question));
     }
 
-    /// An explicit `archive=true` needs no consent, since it destroys nothing.
+    /// An explicit `archive=true` needs no consent, because it destroys nothing.
     Task<bool> confirm_reset(std::string line, JsonObject& arguments) {
         const auto& ask = core_->options().confirm_command;
         const Json* archive = arguments.if_contains("archive");
@@ -275,7 +275,7 @@ private:
         co_return co_await call(*tool, std::move(arguments));
     }
 
-    /// A command that fails is output for the model as well, and not a failure of the turn.
+    /// A failed command is output for the model as well, and not a failure of the turn.
     Task<std::string> shell_for_model(std::string line) {
         if (line.empty()) throw cubepi::Error(ErrorCode::invalid_argument, "empty command");
         const bool agreed = co_await confirm_if_pasted(line);
@@ -292,7 +292,7 @@ private:
 
     static constexpr std::string_view not_run = "Not run.";
     static constexpr std::chrono::seconds grace{2};
-    /// After that the command continues in the background.
+    /// After this time the command continues in the background.
     static constexpr int shell_for_model_seconds = 600;
     static constexpr std::size_t shell_for_model_bytes = 32 * 1024;
     std::shared_ptr<BuiltinCore> core_;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t arguments_limit = 1'000;  // bytes
 constexpr std::size_t result_limit = 4'000;
-constexpr std::size_t omission_room = 60;  // bytes that the note of an omission may take
+constexpr std::size_t omission_room = 60;  // maximum size of the note of an omission, in bytes
 
 std::string_view head_of(std::string_view text, std::size_t bytes) {
     text = text.substr(0, bytes);
@@ -103,7 +103,7 @@ std::string ConversationDigest::text(std::size_t limit) const {
         for (const std::string& part : parts_) all += part;
         return all;
     }
-    // No message takes more than a quarter, so that the others have room.
+    // No message takes more than a quarter, so that the others have space.
     const std::string first = shortened_middle(parts_.front(), limit / 4);
     std::size_t room = limit - std::min(limit, first.size() + omission_room);
     std::vector<std::string> newest;
@@ -111,7 +111,7 @@ std::string ConversationDigest::text(std::size_t limit) const {
     while (next > 1 && room > 0) {
         std::string part = shortened_middle(parts_[next - 1], limit / 4);
         const bool fits = part.size() <= room;
-        // The newest message is always there, if not all of it.
+        // The newest message is always included, at least in part.
         if (!fits && !newest.empty() && room < 4 * omission_room) break;
         if (!fits) part = shortened_middle(parts_[next - 1], room);
         room -= part.size();

@@ -16,11 +16,11 @@
 
 namespace bub::detail {
 
-/// Whether nothing of the session is kept.
+/// Returns true for an ephemeral session, which leaves no data.
 bool is_passing(std::string_view session_id) noexcept;
 
-/// What the builtin plugin keeps from turn to turn. Locked, since turns may run on several executors. A session leaves
-/// nothing here between its turns, background commands excepted.
+/// The state of the builtin plugin that outlives a turn. Locked, since turns may run on several executors. A session
+/// leaves nothing here between its turns, except background commands.
 class BuiltinCore {
 public:
     BuiltinCore(Framework& owner, BuiltinOptions given);
@@ -29,7 +29,7 @@ public:
     Framework& framework() const noexcept { return framework_; }
     const cubepi::Runtime& runtime() const noexcept { return *framework_.runtime(); }
 
-    /// The folder that the turn works in.
+    /// Returns the directory in which the turn works.
     std::filesystem::path workspace_of(const TurnState& state) const;
     std::shared_ptr<cubepi::Workspace> workspace(const std::filesystem::path& folder);
     /// Keeps the long results of a workspace.
@@ -37,28 +37,29 @@ public:
     /// The commands of a session; new ones when it has none.
     std::shared_ptr<cubepi::ShellSessions> shells(const std::string& session_id,
                                                   const std::filesystem::path& folder);
-    /// Keeps them for the next turn while commands run or have output to read.
+    /// Keeps the shells for the next turn while commands run or have unread output.
     void keep_shells(const std::string& session_id, std::shared_ptr<cubepi::ShellSessions> shells);
-    /// Ends the session's commands; how many there were.
+    /// Ends the session's commands; returns their number.
     std::size_t kill_shells(const std::string& session_id);
 
     Task<std::shared_ptr<TapeStore>> store();
-    /// The session's tape, with its sidecars. Looks at the file system.
+    /// Returns the session's tape, with its sidecars. Accesses the file system.
     Task<Tape> tape(std::string session_id, const TurnState& state);
 
-    /// AGENTS.md of the workspace; empty: none.
+    /// Returns the workspace's AGENTS.md; empty if there is none.
     Task<std::string> agents_file(std::filesystem::path folder);
     /// Warns when what the files of the workspace load differs from what the user was told.
     Task<> announce_files(std::filesystem::path folder);
     Task<std::vector<Skill>> skills(std::filesystem::path folder);
 
-    /// The model of a turn: what the session chose, or the configured one. Throws Error(not_found) when there is none.
+    /// Returns the model of a turn: the session's choice, or the configured one. Throws Error(not_found) if there is
+    /// none.
     cubepi::BoundModel model(const TurnState& state) const;
 
 private:
     Framework& framework_;
     BuiltinOptions options_;
-    cubepi::BoundModel usual_;  ///< the configured model, with those that it falls back to
+    cubepi::BoundModel usual_;  ///< the configured model, with its fallbacks
     std::mutex mutex_;
     std::map<std::string, std::shared_ptr<cubepi::Workspace>> workspaces_;
     std::map<std::string, std::shared_ptr<cubepi::ShellSessions>> shells_;

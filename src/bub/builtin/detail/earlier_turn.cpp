@@ -22,7 +22,7 @@ bool carries_messages(const TapeEntry& entry) {
            entry.kind == entry_kind::tool_result || entry.kind == entry_kind::anchor;
 }
 
-/// The messages from the entry `first` on, and the one before it.
+/// The messages from the entry `first` on, and the preceding one.
 struct Tail {
     cubepi::MessageList messages = {};
     std::string run_before = {};
@@ -56,7 +56,7 @@ std::string next_message_id(const std::string& message_id) { return message_id +
 
 namespace {
 
-/// Reads what was said to the input out of the messages that follow it.
+/// Extracts the answers to the input from the messages that follow it.
 void read_answers(EarlierTurn& turn, const cubepi::MessageList& messages,
                   const std::vector<std::string>& ids) {
     std::set<std::string> runs;
@@ -110,7 +110,7 @@ cubepi::MessageList WithoutInterrupted::transform_context(cubepi::MessageList me
                                                           cubepi::HookContext&) {
     const auto input = std::find_if(messages.begin(), messages.end(),
                                     [this](const auto& one) { return one.id() == after_; });
-    // Behind a hand-off it is not there; what is there came after it.
+    // After a hand-off the input is not found; all messages then came after it.
     const auto from = input == messages.end() ? messages.begin() : input;
     cubepi::MessageList kept(messages.begin(), from);
     for (auto message = from; message != messages.end(); ++message) {

@@ -9,26 +9,26 @@
 
 namespace bub::detail {
 
-/// What a tape has of an input that came before: a process was killed in its turn, or behind it.
+/// The state of an input that is already on the tape because a process was killed during or after its turn.
 struct EarlierTurn {
     std::string message_id =
-        {};  ///< of the user message; behind a hand-off it is there again, under another id
+        {};  ///< of the user message; after a hand-off it is repeated under another id
     std::string run_id = {};
-    std::vector<std::string> texts = {};  ///< the model's whole answers, oldest first
-    bool answered = false;                ///< the model had no more to say
-    bool joined = false;                  ///< it came into the turn of another input (steering)
+    std::vector<std::string> texts = {};  ///< the model's complete answers, oldest first
+    bool answered = false;                ///< the model had finished
+    bool joined = false;                  ///< it was added to the turn of another input (steering)
 };
 
-/// Nothing when the tape does not know the input.
+/// Returns nothing if the input is not on the tape.
 Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_id);
 
-/// The id under which the same input is said again behind a hand-off.
+/// Returns the id under which the same input is repeated after a hand-off.
 std::string next_message_id(const std::string& message_id);
 
-/// A model that goes on with a turn does not see what it was interrupted in: the answer is given anew.
+/// A middleware that hides interrupted answers from a model that continues a turn, so that it answers from scratch.
 class WithoutInterrupted {
 public:
-    /// Answers that were broken off are left out behind the message `after`.
+    /// Omits interrupted answers after the message `after`.
     explicit WithoutInterrupted(std::string after) : after_(std::move(after)) {}
     cubepi::MessageList transform_context(cubepi::MessageList messages,
                                           cubepi::HookContext& context);

@@ -9,7 +9,7 @@ namespace bub::detail {
 
 namespace {
 
-/// Local time with its offset, to the second.
+/// Formats local time with its offset, to the second.
 std::string local_date(std::chrono::system_clock::time_point now) {
     const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
     std::tm parts{};
@@ -96,7 +96,7 @@ Task<Prompt> prompt_of(std::shared_ptr<Envelope> message,
     if (!context.empty()) text = context + "\n---Date: " + local_date(now) + "---\n" + text;
     JsonArray parts;
     for (const MediaItem& item : message->media) {
-        // Models take none as they are; nobody fetches them for nothing.
+        // Models do not accept documents, so they are not fetched.
         if (item.type == MediaType::document) continue;
         const std::optional<std::string> url = co_await item.get_url();
         if (!url) continue;

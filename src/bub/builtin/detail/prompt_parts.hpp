@@ -10,12 +10,12 @@
 
 namespace bub::detail {
 
-/// The prompt of a message that is no command: its content, with the context string and the date before it where there
-/// is a context, and its media as content parts.
+/// Returns the prompt of a message that is not a command: its content, preceded by the context string and the date if
+/// there is a context, and its media as content parts.
 Task<Prompt> prompt_of(std::shared_ptr<Envelope> message,
                        std::chrono::system_clock::time_point now);
 
-/// The prompt as the user's message; images of data URLs become images.
+/// Converts the prompt to a user message; data URLs of images become images.
 cubepi::Message user_message_of(const Prompt& prompt);
 
 }  // namespace bub::detail

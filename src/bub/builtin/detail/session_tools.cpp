@@ -92,7 +92,7 @@ Task<std::string> tape_search(Tape tape, SearchArgs args) {
     std::vector<std::string> usual = {"message", "tool_result"};
     search.kinds = args.kinds ? *args.kinds : std::move(usual);
     std::vector<TapeEntry> found = co_await tape.search(std::move(search));
-    // What was found before is not found once more.
+    // Results of earlier searches are excluded.
     const std::size_t all = found.size();
     const auto is_search = [](const TapeEntry& entry) {
         return boost::json::serialize(entry.payload).find(search_mark) != std::string::npos;
@@ -135,7 +135,7 @@ Task<std::string> tape_reset(std::shared_ptr<BuiltinCore> core, Tape tape, Reset
     co_return archived.empty() ? "Removed " + entries + "." : "Archived: " + archived;
 }
 
-/// The skills that a sub-agent was given, in the state of its turn; nothing: all.
+/// Returns the skills allowed for a sub-agent, from the state of its turn; nothing: all.
 std::optional<std::set<std::string>> allowed_skills(const TurnState& state) {
     const Json* list = state.values.if_contains("allowed_skills");
     if (!list || !list->is_array()) return std::nullopt;
@@ -173,7 +173,7 @@ Task<std::string> show_skill(std::shared_ptr<BuiltinCore> core, TurnState* state
     co_return std::string("(no such skill)");
 }
 
-/// The models of the options, the one of this turn marked.
+/// Lists the models of the options and marks that of this turn.
 std::string listed_models(const BuiltinOptions& options, const TurnState& state) {
     std::vector<std::string> ids;
     if (options.model) ids.push_back(options.model.spec().id);

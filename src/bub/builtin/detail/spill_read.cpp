@@ -30,7 +30,7 @@ std::int64_t number_at(const JsonObject& object, std::string_view key) {
     return value && value->is_int64() ? value->get_int64() : 0;
 }
 
-/// What follows the anchor of this name; empty when there is none.
+/// Returns the entries after the anchor with this name; empty if there is none.
 Task<std::vector<TapeEntry>> entries_after(Tape tape, std::string anchor) {
     TapeQuery query = TapeQuery().after_anchor(std::move(anchor)).limit(1);
     std::vector<TapeEntry> found;
@@ -76,7 +76,7 @@ Task<std::string> spill_read(Tape spilled, SpillReadArgs args) {
     if (!manifest) co_return "[no such spilled result: " + args.handle + "]";
     const std::int64_t count = std::min(args.count, most_chunks);
     const bool from_end = args.from_end.value_or(false);
-    // From the end the cursor counts the chunks that were read already.
+    // From the end, the cursor is the number of chunks already read.
     const std::int64_t to = from_end ? std::max<std::int64_t>(manifest->chunks - args.cursor, 0)
                                      : std::min(args.cursor + count, manifest->chunks);
     const std::int64_t from =

@@ -36,7 +36,7 @@ std::string lower(std::string text) {
     return text;
 }
 
-/// The answer of a turn, which is closed however it ends.
+/// Returns the answer of a turn; the turn is closed on every path.
 Task<AgentToolResult> answer_of(AgentTurn& turn) {
     std::string text;
     std::exception_ptr failure;
@@ -63,8 +63,8 @@ Task<AgentToolResult> answer_of(AgentTurn& turn) {
     co_return AgentToolResult::error(std::move(text));
 }
 
-/// Another agent with a state of its own: what is allowed to it, which model it asks and whose session it is stays with
-/// it. Its prompt is never a command (B11).
+/// Runs another agent with its own state: its permissions, its model and its session do not affect the parent. Its
+/// prompt is never a command (B11).
 Task<AgentToolResult> run_subagent(std::shared_ptr<BuiltinCore> core, TurnState* parent,
                                    std::string session_id, SubagentArgs args) {
     AgentTurnPlan plan;

@@ -53,7 +53,7 @@ std::string plain(std::string_view name) {
     return text;
 }
 
-/// Bub counts lines from 0.
+/// Bub's line numbers start at 0.
 Json one_more(const Json& value) {
     if (value.is_int64()) return value.get_int64() + 1;
     if (!value.is_string()) return value;

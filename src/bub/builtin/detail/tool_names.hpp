@@ -11,25 +11,25 @@
 
 namespace bub::detail {
 
-/// Our name of a tool that is asked for by Bub's ("fs.read", "bash"), in any case and with spaces around it. Another name
-/// with "_" for each ".".
+/// Returns this library's name of a tool named by Bub's ("fs.read", "bash"), ignoring case and surrounding spaces. In
+/// any other name "." is replaced by "_".
 std::string our_tool_name(std::string_view name);
 
-/// A tool that Bub knows under another name: what its parameters are, in Bub's order.
+/// A tool with another name in Bub, with its parameters in Bub's order.
 struct BubTool {
     std::string_view name;  ///< Bub's, with "_"
     std::string_view ours;
     std::vector<std::string_view> parameters;
 };
-/// Null when the two systems call it the same, or Bub has none.
+/// Returns null if both systems use the same name, or if Bub has no such tool.
 const BubTool* find_bub_tool(std::string_view name);
 
-/// Arguments as Bub's tool takes them, for our tool. Values may be texts. What ours has no equal for stays as it is, and
-/// is refused by the schema.
+/// Converts arguments of Bub's tool to those of this library's. Values may be strings. Arguments without an equivalent
+/// are unchanged, and are rejected by the schema.
 cubepi::JsonObject our_arguments(const BubTool& tool, cubepi::JsonObject arguments);
 
-/// A middleware: a call by Bub's name becomes one of ours, and for any other name that no tool has the model is told what
-/// there is instead.
+/// A middleware: maps a call by Bub's name to this library's tool. For any other unknown name it tells the model which
+/// tools exist.
 class UnknownTools {
 public:
     explicit UnknownTools(const std::vector<cubepi::AgentTool>& tools);

@@ -98,12 +98,12 @@ void DeliveryJournal::write(const std::vector<DeliveryStepPtr>& steps) {
     if (!failure) compact_when_due();
 }
 
-/// What was applied was not written: it is read anew from what was.
+/// Discards applied records that were not written: reloads the written ones.
 void DeliveryJournal::take_back() {
     try {
         if (was_open_ && file_) file_.truncate(size_);
     } catch (...) {
-        // open() tries again.
+        // open() will retry.
     }
     records_.reset();
     file_ = Descriptor();
@@ -128,7 +128,7 @@ void DeliveryJournal::open() {
     if (records_) return;
     lock();
     file_ = Descriptor::open(path_, O_RDWR | O_CREAT | O_APPEND);
-    // Of a write that failed, whole lines may have arrived; nobody was promised anything.
+    // A failed write may have left whole lines, which were not acknowledged.
     if (was_open_ && file_.size() > size_) file_.truncate(size_);
     std::string text = file_.read_all();
     const std::size_t whole = text.rfind('\n') + 1;  // npos + 1 is 0
@@ -155,7 +155,7 @@ void DeliveryJournal::load(std::string_view text) {
         text.remove_prefix(feed + 1);
     }
     if (damaged > 0 && !std::exchange(noted_damage_, true)) {
-        // The next time the file is written anew they would be gone.
+        // The next rewrite of the file would drop them.
         const std::filesystem::path copy = options_.folder / "deliveries.damaged";
         replace_file(copy, everything, false);
         warn(std::to_string(damaged) + " lines of " + path_.string() +
@@ -177,7 +177,7 @@ void DeliveryJournal::compact_when_due() {
     try {
         compact();
     } catch (...) {
-        // It goes on in the long one; the next attempt is at twice the size.
+        // Continue with the long file; the next attempt is at twice the size.
         size_when_fresh_ = size_;
         warn("the delivery log could not be shortened: " + describe(std::current_exception()));
     }
@@ -187,7 +187,7 @@ void DeliveryJournal::compact() {
     std::string text;
     for (const JsonObject& record : records_->all()) text += line_of(record);
     replace_file(path_, text, options_.sync == DeliverySync::promises);
-    // From here on the old file has no name any more.
+    // From here on the old file has no name.
     records_.reset();
     file_ = Descriptor();
     was_open_ = false;
@@ -198,7 +198,7 @@ void DeliveryJournal::compact() {
 void DeliveryJournal::sync_folder() const {
     if (options_.sync != DeliverySync::promises) return;
     Descriptor::open(options_.folder, O_RDONLY | O_DIRECTORY).sync();
-    // The folder may be new itself.
+    // The directory itself may be new.
     const std::filesystem::path above = std::filesystem::absolute(options_.folder).parent_path();
     Descriptor::open(above, O_RDONLY | O_DIRECTORY).sync();
 }

@@ -16,31 +16,33 @@
 
 namespace bub::detail {
 
-/// One call of the log on its way to the file.
+/// A call of the log that is queued for the file.
 struct DeliveryStep {
-    /// Looks at the records and gives the one to write; nothing: there is nothing to write. Its exception is this step's.
+    /// Inspects the records and returns the one to write; nothing if there is none. Its exception is this step's
+    /// failure.
     std::function<std::optional<JsonObject>(DeliveryRecords& records)> make;
-    bool must_last = false;  ///< is forced to the disk before the call returns
+    bool must_last = false;  ///< must be synced before the call returns
 
-    // The journal's.
+    // Set by the journal.
     bool over = false;
     std::exception_ptr failure = {};
 };
 using DeliveryStepPtr = std::shared_ptr<DeliveryStep>;
 
-/// The file behind FileDeliveryLog. Steps take effect in the order of enqueue(); those that wait at the same time are
-/// written, and forced to the disk, together.
+/// The file of a FileDeliveryLog. Steps take effect in the order of enqueue(); steps that are queued at the same time
+/// are written and synced together.
 class DeliveryJournal {
 public:
     explicit DeliveryJournal(FileDeliveryLogOptions options);
 
-    /// Any thread.
+    /// Thread-safe.
     void enqueue(DeliveryStepPtr step);
-    /// Does what is queued, the step among it, or waits until somebody else has. Blocks. Throws the step's failure.
+    /// Executes the queued steps including `step`, or waits until another thread has. Blocks. Throws the step's
+    /// failure.
     void complete(const DeliveryStepPtr& step);
-    /// The same without a step of one's own.
+    /// Like complete(), without a step.
     void flush();
-    /// What an operator should know, once.
+    /// Returns and clears the warnings for the operator.
     std::vector<std::string> take_warnings();
 
 private:
@@ -63,12 +65,12 @@ private:
     std::vector<DeliveryStepPtr> queue_;
     std::vector<std::string> warnings_;
 
-    std::mutex file_mutex_;  // guards what follows
+    std::mutex file_mutex_;  // guards the following members
     Descriptor lock_;
     Descriptor file_;
     std::optional<DeliveryRecords> records_;
-    std::uint64_t size_ = 0;             // of what was promised
-    std::uint64_t size_when_fresh_ = 0;  // after it was last written anew
+    std::uint64_t size_ = 0;             // of acknowledged data
+    std::uint64_t size_when_fresh_ = 0;  // after the last rewrite
     bool was_open_ = false;
     bool noted_damage_ = false;
 };

@@ -24,7 +24,7 @@ std::optional<std::uint64_t> number_of(const std::string& id) {
 
 std::optional<std::uint64_t> number_of(const Json* value) {
     if (!value) return std::nullopt;
-    // A greater one was never given: after the greatest there would be none.
+    // Greater numbers are never assigned, because no number could follow the maximum.
     constexpr auto greatest = std::numeric_limits<std::int64_t>::max();
     if (value->is_uint64() && value->get_uint64() <= static_cast<std::uint64_t>(greatest))
         return value->get_uint64();
@@ -111,7 +111,7 @@ JsonObject DeliveryRecords::intended(const Envelope& message,
     JsonObject record;
     record["out"] = next_;
     record["at"] = date;
-    // An error says that there was no answer.
+    // An error message is not an answer.
     if (message.kind != envelope_kind::error && !answers.empty()) record["for"] = list_of(answers);
     record["message"] = stored_form(message);
     return record;
@@ -130,7 +130,7 @@ JsonObject DeliveryRecords::planned(const std::vector<std::optional<Envelope>>& 
 }
 
 void DeliveryRecords::note_part(JsonObject& record, std::size_t number, std::size_t count) {
-    // An error is no part of an answer.
+    // An error message is not part of an answer.
     if (!record.contains("for")) return;
     record["part"] = number;
     record["of"] = count;
@@ -171,7 +171,7 @@ bool DeliveryRecords::apply_plan(const JsonObject& record) {
     return true;
 }
 
-/// Of a record that says which part of an answer is on its way.
+/// Applies a record that states which part of an answer is being sent.
 void DeliveryRecords::apply_part(const JsonObject& record) {
     const auto number = number_in(record, "part");
     const auto count = number_in(record, "of");

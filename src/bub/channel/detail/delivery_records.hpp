@@ -13,31 +13,33 @@
 
 namespace bub::detail {
 
-/// The message as it is stored: what to_json leaves out as well, but no lifespan and no way to fetch media.
+/// Returns the message as stored: includes fields that to_json omits, except the lifespan and the fetch functions of
+/// media.
 JsonObject stored_form(const Envelope& message);
 Envelope from_stored_form(const JsonObject& form);
 
-/// The delivery log as a fold of its records. Each change is made by a record, whether it has just been written or is read
-/// back, so that both lead to the same.
+/// The delivery log as a fold of its records. Every change is made by applying a record, whether it was just written or
+/// is read back, so that both have the same result.
 class DeliveryRecords {
 public:
-    /// How many inbound ids are remembered of each channel, besides those of messages that are not finished.
+    /// `remembered`: the number of inbound ids remembered per channel, in addition to those of unfinished messages.
     explicit DeliveryRecords(std::size_t remembered) : remembered_(remembered) {}
 
-    // Records. Those that make an id take the next one.
+    // Records. Those that create an id use the next one.
     JsonObject head() const;
     JsonObject received(const Envelope& message, const std::string& date) const;
     JsonObject intended(const Envelope& message, const std::vector<std::string>& answers,
                         const std::string& date) const;
-    /// What the turn of `answers` has to say.
+    /// The outputs planned by the turn of `answers`.
     static JsonObject planned(const std::vector<std::optional<Envelope>>& parts,
                               const std::vector<std::string>& answers);
-    /// Says in a record of intended() which part it is.
+    /// Adds the part's number to a record of intended().
     static void note_part(JsonObject& record, std::size_t number, std::size_t count);
-    /// `what`: begun, back, done, again, sent, failed. Numbers that are none are left out.
+    /// `what`: begun, back, done, again, sent, failed. Invalid ids are omitted.
     static JsonObject about(std::string_view what, const std::vector<std::string>& ids);
 
-    /// False, and nothing has changed: this is no record. Throws Error(schema_mismatch) for the head of a later version.
+    /// Returns false, without effect, if this is not a valid record. Throws Error(schema_mismatch) for the head of a
+    /// later version.
     bool apply(const JsonObject& record);
 
     std::string next_id() const { return std::to_string(next_); }
@@ -45,7 +47,7 @@ public:
     std::size_t open() const { return inbounds_.size() + outbounds_.size(); }
     std::vector<StoredInbound> unfinished() const;
     std::vector<Delivery> unsettled() const;
-    /// Records that lead to the same in a fresh object.
+    /// Returns records that recreate this state in a new object.
     std::vector<JsonObject> all() const;
 
 private:
@@ -55,7 +57,7 @@ private:
         std::string key;  // its inbound_id
         std::string date;
         std::uint64_t begun = 0;
-        std::uint64_t turn = 0;  // the first of those that the last turn began on
+        std::uint64_t turn = 0;  // the first message of those on which the last turn began
         bool answered = false;   // by an answer that was sent
         std::map<std::uint64_t, JsonObject> planned = {};  // by number
         std::uint64_t parts = 0;

@@ -6,7 +6,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 
-// The way of a message up to its session: lane, debounce, admission. What follows is in manager_turns.cpp.
+// The path of a message to its session: lane, debounce, admission. manager_turns.cpp continues from there.
 
 namespace bub::detail {
 
@@ -43,7 +43,7 @@ Task<> ManagerCore::receive(Envelope message) {
     const std::string key = lane_key(message);
     const bool collects = channel->needs_debounce() && !is_command(message);
     if (collects && !is_wanted(key, message)) {
-        // The debouncer, where there is one, notes that the conversation is over.
+        // The debouncer, if there is one, records that the conversation is over.
         const std::shared_ptr<Lane> lane = find_lane(key);
         if (lane && lane->debouncer) lane->debouncer->add(std::move(message));
         co_return;
@@ -56,7 +56,7 @@ Task<> ManagerCore::receive(Envelope message) {
     if (is_recorded(*channel)) {
         Task<std::optional<std::string>> storing = options_.deliveries->receive(message);
         const std::optional<std::string> receipt = co_await std::move(storing);
-        // The platform brings again what it brought before: it is here.
+        // The platform delivered a message again that is already stored.
         if (!receipt) co_return;
         receipts.push_back(*receipt);
         check_open(open_);
@@ -76,7 +76,7 @@ Task<> ManagerCore::receive(Envelope message) {
     if (admission->failure) std::rethrow_exception(admission->failure);
 }
 
-/// Gives the message to the lane's debouncer; gives the receipts back when that does not want it.
+/// Passes the message to the lane's debouncer; returns the receipts if the debouncer does not accept it.
 Receipts ManagerCore::collect(const std::shared_ptr<Lane>& lane, Envelope message,
                               Receipts receipts, const cubepi::Executor& executor) {
     if (!lane->debouncer) {
@@ -95,7 +95,7 @@ Receipts ManagerCore::collect(const std::shared_ptr<Lane>& lane, Envelope messag
                                         std::move(flush), std::move(idle));
     }
     lane->debouncer_done = false;
-    // Before it is added: what is added may go on at once.
+    // Before the message is added, because it may be flushed immediately.
     lane->collected.insert(lane->collected.end(), receipts.begin(), receipts.end());
     if (lane->debouncer->add(std::move(message))) return {};
     lane->collected.resize(lane->collected.size() - receipts.size());
@@ -204,10 +204,10 @@ Task<> ManagerCore::admit(std::shared_ptr<Lane> lane, Arrival arrival) {
     }
     if (failure) {
         const bool cancelled = cubepi::is_cancellation(failure);
-        // Not admitted is refused (B8), and somebody is told.
+        // A message that is not admitted is rejected (B8), and the observers are notified.
         if (!cancelled) co_await framework_.notify_error(std::move(stage), failure, message);
         if (cancelled) co_await cubepi::shield();
-        // What the end of the manager interrupts comes again.
+        // Messages interrupted by the end of the manager are delivered again.
         if (open_) co_await note_over(std::move(arrival.receipts));
         if (cancelled) co_await cubepi::unshield();
         std::rethrow_exception(failure);
@@ -230,7 +230,7 @@ Task<> ManagerCore::place(Arrival arrival, AdmitDecision decision) {
         co_return;
     }
     const std::shared_ptr<SessionQueue> there = find_session(id);
-    // A command is not something to tell the model (B11).
+    // A command must not be passed to the model (B11).
     const bool steers = decision.action == AdmitAction::steer && there && there->turn && inbox_ &&
                         !is_command(*arrival.message);
     if (steers) {
@@ -259,7 +259,7 @@ Task<> ManagerCore::place(Arrival arrival, AdmitDecision decision) {
     enqueue(id, std::move(waiting));
 }
 
-/// Tells the sender that there is no room (B14).
+/// Notifies the sender that the queue is full (B14).
 Task<> ManagerCore::tell_refused(Envelope message) {
     Envelope answer(
         "Too many messages are waiting here. The last one was not taken: please send it again "

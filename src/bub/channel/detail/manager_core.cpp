@@ -7,7 +7,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/timeout.hpp>
 
-// The life of the manager: channels are chosen, started, served and stopped; what goes out.
+// The lifecycle of the manager: channels are selected, started, served and stopped; outbound messages are routed.
 
 namespace bub::detail {
 
@@ -69,7 +69,7 @@ void ManagerCore::warn(const std::string& text) const {
 
 Task<std::vector<std::shared_ptr<Channel>>> ManagerCore::enabled_channels() {
     if (!provided_) {
-        // Channels keep the handler, and the core keeps the channels.
+        // Channels hold the handler, and the core holds the channels.
         MessageHandler handler = [weak = weak_from_this()](Envelope message) {
             return hand_in(weak.lock(), std::move(message));
         };
@@ -89,7 +89,7 @@ Task<std::vector<std::shared_ptr<Channel>>> ManagerCore::enabled_channels() {
         chosen.push_back(provided.channel);
         serves = serves || channel.role() != ChannelRole::lifecycle;
     }
-    // What runs in the background goes along with those who have messages.
+    // Lifecycle channels are started along with channels that have messages.
     for (const ProvidedChannel& provided : *provided_) {
         const Channel& channel = *provided.channel;
         const bool there =
@@ -130,7 +130,7 @@ Task<> ManagerCore::run(std::stop_token stop) {
 
 Task<> ManagerCore::serve(std::vector<std::shared_ptr<Channel>> channels) {
     inbox_ = co_await framework_.steering_inbox();
-    // A channel may hand in its first message from inside start().
+    // A channel may submit its first message from inside start().
     for (const std::shared_ptr<Channel>& channel : channels) serving_[channel->name()] = channel;
     open_ = true;
     co_await take_up_inbounds();
@@ -181,7 +181,7 @@ Task<> ManagerCore::shut_down() {
     co_await work_->close();
     lanes_.clear();
     sessions_.clear();
-    // The router is still bound: what a channel says at its end can be shown.
+    // The router is still bound, so that final messages of a channel can be shown.
     cubepi::Clock& clock = *framework_.runtime()->clock;
     while (!started_.empty()) {
         const std::shared_ptr<Channel> channel = std::move(started_.back());
@@ -217,7 +217,7 @@ EventStream ManagerCore::wrap_stream(const Envelope& message, EventStream stream
 }
 
 Task<bool> ManagerCore::dispatch_output(Envelope message) {
-    // Stays alive while it sends.
+    // Keeps the channel alive while it sends.
     const std::shared_ptr<Channel> channel = output_channel(message);
     if (!channel) co_return false;
     if (is_recorded(*channel)) {

@@ -19,13 +19,13 @@
 
 namespace bub::detail {
 
-/// What a handler waits for: that its message is admitted or refused.
+/// The admission of a message, for which its handler waits.
 struct Admission {
     cubepi::AsyncEvent over;
     std::exception_ptr failure;
 };
 
-/// What the delivery log calls a message, and those that were merged into it; none where nothing is recorded.
+/// The delivery log's ids of a message and of those merged into it; empty if nothing is recorded.
 using Receipts = std::vector<std::string>;
 
 struct Arrival {
@@ -33,35 +33,35 @@ struct Arrival {
     std::shared_ptr<Admission> admission;
     std::uint64_t number = 0;
     Receipts receipts = {};
-    bool comes_again = false;  // it was taken in by an earlier process, and is not refused
+    bool comes_again = false;  // accepted by an earlier process; cannot be rejected
 };
 
-/// Where the messages of one sender are admitted, one after the other: their order is that of arrival before it is known
-/// which session they belong to.
+/// A queue in which the messages of one sender are admitted one after the other: in order of arrival, before their
+/// session is known.
 struct Lane {
     std::string key;
     std::deque<Arrival> arrivals;
     std::unique_ptr<Debouncer> debouncer;
-    Receipts collected;  // of what the debouncer holds
+    Receipts collected;  // of the messages held by the debouncer
     std::stop_source admitting;
-    std::string session_id;  // of the message that is being admitted, when it is known
+    std::string session_id;  // of the message being admitted, once known
     bool working = false;
-    bool debouncer_done = false;  // it has nothing to remember any more
+    bool debouncer_done = false;  // it has no state any more
 };
 
-/// The session as far as the message tells it; hooks may say otherwise.
+/// Returns the session as far as the message determines it; hooks may choose another.
 std::string lane_key(const Envelope& message);
 
 struct Waiting {
     std::shared_ptr<Envelope> message;
-    std::uint64_t number = 0;  // in the order of arrival
+    std::uint64_t number = 0;  // in order of arrival
     Receipts receipts = {};
-    /// Of a turn that an earlier process has ended: what it has still to say.
+    /// The remaining output of a turn that an earlier process has finished.
     std::vector<PlannedAnswer> rest = {};
     std::size_t parts = 0;
 };
 
-/// A message that was given to the running turn; the inbox has it.
+/// A message that was passed to the running turn; it is in the inbox.
 struct Steered {
     std::uint64_t number = 0;
     Receipts receipts = {};
@@ -72,13 +72,13 @@ struct SessionQueue {
     std::deque<Waiting> waiting;
     std::deque<Steered> steered;
     std::optional<std::stop_source> turn;
-    Receipts receipts;      // of the message whose turn runs
-    std::size_t part = 0;   // that is dispatched
-    std::size_t parts = 0;  // 0: none is yet
+    Receipts receipts;      // of the message whose turn is running
+    std::size_t part = 0;   // being dispatched
+    std::size_t parts = 0;  // 0: none yet
     bool working = false;
 };
 
-/// The manager as the framework and the channels see it.
+/// The manager as seen by the framework and the channels.
 class ManagerCore final : public OutboundChannelRouter,
                           public std::enable_shared_from_this<ManagerCore> {
 public:
@@ -113,21 +113,21 @@ private:
 
     // manager_delivery.cpp
     bool is_recorded(const Channel& channel) const;
-    /// Takes up what an earlier process has left.
+    /// Recovers the records of an earlier process.
     Task<> take_up_inbounds();
     Task<> take_up_deliveries();
-    /// Hands in what came before, in its order; what a debounced channel would have merged is merged.
+    /// Resubmits recovered messages in order; those that a debounced channel would have merged are merged.
     void hand_in_again(std::vector<StoredInbound> inbounds);
     void restore(Channel& channel, Envelope& message) const;
     Task<> send_again(std::shared_ptr<Channel> channel, Delivery delivery);
     Task<> send_recorded(std::shared_ptr<Channel> channel, Envelope message);
     Receipts receipts_of_turn(const std::optional<std::string>& session_id) const;
     Task<std::string> intend(Envelope message);
-    /// Sends what turns of an earlier process had still to say; gives back the messages that are not theirs.
+    /// Sends the remaining output of turns of an earlier process; returns the messages of other turns.
     std::vector<StoredInbound> take_up_rests(std::vector<StoredInbound> inbounds);
     Task<> send_rest(std::shared_ptr<SessionQueue> session, std::vector<PlannedAnswer> rest,
                      std::size_t parts);
-    /// These do not fail and cannot be cancelled: an operator hears of what could not be written.
+    /// These functions do not fail and cannot be cancelled: write failures are reported to the operator.
     Task<> note_begin(Receipts receipts);
     Task<> note_over(Receipts receipts, bool is_put_back = false);
     Task<> note_sent(std::string id);
@@ -149,14 +149,14 @@ private:
 
     void enqueue(const std::string& session_id, Waiting waiting);
     Task<> run_session(std::shared_ptr<SessionQueue> session);
-    /// Gives the receipts of what the turn took in.
+    /// Returns the receipts of the messages that the turn accepted.
     Receipts take_back_steered(SessionQueue& session);
     std::shared_ptr<SessionQueue> session(const std::string& id);
     std::shared_ptr<SessionQueue> find_session(const std::string& id) const;
 
     std::shared_ptr<Lane> lane_of(const Envelope& message);
     std::shared_ptr<Channel> find_channel(const std::optional<std::string>& name) const;
-    /// The channel that answers to `message` go to.
+    /// Returns the channel that receives the answers to `message`.
     std::shared_ptr<Channel> output_channel(const Envelope& message) const;
     std::size_t working_lanes() const;
     void changed() { idle_.pulse(); }
@@ -173,14 +173,14 @@ private:
     std::unique_ptr<cubepi::BackgroundScope> work_;
     std::unordered_map<std::string, std::shared_ptr<Lane>> lanes_;
     std::unordered_map<std::string, std::shared_ptr<SessionQueue>> sessions_;
-    // Lanes that are over: a debouncer cannot end from inside its own timer.
+    // Finished lanes: a debouncer cannot be destroyed from inside its own timer.
     std::vector<std::shared_ptr<Lane>> retired_;
     cubepi::AsyncEvent idle_;
     cubepi::AsyncEvent ready_;    // all channels have started: turns may begin
     std::set<std::string> held_;  // ids of the delivery log
     std::uint64_t arrivals_ = 0;
     std::size_t waiting_ = 0;  // in all lanes and sessions
-    bool open_ = false;        // messages are taken in
+    bool open_ = false;        // messages are accepted
     bool ran_ = false;
 };
 

@@ -6,7 +6,8 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 
-// The manager and its delivery log: what an earlier process left, and what is recorded of this one (B18).
+// The manager and its delivery log: recovery of an earlier process's records, and recording of this one's messages
+// (B18).
 
 namespace bub::detail {
 
@@ -15,9 +16,9 @@ using cubepi::ErrorCode;
 
 namespace {
 
-/// A turn that ended the process twice would do so a third time.
+/// A turn that ended the process twice would probably do so again.
 constexpr std::uint64_t max_turns = 2;
-/// An answer that was sent again so often is held.
+/// An answer that was resent this often is held.
 constexpr std::uint64_t max_resends = 3;
 
 UnsettledPolicy policy_of(const Channel& channel) {
@@ -27,7 +28,7 @@ UnsettledPolicy policy_of(const Channel& channel) {
                                                          : UnsettledPolicy::hold;
 }
 
-/// Where a message belongs, without what it says (B13).
+/// Describes the origin of a message without its content (B13).
 std::string place_of(const std::string& id, const Envelope& message, const std::string& date) {
     const std::optional<std::string>& channel =
         message.output_channel ? message.output_channel : message.channel;
@@ -35,7 +36,7 @@ std::string place_of(const std::string& id, const Envelope& message, const std::
            message.chat_id.value_or("unknown") + (date.empty() ? "" : ", " + date) + ")";
 }
 
-/// The first few of a list.
+/// The first few items of a list.
 class Listing {
 public:
     void add(std::string item) {
@@ -51,7 +52,7 @@ private:
     std::string text_;
 };
 
-/// What was begun as a command may have done what it does; nobody runs it twice but its operator.
+/// A command that was begun may have had its effect; only its operator may run it again.
 bool needs_decision(const StoredInbound& inbound) {
     return inbound.begun >= max_turns || (inbound.begun > 0 && is_command(inbound.message));
 }
@@ -66,7 +67,7 @@ Task<> ManagerCore::take_up_inbounds() {
     if (!options_.deliveries) co_return;
     std::vector<StoredInbound> all = co_await options_.deliveries->unfinished();
     all = take_up_rests(std::move(all));
-    std::set<std::string> whole;  // turns that had nothing more to say
+    std::set<std::string> whole;  // turns with no remaining output
     for (const StoredInbound& inbound : all) {
         if (inbound.answered && inbound.said_all) whole.insert(inbound.id);
     }
@@ -78,7 +79,7 @@ Task<> ManagerCore::take_up_inbounds() {
     for (StoredInbound& inbound : all) {
         std::string place = place_of(inbound.id, inbound.message, inbound.date);
         if (inbound.answered) {
-            // To take it in again would be to answer twice.
+            // Accepting it again would produce a second answer.
             if (!whole.contains(inbound.turn.empty() ? inbound.id : inbound.turn))
                 cut_off.add(std::move(place));
             over.push_back(inbound.id);
@@ -180,14 +181,14 @@ void ManagerCore::hand_in_again(std::vector<StoredInbound> inbounds) {
         const std::string chat = lane_key(message);
         const bool merges = channel->needs_debounce() && !is_command(message);
         const auto last = last_of_chat.find(chat);
-        // Those that a turn had begun on are its one message (D42): nothing else joins them.
+        // The messages on which a turn had begun are one message (D42): no others are merged with them.
         const bool joins = (merges || !inbound.turn.empty()) && last != last_of_chat.end() &&
                            groups[last->second].turn == inbound.turn;
         if (!joins) groups.emplace_back().turn = inbound.turn;
         const std::size_t place = joins ? last->second : groups.size() - 1;
         groups[place].messages.push_back(std::move(message));
         groups[place].receipts.push_back(std::move(inbound.id));
-        // What does not merge, a command above all, keeps its place between the others.
+        // A message that is not merged, in particular a command, keeps its position among the others.
         if (merges || !inbound.turn.empty()) {
             last_of_chat[chat] = place;
         } else {
@@ -225,7 +226,7 @@ Task<> ManagerCore::take_up_deliveries() {
             failure = std::current_exception();
         }
         if (cubepi::is_cancellation(failure)) std::rethrow_exception(failure);
-        // Its fate is as unknown as before.
+        // The delivery state is still unknown.
         if (failure) warn("answer " + place + " could not be sent again: " + describe(failure));
     }
     if (held.count() > 0)
@@ -248,7 +249,7 @@ Task<> ManagerCore::send_recorded(std::shared_ptr<Channel> channel, Envelope mes
     } catch (...) {
         failure = std::current_exception();
     }
-    // Cancelled in the middle, nobody knows whether it was sent.
+    // After a cancellation during the call, the delivery state is unknown.
     if (cubepi::is_cancellation(failure)) std::rethrow_exception(failure);
     if (!failure) {
         co_await note_sent(std::move(id));
@@ -291,7 +292,7 @@ Task<> ManagerCore::plan_outputs(std::string session_id, std::vector<Envelope> m
     for (Envelope& message : messages) {
         const std::shared_ptr<Channel> channel = output_channel(message);
         std::optional<Envelope>& part = parts.emplace_back();
-        // Only of what is recorded one knows later that it was sent.
+        // Only for recorded messages is it known later whether they were sent.
         if (!channel || !is_recorded(*channel) || message.session_id != session_id) continue;
         if (message.kind == envelope_kind::error) continue;
         part = std::move(message);
@@ -379,7 +380,7 @@ Task<> ManagerCore::release_held(std::string id) {
         throw Error(ErrorCode::not_found, "nothing is held under " + id);
     if (!open_ || !find_channel(wanted->message.channel))
         throw Error(ErrorCode::not_found, "the channel of message " + id + " does not run");
-    // Those that were one message to the turn that they ended still are.
+    // Messages that formed one message in the interrupted turn stay together.
     const std::string turn = wanted->turn;
     std::vector<StoredInbound> released;
     for (StoredInbound& inbound : all.inbounds) {

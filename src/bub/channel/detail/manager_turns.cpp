@@ -5,7 +5,7 @@
 
 #include <cubepi/core/cancellation.hpp>
 
-// One turn at a time per session: its queue, its turns, how they are ended.
+// One turn at a time per session: its queue, its turns, and how they end.
 
 namespace bub::detail {
 
@@ -53,7 +53,7 @@ Task<> ManagerCore::run_session(std::shared_ptr<SessionQueue> session) {
                 co_await cubepi::cancel_on(session->turn->get_token(), std::move(rest));
             }
         } catch (...) {
-            // The observers were told; the next turn is not concerned.
+            // The observers were notified; the next turn is not affected.
             failure = std::current_exception();
         }
         session->turn.reset();
@@ -72,8 +72,8 @@ Task<> ManagerCore::run_session(std::shared_ptr<SessionQueue> session) {
     changed();
 }
 
-/// Messages that the turn did not take in wait for a turn of their own, in their place among those that came meanwhile. A
-/// message that did not come through the manager (a plugin put it into the inbox) has no receipts and comes last.
+/// Requeues messages that the turn did not accept, in order of arrival among the other waiting messages. A message that
+/// did not come through the manager (a plugin put it into the inbox) has no receipts and comes last.
 Receipts ManagerCore::take_back_steered(SessionQueue& session) {
     Receipts taken_in;
     if (!inbox_) return taken_in;
@@ -156,7 +156,7 @@ std::size_t ManagerCore::working_lanes() const {
 
 Task<> ManagerCore::idle() {
     const std::shared_ptr<ManagerCore> self = shared_from_this();
-    // What an earlier process left is work as well.
+    // The records of an earlier process count as work as well.
     while (busy_sessions() > 0 || (open_ && !ready_.is_set())) co_await idle_.wait();
 }
 

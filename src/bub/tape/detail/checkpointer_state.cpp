@@ -112,7 +112,7 @@ Task<std::vector<TapeEntry>> TapeCheckpointer::State::entries_of(std::string tap
     }
     std::vector<TapeEntry> newest;
     if (!known) {
-        // More than one answer can hold calls, and other events come in between.
+        // More than one answer can contain calls, and other events may lie between them.
         constexpr std::size_t far_enough = 512;
         TapeQuery query = TapeQuery().newest_first().limit(far_enough);
         newest = co_await store->fetch(tape, std::move(query));
@@ -135,7 +135,7 @@ void TapeCheckpointer::State::note_position(const std::string& tape, std::int64_
 }
 
 Task<void> TapeCheckpointer::State::put_media_aside(std::vector<TapeEntry>& entries) {
-    // What is shorter than what would stand for it stays.
+    // Data shorter than its reference stays in place.
     constexpr std::size_t worth_it = 512;
     if (!media) co_return;
     for (TapeEntry& entry : entries) {

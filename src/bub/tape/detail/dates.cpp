@@ -26,7 +26,7 @@ public:
         rest_.remove_prefix(1);
         return true;
     }
-    /// Exactly `count` digits.
+    /// Reads exactly `count` digits.
     std::optional<int> number(std::size_t count) {
         if (rest_.size() < count) return std::nullopt;
         int value = 0;
@@ -37,7 +37,7 @@ public:
         rest_.remove_prefix(count);
         return value;
     }
-    /// The digits of a fraction of a second; what is beyond microseconds is cut off.
+    /// Reads the digits of a fraction of a second; digits beyond microseconds are truncated.
     std::optional<std::int64_t> fraction() {
         std::int64_t value = 0;
         std::int64_t unit = second;
@@ -55,7 +55,7 @@ private:
     std::string_view rest_;
 };
 
-/// "W01-1" behind a year: the week that has the year's fourth of January is its first, and begins on a Monday.
+/// Reads "W01-1" after a year: week 1 is the week with January 4, and weeks begin on Monday.
 std::optional<std::int64_t> read_week(Reader& in, int year, bool dashes) {
     const auto week = in.number(2);
     if (!week) return std::nullopt;
@@ -91,7 +91,7 @@ std::optional<std::int64_t> read_day(Reader& in) {
     return std::chrono::sys_days(date).time_since_epoch().count() * day;
 }
 
-/// hh, hh:mm, hh:mm:ss, hh:mm:ss.ffffff, or the same without colons; with a fraction only after seconds.
+/// Reads hh, hh:mm, hh:mm:ss, hh:mm:ss.ffffff, or the same without colons; a fraction is allowed only after seconds.
 std::optional<std::int64_t> read_time(Reader& in, bool is_offset) {
     const auto hour = in.number(2);
     if (!hour || *hour > 23) return std::nullopt;

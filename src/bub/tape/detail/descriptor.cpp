@@ -110,7 +110,7 @@ void Descriptor::truncate(std::uint64_t size) const {
 }
 
 void Descriptor::sync() const {
-    // A file system that cannot (EINVAL) has nothing to force.
+    // A file system that does not support this (EINVAL) has nothing to sync.
     if (::fdatasync(fd_) != 0 && errno != EINVAL && errno != ENOSYS)
         throw_system("write to the disk", path_, errno);
 }
@@ -140,7 +140,7 @@ FileLock::FileLock(const std::filesystem::path& path, Kind kind,
         if (::flock(file_.get(), (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0) {
             struct stat info = {};
             if (::fstat(file_.get(), &info) == 0 && info.st_nlink > 0) return;
-            file_ = Descriptor();  // whoever held it has removed the tape, and the lock with it
+            file_ = Descriptor();  // its previous holder has removed the tape, and the lock with it
             continue;
         }
         if (errno == EINTR) continue;

@@ -33,7 +33,7 @@ public:
     const std::filesystem::path& path() const noexcept { return path_; }
 
     std::uint64_t size() const;
-    /// Fewer bytes than `size` only at the end of the file.
+    /// Reads fewer bytes than `size` only at the end of the file.
     std::size_t read_at(std::uint64_t offset, char* to, std::size_t size) const;
     std::string read_all() const;
     void write(std::string_view bytes) const;
@@ -46,13 +46,13 @@ private:
     std::filesystem::path path_;
 };
 
-/// flock(2) on a file of its own, until it is destroyed.
+/// An flock(2) lock on a file of its own, held until destruction.
 class FileLock {
 public:
     enum class Kind { shared, exclusive };
     FileLock() = default;
-    /// Waits up to `timeout`; throws CheckpointerLockTimeoutError. A shared lock on a file that does not exist is no lock:
-    /// nobody has written.
+    /// Waits up to `timeout`; throws CheckpointerLockTimeoutError. A shared lock on a file that does not exist is
+    /// empty, because nothing has been written.
     FileLock(const std::filesystem::path& path, Kind kind, std::chrono::milliseconds timeout);
     explicit operator bool() const noexcept { return static_cast<bool>(file_); }
 
@@ -60,27 +60,27 @@ private:
     Descriptor file_;
 };
 
-/// fcntl(2) lock on a file of its own, until it is destroyed: shared by the processes that use something, exclusive to
-/// take it away. Unlike FileLock it tells which process is in the way, and does not exclude users in the same process;
-/// a process has one at a time for a file, since closing the file drops the locks of the whole process.
+/// An fcntl(2) lock on a file of its own, held until destruction: shared by the processes that use a resource,
+/// exclusive to remove it. Unlike FileLock it identifies the blocking process, and does not exclude users in the same
+/// process; a process may have only one per file, because closing the file releases all locks of the process on it.
 class UseLock {
 public:
-    /// Throws CheckpointerLockTimeoutError at once, with the id of a process that uses it.
+    /// Throws CheckpointerLockTimeoutError immediately, with the id of a process that holds the lock.
     UseLock(const std::filesystem::path& path, FileLock::Kind kind);
 
 private:
     Descriptor file_;
 };
 
-/// Makes a file's name survive a power cut, as Descriptor::sync does its bytes.
+/// Makes a file's name durable, as Descriptor::sync does for its contents.
 void sync_folder_of(const std::filesystem::path& path);
 
-/// True when the lock could be had at once.
+/// Returns true if the lock was acquired without waiting.
 bool try_lock(const Descriptor& file);
 
-/// Writes `bytes` into a new file and puts it in the place of `path`, so that readers see the old one or the new.
+/// Writes `bytes` to a new file and renames it to `path`, so that readers see either the old file or the new one.
 void replace_file(const std::filesystem::path& path, std::string_view bytes, bool sync);
-/// Nothing when the file does not exist.
+/// Returns nothing if the file does not exist.
 std::optional<std::string> read_file(const std::filesystem::path& path);
 void remove_file(const std::filesystem::path& path);
 /// Makes a directory that only this user can enter, and those above it that are missing. A directory that is there already

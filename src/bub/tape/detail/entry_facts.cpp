@@ -34,7 +34,7 @@ std::optional<RunUsage> usage_of(const JsonObject& payload) {
     return found;
 }
 
-/// How many messages an entry of somebody else adds.
+/// Returns the number of messages that an entry written by another program adds.
 std::int64_t foreign_messages(const TapeEntry& entry) {
     if (!is_in_context(entry)) return 0;
     if (entry.kind == entry_kind::message || entry.kind == entry_kind::tool_call) return 1;

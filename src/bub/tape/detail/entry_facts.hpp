@@ -11,24 +11,24 @@
 
 namespace bub::detail {
 
-/// The key of an entry's meta that holds what is ours: {"position", "count", "messages"} (B21). `count` messages are new
-/// with this entry; `position` is how many the tape holds after it.
+/// The key of an entry's meta that holds this library's data: {"position", "count", "messages"} (B21). The entry adds
+/// `count` messages; `position` is the number of messages on the tape after it.
 inline constexpr std::string_view meta_key = "cubepi";
-/// The event that says how a run went: {run_id, status}.
+/// The event that records the outcome of a run: {run_id, status}.
 inline constexpr std::string_view run_event = "cubepi.run";
-/// The event that holds a thread's whole extra as it is from here on.
+/// The event that holds a thread's complete extra from this point on.
 inline constexpr std::string_view extra_event = "cubepi.extra";
-/// The event that says which tape this one goes on from: {from, after_run}.
+/// The event that names the source tape of a fork: {from, after_run}.
 inline constexpr std::string_view fork_event = "cubepi.fork";
-/// The event that holds the result of one call of several, before the batch is whole.
+/// The event that holds the result of one call of several, before the batch is complete.
 inline constexpr std::string_view result_event = "cubepi.tool_result";
 /// The commit marker of a turn: {turn, status}.
 inline constexpr std::string_view turn_event = "turn";
-/// The event that keeps what a turn did that is not part of the conversation, because another process had gone on with it:
-/// {turn, status, reason, entries, sidecars}.
+/// The event that preserves the entries of a turn that is not part of the conversation because another process had
+/// continued it: {turn, status, reason, entries, sidecars}.
 inline constexpr std::string_view refused_event = "turn.refused";
 
-/// The anchor that every tape begins with.
+/// The first anchor of every tape.
 inline constexpr std::string_view bootstrap_anchor = "session/start";
 
 struct RunUsage {
@@ -39,13 +39,13 @@ struct RunUsage {
     std::optional<double> hit_rate() const;
 };
 
-/// What summaries and indexes need to know of an entry.
+/// The data of an entry for summaries and indexes.
 struct EntryFacts {
     bool anchor = false;
     bool event = false;
     std::string name = {};                      ///< of an anchor or event
-    std::int64_t messages = 0;                  ///< how many it adds
-    std::optional<std::int64_t> position = {};  ///< how many there are after it, where it says so
+    std::int64_t messages = 0;                  ///< number that it adds
+    std::optional<std::int64_t> position = {};  ///< number of messages after it, if recorded
     std::vector<std::string> message_ids = {};
     std::string run_id = {};  ///< of a cubepi.run event
     std::optional<RunUsage> usage = {};
@@ -55,15 +55,15 @@ struct EntryFacts {
     }
 };
 
-/// The entry that a line's object is; see read_tape_line.
+/// Converts a line's object to an entry; see read_tape_line.
 std::optional<TapeEntry> entry_of_json(JsonObject object);
 
 EntryFacts facts_of(const TapeEntry& entry);
 
-/// Gives the entry its position, when it carries messages. Returns the position after it.
+/// Sets the position of an entry with messages. Returns the position after it.
 std::int64_t set_position(TapeEntry& entry, std::int64_t before);
 
-/// The messages that the entry's meta keeps; null when there are none.
+/// Returns the messages stored in the entry's meta; null if there are none.
 const JsonArray* kept_messages(const TapeEntry& entry);
 
 /// Adds an entry to a summary.

@@ -11,7 +11,7 @@ namespace {
 using Object = simdjson::dom::object;
 using Found = simdjson::simdjson_result<simdjson::dom::element>;
 
-/// The last of equal keys, as all other readers take it; simdjson's own look-up gives the first.
+/// Returns the last of equal keys, like all other readers; simdjson's own look-up returns the first.
 Found value_at(const Object& object, std::string_view key) {
     Found found(simdjson::NO_SUCH_FIELD);
     for (const simdjson::dom::key_value_pair field : object) {
@@ -102,7 +102,7 @@ LineFacts facts_of(std::int64_t id, std::string_view kind, const Object& payload
     return found;
 }
 
-/// By way of the entry, for what only a lenient reader takes.
+/// Parses the entry, for lines that only a lenient reader accepts.
 std::optional<LineFacts> slow_facts(std::string_view line) {
     const std::optional<TapeEntry> entry = read_tape_line(line);
     if (!entry) return std::nullopt;
@@ -117,12 +117,12 @@ std::optional<LineFacts> slow_facts(std::string_view line) {
 std::optional<LineFacts> line_facts(std::string_view line) {
     if (line.find('{') == line.npos) return std::nullopt;
     thread_local simdjson::dom::parser parser;
-    // A parser keeps memory for the longest text it has seen.
+    // A parser retains memory for the longest text it has seen.
     constexpr std::size_t long_line = std::size_t{128} << 10U;
     constexpr std::size_t deepest = cubepi::max_read_json_depth;
     simdjson::dom::parser parser_for_long_lines;
     simdjson::dom::parser& reader = line.size() > long_line ? parser_for_long_lines : parser;
-    // What is too deep for the other reader must be so for this one: it decides.
+    // A text that is too deep for the other reader must be so for this one: the other reader is authoritative.
     if (reader.capacity() < line.size() &&
         reader.allocate(line.size(), deepest) != simdjson::SUCCESS)
         return slow_facts(line);

@@ -13,7 +13,8 @@ struct LineFacts {
     EntryFacts facts = {};
 };
 
-/// facts_of(read_tape_line(line)) without making the entry. Nothing for a line that is no entry.
+/// Equivalent to facts_of(read_tape_line(line)) without creating the entry. Returns nothing if the line is not an
+/// entry.
 std::optional<LineFacts> line_facts(std::string_view line);
 
 }  // namespace bub::detail

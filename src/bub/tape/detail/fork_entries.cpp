@@ -11,7 +11,7 @@ namespace bub::detail {
 
 namespace {
 
-/// The index of the last anchor (of this name) in `own`, or nothing.
+/// Returns the index of the last anchor (with this name) in `own`, or nothing.
 std::optional<std::size_t> last_anchor(const std::vector<TapeEntry>& own, const TapeQuery& query) {
     for (std::size_t i = own.size(); i > 0; --i) {
         const bool wanted = query.slice() == TapeQuery::Slice::last_anchor
@@ -83,7 +83,7 @@ void join_parts(std::vector<TapeEntry>& found, const std::vector<TapeEntry>& own
 
 namespace {
 
-/// A hand-off that one of several calls made comes behind their results: a context that begins between the two would have
+/// Moves a hand-off made by one of several calls after their results: a context that begins between the two would have
 /// results without calls.
 std::vector<TapeEntry> anchors_behind_results(std::vector<TapeEntry> entries) {
     std::vector<TapeEntry> ordered;

@@ -15,17 +15,17 @@ namespace bub {
 
 namespace detail {
 
-/// What a fork holds of one tape.
+/// The fork's data of one tape.
 struct ForkBranch {
     std::string tape = {};
-    std::string sidecar = {};  ///< its name; empty: the main tape
+    std::string sidecar = {};  ///< the sidecar's name; empty: the main tape
     std::vector<TapeEntry> entries = {};
-    std::optional<TapePosition> base = {};  ///< of the parent, when the first entry came
+    std::optional<TapePosition> base = {};  ///< of the parent, as of the first entry
     TapePosition end = {};
     bool reset = false;                  ///< the parent's entries are hidden
-    std::vector<TapeClaim> claims = {};  ///< the turn stands and falls with them
+    std::vector<TapeClaim> claims = {};  ///< the merge requires all of them
     std::size_t journaled_claims = 0;
-    /// Edits of the side state that wait for the end of the turn.
+    /// Edits of the side state that are pending until the end of the turn.
     std::vector<std::function<void(JsonObject&)>> at_end = {};
     bool merged = false;
 
@@ -49,43 +49,43 @@ struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     std::vector<TapeEntry> behind;  ///< of the main tape
     bool over = false;
 
-    std::string said;  ///< said, and in no entry yet
+    std::string said;  ///< text that is in no entry yet
     std::shared_ptr<detail::JournalBuffer> journal = std::make_shared<detail::JournalBuffer>();
     std::unique_ptr<cubepi::ClockTimer> timer;
     bool timer_armed = false;
 
     bool is_journaled() const { return !options.turn_id.empty() && journals; }
     void check_open() const;
-    /// Null for a tape that is not in the fork.
+    /// Returns null for a tape that is not in the fork.
     detail::ForkBranch* find(const std::string& tape);
 
-    /// Writes what waits for the journal. Any thread.
+    /// Writes the buffered journal lines. Thread-safe.
     void drain();
-    /// The same on a worker thread, because the file system may take its time.
+    /// Like drain(), on a worker thread, because file access may block.
     Task<void> write_journal();
-    /// The same, and nobody waits for it.
+    /// Like write_journal(), without waiting.
     void post_said();
 
     Task<void> find_base(detail::ForkBranch* branch);
-    /// The journal gets to know of claims that it does not have yet.
+    /// Writes new claims to the journal.
     void journal_claims();
     TapePosition add(detail::ForkBranch& branch, std::vector<TapeEntry> added);
-    /// Throws `unsupported` where the parent has none.
+    /// Throws `unsupported` if the parent has none.
     TapeStateStore& side_state() const;
     bool holds_something() const;
-    /// Throws StaleAppendError when somebody has taken over.
+    /// Throws StaleAppendError if a claim has been superseded.
     Task<void> check_claims();
-    /// All that it holds reaches the parent, the sidecars first; nothing does when a claim was taken over (D50).
+    /// Writes all entries to the parent, the sidecars first; nothing if a claim has been superseded (D50).
     Task<void> merge(TurnStatus status);
-    /// Of the sidecars that hold something.
+    /// Returns the parts of the sidecars that have entries.
     std::vector<SidecarPart> parts(TurnStatus status) const;
     Task<void> merge_part(SidecarPart* part);
-    /// Notes what became of them, so that whoever tries again does not store them twice.
+    /// Records the outcome of the parts, so that a retry does not store them twice.
     void note_parts(const std::vector<SidecarPart>& parts);
     std::vector<TapeEntry> main_entries(TurnStatus status) const;
     std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)> whole_turn(
         std::vector<TapeEntry> entries, TurnStatus status) const;
-    /// Keeps the turn that was refused as an event on the tape.
+    /// Preserves the fenced turn as an event on the tape.
     Task<void> keep_refused(TurnStatus status, std::string reason);
     Task<void> edit_at_end();
     void close();

@@ -64,7 +64,7 @@ void append_json_text(std::string& out, const cubepi::Json& value) {
         case boost::json::kind::array: append_list(out, value.get_array()); return;
         case boost::json::kind::string: append_json_string(out, value.get_string()); return;
         case boost::json::kind::double_:
-            // What JSON cannot write would make the line unreadable for everybody but Python.
+            // A value that JSON does not support would make the line unreadable for all readers except Python.
             if (!std::isfinite(value.get_double())) {
                 out += "null";
                 return;

@@ -7,7 +7,7 @@
 
 namespace bub::detail {
 
-/// JSON in one line as Python's json.dumps(ensure_ascii=False) writes it. Bytes that are no UTF-8 become U+FFFD.
+/// Appends JSON in one line, formatted like Python's json.dumps(ensure_ascii=False). Invalid UTF-8 becomes U+FFFD.
 void append_json_text(std::string& out, const cubepi::Json& value);
 void append_json_text(std::string& out, const cubepi::JsonObject& value);
 void append_json_string(std::string& out, std::string_view text);

@@ -26,7 +26,7 @@ bool LineReader::fill() {
     const std::size_t got = file_.read_at(read_, buffer_.data() + had, want);
     buffer_.resize(had + got);
     read_ += got;
-    if (got < want) to_ = read_;  // somebody made the file shorter meanwhile
+    if (got < want) to_ = read_;  // the file was truncated meanwhile
     return got > 0;
 }
 
@@ -55,13 +55,13 @@ BackwardLineReader::BackwardLineReader(const Descriptor& file, std::uint64_t fro
 
 bool BackwardLineReader::fill() {
     if (start_ <= from_) return false;
-    // A line that is longer than what is held makes the blocks grow, so that it is not moved too often.
+    // A line that is longer than the buffered part doubles the block size, so that it is not moved too often.
     const std::uint64_t want =
         std::min<std::uint64_t>(std::max<std::uint64_t>(block, size_), start_ - from_);
     std::string grown(static_cast<std::size_t>(want + size_), '\0');
     const std::size_t got =
         file_.read_at(start_ - want, grown.data(), static_cast<std::size_t>(want));
-    if (got < want) return false;  // somebody made the file shorter meanwhile
+    if (got < want) return false;  // the file was truncated meanwhile
     std::copy_n(buffer_.begin(), static_cast<std::ptrdiff_t>(size_),
                 grown.begin() + static_cast<std::ptrdiff_t>(want));
     buffer_ = std::move(grown);
@@ -97,7 +97,7 @@ bool BackwardLineReader::next(FileLine& line) {
             break;
         }
     }
-    moved -= start_;  // how far what was held moved back in the buffer
+    moved -= start_;  // distance by which the buffered bytes moved
     line_.assign(buffer_, static_cast<std::size_t>(begin),
                  static_cast<std::size_t>(text_end + moved - begin));
     line.text = line_;

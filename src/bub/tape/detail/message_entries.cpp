@@ -88,7 +88,7 @@ void MessageEntries::add(const Message& message, std::vector<TapeEntry>& to) {
         return;
     }
     std::string text = message.text();
-    // An answer that failed before its first word is kept, but no request can hold an empty one.
+    // An answer that failed before its first word is stored, but a request cannot contain an empty message.
     if (answer && text.empty()) meta["context"] = false;
     to.push_back(message_entry(answer ? "assistant" : "user", std::move(text), std::move(meta)));
 }
@@ -157,7 +157,7 @@ std::vector<Message> messages_in(const TapeEntry& entry) {
         try {
             messages.push_back(message_from_json(json));
         } catch (const Error&) {
-            // Somebody has edited the line: the payload still says what was said.
+            // The line was edited by hand: the payload still has the text.
             return {};
         }
     }

@@ -11,16 +11,16 @@
 
 namespace bub::detail {
 
-/// Makes entries of an agent's messages (B21). The payload is what Bub reads; the message itself is in the
-/// meta. Results of several calls that come one by one are events until the last one is there, and then one
-/// `tool_result` entry, because Bub pairs results with calls by their position in one entry.
+/// A converter of an agent's messages to entries (B21). The payload is for Bub; the message itself is in the meta. The
+/// results of several calls are separate events until all have arrived, and then one `tool_result` entry, because Bub
+/// pairs results with calls by their position in one entry.
 class MessageEntries {
 public:
-    /// The entries of one more message.
+    /// Appends the entries of one more message.
     void add(const cubepi::Message& message, std::vector<TapeEntry>& to);
-    /// Goes on from what the newest entries say, newest first.
+    /// Restores the state from the newest entries, newest first.
     void resume(const std::vector<TapeEntry>& newest_first);
-    /// True when `call_id` is one of the calls that wait for a result.
+    /// Returns true if `call_id` is one of the calls that wait for a result.
     bool expects(const std::string& call_id) const;
 
 private:
@@ -30,7 +30,7 @@ private:
 
     void forget();
     void expect_calls(const cubepi::AssistantMessage& answer);
-    /// Keeps the result of an expected call.
+    /// Stores the result of an expected call.
     void keep_result(const cubepi::Message& message);
 
     std::vector<std::string> calls_;        ///< of the latest answer, in its order
@@ -40,14 +40,14 @@ private:
     std::size_t missing_ = 0;  ///< calls without a result
 };
 
-/// The messages that the meta of an entry keeps; those that cannot be read are left out.
+/// Returns the messages in the meta of an entry; unreadable ones are omitted.
 std::vector<cubepi::Message> messages_in(const TapeEntry& entry);
-/// Whether the entry is an event that keeps the result of one call of several.
+/// Returns true if the entry is an event with the result of one call of several.
 bool is_single_result(const TapeEntry& entry);
 
-/// What stands for the bytes of an image that are kept as media.
+/// The prefix of the reference that replaces an image's bytes in the media store.
 inline constexpr std::string_view media_prefix = "sha256:";
-/// The image blocks in the messages that an entry keeps.
+/// Returns the image blocks in the messages of an entry.
 std::vector<JsonObject*> image_blocks(TapeEntry& entry);
 
 }  // namespace bub::detail

@@ -20,7 +20,7 @@ std::int64_t date_bound(const std::string& text, bool end) {
     return *time;
 }
 
-/// One past the last entry of `entries` that `is` says yes to; 0 when there is none.
+/// Returns the index after the last entry of `entries` that satisfies `is`; 0 if there is none.
 template <class Is>
 std::size_t behind_last(const std::vector<TapeEntry>& entries, Is is) {
     for (std::size_t i = entries.size(); i > 0; --i) {

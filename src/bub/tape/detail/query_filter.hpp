@@ -14,20 +14,20 @@
 
 namespace bub::detail {
 
-/// What a query asks of a single entry: dates, text, kinds, and the limit over all of them.
+/// The conditions of a query on single entries (dates, text, kinds), and its limit.
 class QueryFilter {
 public:
-    /// Throws Error(invalid_argument) for a date that cannot be read, or a range whose start is after its end.
+    /// Throws Error(invalid_argument) for an invalid date, or a range whose start is after its end.
     explicit QueryFilter(const TapeQuery& query);
 
     bool fits(const TapeEntry& entry) const;
-    /// Counts one that fits. False when it is beyond the limit.
+    /// Counts a matching entry. Returns false if it exceeds the limit.
     bool take() {
         if (left_ == 0) return false;
         --left_;
         return true;
     }
-    /// Whether the limit is used up.
+    /// Returns true if the limit is reached.
     bool full() const noexcept { return left_ == 0; }
 
 private:
@@ -42,10 +42,10 @@ bool is_anchor(const TapeEntry& entry, std::string_view name);
 [[noreturn]] void throw_no_anchor();
 [[noreturn]] void throw_no_anchor(std::string_view name);
 
-/// The part [first, second) of `entries` that the query's slice asks for. Throws Error(not_found).
+/// Returns the part [first, second) of `entries` that the query's slice selects. Throws Error(not_found).
 std::pair<std::size_t, std::size_t> slice_of(const std::vector<TapeEntry>& entries,
                                              const TapeQuery& query);
-/// The query over a list of all entries.
+/// Evaluates the query on a list of all entries.
 std::vector<TapeEntry> evaluate(const std::vector<TapeEntry>& entries, const TapeQuery& query);
 
 }  // namespace bub::detail

@@ -9,7 +9,7 @@
 
 namespace bub::detail {
 
-/// A tape's side state as a checkpointer uses it: {"claims", "open_runs", "pending", "answers"}.
+/// A tape's side state as used by a checkpointer: {"claims", "open_runs", "pending", "answers"}.
 class SideState {
 public:
     explicit SideState(const JsonObject& state) : state_(state) {}
@@ -20,19 +20,19 @@ public:
 
     static cubepi::detail::HeldClaim read_claim(const JsonObject& json);
     static JsonObject claim_json(const cubepi::detail::HeldClaim& claim);
-    /// The list of this name, made when it is missing.
+    /// Returns the list with this name, creating it if missing.
     static JsonArray& edit(JsonObject& state, std::string_view name);
-    /// Removes lists that became empty.
+    /// Removes empty lists.
     static void tidy(JsonObject& state);
 
 private:
     const JsonObject& state_;
 };
 
-/// The text under `key`; empty when there is none.
+/// Returns the text under `key`; empty if absent.
 std::string state_text(const JsonObject& object, std::string_view key);
 
-/// Throws StaleAppendError when one of the claims is not held any more (D50).
+/// Throws StaleAppendError if one of the claims is no longer held (D50).
 void check_claims(const JsonObject& state, const std::string& tape,
                   const std::vector<TapeClaim>& claims);
 

@@ -22,7 +22,7 @@ using cubepi::ErrorCode;
 
 namespace {
 
-/// What the commit file says before the block that is to be on the tape.
+/// The header of the commit file; the block to be written to the tape follows it.
 struct CommitHeader {
     std::uint64_t offset = 0;
     std::uint64_t size = 0;
@@ -43,7 +43,7 @@ std::string commit_text(const CommitHeader& header, const std::string& block) {
     return text;
 }
 
-/// False when the text is no commit file.
+/// Returns false if the text is not a commit file.
 bool read_commit(std::string_view text, CommitHeader& header, std::string_view& block) {
     const std::size_t feed = text.find('\n');
     if (feed == text.npos) return false;
@@ -108,7 +108,7 @@ TapePosition TapeDirectory::append(const std::string& name, std::vector<TapeEntr
     return append_locked(writing, std::move(entries), options);
 }
 
-/// Whoever holds a sidecar's lock waits for no other, so the tape's is held meanwhile.
+/// The holder of a sidecar's lock does not acquire another one, so the tape's lock can be held meanwhile.
 TapePosition TapeDirectory::merge_turn(
     const std::string& name, std::vector<SidecarPart>& parts,
     const std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)>& entries,
@@ -184,8 +184,8 @@ TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntr
     return end;
 }
 
-/// The commit file has the whole block before the tape has a byte of it, and goes when the tape has all of it: whoever
-/// finds one finishes what it says.
+/// The commit file contains the whole block before the tape has a byte of it, and is removed after the tape has all of
+/// it: a process that finds a commit file completes the append.
 void TapeDirectory::write_block(Writing& writing, const Descriptor& tape, std::uint64_t size,
                                 const std::string& block, bool replaces, const std::string& turn,
                                 bool all_or_none) {
@@ -202,7 +202,7 @@ void TapeDirectory::write_block(Writing& writing, const Descriptor& tape, std::u
         try {
             finish_commit(writing);
         } catch (...) {
-            // What the caller hears did not happen must not happen later.
+            // The caller is told that the append failed, so recovery must not complete it later.
             remove_file(paths.commit);
             throw;
         }
@@ -215,7 +215,7 @@ void TapeDirectory::write_block(Writing& writing, const Descriptor& tape, std::u
             if (size == 0) sync_folder_of(paths.tape);
         }
     } catch (...) {
-        // Nothing was stored: a full disk leaves no half entries.
+        // Nothing was stored: a full disk leaves no partial entries.
         tape.truncate(size);
         if (all_or_none) remove_file(paths.commit);
         throw;
@@ -256,7 +256,8 @@ void TapeDirectory::finish_commit(Writing& writing) {
             tape.write(block.substr(there.size()));
             if (options_.sync == TapeSync::append) tape.sync();
         } else {
-            // Somebody without locks wrote in between, or put another file in its place: the entries come behind that.
+            // Another program wrote without locks in between, or replaced the file: the entries are appended after
+            // that.
             remove_file(paths.commit);
             TapeAppend options = TapeAppend().turn(header.turn);
             (void)append_locked(writing, entries_of(block), options);
@@ -364,7 +365,7 @@ void TapeDirectory::close_dead_turns(Writing& writing) {
 
 void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& journal) {
     const Descriptor file = Descriptor::open(journal, O_RDWR);
-    if (!file || !try_lock(file)) return;  // its process lives
+    if (!file || !try_lock(file)) return;  // its process is alive
     JournaledTurn turn = read_journal(file.read_all());
     if (turn.id.empty() || turn.empty()) {
         remove_file(journal);
@@ -384,7 +385,7 @@ void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& jo
     const std::size_t first = turn.reset ? 0 : first_anchor_in(turn.entries);
     TapeAppend options = TapeAppend().reset(turn.reset).turn(turn.id).first_anchor(first);
     (void)append_locked(writing, std::move(turn.entries), options);
-    // The name of an id may have changed since: a journal is never closed twice.
+    // Removed by its path, because the file name for a turn id may have changed since: a journal is never closed twice.
     remove_file(journal);
 }
 
@@ -402,7 +403,7 @@ bool TapeDirectory::is_superseded(const Writing& writing, const JournaledTurn& t
     return *tail.messages != turn.after;
 }
 
-/// Whoever holds a sidecar's lock waits for no other, so the tape's may be held meanwhile.
+/// The holder of a sidecar's lock does not acquire another one, so the tape's lock can be held meanwhile.
 void TapeDirectory::close_sidecars(const std::string& name, JournaledTurn& turn) {
     for (auto& [sidecar, part] : turn.sidecars) {
         const std::string tape = sidecar_tape_name(name, sidecar);
@@ -410,7 +411,7 @@ void TapeDirectory::close_sidecars(const std::string& name, JournaledTurn& turn)
             reset(tape);
             continue;
         }
-        // The turn was being merged when its process died, and the sidecar comes before the tape.
+        // The process died while the turn was merged, and sidecars are merged before the tape.
         bool there = false;
         std::vector<std::string> events(1, std::string(entry_kind::event));
         const TapeQuery query = TapeQuery().kinds(std::move(events)).newest_first();

@@ -366,7 +366,7 @@ JsonObject TapeDirectory::read_state(const std::string& name) {
         Json state = cubepi::parse_lenient(*text);
         if (JsonObject* object = state.if_object()) return std::move(*object);
     } catch (const cubepi::Error&) {
-        // It is replaced as a whole, so this is somebody else's doing.
+        // The store always replaces this file as a whole, so another program has written it.
     }
     const std::string file = TapePaths(options_.directory, name).state.string();
     throw cubepi::CheckpointCorruptionError("the side state of tape '" + name +

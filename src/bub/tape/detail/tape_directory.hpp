@@ -32,23 +32,23 @@ struct TapePaths {
     TapePaths(const std::filesystem::path& directory, const std::string& name);
 
     std::filesystem::path tape;    ///< NAME.jsonl
-    std::filesystem::path lock;    ///< locked while somebody writes
-    std::filesystem::path commit;  ///< there while several entries are written: all of them
+    std::filesystem::path lock;    ///< locked by the writer
+    std::filesystem::path commit;  ///< exists while several entries are written: all of them
     std::filesystem::path index;
     std::filesystem::path state;
     std::filesystem::path open;   ///< locked by the processes that have the tape open
-    std::filesystem::path turns;  ///< a folder: one journal for each turn in progress
+    std::filesystem::path turns;  ///< a directory with a journal for each turn in progress
 
     std::filesystem::path journal(const std::string& turn_id) const;
 };
 
-/// A directory of tapes. Everything here blocks; any thread may call it.
+/// A directory of tapes. All functions block; thread-safe.
 class TapeDirectory {
 public:
     explicit TapeDirectory(FileTapeOptions options);
 
     const FileTapeOptions& options() const noexcept { return options_; }
-    /// All names, sorted.
+    /// Returns all names, sorted.
     std::vector<std::string> names() const;
     std::vector<TapeFileInfo> list_files() const;
 
@@ -78,7 +78,7 @@ public:
     std::shared_ptr<TurnJournal> open_journal(const std::string& name, const std::string& turn_id);
 
 private:
-    /// Where the tape ended when it was last written or read.
+    /// The end of the tape when it was last written or read.
     struct Tail {
         TapeMark mark = {};
         std::int64_t modified = 0;
@@ -86,16 +86,16 @@ private:
         std::optional<std::int64_t> messages = {};
         bool ended = true;  ///< the last byte is a line feed, or there is none
     };
-    /// What is kept of a tape in memory.
+    /// The data of a tape that is cached in memory.
     struct Known {
         std::mutex mutex;
         std::optional<Tail> tail;
         std::mutex late_mutex;
-        std::vector<std::function<void(JsonObject&)>> late;  ///< edits of the state
+        std::vector<std::function<void(JsonObject&)>> late;  ///< pending edits of the state
         std::mutex start;  ///< held while turns of dead processes are closed, before the first use
         std::atomic<bool> looked_for_turns = false;
     };
-    /// The right to write a tape: nobody else does, here or in another process.
+    /// The exclusive right to write a tape, among all threads and processes.
     struct Writing;
     struct Range {
         std::uint64_t from = 0;
@@ -114,10 +114,10 @@ private:
     void close_dead_turns_at_start(const std::string& name);
     void close_sidecars(const std::string& name, JournaledTurn& turn);
     void close_turn(Writing& writing, const std::filesystem::path& journal);
-    /// Whether somebody has taken over the turn's claim and gone on with the tape (D50).
+    /// Returns true if the turn's claim has been superseded and the tape was continued (D50).
     bool is_superseded(const Writing& writing, const JournaledTurn& turn);
     void remove_files(Writing& writing);
-    /// Gives how many there were.
+    /// Returns the number of edits.
     static std::size_t make_late_edits(Known& tape, JsonObject& state);
     void write_state(const Writing& writing, const JsonObject& before,
                      const JsonObject& state) const;

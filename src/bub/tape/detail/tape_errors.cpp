@@ -41,7 +41,7 @@ void check_tape_name(std::string_view name) {
 void check_depth(const std::string& tape, const std::vector<TapeEntry>& entries) {
     constexpr std::size_t inside = cubepi::max_stored_json_depth - 1;  // of the line
     for (const TapeEntry& entry : entries) {
-        // It holds the entries of a turn, whose depth was looked at when they came.
+        // It contains the entries of a turn, whose depth was checked when they were appended.
         if (entry_name(entry) == refused_event) continue;
         if (cubepi::is_nested_deeper(entry.payload, inside) ||
             cubepi::is_nested_deeper(entry.meta, inside))

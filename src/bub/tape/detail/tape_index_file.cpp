@@ -81,14 +81,14 @@ TapeIndexFile::TapeIndexFile(std::filesystem::path path, const Descriptor& tape,
     const bool writes = end > from && end - from >= worth_writing;
     try {
         file_ = Descriptor::open(path_, writes ? O_RDWR | O_CREAT : O_RDONLY);
-        // Somebody else writes the index now: what is missing is then only in memory.
+        // Another process is writing the index: new records are then held only in memory.
         if (writes && !try_lock(file_)) file_ = Descriptor();
     } catch (const cubepi::Error&) {
         file_ = Descriptor();
     }
     if (!file_ && known) file_ = Descriptor::open(path_, O_RDONLY);
     if (file_) {
-        // Again, now that nobody else changes it.
+        // Read again, now that no other process changes it.
         if (const std::optional<IndexHeader> again = read_header(file_, tape)) sums_ = *again;
     }
     if (sums_.mark.covered > end) sums_ = IndexHeader();
@@ -102,7 +102,7 @@ void TapeIndexFile::catch_up(const Descriptor& tape, std::uint64_t end) {
     bool unended = false;
     std::uint64_t covered = sums_.mark.covered;
     while (lines.next(line)) {
-        // An entry whose line is not ended may get more bytes: it is counted, but not for good.
+        // An entry whose line is incomplete may get more bytes: it is counted, but not permanently.
         unended = !line.ended;
         if (unended) break;
         add(line.text, line.offset);
@@ -159,7 +159,7 @@ void TapeIndexFile::write_records() {
     fresh_.clear();
 }
 
-/// Records first, and forced to the disk: a header never counts records that are not there, also after a power cut.
+/// Records are written and synced first: a header never counts records that are missing, even after a power failure.
 void TapeIndexFile::save(const Descriptor& tape, std::uint64_t covered) {
     try {
         write_records();
@@ -170,7 +170,7 @@ void TapeIndexFile::save(const Descriptor& tape, std::uint64_t covered) {
         std::memcpy(bytes.data(), &sums_, sizeof sums_);
         file_.write_at(0, bytes);
     } catch (const cubepi::Error&) {
-        // A full disk: the index is a cache, and the answer is in memory.
+        // The disk is full: the index is only a cache, and the records are in memory.
     }
 }
 

@@ -13,7 +13,7 @@
 
 namespace bub::detail {
 
-/// Which file a tape is, and up to where it is known.
+/// The identity of a tape's file and the part of it that is known.
 struct TapeMark {
     std::uint64_t device = 0;
     std::uint64_t inode = 0;
@@ -21,11 +21,11 @@ struct TapeMark {
     std::uint64_t tail_hash = 0;  ///< of the bytes before `covered`
 
     static TapeMark of(const Descriptor& tape, std::uint64_t covered);
-    /// Whether the tape is still this file and begins with what is known of it.
+    /// Returns true if the tape is still this file and begins with the known part.
     bool holds(const Descriptor& tape) const;
 };
 
-/// The sums over a tape, as they are on the disk.
+/// The sums over a tape, as stored on disk.
 struct IndexHeader {
     static constexpr std::uint64_t this_version = 0x3130'5844'4942'5543;  // "CUBIDX01"
     static constexpr std::int64_t none = -1;
@@ -48,7 +48,7 @@ struct IndexHeader {
 
 enum class IndexKind : std::uint64_t { anchor = 1, event = 2, message = 3, run = 4 };
 
-/// Where something is on a tape.
+/// The location of an item on a tape.
 struct IndexRecord {
     std::uint64_t hash = 0;
     std::uint64_t place = 0;  ///< offset of the line * 16 + kind
@@ -59,22 +59,21 @@ struct IndexRecord {
 
 std::uint64_t hash_of(std::string_view text);
 
-/// The index of a tape: sums over all of it, and where anchors, events, messages and runs are. It is a cache beside the
-/// tape and can be deleted at any time. Memory does not grow with the tape (but where the index cannot be
-/// written, on a read-only file system).
+/// The index of a tape: sums over all of it, and the locations of anchors, events, messages and runs. It is a cache
+/// that can be deleted at any time. Memory does not grow with the tape (unless the index cannot be written, e.g. on a
+/// read-only file system).
 class TapeIndexFile {
 public:
-    /// Brings the index in `path` up to date with the first `end` bytes of `tape`. Short pieces that are new are not
-    /// written to the disk.
+    /// Updates the index in `path` for the first `end` bytes of `tape`. Short new parts are not written to disk.
     TapeIndexFile(std::filesystem::path path, const Descriptor& tape, std::uint64_t end);
 
     const IndexHeader& sums() const noexcept { return sums_; }
-    /// Asks for records of this kind from the newest to the oldest until `wanted` returns false. With `hash`, only for
-    /// those that have it.
+    /// Calls `wanted` for records of this kind from the newest to the oldest until it returns false. With `hash`, only
+    /// for records with that hash.
     void newest_first(IndexKind kind, std::optional<std::uint64_t> hash,
                       const std::function<bool(std::uint64_t offset)>& wanted) const;
 
-    /// The sums as far as they are on the disk, when that is of this tape; else nothing. Reads one block.
+    /// Returns the sums stored on disk if they belong to this tape; else nothing. Reads one block.
     static std::optional<IndexHeader> stored(const std::filesystem::path& path,
                                              const Descriptor& tape);
 
@@ -86,9 +85,9 @@ private:
     void save(const Descriptor& tape, std::uint64_t covered);
 
     std::filesystem::path path_;
-    Descriptor file_;  ///< none: nothing can be written
+    Descriptor file_;  ///< none: not writable
     IndexHeader sums_;
-    std::vector<IndexRecord> fresh_;  ///< behind sums_.records, not on the disk yet
+    std::vector<IndexRecord> fresh_;  ///< after sums_.records, not on disk yet
 };
 
 }  // namespace bub::detail

@@ -9,7 +9,7 @@ namespace bub::detail {
 
 namespace {
 
-/// Skips lines that cannot be of the wanted kinds without parsing them.
+/// A filter that skips lines that cannot be of the requested kinds without parsing them.
 class KindGuess {
 public:
     explicit KindGuess(const std::vector<std::string>& kinds) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr char32_t replacement = 0xFFFD;
 
-/// The next code point of `text` from `at` on, which is moved behind it.
+/// Decodes the code point of `text` at `at`, and moves `at` past it.
 char32_t next_code(std::string_view text, std::size_t& at) {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
     const unsigned char lead = byte(at++);
@@ -62,7 +62,7 @@ void append_folded(std::u32string& out, char32_t code) {
 
 bool is_mark(char32_t code) { return code >= 0x300 && code <= 0x36F; }
 
-/// A find that ends between a letter and its mark is none: "o" is not in "ö".
+/// A match that ends between a letter and its mark does not count: "o" is not in "ö".
 bool contains(std::u32string_view text, std::u32string_view wanted) {
     for (std::size_t at = text.find(wanted); at != text.npos; at = text.find(wanted, at + 1)) {
         const std::size_t end = at + wanted.size();
@@ -99,7 +99,7 @@ std::vector<std::u32string_view> words_of(std::u32string_view text, std::size_t 
     return words;
 }
 
-/// 1 - (edits, a swap of neighbours being one) / length.
+/// Returns 1 - edits / length; a swap of neighbors counts as one edit.
 double similarity(std::u32string_view a, std::u32string_view b) {
     const std::size_t longer = std::max(a.size(), b.size());
     if (longer == 0) return 0;

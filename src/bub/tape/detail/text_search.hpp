@@ -7,22 +7,22 @@
 
 namespace bub::detail {
 
-/// `text` for comparing: Unicode full case folding over canonical decomposition, so that letters match in any case,
-/// and a letter with a mark matches however it is composed. Broken bytes become U+FFFD.
+/// Returns `text` for comparison: Unicode full case folding over canonical decomposition, so that letters match in any
+/// case and composed letters match decomposed ones. Invalid UTF-8 becomes U+FFFD.
 std::u32string folded(std::string_view text);
 
-/// Searches the values of payloads for one text (B17).
+/// A search for one text in the values of payloads (B17).
 class TextSearch {
 public:
     explicit TextSearch(std::string_view text);
 
-    /// Whether a value of the payload, at any depth, contains the text. JSON inside a text (a call's arguments) is looked
-    /// into when its escapes hide what it says.
+    /// Returns true if a value of the payload, at any depth, contains the text. A string that is JSON itself (a call's
+    /// arguments) is decoded if its escapes could hide a match.
     bool found_in(const TapeEntry& entry) const;
-    /// How near the nearest words of the payload come, from 0 to 1.
+    /// Returns the similarity of the most similar words of the payload, from 0 to 1.
     double nearness(const TapeEntry& entry) const;
 
-    /// What counts as near.
+    /// The threshold of a near match.
     static constexpr double near_enough = 0.75;
 
 private:
@@ -30,7 +30,7 @@ private:
     bool in_text(std::string_view text, int depth) const;
     double near_value(const Json& value) const;
 
-    std::string plain_;  ///< the text itself, when it is ASCII
+    std::string plain_;  ///< the text itself if it is ASCII
     std::u32string wanted_;
 };
 

@@ -23,7 +23,7 @@ std::string line_of(const JsonObject& object) {
     return line;
 }
 
-/// `{KEY: the line of ENTRY}` without building the entry's JSON once more.
+/// Returns `{KEY: the line of ENTRY}` without building the entry's JSON again.
 std::string wrapped_line(std::string before, const TapeEntry& entry) {
     std::string line = tape_line(entry);
     line.pop_back();
@@ -117,7 +117,7 @@ TapeEntry turn_marker(const std::string& turn_id, std::string_view status) {
 
 namespace {
 
-/// Puts what was said, and what comes behind, to the entries.
+/// Adds the displayed text and the trailing entries to the entries.
 void gather(JournaledTurn& turn, std::string_view status) {
     if (!turn.said.empty())
         turn.entries.push_back(said_entry(std::move(turn.said), turn.id, status));
@@ -236,7 +236,7 @@ bool JournalBuffer::empty() const {
 
 void JournalBuffer::drain(const std::function<std::shared_ptr<TurnJournal>()>& open) {
     const std::lock_guard lock(mutex_);
-    // A character that a delta has cut in two waits for its rest.
+    // A character split between two deltas waits for its rest.
     const std::size_t whole = cubepi::complete_utf8_prefix(said_);
     std::string rest = said_.substr(whole);
     said_.resize(whole);
@@ -267,7 +267,7 @@ void TurnJournalFile::open() {
         try {
             file_ = Descriptor::open(path_, O_RDWR | O_APPEND | O_CREAT);
         } catch (const cubepi::Error&) {
-            // Somebody has just removed the folder, which was empty.
+            // Another process has just removed the directory, which was empty.
             if (attempt == 10) throw;
         }
     }
@@ -283,7 +283,7 @@ void TurnJournalFile::open() {
     try {
         file_.write(line_of(head));
     } catch (...) {
-        // A journal without its head is nobody's: the next lines begin it anew.
+        // A journal without its head belongs to no turn: the next lines start it from scratch.
         ::unlink(path_.c_str());
         file_ = Descriptor();
         throw;
@@ -298,7 +298,7 @@ void TurnJournalFile::write(std::string_view lines) {
     try {
         file_.write(lines);
     } catch (...) {
-        // The lines are written again, and must not be glued to a half of themselves.
+        // The lines will be written again, and must not follow a partial copy of themselves.
         file_.truncate(size);
         throw;
     }

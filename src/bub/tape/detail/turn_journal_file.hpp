@@ -15,7 +15,7 @@
 
 namespace bub::detail {
 
-/// What a journal says of a turn.
+/// The contents of a turn's journal.
 struct JournaledTurn {
     struct Sidecar {
         bool reset = false;
@@ -24,10 +24,10 @@ struct JournaledTurn {
     std::string id = {};
     bool reset = false;
     std::vector<TapeEntry> entries = {};
-    std::vector<TapeEntry> behind = {};  ///< come after all others
-    std::string said = {};               ///< was shown and is in no entry
+    std::vector<TapeEntry> behind = {};  ///< follow all other entries
+    std::string said = {};               ///< was displayed and is in no entry
     std::map<std::string, Sidecar> sidecars = {};
-    std::vector<TapeClaim> claims = {};  ///< under which it goes on from `after` messages
+    std::vector<TapeClaim> claims = {};  ///< under which it continues from `after` messages
     std::int64_t after = 0;
 
     bool empty() const {
@@ -35,22 +35,22 @@ struct JournaledTurn {
     }
 };
 
-/// A torn last line, and what cannot be read, is left out.
+/// Ignores a torn last line and unreadable lines.
 JournaledTurn read_journal(std::string_view text);
-/// Whether the entry holds the text of an answer, which stands for what was said before it.
+/// Returns true if the entry holds the text of an answer, which supersedes the text before it.
 bool is_answer(const TapeEntry& entry);
-/// Adds what was said, what comes behind, and the marker that the turn was interrupted.
+/// Adds the displayed text, the trailing entries, and the marker that the turn was interrupted.
 void close_interrupted(JournaledTurn& turn);
-/// What the turn did as one event, which stays out of the context and moves no position.
+/// Returns the turn's entries as one event, which is excluded from the context and does not change the position.
 TapeEntry refused_turn(JournaledTurn turn, std::string_view status, std::string reason);
-/// What was said and never became an entry, as an assistant message.
+/// Returns displayed text that is in no entry, as an assistant message.
 TapeEntry said_entry(std::string text, const std::string& turn_id, std::string_view status);
 TapeEntry turn_marker(const std::string& turn_id, std::string_view status);
 
-/// Lines of a journal that are not written yet, in their order. Any thread may call.
+/// The lines of a journal that are not yet written, in order. Thread-safe.
 class JournalBuffer {
 public:
-    /// Where lines stand, as long as nothing was written since.
+    /// The position of lines; valid until the next write.
     struct Lines {
         std::size_t begin = 0;
         std::size_t end = 0;
@@ -58,17 +58,17 @@ public:
     };
 
     void add_said(std::string_view text);
-    /// `sidecar`: whose entries they are; empty: the tape's.
+    /// `sidecar`: the sidecar of the entries; empty: the main tape.
     Lines add(const std::vector<TapeEntry>& entries, bool reset, const std::string& sidecar);
-    /// Drops lines that could not be written. False: they were written after all, or are not where they stood.
+    /// Removes lines that could not be written. Returns false if they were written after all or have moved.
     bool take_back(const Lines& lines);
     void add_behind(const std::vector<TapeEntry>& entries);
-    /// The turn goes on from `after` messages under this claim.
+    /// Records that the turn continues from `after` messages under this claim.
     void add_claim(const TapeClaim& claim, std::int64_t after);
     bool empty() const;
-    /// Writes all that is there. `open` makes the journal when there is none yet.
+    /// Writes all lines. `open` creates the journal if there is none yet.
     void drain(const std::function<std::shared_ptr<TurnJournal>()>& open);
-    /// Null before the first drain.
+    /// Returns null before the first drain.
     std::shared_ptr<TurnJournal> journal() const;
 
 private:
@@ -78,11 +78,11 @@ private:
     mutable std::mutex mutex_;
     std::string lines_;
     std::string said_;
-    std::size_t changes_ = 0;  ///< how often what was in `lines_` went from its place
+    std::size_t changes_ = 0;  ///< number of changes of the positions in `lines_`
     std::shared_ptr<TurnJournal> journal_;
 };
 
-/// Locked while the process lives: who gets the lock knows that it does not.
+/// Locked while the process lives: another process that acquires the lock knows that it has died.
 class TurnJournalFile final : public TurnJournal {
 public:
     TurnJournalFile(std::filesystem::path folder, std::filesystem::path path, std::string turn_id,

@@ -48,7 +48,7 @@ Task<void> AgentAttempt::release() {
     claim_.reset();
 }
 
-/// Delivers a notice beside the loop. What a listener throws is rethrown when the run is over.
+/// Delivers a notice outside the loop. An exception of a listener is rethrown at the end of the run.
 Task<void> AgentAttempt::report(Notice notice) {
     try {
         co_await core_.notice(std::move(notice));
@@ -75,7 +75,7 @@ Task<void> AgentAttempt::store_outcome(RunOutcome outcome) {
     co_await impl_.log.save_extra();
     const bool complete = outcome == RunOutcome::completed || outcome == RunOutcome::limited;
     if (complete && claim_) {
-        // While that fails, what is still appended is fenced off, too.
+        // If that fails, further appends are fenced as well.
         co_await claim_->complete();
         impl_.log.set_claim({}, {});
         claim_.reset();

@@ -22,7 +22,7 @@ public:
     Task<void> claim(ClaimKind kind);
     Task<void> release();
     Task<void> run(std::vector<Input> prompts, RunResult& result);
-    /// An abort came before there was anything to run on: the run begins and ends.
+    /// Starts and ends a run that was aborted before its context was available.
     Task<void> abandon(RunResult& result);
 
 private:
@@ -35,7 +35,7 @@ private:
     const RunParts parts_;
     RunCore core_;
     std::unique_ptr<ClaimKeeper> claim_;             // null: none
-    std::unique_ptr<const ClaimResult> taken_over_;  // null: nothing was
+    std::unique_ptr<const ClaimResult> taken_over_;  // null: nothing
     WallClock wall_clock_;
     std::exception_ptr listener_failure_;  // of a notice about the claim
     bool agent_destroyed_ = false;         // before the outcome was stored

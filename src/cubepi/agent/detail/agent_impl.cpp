@@ -9,7 +9,7 @@ namespace cubepi {
 
 namespace {
 
-/// Null where everything has its default.
+/// Returns null if all settings have their defaults.
 std::unique_ptr<Agent::Impl::Settings> take_settings(AgentOptions& options) {
     HookSet hooks;
     hooks.transform_context = std::move(options.transform_context);
@@ -36,7 +36,7 @@ std::unique_ptr<Agent::Impl::Settings> take_settings(AgentOptions& options) {
     return std::make_unique<Agent::Impl::Settings>(std::move(taken));
 }
 
-/// Both in `options.model`.
+/// Combines the model and the provider in `options.model`.
 const std::shared_ptr<Provider>& provider_of(AgentOptions& options) {
     if (options.model) return options.model.provider();
     if (options.provider.get()) {

@@ -13,11 +13,11 @@
 
 namespace cubepi {
 
-/// All that an agent owns. Runs share it, so that it outlives them when the Agent is destroyed.
+/// The data of an agent. Shared with its runs, so that it outlives them if the Agent is destroyed.
 struct Agent::Impl {
     explicit Impl(AgentOptions options);
 
-    /// What most agents leave as it is.
+    /// The settings that most agents leave at their defaults.
     struct Settings {
         HookSet hooks = {};
         ExecutionMode tool_execution = ExecutionMode::parallel;
@@ -29,7 +29,7 @@ struct Agent::Impl {
     const Settings& settings() const noexcept;
     detail::RunParts parts() noexcept;
 
-    // A process may have many idle agents: what not all of them need is made when it is needed.
+    // A process may have many idle agents: members that not all of them need are created on demand.
     std::shared_ptr<Provider> provider;  // of state.model
     std::shared_ptr<const Runtime> runtime;
     std::unique_ptr<Settings> own_settings;  // null: the defaults
@@ -46,15 +46,15 @@ struct Agent::Impl {
 
 namespace detail {
 
-/// `result` receives what prompt() and resume() give and lives as long as the task.
+/// `result` receives the result of prompt() or resume() and must outlive the task.
 Task<void> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, PromptOptions options,
                       RunResult& result);
 Task<void> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options, RunResult& result);
 Task<void> wait_until_idle(std::shared_ptr<Agent::Impl> impl);
-/// Waits until the current run, if it was aborted, has ended. Returns false when another abort() ended the wait; throws
-/// Error(busy) when the run does not end in time.
+/// Waits until the current run, if it was aborted, has ended. Returns false if another abort() ended the wait; throws
+/// Error(busy) if the run does not end in time.
 Task<bool> wait_for_aborted_run(std::shared_ptr<Agent::Impl> impl);
-/// The result of a prompt that was aborted while it waited for the run before.
+/// Returns the result of a prompt that was aborted while it waited for the previous run.
 RunResult aborted_before_start(const PromptOptions& options);
 
 }  // namespace detail

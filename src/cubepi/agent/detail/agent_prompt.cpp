@@ -7,13 +7,13 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
 
-// What prompt() and resume() do before the loop runs: accept the call, restore the history, claim the run.
+// The steps of prompt() and resume() before the loop runs: accept the call, restore the history, claim the run.
 
 namespace cubepi::detail {
 
 namespace {
 
-/// How long, besides the grace of its tools, an aborted run may take to end: for its listeners and its store.
+/// Time limit for an aborted run to end, in addition to the grace period of its tools: for its listeners and its store.
 constexpr std::chrono::seconds abort_margin{5};
 
 [[noreturn]] void throw_busy(const Agent::Impl& impl) {
@@ -28,7 +28,7 @@ Task<void> wait_while_aborted(std::shared_ptr<Agent::Impl> impl) {
     while (impl->state.is_streaming && impl->inbox.aborted()) co_await impl->idle->wait();
 }
 
-/// From the moment a run is accepted to the moment the agent is idle again, on every path.
+/// A guard that marks the agent as active from the acceptance of a run until it is idle, on every path.
 class ActiveRun {
 public:
     ActiveRun(Agent::Impl& impl, const SharedString& run_id) : impl_(impl) {
@@ -63,7 +63,7 @@ private:
     std::stop_token token_;
 };
 
-/// The messages of a prompt, with ids, run id and time; the caller's are checked first.
+/// Returns the messages of a prompt, with ids, run id and time; the caller's messages are validated first.
 std::vector<Input> prompt_inputs(const Agent::Impl& impl, MessageList given,
                                  const SharedString& run_id, double now) {
     for (const Message& message : given) {
@@ -91,7 +91,7 @@ std::vector<Input> prompt_inputs(const Agent::Impl& impl, MessageList given,
     return inputs;
 }
 
-/// What a run that has ended earlier left, as its result (D42).
+/// Returns the result of a run that has ended earlier (D42).
 RunResult answered_result(const Agent::Impl& impl, const SharedString& run_id) {
     RunResult result;
     result.run_id = run_id.str();
@@ -105,7 +105,7 @@ RunResult answered_result(const Agent::Impl& impl, const SharedString& run_id) {
     return result;
 }
 
-/// The history is finished: it ends with an answer that asks for nothing.
+/// Returns true if the history ends with an answer that calls no tools.
 bool is_finished(const Agent::Impl& impl) {
     const MessageList& messages = impl.state.messages;
     const AssistantMessage* last = messages.empty() ? nullptr : messages.back().assistant();
@@ -132,7 +132,7 @@ bool has_answer(const Agent::Impl& impl, const std::string& message_id) {
     return false;
 }
 
-/// Restores the history; false when an abort came first (D51).
+/// Restores the history; returns false if an abort came first (D51).
 Task<bool> load(Agent::Impl& impl, std::stop_token token) {
     if (!impl.log.persistent()) co_return true;
     Outcome<> loaded = co_await outcome_of(cancel_on(token, impl.log.load()));
@@ -141,7 +141,7 @@ Task<bool> load(Agent::Impl& impl, std::stop_token token) {
     co_return true;
 }
 
-/// What is known of an input that came before (D42).
+/// The state of an input that may have been submitted before (D42).
 enum class Known : std::uint8_t { no, unanswered, answered };
 
 Task<Known> look_up(Agent::Impl& impl, const std::string& message_id, RunResult& result) {
@@ -166,7 +166,7 @@ Task<void> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, Prom
     const auto attempt = std::make_unique<AgentAttempt>(*impl, run_id, active.token());
     attempt->core().start_with(options.prior_spending());
 
-    // An input that is in the log already is not a new one (D42).
+    // An input that is already in the log is not new (D42).
     Known known = Known::no;
     if (prompts.size() == 1 && prompts.front().identified) {
         const bool loaded = co_await load(*impl, active.token());
@@ -205,11 +205,11 @@ Task<void> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options, 
     co_await attempt->claim(options.run_id().empty() ? ClaimKind::new_run
                                                      : ClaimKind::continue_run);
     if (finished) {
-        // Steering first; the loop takes the rest at its usual places.
+        // Steering first; the loop takes the rest at its regular points.
         inputs = impl->inbox.take_steering();
         if (inputs.empty()) inputs = impl->inbox.take_follow_ups();
         if (inputs.empty()) {
-            // It was taken back meanwhile, or is meant for another run.
+            // It was withdrawn meanwhile, or is intended for another run.
             co_await attempt->release();
             throw_finished();
         }

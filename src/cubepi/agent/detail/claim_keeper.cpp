@@ -14,7 +14,7 @@ namespace {
 /// The stores' default.
 constexpr std::chrono::seconds lease(60);
 constexpr std::chrono::seconds renewal_interval(20);
-/// After a failed renewal: eight more attempts before the lease ends.
+/// After a failed renewal: eight more attempts before the lease expires.
 constexpr std::chrono::seconds retry_interval(5);
 
 }  // namespace
@@ -27,7 +27,7 @@ ClaimKeeper::ClaimKeeper(RunStore& store, Clock& clock, std::string thread_id, s
       run_id_(std::move(run_id)),
       owner_(current_process_owner()),
       report_(std::move(report)) {
-    // Two agents of one process are two owners.
+    // Two agents of one process are different owners.
     owner_.owner_id += "/" + attempt_id;
 }
 
@@ -53,7 +53,7 @@ void ClaimKeeper::renew_after(std::chrono::nanoseconds delay) {
 
 Task<void> ClaimKeeper::renew() {
     const Clock::time_point asked = clock_.now();
-    // The lease may also end while the store does not answer.
+    // The lease may also expire while the store does not respond.
     timer_->expires_at(renewed_at_ + lease, [this] { renewals_->spawn(report_lease_end()); });
     std::exception_ptr failure;
     bool lost = false;

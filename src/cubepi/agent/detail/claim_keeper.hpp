@@ -13,29 +13,29 @@
 
 namespace cubepi::detail {
 
-/// The claim of one run on its thread (D50): taken when the run begins, renewed while it lasts, released when it
-/// ends without completing.
+/// The claim of one run on its thread (D50): acquired when the run starts, renewed during the run, released if it ends
+/// without completing.
 ///
-/// A renewal that fails is retried until the run ends, also after the lease has ended: as long as no other owner has taken
-/// the claim over, a late renewal restores it. The run continues meanwhile. If another owner did take over, the store
-/// refuses the run's next append.
+/// A failed renewal is retried until the run ends, even after the lease has expired: as long as no other owner has
+/// superseded the claim, a late renewal restores it. The run continues meanwhile. If another owner has superseded the
+/// claim, the store rejects the run's next append.
 class ClaimKeeper {
 public:
     /// Receives the notices "claim_lease_ended" (no renewal succeeded for the length of the lease) and "claim_lost"
     /// (another owner has the claim). Must not throw.
     using Report = std::function<Task<void>(Notice)>;
 
-    /// `clock` and `store` outlive the keeper.
+    /// `clock` and `store` must outlive the keeper.
     ClaimKeeper(RunStore& store, Clock& clock, std::string thread_id, std::string run_id,
                 std::string attempt_id, Report report);
 
     /// Throws RunAlreadyClaimedError, RunAlreadyCompletedError.
     Task<ClaimResult> claim(ClaimKind kind);
-    /// Completes the run, which ends the claim. Throws StaleAppendError when the claim was taken over.
+    /// Completes the run, which ends the claim. Throws StaleAppendError if the claim has been superseded.
     Task<void> complete();
-    /// Releases the claim and leaves the run open. Ignores failures of the store: the lease ends by itself.
+    /// Releases the claim and leaves the run open. Ignores failures of the store: the lease will expire.
     Task<void> release();
-    /// Ends the renewals and waits for one that is in progress. No notice is reported after that.
+    /// Stops the renewals and waits for one that is in progress. No notice is reported after that.
     Task<void> stop_renewing();
 
     const std::string& owner_id() const noexcept { return owner_.owner_id; }

@@ -88,7 +88,7 @@ Task<void> EventHub::wait_turn(Turn& turn) {
 
 void EventHub::give_up(std::uint64_t ticket) noexcept {
     std::erase(rare_->tickets, ticket);
-    // The next one need not wait for somebody who does not come.
+    // The next waiter must not wait for a turn that was released.
     if (!busy_) rare_->free.pulse();
 }
 

@@ -18,9 +18,9 @@ namespace cubepi::detail {
 /// Thrown by deliver() when a listener threw. What it threw is in EventHub::failure().
 struct ListenerFailed {};
 
-/// The listeners of an agent. Each gets each event, in the order of subscription, one event at a time: an event
-/// that comes while an awaited listener is still busy with another waits for its turn. A listener that throws
-/// does not keep the event from the others (D6). One that is added during an event gets the next one.
+/// The listeners of an agent. Each receives every event, in the order of subscription, one event at a time: an event
+/// that is emitted while a listener is awaited for another event is queued. A listener that throws does not prevent the
+/// others from receiving the event (D6). A listener added during an event receives the next one.
 class EventHub {
 public:
     Subscription subscribe(Listener listener);
@@ -30,7 +30,7 @@ public:
     MaybeTask<> deliver(const AgentEvent& event, const std::stop_token& token);
     /// An event is under way, or one waits for its turn.
     bool busy() const noexcept { return busy_ || (rare_ && !rare_->tickets.empty()); }
-    /// A place in the queue of events; given up when it is dropped.
+    /// A position in the queue of events; released by the destructor.
     class Turn {
     public:
         Turn(EventHub& hub, std::uint64_t ticket) : hub_(&hub), ticket_(ticket) {}
@@ -42,15 +42,15 @@ public:
 
     private:
         friend class EventHub;
-        EventHub* hub_;  // null: taken, or moved away
+        EventHub* hub_;  // null: taken or moved from
         std::uint64_t ticket_;
     };
-    /// To be called when the event is made: events are delivered in the order of their turns.
+    /// Call this when the event is created: events are delivered in the order of their turns.
     Turn queue_up();
-    /// Waits until those who came before have delivered, and takes the turn; deliver() must follow at once.
+    /// Waits until earlier events are delivered, and takes the turn; deliver() must follow immediately.
     Task<void> wait_turn(Turn& turn);
 
-    /// The first exception of a listener since take_failure().
+    /// Returns the first exception of a listener since the last take_failure().
     std::exception_ptr take_failure() noexcept {
         return rare_ ? std::exchange(rare_->failure, nullptr) : nullptr;
     }
@@ -69,24 +69,24 @@ private:
     }
     void end_odd_delivery();
     void give_up(std::uint64_t ticket) noexcept;
-    /// Keeps what a listener threw: the exception that is being handled.
+    /// Stores the exception that is being handled.
     void note_throw();
 
-    /// Made when somebody has to wait or something was thrown.
+    /// Created when an event has to wait or a listener threw.
     struct Rare {
         AsyncEvent free;
-        std::vector<std::uint64_t> tickets;  // of those who wait, in the order in which they came
+        std::vector<std::uint64_t> tickets;  // of waiting events, in order of arrival
         std::uint64_t next = 0;
         std::exception_ptr failure;
     };
     Rare& rare();
 
-    // Entries stay where they are while an event is under way, whatever listeners do.
+    // Entries do not move during an event, whatever listeners do.
     std::vector<std::shared_ptr<ListenerEntry>> entries_;
     std::unique_ptr<Rare> rare_;
     bool busy_ = false;
     bool threw_ = false;
-    bool stale_ = false;  // an entry was seen that is not active any more
+    bool stale_ = false;  // an inactive entry was found
 };
 
 }  // namespace cubepi::detail

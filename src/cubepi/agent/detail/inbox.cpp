@@ -25,7 +25,7 @@ namespace detail {
 
 namespace {
 
-/// The queued input of that id: the same id twice is one message (D42).
+/// Returns the queued input with that id: the same id twice is one message (D42).
 std::shared_ptr<Receipt::Shared> queued(const std::vector<Input>& queue, const std::string& id) {
     for (const Input& input : queue) {
         if (input.message.id() == id) return input.receipt;
@@ -129,7 +129,7 @@ void Inbox::abort() {
         const std::lock_guard lock(mutex());
         stop = stop_;
     }
-    // Outside the lock: stop callbacks run here.
+    // Outside the lock, because stop callbacks run here.
     stop.request_stop();
 }
 
@@ -196,7 +196,7 @@ std::vector<Input> Inbox::take_follow_ups() {
 void Inbox::put_back(std::vector<Input> inputs) {
     if (inputs.empty()) return;
     const std::lock_guard lock(mutex());
-    // What is taken together is of one queue.
+    // Inputs taken together are of one queue.
     std::vector<Input>& queue =
         inputs.front().is_follow_up ? queues().follow_ups : queues().steering;
     put_front(queue, std::move(inputs));

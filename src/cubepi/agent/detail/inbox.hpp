@@ -20,50 +20,50 @@ struct Receipt::Shared {
 
 namespace detail {
 
-/// A user message on its way into the history.
+/// A user message that is not yet in the history.
 struct Input {
     Message message = {};
-    std::shared_ptr<Receipt::Shared> receipt = {};  ///< null: nobody asked for one
+    std::shared_ptr<Receipt::Shared> receipt = {};  ///< null: no receipt requested
     std::string for_run = {};                       ///< empty: any
-    bool identified = false;                        ///< the caller gave the id (D42)
-    bool is_follow_up = false;                      ///< which queue it is from
+    bool identified = false;                        ///< the caller supplied the id (D42)
+    bool is_follow_up = false;                      ///< from which queue it was taken
 
     void mark(ReceiptState state) const {
         if (receipt) receipt->state.store(state);
     }
 };
 
-/// Where the loop takes queued user messages from.
+/// The source of queued user messages for the loop.
 class InputSource {
 public:
     virtual ~InputSource() = default;
     virtual std::vector<Input> take_steering() = 0;
     virtual std::vector<Input> take_follow_ups() = 0;
-    /// Gives back what was taken and did not reach the history: in front of the rest of its queue. All are of one queue.
+    /// Returns inputs that did not reach the history to the front of their queue. All must be of one queue.
     virtual void put_back(std::vector<Input> inputs) = 0;
 };
 
-/// All that reaches an agent from other threads: abort, steering, follow-ups.
+/// The requests to an agent from other threads: abort, steering, follow-ups.
 class Inbox final : public InputSource {
 public:
     Inbox(QueueMode steering_mode, QueueMode follow_up_mode)
         : steering_mode_(steering_mode), follow_up_mode_(follow_up_mode) {}
 
-    // Any thread.
+    // Thread-safe.
     Receipt steer(Message message, std::string for_run, bool identified);
     Receipt follow_up(Message message, bool identified);
     bool cancel_steer(std::string_view id);
     void abort();
     void clear();
-    /// The current run was aborted and has not ended.
+    /// Returns true if the current run was aborted and has not ended.
     bool aborted() const;
     /// Aborts the prompts that wait for the end of an aborted run.
     void abort_waiting();
-    /// Fires at the next abort_waiting().
+    /// Returns a token that the next abort_waiting() stops.
     std::stop_token waiting_token();
 
-    // The run's executor.
-    /// The token of the run that begins; abort() fires it from now on.
+    // Called on the run's executor.
+    /// Returns the token of the starting run; abort() stops it from now on.
     std::stop_token begin_run(SharedString run_id);
     void end_run();
     bool has_steering() const noexcept { return steers_.load(std::memory_order_acquire); }
@@ -76,7 +76,7 @@ public:
 private:
     void note_queued();
 
-    /// One of a few that all inboxes share: what happens under it takes no longer than a move.
+    /// Returns one of a few mutexes shared by all inboxes: critical sections are as short as a move.
     std::mutex& mutex() const noexcept;
     struct Queues {
         std::vector<Input> steering;
@@ -85,7 +85,7 @@ private:
     };
     Queues& queues();
 
-    std::unique_ptr<Queues> queues_;  // null until it is needed
+    std::unique_ptr<Queues> queues_;  // created on demand
     SharedString run_id_;
     std::stop_source stop_{std::nostopstate};
     const QueueMode steering_mode_;

@@ -30,7 +30,7 @@ std::shared_ptr<const Error> error_of(const AssistantMessage& message) {
     }
 }
 
-/// `failure` receives what the provider throws, which is not the hook's around the call.
+/// `failure` receives an exception of the provider, to distinguish it from one of the hook around the call.
 Task<MessageStream> start_stream(std::shared_ptr<Provider> provider, ModelRequest request,
                                  std::shared_ptr<std::exception_ptr> failure) {
     try {
@@ -42,7 +42,7 @@ Task<MessageStream> start_stream(std::shared_ptr<Provider> provider, ModelReques
     }
 }
 
-// The provider reports a failed hook of the user as an error event, without the exception: `failure` keeps it.
+// The provider reports a failed hook of the user as an error event, without the exception: `failure` stores it.
 
 Task<std::optional<JsonObject>> ask_payload_hook(std::shared_ptr<std::exception_ptr> failure,
                                                  PayloadHook hook, JsonObject payload,
@@ -92,7 +92,7 @@ Message failure_message(const RunCore& core, const std::string& text, bool abort
     return message;
 }
 
-/// Nothing stands between the history and the model.
+/// Returns true if no hook changes the history or the call.
 bool ModelTurn::is_plain() {
     const HookSet& hooks = *core_.parts().hooks;
     return !hooks.transform_context && !hooks.convert_to_llm && !hooks.transform_system_prompt &&
@@ -165,7 +165,7 @@ Task<void> ModelTurn::run_hooked() {
     }
 }
 
-// The request.
+// Building the request.
 
 PayloadHook ModelTurn::payload_hook() const {
     const PayloadHook& hook = core_.parts().on_payload;
@@ -199,7 +199,7 @@ ModelRequest ModelTurn::request(MessageList messages, SharedString system_prompt
         .max_answer_bytes(parts.limits.max_answer_bytes)
         .run_id(core_.run_id())
         .runtime(parts.runtime);
-    // A setter gives back what it was called on. NOLINTNEXTLINE(bugprone-use-after-move)
+    // A setter returns the object on which it was called. NOLINTNEXTLINE(bugprone-use-after-move)
     if (parts.reasoning) std::move(options).reasoning(*parts.reasoning);
     return made;
 }
@@ -261,7 +261,7 @@ Task<std::optional<ModelRequest>> ModelTurn::hooked_request() {
     co_return made;
 }
 
-// The answer.
+// Receiving the answer.
 
 std::optional<MessageStream> ModelTurn::open(ModelRequest&& request,
                                              std::exception_ptr& failure) const {
@@ -287,7 +287,7 @@ Task<void> ModelTurn::pump(MessageStream stream) {
         }
         bool ended = event && event->is_terminal();
         if (!event && !failure && stream.finished() && !core_.stopped()) {
-            // A hook around the call has taken the events, the last one too.
+            // A hook around the call has consumed the events, including the last one.
             event.emplace();
             event->partial = StreamAccess::final_message(stream);
             ended = true;
@@ -324,7 +324,7 @@ MaybeTask<> ModelTurn::pass_on(StreamEvent&& event) {
     return core_.deliver(std::move(start));
 }
 
-/// Waits for the next event; empty when an abort ended the wait and the provider had no last word.
+/// Waits for the next event; empty if an abort ended the wait and the provider sent no final event.
 Task<std::optional<StreamEvent>> ModelTurn::wait_event(MessageStream& stream) {
     Task<std::optional<StreamEvent>> next = stream.next();
     if (!own_request_ || !stream.heeds_stop_token()) {
@@ -346,7 +346,7 @@ void ModelTurn::note_blocks(const StreamEvent& event) {
     }
 }
 
-/// What was streamed, without calls whose arguments were not complete (D34).
+/// Returns the streamed content, without calls whose arguments were incomplete (D34).
 AssistantMessage ModelTurn::so_far() const {
     AssistantMessage message = core_.state().streaming_message.get();
     std::vector<std::int32_t> open = open_calls_;

@@ -10,19 +10,19 @@
 
 namespace cubepi::detail {
 
-/// One call of the model: builds the request through the hooks, streams the answer into events, and ends with a
-/// message, whatever happened: failures and aborts are messages too (D9, D7).
+/// One call of the model: builds the request through the hooks, converts the streamed answer to events, and always ends
+/// with a message: failures and aborts are messages too (D9, D7).
 class ModelTurn {
 public:
     explicit ModelTurn(RunCore& core) : core_(core) {}
 
-    /// Throws what hooks and listeners throw; not what the provider does wrong.
+    /// Throws exceptions of hooks and listeners; provider failures are not thrown.
     Task<void> run();
-    /// The answer, with id and run id; message_start was delivered, message_end was not.
+    /// Returns the answer, with id and run id; message_start was delivered, message_end was not.
     Message take_message() noexcept { return std::move(message_); }
-    /// The tools that the request advertised (D43).
+    /// Returns the tools that the request advertised (D43).
     const ToolList& tools() const noexcept { return tools_; }
-    /// The typed error of a failed or aborted answer.
+    /// Returns the typed error of a failed or aborted answer.
     std::shared_ptr<const Error> failure() const noexcept { return failure_; }
 
 private:
@@ -54,21 +54,21 @@ private:
     AssistantMessage so_far() const;
 
     RunCore& core_;
-    BoundModel model_;  ///< of this call; the agent's may change meanwhile
+    BoundModel model_;  ///< of this call; the agent's model may change meanwhile
     ToolList tools_;
     std::string message_id_;
     std::vector<std::int32_t> open_calls_;
     Message message_;
     std::shared_ptr<const Error> failure_;
-    std::shared_ptr<std::exception_ptr> hook_failure_;  // what on_payload or on_response threw last
+    std::shared_ptr<std::exception_ptr> hook_failure_;  // last failure of on_payload or on_response
     bool started_ = false;
-    bool own_request_ = true;  ///< the provider was given our stop token, and no hook stood between
+    bool own_request_ = true;  ///< the provider received this run's stop token, unchanged by hooks
 };
 
-/// What an aborted answer, and the error of an aborted run, say.
+/// The text of an aborted answer, and of the error of an aborted run.
 inline constexpr std::string_view aborted_text = "Request was aborted";
 
-/// The message that closes a run which failed outside the model's answer.
+/// Returns the message that closes a run which failed outside the model's answer.
 Message failure_message(const RunCore& core, const std::string& text, bool aborted);
 
 }  // namespace cubepi::detail

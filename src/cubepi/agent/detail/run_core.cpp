@@ -32,7 +32,7 @@ void RunCore::start_with(const PriorSpending& spending) {
 
 void RunCore::count(const AssistantMessage& answer, const Model& asked) {
     if (answer.usage) usage_ += *answer.usage;
-    // An answer that failed before anything was counted is not billed either.
+    // An answer that failed before any usage was reported is not billed.
     const bool failed = answer.stop_reason == stop_reason::error;
     if (!spent_ || (failed && !answer.usage)) return;
     const std::optional<double> cost = cost_of(answer, asked);
@@ -149,7 +149,7 @@ Task<void> RunCore::close_open_calls() {
 }
 
 void RunCore::put_back(std::vector<Input> inputs) {
-    // A prompt has no receipt: whoever awaits it gets the failure and may prompt again.
+    // A prompt has no receipt: its caller gets the failure and may prompt again.
     std::erase_if(inputs, [](const Input& input) { return !input.receipt; });
     parts_.inputs->put_back(std::move(inputs));
 }
@@ -172,7 +172,7 @@ Task<void> RunCore::take_in(std::vector<Input> inputs) {
             try {
                 co_await announce(input.message);
             } catch (...) {
-                // Committed before a listener of its message_end threw: it must not come again.
+                // Committed before a listener of its message_end threw: it must not be added again.
                 const bool committed = state().messages.size() > before &&
                                        state().messages.back().id() == input.message.id();
                 if (committed) {

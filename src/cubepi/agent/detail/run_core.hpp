@@ -19,8 +19,9 @@
 
 namespace cubepi::detail {
 
-/// What a run works with. Everything outlives the run. The system prompt, the tools and the reasoning are those of the
-/// state when the run started: changes of the state hold from the next run on. A changed model holds from its next call.
+/// The objects that a run uses; all must outlive it. The system prompt, the tools and the reasoning are those of the
+/// state when the run started: later changes take effect at the next run. A changed model takes effect at the next
+/// model call.
 struct RunParts {
     const std::shared_ptr<Provider>& provider;  ///< of state->model; both change with set_model()
     SharedString system_prompt;
@@ -41,7 +42,7 @@ struct RunParts {
     SerialCheck& serial;
 };
 
-/// Thrown in place of what a run-level hook threw.
+/// Thrown in place of the exception of a run-level hook.
 struct HookFailed {
     std::string_view hook;
     std::exception_ptr cause;
@@ -49,7 +50,7 @@ struct HookFailed {
     std::string text() const;
 };
 
-/// What every part of a run shares: its identity, its events, its messages, its abort.
+/// The state shared by all parts of a run: its identity, its events, its messages, its abort.
 class RunCore {
 public:
     RunCore(const RunParts& parts, SharedString run_id, std::stop_token stop);
@@ -65,18 +66,18 @@ public:
     bool stopped() const noexcept { return stop_.stop_requested(); }
     const MessageList& new_messages() const noexcept { return new_messages_; }
     const Usage& usage() const noexcept { return usage_; }
-    /// USD so far; absent: not known.
+    /// Returns the cost so far in USD; absent: unknown.
     std::optional<double> spent() const noexcept { return spent_; }
-    /// Model calls before this run that count toward its limits.
+    /// Returns the number of model calls before this run that count toward its limits.
     std::uint32_t turns_before() const noexcept { return turns_before_; }
     void start_with(const PriorSpending& spending);
-    /// The model of the next call.
+    /// Returns the model of the next call.
     BoundModel model() const noexcept { return BoundModel(parts_.provider, state().model); }
     /// Adds the usage and the cost of an answer to a request for `asked`.
     void count(const AssistantMessage& answer, const Model& asked);
     double wall_seconds() const;
 
-    /// Updates the state and delivers the event. Throws ListenerFailed after all listeners had it.
+    /// Updates the state and delivers the event. Throws ListenerFailed after all listeners have received it.
     template <class E>
     Task<void> emit(E event) {
         MaybeTask<> delivery = deliver(std::move(event));
@@ -115,7 +116,7 @@ public:
     Task<void> report_replaced(std::vector<ReplacedHook> replaced);
 
     HookContext hook_context();
-    /// Runs a hook so that an abort ends it.
+    /// Runs a hook so that an abort cancels it.
     template <class T>
     Task<T> call_hook(Task<T> hook) {
         const TimePasses later{*this};
@@ -123,7 +124,8 @@ public:
         co_return co_await cancel_on(stop_, std::move(hook));
     }
 
-    /// call_hook() for a hook whose failure ends the run: throws HookFailed, or the cancellation of an abort unchanged.
+    /// Like call_hook(), for a hook whose failure ends the run: throws HookFailed, or the cancellation of an abort
+    /// unchanged.
     template <class T>
     Task<T> call_run_hook(std::string_view name, Task<T> hook) {
         std::exception_ptr failure;
@@ -154,7 +156,7 @@ private:
     Task<void> deliver_in_turn(AgentEvent event, EventHub::Turn turn);
     Message stamped(Message message) const;
 
-    // What an event changes in the state.
+    // Update the state according to an event.
     template <class E>
     void note(const E&) noexcept {}
     void note(const ToolExecutionStartEvent& event);
@@ -164,13 +166,13 @@ private:
     const RunParts& parts_;
     SharedString run_id_;
     std::stop_token stop_;
-    AgentEvent event_;  // not to be touched while the hub is busy: somebody may be reading it
+    AgentEvent event_;  // must not change while the hub is busy: listeners may be reading it
     std::uint64_t seq_ = 0;
     MessageList new_messages_;
     Usage usage_;
     std::optional<double> spent_ = 0.0;
     std::uint32_t turns_before_ = 0;
-    bool time_known_ = false;  ///< event_.timestamp is the time
+    bool time_known_ = false;  ///< event_.timestamp is current
 };
 
 }  // namespace cubepi::detail

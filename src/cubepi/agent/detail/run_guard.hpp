@@ -10,14 +10,14 @@
 
 namespace cubepi::detail {
 
-/// Awaits `run` so that cancelling the awaiting coroutine calls `abort`; the run then closes in order (D38), and the
+/// Awaits `run` so that cancelling the awaiting coroutine calls `abort`; the run then closes regularly (D38), and the
 /// cancellation is thrown.
 Task<void> abort_when_cancelled(Task<void> run, std::function<void()> abort);
 
-/// Aborts a run whose time is up (D24), and says so in its outcome.
+/// A timer that aborts a run when its time limit expires (D24), and reports that in the outcome.
 class WallClock {
 public:
-    /// A limit of zero is none. `abort` is called on `executor`, at most once.
+    /// Zero means no limit. `abort` is called on `executor`, at most once.
     void start(const Runtime& runtime, const Executor& executor, std::chrono::milliseconds limit,
                std::function<void()> abort);
     RunOutcome counted(RunOutcome outcome) const noexcept {

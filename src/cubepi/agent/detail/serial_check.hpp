@@ -5,12 +5,12 @@
 
 namespace cubepi::detail {
 
-/// Records which thread is inside an agent. The layout is the same with and without NDEBUG; only a library that was built
-/// without it checks.
+/// Records which thread is inside an agent. The layout is the same with and without NDEBUG; only a library that was
+/// built without NDEBUG checks.
 class SerialCheck {
 public:
-    /// Returns false when this thread is inside already. Ends the program when another thread is: the agent's memory would
-    /// be corrupted next.
+    /// Returns false if this thread is already inside. Terminates the program if another thread is: the agent's memory
+    /// would be corrupted next.
     bool enter() noexcept;
     void leave() noexcept { thread_.store(0, std::memory_order_release); }
 
@@ -18,7 +18,7 @@ private:
     std::atomic<std::uint32_t> thread_{0};  // 0: none
 };
 
-/// A stretch of an agent's code that runs without suspending. Sections of one thread may nest.
+/// A section of an agent's code that runs without suspending. Sections of one thread may nest.
 class [[maybe_unused]] SerialSection {
 public:
 #ifdef NDEBUG

@@ -11,13 +11,13 @@
 
 namespace cubepi::detail {
 
-/// Throws what a store threw as a CheckpointerError (D35), with the original exception nested unless it is one already.
-/// `operation` completes the sentence "the checkpointer failed to ...". An Error keeps its code.
+/// Throws the failure of a store as a CheckpointerError (D35), with the original exception nested unless it is one
+/// already. `operation` completes the sentence "the checkpointer failed to ...". An Error keeps its code.
 [[noreturn]] void throw_store_failure(const std::exception_ptr& failure, std::string_view operation,
                                       std::string_view thread_id);
 
-/// Awaits `call()`, a function of a store. Whatever it throws leaves as a CheckpointerError, except for the cancellation of
-/// the awaiting coroutine.
+/// Awaits `call()`, a function of a store. Any exception is thrown as a CheckpointerError, except for the cancellation
+/// of the awaiting coroutine.
 template <class F>
 std::invoke_result_t<F&> store_call(std::string_view operation, std::string_view thread_id,
                                     F call) {

@@ -10,7 +10,7 @@ namespace cubepi::detail {
 
 namespace {
 
-/// The answer whose calls the end of the history is about; null when it is about none.
+/// Returns the answer whose calls are at the end of the history; null if there is none.
 const AssistantMessage* last_caller(const MessageList& messages, std::size_t& results) {
     std::size_t end = messages.size();
     while (end > 0 && messages[end - 1].role() == Role::tool_result) --end;
@@ -18,7 +18,7 @@ const AssistantMessage* last_caller(const MessageList& messages, std::size_t& re
     return end > 0 ? messages[end - 1].assistant() : nullptr;
 }
 
-/// What `now` has other than `before`: others may have saved other keys meanwhile.
+/// Returns the keys of `now` that differ from `before`: other writers may have saved other keys meanwhile.
 JsonObject changes(const JsonObject& before, const JsonObject& now) {
     JsonObject changed;
     for (const auto& [key, value] : now) {
@@ -97,7 +97,7 @@ void ThreadLog::append_now(Message message) { state_.messages.push_back(std::mov
 Task<void> ThreadLog::append(Message message) {
     if (persistent()) {
         Thread& thread = *thread_;
-        // One object per step: a setter's result assigned to its own object would be a move onto itself.
+        // One object per step: assigning a setter's result to its own object would be a self-move.
         AppendOptions positioned = AppendOptions().expected_position(thread.position);
         const bool with_extra = state_.extra != thread.saved_extra;
         AppendOptions filled =
@@ -133,7 +133,7 @@ Task<void> ThreadLog::save_extra() {
         drop_nulls();
         co_return;
     }
-    // Who has the thread now has its extra, too (D50).
+    // The extra belongs to the writer that has the thread now (D50).
     if (thread_->overtaken || state_.extra == thread_->saved_extra) co_return;
     JsonObject saved = state_.extra;
     JsonObject changed = changes(thread_->saved_extra, saved);

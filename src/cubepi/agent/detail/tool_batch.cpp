@@ -52,7 +52,7 @@ Task<void> ToolBatch::run() {
     if (!is_sequential()) {
         for (Call& call : calls_) co_await prepare(call);
     }
-    // A hook may have made a sequential call of one.
+    // A hook may have replaced a call with a sequential one.
     if (is_sequential()) {
         co_await run_sequential();
     } else {
@@ -77,7 +77,7 @@ Task<void> ToolBatch::run_sequential() {
     }
 }
 
-/// A scope for children is made when there is something to run side by side.
+/// A scope for children is created only if calls run concurrently.
 Task<void> ToolBatch::run_parallel() {
     for (std::size_t i = 0; i < calls_.size(); ++i) {
         Call& call = calls_[i];
@@ -155,7 +155,7 @@ Task<void> ToolBatch::prepare_resolved(Call& call) {
     if (core_.parts().hooks->before_tool_call) co_await ask_before(call);
 }
 
-/// Whether the call may run as far as its tool and its arguments go.
+/// Returns true if the tool and the arguments of the call are valid.
 bool ToolBatch::check(Call& call) {
     const ToolCall& asked = call.call();
     if (!call.tool) {
@@ -237,7 +237,7 @@ Task<void> ToolBatch::ask_before(Call& call) {
     }
 }
 
-// The call itself.
+// During the call.
 
 Task<void> ToolBatch::announce(Call& call) {
     if (core_.stopped()) refuse(call, std::string(aborted_text));
@@ -265,7 +265,7 @@ MaybeTask<AgentToolResult> ToolBatch::start(Call& call) {
     core_.time_passes();
     const SerialSection here(core_.parts().serial);
     try {
-        // after_tool_call is shown the arguments, too.
+        // after_tool_call receives the arguments too.
         JsonObject args = core_.parts().hooks->after_tool_call ? call.args : std::move(call.args);
         MaybeTask<AgentToolResult> result = call.tool->execute(std::move(args), *call.context);
         if (result.is_pending()) {

@@ -16,47 +16,47 @@
 
 namespace cubepi::detail {
 
-/// Runs the tool calls of one assistant message and puts their results into the history, in the order of the calls.
+/// The tool calls of one assistant message: runs them and adds their results to the history, in the order of the calls.
 ///
-/// All calls are prepared first (resolved, validated, asked about), so that no tool starts before every gate of the batch
-/// was passed; then they start in order and run side by side. A sequential batch prepares and runs call by call.
-/// One call's failure is its own error result. After an abort no further call starts. The stop token of running calls
-/// fires; calls that have asked for it are cancelled after the grace, the others at once (D7).
+/// All calls are prepared first (resolved, validated, approved), so that no tool starts before all calls of the batch
+/// have passed; then they start in order and run concurrently. A sequential batch prepares and runs call by call. A
+/// call's failure is its own error result. After an abort no further call starts. The stop token of running calls is
+/// stopped; calls that have requested it are cancelled after the grace period, the others immediately (D7).
 class ToolBatch {
 public:
     ToolBatch(RunCore& core, const Message& message, ToolList tools);
     ToolBatch(const ToolBatch&) = delete;
     ToolBatch& operator=(const ToolBatch&) = delete;
 
-    /// Runs everything and commits the results. Throws ListenerFailed when a listener did, after all results are
+    /// Runs all calls and commits the results. Throws ListenerFailed if a listener did, after all results are
     /// committed.
     Task<void> run();
 
     const MessageList& results() const noexcept { return results_; }
-    /// Every result asks to end the run.
+    /// Returns true if every result requests the end of the run.
     bool terminates() const noexcept;
 
 private:
     struct Call {
         explicit Call(const ToolCall& c) : given(&c) {}
         const ToolCall& call() const noexcept { return resolved ? *resolved : *given; }
-        /// The tool has asked for its stop token, so it may end by itself.
+        /// Returns true if the tool has requested its stop token, so that it may end by itself.
         bool sees_stop() const noexcept { return context && context->stop_token_taken(); }
 
         const ToolCall* given;                  // the message's
-        std::optional<ToolCall> resolved = {};  // what a hook made of it
+        std::optional<ToolCall> resolved = {};  // replaced by a hook
         const AgentTool* tool = nullptr;
         JsonObject args = {};  // validated
         bool prepared = false;
-        std::optional<AgentToolResult> immediate = {};  // decided without running the tool
-        bool after_hook = true;                         // after_tool_call is asked
+        std::optional<AgentToolResult> immediate = {};  // determined without running the tool
+        bool after_hook = true;                         // after_tool_call is called
         bool blocked = false;
         std::string block_reason = {};
         Json hitl_trace = {};
         std::optional<ToolContext> context = {};
         std::stop_source stop = {};               // the tool's own token
         std::stop_source kill{std::nostopstate};  // cancels its coroutine
-        std::string time_out = {};                // set when its time was up
+        std::string time_out = {};                // set when its time limit expired
         bool running = false;
         bool finished = false;
         AgentToolResult result = {};
@@ -90,7 +90,7 @@ private:
     Task<void> update(Call& call, Json partial_result);
     Task<void> commit(Call& call);
 
-    /// Delivers an event; what a listener throws is kept until the batch is over.
+    /// Delivers an event; the exception of a listener is stored until the batch has ended.
     template <class E>
     Task<void> tell(E event) {
         try {
@@ -105,7 +105,7 @@ private:
     }
 
     std::unique_ptr<ClockTimer> time_limit(Call& call);
-    /// From any thread: the tools' tokens fire at once, the rest happens on the executor.
+    /// Thread-safe: stops the tools' tokens immediately, the rest happens on the executor.
     void pass_abort_on();
     void on_stop();
     void kill_running();
@@ -117,11 +117,11 @@ private:
     Message message_;
     const AssistantMessage& assistant_;
     ToolList tools_;
-    std::vector<Call> calls_;  // stay where they are
+    std::vector<Call> calls_;  // must not move
     MessageList results_;
     std::exception_ptr listener_failure_;
     Executor executor_ = {};
-    std::shared_ptr<ToolBatch*> self_;  // made by an abort: tells whether the batch exists still
+    std::shared_ptr<ToolBatch*> self_;  // created by an abort; expires with the batch
     std::unique_ptr<ClockTimer> grace_;
     AsyncEvent slot_;
     std::size_t running_ = 0;

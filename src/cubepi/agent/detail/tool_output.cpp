@@ -21,7 +21,7 @@ std::size_t code_points(std::string_view text) noexcept {
     return count;
 }
 
-/// The bytes of the first `count` code points.
+/// Returns the size in bytes of the first `count` code points.
 std::size_t prefix_bytes(std::string_view text, std::size_t count) noexcept {
     std::size_t at = 0;
     while (at < text.size()) {
@@ -34,7 +34,7 @@ std::size_t prefix_bytes(std::string_view text, std::size_t count) noexcept {
     return at;
 }
 
-/// An object with the same values under sanitized keys. Of two keys that become equal, the later value stays.
+/// Returns an object with the same values under sanitized keys. If two keys become equal, the later value wins.
 JsonObject with_sanitized_keys(JsonObject object) {
     JsonObject sanitized(object.storage());
     for (auto& [key, value] : object) {
@@ -56,7 +56,7 @@ void sanitize(std::string& text) {
 
 void sanitize(Json& value) {
     if (!value.is_structured() && !value.is_string()) return;
-    // No recursion: details may be nested to any depth.
+    // Iterative: details may be nested to any depth.
     std::vector<Json*> left{&value};
     while (!left.empty()) {
         Json& one = *left.back();

@@ -11,20 +11,21 @@ namespace cubepi::detail {
 /// Replaces invalid UTF-8 with U+FFFD in the texts and details of `result`, so that memory, events, requests and stores
 /// hold the same text. Valid text is only read.
 void sanitize(AgentToolResult& result);
-/// The same for every string and key of `value`.
+/// Does the same for every string and key of `value`.
 void sanitize(Json& value);
 void sanitize(std::string& text);
 
-/// Whether the texts of `result` have more than `limit` Unicode code points together.
+/// Returns true if the texts of `result` have more than `limit` Unicode code points in total.
 bool is_longer(const AgentToolResult& result, std::size_t limit);
 
-/// Shortens the texts of `result` to `limit` code points, with a notice of what is missing. The whole goes to `spill`,
-/// if there is one, and the notice says how to read it (D24). Never throws for a spill that fails: the notice says so.
+/// Shortens the texts of `result` to `limit` code points, with a notice of what is missing. The full text is written to
+/// `spill`, if there is one, and the notice states how to read it (D24). A failure of the spill is reported in the
+/// notice, not thrown.
 Task<void> cut_tool_output(std::shared_ptr<const Runtime> runtime, std::shared_ptr<SpillSink> spill,
                            SharedString tool_name, std::string tool_call_id, std::size_t limit,
                            AgentToolResult& result);
 
-/// `details` with an approval's trace under "hitl" (D54).
+/// Returns `details` with an approval's trace under "hitl" (D54).
 Json with_trace(Json details, const Json& trace);
 
 }  // namespace cubepi::detail

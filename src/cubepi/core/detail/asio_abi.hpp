@@ -5,9 +5,9 @@
 #include <boost/preprocessor/cat.hpp>
 #include <boost/version.hpp>
 
-// Boost.Asio is a header-only library here: this library and the program that uses it each compile a copy of Asio, and the linker
-// keeps one copy of each function. That works if both copies agree, so CubePi compiles Asio with its default
-// configuration and compares two things with its user.
+// Boost.Asio is a header-only library here: this library and the program that uses it each compile a copy of Asio, and
+// the linker keeps one copy of each function. That works if both copies agree, so CubePi compiles Asio with its default
+// configuration and compares two properties with its user.
 
 // At compile time: macros that change the layout of Asio's types or the body of its inline functions.
 #if defined(BOOST_ASIO_NO_DEPRECATED) || defined(BOOST_ASIO_NO_TS_EXECUTORS) ||              \

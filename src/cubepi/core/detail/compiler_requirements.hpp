@@ -1,6 +1,6 @@
 #pragma once
 
-// Without these checks the first thing a user sees is a page of errors from other headers, or a program that crashes.
+// Without these checks the user would see many errors from other headers, or a program that crashes.
 #if !defined(__cpp_impl_coroutine)
 #error "CubePi needs C++20 with coroutines: compile with -std=c++20 (g++ 12 or clang 16, or later)."
 #endif

@@ -17,7 +17,7 @@ bool copy_as(const Error& error, const std::string& text, std::shared_ptr<const 
     return true;
 }
 
-/// Null when the type of `error` is not in the list.
+/// Returns null if the type of `error` is not in the list.
 template <class... E>
 std::shared_ptr<const Error> copy_as_one_of(const Error& error, const std::string& text) {
     std::shared_ptr<const Error> made;

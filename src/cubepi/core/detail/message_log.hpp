@@ -12,9 +12,9 @@
 
 namespace cubepi::detail {
 
-/// The growing answer of a model, as an append-only log of block operations over append-only text. Snapshots
-/// name a prefix of the log. Entries and bytes never move and are never rewritten, so a snapshot handed to
-/// another thread is read without a lock while the owner goes on appending.
+/// The growing answer of a model, as an append-only log of block operations over append-only text. A snapshot is a
+/// prefix of the log. Entries and bytes never move and are never rewritten, so another thread can read a snapshot
+/// without a lock while the owner continues to append.
 class MessageLog final : public LogBase {
 public:
     enum class Kind : std::uint8_t {
@@ -32,22 +32,22 @@ public:
 
     /// Opens block number `block`, which must be the number of blocks so far. `start` is its initial state.
     void open(Kind kind, std::uint32_t block, AssistantContent start);
-    /// Adds to a text or thinking block, or keeps a tool call's raw arguments apart. Returns the stored text,
-    /// which lives as long as the log.
+    /// Adds to a text or thinking block, or to the raw arguments of a tool call. Returns the stored text, which is
+    /// valid as long as the log.
     std::string_view delta(std::uint32_t block, std::string_view text);
     /// Replaces a block by its final form (a tool call with its arguments, thinking with its signature).
     void replace(std::uint32_t block, AssistantContent content);
-    /// Marks an end that changes nothing.
+    /// Marks the end of a block without changing it.
     void end(std::uint32_t block);
 
-    // A log may play a finished message: its blocks are told of piece by piece, and nothing is copied.
-    /// Keeps the message whose blocks are played.
+    // A log may replay a finished message: its blocks are reported piece by piece, and nothing is copied.
+    /// Stores the message whose blocks are replayed.
     void play(Message message) { played_ = std::move(message); }
-    /// Opens a block of the played message without its text or arguments.
+    /// Opens a block of the replayed message without its text or arguments.
     void open_played(std::uint32_t block, const AssistantContent& content);
-    /// Adds a piece of the played block's text.
+    /// Adds a piece of the replayed block's text.
     void delta_played(std::uint32_t block, std::string_view text);
-    /// The block as it is in the played message; opens it where it was not.
+    /// Sets the block to its state in the replayed message; opens it if necessary.
     void replace_played(std::uint32_t block, const AssistantContent& content);
 
     PartialMessage snapshot() const noexcept {
@@ -55,15 +55,15 @@ public:
         return PartialMessage(this, count_);
     }
     AssistantMessage build(std::uint32_t count) const;
-    /// The same as a message of its own; without a block it is the same one each time.
+    /// Returns the snapshot as a message; without blocks it is the same object each time.
     Message message(std::uint32_t count) const;
     std::string text(std::uint32_t count) const;
     std::uint32_t count() const noexcept { return count_; }
-    /// The position of the newest entry.
+    /// Returns the position of the newest entry.
     LogPosition last_position() const noexcept;
-    /// The current state of a block that was opened at `start`. Reads only the entries since then.
+    /// Returns the current state of a block that was opened at `start`. Reads only the entries since then.
     AssistantContent block(std::uint32_t block, LogPosition start) const;
-    /// Raw argument text of a tool call that was opened at `start`: all its deltas, joined.
+    /// Returns the raw argument text of a tool call that was opened at `start`: all its deltas, joined.
     std::string raw(std::uint32_t block, LogPosition start) const;
 
 private:
@@ -86,7 +86,7 @@ private:
         std::array<Entry, entries_per_page> entries;
         Page* next = nullptr;
     };
-    /// Room for text, which follows the object.
+    /// A buffer for text, which follows the object.
     struct Bytes {
         Bytes* next;
         std::size_t size;
@@ -118,9 +118,9 @@ private:
     Page* pages_ = nullptr;
     Page* last_ = nullptr;
     std::uint32_t count_ = 0;
-    Bytes* bytes_ = nullptr;  // the newest first
+    Bytes* bytes_ = nullptr;  // newest first
     std::unique_ptr<const Kept> kept_;
-    // Not written before they are used.
+    // Uninitialized until used.
     std::array<Entry, entries_of_first> first_;
     std::array<char, 232> room_;
     std::uint32_t room_used_ = 0;

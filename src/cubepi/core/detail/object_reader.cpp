@@ -21,7 +21,7 @@ std::string_view without_spaces_around(std::string_view text) {
     return text.substr(first, text.find_last_not_of(spaces) - first + 1);
 }
 
-/// A text that is a number as Python reads one: " +1_000.5 ".
+/// Parses a number in Python's notation: " +1_000.5 ".
 double number_in(std::string_view written, std::string_view key) {
     std::string_view text = without_spaces_around(written);
     if (text.size() > 1 && text.front() == '+' && text[1] != '-') text.remove_prefix(1);
@@ -39,7 +39,7 @@ double number_in(std::string_view written, std::string_view key) {
 }
 
 std::int64_t nearest_integer(double value) {
-    // One above the greatest integer is a double, the greatest itself is not.
+    // The greatest integer plus one is a double; the greatest integer itself is not.
     const double above = std::ldexp(1.0, std::numeric_limits<std::int64_t>::digits);
     if (value >= above) return std::numeric_limits<std::int64_t>::max();
     if (value <= -above) return std::numeric_limits<std::int64_t>::min();
@@ -126,7 +126,7 @@ std::optional<double> ObjectReader::number(std::string_view key) {
     const Json* value = take(key);
     if (!value) return std::nullopt;
     const double number = stored_number(*value, key);
-    // Kept as a number it would read as absent, too.
+    // A number would also be read as absent.
     if (std::isnan(number)) return std::nullopt;
     return number;
 }

@@ -12,30 +12,30 @@
 
 namespace cubepi::detail {
 
-// Stored values as CubePi reads them: where it wants a number it takes a text that is one, and true and false; where it
-// wants a flag it takes 0, 1 and the usual words. What it refuses is refused: one of the two would lose the thread.
+// Reads stored values like CubePi does: numeric strings, true and false are accepted as numbers; 0, 1 and the common
+// words as flags. Values that CubePi rejects are rejected, because otherwise one of the two could not read the thread.
 
 /// Throws Error (validation): "message key 'KEY': expected ...".
 [[noreturn]] void refuse_key(std::string_view key, std::string_view expected);
 
 double stored_number(const Json& value, std::string_view key);
-/// A number without fraction; the nearest one that fits when it is too large.
+/// Reads a number without fraction; clamps it if it is too large.
 std::int64_t stored_integer(const Json& value, std::string_view key);
 bool stored_flag(const Json& value, std::string_view key);
 
-/// Walks an object's keys once; what no field takes becomes `extra`.
+/// A reader of an object's keys; unknown keys become `extra`.
 class ObjectReader {
 public:
     ObjectReader(const Json& json, std::string_view what);
 
     bool has(std::string_view key) const { return object_->contains(key); }
-    /// The value of `key`, null when it is absent or null. Marks the key as known.
+    /// Returns the value of `key`; null if absent or null. Marks the key as known.
     const Json* take(std::string_view key);
-    /// As take, but null (written out) is refused: CubePi refuses it too.
+    /// Like take(), but rejects an explicit null, as CubePi does.
     const Json* take_not_null(std::string_view key);
-    /// Empty when it is absent or null, unless it is required.
+    /// Returns an empty string if the key is absent or null, unless it is required.
     std::string text(std::string_view key, bool required = false);
-    /// Empty when it is absent.
+    /// Returns an empty string if the key is absent.
     std::string text_not_null(std::string_view key);
     std::optional<double> number(std::string_view key);
     std::optional<std::int64_t> integer(std::string_view key);

@@ -9,8 +9,8 @@
 
 namespace cubepi::detail {
 
-/// asio::post with a short cut for the commonest executor: through the type-erased one a post costs
-/// four times as much.
+/// asio::post with a shortcut for the most common executor: a post through the type-erased one is four times as
+/// expensive.
 template <class F>
 void post_to(const Executor& executor, F&& function) {
     if (const auto* plain = executor.target<boost::asio::io_context::executor_type>()) {

@@ -9,8 +9,8 @@
 
 namespace cubepi::detail {
 
-/// How many handles share an object; one to begin with. Counts without locked instructions as long as the process has
-/// one thread, as std::shared_ptr does.
+/// The number of handles that share an object; initially one. Counts without atomic instructions as long as the process
+/// is single-threaded, like std::shared_ptr.
 class RefCount {
 public:
     void retain() noexcept {
@@ -20,9 +20,9 @@ public:
             count_.fetch_add(1, std::memory_order_relaxed);
         }
     }
-    /// True when that was the last handle.
+    /// Returns true if that was the last handle.
     bool release() noexcept {
-        // The only holder need not tell others that it goes.
+        // The only holder need not synchronize with others.
         if (is_one()) return true;
         if (single_threaded()) {
             count_.store(count_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);

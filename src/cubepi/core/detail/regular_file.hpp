@@ -5,11 +5,12 @@
 
 namespace cubepi::detail {
 
-/// What a mode of stat(2) says when it is no regular file's: "a pipe", "a folder"; empty for a file's.
+/// Names the kind of file for a mode of stat(2) that is not a regular file's: "a pipe", "a folder"; empty for a regular
+/// file.
 std::string_view kind_if_no_file(unsigned mode) noexcept;
 
-/// The same of what stands at `path`, behind links; empty as well where nothing can be found. To open a pipe is to wait for its
-/// other end: who reads a file by its name alone asks this first.
+/// The same for the file at `path`, following symbolic links; also empty if the file cannot be examined. Opening a pipe
+/// blocks until its other end is opened: check a path with this before reading it.
 std::string_view kind_if_no_file(const std::filesystem::path& path) noexcept;
 
 }  // namespace cubepi::detail

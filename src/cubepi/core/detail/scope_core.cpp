@@ -25,18 +25,18 @@ using JoinHandler = asio::async_result<WaitToken, void()>::handler_type;
 
 }  // namespace
 
-/// A child's record. Its signal is emitted on the child's executor only, and only between the
-/// child's first step and its end: after that Boost 1.81 emits into a dead operation, and before
-/// it, its co_spawn throws into the event loop.
+/// A child's record. Its signal is emitted on the child's executor only, and only between the child's first step and
+/// its end: after that Boost 1.81 would emit into a destroyed operation, and before it, co_spawn would throw into the
+/// event loop.
 struct ScopeChild : std::enable_shared_from_this<ScopeChild> {
     ScopeCore* scope = nullptr;
     ScopeChild* previous = nullptr;
     ScopeChild* next = nullptr;
     std::exception_ptr* failure = nullptr;
     std::shared_ptr<void> keep_alive;
-    std::optional<Executor> elsewhere;  // the child's executor when it is not the scope's
+    std::optional<Executor> elsewhere;  // the child's executor if it is not the scope's
     std::exception_ptr result;
-    bool told = false;  // on the scope's executor, the others on the child's
+    bool told = false;  // on the scope's executor, the other members on the child's
     bool started = false;
     bool cancelled = false;
     bool done = false;
@@ -91,9 +91,9 @@ struct ScopeChild : std::enable_shared_from_this<ScopeChild> {
 
 namespace {
 
-/// What co_spawn calls at the child's end, on the child's executor. It names no executor of its
-/// own: only then does co_spawn emit a cancellation directly instead of posting a pointer that may
-/// die first.
+/// The completion handler that co_spawn calls at the child's end, on the child's executor. It specifies no executor of
+/// its own: only then does co_spawn emit a cancellation directly instead of posting a pointer that may become invalid
+/// first.
 class ChildHandler {
 public:
     using cancellation_slot_type = asio::cancellation_slot;
@@ -211,8 +211,8 @@ void ScopeCore::cancel() noexcept {
     cancelled_ = true;
     if (live_ == 0) return;
     emitting_ = true;
-    // An operation should not complete inside its cancellation; should one do it all the same, the
-    // list has changed, and we look again for who has not been told.
+    // An operation should not complete inside its cancellation; if one does, the list has changed, and the search for
+    // children that are not notified starts over.
     for (ScopeChild* child = children_; child;) {
         const std::shared_ptr<ScopeChild> kept = child->shared_from_this();
         const std::size_t before = live_;
@@ -222,7 +222,7 @@ void ScopeCore::cancel() noexcept {
     emitting_ = false;
     if (live_ > 0) return;
     if (joiner_ && joiner_->handler) {
-        // Not from inside the emission that got us here.
+        // Not from inside the emission that is in progress.
         post_to(executor_, joiner_->take());
     } else if (observer_) {
         observer_->emptied();
@@ -247,8 +247,7 @@ void ScopeCore::record(std::exception_ptr* own, std::exception_ptr failure) noex
     if (companion_) companion_->cancel();
 }
 
-// Not noexcept: the parent continues inside, and what its own completion handler throws belongs to
-// the event loop.
+// Not noexcept: the parent resumes inside, and exceptions of its own completion handler belong to the event loop.
 void ScopeCore::ended(ScopeChild& child) {
     unlink(child);
     if (child.result) record(child.failure, std::move(child.result));
@@ -269,7 +268,7 @@ void ScopeCore::abandoned(ScopeChild& child) noexcept {
     if (observer_) {
         observer_->emptied();
     } else if (joiner_ && joiner_->handler) {
-        // Nobody can run any more: let the parent's frames go too.
+        // The executor has stopped: destroy the parent's frames too.
         const JoinHandler dropped = joiner_->take();
     }
 }

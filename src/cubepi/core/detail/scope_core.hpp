@@ -19,13 +19,13 @@ struct ScopeAccess;
 /// `const bool throws = co_await throws_when_cancelled;` Never suspends, never throws.
 inline constexpr boost::asio::this_coro::throw_if_cancelled_0_t throws_when_cancelled{};
 
-/// `co_await throw_when_cancelled(false);` From here on a cancelled coroutine can still await; the
-/// operations see the cancellation. Put the old value back before leaving, also by an exception.
+/// `co_await throw_when_cancelled(false);` From here on a cancelled coroutine can still await; the operations observe
+/// the cancellation. Restore the old value before leaving, also by an exception.
 inline auto throw_when_cancelled(bool value) noexcept {
     return boost::asio::this_coro::throw_if_cancelled(value);
 }
 
-/// Hears what happens in a scope whose owner does not wait in settle(). Must not throw.
+/// A receiver of the events of a scope whose owner does not wait in settle(). Must not throw.
 class ScopeObserver {
 public:
     virtual void failed(std::exception_ptr failure) noexcept = 0;
@@ -35,7 +35,7 @@ protected:
     ~ScopeObserver() = default;
 };
 
-/// The part of all scopes that knows Asio.
+/// The part of all scopes that depends on Asio.
 class ScopeCore {
 public:
     ScopeCore(Executor executor, bool cancel_on_failure, ScopeObserver* observer = nullptr) noexcept
@@ -46,24 +46,23 @@ public:
 
     const Executor& executor() const noexcept { return executor_; }
 
-    /// Starts a child, on the scope's own executor where none is given. `failure` receives the
-    /// exception that leaves the child, cancellations included; it lives as long as the scope.
-    /// `keep_alive` is released after the child's end was recorded.
+    /// Starts a child, by default on the scope's own executor. `failure` receives the exception thrown by the child,
+    /// including cancellations; it must live as long as the scope. `keep_alive` is released after the child's end was
+    /// recorded.
     void spawn(Task<> task, std::exception_ptr* failure = nullptr,
                const Executor* executor = nullptr, std::shared_ptr<void> keep_alive = nullptr);
 
     void cancel() noexcept;
 
-    /// A failure that cancels the children cancels those of `other` too, which lives as long as
-    /// this.
+    /// A failure that cancels the children also cancels those of `other`, which must live as long as this scope.
     void cancel_with(ScopeCore& other) noexcept { companion_ = &other; }
 
-    /// Waits for all children. Gives a cancellation if the awaiting coroutine was cancelled, else
-    /// the first failure, else null. A cancellation that arrives while it waits calls `on_cancel`,
-    /// where given, instead of cancel(). One coroutine at a time.
+    /// Waits for all children. Returns a cancellation if the awaiting coroutine was cancelled, else the first failure,
+    /// else null. A cancellation that arrives while it waits calls `on_cancel`, if set, instead of cancel(). One
+    /// coroutine at a time.
     Task<std::exception_ptr> settle(std::function<void()> on_cancel = {});
 
-    /// settle(), and throws what it gives.
+    /// Calls settle() and throws its result.
     Task<> join();
 
     bool cancelled() const noexcept { return cancelled_; }

@@ -41,7 +41,7 @@ asio::execution_context::id WaitService::id;
 
 namespace {
 
-/// Counts the contexts that have ended: what was remembered before may be one of them.
+/// Counts the contexts that have ended: a cached context may be one of them.
 std::atomic<unsigned> contexts_ended{0};
 
 struct RememberedService {

@@ -8,19 +8,19 @@ namespace cubepi::detail {
 
 struct WaitNode;
 
-/// Coroutines that wait, in order. Used on their serial executor only. Waiting costs no allocation
-/// of its own: the list runs through the waiters' frames.
+/// Coroutines that wait, in order. Used on their serial executor only. Waiting allocates no memory of its own: the list
+/// is linked through the waiters' frames.
 class WaitList {
 public:
     WaitList() noexcept = default;
 
-    /// Whoever still waits ends with `operation_aborted`.
+    /// Remaining waiters end with `operation_aborted`.
     ~WaitList();
 
-    /// Suspends until woken; throws `operation_aborted` when cancelled.
+    /// Suspends until woken; throws `operation_aborted` if cancelled.
     Task<> wait();
 
-    /// False when nobody waits. The one that is woken continues through its executor's queue.
+    /// Returns false if there is no waiter. The woken one resumes through its executor's queue.
     bool wake_one() noexcept;
     void wake_all() noexcept;
 

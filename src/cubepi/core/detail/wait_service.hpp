@@ -40,8 +40,8 @@ struct WaitNode {
     WaitNode* service_next = nullptr;
 };
 
-/// Knows all coroutines of an execution context that wait in a WaitList, so that the context can
-/// destroy them when it is destroyed itself; without it such a frame would own itself for ever.
+/// A registry of all coroutines of an execution context that wait in a WaitList, so that the context can destroy them
+/// when it is destroyed; without it such a frame would own itself forever.
 class WaitService final : public boost::asio::execution_context::service {
 public:
     using key_type = WaitService;

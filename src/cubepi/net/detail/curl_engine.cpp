@@ -35,8 +35,8 @@ bool strand_inside(const Executor& executor, Executor& out) {
     return false;
 }
 
-/// A strand of our own on the same context. Where the caller's executor is a strand, ours must not stand
-/// behind it: what blocks one session would block all.
+/// Returns a new strand on the same context. If the caller's executor is a strand, the engine must not be nested in it:
+/// code that blocks one session would block all.
 Executor own_strand(const Executor& executor) {
     Executor out;
     if (strand_inside<asio::io_context::executor_type>(executor, out)) return out;
@@ -47,7 +47,8 @@ Executor own_strand(const Executor& executor) {
     return asio::make_strand(executor);
 }
 
-/// Ties an engine to its context: made at the first request, shut down when the context is destroyed.
+/// The service that ties an engine to its context: created by the first request, shut down when the context is
+/// destroyed.
 class CurlService final : public asio::execution_context::service {
 public:
     static inline asio::execution_context::id id;
@@ -84,7 +85,7 @@ void initialise_libcurl() {
 std::shared_ptr<CurlEngine> CurlEngine::of(const Executor& executor) {
     asio::execution_context& context = asio::query(executor, asio::execution::context);
     if (!asio::has_service<CurlService>(context)) {
-        // Services are shut down in the reverse order of their making, and ours needs these two to the end.
+        // Services are shut down in the reverse order of their creation, and this one needs these two until the end.
         const asio::posix::stream_descriptor descriptor(executor);
         const asio::steady_timer timer(executor);
     }
@@ -168,7 +169,7 @@ void CurlEngine::shutdown() noexcept {
     sockets_.reset();
     timer_.reset();
     for (auto& [easy, transfer] : transfers) transfer->context_gone();
-    // Neither may a strand outlive its context, which this engine does where somebody still holds a body.
+    // A strand must not outlive its context either; this engine does if a body still exists.
     strand_ = Executor();
 }
 
@@ -213,8 +214,8 @@ CurlTransfer* CurlEngine::sibling_of(const CurlTransfer& transfer) const noexcep
     return nullptr;
 }
 
-/// Removes a transfer that is under way so that the server learns of it now: alone on its connection it takes that
-/// along; else its stream is reset.
+/// Removes a running transfer so that the server is notified immediately: if it is alone on its connection, the
+/// connection is closed; else its stream is reset.
 void CurlEngine::cut_off(CurlTransfer& transfer) noexcept {
     if (transfer.easy() == nullptr || multi_ == nullptr) return;
     CurlTransfer* const sibling = sibling_of(transfer);
@@ -241,7 +242,7 @@ int CurlEngine::on_socket(CURL*, curl_socket_t fd, int what, void* self, void*) 
 }
 
 int CurlEngine::on_close(void* self, curl_socket_t fd) noexcept {
-    // Normally it was forgotten long ago; a descriptor must never be closed while the set holds it.
+    // Normally it was forgotten long ago; a descriptor must never be closed while the set contains it.
     auto& sockets = static_cast<CurlEngine*>(self)->sockets_;
     if (sockets) sockets->forget(fd);
     return ::close(fd);
@@ -256,7 +257,7 @@ void CurlEngine::arm() {
     });
 }
 
-/// What is ready, a batch at a time: then it is the others' turn.
+/// Handles the ready sockets, one batch at a time, so that other handlers can run in between.
 void CurlEngine::serve() {
     constexpr std::size_t batch = 16;
     std::array<SocketSet::Ready, batch> ready;
@@ -299,7 +300,7 @@ void CurlEngine::set_timer(long timeout_ms) {
         });
 }
 
-/// Does what libcurl has asked to be done now, which it may not do from inside its own callbacks.
+/// Performs the work that libcurl has requested, which must not be done inside its own callbacks.
 void CurlEngine::run_due() {
     constexpr int rounds = 32;
     for (int round = 0; multi_ != nullptr && round < rounds; ++round) {

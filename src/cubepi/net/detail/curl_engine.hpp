@@ -23,7 +23,7 @@ class CurlTransfer;
 /// from any thread; start and abort run at once where the strand is free and the caller is on the context already.
 class CurlEngine : public std::enable_shared_from_this<CurlEngine> {
 public:
-    /// The engine of the context that `executor` belongs to. It lives as long as the context.
+    /// Returns the engine of the context of `executor`. It lives as long as the context.
     static std::shared_ptr<CurlEngine> of(const Executor& executor);
 
     explicit CurlEngine(Executor strand);
@@ -34,14 +34,15 @@ public:
     void abort_soon(std::shared_ptr<CurlTransfer> transfer);  ///< for libcurl's callbacks
     void resume(std::shared_ptr<CurlTransfer> transfer);
 
-    /// The context is being destroyed: nothing of it may be used after this.
+    /// Called when the context is being destroyed: nothing of it may be used afterwards.
     void shutdown() noexcept;
 
     bool set_socket_options(CURL* easy) noexcept;
-    /// For libcurl's callbacks: the transfer goes by this connection from now on. May throw std::bad_alloc.
+    /// For libcurl's callbacks: the transfer now uses this connection. May throw std::bad_alloc.
     void connected(CurlTransfer& transfer, int connection);
 
-    /// What the system's resolver said, for all clients of the context that have no resolver of their own. Any thread.
+    /// Returns the cached results of the system's resolver, shared by all clients of the context without their own
+    /// resolver. Thread-safe.
     const std::shared_ptr<NameCache>& system_names() const noexcept { return system_names_; }
 
     CurlEngine(const CurlEngine&) = delete;
@@ -74,7 +75,7 @@ private:
     std::optional<SocketSet> sockets_;
     bool armed_ = false;
     std::unordered_map<CURL*, std::shared_ptr<CurlTransfer>> transfers_;
-    /// Who goes by which connection: several where it is HTTP/2.
+    /// The transfers of each connection: several for HTTP/2.
     std::unordered_map<int, std::unordered_set<CurlTransfer*>> connections_;
 };
 

@@ -13,7 +13,7 @@ std::exception_ptr make(ErrorCode code, const std::string& host, bool transient,
     return std::make_exception_ptr(NetworkError(code, host, transient, text));
 }
 
-/// The system's own word for it, where libcurl kept it ("Connection refused").
+/// Returns the system's error message if libcurl stored it ("Connection refused").
 std::string reason(CURL* easy, CURLcode code) {
     long number = 0;
     curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &number);
@@ -35,7 +35,7 @@ std::exception_ptr cannot_connect(CURL* easy, CURLcode code, const TransferPlan&
 }
 
 std::exception_ptr tls_failed(CURLcode code, const char* detail, const TransferPlan& plan) {
-    // libcurl's text tells which check failed; on this path it holds host and certificate names only.
+    // libcurl's text names the check that failed; here it contains only host and certificate names.
     const std::string why =
         detail != nullptr && detail[0] != '\0' ? detail : curl_easy_strerror(code);
     std::string text = "The TLS connection to " + plan.server + " failed: " + why + ".";
@@ -49,7 +49,7 @@ std::exception_ptr tls_failed(CURLcode code, const char* detail, const TransferP
     } else {
         text += " Check that the server speaks https on this port.";
     }
-    // A handshake that is cut off may go well the next time, a refused certificate never.
+    // An interrupted handshake may succeed when retried, a rejected certificate never.
     const bool cut_off =
         code == CURLE_SSL_CONNECT_ERROR &&
         (why.find("SYSCALL") != std::string::npos || why.find("reset") != std::string::npos);
@@ -112,7 +112,7 @@ std::exception_ptr transfer_error(CURL* easy, CURLcode code, const char* detail,
                         "The connection to " + plan.server +
                             " broke before the answer was complete (" + curl_easy_strerror(code) +
                             "). Try again.");
-        // 7.88 reports a header line beyond its own limit this way.
+        // libcurl 7.88 reports a header line beyond its own limit this way.
         case CURLE_OUT_OF_MEMORY: return std::make_exception_ptr(headers_too_large(plan));
         case CURLE_URL_MALFORMAT:
             return std::make_exception_ptr(Error(ErrorCode::invalid_argument,

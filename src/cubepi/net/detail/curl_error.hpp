@@ -10,11 +10,11 @@ namespace cubepi::detail {
 
 struct TransferPlan;
 
-/// The typed error of a transfer that libcurl ended with `code`. Never contains a path, a header or a password.
+/// Returns the typed error of a transfer that libcurl ended with `code`. Never contains a path, a header or a password.
 std::exception_ptr transfer_error(CURL* easy, CURLcode code, const char* detail,
                                   const TransferPlan& plan);
 
-/// The server ended its answer without ever giving a status line.
+/// Returns the error of an exchange that the server ended without a status line.
 std::exception_ptr no_answer(const TransferPlan& plan);
 
 NetworkError headers_too_large(const TransferPlan& plan);

@@ -13,11 +13,11 @@
 namespace cubepi::detail {
 namespace {
 
-// Small bodies travel in one packet with their headers, which only libcurl's own copy of the pointer does;
-// of big ones we want to know when the last byte has left, which only a callback tells.
+// Small bodies are sent in one packet with their headers, which libcurl does only for its own copy of the body; for
+// large ones the time at which the last byte was sent matters, which only a callback reports.
 constexpr std::size_t one_piece_limit = 32 * 1024;
 
-// Out of reach: all clocks are ours (D16). Zero would mean libcurl's own default of 300 s.
+// Disabled: all timeouts are implemented here (D16). Zero would mean libcurl's own default of 300 s.
 constexpr long out_of_reach_ms = 1'000'000'000;
 
 std::string_view trimmed(std::string_view text) {
@@ -74,22 +74,23 @@ bool CurlTransfer::set_options() {
         set(easy_, CURLOPT_HEADERFUNCTION, &on_header) && set(easy_, CURLOPT_HEADERDATA, this) &&
         set(easy_, CURLOPT_PREREQFUNCTION, &on_connected) && set(easy_, CURLOPT_PREREQDATA, this) &&
         engine_->set_socket_options(easy_);
-    // What comes compressed is unpacked; nobody is asked to compress (set_headers), which would hold up a stream.
+    // Compressed responses are decompressed, but compression is not requested (set_headers), because it would delay a
+    // stream.
     ok = ok && set(easy_, CURLOPT_ACCEPT_ENCODING, "");
     ok = ok && set(easy_, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
-    // Several requests to one host wait for the first connection and share it where it is HTTP/2. Only TLS tells at once
-    // whether it is: without, libcurl would let them wait until the first answer is complete.
+    // Several requests to one host wait for the first connection and share it if it uses HTTP/2. Only TLS negotiates
+    // that early: without TLS, libcurl would let them wait until the first response is complete.
     if (plan_.url.starts_with("https:")) ok = ok && set(easy_, CURLOPT_PIPEWAIT, 1L);
     ok = ok && set(easy_, CURLOPT_SSL_VERIFYPEER, 1L) && set(easy_, CURLOPT_SSL_VERIFYHOST, 2L) &&
          set(easy_, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
-    // The system's certificates stay in force: libcurl also looks into its CAPATH.
+    // The system's certificates remain trusted: libcurl also reads its CAPATH.
     if (!plan_.ca_file.empty()) {
         ok = ok && set(easy_, CURLOPT_CAINFO, plan_.ca_file.c_str()) &&
              set(easy_, CURLOPT_PROXY_CAINFO, plan_.ca_file.c_str());
     }
     ok = ok && set(easy_, CURLOPT_CONNECTTIMEOUT_MS, out_of_reach_ms) &&
          set(easy_, CURLOPT_DNS_CACHE_TIMEOUT, -1L) && set(easy_, CURLOPT_QUICK_EXIT, 1L);
-    // The empty strings keep libcurl from asking the environment again: we have, and know the answer.
+    // The empty strings prevent libcurl from reading the environment again: the proxy is already chosen.
     ok = ok && set(easy_, CURLOPT_PROXY, plan_.proxy.c_str()) && set(easy_, CURLOPT_NOPROXY, "");
     if (plan_.own_connection) {
         ok = ok && set(easy_, CURLOPT_FRESH_CONNECT, 1L) && set(easy_, CURLOPT_FORBID_REUSE, 1L);
@@ -124,13 +125,13 @@ bool CurlTransfer::set_headers() {
     const HttpHeaders& headers = plan_.request.headers;
     bool ok = true;
     for (const HttpHeader& header : headers) {
-        // "Name;" is how libcurl spells a header without a value.
+        // "Name;" is libcurl's notation for a header without a value.
         ok = ok && append(headers_list_, header.value.empty() ? header.name + ";"
                                                               : header.name + ": " + header.value);
     }
     if (headers.find("user-agent") == nullptr)
         ok = ok && append(headers_list_, "User-Agent: cubepi");
-    // Keeps libcurl from adding what nobody asked for.
+    // Prevents libcurl from adding headers that were not requested.
     for (const char* name : {"Expect", "Content-Type", "Accept-Encoding"}) {
         if (headers.find(name) == nullptr)
             ok = ok && append(headers_list_, std::string(name) + ":");
@@ -192,8 +193,8 @@ std::size_t CurlTransfer::on_header(char* data, std::size_t size, std::size_t co
     return bytes;
 }
 
-/// Ends the exchange from inside a callback. It is no error for libcurl, which would then keep an HTTP/2 connection
-/// without telling the server to stop.
+/// Ends the exchange from inside a callback. It is not an error for libcurl, which otherwise would keep an HTTP/2
+/// connection without telling the server to stop.
 void CurlTransfer::refuse(std::exception_ptr failure) noexcept {
     end_with(std::move(failure));
     engine_->abort_soon(shared_from_this());
@@ -201,7 +202,7 @@ void CurlTransfer::refuse(std::exception_ptr failure) noexcept {
 
 void CurlTransfer::receive_header(std::string_view line) {
     const std::lock_guard lock(mutex_);
-    // What comes after the body is a trailer, which nobody here asks for.
+    // Lines after the body are trailers, which are ignored.
     if (stage_ >= TransferStage::head) return;
     header_bytes_ += line.size();
     if (header_bytes_ > plan_.max_header_bytes) throw headers_too_large(plan_);
@@ -284,8 +285,8 @@ void CurlTransfer::unpause() noexcept {
 
 void CurlTransfer::flush_connection() noexcept {
     if (easy_ == nullptr) return;
-    // 7.88 collects small HTTP/2 frames, a stream's reset among them, and writes them with whatever comes next on the
-    // connection. Pausing a stream is such an occasion, and leaves its flow-control window as it was.
+    // libcurl 7.88 collects small HTTP/2 frames, including a stream's reset, and writes them with the next data on the
+    // connection. Pausing a stream triggers such a write, and leaves its flow-control window unchanged.
     if (!paused_now()) curl_easy_pause(easy_, CURLPAUSE_RECV);
     curl_easy_pause(easy_, CURLPAUSE_CONT);
 }
@@ -331,11 +332,11 @@ void CurlTransfer::context_gone() noexcept {
     waiters_.reset();
 }
 
-/// Whoever waits goes on through its own executor, never from inside libcurl.
+/// A waiter resumes through its own executor, never from inside libcurl.
 void CurlTransfer::wake_locked() {
     if (!waiting_) return;
     waiting_ = false;
-    // Not kept: a body may outlive its event loop, an executor may not.
+    // Released here: a body may outlive its event loop, an executor may not.
     const Executor consumer = std::exchange(consumer_, Executor());
     post_to(consumer, [self = shared_from_this()] {
         if (self->waiters_) self->waiters_->wake_all();
@@ -371,7 +372,7 @@ Task<TransferStage> CurlTransfer::beyond(TransferStage seen) {
 bool CurlTransfer::take_locked(std::string& out, bool& resume) {
     if (pending_.empty()) return false;
     if (out.empty()) {
-        // The two buffers change places, so that in the long run nobody allocates.
+        // The two buffers are swapped, so that in the long run neither side allocates.
         out.swap(pending_);
     } else {
         out.append(pending_);

@@ -20,26 +20,26 @@ namespace cubepi::detail {
 
 class CurlEngine;
 
-/// One exchange, worked out as far as libcurl wants it.
+/// One exchange, in the form required by libcurl.
 struct TransferPlan {
     HttpRequest request;
     std::string url;
     std::string server;  ///< "host:port", for messages
-    std::string proxy;   ///< what CURLOPT_PROXY takes; empty: none
+    std::string proxy;   ///< the value of CURLOPT_PROXY; empty: none
     std::string proxy_server;
     std::vector<std::string> resolve;     ///< CURLOPT_RESOLVE entries
     std::vector<std::string> connect_to;  ///< CURLOPT_CONNECT_TO entries
-    bool own_connection = false;          ///< neither take nor leave a kept connection
+    bool own_connection = false;          ///< neither use nor leave a pooled connection
     std::string ca_file;
     std::size_t max_header_bytes = 0;
-    std::size_t high_water = 0;  ///< unread body bytes at which the sender is stopped
+    std::size_t high_water = 0;  ///< unread body bytes at which receiving is paused
 };
 
-/// How far an exchange has come. Only ever grows.
+/// The progress of an exchange. Only increases.
 enum class TransferStage { connecting, sending, waiting, head, ended };
 
-/// One libcurl easy handle and what it has received. The engine side runs on the engine's executor, the
-/// consumer side on the executor that send() was awaited on; what both touch is behind the mutex.
+/// One libcurl easy handle and the data received. The engine side runs on the engine's executor, the consumer side on
+/// the executor on which send() was awaited; shared data is protected by the mutex.
 class CurlTransfer : public std::enable_shared_from_this<CurlTransfer> {
 public:
     CurlTransfer(std::shared_ptr<CurlEngine> engine, TransferPlan plan);
@@ -47,16 +47,16 @@ public:
 
     // The consumer's side.
 
-    /// Waits until the exchange is beyond `seen`. Throws what it failed with before its head was there.
+    /// Waits until the exchange is beyond `seen`. Throws its failure if it failed before the head arrived.
     Task<TransferStage> beyond(TransferStage seen);
     Task<bool> read(std::string& out);
     bool read_ready(std::string& out);
-    /// Ends the exchange: its connection or stream is closed now, and whoever reads gets `failure` after
-    /// what has arrived. Null: nobody reads any more.
+    /// Ends the exchange: its connection or stream is closed now, and readers get `failure` after the data that has
+    /// arrived. Null: there are no more readers.
     void close(std::exception_ptr failure) noexcept;
     HttpResponse take_head();
     const TransferPlan& plan() const noexcept { return plan_; }
-    /// Body bytes handed to the connection so far; only counted for big bodies.
+    /// Returns the number of body bytes passed to the connection; only counted for large bodies.
     std::size_t sent() const noexcept { return sent_; }
 
     // The engine's side.
@@ -64,17 +64,17 @@ public:
     CURL* easy() const noexcept { return easy_; }
     bool prepare() noexcept;
     void unpause() noexcept;
-    /// The local port of the connection in use, by which libcurl tells connections apart in its callbacks; 0: none.
+    /// Returns the local port of the connection in use, which identifies connections in libcurl's callbacks; 0: none.
     int connection() const noexcept { return connection_; }
     void connection(int local_port) noexcept { connection_ = local_port; }
-    /// Makes libcurl write out what it holds back for the connection.
+    /// Makes libcurl write out the data it buffers for the connection.
     void flush_connection() noexcept;
-    /// The connection is not to be kept when this exchange is removed, unless others use it.
+    /// Prevents reuse of the connection after this exchange is removed, unless others use it.
     void forbid_reuse() noexcept;
     void finished(CURLcode code) noexcept;
-    /// The handle has left the multi handle: libcurl will not call back any more.
+    /// Called when the handle has left the multi handle: libcurl will not call back again.
     void release_handle() noexcept;
-    /// The executor's context goes away: nobody will be resumed.
+    /// Called when the executor's context is destroyed: no coroutine will be resumed.
     void context_gone() noexcept;
 
 private:
@@ -113,7 +113,7 @@ private:
     int connection_ = 0;
     std::size_t header_bytes_ = 0;
     std::size_t received_ = 0;
-    std::exception_ptr own_failure_;  ///< why a callback of ours ended the transfer
+    std::exception_ptr own_failure_;  ///< why a callback of this class ended the transfer
 
     mutable std::mutex mutex_;
     TransferStage stage_ = TransferStage::connecting;

@@ -42,7 +42,7 @@ NameCache::Answer NameCache::find(const std::string& host) {
 
 std::vector<std::string> NameCache::resolve(const std::string& host) {
     {
-        // Many requests may have queued up behind the first one for the same name.
+        // Many requests may have queued up after the first one for the same name.
         const std::lock_guard lock(mutex_);
         const auto found = entries_.find(host);
         if (found != entries_.end() && fresh_locked(found->second)) {

@@ -12,25 +12,25 @@
 
 namespace cubepi::detail {
 
-/// What names were last resolved to. Any thread may call any member.
+/// The last addresses of names. Thread-safe.
 ///
-/// An entry is fresh for ten seconds. For five minutes more it is still handed out, and the caller is told to
-/// have it looked up again in the background: a request on a kept connection should not wait for a name
-/// that it does not even need.
+/// An entry is fresh for ten seconds. For five more minutes it is still returned, and the caller is told to refresh it
+/// in the background: a request on a pooled connection should not wait for a name that it does not need.
 class NameCache {
 public:
     NameCache(std::shared_ptr<Clock> clock, Resolver resolver);
 
     struct Answer {
         std::vector<std::string> addresses;  ///< empty: resolve now
-        bool refresh = false;                ///< call resolve() some time soon
+        bool refresh = false;                ///< call resolve() soon
     };
     Answer find(const std::string& host);
 
-    /// Resolves on the calling thread, which may take long, and remembers. Throws what the resolver throws.
+    /// Resolves on the calling thread, which may take long, and caches the result. Rethrows exceptions of the resolver.
     std::vector<std::string> resolve(const std::string& host);
 
-    /// No connection could be made: the next request asks again and begins with another address.
+    /// Reports that no connection could be established: the next request resolves again and starts with another
+    /// address.
     void failed(const std::string& host);
 
 private:

@@ -106,7 +106,7 @@ bool address_matches(std::string_view entry, const Address& host) {
     return (network->bytes[whole] & mask) == (host.bytes[whole] & mask);
 }
 
-/// Cuts the port off "name:443", "10.0.0.1:443" or "[::1]:443". Empty: there is none.
+/// Removes the port from "name:443", "10.0.0.1:443" or "[::1]:443". Returns an empty view if there is none.
 std::string_view take_port(std::string_view& entry) {
     const std::size_t colon = entry.rfind(':');
     if (colon == std::string_view::npos || colon + 1 == entry.size()) return {};
@@ -153,7 +153,8 @@ std::string ProxyChoice::server() const { return bracketed(host) + ":" + std::to
 RequestUrl parse_url(const std::string& url) {
     const UrlHandle handle(curl_url());
     if (!handle) throw std::bad_alloc();
-    // Spaces and the like in a path are the caller's slip; control bytes libcurl refuses by itself.
+    // Spaces and similar characters in a path are errors of the caller that are escaped; libcurl itself rejects control
+    // bytes.
     const CURLUcode code = curl_url_set(handle.get(), CURLUPART_URL, url.c_str(), CURLU_URLENCODE);
     if (code != CURLUE_OK) throw_bad_url(curl_url_strerror(code));
     return read_parts(handle.get());

@@ -8,9 +8,9 @@
 
 namespace cubepi::detail {
 
-/// A URL as libcurl reads it, so that what we resolve and what it connects to can never differ.
+/// A URL as parsed by libcurl, so that name resolution and connection cannot differ.
 struct RequestUrl {
-    std::string url;     ///< normalised; the host in ASCII
+    std::string url;     ///< normalized; the host in ASCII
     std::string scheme;  ///< "http" or "https"
     std::string host;    ///< without the brackets of an IPv6 address
     std::uint16_t port = 0;
@@ -19,17 +19,17 @@ struct RequestUrl {
     std::string server() const;  ///< "host:port", for messages
 };
 
-/// Throws Error(invalid_argument) for what is no http or https URL; its text does not repeat the URL.
+/// Throws Error(invalid_argument) if it is not an http or https URL; the message does not repeat the URL.
 RequestUrl parse_url(const std::string& url);
 
-/// Where a `Location` leads.
+/// Returns the URL to which a `Location` refers.
 RequestUrl resolve_url(const RequestUrl& base, const std::string& location);
 
-/// Same scheme, host and port: what credentials are bound to.
+/// Returns true for the same scheme, host and port, to which credentials are bound.
 bool same_origin(const RequestUrl& a, const RequestUrl& b) noexcept;
 
 struct ProxyChoice {
-    std::string url;   ///< what the environment says; empty: no proxy
+    std::string url;   ///< from the environment; empty: no proxy
     std::string host;  ///< without brackets
     std::uint16_t port = 0;
     bool is_address = false;
@@ -41,18 +41,18 @@ struct ProxyChoice {
 /// Looks up an environment variable.
 using EnvLookup = std::function<std::optional<std::string>(const std::string& name)>;
 
-/// The proxy for a URL by the environment, with libcurl's rules: `http_proxy` (in lower case only: the other
-/// spelling can come from a CGI request), `https_proxy`, `all_proxy`, unless `no_proxy` names the host.
+/// Returns the proxy for a URL from the environment, by libcurl's rules: `http_proxy` (lower case only: the upper-case
+/// variable can come from a CGI request), `https_proxy`, `all_proxy`, unless `no_proxy` names the host.
 ProxyChoice choose_proxy(const RequestUrl& url, const EnvLookup& env);
 
-/// Whether a `no_proxy` list (commas or blanks; names with their subdomains, addresses, CIDR, `*`; a name or an
-/// address may have a port) has the host. Beyond libcurl: ports, and `*.name` for `.name`.
+/// Returns true if a `no_proxy` list (separated by commas or blanks; names with their subdomains, addresses, CIDR, `*`;
+/// a name or an address may have a port) contains the host. Extensions over libcurl: ports, and `*.name` for `.name`.
 bool no_proxy_matches(std::string_view list, const std::string& host, bool is_address,
                       std::uint16_t port = 0);
 
 bool is_ip_address(const std::string& host) noexcept;
 
-/// "1.2.3.4", "[::1]"
+/// Returns "1.2.3.4", "[::1]".
 std::string bracketed(const std::string& host);
 
 }  // namespace cubepi::detail

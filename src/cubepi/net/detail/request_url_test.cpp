@@ -37,7 +37,7 @@ TEST(RequestUrl, KnowsAddresses) {
     EXPECT_TRUE(v6.is_address);
     EXPECT_EQ(v6.host, "::1");
     EXPECT_EQ(v6.server(), "[::1]:8080");
-    // Other spellings of an address must not slip through as names.
+    // Other notations of an address must not be treated as names.
     EXPECT_EQ(parse_url("http://0x7f.1/").host, "127.0.0.1");
 }
 

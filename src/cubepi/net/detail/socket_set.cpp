@@ -52,7 +52,7 @@ void SocketSet::forget(int fd) noexcept {
     epoll_event unused{};
     epoll_ctl(descriptor_.native_handle(), EPOLL_CTL_DEL, fd, &unused);
     boost::system::error_code ignored;
-    // A wait that nothing can end would keep the context running for ever.
+    // A wait that cannot end would keep the context running forever.
     if (sockets_.empty()) descriptor_.cancel(ignored);
 }
 
@@ -68,7 +68,7 @@ std::size_t SocketSet::ready(std::span<Ready> out) {
         socket.generation = static_cast<std::uint32_t>(event.data.u64 >> 32U);
         const auto found = sockets_.find(socket.fd);
         if (found == sockets_.end() || found->second.generation != socket.generation) continue;
-        // Whoever waits learns of a connection that broke by doing what it waits for.
+        // A waiter detects a broken connection by performing the operation for which it waits.
         const bool broken = (event.events & (EPOLLERR | EPOLLHUP)) != 0;
         const int wanted = found->second.wanted;
         if ((wanted & CURL_POLL_IN) != 0 && (broken || (event.events & EPOLLIN) != 0))

@@ -12,12 +12,12 @@
 
 namespace cubepi::detail {
 
-/// The sockets that libcurl waits for, in an epoll set of their own, of which the context's reactor watches the set. A
-/// socket costs nothing while it is silent, and nothing has to be renewed after it was ready; with a wait of the reactor
-/// for each, every event would cost a system call and an operation more. Used on one serial executor.
+/// The sockets for which libcurl waits, in an epoll set that the context's reactor watches. An idle socket costs
+/// nothing, and nothing has to be renewed after an event; with a wait of the reactor for each socket, every event would
+/// require another system call and operation. Used on one serial executor.
 class SocketSet {
 public:
-    /// A socket that is ready. It may be forgotten, and its number given to another, before its turn comes: holds().
+    /// A socket that is ready. Before it is handled it may be forgotten, and its number reused; check with holds().
     struct Ready {
         int fd = -1;
         std::uint32_t generation = 0;
@@ -37,9 +37,9 @@ public:
     void async_wait(Handler handler) {
         descriptor_.async_wait(boost::asio::posix::descriptor_base::wait_read, std::move(handler));
     }
-    /// What is ready now, as far as it fits; sockets that do not fit come first the next time.
+    /// Returns the ready sockets that fit into `out`; the remaining ones come first in the next call.
     std::size_t ready(std::span<Ready> out);
-    /// Whether it is still the socket that was ready.
+    /// Returns true if it is still the socket that was ready.
     bool holds(const Ready& socket) const noexcept;
 
 private:

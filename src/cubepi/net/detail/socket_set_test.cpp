@@ -14,7 +14,7 @@
 namespace cubepi::detail {
 namespace {
 
-/// Two ends that are connected.
+/// A connected pair of sockets.
 struct Ends {
     Ends() { EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds.data()), 0); }
     ~Ends() {

@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-// Names of enumerators without macros: the compiler spells a list of values of the enum in
-// __PRETTY_FUNCTION__, as "E::name" where an enumerator has the value and "(E)12" where none has.
+// Names of enumerators without macros: __PRETTY_FUNCTION__ contains a list of values of the enum, as "E::name" if an
+// enumerator has the value and "(E)12" if none has.
 
 namespace cubepi {
 
-/// The values of an enum whose enumerators have names in JSON and in schemas, both ends included. At most 4096 values.
+/// The values of an enum whose enumerators have names in JSON and in schemas, inclusive. At most 4096 values.
 struct EnumRange {
     int low = -128;
     int high = 255;
@@ -40,9 +40,9 @@ constexpr std::string_view spelled_enum() {
     return __PRETTY_FUNCTION__;
 }
 
-// The list of values within the spelling. Both compilers end in it: GCC "... E ...Values = {E::a, (E)1};
-// std::string_view = ...]", Clang "... Values = <E::a, (E)1>]". Which of the two is decided by the text and not by the
-// compiler of this header's user.
+// The list of values within the spelling. Both compilers end with it: GCC "... E ...Values = {E::a, (E)1};
+// std::string_view = ...]", Clang "... Values = <E::a, (E)1>]". The two are distinguished by the text and not by the
+// compiler that includes this header.
 constexpr std::string_view enum_list(std::string_view spelling) {
     constexpr std::string_view assignment = "Values = ";
     auto start = spelling.find(assignment);
@@ -53,8 +53,9 @@ constexpr std::string_view enum_list(std::string_view spelling) {
     return spelling.substr(start + 1, end - start - 1);
 }
 
-/// Calls `visit(name, index)` for each value of a spelled list that has a name. The names of enclosing scopes may hold any
-/// bracket ("(anonymous namespace)", "f()::Local", template arguments), so the list is split at ", " outside brackets.
+/// Calls `visit(name, index)` for each value of a spelled list that has a name. The names of enclosing scopes may
+/// contain any bracket ("(anonymous namespace)", "f()::Local", template arguments), so the list is split at ", "
+/// outside brackets.
 template <class Visit>
 constexpr void for_each_enum_name(std::string_view spelling, Visit&& visit) {
     const std::string_view list = enum_list(spelling);
@@ -94,7 +95,7 @@ constexpr bool names_any_of(std::index_sequence<Offset...>) {
 template <class E, long long First, std::size_t Count>
 inline constexpr bool names_any_piece = names_any_of<E, First>(std::make_index_sequence<Count>{});
 
-/// Whether an enumerator of `E` has one of the values from `First` to `Last` that the underlying type holds.
+/// Returns true if an enumerator of `E` has a value from `First` to `Last` that the underlying type can represent.
 template <class E, long long First, long long Last>
 consteval bool names_any_in() {
     using Limits = std::numeric_limits<std::underlying_type_t<E>>;
@@ -116,7 +117,7 @@ consteval bool names_any_in() {
     }
 }
 
-/// Whether an enumerator is a power of two above `Above`, as flags are.
+/// Returns true if an enumerator is a power of two above `Above`, as flags are.
 template <class E, int Above, int Bit = 0>
 consteval bool names_a_flag_above() {
     constexpr int bits = std::numeric_limits<std::underlying_type_t<E>>::digits;
@@ -130,8 +131,8 @@ consteval bool names_a_flag_above() {
     }
 }
 
-// How far beyond the range enumerators are looked for. Further away only flags are found: a list of all values of an
-// enum is not to be had in C++20.
+// The distance beyond the range in which enumerators are searched. Further away only flags are found, because C++20
+// cannot enumerate all values of an enum.
 inline constexpr int enum_search_distance = 1024;
 
 template <class E>
@@ -154,7 +155,8 @@ consteval void check_enum() {
     }
 }
 
-/// Entries of `E` in order of value, within enum_range<E>. Of several enumerators with one value the first counts.
+/// Returns the entries of `E` in order of value, within enum_range<E>. If several enumerators have one value, the first
+/// counts.
 template <class E>
 const std::vector<EnumEntry>& enum_entries() {
     check_enum<E>();

@@ -10,14 +10,13 @@
 
 #include <cubepi/schema/detail/json_kinds.hpp>
 
-// Which fields of a struct have a default member initialiser.
+// Detects which fields of a struct have a default member initializer.
 //
-// For numbers, booleans and enums this is exact, although `int days = 0;` and `int days;` give the same
-// value in a `T{}`: the struct is default-initialised (which runs the initialisers and touches nothing
-// else) in memory filled with a pattern, twice with different patterns, and a field whose bytes show the
-// pattern both times has no initialiser. The bytes are only compared, never read as a value, and the
-// barriers keep the compiler from assuming anything about them. Other types construct themselves, so for
-// them an empty value means that no default was given.
+// For numbers, booleans and enums this is exact, although `int days = 0;` and `int days;` yield the same value in a
+// `T{}`: the struct is default-initialized (which runs the initializers and touches nothing else) in memory filled with
+// a pattern, twice with different patterns, and a field whose bytes show the pattern both times has no initializer. The
+// bytes are only compared, never read as a value, and the barriers keep the compiler from assuming anything about them.
+// Other types construct themselves, so for them an empty value means that there is no default.
 
 namespace cubepi::detail {
 

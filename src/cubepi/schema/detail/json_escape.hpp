@@ -4,7 +4,7 @@
 
 namespace cubepi::detail {
 
-/// Appends `c` as the escape that it needs in a JSON string: for a quote, a backslash or a control character.
+/// Appends the JSON escape of `c`: a quote, a backslash or a control character.
 inline void append_json_escape(std::string& out, char c) {
     switch (c) {
         case '"': out += "\\\""; return;

@@ -47,7 +47,7 @@ template <class T>
 inline constexpr bool is_json =
     std::is_same_v<T, Json> || std::is_same_v<T, JsonObject> || std::is_same_v<T, JsonArray>;
 
-// Character types are left out: whether `char` is a letter or a number cannot be told.
+// Character types are excluded: it is ambiguous whether `char` is a letter or a number.
 template <class T>
 inline constexpr bool is_integer =
     std::is_same_v<T, signed char> || std::is_same_v<T, unsigned char> ||

@@ -5,7 +5,7 @@
 namespace cubepi::detail {
 namespace {
 
-// The integer that `json` stands for, or null.
+// Returns the integer that `json` represents, or null.
 Json as_integer(const Json& json, bool coerce) {
     if (json.is_int64() || json.is_uint64()) return json;
     if (!coerce) return nullptr;

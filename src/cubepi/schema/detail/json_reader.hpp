@@ -11,8 +11,8 @@
 #include <cubepi/schema/detail/json_kinds.hpp>
 #include <cubepi/schema/detail/value_path.hpp>
 
-// Reads JSON into C++ values and collects what does not fit. Templates here only take values apart; the
-// work on leaves is compiled once, in json_reader.cpp.
+// Reads JSON into C++ values and collects issues. The templates here only decompose values; leaf values are handled in
+// json_reader.cpp, which is compiled once.
 
 namespace cubepi::detail {
 
@@ -20,7 +20,7 @@ struct ReadContext {
     std::vector<SchemaIssue> issues;
     bool require = true;          ///< a missing field without default is an issue
     bool coerce = true;           ///< "3" and 3.0 are integers, "true" is a boolean
-    bool refuse_unknown = false;  ///< an unknown key is an issue (choosing a variant's alternative)
+    bool refuse_unknown = false;  ///< an unknown key is an issue (for variants)
 
     bool fail(SchemaIssue issue) {
         issues.push_back(std::move(issue));
@@ -41,7 +41,7 @@ bool read_enum(const Json& json, const std::vector<EnumEntry>& entries, long lon
 const JsonObject* read_object(const Json& json, const ValuePath& path, ReadContext& context);
 const JsonArray* read_array(const Json& json, const ValuePath& path, ReadContext& context);
 
-/// The word for a type in an issue: "integer", "array", "string or null", ...
+/// Returns the word for a type in an issue: "integer", "array", "string or null", ...
 template <class T>
 std::string type_word() {
     if constexpr (std::is_same_v<T, bool>) {
@@ -125,7 +125,7 @@ bool read_items(const JsonArray& array, T& value, const ValuePath& path, ReadCon
     return good;
 }
 
-// The alternative that fits best: as it is and without unknown keys, else as it is, else coerced.
+// Reads the best alternative: one that matches exactly without unknown keys, else exactly, else with conversions.
 template <class... A>
 bool read_variant(const Json& json, std::variant<A...>& value, const ValuePath& path,
                   ReadContext& context) {
@@ -139,8 +139,8 @@ bool read_variant(const Json& json, std::variant<A...>& value, const ValuePath& 
             value = std::move(result);
             return true;
         }
-        // Issues below this value come from an alternative of the right kind; they say more than
-        // "expected A or B".
+        // Issues below this value come from an alternative of the right kind; they are more specific than "expected A
+        // or B".
         if (coerce && inner.issues.front().path != path.to_string())
             closest.push_back(std::move(inner.issues));
         return false;

@@ -8,10 +8,10 @@
 
 namespace cubepi::detail {
 
-/// The text that is being parsed, with the room behind it that simdjson wants to read. Used over and over.
+/// The text to parse, followed by the padding that simdjson requires. Reusable.
 class PaddedText {
 public:
-    /// A copy of `text`; it holds until the next call.
+    /// Returns a copy of `text`, valid until the next call.
     simdjson::padded_string_view hold(std::string_view text) {
         const std::size_t needed = text.size() + simdjson::SIMDJSON_PADDING;
         if (needed > capacity_) {
@@ -19,8 +19,8 @@ public:
             bytes_ = std::make_unique<char[]>(capacity_);
         }
         text.copy(bytes_.get(), text.size());
-        // The parser looks at the byte behind the last token: where brackets are missing, it must not find one that an
-        // earlier text left there.
+        // The parser reads the byte after the last token: if brackets are missing, it must not find one of an earlier
+        // text.
         bytes_[text.size()] = '\0';
         return simdjson::padded_string_view(bytes_.get(), text.size(), capacity_);
     }

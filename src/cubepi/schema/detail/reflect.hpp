@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <utility>
 
-// Field names and values of a plain aggregate struct, without macros in the struct. The names come from
-// the compiler's spelling of a pointer to each field (__PRETTY_FUNCTION__), which GCC and Clang both give.
+// Field names and values of a plain aggregate struct, without macros in the struct. The names come from the compiler's
+// spelling of a pointer to each field (__PRETTY_FUNCTION__), which GCC and Clang both provide.
 
 namespace cubepi::detail {
 
@@ -60,7 +60,7 @@ consteval bool takes_braces_at(std::index_sequence<Before...>, std::index_sequen
     return requires { T{any_value<Before>()..., {}, any_value<After>()...}; };
 }
 
-// Whether each field can be given `{}`. A C array cannot: it takes several of the values that were counted.
+// Returns true if each field can be initialized with `{}`. A C array cannot: it consumes several of the counted values.
 template <class T>
 consteval bool takes_braces() {
     constexpr std::size_t count = field_count<T>;
@@ -90,8 +90,8 @@ consteval void check_struct() {
 }
 
 /// Calls `visit(field1, field2, ...)` with references to all fields. One case per number of fields, because C++20 can
-/// decompose a struct only into names that are written out (packs there come with C++26): a macro would be shorter to
-/// write and no shorter to compile or to step through.
+/// decompose a struct only into explicitly named variables (packs are a feature of C++26): a macro would be shorter to
+/// write, but not faster to compile or easier to debug.
 template <class T, class Visit>
 constexpr decltype(auto) with_fields(T& value, Visit&& visit) {
     constexpr std::size_t count = field_count<T>;

@@ -46,7 +46,7 @@ bool matches_any_pattern(const JsonObject* patterns, std::string_view name) {
                        [&](const auto& entry) { return pattern_found(view(entry.key()), name); });
 }
 
-// The tags that one alternative of a union allows for its property `name`.
+// Returns the tags that one alternative of a union allows for its property `name`.
 std::vector<Json> tags_of(const JsonObject& alternative, std::string_view name) {
     const auto* properties = object_member(alternative, "properties");
     const auto* property = properties ? object_member(*properties, name) : nullptr;
@@ -369,8 +369,8 @@ void SchemaChecker::check_alternatives(const JsonArray& schemas, bool exactly_on
                                            : no_form_issue(path, expected, of_right_kind, value));
 }
 
-// A union whose alternatives name themselves in one property ("kind": "cat"): only the alternative that
-// was meant says what is wrong.
+// Checks a union whose alternatives are identified by one property ("kind": "cat"): only the issues of the selected
+// alternative are reported.
 bool SchemaChecker::check_tagged(const JsonArray& schemas, const Json& value, const ValuePath& path,
                                  Issues& issues) {
     const auto* object = value.if_object();

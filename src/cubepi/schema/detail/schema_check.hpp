@@ -9,8 +9,8 @@
 
 namespace cubepi::detail {
 
-/// Says in words what in a value does not fit a schema (one that passed check_schema). Whether a value fits
-/// is valijson's judgement; this finds the reasons, and chooses among alternatives.
+/// The description of why a value does not match a schema (one that passed check_schema). valijson decides whether it
+/// matches; this class finds the reasons, and chooses among alternatives.
 class SchemaChecker {
 public:
     explicit SchemaChecker(const Json& root) : root_(root) {}
@@ -19,7 +19,7 @@ public:
                std::vector<SchemaIssue>& issues);
     bool fits(const Json& schema, const Json& value);
 
-    /// False when the walk was cut short because alternatives within alternatives took too many steps.
+    /// Returns false if the walk was cut short because nested alternatives required too many steps.
     bool complete() const noexcept { return steps_ > 0; }
 
 private:

@@ -16,7 +16,7 @@ class Filler {
 public:
     explicit Filler(const Json& root) : root_(root), checker_(root) {}
 
-    // Without `coerce` only defaults are filled in and 3.0 becomes 3.
+    // Without `coerce`, only defaults are inserted and 3.0 becomes 3.
     void fill(const Json& schema, Json& value, bool coerce) {
         if (--steps_ <= 0) return;
         const auto* object = schema.if_object();

@@ -4,8 +4,8 @@
 
 namespace cubepi::detail {
 
-/// Fills in defaults and applies the allowed conversions (see JsonSchema::validate) in `value`. What fits
-/// nothing is left as it is. `root` is a schema that passed check_schema.
+/// Inserts defaults and applies the allowed conversions (see JsonSchema::validate) in `value`. Values that match
+/// nothing are unchanged. `root` is a schema that passed check_schema.
 void fill_value(const Json& root, Json& value);
 
 }  // namespace cubepi::detail

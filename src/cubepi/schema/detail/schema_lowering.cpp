@@ -48,7 +48,7 @@ void put(JsonObject& object, std::string_view key, Json value) {
     object.insert_or_assign(boost::json::string_view(key.data(), key.size()), std::move(value));
 }
 
-// valijson knows no unsigned numbers.
+// valijson does not support unsigned numbers.
 Json without_unsigned(Json value) {
     if (value.is_uint64()) {
         const auto number = value.get_uint64();
@@ -63,7 +63,7 @@ Json without_unsigned(Json value) {
     return value;
 }
 
-// A schema that applies itself to the same value again ("$ref": "#" in its own "allOf") never ends.
+// A search for a schema that applies itself to the same value ("$ref": "#" in its own "allOf"), which would never end.
 class CircleFinder {
 public:
     explicit CircleFinder(const Json& root) : root_(root) {}
@@ -209,8 +209,8 @@ private:
         return Json(std::move(result));
     }
 
-    // "prefixItems" and "items" of newer drafts are "items" and "additionalItems" in draft 7. prefixItems
-    // itself stays for references into it.
+    // "prefixItems" and "items" of newer drafts are "items" and "additionalItems" in draft 7. prefixItems itself is
+    // preserved for references into it.
     void lower_items(std::string_view key, const Json& value, const std::string& pointer, int depth,
                      const JsonObject& schema, JsonObject& result) {
         const bool newer = schema.contains("prefixItems");
@@ -293,8 +293,8 @@ private:
         }
     }
 
-    // Draft 7 ignores what stands beside "$ref"; newer drafts, and everybody who writes a "default" or a limit
-    // there, do not.
+    // Draft 7 ignores keywords next to "$ref"; newer drafts, and authors who write a "default" or a limit there, do
+    // not.
     void move_reference(const JsonObject& schema, JsonObject& result,
                         const std::string& pointer) const {
         const auto* reference = member(schema, "$ref");

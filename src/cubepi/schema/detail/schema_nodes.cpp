@@ -73,7 +73,7 @@ bool has_type(const Json& value, std::string_view type) {
     if (type == "object") return value.is_object();
     if (type == "number") return value.is_number();
     if (type == "integer") {
-        // Beyond 64 bits there are none: nobody could read one.
+        // An integer beyond 64 bits is not valid, because no reader could represent it.
         return !integer_from_number(value).is_null();
     }
     return false;

@@ -6,7 +6,7 @@
 
 #include <cubepi/core/json.hpp>
 
-// How the parts of a JSON Schema are found; shared by everything that walks one.
+// Access to the parts of a JSON Schema, shared by all code that walks one.
 
 namespace cubepi::detail {
 
@@ -20,26 +20,26 @@ inline std::string_view view(boost::json::string_view text) {
 const Json* member(const JsonObject& object, std::string_view key);
 const JsonObject* object_member(const JsonObject& object, std::string_view key);
 const JsonArray* array_member(const JsonObject& object, std::string_view key);
-/// An empty view when there is no such string.
+/// Returns an empty view if there is no such string.
 std::string_view string_member(const JsonObject& object, std::string_view key);
 
-/// The schema that `reference` ("#/...") names inside `root`, or nullptr.
+/// Returns the schema to which `reference` ("#/...") refers inside `root`, or nullptr.
 const Json* find_reference(const Json& root, std::string_view reference);
 
-/// Follows "$ref" from `node` to a schema without one. nullptr when it leads nowhere or in a circle.
+/// Follows "$ref" from `node` to a schema without one. Returns nullptr if it is unresolved or circular.
 const Json* follow_references(const Json& root, const Json& node);
 
-/// The names in "type"; empty when every type is allowed.
+/// Returns the names in "type"; empty if every type is allowed.
 std::vector<std::string_view> allowed_types(const JsonObject& schema);
 
-/// Whether `value` is of the JSON Schema type `type` ("integer" also takes 3.0).
+/// Returns true if `value` is of the JSON Schema type `type` ("integer" also accepts 3.0).
 bool has_type(const Json& value, std::string_view type);
 
-/// Whether `pattern` (ECMAScript) is found in `text`. False as well where the search would take too long.
-/// Throws std::exception for a pattern that is none.
+/// Returns true if `pattern` (ECMAScript) matches in `text`; false also if the search would take too long. Throws
+/// std::exception if the pattern is invalid.
 bool pattern_found(std::string_view pattern, std::string_view text);
 
-/// Unicode code points in `text`.
+/// Returns the number of Unicode code points in `text`.
 std::size_t count_characters(std::string_view text);
 
 }  // namespace cubepi::detail

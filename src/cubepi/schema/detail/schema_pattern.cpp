@@ -21,7 +21,7 @@ std::wstring to_wide(std::string_view text) {
     return wide;
 }
 
-// ECMAScript's \uXXXX is \x{XXXX} here.
+// Translates ECMAScript's \uXXXX to \x{XXXX}.
 std::string translate(std::string_view pattern) {
     std::string out;
     for (std::size_t at = 0; at < pattern.size(); ++at) {
@@ -40,7 +40,7 @@ std::string translate(std::string_view pattern) {
 
 }  // namespace
 
-// Boost.Regex instead of std::regex: libstdc++'s recurses once per character, and a long string from a
+// Boost.Regex instead of std::regex: libstdc++'s implementation recurses once per character, and a long string from a
 // model would overflow the stack.
 struct SchemaPattern::Compiled {
     boost::wregex expression;

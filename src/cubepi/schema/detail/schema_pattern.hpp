@@ -6,13 +6,13 @@
 namespace cubepi::detail {
 
 /// A regular expression of a JSON Schema ("pattern"), over Unicode characters. Copies share it; matching is
-/// safe from several threads.
+/// thread-safe.
 class SchemaPattern {
 public:
-    /// Throws std::runtime_error when `pattern` is no regular expression.
+    /// Throws std::runtime_error if `pattern` is not a regular expression.
     explicit SchemaPattern(std::string_view pattern);
 
-    /// False as well when the search was given up because it would take too long.
+    /// Returns false also if the search was abandoned because it would take too long.
     bool found_in(std::string_view text) const;
 
 private:

@@ -6,13 +6,13 @@
 
 #include <simdjson.h>
 
-// Reading JSON with simdjson's on-demand parser: one pass over the members in whatever order they come.
+// Reads JSON with simdjson's on-demand parser: one pass over the members in any order.
 
 namespace cubepi::detail {
 
 namespace od = simdjson::ondemand;
 
-/// `name` is compared as it stands in the text: it must not need escapes.
+/// Compares `name` with the raw text of the key: `name` must not need escapes.
 inline bool is(const od::raw_json_string& key, std::string_view name) {
     return std::char_traits<char>::compare(key.raw(), name.data(), name.size()) == 0 &&
            key.raw()[name.size()] == '"';
@@ -33,7 +33,7 @@ inline bool is_string(od::value& value) {
     return value.type().get(type) == simdjson::SUCCESS && type == od::json_type::string;
 }
 
-/// The JSON text of a value.
+/// Returns the JSON text of a value.
 inline std::string_view raw_of(od::value& value) {
     std::string_view raw;
     if (is_object(value)) {
@@ -47,7 +47,7 @@ inline std::string_view raw_of(od::value& value) {
 }
 
 inline std::int64_t integer_of(od::value& value, std::int64_t otherwise) {
-    // An index has one digit nearly always.
+    // An index nearly always has one digit.
     const std::string_view token = value.raw_json_token();
     if (token.size() == 1 && token[0] >= '0' && token[0] <= '9') return token[0] - '0';
     std::int64_t number = 0;
@@ -58,7 +58,7 @@ inline std::int64_t integer_of(od::value& value, std::int64_t otherwise) {
     return otherwise;
 }
 
-/// Calls `f(key, value)` for each member. What cannot be read ends the walk with a protocol error.
+/// Calls `f(key, value)` for each member. Invalid input ends the walk with a protocol error.
 template <class F>
 void each(od::object& object, F&& f) {
     for (auto member : object) {

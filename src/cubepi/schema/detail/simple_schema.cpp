@@ -31,7 +31,7 @@ unsigned type_bits(std::string_view name) {
     return object_type;
 }
 
-// 3.0 is a fraction here: where only integers are allowed it has to be converted.
+// 3.0 counts as a fraction here: if only integers are allowed it has to be converted.
 unsigned type_bit(const Json& value) {
     switch (value.kind()) {
         case boost::json::kind::null: return null_type;
@@ -129,7 +129,7 @@ bool SimpleSchema::read_alternatives(const JsonObject& schema, int depth) {
         const auto* object = part.if_object();
         SimpleSchema alternative;
         if (!object || !alternative.read(*object, depth + 1)) return false;
-        // With integers in one and fractions in another alternative 3.0 has a choice.
+        // With integers in one and fractions in another alternative, 3.0 is ambiguous.
         const bool number = (alternative.types_ & (integer_type | fraction_type)) != 0;
         const unsigned claimed = alternative.types_ | (number ? integer_type | fraction_type : 0U);
         if ((seen & claimed) != 0) return false;

@@ -9,15 +9,15 @@
 
 namespace cubepi::detail {
 
-/// The plain part of JSON Schema (types, properties, items, enums, bounds, disjoint alternatives), compiled
-/// for a fast yes. Nearly all arguments of tools fit at once, and then nothing else has to look at them.
+/// The simple part of JSON Schema (types, properties, items, enums, bounds, disjoint alternatives), compiled for fast
+/// acceptance. Nearly all arguments of tools are accepted immediately, without the full validation.
 class SimpleSchema {
 public:
-    /// nullptr when the schema uses anything beyond that. `schema` must have passed lower_schema.
+    /// Returns nullptr if the schema uses any other keyword. `schema` must have passed lower_schema.
     static std::unique_ptr<const SimpleSchema> compile(const Json& schema);
 
-    /// True only when `value` fits as it is, apart from properties whose default is missing in it;
-    /// `lacks_default` is set when there is one. False says nothing.
+    /// Returns true only if `value` is valid unchanged, except for missing properties with a default; `lacks_default`
+    /// is set if there is one. False is inconclusive.
     bool accepts(const Json& value, bool& lacks_default) const;
 
 private:
@@ -36,7 +36,7 @@ private:
     double maximum_ = std::numeric_limits<double>::infinity();
     std::vector<Property> properties_;
     std::vector<Json> choices_;
-    std::vector<SimpleSchema> alternatives_;  // each of other types than all others
+    std::vector<SimpleSchema> alternatives_;  // of disjoint types
     std::vector<SimpleSchema> items_;         // none or one
 };
 

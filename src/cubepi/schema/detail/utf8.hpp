@@ -8,13 +8,13 @@
 namespace cubepi::detail {
 
 struct Utf8Char {
-    std::uint32_t code;  ///< U+FFFD when `valid` is false
-    std::size_t length;  ///< bytes it takes, at least 1
+    std::uint32_t code;  ///< U+FFFD if `valid` is false
+    std::size_t length;  ///< its length in bytes, at least 1
     bool valid;
 };
 
-/// The character at `at` (which must be inside `text`). An invalid sequence is one byte long. Overlong
-/// forms, surrogates and values above U+10FFFF are invalid.
+/// Decodes the character at `at` (which must be inside `text`). An invalid sequence is one byte long. Overlong forms,
+/// surrogates and values above U+10FFFF are invalid.
 inline Utf8Char utf8_char(std::string_view text, std::size_t at) {
     const auto byte = [&](std::size_t i) -> std::uint32_t {
         return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;
@@ -43,7 +43,7 @@ inline Utf8Char utf8_char(std::string_view text, std::size_t at) {
     return bad;
 }
 
-/// The value of four hexadecimal digits at `at`, or -1 where there are none.
+/// Returns the value of four hexadecimal digits at `at`, or -1 if there are none.
 inline int hex4(std::string_view text, std::size_t at) {
     if (at + 4 > text.size()) return -1;
     int value = 0;

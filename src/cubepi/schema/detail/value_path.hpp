@@ -10,7 +10,7 @@
 
 namespace cubepi::detail {
 
-/// A place inside a JSON value: a chain of steps on the callers' stacks, spelled out only for an issue.
+/// A location inside a JSON value: a chain of steps on the callers' stacks, formatted only for an issue.
 struct ValuePath {
     const ValuePath* parent = nullptr;
     std::string_view key = {};
@@ -22,11 +22,11 @@ struct ValuePath {
     std::string to_string() const;
 };
 
-/// A short description of a value: "string \"abc\"", "integer 3", "object with 2 fields". Long strings
-/// are cut at a character boundary.
+/// Returns a short description of a value: "string \"abc\"", "integer 3", "object with 2 fields". Long strings are
+/// truncated at a character boundary.
 std::string describe_value(const Json& value);
 
-/// The value as JSON, cut to a length fit for a message.
+/// Returns the value as JSON, truncated to a length suitable for a message.
 std::string quote_value(const Json& value);
 
 SchemaIssue wrong_type_issue(const ValuePath& path, std::string expected, const Json& found);
@@ -35,19 +35,19 @@ SchemaIssue unexpected_issue(const ValuePath& path, const Json& found);
 /// `choices` is a JSON list without brackets: "\"a\", \"b\"".
 SchemaIssue not_one_of_issue(const ValuePath& path, const std::string& choices, const Json& found);
 
-/// A value that fits none of several alternatives; `forms` has the issues of each of them. The message names the
-/// fields that each alternative rejects or misses.
+/// Returns the issue of a value that matches none of several alternatives; `forms` has the issues of each of them. The
+/// message names the fields that each alternative rejects or misses.
 SchemaIssue no_form_issue(const ValuePath& path, std::string expected,
                           const std::vector<std::vector<SchemaIssue>>& forms, const Json& found);
 
-/// `text` cut to `limit` bytes at a character boundary, with "..." where something was cut.
+/// Returns `text` truncated to `limit` bytes at a character boundary, with "..." in place of the rest.
 std::string abbreviated(std::string_view text, std::size_t limit);
 
-/// An integer from an integer or from an integral double that an int64 or uint64 holds exactly; else null.
+/// Converts an integer, or an integral double that an int64 or uint64 represents exactly, to an integer; else null.
 Json integer_from_number(const Json& value);
-/// The number that a string spells exactly by JSON's grammar (no blanks, no "+", no NaN); else null.
+/// Returns the number that a string contains exactly by JSON's grammar (no blanks, no "+", no NaN); else null.
 Json number_from_text(std::string_view text);
-/// The boolean that a string spells exactly ("true", "false"); else null.
+/// Returns the boolean that a string contains exactly ("true", "false"); else null.
 Json boolean_from_text(std::string_view text);
 
 }  // namespace cubepi::detail

@@ -31,7 +31,7 @@ constexpr std::array<const char*, 18> odd_texts{"a",
                                                 "\xef\xbf\xbf",
                                                 "  "};
 
-/// splitmix64: the same everywhere, unlike the distributions of the standard library.
+/// splitmix64: the same on every platform, unlike the distributions of the standard library.
 class Maker {
 public:
     explicit Maker(std::uint64_t seed) : state_(seed) {}
@@ -75,7 +75,7 @@ public:
         for (std::size_t i = below(4); i > 0; --i) made[text()] = value(depth + 1);
         return made;
     }
-    /// For keys beside those of the format.
+    /// Returns keys that the format does not define.
     JsonObject unknown_keys() {
         JsonObject made;
         if (below(4) == 0) made["of a newer writer " + text()] = value();

@@ -7,8 +7,8 @@
 
 namespace cubepi::testing::detail {
 
-/// Messages of all roles with all fields, texts that formats stumble over and numbers at the edges of their types. The
-/// same for the same `seed`.
+/// Returns messages of all roles with all fields, texts that are difficult for formats, and numbers at the limits of
+/// their types. Deterministic for a given `seed`.
 MessageList generated_messages(std::uint64_t seed, std::size_t count);
 
 }  // namespace cubepi::testing::detail

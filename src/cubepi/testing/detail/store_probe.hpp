@@ -14,7 +14,7 @@
 
 namespace cubepi::testing::detail {
 
-/// A store during one check, and what was found wrong with it.
+/// A store during one check, and the deviations found.
 class StoreProbe {
 public:
     StoreProbe(const StoreUnderTest& subject, std::string check)
@@ -43,7 +43,7 @@ public:
     void expect(bool holds, std::string_view what) {
         if (!holds) fail("expected: " + std::string(what));
     }
-    /// What should have thrown `code` ended with `failure` (null: it succeeded).
+    /// Requires that the operation threw `code`; `failure` is its exception (null: it succeeded).
     void expect_error(ErrorCode code, const std::exception_ptr& failure, std::string_view what);
 
     std::vector<StoreFailure> take() { return std::move(failures_); }
@@ -69,7 +69,7 @@ private:
     std::vector<StoreFailure> failures_;
 };
 
-/// The exception with which `task` ends, or null.
+/// Returns the exception of `task`, or null.
 template <class T>
 Task<std::exception_ptr> failure_of(Task<T> task) {
     std::exception_ptr failure;
@@ -90,7 +90,7 @@ Task<> expect_refused(StoreProbe& probe, ErrorCode code, Task<T> task, std::stri
 struct StoreCheck {
     const char* name;
     Task<> (*run)(StoreProbe& probe);
-    /// Whether the store has what the check is about.
+    /// Returns true if the store has the interface that the check requires.
     bool (*applies)(StoreProbe& probe);
 };
 
@@ -99,7 +99,7 @@ std::vector<StoreCheck> run_checks();
 std::vector<StoreCheck> people_checks();
 std::vector<StoreCheck> thread_checks();
 
-// What the checks store.
+// The messages that the checks store.
 Message user_of_run(std::string text, std::string run_id, std::string id = {});
 Message answer_of_run(std::string text, std::string run_id);
 MessageList list_of(Message message);
