@@ -76,7 +76,7 @@ TEST_F(OldSession, D20_IsCopiedOnceHoweverManyFoldersGoOnWithItInOneInstant) {
     }
 }
 
-TEST_F(OldSession, D61_ASessionWithAnUnclosedTurnIsDeletedOnAFullDisk) {
+TEST_F(OldSession, D75_ASessionWithAnUnclosedTurnIsDeletedOnAFullDisk) {
     {
         KeptSessions kept = in_folder("here");
         (void)run(kept.bring_to_tape("notes"));

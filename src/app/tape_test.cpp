@@ -154,7 +154,7 @@ TEST_F(TapeCommand, SaysWhichTapeIsNotThere) {
     EXPECT_EQ(show(What::show), exit_usage);
 }
 
-TEST_F(TapeCommand, D62_AnExportIsForThisUserOnly) {
+TEST_F(TapeCommand, D76_AnExportIsForThisUserOnly) {
     fill();
     arguments_.output = (folder_ / "out").string();
     const mode_t before = ::umask(0);
@@ -165,7 +165,7 @@ TEST_F(TapeCommand, D62_AnExportIsForThisUserOnly) {
     EXPECT_EQ(info.st_mode & 0777U, 0600U);
 }
 
-TEST_F(TapeCommand, D61_ATapeThatCannotBeReadDoesNotHideTheOthers) {
+TEST_F(TapeCommand, D75_ATapeThatCannotBeReadDoesNotHideTheOthers) {
     fill();
     std::filesystem::remove(folder_ / "bb__two.jsonl.lock");
     std::filesystem::create_symlink(folder_ / "elsewhere", folder_ / "bb__two.jsonl.lock");

@@ -1,4 +1,4 @@
-// Answers that are larger than AgentLimits::max_answer_bytes, and models that never wait. D24, D34, D60.
+// Answers that are larger than AgentLimits::max_answer_bytes, and models that never wait. D24, D34, D74.
 
 #include <cubepi/agent/agent_test_support.hpp>
 #include <cubepi/provider/openai.hpp>
@@ -34,7 +34,7 @@ MemoryResponse said(const std::string& text) {
 
 }  // namespace
 
-TEST(AnswerLimit, D60_ALargeAnswerEndsTheRunAndTheNextPromptWorks) {
+TEST(AnswerLimit, D74_ALargeAnswerEndsTheRunAndTheNextPromptWorks) {
     const std::string piece(10'000, 'x');
     const std::vector<std::string> deltas{
         R"({"content":")" + piece + R"("})",

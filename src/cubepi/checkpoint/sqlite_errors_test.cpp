@@ -30,7 +30,7 @@ TEST(SQLiteErrors, D48_a_missing_folder_is_said_to_be) {
     expect_one_line(error);
 }
 
-TEST(SQLiteErrors, D62_a_new_database_is_for_this_user_only_and_one_that_is_there_keeps_its_mode) {
+TEST(SQLiteErrors, D76_a_new_database_is_for_this_user_only_and_one_that_is_there_keeps_its_mode) {
     TempFolder folder;
     const auto mode_of = [&folder](const std::string& name) {
         struct stat info = {};

@@ -52,7 +52,7 @@ public:
     StreamEvent thinking_end(std::int32_t index, LazyObject extra = {});
     StreamEvent thinking_end(std::int32_t index, ThinkingContent block);
     /// Throws Error (too_large) for more than `max_tool_calls` calls in one answer. A name that no tool can have is stored
-    /// and shown in a valid form (D59), here and in the functions below.
+    /// and shown in a valid form (D73), here and in the functions below.
     StreamEvent toolcall_start(SharedString id, SharedString name, LazyObject extra = {});
     StreamEvent toolcall_delta(std::int32_t index, std::string_view json);
     /// Ends a call in its final form.

@@ -4,7 +4,7 @@
 
 namespace cubepi::detail {
 
-/// The name of a tool call as it is stored and shown (D59): 1 to 64 characters of A-Z, a-z, 0-9, _ and -. A valid name comes
+/// The name of a tool call as it is stored and shown (D73): 1 to 64 characters of A-Z, a-z, 0-9, _ and -. A valid name comes
 /// back unchanged. In any other, blanks at the ends are dropped and each run of other bytes becomes `_`; a longer name is cut
 /// and ends in `_cut`, so that it is no tool's.
 SharedString tool_call_name(SharedString name);
