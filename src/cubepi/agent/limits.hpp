@@ -18,7 +18,7 @@ struct AgentLimits {
     std::size_t parallel_tools = 16;
     std::size_t tool_result_chars = 50'000;  ///< Unicode code points
     std::chrono::milliseconds abort_grace =
-        std::chrono::seconds(2);  ///< for tools that heed a stop
+        std::chrono::seconds(2);  ///< for tools that honor a stop
     /// Memory of one answer of the model, as StreamOptions::max_answer_bytes counts it. An answer that needs more ends the
     /// run; the first 64 KiB of its content stay in the history.
     std::size_t max_answer_bytes = std::size_t{64} << 20U;

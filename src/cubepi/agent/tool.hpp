@@ -247,7 +247,7 @@ AgentTool blocking_tool(std::string name, std::string description, F callback) {
     detail::check_callback<Args, F>();
     auto shared = std::make_shared<F>(std::move(callback));
     auto execute = [shared](JsonObject arguments, ToolContext& ctx) -> MaybeTask<AgentToolResult> {
-        // The work may outlive the call when it does not heed its stop token, so it owns all it uses.
+        // The work may outlive the call when it does not honor its stop token, so it owns all it uses.
         auto own = std::make_shared<ToolContext>(ctx);
         std::function<AgentToolResult()> work = [shared, own,
                                                  args = std::move(arguments)]() mutable {
