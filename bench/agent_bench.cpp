@@ -11,7 +11,7 @@
 #include "allocation_count.hpp"
 
 // The "2+1" run: turn one streams text and one tool call, the tool runs, turn two streams ten short deltas; one listener
-// gets every event.
+// receives every event.
 
 namespace cubepi::bench {
 namespace {
@@ -108,7 +108,7 @@ void runs_without_pauses(benchmark::State& state) {
                            benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 BENCHMARK(runs_without_pauses);
-// For counting instructions: the difference is ten batches.
+// For counting instructions: the two counts differ by ten batches.
 BENCHMARK(runs_without_pauses)->Iterations(1);
 BENCHMARK(runs_without_pauses)->Iterations(11);
 
@@ -135,7 +135,7 @@ void construct_with_a_tool(benchmark::State& state) {
 }
 BENCHMARK(construct_with_a_tool);
 
-/// Not a time: bytes of an idle agent, and of one after a run with its history kept.
+/// Not a time: bytes of an idle agent, and of one after a run, with its history.
 void memory_of_sessions(benchmark::State& state) {
     constexpr int count = 1000;
     const LiveBytes live;

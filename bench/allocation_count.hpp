@@ -4,11 +4,11 @@
 
 namespace cubepi::bench {
 
-/// Allocations of this thread since it began: this program's operator new counts.
+/// Returns the number of allocations of this thread since it began, as counted by this program's operator new.
 std::size_t allocations() noexcept;
 
-/// Counts the bytes that are allocated while it lives, and not freed again. Asking for the size of each block costs as
-/// much as getting it, so nothing is timed beside it.
+/// Counts the bytes allocated and not freed during its lifetime. Determining the size of each block costs as
+/// much as allocating it, so nothing is timed at the same time.
 class LiveBytes {
 public:
     LiveBytes() noexcept;

@@ -90,7 +90,7 @@ private:
         char bytes[65536];
         const ssize_t got = read(client.fd, bytes, sizeof bytes);
         if (got <= 0) return drop(client);
-        // The requests are small and come whole.
+        // The requests are small and arrive in one read.
         client.asked = true;
         client.out = std::string(head) + form_.opening;
         client.next_ns = now_ns() + (static_cast<std::int64_t>(clients_.size()) * 7919'000) %

@@ -6,14 +6,14 @@
 
 #include <sys/types.h>
 
-// A server of event streams in a process of its own, so that its work is not counted as ours.
+// A server of event streams in a separate process, so that its work is not measured.
 
 namespace cubepi::bench {
 
 /// Nanoseconds of the machine's monotonic clock, the same in all processes.
 std::int64_t now_ns() noexcept;
 
-/// How one event looks: `before`, the time of sending in 20 digits, `after`.
+/// The format of an event: `before`, the send time in 20 digits, `after`.
 struct EventForm {
     std::string opening;  ///< events that come first
     std::string before;
@@ -23,8 +23,8 @@ struct EventForm {
 
 class EventServer {
 public:
-    /// Each connection that sends a request gets `events` events. With a period each connection gets one event per
-    /// period, the connections spread over it; without one all that it takes.
+    /// Each connection that sends a request receives `events` events. With a period each connection receives one event per
+    /// period, the connections spread over it; without a period as many as it accepts.
     EventServer(EventForm form, int events, std::int64_t period_us);
     ~EventServer();
     EventServer(const EventServer&) = delete;

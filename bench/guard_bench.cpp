@@ -2,7 +2,7 @@
 
 #include <cubepi/provider/prefix_guard.hpp>
 
-// What the prompt-prefix guard adds to a turn: the same for a short history and a long one.
+// Cost of the prompt-prefix guard per turn, which must not depend on the length of the history.
 
 namespace cubepi::bench {
 namespace {
@@ -18,8 +18,8 @@ void guard_turns(benchmark::State& state, int length) {
         benchmark::DoNotOptimize(guard.check(request));
     };
     for (auto _ : state) {
-        // A list that has grown by itself, as an agent's does, and a guard that has seen it. The first turns after that find
-        // what is theirs pushed out of the caches: they are the preparation's, not the guard's.
+        // A list that grew message by message, as in an agent, and a guard that has seen it. The preparation evicts other data
+        // from the caches, so the first turns after it are part of the preparation and are not timed.
         state.PauseTiming();
         request.messages.clear();
         for (int i = 0; i < length; ++i) request.messages.push_back(said);
@@ -36,7 +36,7 @@ void guard_turns(benchmark::State& state, int length) {
 void guard_short(benchmark::State& state) { guard_turns(state, 100); }
 BENCHMARK(guard_short);
 void guard_long(benchmark::State& state) { guard_turns(state, 100'000); }
-// Preparing it takes longer than it does.
+// The preparation takes longer than the measurement.
 BENCHMARK(guard_long)->Iterations(50);
 
 }  // namespace

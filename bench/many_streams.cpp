@@ -23,7 +23,7 @@
 #include "event_server.hpp"
 #include "streams.hpp"
 
-// 1,000 answers at once from a server process, read on one thread: by agents, and by the least that a reader can do
+// 1,000 answers at once from a server process, read on one thread: by agents, and by a minimal reader
 // (epoll, one buffer per socket, the time looked up in each event). Prints one JSON object.
 
 namespace cubepi::bench {
@@ -35,7 +35,7 @@ constexpr int paced_events = 80;
 constexpr int warm_up = 20;
 constexpr std::int64_t period_us = 50'000;  // 20,000 events a second over all streams
 
-/// What the readers of one round saw.
+/// Measurements of the readers of one round.
 struct Seen {
     std::vector<std::int64_t> delays = {};
     std::size_t events = 0;
@@ -74,7 +74,7 @@ double cpu_seconds() {
 std::size_t heap_bytes() { return mallinfo2().uordblks; }
 
 EventForm form_of(Wire wire) {
-    // One delta in the middle stands for all; the digits of a time take its word's place.
+    // One delta in the middle represents all; the digits of a time replace its word.
     const std::vector<std::string> all = payloads(wire, 1);
     EventForm form;
     bool before = true;
@@ -178,8 +178,8 @@ void read_bare(Wire, std::uint16_t port, Seen& seen) {
     close(epoll);
 }
 
-/// While it lives, this process and the children that it makes run before ordinary ones, where that is allowed: on a
-/// machine that does other work too, delays would else tell of that.
+/// Raises the scheduling priority of this process and its later children during its lifetime, if permitted: on a
+/// busy machine, delays would otherwise depend on other processes.
 class Ahead {
 public:
     explicit Ahead(bool wanted) : set_(wanted && set(SCHED_RR, 1)) {}
@@ -237,7 +237,7 @@ constexpr Kind kinds[] = {
 };
 constexpr int repetitions = 3;
 
-/// The best of each number: what else the machine does can only make them worse.
+/// The best value of each number: other load of the machine can only make them worse.
 void keep_best(Round& best, const Round& next) {
     best.cpu_ns_per_event = std::min(best.cpu_ns_per_event, next.cpu_ns_per_event);
     best.events_per_second = std::max(best.events_per_second, next.events_per_second);
@@ -264,7 +264,7 @@ void allow_sockets() {
 }  // namespace
 }  // namespace cubepi::bench
 
-// With a name, that round alone and once: for profilers.
+// With a name, runs only that round and only once, for profilers.
 int main(int argc, char** argv) {
     using namespace cubepi::bench;
     allow_sockets();
@@ -275,7 +275,7 @@ int main(int argc, char** argv) {
         }
         return 0;
     }
-    // Alternating, so that both sides of a ratio see the same weather.
+    // Alternates, so that both sides of a ratio run under the same conditions.
     Round best[std::size(kinds)];
     for (int repetition = 0; repetition < repetitions; ++repetition) {
         for (std::size_t i = 0; i < std::size(kinds); ++i) {

@@ -10,7 +10,7 @@
 #include "allocation_count.hpp"
 
 // One turn of the pipeline with three plugins that have load_state, save_state and render_outbound, and a constant model.
-// bench/peers/python/bub_turns.py asks Bub for the same.
+// bench/peers/python/bub_turns.py measures the same in Bub.
 
 namespace cubepi::bench {
 namespace {
@@ -74,7 +74,7 @@ BENCHMARK(turn_of_three_plugins);
 void streamed_turn_of_three_plugins(benchmark::State& state) { turns(state, true); }
 BENCHMARK(streamed_turn_of_three_plugins);
 
-/// What 10,000 sessions leave behind that had a turn each and are idle now.
+/// Memory of 10,000 idle sessions after one turn each.
 void idle_pipeline_sessions(benchmark::State& state) {
     constexpr std::size_t sessions = 10'000;
     for (auto _ : state) {

@@ -15,12 +15,12 @@
 
 #include "allocation_count.hpp"
 
-// What a gateway keeps of sessions that are idle: channel, manager, builtin plugin, tapes in files.
+// Memory of idle sessions in a gateway: channel, manager, builtin plugin, tapes in files.
 
 namespace cubepi::bench {
 namespace {
 
-/// A chat service that says nothing by itself and forgets what it is given to send.
+/// A chat service without messages of its own, which discards outbound messages.
 class QuietChannel final : public bub::Channel {
 public:
     const std::string& name() const noexcept override { return name_; }
@@ -69,7 +69,7 @@ public:
         std::filesystem::remove_all(root_);
     }
 
-    /// A turn in each of `count` sessions; the bytes that are left of each.
+    /// Runs a turn in each of `count` sessions; returns the remaining bytes per session.
     Task<double> bytes_left(std::size_t count) {
         std::stop_source stop;
         TaskScope scope(co_await this_executor);

@@ -36,7 +36,7 @@ private:
     std::filesystem::path path_;
 };
 
-/// SQLite without anything around it.
+/// Bare SQLite.
 class Bare {
 public:
     explicit Bare(const std::string& path) {
@@ -171,7 +171,7 @@ void load(benchmark::State& state) {
         for (auto _ : state) {
             std::optional<CheckpointData> data = co_await store.load("t");
             benchmark::DoNotOptimize(data);
-            // The floor makes nothing that it would have to let go of.
+            // The floor creates no objects that must be released.
             state.PauseTiming();
             data.reset();
             state.ResumeTiming();

@@ -10,8 +10,9 @@
 #include <string>
 #include <vector>
 
-// What `PROGRAM --version` costs, for each program that is named: CPU time and the most memory, the median of many starts
-// in turns (41, or as many as `-n` says before the programs). Prints one JSON array. A program of its own, because a process begins with the peak of the one that made it.
+// Measures `PROGRAM --version` for each given program: CPU time and peak memory, the median of many alternating starts (41,
+// or the number after `-n`). Prints one JSON array. A separate program, because a process begins with the peak memory of the
+// process that created it.
 
 namespace {
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int deltas = 2'000;
 
-/// What a decoder cannot do without: the payload parsed, the kind of event and the piece of text looked up.
+/// The minimum of a decoder: parses the payload, looks up the kind of the event and the text.
 template <class Text>
 void simdjson_reads(benchmark::State& state, Wire wire, Text text_of) {
     std::vector<simdjson::padded_string> all;
@@ -42,7 +42,7 @@ void simdjson_reads(benchmark::State& state, Wire wire, Text text_of) {
     report_deltas(state, static_cast<std::size_t>(state.iterations()) * deltas, 0, deltas);
 }
 
-/// Each payload parsed whole: all values read and checked, as a reader must who is to miss nothing.
+/// Parses each payload completely: reads and checks all values.
 void simdjson_parses(benchmark::State& state, Wire wire) {
     std::vector<simdjson::padded_string> all;
     for (const std::string& payload : payloads(wire, deltas)) all.emplace_back(payload);
@@ -92,7 +92,7 @@ void simdjson_anthropic(benchmark::State& state) {
 }
 BENCHMARK(simdjson_anthropic);
 
-/// Bytes, in pieces as a socket gives them, to stream events with their snapshots.
+/// From bytes, in pieces as read from a socket, to stream events with their snapshots.
 template <class Decoder>
 void decode(benchmark::State& state, Wire wire) {
     const std::string body = body_of(wire, deltas);
@@ -133,7 +133,7 @@ void decode_anthropic(benchmark::State& state) {
 }
 BENCHMARK(decode_anthropic);
 
-/// The whole way, without a socket.
+/// From bytes to the listener, without a socket.
 void wire_to_listener(benchmark::State& state, Wire wire, int count) {
     const std::string body = body_of(wire, count);
     auto transport = std::make_shared<testing::MemoryTransport>([&](const HttpRequest&) {
@@ -150,7 +150,7 @@ BENCHMARK(wire_responses);
 void wire_anthropic(benchmark::State& state) { wire_to_listener(state, Wire::anthropic, deltas); }
 BENCHMARK(wire_anthropic);
 
-/// Gives one event a read, and never before the reader has gone to sleep: a slow answer.
+/// Returns one event per read, and only after the reader has suspended: a slow answer.
 class SleepyBody final : public HttpBody {
 public:
     explicit SleepyBody(const std::vector<std::string>& events) : events_(events) {}
@@ -191,7 +191,7 @@ private:
     std::vector<std::string> events_;
 };
 
-/// One delta that comes alone.
+/// A single delta.
 void wake_chat(benchmark::State& state) {
     auto runtime = std::make_shared<const Runtime>(
         Runtime().with_transport(std::make_shared<SleepyTransport>(Wire::chat, deltas)));
@@ -199,7 +199,7 @@ void wake_chat(benchmark::State& state) {
 }
 BENCHMARK(wake_chat);
 
-/// The least that waiting costs: a coroutine that sleeps and wakes.
+/// The minimum cost of waiting: a coroutine that sleeps and wakes.
 void bare_wake(benchmark::State& state) {
     const auto rounds = [&]() -> Task<void> {
         for (auto _ : state) co_await yield_now();

@@ -75,7 +75,7 @@ std::vector<std::string> anthropic_payloads(int deltas) {
     return all;
 }
 
-/// The first "type" of a payload, which stands in front.
+/// The first "type" of a payload, which is its first member.
 std::string type_of(const std::string& payload) {
     const std::size_t begin = payload.find(R"("type":")") + 8;
     return payload.substr(begin, payload.find('"', begin) - begin);

@@ -12,26 +12,26 @@
 
 #include "allocation_count.hpp"
 
-// Long answers of each protocol, as endpoints stream them, and what the measurements of them share.
+// Long answers of each protocol, as endpoints stream them, and shared code of their measurements.
 
 namespace cubepi::bench {
 
 enum class Wire { chat, responses, anthropic };
 
 /// The events of an answer of `deltas` pieces of text: " word0", " word1", ... The texts were taken from recorded answers;
-/// only ids and words are ours.
+/// only ids and words were changed.
 std::vector<std::string> payloads(Wire wire, int deltas);
-/// One event as it is on the wire.
+/// One event in its wire format.
 std::string framed(Wire wire, const std::string& payload);
 /// The whole body of the answer.
 std::string body_of(Wire wire, int deltas);
-/// A model that is asked over this protocol at a base URL.
+/// A model that is called with this protocol at a base URL.
 BoundModel model_at(Wire wire, const std::string& url);
 
 /// Puts time and allocations of one delta into the counters; `seen` deltas went by in all rounds, `allocated` is of one.
 void report_deltas(benchmark::State& state, std::size_t seen, std::size_t allocated, int deltas);
 
-/// Rounds of one prompt whose answer has `deltas` pieces, told to one listener. `prepare` comes before each round.
+/// Rounds of one prompt whose answer has `deltas` pieces, delivered to one listener. `prepare` runs before each round.
 template <class Prepare>
 void deltas_to_listener(benchmark::State& state, const BoundModel& model,
                         const std::shared_ptr<const Runtime>& runtime, int deltas,

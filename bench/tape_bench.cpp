@@ -47,7 +47,7 @@ bub::TapeEntry entry(std::int64_t id = 0) {
     return made;
 }
 
-/// As Bub appends: the file is opened, the lines written, the file closed.
+/// Appends as Bub does: opens the file, writes the lines, closes the file.
 void bare_appends(benchmark::State& state, int lines, bool durable) {
     const Folder folder("cubepi-bench-bare-tape");
     std::int64_t id = 0;
@@ -66,7 +66,7 @@ void bare_tape_append(benchmark::State& state) { bare_appends(state, 1, false); 
 BENCHMARK(bare_tape_append)->UseRealTime();
 void bare_durable_append(benchmark::State& state) { bare_appends(state, 1, true); }
 BENCHMARK(bare_durable_append)->UseRealTime();
-/// Two lines at once: what a turn cannot do without. That it survives a kill, and its end says so, is ours.
+/// Writes two lines at once: the minimum of a turn, without the journal that survives a kill.
 void bare_tape_turn(benchmark::State& state) { bare_appends(state, 2, false); }
 BENCHMARK(bare_tape_turn)->UseRealTime();
 
@@ -84,7 +84,7 @@ BENCHMARK(tape_append)->UseRealTime();
 void durable_tape_append(benchmark::State& state) { appends(state, bub::TapeSync::append); }
 BENCHMARK(durable_tape_append)->UseRealTime();
 
-/// A journaled turn of an input and an answer, with what was said flushed once.
+/// A journaled turn of an input and an answer, whose partial output is flushed once.
 void tape_turn(benchmark::State& state) {
     const Folder folder("cubepi-bench-turn");
     const bub::Tape tape(std::make_shared<bub::FileTapeStore>(folder.options()), name);
@@ -106,7 +106,7 @@ void tape_turn(benchmark::State& state) {
 }
 BENCHMARK(tape_turn)->UseRealTime();
 
-/// A tape of a gigabyte, made once. Its last anchor is a hundred entries before its end.
+/// A tape of a gigabyte, created once. Its last anchor is a hundred entries before its end.
 const Folder& gigabyte() {
     static const Folder folder("cubepi-bench-gigabyte");
     static const bool made = [] {
@@ -131,7 +131,7 @@ double peak_megabytes() {
     return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-/// What no tape can be opened without: the last block of the file.
+/// Reads the last block of the file: the minimum for opening a tape.
 void bare_tape_tail(benchmark::State& state) {
     const std::string path = gigabyte().file();
     std::string block(std::size_t{64} << 10U, '\0');
@@ -160,7 +160,7 @@ void tape_open_gigabyte_tail(benchmark::State& state) {
 }
 BENCHMARK(tape_open_gigabyte_tail)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
-/// The first look at all of a tape that others wrote, which makes its index.
+/// The first full access to a tape written by another program, which creates its index.
 void tape_first_index_gigabyte(benchmark::State& state) {
     const Folder& folder = gigabyte();
     const double before = peak_megabytes();

@@ -8,10 +8,10 @@
 
 #include <benchmark/benchmark.h>
 
-// A fixed piece of work without anything of ours in it: how fast this machine is in this minute. It does what an agent
-// does most (small blocks are taken and given back, shared ones held and let go, short texts copied and hashed), so that
-// what slows an agent down slows it down as well. bench/report.py knows what it costs when the machine is quiet. Nothing
-// here may change without a new number there.
+// A fixed workload that uses no code of the project; it measures the current speed of the machine. It does what an agent
+// does most (allocates and frees small blocks, holds and releases shared ones, copies and hashes short texts), so that
+// it slows down when an agent does. bench/report.py has its time on a quiet machine, which must be updated when
+// this file changes.
 
 namespace cubepi::bench {
 namespace {
