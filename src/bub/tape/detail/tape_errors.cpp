@@ -73,13 +73,18 @@ void throw_ids_at_end(const std::string& tape) {
 
 void throw_system(const std::string& verb, const std::filesystem::path& path, int error_number) {
     ErrorCode code = ErrorCode::storage;
-    if (error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG)
+    const char* advice = "; check the directory and its disk";
+    if (error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG) {
         code = ErrorCode::storage_full;
-    if (error_number == EACCES || error_number == EPERM || error_number == EROFS)
+        advice = "; make room and try again";
+    }
+    if (error_number == EACCES || error_number == EPERM || error_number == EROFS) {
         code = ErrorCode::permission_denied;
+        advice = "; give this user access to it";
+    }
     throw cubepi::CheckpointerError(code,
                                     "cannot " + verb + " " + path.string() + ": " +
-                                        std::generic_category().message(error_number),
+                                        std::generic_category().message(error_number) + advice,
                                     std::string(), std::string(), path.string());
 }
 
