@@ -221,7 +221,9 @@ TEST(Sessions, D50_OneProcessAnswersInASessionAtATime) {
 
 TEST(Sessions, D1_AProcessKilledInAToolIsContinuedAndTheModelIsTold) {
     const Home home;
-    const std::string deadly = "echo once >> calls.txt; kill -9 $PPID";
+    // The parent of the shell is the command's supervisor, whose parent is the program.
+    const std::string deadly =
+        "echo once >> calls.txt; kill -9 $(cut -d ' ' -f 4 /proc/$PPID/stat)";
     const std::string script = home.script("[" + calls_shell(deadly) + "]");
     const Piped killed =
         run_piped(home, {"run", "--yes", "--script", script, "--session", "plan", "go"});

@@ -104,7 +104,7 @@ class LimitReachedError : public Error {
 public:
     LimitReachedError(std::string limit, const std::string& message)
         : Error(ErrorCode::limit, message), limit_(std::move(limit)) {}
-    /// Returns the member of AgentLimits: "max_turns", "max_spend" or "wall_clock".
+    /// Returns the member of AgentLimits: "max_turns", "max_spend", "wall_clock" or "max_answer_bytes".
     const std::string& limit() const noexcept { return limit_; }
 
 private:
