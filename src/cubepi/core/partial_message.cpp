@@ -283,6 +283,20 @@ AssistantContent MessageLog::block(std::uint32_t block, LogPosition start) const
     return content;
 }
 
+std::vector<std::string> MessageLog::raws(const std::vector<bool>& wanted) const {
+    std::vector<std::string> joined(wanted.size());
+    each(count_, [&](const Entry& entry) {
+        if (entry.kind() == Kind::delta && wanted[entry.block]) joined[entry.block] += entry.piece();
+    });
+    return joined;
+}
+
+const AssistantContent* MessageLog::content_at(LogPosition position) const noexcept {
+    if (position.index < entries_of_first) return first_[position.index].content;
+    const std::uint32_t slot = (position.index - entries_of_first) % entries_per_page;
+    return static_cast<const Page*>(position.page)->entries[slot].content;
+}
+
 std::string MessageLog::raw(std::uint32_t block, LogPosition start) const {
     std::string joined;
     each_since(start, [&](const Entry& entry) {

@@ -101,13 +101,15 @@ StreamEvent MessageAssembler::start() {
 }
 
 void MessageAssembler::add_block_start(bool is_call) {
-    blocks_.push_back(Block{log().last_position(), 0, is_call});
+    const detail::LogPosition position = log().last_position();
+    blocks_.push_back(Block{position, position, 0, is_call});
 }
 
 StreamEvent MessageAssembler::add_delta(StreamEventType type, std::int32_t index,
                                         std::string_view text) {
     count_detail(text.size() + detail::piece_overhead);
     blocks_[block_number(index)].streamed += text.size();
+    ++pieces_;
     return event(type, index, log().delta(block_number(index), text));
 }
 
@@ -116,11 +118,16 @@ void MessageAssembler::replace(std::int32_t index, AssistantContent content) {
     const std::size_t size = detail::block_memory(content);
     if (size > streamed) count_detail(size - streamed);
     log().replace(block_number(index), std::move(content));
+    blocks_[block_number(index)].state = log().last_position();
 }
 
 AssistantContent MessageAssembler::block(std::int32_t index) const {
     const std::uint32_t number = block_number(index);
     return log_->block(number, blocks_[number].start);
+}
+
+ToolCall MessageAssembler::open_call(std::int32_t index) const {
+    return std::get<ToolCall>(*log_->content_at(blocks_[block_number(index)].state));
 }
 
 StreamEvent MessageAssembler::text_start(LazyObject extra) {
@@ -223,12 +230,11 @@ StreamEvent MessageAssembler::toolcall_end(std::int32_t index, ToolCall call,
 }
 
 StreamEvent MessageAssembler::toolcall_end(std::int32_t index) {
-    ToolCall call = std::get<ToolCall>(block(index));
-    return toolcall_end(index, std::move(call), raw_arguments(index));
+    return toolcall_end(index, open_call(index), raw_arguments(index));
 }
 
 void MessageAssembler::rename_call(std::int32_t index, SharedString name) {
-    ToolCall call = std::get<ToolCall>(block(index));
+    ToolCall call = open_call(index);
     call.name = detail::tool_call_name(std::move(name));
     replace(index, std::move(call));
 }
@@ -242,7 +248,16 @@ void MessageAssembler::add_block(AssistantContent block) {
 std::string MessageAssembler::raw_arguments(std::int32_t index) const {
     if (!log_) return {};
     const std::uint32_t number = block_number(index);
-    return log_->raw(number, blocks_[number].start);
+    const auto is_open = [](const Block& block) { return block.open_call; };
+    if (std::count_if(blocks_.begin(), blocks_.end(), is_open) < 2)
+        return log_->raw(number, blocks_[number].start);
+    if (raws_.size() != blocks_.size() || raws_pieces_ != pieces_) {
+        std::vector<bool> wanted(blocks_.size());
+        std::transform(blocks_.begin(), blocks_.end(), wanted.begin(), is_open);
+        raws_ = log_->raws(wanted);
+        raws_pieces_ = pieces_;
+    }
+    return raws_[number];
 }
 
 AssistantMessage MessageAssembler::message() const { return final_message(OpenCalls::keep); }

@@ -98,7 +98,8 @@ private:
     enum class OpenCalls { keep, drop };
     struct Block {
         detail::LogPosition start = {};
-        std::size_t streamed = 0;  ///< bytes of its deltas
+        detail::LogPosition state = {};  ///< of its start, or of what has replaced it
+        std::size_t streamed = 0;        ///< bytes of its deltas
         bool open_call = false;    ///< a call whose arguments are still streaming
     };
 
@@ -107,6 +108,8 @@ private:
     /// Registers the block that was opened last.
     void add_block_start(bool is_call);
     AssistantContent block(std::int32_t index) const;
+    /// A call that is still open, without its arguments.
+    ToolCall open_call(std::int32_t index) const;
     StreamEvent add_delta(StreamEventType type, std::int32_t index, std::string_view text);
     void count_block(const AssistantContent& block);
     /// Ends a block in a form of its own, which counts as far as it was not streamed.
@@ -123,6 +126,10 @@ private:
     std::size_t max_bytes_;
     std::size_t bytes_ = 0;
     std::size_t tool_calls_ = 0;
+    std::size_t pieces_ = 0;  ///< deltas of all blocks
+    /// raw_arguments() of all open calls while several are open: their pieces may be interleaved, and one pass reads them.
+    mutable std::vector<std::string> raws_;
+    mutable std::size_t raws_pieces_ = 0;  ///< pieces_ when raws_ was read
     bool started_ = false;
 };
 

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/partial_message.hpp>
@@ -65,6 +67,10 @@ public:
     AssistantContent block(std::uint32_t block, LogPosition start) const;
     /// Returns the raw argument text of a tool call that was opened at `start`: all its deltas, joined.
     std::string raw(std::uint32_t block, LogPosition start) const;
+    /// Returns raw() of each block that is `wanted`, and nothing for the others, in one pass over the log.
+    std::vector<std::string> raws(const std::vector<bool>& wanted) const;
+    /// Returns the content of the start or the replacement at `position`; null: an empty block.
+    const AssistantContent* content_at(LogPosition position) const noexcept;
 
 private:
     struct Entry {
