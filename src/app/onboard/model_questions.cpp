@@ -224,8 +224,8 @@ private:
         if (new_type_) fresh.type = *new_type_;
         if (known) {
             const Endpoint usual = endpoint_of(*known, input_.sources.environment);
-            fresh.api_key = usual.api_key;
-            fresh.from.api_key = usual.from.api_key;
+            fresh.offered_keys = usual.offered_keys;
+            fresh.bind_key();
             fresh.key_variable = usual.key_variable;
             fresh.needs_key = url_ == known->base_url && !known->key_variable.empty();
             if (url_ == known->base_url) fresh.model = known->model;
