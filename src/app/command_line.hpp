@@ -17,6 +17,7 @@ struct ModelFlags {
     std::string provider = {};
     std::string model = {};
     std::string base_url = {};
+    std::string api_key_env = {};  ///< the variable that has the key for the address
     bool offline = false;
     std::string script = {};  ///< answers of the offline model, a JSON file
 

@@ -98,6 +98,10 @@ void add_endpoint_flags(CLI::App& command, ModelFlags& flags) {
                     "Server of the provider (OpenAI-compatible if none is named), e.g. "
                     "http://localhost:11434/v1")
         ->type_name("URL");
+    command
+        .add_option("--api-key-env", flags.api_key_env,
+                    "Environment variable that has the key for that server")
+        ->type_name("NAME");
 }
 
 /// An empty name comes from an unset variable of a script, and nothing would be saved.

@@ -177,6 +177,7 @@ void show_in_use(const Report& report, const ModelSources& sources) {
     report.plain("provider: " + endpoint.provider + said_by(from.provider));
     report.plain("address: " + endpoint.host() + said_by(from.base_url));
     if (!endpoint.api_key.empty()) report.plain("key: set" + said_by(from.api_key));
+    if (const std::string note = endpoint.key_note(); !note.empty()) report.problem(note, {});
     if (!endpoint.model.empty()) report.plain("model: " + endpoint.model + said_by(from.model));
     for (const FallbackModel& model : fallback_models(sources, endpoint)) {
         const std::string by = turn_settings(sources).fallback_models.by;

@@ -117,7 +117,7 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     Toolbox box;
     box.spill = std::move(spill);
     WorkspacePolicy policy = WorkspacePolicy().also_read(box.spill->directory());
-    policy.environment = command_environment(config);
+    policy.environment = command_environment(config, flags.model);
     box.workspace =
         std::make_shared<LocalWorkspace>(std::filesystem::current_path(), std::move(policy));
     box.previews = std::make_shared<FilePreviews>(box.workspace);
@@ -347,7 +347,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     std::optional<Toolbox> tools;
     if (!flags.no_tools) tools = make_toolbox(flags, config, parts, make_spill(session));
     if (tools) session.approval = tools->gate;
-    session.environment = command_environment(config);
+    session.environment = command_environment(config, flags.model);
     session.equip = equipment(flags, std::move(tools));
     if (asker) {
         session.confirm_command = [asker](bub::CommandQuestion question) {

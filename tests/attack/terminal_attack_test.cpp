@@ -319,8 +319,9 @@ bool comes_to_disk(const std::filesystem::path& folder, const std::string& text)
     return false;
 }
 
-TEST(TerminalAttack, TextOnTheScreenSurvivesAKill) {
-    Row row("terminal", "kill -9 while an answer is being written");
+// Shows that the text is journaled before the answer ends, and is used afterwards; not how soon it is journaled.
+TEST(TerminalAttack, JournaledTextSurvivesAKill) {
+    Row row("terminal", "kill -9 of an unfinished answer whose text is in the journal");
     for (const Mode& mode : modes()) {
         Home home;
         home.set("TERM", mode.term);

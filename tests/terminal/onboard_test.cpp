@@ -194,8 +194,9 @@ TEST(Onboard, AScriptSaysAllOfItAndTheKeyOfTheEnvironmentIsNotWritten) {
     Home home;
     const ModelServer server("sk-env-secret");
     home.set("OPENAI_API_KEY", "sk-env-secret");
-    const Piped named = run_piped(home, {"onboard", "--provider", "openai", "--base-url",
-                                         server.url(), "--model", "large", "--yes"});
+    const Piped named =
+        run_piped(home, {"onboard", "--provider", "openai", "--base-url", server.url(),
+                         "--api-key-env", "OPENAI_API_KEY", "--model", "large", "--yes"});
     EXPECT_EQ(named.status, 0) << named.err;
     EXPECT_NE(named.out.find("openai (127.0.0.1"), std::string::npos) << named.out;
     const std::string file = read_file(home.config());

@@ -221,9 +221,9 @@ TEST(Sessions, D50_OneProcessAnswersInASessionAtATime) {
 
 TEST(Sessions, D1_AProcessKilledInAToolIsContinuedAndTheModelIsTold) {
     const Home home;
-    // The parent of the shell is the command's supervisor, whose parent is the program.
     const std::string deadly =
-        "echo once >> calls.txt; kill -9 $(cut -d ' ' -f 4 /proc/$PPID/stat)";
+        // The parent of the command is its supervisor; the parent of that is the program.
+        "echo once >> calls.txt; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)";
     const std::string script = home.script("[" + calls_shell(deadly) + "]");
     const Piped killed =
         run_piped(home, {"run", "--yes", "--script", script, "--session", "plan", "go"});
@@ -245,7 +245,7 @@ TEST(Sessions, LongResultsOfAKeptOneOutliveTheProcess) {
     EXPECT_EQ(counted.status, 0) << counted.err;
     const std::filesystem::path kept = home.tapes().parent_path() / "spill";
     std::string file;
-    for (const auto& entry : std::filesystem::directory_iterator(kept))
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(kept))
         if (entry.is_regular_file()) file = entry.path().string();
     ASSERT_FALSE(file.empty());
     EXPECT_TRUE(has(context_of(home, "plan"), file)) << "the model is told where it is";

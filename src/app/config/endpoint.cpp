@@ -1,7 +1,10 @@
 #include "endpoint.hpp"
 
+#include <algorithm>
 #include <utility>
 
+#include <cubepi/core/error.hpp>
+#include <cubepi/net/detail/request_url.hpp>
 #include <cubepi/provider/anthropic.hpp>
 #include <cubepi/provider/error_classification.hpp>
 #include <cubepi/provider/openai.hpp>
@@ -67,6 +70,67 @@ bool same_service(std::string_view one, std::string_view other) {
     const KnownProvider* a = known_provider(one);
     const KnownProvider* b = known_provider(other);
     return a && b && !a->key_variable.empty() && a->key_variable == b->key_variable;
+}
+
+bool same_origin(const std::string& one, const std::string& other) {
+    try {
+        return detail::same_origin(detail::parse_url(one), detail::parse_url(other));
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+bool is_sent_in_clear(const std::string& url) {
+    try {
+        const detail::RequestUrl parsed = detail::parse_url(url);
+        const bool here = parsed.host == "localhost" || parsed.host.ends_with(".localhost") ||
+                          parsed.host == "::1" ||
+                          (parsed.is_address && parsed.host.starts_with("127."));
+        return parsed.scheme == "http" && !here;
+    } catch (const Error&) {
+        return false;  // nothing is sent to what is no address
+    }
+}
+
+void Endpoint::offer_key(OfferedKey key) {
+    if (!key.key.empty()) offered_keys.push_back(std::move(key));
+}
+
+void Endpoint::bind_key() {
+    api_key.clear();
+    from.api_key.clear();
+    withheld_key.clear();
+    for (const OfferedKey& offered : offered_keys) {
+        const bool meant = std::any_of(
+            offered.addresses.begin(), offered.addresses.end(),
+            [this](const std::string& address) { return same_origin(address, base_url); });
+        if (meant) {
+            api_key = offered.key;
+            from.api_key = offered.from;
+            if (!offered.variable.empty()) key_variable = offered.variable;
+            withheld_key.clear();
+            return;
+        }
+        if (withheld_key.empty()) withheld_key = offered.from;
+    }
+}
+
+std::string Endpoint::key_note() const {
+    if (!api_key.empty() && is_sent_in_clear(base_url)) {
+        return "the key (" + from.api_key + ") is sent to " + host() +
+               " in clear, since the address begins with http://; others on the network can read "
+               "it";
+    }
+    if (withheld_key.empty() || !is_elsewhere()) return {};
+    return "the key (" + withheld_key + ") is for another address and is not sent to " + host() +
+           "; name one for it with --api-key-env NAME, or with api_key_env beside the base_url in "
+           "the configuration";
+}
+
+bool Endpoint::is_elsewhere() const {
+    const std::string name = host();
+    return !name.starts_with("localhost") && !name.starts_with("127.") &&
+           !name.starts_with("[::1]");
 }
 
 std::string Endpoint::variable_of_the_key() const {
@@ -152,16 +216,23 @@ Endpoint endpoint_of(const KnownProvider& known, const Environment& environment)
     if (known.local) endpoint.title = known.title;
     endpoint.type = known.type;
     endpoint.base_url = value_of(environment, known.base_url_variable);
-    endpoint.api_key = value_of(environment, known.key_variable);
     endpoint.key_variable = known.key_variable;
-    if (!endpoint.base_url.empty()) endpoint.from.base_url = known.base_url_variable;
-    if (!endpoint.api_key.empty()) endpoint.from.api_key = known.key_variable;
+    OfferedKey key;
+    key.key = value_of(environment, known.key_variable);
+    key.from = key.variable = known.key_variable;
+    key.addresses.emplace_back(known.base_url);
+    if (!endpoint.base_url.empty()) {
+        endpoint.from.base_url = known.base_url_variable;
+        key.addresses.push_back(endpoint.base_url);
+    }
+    endpoint.offer_key(std::move(key));
     // Another server has other models, and may want no key.
     if (endpoint.base_url.empty() || endpoint.base_url == known.base_url) {
         endpoint.base_url = known.base_url;
         endpoint.model = known.model;
         endpoint.needs_key = !known.key_variable.empty();
     }
+    endpoint.bind_key();
     return endpoint;
 }
 
@@ -175,23 +246,28 @@ Endpoint endpoint_of(const ProviderConfig& config, const Environment& environmen
     Endpoint endpoint = endpoint_of(base, known ? environment : Environment());
     endpoint.provider = config.name;
     if (config.base_url.empty()) {
-        if (!known) endpoint.api_key = value_of(environment, base.key_variable);
-        if (!endpoint.api_key.empty()) endpoint.from.api_key = base.key_variable;
+        // The type's own address, and so its key.
+        if (!known) endpoint.offered_keys = endpoint_of(base, environment).offered_keys;
     } else {
         endpoint.redirect(config.base_url, config_origin);
         // Neither is a key.
         if (!known) endpoint.key_variable.clear();
     }
+    const std::string address(config.base_url.empty() ? base.base_url : config.base_url);
+    std::vector<OfferedKey> behind = std::move(endpoint.offered_keys);
+    endpoint.offered_keys.clear();
+    endpoint.offer_key({config.api_key, config_origin, {}, {address}});
     if (!config.api_key_env.empty()) {
         endpoint.key_variable = config.api_key_env;
-        endpoint.api_key = value_of(environment, config.api_key_env);
-        endpoint.from.api_key = endpoint.api_key.empty() ? std::string() : config.api_key_env;
+        endpoint.offer_key({value_of(environment, config.api_key_env),
+                            config.api_key_env,
+                            config.api_key_env,
+                            {address}});
         endpoint.needs_key = true;
+        behind.clear();
     }
-    if (!config.api_key.empty()) {
-        endpoint.api_key = config.api_key;
-        endpoint.from.api_key = config_origin;
-    }
+    for (OfferedKey& key : behind) endpoint.offer_key(std::move(key));
+    endpoint.bind_key();
     endpoint.name_model(config.model, config_origin);
     return endpoint;
 }

@@ -61,6 +61,19 @@ struct EndpointOrigin {
     std::string model = {};
 };
 
+/// A key that could be used, and the addresses it was configured for: it is sent to their origins alone (scheme, host, port).
+struct OfferedKey {
+    std::string key = {};
+    std::string from = {};  ///< as EndpointOrigin::api_key
+    std::string variable = {};
+    std::vector<std::string> addresses = {};
+};
+
+/// Whether two URLs have the same scheme, host and port. False for what is no URL.
+bool same_origin(const std::string& one, const std::string& other);
+/// Whether what is sent there can be read on the way: http to a host that is not this machine.
+bool is_sent_in_clear(const std::string& url);
+
 /// A place that answers model calls, with all that is needed to speak to it.
 struct Endpoint {
     std::string provider = {};
@@ -73,7 +86,18 @@ struct Endpoint {
     std::string model = {};         ///< empty: the endpoint is asked what it has
     bool model_named = false;       ///< somebody named it; otherwise it is the endpoint's usual one
     EndpointOrigin from = {};
+    std::vector<OfferedKey> offered_keys = {};  ///< in the order of their precedence
+    std::string withheld_key =
+        {};  ///< where a key came from that is for another address; empty: none
 
+    /// Adds a key behind those that were offered before. An empty one is ignored.
+    void offer_key(OfferedKey key);
+    /// Takes the first key that was offered for this address; none otherwise. After the last redirect().
+    void bind_key();
+    /// What the user must know about the key: that one was withheld, or that it is sent in clear; empty: nothing.
+    std::string key_note() const;
+
+    bool is_elsewhere() const;  ///< not on this machine, as far as the name says
     /// Host and port, without what may be secret.
     std::string host() const;
     /// The variable to look at when the key is refused; empty: it is in the configuration file.

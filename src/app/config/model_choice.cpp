@@ -62,6 +62,8 @@ void add_fallbacks(const ModelSources& sources, const Endpoint& usual, ModelChoi
             continue;
         }
         const Endpoint& endpoint = model.endpoint;
+        if (const std::string note = endpoint.key_note(); !note.empty())
+            choice.warnings.push_back("the fallback model " + model.name + ": " + note);
         chain.push_back(endpoint.bind(endpoint.model, turn_settings(sources).limits()));
         choice.fallbacks.push_back(model.name);
     }
@@ -160,6 +162,8 @@ Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTranspo
     }
     ModelChoice choice = choice_of(sources, endpoint);
     choice.warnings = sources.bub.problems;
+    if (std::string note = endpoint.key_note(); !note.empty())
+        choice.warnings.push_back(std::move(note));
     add_fallbacks(sources, endpoint, choice);
     co_return choice;
 }

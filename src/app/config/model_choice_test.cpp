@@ -87,7 +87,7 @@ TEST(ModelChoice, AnAddressWithoutModelIsAskedForItsOnlyOne) {
 
 TEST(ModelChoice, TheKeyGoesToTheListToo) {
     ModelSources sources;
-    sources.flags.base_url = "http://box:9/v1";
+    sources.environment["OPENAI_BASE_URL"] = "http://box:9/v1";
     sources.environment["OPENAI_API_KEY"] = "sk-x";
     const auto transport = network("http://box:9/v1/models", one_model);
     choose(sources, transport);
@@ -259,7 +259,8 @@ TEST(Providers, AKnownNameInTheFileKeepsWhatTheEntryLeavesOpen) {
     sources.environment["OPENAI_BASE_URL"] = "https://env.example/v1";
     const Endpoint endpoint = find_endpoint(sources, "openai");
     EXPECT_EQ(endpoint.base_url, "https://gateway.example/v1");
-    EXPECT_EQ(endpoint.api_key, "sk-x");
+    EXPECT_EQ(endpoint.api_key, "") << "the key of the environment is for other addresses";
+    EXPECT_EQ(endpoint.withheld_key, "OPENAI_API_KEY");
     EXPECT_EQ(endpoint.model, "") << "another server has other models";
 }
 

@@ -72,14 +72,15 @@ void apply_file(const ModelSources& sources, Endpoint& endpoint) {
             !variable(sources, std::string(known.base_url_variable)).empty();
         if (!config.base_url.empty() && !from_environment)
             endpoint.redirect(config.base_url, config_origin);
-        if (endpoint.api_key.empty() && !config.api_key.empty()) {
-            endpoint.api_key = config.api_key;
-            endpoint.from.api_key = config_origin;
-        }
-        if (endpoint.api_key.empty() && !config.api_key_env.empty()) {
-            endpoint.key_variable = config.api_key_env;
-            endpoint.api_key = variable(sources, config.api_key_env);
-            if (!endpoint.api_key.empty()) endpoint.from.api_key = config.api_key_env;
+        const std::string address(config.base_url.empty() ? known.base_url
+                                                          : std::string_view(config.base_url));
+        endpoint.offer_key({config.api_key, config_origin, {}, {address}});
+        if (!config.api_key_env.empty()) {
+            if (endpoint.offered_keys.empty()) endpoint.key_variable = config.api_key_env;
+            endpoint.offer_key({variable(sources, config.api_key_env),
+                                config.api_key_env,
+                                config.api_key_env,
+                                {address}});
         }
     }
     endpoint.name_model(top.id, config_origin);
@@ -131,17 +132,17 @@ Said<std::string> bub_value(const ModelSources& sources, const std::string& memb
 /// Puts on what Bub's settings say where everything else was silent. A key of theirs goes to the address that they mean.
 void apply_bub(const ModelSources& sources, Endpoint& endpoint) {
     const Said<std::string> base = bub_value(sources, "api_base", endpoint.provider);
-    if (endpoint.from.base_url.empty()) {
-        if (base.value) endpoint.redirect(*base.value, base.by);
-    } else if (!base.value || *base.value != endpoint.base_url) {
-        return;
-    }
+    const bool silent = endpoint.from.base_url.empty();
+    if (silent && base.value) endpoint.redirect(*base.value, base.by);
     const Said<std::string> key = bub_value(sources, "api_key", endpoint.provider);
-    if (endpoint.api_key.empty() && key.value) {
-        endpoint.api_key = *key.value;
-        endpoint.from.api_key = key.by;
-        endpoint.key_variable = key.by.find('/') == std::string::npos ? key.by : std::string();
+    if (key.value) {
+        const KnownProvider* known = known_provider(endpoint.provider);
+        const std::string address =
+            base.value ? *base.value : std::string(known ? known->base_url : std::string_view());
+        const bool of_a_file = key.by.find('/') != std::string::npos;
+        endpoint.offer_key({*key.value, key.by, of_a_file ? std::string() : key.by, {address}});
     }
+    if (!silent && (!base.value || *base.value != endpoint.base_url)) return;
     const NamedModel top = bub_default(sources);
     if (!endpoint.model_named && same_service(top.provider, endpoint.provider))
         endpoint.name_model(top.id, sources.bub.origin("model"));
@@ -247,6 +248,19 @@ NamedModel stored_model(const StoredModel& stored) {
     return named;
 }
 
+/// A key that the user names for the address of this invocation, whatever that is.
+void apply_key_flag(const ModelSources& sources, Endpoint& endpoint) {
+    const std::string& name = sources.flags.api_key_env;
+    if (name.empty()) return;
+    endpoint.key_variable = name;
+    endpoint.api_key = variable(sources, name);
+    endpoint.from.api_key = name;
+    endpoint.withheld_key.clear();
+    if (!endpoint.api_key.empty()) return;
+    throw Error(ErrorCode::invalid_argument,
+                "--api-key-env: the variable " + name + " is not set\n  export " + name + "=...");
+}
+
 NamedModel named_by_flags(const ModelSources& sources) {
     const ModelFlags& flags = sources.flags;
     NamedModel named;
@@ -309,6 +323,7 @@ ModelSources model_sources(const ModelFlags& flags, const ConfigFile& config, bo
     std::vector<std::string> names = key_variables(config);
     for (const KnownProvider& known : known_providers())
         names.emplace_back(known.base_url_variable);
+    names.push_back(flags.api_key_env);
     for (const std::string& name : names) {
         const std::string value = name.empty() ? std::string() : env(name.c_str());
         if (!value.empty()) sources.environment[name] = value;
@@ -327,9 +342,10 @@ std::vector<std::string> key_variables(const ConfigFile& config) {
     return names;
 }
 
-EnvironmentPolicy command_environment(const ConfigFile& config) {
+EnvironmentPolicy command_environment(const ConfigFile& config, const ModelFlags& flags) {
     EnvironmentPolicy policy = config.environment;
     policy.hidden = key_variables(config);
+    if (!flags.api_key_env.empty()) policy.hidden.push_back(flags.api_key_env);
     policy.hidden.emplace_back("BUB_*API_KEY*");
     return policy;
 }
@@ -337,6 +353,7 @@ EnvironmentPolicy command_environment(const ConfigFile& config) {
 Endpoint find_endpoint(const ModelSources& sources, const std::string& name) {
     Endpoint endpoint = own_endpoint(sources, name);
     apply_bub(sources, endpoint);
+    endpoint.bind_key();
     return endpoint;
 }
 
@@ -352,6 +369,8 @@ Endpoint choose_endpoint(const ModelSources& sources) {
     endpoint.from.provider = named.provider_from;
     if (!flags.base_url.empty()) endpoint.redirect(flags.base_url, "--base-url");
     apply_bub(sources, endpoint);
+    endpoint.bind_key();
+    apply_key_flag(sources, endpoint);
     endpoint.name_model(named.id, stored ? session_origin : "--model");
     if (stored) check_stored_address(sources.session, endpoint);
     return endpoint;

@@ -47,7 +47,8 @@ bool uses_session(const ModelSources& sources);
 std::vector<std::string> key_variables(const ConfigFile& config);
 
 /// Which variables commands get: what the configuration says, and never a variable that holds a key.
-EnvironmentPolicy command_environment(const ConfigFile& config);
+EnvironmentPolicy command_environment(const ConfigFile& config,
+                                      const ModelFlags& flags = ModelFlags());
 
 /// The provider of that name, from the configuration, known, or of Bub's settings. Throws Error(invalid_argument) for
 /// others.

@@ -69,18 +69,24 @@ std::vector<Layer> layers() {
          "http://bub/v1", bub_file, "bub-env-key", "BUB_OPENAI_API_KEY", "of-file", config_origin},
         {"api_key in config.yaml",
          [](ModelSources& sources) { sources.config.api_key = "file-key"; }, "http://bub/v1",
-         bub_file, "file-key", config_origin, "of-file", config_origin},
+         bub_file, "bub-env-key", "BUB_OPENAI_API_KEY", "of-file", config_origin},
         {"base_url in config.yaml",
          [](ModelSources& sources) { sources.config.base_url = "http://file/v1"; },
          "http://file/v1", config_origin, "file-key", config_origin, "of-file", config_origin},
         {"OPENAI_API_KEY", variable("OPENAI_API_KEY", "env-key"), "http://file/v1", config_origin,
-         "env-key", "OPENAI_API_KEY", "of-file", config_origin},
+         "file-key", config_origin, "of-file", config_origin},
         {"OPENAI_BASE_URL", variable("OPENAI_BASE_URL", "http://env/v1"), "http://env/v1",
          "OPENAI_BASE_URL", "env-key", "OPENAI_API_KEY", "of-file", config_origin},
         {"--model", [](ModelSources& sources) { sources.flags.model = "of-flag"; }, "http://env/v1",
          "OPENAI_BASE_URL", "env-key", "OPENAI_API_KEY", "of-flag", "--model"},
         {"--base-url", [](ModelSources& sources) { sources.flags.base_url = "http://flag/v1"; },
-         "http://flag/v1", "--base-url", "env-key", "OPENAI_API_KEY", "of-flag", "--model"},
+         "http://flag/v1", "--base-url", "", "", "of-flag", "--model"},
+        {"--api-key-env",
+         [](ModelSources& sources) {
+             sources.flags.api_key_env = "FLAG_KEY";
+             sources.environment["FLAG_KEY"] = "flag-key";
+         },
+         "http://flag/v1", "--base-url", "flag-key", "FLAG_KEY", "of-flag", "--model"},
     };
 }
 

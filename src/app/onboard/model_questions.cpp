@@ -224,8 +224,8 @@ private:
         if (new_type_) fresh.type = *new_type_;
         if (known) {
             const Endpoint usual = endpoint_of(*known, input_.sources.environment);
-            fresh.api_key = usual.api_key;
-            fresh.from.api_key = usual.from.api_key;
+            fresh.offered_keys = usual.offered_keys;
+            fresh.bind_key();
             fresh.key_variable = usual.key_variable;
             fresh.needs_key = url_ == known->base_url && !known->key_variable.empty();
             if (url_ == known->base_url) fresh.model = known->model;
@@ -238,6 +238,10 @@ private:
     Task<> ask_key() {
         if (!input_.key.empty()) {
             take_key(input_.key);
+            co_return;
+        }
+        if (!flags_.api_key_env.empty()) {
+            take_variable(flags_.api_key_env);
             co_return;
         }
         if (!endpoint_.api_key.empty() && !key_is_of_the_file()) {
@@ -265,6 +269,17 @@ private:
         }
         const std::string typed = co_await interview_->ask_secret(std::move(question));
         if (!typed.empty()) take_key(typed);
+    }
+
+    /// A variable that the user names for this address; its name is written, not the key.
+    void take_variable(const std::string& name) {
+        const auto found = input_.sources.environment.find(name);
+        if (found == input_.sources.environment.end())
+            say_with_flags("--api-key-env: the variable " + name + " is not set\n  export " + name +
+                           "=...");
+        endpoint_.api_key = found->second;
+        endpoint_.from.api_key = name;
+        endpoint_.key_variable = name;
     }
 
     void take_key(const std::string& key) {
@@ -392,6 +407,10 @@ private:
         if (!new_key_.empty()) {
             place["api_key"] = new_key_;
             place["api_key_env"] = nullptr;
+        }
+        if (new_key_.empty() && !flags_.api_key_env.empty()) {
+            place["api_key_env"] = flags_.api_key_env;
+            place["api_key"] = nullptr;
         }
         if (entry) {
             JsonObject providers;

@@ -323,12 +323,76 @@ std::string public_url(std::string_view url) {
     return result;
 }
 
+namespace {
+
+int hex_digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+/// The number in `count` hexadecimal digits; -1 for what is none.
+int hex_number(std::string_view text, std::size_t at, std::size_t count) {
+    if (at + count > text.size()) return -1;
+    int value = 0;
+    for (std::size_t i = at; i < at + count; ++i) {
+        const int digit = hex_digit(text[i]);
+        if (digit < 0) return -1;
+        value = value * 16 + digit;
+    }
+    return value;
+}
+
+/// How many bytes of `text` at `at` stand for `wanted`: plain, after backslashes ("\/"), as "\u002f", or as "%2F"; 0: none do.
+/// Text that was escaped twice has several backslashes, and "%25" for a percent sign.
+std::size_t length_as(std::string_view text, std::size_t at, char wanted) {
+    const int number = static_cast<unsigned char>(wanted);
+    if (at < text.size() && text[at] == wanted) return 1;
+    if (at < text.size() && text[at] == '%') {
+        std::size_t digits = at + 1;
+        while (text.substr(digits, 2) == "25") digits += 2;
+        return hex_number(text, digits, 2) == number ? digits + 2 - at : 0;
+    }
+    std::size_t next = at;
+    while (next < text.size() && text[next] == '\\') ++next;
+    if (next == at) return 0;
+    if (next < text.size() && text[next] == 'u' && hex_number(text, next + 1, 4) == number)
+        return next + 5 - at;
+    return next < text.size() && text[next] == wanted ? next + 1 - at : 0;
+}
+
+/// How many bytes of `text` at `at` stand for the secret; 0: none do.
+std::size_t secret_length(std::string_view text, std::size_t at, std::string_view secret) {
+    std::size_t end = at;
+    for (const char c : secret) {
+        const std::size_t length = length_as(text, end, c);
+        if (length == 0) return 0;
+        end += length;
+    }
+    return end - at;
+}
+
+}  // namespace
+
 std::string without_secret(std::string text, std::string_view secret) {
     if (secret.size() < 6) return text;
-    for (std::size_t at = text.find(secret); at != std::string::npos; at = text.find(secret, at)) {
-        text.replace(at, secret.size(), "***");
+    std::string result;
+    std::size_t kept = 0;
+    for (std::size_t at = 0; at < text.size();) {
+        const bool may_begin = text[at] == secret.front() || text[at] == '\\' || text[at] == '%';
+        const std::size_t length = may_begin ? secret_length(text, at, secret) : 0;
+        if (length == 0) {
+            ++at;
+            continue;
+        }
+        result.append(text, kept, at - kept);
+        result += "***";
+        at += length;
+        kept = at;
     }
-    return text;
+    if (kept == 0) return text;
+    return result.append(text, kept, std::string::npos);
 }
 
 std::string failure_text(const Model& model, std::string_view base_url, const ErrorInfo& info,

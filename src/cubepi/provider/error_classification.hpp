@@ -57,7 +57,8 @@ std::string failure_text(const Model& model, std::string_view base_url, const Er
 
 /// A URL without what may be secret: user, password, query.
 std::string public_url(std::string_view url);
-/// `text` with each occurrence of `secret` replaced (D58). A secret of under six characters is left alone.
+/// `text` with each occurrence of `secret` replaced (D58), also where characters of it are escaped as in JSON ("\/", "\u002f")
+/// or percent-encoded. A secret of under six characters is left alone.
 std::string without_secret(std::string text, std::string_view secret);
 
 }  // namespace cubepi

@@ -134,5 +134,16 @@ TEST(Classification, D58_TextsHaveNoSecrets) {
     EXPECT_EQ(without_secret("key sk-123456 and sk-123456", "sk-123456"), "key *** and ***");
 }
 
+TEST(Classification, D58_EscapedSecretsAreFound) {
+    const char* secret = "sk-a/b+c=d";
+    for (const char* text :
+         {"sk-a/b+c=d", R"(sk-a\/b+c=d)", R"(sk-a\\/b+c=d)", R"(sk-a\u002fb\u002Bc\u003dd)",
+          "sk-a%2Fb%2bc%3Dd", "%73%6b%2da%2fb%2bc%3dd", "sk-a%252Fb%252Bc%253Dd"}) {
+        EXPECT_EQ(without_secret("<" + std::string(text) + ">", secret), "<***>") << text;
+    }
+    for (const char* text : {"sk-a/b+c=", "sk-a%2Gb+c=d", R"(sk-a\u002xb+c=d)", "%", "\\", ""})
+        EXPECT_EQ(without_secret(text, secret), text);
+}
+
 }  // namespace
 }  // namespace cubepi

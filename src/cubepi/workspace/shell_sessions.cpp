@@ -120,6 +120,8 @@ Task<> serve_exit(CommandState state, std::shared_ptr<Process> process) {
     state->changed.pulse();
     // Processes that the command has left stay until they end or are killed: this holds what they belong to.
     co_await process->wait_all();
+    // Without its supervisor a command is over, and what of it still runs is not known: that stays to be reported.
+    if (!process->all_ended()) state->survivors = co_await process->end();
     state->all_ended = true;
     state->changed.pulse();
 }

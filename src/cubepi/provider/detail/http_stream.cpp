@@ -274,6 +274,8 @@ Task<> HttpStreamSource::refused(HttpResponse response) {
     std::string text = co_await std::move(reading);
     text = protocol_->without_secrets(std::move(text));
     Failure failure;
+    if (const std::string* location = response.headers.find("location"))
+        response.headers.set("location", protocol_->without_secrets(*location));
     failure.endpoint = read_endpoint_failure(response.status, response.headers, text);
     failure.hints = read_retry_hints(response.headers, runtime_->clock->wall());
     failure_ = std::move(failure);

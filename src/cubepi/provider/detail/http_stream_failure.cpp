@@ -46,8 +46,14 @@ ErrorInfo HttpStreamSource::classify(const Failure& failure) const {
 }
 
 void HttpStreamSource::settle_failure() {
-    const Failure failure = std::move(*failure_);
+    Failure failure = std::move(*failure_);
     failure_.reset();
+    if (failure.endpoint) {
+        // The message is the whole text of an error inside a stream; of a refused request it has been cleaned before.
+        for (std::string* said :
+             {&failure.endpoint->message, &failure.endpoint->code, &failure.endpoint->type})
+            *said = protocol_->without_secrets(std::move(*said));
+    }
     close();
     if (decoder_ && decoder_->complete()) {
         finish_answer();
