@@ -1,9 +1,12 @@
 // Keys and addresses from different places: a key goes to the origin that it was configured for.
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include <cubepi/provider/error_classification.hpp>
 
 #include "attack.hpp"
 #include "config/model_sources.hpp"
@@ -137,6 +140,38 @@ TEST(KeyAttack, AKeyInClearIsSaid) {
     for (const char* address :
          {"http://localhost:1/v1", "http://127.0.0.1:1/v1", "http://[::1]:1/v1"})
         EXPECT_FALSE(app::is_sent_in_clear(address)) << address;
+}
+
+namespace {
+
+/// The key with each character plain or escaped in one of the ways that answers have.
+std::string disguised(const std::string& key, std::mt19937_64& random) {
+    constexpr const char* digits = "0123456789abcdef";
+    std::string text;
+    for (const char c : key) {
+        const auto byte = static_cast<unsigned char>(c);
+        const std::string hex = {digits[byte / 16U], digits[byte % 16U]};
+        switch (random() % 5) {
+            case 0: text += "\\u00" + hex; break;
+            case 1: text += "%" + hex; break;
+            case 2: text += "%25" + hex; break;
+            case 3: text += c == '/' ? std::string("\\/") : std::string(1, c); break;
+            default: text += c;
+        }
+    }
+    return text;
+}
+
+}  // namespace
+
+TEST(KeyAttack, AnEscapedKeyIsFoundInAnErrorText) {
+    Row row("keys", "a key that an endpoint repeats in escaped form");
+    std::mt19937_64 random = generator("escaped keys");
+    const std::string key = "sk-proj/AbC+dE=9_x";
+    for (std::size_t i = 0; i < rounds(500); ++i) {
+        const std::string text = disguised(key, random);
+        row.attempt(without_secret("no: " + text + "!", key) == "no: ***!", text);
+    }
 }
 
 }  // namespace cubepi::attack
