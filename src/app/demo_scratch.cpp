@@ -1,12 +1,8 @@
 #include "demo_scratch.hpp"
 
-#include <cerrno>
 #include <fstream>
 #include <sstream>
 #include <string_view>
-#include <system_error>
-
-#include <stdlib.h>
 
 #include <cubepi/core/error.hpp>
 
@@ -31,23 +27,11 @@ void put(const std::filesystem::path& path, std::string_view text) {
 
 }  // namespace
 
-ScratchFolder::ScratchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "cubepi-demo-XXXXXX").string();
-    if (!mkdtemp(name.data())) {
-        const std::error_code failed(errno, std::generic_category());
-        throw Error(ErrorCode::io, "cannot make a folder for the demo, " + name + ": " +
-                                       failed.message() + "; point TMPDIR somewhere writable");
-    }
-    root_ = name;
+ScratchFolder::ScratchFolder() : root_("demo") {
     std::filesystem::create_directories(workspace());
     put(workspace() / "notes.md", notes);
     put(workspace() / "todo.txt", todo);
     put(workspace() / "costs.csv", costs);
-}
-
-ScratchFolder::~ScratchFolder() {
-    std::error_code failed;
-    std::filesystem::remove_all(root_, failed);
 }
 
 std::string file_text(const std::filesystem::path& path) {

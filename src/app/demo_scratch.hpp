@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <string>
 
+#include <cubepi/workspace/temporary_directory.hpp>
+
 namespace cubepi::app {
 
 /// A folder of a few files for the tour to work on; removed with this object.
@@ -10,16 +12,13 @@ class ScratchFolder {
 public:
     /// Throws Error(io).
     ScratchFolder();
-    ~ScratchFolder();
-    ScratchFolder(const ScratchFolder&) = delete;
-    ScratchFolder& operator=(const ScratchFolder&) = delete;
 
     /// What the tools see.
-    std::filesystem::path workspace() const { return root_ / "workspace"; }
-    std::filesystem::path tapes() const { return root_ / "tapes"; }
+    std::filesystem::path workspace() const { return root_.path() / "workspace"; }
+    std::filesystem::path tapes() const { return root_.path() / "tapes"; }
 
 private:
-    std::filesystem::path root_;
+    TemporaryDirectory root_;
 };
 
 /// The content of a file, or an empty text.

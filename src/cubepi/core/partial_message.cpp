@@ -286,7 +286,8 @@ AssistantContent MessageLog::block(std::uint32_t block, LogPosition start) const
 std::vector<std::string> MessageLog::raws(const std::vector<bool>& wanted) const {
     std::vector<std::string> joined(wanted.size());
     each(count_, [&](const Entry& entry) {
-        if (entry.kind() == Kind::delta && wanted[entry.block]) joined[entry.block] += entry.piece();
+        if (entry.kind() == Kind::delta && wanted[entry.block])
+            joined[entry.block] += entry.piece();
     });
     return joined;
 }

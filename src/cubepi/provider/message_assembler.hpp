@@ -100,7 +100,7 @@ private:
         detail::LogPosition start = {};
         detail::LogPosition state = {};  ///< of its start, or of what has replaced it
         std::size_t streamed = 0;        ///< bytes of its deltas
-        bool open_call = false;    ///< a call whose arguments are still streaming
+        bool open_call = false;          ///< a call whose arguments are still streaming
     };
 
     detail::MessageLog& log();

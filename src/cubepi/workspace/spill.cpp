@@ -6,6 +6,7 @@
 #include <cstring>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include <cubepi/core/ids.hpp>
 #include <cubepi/workspace/detail/file_error.hpp>
 #include <cubepi/workspace/detail/unique_fd.hpp>
+#include <cubepi/workspace/temporary_directory.hpp>
 
 namespace cubepi {
 
@@ -24,16 +26,6 @@ namespace {
 
 constexpr std::string_view cut_notice =
     "\n[the rest was dropped: the file has reached its limit]\n";
-
-std::filesystem::path make_private_folder() {
-    std::error_code ignored;
-    auto base = std::filesystem::temp_directory_path(ignored);
-    if (ignored) base = "/tmp";
-    std::string name = (base / "cubepi-spill-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr)
-        detail::throw_file_error("make a folder in", base.string(), errno);
-    return name;
-}
 
 void check_private_folder(const std::filesystem::path& folder) {
     std::error_code code;
@@ -75,15 +67,10 @@ struct FileSpillSink::State {
 
     FileSpillOptions options;
     std::filesystem::path directory;
-    bool temporary = false;
+    std::optional<TemporaryDirectory> temporary;
     std::mutex mutex;
     std::list<File> files;  ///< oldest first
     std::uint64_t total = 0;
-
-    ~State() {
-        std::error_code ignored;
-        if (temporary) std::filesystem::remove_all(directory, ignored);
-    }
 
     /// The files that earlier sinks have left count, and are the first to go.
     void adopt() {
@@ -145,9 +132,8 @@ int write_to(const std::string& path, std::string_view text, bool first) {
 }  // namespace
 
 FileSpillSink::FileSpillSink(FileSpillOptions options) : state_(std::make_shared<State>()) {
-    state_->temporary = options.directory.empty();
-    if (state_->temporary) {
-        state_->directory = make_private_folder();
+    if (options.directory.empty()) {
+        state_->directory = state_->temporary.emplace("spill").path();
     } else {
         state_->directory = std::filesystem::absolute(options.directory);
         check_private_folder(state_->directory);
