@@ -64,6 +64,26 @@ public:
         const std::string text = table().markdown();
         std::printf("seed %llu\n%s", static_cast<unsigned long long>(seed()), text.c_str());
         if (const char* file = std::getenv("CUBEPI_ATTACK_TABLE")) std::ofstream(file) << text;
+        if (is_standard_run()) {
+            EXPECT_EQ(documented_table(), text) << "docs/security.md has another table";
+        }
+    }
+
+private:
+    /// Every attack was made, as often as without settings.
+    static bool is_standard_run() {
+        return GTEST_FLAG_GET(filter) == "*" && seed() == standard_seed && rounds(1) == 1 &&
+               !std::getenv("GTEST_TOTAL_SHARDS");
+    }
+
+    static std::string documented_table() {
+        std::ifstream page(CUBEPI_SECURITY_PAGE);
+        std::string table;
+        for (std::string line; std::getline(page, line);) {
+            const bool in_table = !table.empty() && line.starts_with('|');
+            if (in_table || line.starts_with("| area |")) table += line + "\n";
+        }
+        return table;
     }
 };
 

@@ -86,7 +86,7 @@ protected:
 
 TEST_F(ProjectFilesAttack, NoLinkIsFollowed) {
     Row row("project files",
-            "symbolic link in the place of AGENTS.md, a skill or a folder of them");
+            "symbolic link in the place of AGENTS.md, a skill or a directory of them");
     const std::vector<fs::path> inside = {"/proc/self/environ", "/proc/self/root/etc/passwd",
                                           "/proc/self/cwd", "/dev/stdin", "/etc/passwd"};
     for (const fs::path& place : places()) {
@@ -109,7 +109,7 @@ TEST_F(ProjectFilesAttack, NoLinkIsFollowed) {
 }
 
 TEST_F(ProjectFilesAttack, WhatIsNotARegularFileIsNotRead) {
-    Row row("project files", "pipe, device, socket or folder in the place of a file");
+    Row row("project files", "pipe, device, socket or directory in the place of a file");
     for (const char* name : {"AGENTS.md", ".agents/skills/helper/SKILL.md"}) {
         const fs::path place = work() / name;
         for (const char* kind : {"pipe", "folder", "zero", "null", "full"}) {

@@ -14,6 +14,11 @@ constexpr const char* write_script =
     R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "write",
         "arguments": {"path": "a.txt", "content": "x"}}]}, "That is all."])";
 
+/// Ends the job, and returns to the prompt when its process is gone: bash may keep the notification of a job that ends just
+/// before a prompt until the next prompt.
+constexpr const char* kill_job =
+    "p=$(jobs -p %1); kill %1; while kill -0 $p 2>/dev/null; do sleep 0.05; done\r";
+
 /// An interactive bash with cubepi on its path and a prompt that can be recognized.
 class Shell : public Terminal {
 public:
@@ -103,7 +108,7 @@ TEST(JobControl, AChatThatIsStoppedInTheBackgroundCanBeEnded) {
         ASSERT_TRUE(shell.started()) << shell.shown();
         shell.type("set -b; cubepi chat --offline &\r");
         ASSERT_TRUE(shell.expect("Stopped")) << shell.shown();
-        shell.type("kill %1\r");
+        shell.type(kill_job);
         ASSERT_TRUE(shell.expect("Exit 143")) << shell.shown();
         shell.type("\rcubepi chat --offline\r");
         ASSERT_TRUE(shell.expect("talks to")) << shell.shown();
@@ -115,7 +120,7 @@ TEST(JobControl, AChatThatIsStoppedInTheBackgroundCanBeEnded) {
         if (std::string(term) == "xterm") {
             ASSERT_TRUE(shell.expect("Stopped")) << shell.shown();
         }
-        shell.type("kill %1\r");
+        shell.type(kill_job);
         ASSERT_TRUE(shell.expect("Exit 143")) << shell.shown();
         shell.type("exit\r");
         EXPECT_EQ(shell.wait(), 0) << shell.shown();

@@ -23,8 +23,7 @@ namespace {
 constexpr std::chrono::seconds youngest_abandoned(60);
 
 detail::UniqueFd open_directory(const std::filesystem::path& path) {
-    return detail::UniqueFd(
-        ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    return detail::UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
 /// Whether `path` is a directory of this user that no process has locked. Locks it if so, through `directory`.
