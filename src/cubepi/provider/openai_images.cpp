@@ -202,6 +202,9 @@ Task<AssistantImages> ImagesCall::attempt() {
         while (text.size() < longest_error_body && co_await response.body->read(text)) {
         }
         text = endpoint_->endpoint.without_secrets(std::move(text));
+        if (const std::string* location = response.headers.find("location")) {
+            response.headers.set("location", endpoint_->endpoint.without_secrets(*location));
+        }
         throw Refused(read_endpoint_failure(response.status, response.headers, text),
                       read_retry_hints(response.headers, runtime_->clock->wall()));
     }
@@ -291,6 +294,7 @@ void ImagesCall::give_up(const std::exception_ptr& failure) const {
     asked.provider_id = model_.provider_id;
     const std::string text = failure_text(asked, endpoint_->endpoint.shown_url(), info, message);
     info.message = endpoint_->endpoint.without_secrets(std::move(info.message));
+    info.provider_code = endpoint_->endpoint.without_secrets(std::move(info.provider_code));
     throw_provider_error(std::move(info), endpoint_->endpoint.without_secrets(text));
 }
 
