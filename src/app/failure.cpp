@@ -70,6 +70,12 @@ std::string status_text(const ErrorInfo& info) {
 }
 
 std::string key_advice(const FailureContext& context) {
+    if (!context.withheld_key.empty()) {
+        return "The key (" + context.withheld_key +
+               ") is for another address. Name a key for this one with --api-key-env NAME, or with "
+               "api_key_env in " +
+               config_path().string();
+    }
     const std::string& name = context.key_variable;
     if (name.empty())
         return "Check api_key or api_key_env in " + config_path().string() +
@@ -239,6 +245,7 @@ FailureContext failure_context(const Endpoint& endpoint) {
     FailureContext context;
     context.where = endpoint.host();
     context.key_variable = endpoint.variable_of_the_key();
+    context.withheld_key = endpoint.withheld_key;
     context.address_from = endpoint.from.base_url;
     return context;
 }

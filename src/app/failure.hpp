@@ -24,6 +24,8 @@ struct FailureContext {
     std::string where = {};  ///< "gpt-5.1 at api.openai.com"
     std::string key_variable =
         {};  ///< the variable that holds the API key; empty: the configuration file does
+    /// The source of a key that belongs to another address and was therefore not sent; empty: none.
+    std::string withheld_key = {};
     std::string address_from =
         {};  ///< source of the server's address: a flag, a variable, a file; empty: default
     std::string session = {};  ///< the name of the conversation, if it has one

@@ -94,6 +94,18 @@ TEST(FirstDayErrors, NoKey) {
     EXPECT_EQ(said, golden("no-key"));
 }
 
+TEST(FirstDayErrors, AKeyOfAnotherAddressIsNamedAsTheCause) {
+    ErrorInfo info;
+    info.code = ErrorCode::auth;
+    FailureContext context;
+    context.where = "m at other.example";
+    context.key_variable = "OPENAI_API_KEY";
+    context.withheld_key = "OPENAI_API_KEY";
+    const Failure failure = explain(ProviderError(info, "there is no API key"), context);
+    EXPECT_NE(failure.text.find("--api-key-env NAME"), std::string::npos) << failure.text;
+    EXPECT_EQ(failure.text.find("echo $"), std::string::npos) << failure.text;
+}
+
 TEST(FirstDayErrors, WrongKey) {
     const Failure failure = after_call(
         MemoryResponse(401,

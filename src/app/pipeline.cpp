@@ -225,6 +225,7 @@ FailureContext Pipeline::context() const {
     const ModelChoice& model = plan_.models->current();
     context.where = model.where;
     context.key_variable = model.key_variable;
+    context.withheld_key = model.endpoint.withheld_key;
     context.address_from = model.endpoint.from.base_url;
     context.session = plan_.name;
     return context;
