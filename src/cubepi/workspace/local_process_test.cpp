@@ -27,6 +27,34 @@ Task<Ran> run_command(std::shared_ptr<Workspace> workspace, ProcessRequest reque
     co_return ran;
 }
 
+struct Flood {
+    std::size_t bytes = 0;
+    std::size_t turns = 0;  ///< of another coroutine on the same event loop
+    bool over = false;
+};
+
+Task<> count_turns(Flood& flood) {
+    while (!flood.over) {
+        co_await yield_now();
+        ++flood.turns;
+    }
+}
+
+Task<> read_flood(TaskScope& scope, std::shared_ptr<Workspace> workspace, Flood& flood) {
+    scope.spawn(count_turns(flood));
+    ProcessRequest request("head -c 20000000 /dev/zero");
+    auto process = co_await workspace->start(std::move(request));
+    std::string out;
+    for (bool more = true; more;) {
+        out.clear();
+        more = co_await process->read(out);
+        flood.bytes += out.size();
+    }
+    co_await process->wait();
+    flood.over = true;
+    co_await scope.join();
+}
+
 class LocalProcessTest : public ::testing::Test {
 protected:
     TemporaryFolder folder;
@@ -44,6 +72,16 @@ TEST_F(LocalProcessTest, GivesOutputInOrderAndTheExitCode) {
     EXPECT_EQ(ran.output, "out\nerr\nout2\n");
     EXPECT_EQ(ran.status.code, 3);
     EXPECT_FALSE(ran.status.signal);
+}
+
+TEST_F(LocalProcessTest, OutputWithoutAPauseLeavesTheEventLoopItsTurns) {
+    Flood flood;
+    const auto body = [this, &flood](TaskScope& scope) {
+        return read_flood(scope, workspace, flood);
+    };
+    cubepi::run(with_task_scope(body));
+    EXPECT_EQ(flood.bytes, 20'000'000U);
+    EXPECT_GE(flood.turns, flood.bytes / (512 * 1024));
 }
 
 TEST_F(LocalProcessTest, TellsASignal) {

@@ -152,10 +152,19 @@ public:
     }
 
     Task<bool> read(std::string& out) override {
+        // Output that never pauses must not keep other handlers from the event loop.
+        if (read_since_pause_ >= most_without_pause) {
+            read_since_pause_ = 0;
+            co_await yield_now();
+        }
         for (;;) {
-            if (read_ready(out)) co_return true;
+            const std::size_t before = out.size();
+            const bool any = read_ready(out);
+            read_since_pause_ += out.size() - before;
+            if (any) co_return true;
             if (output_ended_) co_return false;
             boost::system::error_code code;
+            read_since_pause_ = 0;
             co_await output_.async_wait(asio::posix::descriptor_base::wait_read,
                                         asio::redirect_error(asio::use_awaitable, code));
             if (output_ended_) co_return false;
@@ -219,6 +228,7 @@ public:
 private:
     /// How long the supervisor tries at most, and some more.
     static constexpr int longest_kill_milliseconds = 3000;
+    static constexpr std::size_t most_without_pause = std::size_t{256} << 10U;
 
     bool kill_is_over(std::size_t reported_before) const noexcept {
         return is_over() || kills_reported_ > reported_before;
@@ -293,6 +303,7 @@ private:
     bool all_ended_ = false;
     bool lost_ = false;  ///< the supervisor has ended before the command
     bool output_ended_ = false;
+    std::size_t read_since_pause_ = 0;  ///< bytes
     std::size_t kills_reported_ = 0;
     ExitStatus status_;
     std::vector<SurvivingProcess> survivors_;
