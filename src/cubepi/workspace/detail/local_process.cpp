@@ -144,7 +144,7 @@ public:
     ~LocalProcess() override {
         // The end of the stream tells the supervisor to kill what is left, and to exit.
         boost::system::error_code ignored;
-        control_.close(ignored);
+        (void)control_.close(ignored);
         pollfd waiting = {supervisor_.get(), POLLIN, 0};
         ::poll(&waiting, 1, longest_kill_milliseconds);
         siginfo_t info{};
@@ -191,7 +191,7 @@ public:
     void close_output() noexcept override {
         output_ended_ = true;
         boost::system::error_code ignored;
-        output_.close(ignored);
+        (void)output_.close(ignored);
     }
 
     Task<ExitStatus> wait() override {
