@@ -20,13 +20,13 @@ namespace {
 
 constexpr const char* name = "w__s";
 
-class Folder {
+class Directory {
 public:
-    explicit Folder(const char* name) : path_(std::filesystem::temp_directory_path() / name) {
+    explicit Directory(const char* name) : path_(std::filesystem::temp_directory_path() / name) {
         std::filesystem::remove_all(path_);
         std::filesystem::create_directories(path_);
     }
-    ~Folder() { std::filesystem::remove_all(path_); }
+    ~Directory() { std::filesystem::remove_all(path_); }
     bub::FileTapeOptions options(bub::TapeSync sync = bub::TapeSync::never) const {
         bub::FileTapeOptions options;
         options.directory = path_;
@@ -49,10 +49,10 @@ bub::TapeEntry entry(std::int64_t id = 0) {
 
 /// Appends as Bub does: opens the file, writes the lines, closes the file.
 void bare_appends(benchmark::State& state, int lines, bool durable) {
-    const Folder folder("cubepi-bench-bare-tape");
+    const Directory directory("cubepi-bench-bare-tape");
     std::int64_t id = 0;
     for (auto _ : state) {
-        const int file = open(folder.file().c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+        const int file = open(directory.file().c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
         for (int i = 0; i < lines; ++i) {
             const std::string line = bub::tape_line(entry(++id));
             benchmark::DoNotOptimize(write(file, line.data(), line.size()));
@@ -71,8 +71,8 @@ void bare_tape_turn(benchmark::State& state) { bare_appends(state, 2, false); }
 BENCHMARK(bare_tape_turn)->UseRealTime();
 
 void appends(benchmark::State& state, bub::TapeSync sync) {
-    const Folder folder("cubepi-bench-tape");
-    const bub::Tape tape(std::make_shared<bub::FileTapeStore>(folder.options(sync)), name);
+    const Directory directory("cubepi-bench-tape");
+    const bub::Tape tape(std::make_shared<bub::FileTapeStore>(directory.options(sync)), name);
     const auto loop = [&]() -> Task<void> {
         for (auto _ : state) co_await tape.append(entry());
     };
@@ -86,8 +86,8 @@ BENCHMARK(durable_tape_append)->UseRealTime();
 
 /// A journaled turn of an input and an answer, whose partial output is flushed once.
 void tape_turn(benchmark::State& state) {
-    const Folder folder("cubepi-bench-turn");
-    const bub::Tape tape(std::make_shared<bub::FileTapeStore>(folder.options()), name);
+    const Directory directory("cubepi-bench-turn");
+    const bub::Tape tape(std::make_shared<bub::FileTapeStore>(directory.options()), name);
     const auto loop = [&]() -> Task<void> {
         std::int64_t turn = 0;
         for (auto _ : state) {
@@ -107,14 +107,14 @@ void tape_turn(benchmark::State& state) {
 BENCHMARK(tape_turn)->UseRealTime();
 
 /// A tape of a gigabyte, created once. Its last anchor is a hundred entries before its end.
-const Folder& gigabyte() {
-    static const Folder folder("cubepi-bench-gigabyte");
+const Directory& gigabyte() {
+    static const Directory directory("cubepi-bench-gigabyte");
     static const bool made = [] {
         std::string block = bub::tape_line(bub::anchor_entry("phase"));
         for (std::int64_t id = 1; id <= 5'000; ++id) block += bub::tape_line(entry(id));
         std::string tail = bub::tape_line(bub::anchor_entry("last"));
         for (std::int64_t id = 5'001; id <= 5'100; ++id) tail += bub::tape_line(entry(id));
-        const int file = open(folder.file().c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        const int file = open(directory.file().c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
         for (std::size_t size = 0; size < (std::size_t{1} << 30U); size += block.size())
             benchmark::DoNotOptimize(write(file, block.data(), block.size()));
         benchmark::DoNotOptimize(write(file, tail.data(), tail.size()));
@@ -122,7 +122,7 @@ const Folder& gigabyte() {
         return true;
     }();
     benchmark::DoNotOptimize(made);
-    return folder;
+    return directory;
 }
 
 double peak_megabytes() {
@@ -147,10 +147,10 @@ BENCHMARK(bare_tape_tail)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
 /// A new store each time: the context from the last anchor, without an index.
 void tape_open_gigabyte_tail(benchmark::State& state) {
-    const Folder& folder = gigabyte();
+    const Directory& directory = gigabyte();
     const auto loop = [&]() -> Task<void> {
         for (auto _ : state) {
-            const bub::Tape tape(std::make_shared<bub::FileTapeStore>(folder.options()), name);
+            const bub::Tape tape(std::make_shared<bub::FileTapeStore>(directory.options()), name);
             const JsonArray messages = co_await tape.context();
             if (messages.size() != 101) state.SkipWithError("wrong context");
         }
@@ -162,11 +162,11 @@ BENCHMARK(tape_open_gigabyte_tail)->UseRealTime()->Unit(benchmark::kMicrosecond)
 
 /// The first full access to a tape written by another program, which creates its index.
 void tape_first_index_gigabyte(benchmark::State& state) {
-    const Folder& folder = gigabyte();
+    const Directory& directory = gigabyte();
     const double before = peak_megabytes();
     for (auto _ : state) {
-        std::filesystem::remove(folder.file() + ".index");
-        const bub::Tape tape(std::make_shared<bub::FileTapeStore>(folder.options()), name);
+        std::filesystem::remove(directory.file() + ".index");
+        const bub::Tape tape(std::make_shared<bub::FileTapeStore>(directory.options()), name);
         benchmark::DoNotOptimize(run(tape.info()));
     }
     state.counters["grown_MB"] = peak_megabytes() - before;
@@ -175,10 +175,10 @@ BENCHMARK(tape_first_index_gigabyte)->Iterations(1)->UseRealTime()->Unit(benchma
 
 /// A new store each time, with the index: the summary and one append.
 void tape_open_gigabyte(benchmark::State& state) {
-    const Folder& folder = gigabyte();
+    const Directory& directory = gigabyte();
     const auto loop = [&]() -> Task<void> {
         for (auto _ : state) {
-            const bub::Tape tape(std::make_shared<bub::FileTapeStore>(folder.options()), name);
+            const bub::Tape tape(std::make_shared<bub::FileTapeStore>(directory.options()), name);
             const bub::TapeInfo info = co_await tape.info();
             if (info.last_anchor != "last") state.SkipWithError("wrong summary");
             co_await tape.append(entry());

@@ -1,5 +1,5 @@
 # The libraries that modules link to. For each library that a module may name in LINK_PUBLIC or LINK_PRIVATE, the table
-# states how an installed CubePi finds it: the package for CMake, the module for pkg-config (or -l flags). cubepi_room()
+# states how an installed CubePi finds it: the package for CMake, the module for pkg-config (or -l flags). cubepi_module()
 # rejects a library that is not in the table, so that every install is complete.
 
 # What ships is one file that asks a bare Debian 12 for as few packages as possible, and starts faster so.
@@ -25,7 +25,7 @@ if(CUBEPI_WITH_SQLITE)
         target_link_libraries(SQLite::SQLite3 INTERFACE m ${CMAKE_DL_LIBS})
     endif()
 endif()
-if(NOT CUBEPI_ROOMS)   # src/bub and the program
+if(NOT CUBEPI_MODULES)   # src/bub and the program
     find_package(yaml-cpp REQUIRED)
     if(CUBEPI_YAML_ARCHIVE)
         get_target_property(configurations yaml-cpp IMPORTED_CONFIGURATIONS)

@@ -2,12 +2,12 @@
 # find_package(cubepi COMPONENTS agent sqlite) and `pkg-config --cflags --libs cubepi`.
 
 include(CMakePackageConfigHelpers)
-set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/cubepi)
-get_property(rooms GLOBAL PROPERTY CUBEPI_ROOM_NAMES)
+set(config_directory ${CMAKE_INSTALL_LIBDIR}/cmake/cubepi)
+get_property(modules GLOBAL PROPERTY CUBEPI_MODULE_NAMES)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/cubepi ${PROJECT_SOURCE_DIR}/src/bub
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp" REGEX "[/_]test[_.]" EXCLUDE)
-install(EXPORT cubepi-targets NAMESPACE cubepi:: DESTINATION ${config_folder})
+install(EXPORT cubepi-targets NAMESPACE cubepi:: DESTINATION ${config_directory})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(TARGET cubepi_app)
@@ -16,21 +16,21 @@ if(TARGET cubepi_app)
 endif()
 
 # Dependencies of each module, for CMake and for pkg-config. A shared library contains its private libraries.
-set(CUBEPI_ROOM_TABLE "")
+set(CUBEPI_MODULE_TABLE "")
 set(pkgconfig_modules)
 set(pkgconfig_flags)
-set(pkgconfig_rooms)
+set(pkgconfig_modules)
 set(pkgconfig_pipeline)   # the modules of src/bub: `pkg-config bub`, which requires cubepi
 set(pkgconfig_pipeline_modules)
-foreach(room IN LISTS rooms)
-    get_property(depends GLOBAL PROPERTY CUBEPI_ROOM_${room}_DEPENDS)
-    get_property(links GLOBAL PROPERTY CUBEPI_ROOM_${room}_LINKS)
+foreach(module IN LISTS modules)
+    get_property(depends GLOBAL PROPERTY CUBEPI_MODULE_${module}_DEPENDS)
+    get_property(links GLOBAL PROPERTY CUBEPI_MODULE_${module}_LINKS)
     set(packages)
     foreach(library IN LISTS links)
         cubepi_find_library(${library} package pkgconfig)
         string(REPLACE " " "," package "${package}")
         list(APPEND packages ${package})
-        if(room MATCHES "^bub")
+        if(module MATCHES "^bub")
             list(APPEND pkgconfig_pipeline_modules ${pkgconfig})
         elseif(pkgconfig MATCHES "^-")
             string(REPLACE " " ";" pkgconfig "${pkgconfig}")
@@ -40,31 +40,31 @@ foreach(room IN LISTS rooms)
         endif()
     endforeach()
     list(REMOVE_DUPLICATES packages)
-    string(APPEND CUBEPI_ROOM_TABLE
-        "set(_cubepi_depends_${room} \"${depends}\")\nset(_cubepi_packages_${room} \"${packages}\")\n")
-    get_target_property(type cubepi_${room} TYPE)
-    if(room MATCHES "^bub")
-        list(PREPEND pkgconfig_pipeline -lcubepi_${room})
+    string(APPEND CUBEPI_MODULE_TABLE
+        "set(_cubepi_depends_${module} \"${depends}\")\nset(_cubepi_packages_${module} \"${packages}\")\n")
+    get_target_property(type cubepi_${module} TYPE)
+    if(module MATCHES "^bub")
+        list(PREPEND pkgconfig_pipeline -lcubepi_${module})
     elseif(NOT type STREQUAL "INTERFACE_LIBRARY")
-        list(PREPEND pkgconfig_rooms -lcubepi_${room})   # dependents come before their dependencies
+        list(PREPEND pkgconfig_modules -lcubepi_${module})   # dependents come before their dependencies
     endif()
 endforeach()
-set(CUBEPI_ROOMS_BUILT "${rooms}")
-set(library_rooms ${rooms})
-list(FILTER library_rooms EXCLUDE REGEX "^bub")
-string(APPEND CUBEPI_ROOM_TABLE "set(_cubepi_depends_cubepi \"${library_rooms}\")\nset(_cubepi_packages_cubepi \"\")\n")
+set(CUBEPI_MODULES_BUILT "${modules}")
+set(library_modules ${modules})
+list(FILTER library_modules EXCLUDE REGEX "^bub")
+string(APPEND CUBEPI_MODULE_TABLE "set(_cubepi_depends_cubepi \"${library_modules}\")\nset(_cubepi_packages_cubepi \"\")\n")
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/cubepi-config.cmake.in
-    ${PROJECT_BINARY_DIR}/cubepi-config.cmake INSTALL_DESTINATION ${config_folder})
+    ${PROJECT_BINARY_DIR}/cubepi-config.cmake INSTALL_DESTINATION ${config_directory})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/cubepi-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/cubepi-config.cmake ${PROJECT_BINARY_DIR}/cubepi-config-version.cmake
-    DESTINATION ${config_folder})
+    DESTINATION ${config_directory})
 
 list(REMOVE_DUPLICATES pkgconfig_modules)
 list(REMOVE_DUPLICATES pkgconfig_flags)
 list(JOIN pkgconfig_modules " " CUBEPI_PC_MODULES)
 list(JOIN pkgconfig_flags " " pkgconfig_flags)
-list(JOIN pkgconfig_rooms " " CUBEPI_PC_LIBS)
+list(JOIN pkgconfig_modules " " CUBEPI_PC_LIBS)
 list(TRANSFORM CUBEPI_CORE_DEFINITIONS PREPEND -D OUTPUT_VARIABLE CUBEPI_PC_DEFINITIONS)
 list(JOIN CUBEPI_PC_DEFINITIONS " " CUBEPI_PC_DEFINITIONS)
 # Boost.JSON is part of our interface; the other libraries are needed by name only when ours are static.

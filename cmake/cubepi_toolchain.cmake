@@ -40,10 +40,10 @@ endif()
 find_program(CUBEPI_LLD ld.lld PATHS /usr/lib/llvm-19/bin)
 mark_as_advanced(CUBEPI_LLD)
 if(CUBEPI_LLD)
-    cmake_path(GET CUBEPI_LLD PARENT_PATH lld_folder)
+    cmake_path(GET CUBEPI_LLD PARENT_PATH lld_directory)
     add_link_options(-fuse-ld=lld)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-        add_link_options(-B${lld_folder})
+        add_link_options(-B${lld_directory})
     endif()
     # Every start runs the initialisers of all files. With them side by side it reads a few pages of the program instead
     # of most of it (4 MB less memory for `cubepi --version`); the other three make it smaller.

@@ -22,8 +22,8 @@ using namespace cubepi;
 /// The files themselves. Each append is one line, so that it is stored completely or not at all. Blocks.
 class LogFiles {
 public:
-    explicit LogFiles(std::filesystem::path folder) : folder_(std::move(folder)) {
-        std::filesystem::create_directories(folder_);
+    explicit LogFiles(std::filesystem::path directory) : directory_(std::move(directory)) {
+        std::filesystem::create_directories(directory_);
     }
 
     std::optional<CheckpointData> load(const std::string& thread_id) {
@@ -69,7 +69,7 @@ private:
                 name << '%' << std::hex << static_cast<int>(static_cast<unsigned char>(c)) << '.';
             }
         }
-        return folder_ / (name.str() + ".jsonl");
+        return directory_ / (name.str() + ".jsonl");
     }
 
     static std::optional<CheckpointData> read(const std::filesystem::path& file) {
@@ -125,14 +125,14 @@ private:
     }
 
     std::mutex mutex_;
-    std::filesystem::path folder_;
+    std::filesystem::path directory_;
 };
 
 /// The three functions of every store. File access blocks, so it goes to the worker pool.
-class FolderStore final : public Checkpointer {
+class DirectoryStore final : public Checkpointer {
 public:
-    explicit FolderStore(std::filesystem::path folder)
-        : files_(std::make_shared<LogFiles>(std::move(folder))),
+    explicit DirectoryStore(std::filesystem::path directory)
+        : files_(std::make_shared<LogFiles>(std::move(directory))),
           workers_(Runtime::standard()->workers) {}
 
     Task<std::optional<CheckpointData>> load(std::string thread_id) override {
@@ -164,14 +164,16 @@ private:
 };
 
 int main() {
-    const auto folder =
+    const auto directory =
         std::filesystem::temp_directory_path() / ("cubepi-own-store-" + std::to_string(::getpid()));
     int made = 0;
     testing::StoreUnderTest store;
-    store.make = [&] { return std::make_shared<FolderStore>(folder / std::to_string(++made)); };
+    store.make = [&] {
+        return std::make_shared<DirectoryStore>(directory / std::to_string(++made));
+    };
     store.reopen = [&](std::shared_ptr<Checkpointer> old) {
         old.reset();
-        return std::make_shared<FolderStore>(folder / std::to_string(made));
+        return std::make_shared<DirectoryStore>(directory / std::to_string(made));
     };
     const auto failures = testing::check_store(store);
     for (const auto& failure : failures) {
@@ -184,7 +186,7 @@ int main() {
                             return faux_assistant_message(
                                 "I have " + std::to_string(request.messages.size()) + " messages.");
                         }});
-    auto chats = std::make_shared<FolderStore>(folder / "chats");
+    auto chats = std::make_shared<DirectoryStore>(directory / "chats");
     {
         Agent agent({.model = faux.model(), .checkpointer = chats, .thread_id = "ada"});
         run(agent.prompt("I am Ada"));
@@ -192,6 +194,6 @@ int main() {
     Agent agent({.model = faux.model(), .checkpointer = chats, .thread_id = "ada"});
     const RunResult result = run(agent.prompt("What do you have?"));
     std::cout << result.text() << '\n';
-    std::filesystem::remove_all(folder);
+    std::filesystem::remove_all(directory);
     return failures.empty() && result.text() == "I have 3 messages." ? 0 : 1;
 }

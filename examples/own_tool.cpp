@@ -41,7 +41,7 @@ int main() {
 
     Agent agent({
         .model = faux.model(),
-        .tools = {tool<ConvertArgs>("convert", "Converts the images of this folder.", convert)
+        .tools = {tool<ConvertArgs>("convert", "Converts the images of this directory.", convert)
                       .describe("files", "How many of them")
                       .risk(ToolRisk::writes)
                       .timeout(std::chrono::minutes(1))},

@@ -15,24 +15,24 @@ class Missing(Exception):
     """A peer cannot run here; the text says why, and what would help."""
 
 
-def run(command, folder, log, **environment):
+def run(command, directory, log, **environment):
     """Runs an installer; its output goes to a file, whose end is the reason when it fails."""
     with open(log, "w") as out:
-        done = subprocess.run(command, cwd=folder, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        done = subprocess.run(command, cwd=directory, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                               env={**os.environ, **environment})
     if done.returncode:
         said = [line for line in log.read_text().splitlines() if line.strip()]
         raise Missing(f"{command[0]} failed: {said[-1].strip() if said else 'it said nothing'} (all of it: {log})")
 
 
-def once(folder, inputs, make):
-    """Calls `make` when the folder was not made from just these inputs."""
-    mark = folder / ".made-of"
+def once(directory, inputs, make):
+    """Calls `make` when the directory was not made from just these inputs."""
+    mark = directory / ".made-of"
     print_of = hashlib.sha256("\0".join(inputs).encode()).hexdigest()
     if mark.exists() and mark.read_text() == print_of:
         return
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
     make()
     mark.write_text(print_of)
 
@@ -66,46 +66,46 @@ def python_env(name, at_least):
     python = next((python for python, version in pythons() if version >= at_least), None)
     if not python:
         raise Missing(f"needs Python {at_least[0]}.{at_least[1]} with venv; name one: PYTHON=python3.12")
-    folder, wanted = BUILD / name, HERE / "python" / f"{name}.txt"
+    directory, wanted = BUILD / name, HERE / "python" / f"{name}.txt"
 
     def make():
-        run([python, "-m", "venv", str(folder)], BUILD, BUILD / f"{name}.log")
-        run([str(folder / "bin/python"), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "-r", str(wanted)],
+        run([python, "-m", "venv", str(directory)], BUILD, BUILD / f"{name}.log")
+        run([str(directory / "bin/python"), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "-r", str(wanted)],
             BUILD, BUILD / f"{name}.log")
 
-    once(folder, [wanted.read_text(), python], make)
-    return str(folder / "bin/python")
+    once(directory, [wanted.read_text(), python], make)
+    return str(directory / "bin/python")
 
 
 def node_env():
-    """(node, folder): the programs of node/, copied beside the modules that they import."""
+    """(node, directory): the programs of node/, copied beside the modules that they import."""
     node = HERE.parent.parent / "build/tools/bin/node"
     node = str(node) if node.exists() else shutil.which("node")
     if not node or not shutil.which("npm"):
         raise Missing("needs Node 20 and npm")
-    folder = BUILD / "node"
+    directory = BUILD / "node"
     wanted = [HERE / "node" / name for name in ("package.json", "package-lock.json")]
 
     def make():
         for file in wanted:
-            shutil.copy(file, folder)
-        run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder, BUILD / "node.log")
+            shutil.copy(file, directory)
+        run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], directory, BUILD / "node.log")
 
-    once(folder, [file.read_text() for file in wanted], make)
+    once(directory, [file.read_text() for file in wanted], make)
     for program in (HERE / "node").glob("*.mjs"):
-        shutil.copy(program, folder)
-    return node, folder
+        shutil.copy(program, directory)
+    return node, directory
 
 
 def go_programs():
-    """The folder with the programs of go/."""
+    """The directory with the programs of go/."""
     if not shutil.which("go"):
         raise Missing("needs Go")
-    folder = BUILD / "go"
+    directory = BUILD / "go"
     sources = sorted(file for file in (HERE / "go").rglob("*") if file.is_file())
 
     def make():
-        run(["go", "build", "-o", f"{folder}/", "./..."], HERE / "go", BUILD / "go.log", CGO_ENABLED="0")
+        run(["go", "build", "-o", f"{directory}/", "./..."], HERE / "go", BUILD / "go.log", CGO_ENABLED="0")
 
-    once(folder, [file.read_text() for file in sources], make)
-    return folder
+    once(directory, [file.read_text() for file in sources], make)
+    return directory

@@ -91,10 +91,10 @@ std::vector<std::string> unused_rules(const std::vector<std::string>& rules) {
     return notes;
 }
 
-Approval::Approval(ApprovalPolicy policy, std::shared_ptr<Asker> asker, Style style,
+Approval::Approval(ApprovalPolicy policy, std::shared_ptr<Prompter> prompter, Style style,
                    Options options)
     : policy_(std::move(policy)),
-      asker_(std::move(asker)),
+      prompter_(std::move(prompter)),
       style_(style),
       options_(std::move(options)) {}
 
@@ -123,10 +123,10 @@ Task<std::optional<BeforeToolCallResult>> Approval::before_tool_call(
     ApprovalDecision decision = co_await decide(context);
     std::optional<BeforeToolCallResult> result;
     if (decision.allowed || options_.allow_all) co_return result;
-    if (!asker_ || !asker_->can_ask()) {
+    if (!prompter_ || !prompter_->can_ask()) {
         result = blocked(std::string("Refused: ") +
-                             (asker_ ? "cubepi runs in the background and cannot ask."
-                                     : "there is no terminal to ask at.") +
+                             (prompter_ ? "cubepi runs in the background and cannot ask."
+                                        : "there is no terminal to ask at.") +
                              " The user can allow such calls with --yes, or with 'allow' in the "
                              "configuration file.",
                          "policy_deny");
@@ -144,7 +144,7 @@ bool Approval::allows_fetch(const std::string& url) const {
 QuestionView Approval::view_of(const Question& question) const {
     const QuestionView::Call call{question.context.tool.name.str(), question.context.args,
                                   question.decision, question.change ? &*question.change : nullptr};
-    return QuestionView(call, style_, asker_->size());
+    return QuestionView(call, style_, prompter_->size());
 }
 
 Task<void> Approval::preview(Question& question, JsonObject args) {
@@ -180,12 +180,12 @@ Task<std::optional<BeforeToolCallResult>> Approval::ask(Question& question) {
 }
 
 Task<std::optional<BeforeToolCallResult>> Approval::answer(Question& question) {
-    co_await asker_->prepare();
+    co_await prompter_->prepare();
     QuestionView view = view_of(question);
-    asker_->say(view.opening());
+    prompter_->say(view.opening());
     for (;;) {
         TerminalText prompt = prompt_of(view, question.decision);
-        std::optional<std::string> answer = co_await asker_->read(std::move(prompt));
+        std::optional<std::string> answer = co_await prompter_->read(std::move(prompt));
         if (!answer) {
             std::optional<BeforeToolCallResult> refused(
                 blocked("Refused: the input has ended.", "human_deny"));
@@ -221,16 +221,16 @@ Task<std::optional<BeforeToolCallResult>> Approval::answer(Question& question) {
 /// What is not shown yet comes before any consent.
 void Approval::view_more(QuestionView& view, const std::string& answer) const {
     if (answer == "v" || answer == "view") {
-        asker_->say(view.next_page());
+        prompter_->say(view.next_page());
     } else if (answer == "w" || answer == "whole") {
-        asker_->say(view.rest());
+        prompter_->say(view.rest());
     } else {
         explain("Not all of this call was shown: v shows the next rows, w all of them, n refuses.");
     }
 }
 
 void Approval::explain(TerminalView text) const {
-    asker_->say("  " + style_.dim() + text + style_.off() + "\n");
+    prompter_->say("  " + style_.dim() + text + style_.off() + "\n");
 }
 
 Task<std::optional<BeforeToolCallResult>> Approval::edit(Question& question, QuestionView& view) {
@@ -238,7 +238,7 @@ Task<std::optional<BeforeToolCallResult>> Approval::edit(Question& question, Que
     const JsonObject& original = question.context.args;
     std::string shown = safe_json(original);
     TerminalText prompt("  arguments > ");
-    std::optional<std::string> text = co_await asker_->read(std::move(prompt), std::move(shown));
+    std::optional<std::string> text = co_await prompter_->read(std::move(prompt), std::move(shown));
     if (!text) co_return result;
     boost::system::error_code failed;
     Json edited = boost::json::parse(*text, failed);
@@ -260,15 +260,16 @@ Task<std::optional<BeforeToolCallResult>> Approval::edit(Question& question, Que
                 !question.change || !before || question.change->diff != before->diff;
             if (differs && question.change) {
                 view = view_of(question);
-                asker_->say(view.opening());
+                prompter_->say(view.opening());
             }
         } else if (question.change) {
-            asker_->say(change_text(*question.change, style_, asker_->size().columns));
+            prompter_->say(change_text(*question.change, style_, prompter_->size().columns));
         }
     }
     if (!problem.empty()) {
-        asker_->say(style_.red() + framed(problem, asker_->size().columns, Frame{"  ", "  ┊ "}) +
-                    style_.off());
+        prompter_->say(style_.red() +
+                       framed(problem, prompter_->size().columns, Frame{"  ", "  ┊ "}) +
+                       style_.off());
         co_return result;
     }
     result.emplace();
@@ -282,7 +283,7 @@ Task<void> Approval::add_rule(ApprovalRule rule) {
     policy_.allow(rule);
     if (!options_.save_rule) co_return;
     TerminalText prompt("  for this session; save it for good? [y/N] > ");
-    const std::optional<std::string> answer = co_await asker_->read(std::move(prompt));
+    const std::optional<std::string> answer = co_await prompter_->read(std::move(prompt));
     if (answer && lower(*answer) == "y") options_.save_rule(rule.text());
 }
 

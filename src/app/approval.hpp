@@ -12,7 +12,7 @@
 #include <cubepi/workspace/file_change.hpp>
 
 #include "question_view.hpp"
-#include "terminal/asker.hpp"
+#include "terminal/prompter.hpp"
 #include "terminal/style.hpp"
 
 namespace cubepi::app {
@@ -45,8 +45,9 @@ public:
         std::shared_ptr<const Runtime> runtime =
             {};  ///< whose workers read files; null: standard()
     };
-    /// `asker` null: nobody can be asked.
-    Approval(ApprovalPolicy policy, std::shared_ptr<Asker> asker, Style style, Options options);
+    /// `prompter` null: nobody can be asked.
+    Approval(ApprovalPolicy policy, std::shared_ptr<Prompter> prompter, Style style,
+             Options options);
 
     Task<std::optional<BeforeToolCallResult>> before_tool_call(BeforeToolCallContext& context);
 
@@ -78,7 +79,7 @@ private:
     void view_more(QuestionView& view, const std::string& answer) const;
 
     ApprovalPolicy policy_;
-    std::shared_ptr<Asker> asker_;
+    std::shared_ptr<Prompter> prompter_;
     Style style_;
     Options options_;
 };

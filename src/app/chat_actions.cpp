@@ -35,7 +35,7 @@ std::string local_minute() {
 
 /// `~/x` is in the home directory; no name: one made of the session's name and the time.
 std::filesystem::path export_path(std::string file, const std::string& session) {
-    if (file.starts_with("~/")) return bub::home_folder() / file.substr(2);
+    if (file.starts_with("~/")) return bub::home_directory() / file.substr(2);
     if (!file.empty()) return file;
     std::string name = session.empty() ? "chat" : session.substr(0, 60);
     for (char& c : name) {

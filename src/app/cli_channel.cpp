@@ -94,7 +94,7 @@ void CliChannel::on_interrupt() {
             console_.close();
             std::_Exit(exit_aborted);
         }
-        give_back();
+        hand_back();
         work_->spawn(abort_turn());
         return;
     }
@@ -275,7 +275,7 @@ void CliChannel::heard(const std::string& id) {
     show_waiting();
 }
 
-void CliChannel::give_back() {
+void CliChannel::hand_back() {
     std::string texts;
     bool pasted = false;
     for (const Unheard& one : std::exchange(unheard_, {})) {
@@ -283,7 +283,7 @@ void CliChannel::give_back() {
         texts += (texts.empty() ? "" : "\n") + one.typed;
     }
     show_waiting();
-    if (!texts.empty()) console_.give_back(texts, pasted);
+    if (!texts.empty()) console_.hand_back(texts, pasted);
 }
 
 void CliChannel::show_waiting() {

@@ -81,7 +81,7 @@ private:
     void on_turn_begun(const std::string& id);
     void on_turn_over(const std::exception_ptr& error);
     void heard(const std::string& id);
-    void give_back();
+    void hand_back();
     void show_waiting();
 
     std::string name_ = "cli";

@@ -76,11 +76,11 @@ struct CommandLine {
     std::size_t input_limit = default_input_limit;  ///< run: MiB of standard input
     bool key_from_input = false;                    ///< onboard: the key is on standard input
     bool fast = false;                              ///< demo: without waiting
-    bool all = false;                               ///< sessions: those of all folders
+    bool all = false;                               ///< sessions: those of all directories
     std::string plugin_command = {};                ///< plugin: which of the plugins' commands
     AddPlugins plugins = {};                        ///< set by run_program
     std::string demo_tapes = {};
-    std::string demo_folder = {};
+    std::string demo_directory = {};
     std::optional<int> exit_code =
         {};  ///< set when there is nothing to run: help was shown, or a flag is wrong
 };

@@ -307,7 +307,7 @@ void add_help_commands(CLI::App& app, CommandLine& line) {
 void add_internal_commands(CLI::App& app, CommandLine& line) {
     CLI::App* step = app.add_subcommand("demo-step", "")->group("");
     step->add_option("--tapes", line.demo_tapes);
-    step->add_option("--folder", line.demo_folder);
+    step->add_option("--directory", line.demo_directory);
     step->add_flag("--fast", line.fast);
     step->add_option("step", line.words);
     step->callback([&line] { line.verb = Verb::demo_step; });

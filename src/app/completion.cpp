@@ -10,7 +10,7 @@
 #include "config/endpoint.hpp"
 #include "config/paths.hpp"
 #include "exit_code.hpp"
-#include "kept_sessions.hpp"
+#include "saved_sessions.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
@@ -88,17 +88,17 @@ complete -c cubepi -f -a '(__cubepi_complete)'
 )script";
 
 Task<std::vector<Candidate>> session_names() {
-    KeptSessions kept = KeptSessions::here();
-    std::vector<KeptSession> sessions = co_await kept.on_tapes_here();
+    SavedSessions kept = SavedSessions::here();
+    std::vector<SavedSession> sessions = co_await kept.on_tapes_here();
     try {
-        std::vector<KeptSession> older = co_await kept.in_database();
-        for (KeptSession& one : older) sessions.push_back(std::move(one));
+        std::vector<SavedSession> older = co_await kept.in_database();
+        for (SavedSession& one : older) sessions.push_back(std::move(one));
     } catch (const Error&) {
         // A damaged database hides its sessions, not those on tapes.
     }
     newest_first(sessions);
     std::vector<Candidate> names;
-    for (KeptSession& one : sessions) names.push_back({std::move(one.name), {}});
+    for (SavedSession& one : sessions) names.push_back({std::move(one.name), {}});
     co_return names;
 }
 
@@ -114,7 +114,7 @@ std::vector<Candidate> provider_names() {
 
 Task<std::vector<Candidate>> tape_names() {
     std::vector<Candidate> names;
-    const std::vector<std::string> tapes = co_await KeptSessions::here().tapes()->all_tapes();
+    const std::vector<std::string> tapes = co_await SavedSessions::here().tapes()->all_tapes();
     for (const std::string& name : tapes) names.push_back({name, {}});
     co_return names;
 }

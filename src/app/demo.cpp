@@ -135,7 +135,7 @@ private:
               << "\n\nThe model of this tour is a script: it runs offline and needs no key. "
                  "All the rest is what you get\n"
                  "with a real model: the agent, its tools, the approvals, the store, this "
-                 "terminal. It works in a folder\n"
+                 "terminal. It works in a directory\n"
                  "of its own, "
               << for_terminal(scratch_.workspace().string()) << ", which is removed at the end.\n"
               << flush_now;
@@ -194,7 +194,7 @@ private:
             if (event.type() == AgentEventType::tool_execution_end) --running;
         };
         const bool held = co_await say_and_finish(
-            "What is in this folder, and what do the notes say?", tools_scene());
+            "What is in this directory, and what do the notes say?", tools_scene());
         watch_ = nullptr;
         saw(held && together == 2, "two tools, run side by side on real files");
         co_await rest(3500);
@@ -300,7 +300,7 @@ private:
 
     bool terminal_;
     bool fast_;
-    ScratchFolder scratch_;
+    ScratchDirectory scratch_;
     std::shared_ptr<const Runtime> runtime_;
     Screen screen_;
     FauxProvider faux_;
@@ -350,7 +350,7 @@ Task<TourEnd> take_tour(bool terminal, bool fast) {
     if (live.empty()) co_return end;
     LineEditor editor(executor, std::filesystem::path());
     TerminalText question =
-        "Chat " + spelled_out(live) + " now, about the files of this folder? [y/N] > ";
+        "Chat " + spelled_out(live) + " now, about the files of this directory? [y/N] > ";
     const std::optional<std::string> answer = co_await editor.read(std::move(question));
     end.wants_chat = answer && (*answer == "y" || *answer == "Y" || *answer == "yes");
     co_return end;

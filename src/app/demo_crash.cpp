@@ -31,12 +31,14 @@ struct LetterArgs {
     std::string to;
 };
 
-std::filesystem::path outbox(const std::filesystem::path& folder) { return folder / "outbox.txt"; }
+std::filesystem::path outbox(const std::filesystem::path& directory) {
+    return directory / "outbox.txt";
+}
 
 /// Sends the letter and takes the whole process down before anybody learns of it.
-AgentTool deadly_tool(std::filesystem::path folder) {
-    auto send = [folder = std::move(folder)](LetterArgs args) -> std::string {
-        std::ofstream(outbox(folder), std::ios::app) << "letter to " << args.to << std::endl;
+AgentTool deadly_tool(std::filesystem::path directory) {
+    auto send = [directory = std::move(directory)](LetterArgs args) -> std::string {
+        std::ofstream(outbox(directory), std::ios::app) << "letter to " << args.to << std::endl;
         if (isatty(STDERR_FILENO) == 1) err() << "\r\x1b[K";  // over the spinner
         err() << "  … the letter is out, and now: kill -9 " << getpid() << "\n" << flush_now;
         raise(SIGKILL);
@@ -51,7 +53,7 @@ struct StepPlan {
     bool continues = false;
     bool fast = false;
     std::string tapes = {};
-    std::string folder = {};
+    std::string directory = {};
 };
 
 /// Ends in the middle of the tool, and this process with it.
@@ -88,10 +90,10 @@ Task<int> demo_step(StepPlan plan) {
     faux.set_responses(plan.continues ? continued_scene() : killed_scene());
     AgentOptions options;
     options.model = faux.model("tour");
-    options.tools.push_back(deadly_tool(plan.folder));
+    options.tools.push_back(deadly_tool(plan.directory));
     const auto tapes = std::make_shared<bub::FileTapeStore>(std::filesystem::path(plan.tapes));
     options.checkpointer = std::make_shared<bub::TapeCheckpointer>(tapes);
-    options.thread_id = bub::tape_name(plan.folder, "cli:tour");
+    options.thread_id = bub::tape_name(plan.directory, "cli:tour");
     options.runtime = runtime;
     Agent agent(std::move(options));
     if (plan.continues) co_return co_await continue_stored(agent, screen);
@@ -100,18 +102,18 @@ Task<int> demo_step(StepPlan plan) {
 
 }  // namespace
 
-std::size_t letters_sent(const std::filesystem::path& folder) {
-    std::ifstream file(outbox(folder));
+std::size_t letters_sent(const std::filesystem::path& directory) {
+    std::ifstream file(outbox(directory));
     std::size_t lines = 0;
     for (std::string line; std::getline(file, line);) ++lines;
     return lines;
 }
 
 StepEnd run_demo_step(const std::string& step, const std::filesystem::path& tapes,
-                      const std::filesystem::path& folder, bool fast) {
+                      const std::filesystem::path& directory, bool fast) {
     const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-    std::vector<std::string> words{program,        "demo-step", "--tapes",
-                                   tapes.string(), "--folder",  folder.string()};
+    std::vector<std::string> words{program,        "demo-step",   "--tapes",
+                                   tapes.string(), "--directory", directory.string()};
     if (fast) words.push_back("--fast");
     words.push_back(step);
     std::vector<char*> arguments;
@@ -140,7 +142,7 @@ int demo_step_command(const CommandLine& line) {
     plan.continues = !line.words.empty() && line.words.front() == "continue";
     plan.fast = line.fast;
     plan.tapes = line.demo_tapes;
-    plan.folder = line.demo_folder;
+    plan.directory = line.demo_directory;
     return run(demo_step(std::move(plan)));
 }
 

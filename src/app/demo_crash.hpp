@@ -12,12 +12,12 @@ struct StepEnd {
     int signal = 0;      ///< 0: it exited
 };
 
-/// Runs this program again as `demo-step STEP` on the tapes and folder, with our own terminal, and waits for it.
+/// Runs this program again as `demo-step STEP` on the tapes and directory, with our own terminal, and waits for it.
 /// Blocks. Throws Error(io).
 StepEnd run_demo_step(const std::string& step, const std::filesystem::path& tapes,
-                      const std::filesystem::path& folder, bool fast);
+                      const std::filesystem::path& directory, bool fast);
 
 /// How many letters the tool of that step has sent: the effect that must not happen twice.
-std::size_t letters_sent(const std::filesystem::path& folder);
+std::size_t letters_sent(const std::filesystem::path& directory);
 
 }  // namespace cubepi::app

@@ -27,7 +27,7 @@ void put(const std::filesystem::path& path, std::string_view text) {
 
 }  // namespace
 
-ScratchFolder::ScratchFolder() : root_("demo") {
+ScratchDirectory::ScratchDirectory() : root_("demo") {
     std::filesystem::create_directories(workspace());
     put(workspace() / "notes.md", notes);
     put(workspace() / "todo.txt", todo);

@@ -7,11 +7,11 @@
 
 namespace cubepi::app {
 
-/// A folder of a few files for the tour to work on; removed with this object.
-class ScratchFolder {
+/// A directory of a few files for the tour to work on; removed with this object.
+class ScratchDirectory {
 public:
     /// Throws Error(io).
-    ScratchFolder();
+    ScratchDirectory();
 
     /// What the tools see.
     std::filesystem::path workspace() const { return root_.path() / "workspace"; }

@@ -42,7 +42,7 @@ AssistantMessage report_on_files(const ModelRequest& request) {
     }
     const bool inspector = text_of(*notes).find("Friday") != std::string::npos;
     const bool files = text_of(*list).find("todo.txt") != std::string::npos;
-    return faux_assistant_message(std::string("- The folder holds ") +
+    return faux_assistant_message(std::string("- The directory holds ") +
                                   (files ? "`notes.md`, `todo.txt` and `costs.csv`.\n"
                                          : "something that I did not expect.\n") +
                                   "- The notes say that the inspector comes on **" +

@@ -25,7 +25,7 @@
 #include "config/turn_settings.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
-#include "kept_sessions.hpp"
+#include "saved_sessions.hpp"
 #include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "version.hpp"
@@ -305,22 +305,22 @@ Task<bool> check_models(Report report, ModelSources sources) {
 
 Task<void> check_sessions(Report report) {
     report.title("Sessions");
-    KeptSessions kept = KeptSessions::here();
+    SavedSessions kept = SavedSessions::here();
     const std::string tapes = kept.tapes()->directory().string();
     try {
-        const std::vector<KeptSession> all = co_await kept.on_tapes();
-        const std::vector<KeptSession> here = co_await kept.on_tapes_here();
+        const std::vector<SavedSession> all = co_await kept.on_tapes();
+        const std::vector<SavedSession> here = co_await kept.on_tapes_here();
         if (all.empty()) {
             report.plain("none is kept yet (" + tapes + ")");
         } else {
             report.good(tapes + ": " + count_text(all.size(), "session") + ", " +
-                        std::to_string(here.size()) + " of this folder");
+                        std::to_string(here.size()) + " of this directory");
         }
     } catch (const Error& error) {
         report.failure(error, FailureContext());
     }
     try {
-        const std::vector<KeptSession> older = co_await kept.in_database();
+        const std::vector<SavedSession> older = co_await kept.in_database();
         if (!older.empty()) {
             report.good(kept.database().string() + ": " + count_text(older.size(), "session") +
                         " of an older version; copied to a tape when used");

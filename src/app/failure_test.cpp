@@ -352,7 +352,7 @@ TEST(FirstDayErrors, CompilerWithoutCoroutines) {
     }
 }
 
-TEST(Failure, ACurrentFolderThatIsGoneIsSaidToBe) {
+TEST(Failure, ACurrentDirectoryThatIsGoneIsSaidToBe) {
     const auto failure = std::make_exception_ptr(std::filesystem::filesystem_error(
         "cannot get current path", std::make_error_code(std::errc::no_such_file_or_directory)));
     const Failure said = explain(failure, FailureContext());

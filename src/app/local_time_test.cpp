@@ -49,7 +49,7 @@ TEST_F(LocalTime, ParsesWhatTheUserGivesAsLocal) {
     EXPECT_EQ(utc_time("--from", "2026-07-01T14:30Z", false), "2026-07-01T14:30:00+00:00");
     EXPECT_EQ(utc_time("--from", "2026-07-01T14:30-01:00", false), "2026-07-01T15:30:00+00:00");
     EXPECT_EQ(utc_time("--from", "", false), "");
-    // The days on which the clocks change have 23 and 25 hours.
+    // The days on which the timeouts change have 23 and 25 hours.
     EXPECT_EQ(utc_time("--to", "2026-03-29", true), "2026-03-29T21:59:59.999999+00:00");
     EXPECT_EQ(utc_time("--to", "2026-10-25", true), "2026-10-25T22:59:59.999999+00:00");
     try {

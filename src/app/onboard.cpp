@@ -30,7 +30,7 @@
 #include "exit_code.hpp"
 #include "failure.hpp"
 #include "onboard/model_questions.hpp"
-#include "onboard/terminal_interview.hpp"
+#include "onboard/terminal_onboarding_ui.hpp"
 #include "program.hpp"
 #include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
@@ -119,8 +119,8 @@ Task<> try_it() {
 
 class Onboarding {
 public:
-    Onboarding(CommandLine line, std::shared_ptr<TerminalInterview> interview, std::string key)
-        : line_(std::move(line)), interview_(std::move(interview)), key_(std::move(key)) {}
+    Onboarding(CommandLine line, std::shared_ptr<TerminalOnboardingUi> ui, std::string key)
+        : line_(std::move(line)), ui_(std::move(ui)), key_(std::move(key)) {}
 
     Task<int> run() {
         const std::filesystem::path path = config_path();
@@ -129,18 +129,18 @@ public:
         for (const bub::PluginStatus& plugin : framework_.plugin_status()) {
             if (!plugin.ok) tell("Plugin " + plugin.name + " is broken: " + plugin.reason);
         }
-        if (interview_) {
-            interview_->say(
+        if (ui_) {
+            ui_->say(
                 "This sets cubepi up. Ctrl-C stops; nothing is written before you have seen it.");
         }
-        JsonObject wanted = co_await framework_.onboard(before, interview_.get());
+        JsonObject wanted = co_await framework_.onboard(before, ui_.get());
         if (wanted == before) {
             tell("Nothing changes in " + path.string() + ".");
         } else {
             tell("\nThis changes in " + path.string() + ", and nothing else:");
             show_changes(before, wanted, {});
-            if (interview_) {
-                const bool agreed = co_await interview_->confirm("Write it?", true);
+            if (ui_) {
+                const bool agreed = co_await ui_->confirm("Write it?", true);
                 if (!agreed) throw Error(ErrorCode::cancelled, "not agreed");
             }
             save_config(path, before, wanted);
@@ -159,7 +159,7 @@ private:
     bub::BuiltinOptions options(ConfigFile config) {
         bub::BuiltinOptions options;
         ModelQuestionsInput input;
-        const bool asks = interview_ != nullptr;
+        const bool asks = ui_ != nullptr;
         input.sources = model_sources(line_.conversation.model, config, asks);
         input.key = key_;
         input.transport = transport_of(*Runtime::standard());
@@ -167,15 +167,14 @@ private:
         options.onboard =  // NOLINTNEXTLINE(cppcoreguidelines-avoid-capturing-lambda-coroutines)
             [input = std::move(input)](bub::OnboardCall& call) -> Task<std::optional<JsonObject>> {
             ModelQuestionsInput copy = input;
-            std::optional<JsonObject> made =
-                co_await ask_for_model(std::move(copy), call.interview);
+            std::optional<JsonObject> made = co_await ask_for_model(std::move(copy), call.ui);
             co_return made;
         };
         return options;
     }
 
     CommandLine line_;
-    std::shared_ptr<TerminalInterview> interview_;
+    std::shared_ptr<TerminalOnboardingUi> ui_;
     std::string key_;
     bub::Framework framework_;
     bool written_ = false;
@@ -183,9 +182,9 @@ private:
 
 Task<int> onboard(CommandLine line, bool asks, std::string key) {
     const Executor executor = co_await this_executor;
-    std::shared_ptr<TerminalInterview> interview;
-    if (asks) interview = std::make_shared<TerminalInterview>(executor, Style::of(STDOUT_FILENO));
-    Onboarding onboarding(std::move(line), std::move(interview), std::move(key));
+    std::shared_ptr<TerminalOnboardingUi> ui;
+    if (asks) ui = std::make_shared<TerminalOnboardingUi>(executor, Style::of(STDOUT_FILENO));
+    Onboarding onboarding(std::move(line), std::move(ui), std::move(key));
     std::stop_source stop;
     const StopAtSignal signals(executor, stop);
     std::exception_ptr failure;

@@ -7,8 +7,8 @@
 #include <cubepi/workspace/detail/shell_words.hpp>
 
 #include "exit_code.hpp"
-#include "kept_sessions.hpp"
 #include "program.hpp"
+#include "saved_sessions.hpp"
 
 namespace cubepi::app {
 
@@ -84,16 +84,16 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
         options.tape_command =
             "cubepi tape show -n 0 --session " + cubepi::detail::quote_shell_word(plan_.name);
     }
-    options.configure = [this](AgentOptions& agent, const bub::AgentOccasion&) {
+    options.configure = [this](AgentOptions& agent, const bub::TurnContext&) {
         plan_.equip(agent);
     };
-    options.on_agent = [this](const std::shared_ptr<Agent>& agent, const bub::AgentOccasion&) {
+    options.on_agent = [this](const std::shared_ptr<Agent>& agent, const bub::TurnContext&) {
         agent_ = agent;
         if (const std::shared_ptr<TurnQuestions> questions = plan_.questions) {
             agent->subscribe([questions](const AgentEvent& event) { questions->emitted(event); });
         }
     };
-    options.on_result = [this](const RunResult& result, const bub::AgentOccasion&) {
+    options.on_result = [this](const RunResult& result, const bub::TurnContext&) {
         result_ = result;
     };
     options.confirm_command = plan_.confirm_command;

@@ -26,7 +26,7 @@ namespace cubepi::app {
 namespace {
 
 /// Commands work on the current directory.
-void check_folder(Verb verb) {
+void check_directory(Verb verb) {
     std::error_code failed;
     (void)std::filesystem::current_path(failed);
     if (!failed || verb == Verb::completion || verb == Verb::man_page) return;
@@ -35,7 +35,7 @@ void check_folder(Verb verb) {
 }
 
 int dispatch(const CommandLine& line) {
-    check_folder(line.verb);
+    check_directory(line.verb);
     switch (line.verb) {
         case Verb::run: return run_command(line);
         case Verb::chat: return chat_command(line);

@@ -9,8 +9,8 @@
 #include <cubepi/workspace/approval_policy.hpp>
 #include <cubepi/workspace/file_change.hpp>
 
-#include "terminal/asker.hpp"
 #include "terminal/framed_text.hpp"
+#include "terminal/prompter.hpp"
 #include "terminal/style.hpp"
 #include "terminal/terminal_text.hpp"
 

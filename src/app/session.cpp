@@ -22,7 +22,7 @@
 #include "config/config_file.hpp"
 #include "config/paths.hpp"
 #include "config/turn_settings.hpp"
-#include "kept_sessions.hpp"
+#include "saved_sessions.hpp"
 #include "shell_quoting.hpp"
 #include "system_prompt.hpp"
 #include "terminal/event_text.hpp"
@@ -70,15 +70,15 @@ std::string trimmed(const std::string& text) {
     return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
 }
 
-Task<std::size_t> choose_at_terminal(std::shared_ptr<Asker> asker, std::string question,
+Task<std::size_t> choose_at_terminal(std::shared_ptr<Prompter> prompter, std::string question,
                                      std::vector<std::string> models) {
     question += '\n';
     for (std::size_t i = 0; i < models.size(); ++i)
         question += "  " + std::to_string(i + 1) + "  " + one_line(visible(models[i]), 70) + "\n";
-    asker->say(for_terminal(question));
+    prompter->say(for_terminal(question));
     for (;;) {
         const std::optional<std::string> answer =
-            co_await asker->read(TerminalView("number or name > "));
+            co_await prompter->read(TerminalView("number or name > "));
         if (!answer) throw Error(ErrorCode::cancelled, "no model was chosen");
         std::string problem;
         try {
@@ -86,11 +86,11 @@ Task<std::size_t> choose_at_terminal(std::shared_ptr<Asker> asker, std::string q
         } catch (const Error& error) {
             problem = error.what();
         }
-        asker->say(for_terminal(problem) + "\n");
+        prompter->say(for_terminal(problem) + "\n");
     }
 }
 
-/// The tools of this folder and who is asked before they act; shared by the agents of a conversation.
+/// The tools of this directory and who is asked before they act; shared by the agents of a conversation.
 struct Toolbox {
     std::shared_ptr<FileSpillSink> spill = {};
     std::shared_ptr<LocalWorkspace> workspace = {};
@@ -101,10 +101,10 @@ struct Toolbox {
 /// A conversation that is kept speaks of its long results later: they are kept beside the tapes.
 std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
     if (session.name.empty() && !session.create) return std::make_shared<FileSpillSink>();
-    const std::filesystem::path folder =
+    const std::filesystem::path directory =
         bub::spill_directory(bub::default_bub_home(), std::filesystem::current_path());
     try {
-        return std::make_shared<FileSpillSink>(FileSpillOptions().in(folder));
+        return std::make_shared<FileSpillSink>(FileSpillOptions().in(directory));
     } catch (const Error& error) {
         session.notes.push_back("Long results are kept until the end of this program only: " +
                                 std::string(error.what()));
@@ -165,11 +165,11 @@ std::function<void(AgentOptions&)> equipment(const ConversationFlags& flags,
 }
 
 /// "New session 'pln'. Did you mean 'plan'?"
-Task<std::string> new_session_note(KeptSessions& kept, std::string name) {
+Task<std::string> new_session_note(SavedSessions& kept, std::string name) {
     std::string note = "New session '" + printable(name) + "'.";
     std::vector<std::string> names;
-    const std::vector<KeptSession> here = co_await kept.on_tapes_here();
-    for (const KeptSession& one : here) {
+    const std::vector<SavedSession> here = co_await kept.on_tapes_here();
+    for (const SavedSession& one : here) {
         if (one.name != name) names.push_back(one.name);
     }
     const std::vector<std::string> close = bub::close_matches(name, names);
@@ -178,7 +178,7 @@ Task<std::string> new_session_note(KeptSessions& kept, std::string name) {
 }
 
 /// Nothing for a session without messages.
-Task<std::optional<ResumedSession>> find_resumed(KeptSessions& kept, std::string tape) {
+Task<std::optional<ResumedSession>> find_resumed(SavedSessions& kept, std::string tape) {
     std::optional<ResumedSession> resumed;
     const bub::TapePosition end = co_await kept.tapes()->position(tape);
     if (end.messages == 0) co_return resumed;
@@ -199,7 +199,7 @@ Task<std::optional<ResumedSession>> find_resumed(KeptSessions& kept, std::string
 SessionPlan new_session() {
     SessionPlan plan;
     plan.session_id = session_id_of("chat");
-    const auto kept = std::make_shared<KeptSessions>(KeptSessions::here());
+    const auto kept = std::make_shared<SavedSessions>(SavedSessions::here());
     if (const std::string obstacle = kept->obstacle(); !obstacle.empty()) {
         plan.notes.push_back("This chat is not saved: " + obstacle + ".");
         plan.tapes = std::make_shared<bub::MemoryTapeStore>();
@@ -219,7 +219,7 @@ Task<SessionPlan> find_session(std::string name, bool continues, bool temporary)
     plan.session_id = session_id_of("chat");
     plan.tapes = std::make_shared<bub::MemoryTapeStore>();
     if (name.empty() && !continues) co_return plan;
-    KeptSessions kept = KeptSessions::here();
+    SavedSessions kept = SavedSessions::here();
     const bool named = !name.empty();
     if (!named) {
         LastSession last = co_await kept.last();
@@ -249,13 +249,13 @@ bub::LoadedFiles note_project_files(std::vector<std::string>& notes) {
     return files;
 }
 
-Task<bool> ask_consent(std::shared_ptr<Asker> asker, std::string effect) {
-    if (!asker->can_ask()) co_return false;
-    co_await asker->prepare();
-    asker->say(framed(effect, asker->size().columns));
+Task<bool> ask_consent(std::shared_ptr<Prompter> prompter, std::string effect) {
+    if (!prompter->can_ask()) co_return false;
+    co_await prompter->prepare();
+    prompter->say(framed(effect, prompter->size().columns));
     for (;;) {
         const std::optional<std::string> answer =
-            co_await asker->read(TerminalView("run it? y/n > "));
+            co_await prompter->read(TerminalView("run it? y/n > "));
         if (!answer || *answer == "n" || *answer == "no") co_return false;
         if (*answer == "y" || *answer == "yes") co_return true;
     }
@@ -303,7 +303,7 @@ SessionPlace next_session(const SessionPlan& plan) {
         // A temporary session; "+" keeps its tape apart from the one before.
         place.session_id = plan.session_id + "+";
     } else if (!plan.create) {
-        const auto kept = std::make_shared<KeptSessions>(KeptSessions::here());
+        const auto kept = std::make_shared<SavedSessions>(SavedSessions::here());
         place.create = [kept](std::string first_prompt) {
             return kept->create(std::move(first_prompt));
         };
@@ -315,13 +315,13 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     const ConfigFile config = read_config(config_path());
     const std::shared_ptr<const Runtime> runtime = Runtime::standard();
     SessionPlan session = co_await find_session(flags.session, flags.continue_last, flags.no_save);
-    const std::shared_ptr<Asker> asker = parts.questions;
-    ModelSources sources = model_sources(flags.model, config, asker && asker->can_ask());
+    const std::shared_ptr<Prompter> prompter = parts.questions;
+    ModelSources sources = model_sources(flags.model, config, prompter && prompter->can_ask());
     session.questions = parts.questions;
-    ChooseModel choose = [asker](std::string question, std::vector<std::string> models) {
-        return choose_at_terminal(asker, std::move(question), std::move(models));
+    ChooseModel choose = [prompter](std::string question, std::vector<std::string> models) {
+        return choose_at_terminal(prompter, std::move(question), std::move(models));
     };
-    if (const Said<std::size_t> turns = turn_settings(sources).max_turns;
+    if (const Sourced<std::size_t> turns = turn_settings(sources).max_turns;
         turns.value && flags.max_turns == 0) {
         flags.max_turns = static_cast<int>(std::min<std::size_t>(*turns.value, 1'000'000));
     }
@@ -349,9 +349,9 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     if (tools) session.approval = tools->gate;
     session.environment = command_environment(config, flags.model);
     session.equip = equipment(flags, std::move(tools));
-    if (asker) {
-        session.confirm_command = [asker](bub::CommandQuestion question) {
-            return ask_consent(asker, std::move(question.effect));
+    if (prompter) {
+        session.confirm_command = [prompter](bub::CommandQuestion question) {
+            return ask_consent(prompter, std::move(question.effect));
         };
     }
     co_return session;

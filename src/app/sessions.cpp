@@ -15,8 +15,8 @@
 #include "commands.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
-#include "kept_sessions.hpp"
 #include "local_time.hpp"
+#include "saved_sessions.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/line_editor.hpp"
 #include "terminal/safe_json.hpp"
@@ -29,7 +29,7 @@ namespace {
 
 /// Columns with tabs between them. A name that is not a plain word is quoted as for a shell, so that no name can contain
 /// a tab or a line break here.
-void print_session(const KeptSession& session, const KeptSessions& kept, bool with_directory) {
+void print_session(const SavedSession& session, const SavedSessions& kept, bool with_directory) {
     out() << for_terminal(shell_word(session.name)) << "\t"
           << for_terminal(local_time(session.used_at)) << "\t"
           << for_terminal(session.problem.empty() ? std::to_string(session.messages) : "?")
@@ -43,7 +43,7 @@ void print_session(const KeptSession& session, const KeptSessions& kept, bool wi
     out() << "\n";
 }
 
-JsonObject to_json(const KeptSession& session, const KeptSessions& kept) {
+JsonObject to_json(const SavedSession& session, const SavedSessions& kept) {
     JsonObject object;
     object["name"] = is_utf8(session.name) ? session.name : replace_broken_utf8(session.name);
     object["used_at"] = static_cast<std::int64_t>(session.used_at);
@@ -58,9 +58,9 @@ JsonObject to_json(const KeptSession& session, const KeptSessions& kept) {
     return object;
 }
 
-void print_json(const std::vector<KeptSession>& sessions, const KeptSessions& kept) {
+void print_json(const std::vector<SavedSession>& sessions, const SavedSessions& kept) {
     JsonArray list;
-    for (const KeptSession& session : sessions) list.push_back(to_json(session, kept));
+    for (const SavedSession& session : sessions) list.push_back(to_json(session, kept));
     data_output(safe_json(list) + "\n");
 }
 
@@ -71,22 +71,22 @@ int report(const std::exception_ptr& problem, const std::string& about) {
 }
 
 /// A tape that cannot be read does not hide the others.
-int note_problem(KeptSession& session, const std::exception_ptr& problem) {
+int note_problem(SavedSession& session, const std::exception_ptr& problem) {
     session.problem = exception_text(problem);
     return report(problem, "session " + printable(session.name) + ": ");
 }
 
 /// What the database cannot show does not hide the tapes.
 Task<int> list_sessions(bool all, bool json) {
-    KeptSessions kept = KeptSessions::here();
-    std::vector<KeptSession> sessions;
+    SavedSessions kept = SavedSessions::here();
+    std::vector<SavedSession> sessions;
     if (all) {
         sessions = co_await kept.on_tapes();
     } else {
         sessions = co_await kept.on_tapes_here();
     }
     int status = exit_ok;
-    for (KeptSession& session : sessions) {
+    for (SavedSession& session : sessions) {
         std::exception_ptr problem;
         try {
             const bub::TapePosition end = co_await kept.tapes()->position(session.tape);
@@ -97,8 +97,8 @@ Task<int> list_sessions(bool all, bool json) {
         if (problem) status = note_problem(session, problem);
     }
     try {
-        std::vector<KeptSession> older = co_await kept.in_database();
-        for (KeptSession& session : older) sessions.push_back(std::move(session));
+        std::vector<SavedSession> older = co_await kept.in_database();
+        for (SavedSession& session : older) sessions.push_back(std::move(session));
     } catch (const Error&) {
         status = report(std::current_exception(), std::string());
     }
@@ -112,12 +112,12 @@ Task<int> list_sessions(bool all, bool json) {
         print_json(sessions, kept);
         co_return status;
     }
-    for (const KeptSession& session : sessions) print_session(session, kept, all);
+    for (const SavedSession& session : sessions) print_session(session, kept, all);
     co_return status;
 }
 
 /// Only at a terminal: a script that deletes has decided.
-Task<bool> confirm_deletion(const KeptSessions& kept, std::string name) {
+Task<bool> confirm_deletion(const SavedSessions& kept, std::string name) {
     const bool terminal = isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1;
     if (!terminal) co_return true;
     std::string size = "its messages could not be counted";
@@ -137,7 +137,7 @@ Task<bool> confirm_deletion(const KeptSessions& kept, std::string name) {
 }
 
 Task<int> delete_session(std::string name, bool yes) {
-    KeptSessions kept = KeptSessions::here();
+    SavedSessions kept = SavedSessions::here();
     if (!yes) {
         const bool agreed = co_await confirm_deletion(kept, name);
         if (!agreed) {

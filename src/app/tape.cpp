@@ -16,9 +16,9 @@
 #include "commands.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
-#include "kept_sessions.hpp"
 #include "local_time.hpp"
 #include "new_file.hpp"
+#include "saved_sessions.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
@@ -124,23 +124,23 @@ private:
 
     /// Empty when there is none, and err says so.
     Task<std::string> find_tape() {
-        const std::string folder = std::filesystem::current_path().string();
+        const std::string directory = std::filesystem::current_path().string();
         if (!arguments_.session.empty()) {
             const std::vector<std::string> all = co_await store_->all_tapes();
             // By the name that --session gave it, or by the pipeline's id.
             const std::vector<std::string> ids = {session_id_of(arguments_.session),
                                                   arguments_.session};
             for (const std::string& id : ids) {
-                std::string name = bub::tape_name(folder, id);
+                std::string name = bub::tape_name(directory, id);
                 if (std::find(all.begin(), all.end(), name) != all.end()) co_return name;
             }
             told_ << "cubepi: session '" << for_terminal(arguments_.session)
-                  << "' of this folder has no tape.\n  See all tapes: cubepi tape list\n";
+                  << "' of this directory has no tape.\n  See all tapes: cubepi tape list\n";
             co_return std::string();
         }
         const std::vector<TapeFileInfo> files = co_await store_->list_files();
         if (arguments_.tape.empty()) {
-            const std::string here = bub::tape_name(folder, "").substr(0, 18);
+            const std::string here = bub::tape_name(directory, "").substr(0, 18);
             for (const TapeFileInfo& file : files) {
                 if (file.name.starts_with(here)) co_return file.name;
             }

@@ -12,7 +12,7 @@ struct TapeArguments {
     enum class What { list, show, search, anchors, export_lines };
     What what = What::list;
     std::string tape = {};       ///< its name, or how it begins; empty: by session or the newest
-    std::string session = {};    ///< a session id of this folder
+    std::string session = {};    ///< a session id of this directory
     std::string directory = {};  ///< where the tapes are; empty: ~/.bub/tapes
     std::string text = {};       ///< to search for
     std::vector<std::string> kinds = {};

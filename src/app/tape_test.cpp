@@ -11,7 +11,7 @@
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/tape.hpp>
 #include <cubepi/core/run.hpp>
-#include <cubepi/core/temporary_folder_test.hpp>
+#include <cubepi/core/temporary_directory_test.hpp>
 
 #include "exit_code.hpp"
 
@@ -20,10 +20,10 @@ namespace {
 
 class TapeCommand : public ::testing::Test {
 protected:
-    TapeCommand() { arguments_.directory = folder_.string(); }
+    TapeCommand() { arguments_.directory = directory_.string(); }
 
     void fill() {
-        const auto store = std::make_shared<bub::FileTapeStore>(folder_);
+        const auto store = std::make_shared<bub::FileTapeStore>(directory_);
         const bub::Tape tape(store, "aa__one");
         run(tape.bootstrap());
         run(tape.append(bub::message_entry("user", "Größe \x1b[31m?")));
@@ -38,8 +38,8 @@ protected:
         return show_tapes(arguments_, out_, err_);
     }
 
-    TemporaryFolder temporary_;
-    const std::filesystem::path& folder_ = temporary_.path();
+    TemporaryDirectory temporary_;
+    const std::filesystem::path& directory_ = temporary_.path();
     TapeArguments arguments_;
     std::ostringstream out_;
     std::ostringstream err_;
@@ -92,13 +92,13 @@ TEST_F(TapeCommand, ListsAnchors) {
 
 TEST_F(TapeCommand, ExportsLinesAndMessages) {
     fill();
-    arguments_.output = (folder_ / "out").string();
+    arguments_.output = (directory_ / "out").string();
     EXPECT_EQ(show(What::export_lines), exit_ok);
     const auto read = [](const std::filesystem::path& path) {
         std::ifstream in(path, std::ios::binary);
         return std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
     };
-    EXPECT_EQ(read(folder_ / "out"), read(folder_ / "aa__one.jsonl"));
+    EXPECT_EQ(read(directory_ / "out"), read(directory_ / "aa__one.jsonl"));
     arguments_.output.clear();
     arguments_.messages = true;
     EXPECT_EQ(show(What::export_lines), exit_ok);
@@ -127,7 +127,7 @@ TEST_F(TapeCommand, TimesNameTheirZoneAndBoundsAreLocal) {
 
 TEST_F(TapeCommand, ExportReplacesAFileOnlyWithForce) {
     fill();
-    const std::filesystem::path target = folder_ / "out";
+    const std::filesystem::path target = directory_ / "out";
     std::ofstream(target) << "mine";
     arguments_.output = target.string();
     try {
@@ -141,7 +141,7 @@ TEST_F(TapeCommand, ExportReplacesAFileOnlyWithForce) {
     arguments_.force = true;
     EXPECT_EQ(show(What::export_lines), exit_ok);
     EXPECT_EQ(std::filesystem::file_size(target),
-              std::filesystem::file_size(folder_ / "aa__one.jsonl"));
+              std::filesystem::file_size(directory_ / "aa__one.jsonl"));
 }
 
 TEST_F(TapeCommand, SaysWhichTapeIsNotThere) {
@@ -156,7 +156,7 @@ TEST_F(TapeCommand, SaysWhichTapeIsNotThere) {
 
 TEST_F(TapeCommand, D76_AnExportIsForThisUserOnly) {
     fill();
-    arguments_.output = (folder_ / "out").string();
+    arguments_.output = (directory_ / "out").string();
     const mode_t before = ::umask(0);
     EXPECT_EQ(show(What::export_lines), exit_ok);
     ::umask(before);
@@ -167,8 +167,8 @@ TEST_F(TapeCommand, D76_AnExportIsForThisUserOnly) {
 
 TEST_F(TapeCommand, D75_ATapeThatCannotBeReadDoesNotHideTheOthers) {
     fill();
-    std::filesystem::remove(folder_ / "bb__two.jsonl.lock");
-    std::filesystem::create_symlink(folder_ / "elsewhere", folder_ / "bb__two.jsonl.lock");
+    std::filesystem::remove(directory_ / "bb__two.jsonl.lock");
+    std::filesystem::create_symlink(directory_ / "elsewhere", directory_ / "bb__two.jsonl.lock");
     EXPECT_EQ(show(What::list), exit_storage);
     EXPECT_NE(out_.str().find("4 entries\tsession/start\n"), std::string::npos) << out_.str();
     EXPECT_NE(out_.str().find("? entries\t?\n"), std::string::npos) << out_.str();

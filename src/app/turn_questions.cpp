@@ -12,9 +12,9 @@ constexpr std::chrono::seconds display_timeout(1);
 
 }  // namespace
 
-TurnQuestions::TurnQuestions(std::shared_ptr<Asker> asker, Clock& clock, Executor executor,
+TurnQuestions::TurnQuestions(std::shared_ptr<Prompter> prompter, Clock& clock, Executor executor,
                              std::function<void()> before_question)
-    : asker_(std::move(asker)),
+    : prompter_(std::move(prompter)),
       clock_(clock),
       executor_(std::move(executor)),
       before_question_(std::move(before_question)) {}
@@ -60,7 +60,7 @@ Task<std::optional<std::string>> TurnQuestions::read(TerminalText prompt, std::s
     std::exception_ptr failure;
     std::optional<std::string> answer;
     try {
-        answer = co_await asker_->read(std::move(prompt), std::move(prefill));
+        answer = co_await prompter_->read(std::move(prompt), std::move(prefill));
     } catch (...) {
         failure = std::current_exception();
     }

@@ -10,17 +10,17 @@
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/event_signal.hpp>
 
-#include "terminal/asker.hpp"
+#include "terminal/prompter.hpp"
 
 namespace cubepi::app {
 
 /// The questions of a conversation's turns. A question waits until all events that the agent emitted before it are shown: the
 /// agent runs ahead of the display by up to a queue of events. Measures how long the user takes to answer. Used on one
 /// executor.
-class TurnQuestions final : public Asker {
+class TurnQuestions final : public Prompter {
 public:
     /// `before_question` ends the output that is shown in part. `clock` outlives the object.
-    TurnQuestions(std::shared_ptr<Asker> asker, Clock& clock, Executor executor,
+    TurnQuestions(std::shared_ptr<Prompter> prompter, Clock& clock, Executor executor,
                   std::function<void()> before_question);
     ~TurnQuestions() override;
 
@@ -31,10 +31,10 @@ public:
     /// How long questions have waited for their answers up to now, in total; two questions at once count once.
     std::chrono::steady_clock::duration waited() const;
 
-    bool can_ask() const override { return asker_->can_ask(); }
+    bool can_ask() const override { return prompter_->can_ask(); }
     Task<> prepare() override;
-    void say(TerminalView text) override { asker_->say(text); }
-    ScreenSize size() const override { return asker_->size(); }
+    void say(TerminalView text) override { prompter_->say(text); }
+    ScreenSize size() const override { return prompter_->size(); }
     Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
 
 private:
@@ -45,7 +45,7 @@ private:
     };
     bool has_shown(const Position& position) const;
 
-    std::shared_ptr<Asker> asker_;
+    std::shared_ptr<Prompter> prompter_;
     Clock& clock_;
     Executor executor_;
     std::function<void()> before_question_;

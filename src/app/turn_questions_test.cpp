@@ -19,7 +19,7 @@ namespace {
 using std::chrono::seconds;
 
 /// Answers when it is told to.
-class ScriptedAsker final : public Asker {
+class ScriptedPrompter final : public Prompter {
 public:
     void say(TerminalView) override {}
     Task<std::optional<std::string>> read(TerminalText, std::string) override {
@@ -54,10 +54,10 @@ protected:
 
     boost::asio::io_context io_;
     testing::ManualClock clock_;
-    std::shared_ptr<ScriptedAsker> asker_ = std::make_shared<ScriptedAsker>();
+    std::shared_ptr<ScriptedPrompter> prompter_ = std::make_shared<ScriptedPrompter>();
     std::shared_ptr<const RunInfo> run_ = std::make_shared<const RunInfo>();
     int ended_ = 0;
-    TurnQuestions questions_{asker_, clock_, io_.get_executor(), [this] { ++ended_; }};
+    TurnQuestions questions_{prompter_, clock_, io_.get_executor(), [this] { ++ended_; }};
     bool prepared_ = false;
 };
 
@@ -91,7 +91,7 @@ TEST_F(TurnQuestionsTest, MeasuresHowLongTheUserTakes) {
     EXPECT_EQ(questions_.waited(), seconds(3)) << "while the question is open";
     ask();
     clock_.advance(seconds(2));
-    asker_->answered.set();
+    prompter_->answered.set();
     work();
     clock_.advance(seconds(9));
     EXPECT_EQ(questions_.waited(), seconds(5)) << "two questions at once count once";

@@ -9,7 +9,7 @@
 #include <bub/framework.hpp>
 #include <bub/hook.hpp>
 #include <bub/hooks.hpp>
-#include <bub/interview.hpp>
+#include <bub/onboarding_ui.hpp>
 #include <bub/prompt.hpp>
 #include <bub/turn_error.hpp>
 #include <bub/turn_state.hpp>

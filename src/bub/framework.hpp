@@ -104,9 +104,9 @@ public:
     Task<ModelOptions> model_options(std::string session_id);
     /// Returns the commands of all plugins, those of the highest precedence first.
     Task<std::vector<CliCommand>> cli_commands();
-    /// Returns `config` as extended by the plugins (OnboardCall). `interview` must outlive the task; null:
+    /// Returns `config` as extended by the plugins (OnboardCall). `ui` must outlive the task; null:
     /// non-interactive. Rethrows a plugin's exception.
-    Task<JsonObject> onboard(JsonObject config, Interview* interview = nullptr);
+    Task<JsonObject> onboard(JsonObject config, OnboardingUi* ui = nullptr);
     /// Returns the tape store of the first plugin that provides one; null if none does. The plugins are asked once, at
     /// first use.
     Task<std::shared_ptr<TapeStore>> tape_store();

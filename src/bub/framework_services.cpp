@@ -121,11 +121,11 @@ void merge(JsonObject& into, JsonObject patch) {
 
 }  // namespace
 
-Task<JsonObject> Framework::onboard(JsonObject config, Interview* interview) {
+Task<JsonObject> Framework::onboard(JsonObject config, OnboardingUi* ui) {
     const detail::PluginList plugins = impl_->plugins();
     for (auto plugin = plugins->rbegin(); plugin != plugins->rend(); ++plugin) {
         if (!(*plugin)->onboard_config) continue;
-        OnboardCall call{config, interview};
+        OnboardCall call{config, ui};
         MaybeTask<std::optional<JsonObject>> outcome = (*plugin)->onboard_config(call);
         std::optional<JsonObject> given;
         if (outcome.is_pending()) {

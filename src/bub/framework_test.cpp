@@ -218,7 +218,7 @@ Plugin onboarding(std::string name, JsonObject part, std::vector<JsonObject>& se
     plugin.name = std::move(name);
     plugin.onboard_config = [part = std::move(part), &seen](OnboardCall& call) {
         seen.push_back(call.config);
-        EXPECT_EQ(call.interview, nullptr) << "there is nobody";
+        EXPECT_EQ(call.ui, nullptr) << "there is nobody";
         return part;
     };
     return plugin;

@@ -19,7 +19,7 @@
 #include <bub/envelope.hpp>
 #include <bub/event_stream.hpp>
 #include <bub/hook.hpp>
-#include <bub/interview.hpp>
+#include <bub/onboarding_ui.hpp>
 #include <bub/prompt.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <bub/tape/tape_sidecar.hpp>
@@ -143,7 +143,7 @@ struct ModelOptionsCall {
 /// The result is merged into the configuration, objects member by member; null removes a member.
 struct OnboardCall {
     const JsonObject& config;  ///< the configuration so far, with the results of earlier plugins
-    Interview* interview;      ///< asks the user; null: non-interactive, use defaults
+    OnboardingUi* ui;          ///< asks the user; null: non-interactive, use defaults
 };
 /// A command that a plugin adds to the program.
 struct CliCommand {

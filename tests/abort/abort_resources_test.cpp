@@ -84,14 +84,14 @@ private:
     std::uint16_t port_ = 0;
 };
 
-struct Folder {
+struct Directory {
     std::filesystem::path path;
-    Folder() {
+    Directory() {
         std::string name =
             (std::filesystem::temp_directory_path() / "cubepi-abort-XXXXXX").string();
         path = mkdtemp(name.data());
     }
-    ~Folder() { std::filesystem::remove_all(path); }
+    ~Directory() { std::filesystem::remove_all(path); }
 };
 
 /// False also for a process that has ended and waits for somebody to ask how.
@@ -183,8 +183,8 @@ TEST(AbortResources, D7_StalledStream) {
 }
 
 TEST(AbortResources, D7_CommandsOfAShell) {
-    const Folder folder;
-    auto workspace = std::make_shared<LocalWorkspace>(folder.path);
+    const Directory directory;
+    auto workspace = std::make_shared<LocalWorkspace>(directory.path);
     Situation situation;
     situation.name = "shell";
     situation.script = [] {
@@ -204,9 +204,9 @@ TEST(AbortResources, D7_CommandsOfAShell) {
 }
 
 TEST(AbortResources, D7_EveryProcessOfACommandIsGone) {
-    const Folder folder;
-    const std::filesystem::path pids = folder.path / "pids";
-    auto workspace = std::make_shared<LocalWorkspace>(folder.path);
+    const Directory directory;
+    const std::filesystem::path pids = directory.path / "pids";
+    auto workspace = std::make_shared<LocalWorkspace>(directory.path);
     FauxProvider faux;
     JsonObject arguments;
     arguments["command"] =

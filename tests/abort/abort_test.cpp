@@ -32,7 +32,7 @@ FauxStep calls(std::vector<std::string> names) {
     return FauxStep(faux_assistant_message(std::move(blocks), stop_reason::tool_use));
 }
 
-Task<std::string> heeding_body(Points& points, ToolContext& context) {
+Task<std::string> honoring_body(Points& points, ToolContext& context) {
     co_await context.update("begun");
     co_await points.wait_for_stop(*context.runtime().clock, context.stop_token());
     co_await context.update("nearly done");
@@ -54,7 +54,7 @@ Task<std::string> failing_body(Points& points, ToolContext& context) {
 AgentTool heeding(Points& points) {
     return tool<NoArgs>(
         "heeding", "Ends when it is asked to.",
-        [&points](NoArgs, ToolContext& context) { return heeding_body(points, context); });
+        [&points](NoArgs, ToolContext& context) { return honoring_body(points, context); });
 }
 
 /// Does not look at its stop token: the coroutine is cancelled.
@@ -204,22 +204,22 @@ Situation steered() {
     return situation;
 }
 
-/// A database in a folder that goes with it.
+/// A database in a directory that goes with it.
 struct OwnDatabase {
-    std::filesystem::path folder;
+    std::filesystem::path directory;
     std::unique_ptr<SQLiteCheckpointer> store;
     OwnDatabase() {
         std::string name =
             (std::filesystem::temp_directory_path() / "cubepi-abort-XXXXXX").string();
-        folder = mkdtemp(name.data());
+        directory = mkdtemp(name.data());
         SQLiteOptions options;
-        options.path = (folder / "t.db").string();
+        options.path = (directory / "t.db").string();
         options.synchronous = SQLiteSynchronous::off;
         store = std::make_unique<SQLiteCheckpointer>(options);
     }
     ~OwnDatabase() {
         store.reset();
-        std::filesystem::remove_all(folder);
+        std::filesystem::remove_all(directory);
     }
 };
 

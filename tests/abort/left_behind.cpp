@@ -12,8 +12,8 @@ namespace cubepi::abort_tests {
 
 namespace {
 
-std::size_t entries(const char* folder) {
-    const std::filesystem::directory_iterator begin(folder);
+std::size_t entries(const char* directory) {
+    const std::filesystem::directory_iterator begin(directory);
     return static_cast<std::size_t>(std::distance(begin, std::filesystem::directory_iterator()));
 }
 

@@ -107,10 +107,10 @@ const std::vector<const char*>& needed_names() {
 constexpr const char* secret = "sesame-4711";
 
 std::string command_output(const EnvironmentPolicy& environment, const char* command) {
-    const TemporaryFolder folder;
+    const TemporaryDirectory directory;
     WorkspacePolicy policy;
     policy.environment = environment;
-    auto workspace = std::make_shared<LocalWorkspace>(folder.path(), std::move(policy));
+    auto workspace = std::make_shared<LocalWorkspace>(directory.path(), std::move(policy));
     return run_tool(shell_tool(ShellSessions::create(std::move(workspace))),
                     JsonObject{{"command", command}})
         .text();
@@ -181,8 +181,8 @@ TEST(EnvironmentAttack, ACommandCannotReadTheProgramsSecrets) {
          {"cat /proc/$PPID/environ", "cat /proc/$(cut -d' ' -f4 /proc/$PPID/stat)/environ",
           "tr '\\\\0' '\\\\n' < /proc/$(cut -d' ' -f4 /proc/$PPID/stat)/environ | sort",
           "cat /proc/[0-9]*/environ", "ps eww -e"}) {
-        const TemporaryFolder folder;
-        folder.put(
+        const TemporaryDirectory directory;
+        directory.put(
             "script.json",
             std::string("[{\"stop_reason\":\"tool_use\",\"content\":[{\"type\":\"tool_call\","
                         "\"id\":\"c1\",\"name\":\"shell\",\"arguments\":{\"command\":\"(") +
@@ -190,8 +190,8 @@ TEST(EnvironmentAttack, ACommandCannotReadTheProgramsSecrets) {
         const pid_t program = ::fork();
         if (program == 0) {
             ::setenv("OPENAI_API_KEY", secret, 1);
-            ::setenv("HOME", folder.path().c_str(), 1);
-            if (::chdir(folder.path().c_str()) != 0) ::_exit(1);
+            ::setenv("HOME", directory.path().c_str(), 1);
+            if (::chdir(directory.path().c_str()) != 0) ::_exit(1);
             if (std::freopen("/dev/null", "w", stdout) == nullptr) ::_exit(1);
             ::execl(CUBEPI_PROGRAM, "cubepi", "run", "--yes", "--script", "script.json", "go",
                     static_cast<char*>(nullptr));
@@ -199,9 +199,9 @@ TEST(EnvironmentAttack, ACommandCannotReadTheProgramsSecrets) {
         }
         int status = 0;
         ::waitpid(program, &status, 0);
-        const bool ran = std::filesystem::exists(folder.path() / "done");
+        const bool ran = std::filesystem::exists(directory.path() / "done");
         EXPECT_TRUE(ran) << reads;
-        row.attempt(ran && file_text(folder / "taken").find(secret) == std::string::npos, reads);
+        row.attempt(ran && file_text(directory / "taken").find(secret) == std::string::npos, reads);
     }
 }
 

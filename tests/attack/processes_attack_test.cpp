@@ -70,23 +70,23 @@ std::string command_of(const Escape& escape) {
 
 class ProcessAttack : public ::testing::Test {
 protected:
-    TemporaryFolder folder;
-    std::shared_ptr<LocalWorkspace> workspace = std::make_shared<LocalWorkspace>(folder.path());
+    TemporaryDirectory directory;
+    std::shared_ptr<LocalWorkspace> workspace = std::make_shared<LocalWorkspace>(directory.path());
     std::shared_ptr<ShellSessions> sessions = ShellSessions::create(workspace);
 
-    ProcessAttack() { folder.put("stay", stay); }
+    ProcessAttack() { directory.put("stay", stay); }
 
     void start(const Escape& escape) {
         forget();
         run_tool(shell_tool(sessions),
                  JsonObject{{"command", command_of(escape)}, {"background", true}});
-        run(until(exists(folder / "started")));
+        run(until(exists(directory / "started")));
     }
     void forget() {
-        std::filesystem::remove(folder / "started");
-        std::filesystem::remove(folder / "child");
+        std::filesystem::remove(directory / "started");
+        std::filesystem::remove(directory / "child");
     }
-    pid_t child() { return static_cast<pid_t>(std::stol(folder.get("child"))); }
+    pid_t child() { return static_cast<pid_t>(std::stol(directory.get("child"))); }
 
     void TearDown() override { EXPECT_FALSE(has_children()); }
 };
@@ -118,7 +118,7 @@ TEST_F(ProcessAttack, ProcessesDoNotSurviveAnAbort) {
         both.push_back(aborted_call(shell_tool(ShellSessions::create(workspace, options)),
                                     JsonObject{{"command", command_of(escape)}}, settings,
                                     &result));
-        both.push_back(abort_when_started(stop, folder / "started"));
+        both.push_back(abort_when_started(stop, directory / "started"));
         run(when_all(std::move(both)));
         const bool claims = result.text().find("with all that it had started") != std::string::npos;
         row.attempt(claims && !is_running(child()), escape.name);
@@ -173,7 +173,7 @@ TEST_F(ProcessAttack, ProcessesDoNotSurviveAProgramThatIsKilled) {
         forget();
         const pid_t program = ::fork();
         if (program == 0) {
-            run(start_and_die(workspace, command_of(escape), folder / "started"));
+            run(start_and_die(workspace, command_of(escape), directory / "started"));
             ::_exit(1);
         }
         int status = 0;

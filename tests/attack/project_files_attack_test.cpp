@@ -17,7 +17,7 @@
 #include <gtest/gtest.h>
 
 #include <bub/builtin/project_files.hpp>
-#include <cubepi/core/temporary_folder_test.hpp>
+#include <cubepi/core/temporary_directory_test.hpp>
 
 #include "attack.hpp"
 
@@ -46,12 +46,12 @@ protected:
     std::string loaded() const {
         const bub::AgentsFile agents = bub::read_agents_file(work());
         std::string text = agents.text;
-        const bub::FoundSkills skills = bub::find_skills(bub::skill_folders(work(), false, {}));
+        const bub::FoundSkills skills = bub::find_skills(bub::skill_directories(work(), false, {}));
         for (const bub::Skill& skill : skills.skills) text += skill.description + skill.body;
         return text;
     }
 
-    /// The paths that a turn reads, and those of the folders above them.
+    /// The paths that a turn reads, and those of the directories above them.
     std::vector<fs::path> places() const {
         return {work() / "AGENTS.md",
                 work() / ".agents",
@@ -76,10 +76,10 @@ protected:
         for (const auto& entry : fs::directory_iterator(work())) fs::remove_all(entry.path());
     }
 
-    const fs::path& work() const { return folder.path(); }
+    const fs::path& work() const { return directory.path(); }
 
-    TemporaryFolder outside;
-    TemporaryFolder folder;
+    TemporaryDirectory outside;
+    TemporaryDirectory directory;
 };
 
 }  // namespace
@@ -112,13 +112,13 @@ TEST_F(ProjectFilesAttack, WhatIsNotARegularFileIsNotRead) {
     Row row("project files", "pipe, device, socket or directory in the place of a file");
     for (const char* name : {"AGENTS.md", ".agents/skills/helper/SKILL.md"}) {
         const fs::path place = work() / name;
-        for (const char* kind : {"pipe", "folder", "zero", "null", "full"}) {
+        for (const char* kind : {"pipe", "directory", "zero", "null", "full"}) {
             clear();
             fs::create_directories(place.parent_path());
             const std::string_view what = kind;
             if (what == "pipe") {
                 ASSERT_EQ(::mkfifo(place.c_str(), 0600), 0);
-            } else if (what == "folder") {
+            } else if (what == "directory") {
                 fs::create_directory(place);
             } else {
                 // Only root can make a device; for others it is a link to one.
@@ -177,7 +177,7 @@ TEST_F(ProjectFilesAttack, OddContentsAreNoSkillAndNoCrash) {
         std::string("name: \0helper", 13),
         "\xff\xfe\xff"};
     for (const std::string& front : fronts) {
-        folder.put(".agents/skills/helper/SKILL.md", "---\n" + front + "\n---\nbody\n");
+        directory.put(".agents/skills/helper/SKILL.md", "---\n" + front + "\n---\nbody\n");
         row.attempt(loaded().empty(), front.substr(0, 60));
     }
     clear();
@@ -195,8 +195,8 @@ TEST_F(ProjectFilesAttack, ALinkThatIsSwappedInIsNotFollowed) {
     Row row("project files", "file swapped for a link while it is read");
     for (const fs::path& place : {places()[0], places()[3], places()[4]}) {
         clear();
-        folder.put("AGENTS.md", "fine");
-        folder.put(".agents/skills/helper/SKILL.md", skill_text("fine"));
+        directory.put("AGENTS.md", "fine");
+        directory.put(".agents/skills/helper/SKILL.md", skill_text("fine"));
         const fs::path link = work() / "link";
         fs::create_symlink(target_of(place), link);
         std::atomic<bool> done = false;

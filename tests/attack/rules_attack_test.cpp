@@ -15,7 +15,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cubepi/core/temporary_folder_test.hpp>
+#include <cubepi/core/temporary_directory_test.hpp>
 #include <cubepi/workspace/approval_policy.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
 
@@ -107,13 +107,13 @@ TEST(RulesAttack, ARuleHoldsInItsDirectory) {
 
 TEST(RulesAttack, NoRuleCoversWritesThatInstructOrRun) {
     Row row("rules", "write to .git, skills or AGENTS.md with the rules write: * and edit: *");
-    TemporaryFolder folder;
-    folder.put(".git/config", "");
-    folder.put(".agents/skills/x/SKILL.md", "");
-    folder.put("AGENTS.md", "");
-    folder.put("dir/sub/f", "");
-    const auto link = [&folder](const char* target, const char* name) {
-        std::filesystem::create_symlink(target, folder.path() / name);
+    TemporaryDirectory directory;
+    directory.put(".git/config", "");
+    directory.put(".agents/skills/x/SKILL.md", "");
+    directory.put("AGENTS.md", "");
+    directory.put("dir/sub/f", "");
+    const auto link = [&directory](const char* target, const char* name) {
+        std::filesystem::create_symlink(target, directory.path() / name);
     };
     link(".git", "plain");
     link("../.git/config", "dir/notes.md");
@@ -121,7 +121,7 @@ TEST(RulesAttack, NoRuleCoversWritesThatInstructOrRun) {
     link(".agents/skills", "docs");
     link("AGENTS.md", "readme");
     link("../../AGENTS.md", "dir/sub/readme");
-    LocalWorkspace workspace(folder.path());
+    LocalWorkspace workspace(directory.path());
     ApprovalPolicy policy(workspace.root());
     policy.allow(ApprovalRule::parse("write: *"));
     policy.allow(ApprovalRule::parse("edit: *"));
@@ -139,8 +139,8 @@ TEST(RulesAttack, NoRuleCoversWritesThatInstructOrRun) {
                    "new/../plain/config",
                    "new/../readme",
                    "plain/../plain/config",
-                   folder / "plain/config",
-                   folder / "dir/../readme",
+                   directory / "plain/config",
+                   directory / "dir/../readme",
                    "HEAD",
                    "dir/HEAD",
                    "dir/head"};
@@ -155,7 +155,7 @@ TEST(RulesAttack, NoRuleCoversWritesThatInstructOrRun) {
         const std::string rest = slash == std::string::npos ? "" : path.substr(slash);
         for (const std::string& form :
              {path, upper, "./" + path, "dir/../" + path, "dir/sub/../../" + path, ".//" + path,
-              "new/../" + path, folder / path.c_str(), first + "/." + rest, first + "//" + rest,
+              "new/../" + path, directory / path.c_str(), first + "/." + rest, first + "//" + rest,
               path + "/.", path + "/"}) {
             paths.push_back(form);
         }
@@ -222,9 +222,9 @@ TEST(RulesAttack, WordsAreThoseThatTheShellPasses) {
         ",",  "^",   "_",    " ",     "  ",      "\t",       "'",   "'",       "\"", "\"",
         "\\", "\\ ", "\\\\", "'a b'", "\"c d\"", "~",        "#",   "!",       "*",  "?",
         "{",  "}",   "$x",   "[",     "]",       "\xC3\xBC", "'$'", "\"\\$\"", "''", "HEAD~1"};
-    TemporaryFolder folder;
+    TemporaryDirectory directory;
     auto random = generator("words of a shell");
-    std::string script = "cd " + (folder.path()).string() + "\n";
+    std::string script = "cd " + (directory.path()).string() + "\n";
     std::vector<Texts> expected;
     Texts commands;
     const std::size_t count = rounds(20000);
@@ -244,10 +244,10 @@ TEST(RulesAttack, WordsAreThoseThatTheShellPasses) {
         commands.push_back(std::move(text));
     }
     ASSERT_GT(expected.size(), 500u);
-    folder.put(
+    directory.put(
         "script",
         "p() { for w in \"$@\"; do printf '%s\\0' \"$w\"; done; printf '\\1\\0'; }\n" + script);
-    const std::string line = std::string(shell) + " '" + folder / "script" + "' 2>&1";
+    const std::string line = std::string(shell) + " '" + directory / "script" + "' 2>&1";
     FILE* out = ::popen(line.c_str(), "r");
     ASSERT_NE(out, nullptr);
     std::string bytes;

@@ -32,8 +32,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* tape_name = "w__s";
 
-std::shared_ptr<bub::FileTapeStore> store_in(const bub::TestFolder& folder) {
-    return std::make_shared<bub::FileTapeStore>(folder.options());
+std::shared_ptr<bub::FileTapeStore> store_in(const bub::TestDirectory& directory) {
+    return std::make_shared<bub::FileTapeStore>(directory.options());
 }
 
 MessageList conversation(int from, int count) {
@@ -46,8 +46,8 @@ MessageList conversation(int from, int count) {
 }
 
 /// A tape with messages, an anchor, side state, an index and an unclosed turn.
-void make_tape(const bub::TestFolder& folder) {
-    const bub::TestFolder living;
+void make_tape(const bub::TestDirectory& directory) {
+    const bub::TestDirectory living;
     const auto store = store_in(living);
     const bub::Tape tape(store, tape_name);
     run(tape.bootstrap());
@@ -60,7 +60,7 @@ void make_tape(const bub::TestFolder& folder) {
     const auto fork = tape.fork(std::move(options));
     run(tape.in(fork).append(bub::message_entry("user", "unclosed")));
     run(fork->flush());
-    fs::copy(living.path(), folder.path(), fs::copy_options::recursive);
+    fs::copy(living.path(), directory.path(), fs::copy_options::recursive);
 }
 
 std::size_t below(std::mt19937_64& random, std::size_t limit) {
@@ -136,18 +136,18 @@ TEST(StorageAttack, ChangedFilesAreReadOrRefusedWithAdvice) {
     const std::vector<std::string> files{"w__s.jsonl",        "w__s.jsonl",
                                          "w__s.jsonl.state",  "w__s.jsonl.index",
                                          "w__s.jsonl.commit", "w__s.jsonl.turns/t1.journal"};
-    const bub::TestFolder original;
+    const bub::TestDirectory original;
     make_tape(original);
     for (std::size_t round = 0; round < rounds(300); ++round) {
-        const bub::TestFolder folder;
-        fs::copy(original.path(), folder.path(), fs::copy_options::recursive);
+        const bub::TestDirectory directory;
+        fs::copy(original.path(), directory.path(), fs::copy_options::recursive);
         const std::string& file = files[round % files.size()];
-        std::string text = folder.read(file);
+        std::string text = directory.read(file);
         if (file.ends_with(".commit"))
             text = R"({"offset": 40, "size": 9, "turn": "t1", "replaces": false})"
                    "\n012345678";
-        folder.write(file, mutated(std::move(text), random));
-        const auto store = store_in(folder);
+        directory.write(file, mutated(std::move(text), random));
+        const auto store = store_in(directory);
         bub::TapeCheckpointer memory(store);
         const std::vector<std::function<void()>> uses{
             [&] { (void)run(store->list_files()); },
@@ -170,21 +170,21 @@ TEST(StorageAttack, ChangedFilesAreReadOrRefusedWithAdvice) {
 
 TEST(StorageAttack, LinksInATapeDirectoryLeadNowhere) {
     Row row("storage", "links in place of a tape's files");
-    const bub::TestFolder outside;
+    const bub::TestDirectory outside;
     const std::string secret(600, 's');
     outside.write("secret", secret);
     for (const char* name :
          {"w__s.jsonl", "w__s.jsonl.lock", "w__s.jsonl.commit", "w__s.jsonl.state",
           "w__s.jsonl.open", "w__s.jsonl.index", "w__s.jsonl.turns", "media", "w__s.jsonl.new",
           "w__s.jsonl.state.new"}) {
-        const bub::TestFolder folder;
-        make_tape(folder);
-        fs::remove_all(folder.path() / name);
+        const bub::TestDirectory directory;
+        make_tape(directory);
+        fs::remove_all(directory.path() / name);
         const bool directory =
             std::string_view(name) == "media" || std::string_view(name).ends_with(".turns");
         fs::create_symlink(directory ? outside.path() : outside.path() / "secret",
-                           folder.path() / name);
-        const auto store = store_in(folder);
+                           directory.path() / name);
+        const auto store = store_in(directory);
         bub::TapeCheckpointer memory(store);
         std::string shown;
         const auto look = [&](const std::function<void()>& use) {
@@ -221,20 +221,20 @@ TEST(StorageAttack, AFullDiskHidesNothingAndPreventsNoDeletion) {
     Row row("storage", "a full disk with unclosed turns and commits");
     std::mt19937_64 random = generator("full disk");
     for (std::size_t round = 0; round < rounds(30); ++round) {
-        const bub::TestFolder folder;
-        make_tape(folder);
+        const bub::TestDirectory directory;
+        make_tape(directory);
         if (round % 2 == 1) {
-            folder.write("w__s.jsonl.commit",
-                         R"({"offset": 0, "size": 9, "turn": "t1", "replaces": )" +
-                             std::string(round % 4 == 1 ? "true" : "false") + "}\n012345678");
+            directory.write("w__s.jsonl.commit",
+                            R"({"offset": 0, "size": 9, "turn": "t1", "replaces": )" +
+                                std::string(round % 4 == 1 ? "true" : "false") + "}\n012345678");
         }
-        if (round % 3 == 1) fs::remove(folder.path() / "w__s.jsonl.index");
+        if (round % 3 == 1) fs::remove(directory.path() / "w__s.jsonl.index");
         bool kept = false;
         bool removed = false;
         std::string why;
         {
             const bub::FullDisk full(below(random, 3) * 200);
-            const auto store = store_in(folder);
+            const auto store = store_in(directory);
             bub::TapeCheckpointer memory(store);
             kept = held([&] { (void)run(store->list_files()); }, why) &&
                    held([&] { (void)run(store->position(tape_name)); }, why) &&
@@ -242,7 +242,7 @@ TEST(StorageAttack, AFullDiskHidesNothingAndPreventsNoDeletion) {
                    held([&] { (void)run(memory.load(tape_name)); }, why) && why.empty();
             removed = held([&] { run(store->remove_tape(tape_name)); }, why) && why.empty();
         }
-        row.attempt(kept && removed && folder.count(".") == 0,
+        row.attempt(kept && removed && directory.count(".") == 0,
                     "round " + std::to_string(round) + ": " + why);
     }
 }

@@ -303,12 +303,12 @@ TEST(TerminalAttack, AnAnswerDoesNotAnswerTheNextQuestion) {
     }
 }
 
-/// True when a file below `folder` has `text`; waits for it.
-bool comes_to_disk(const std::filesystem::path& folder, const std::string& text) {
+/// True when a file below `directory` has `text`; waits for it.
+bool comes_to_disk(const std::filesystem::path& directory, const std::string& text) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (std::chrono::steady_clock::now() < end) {
         std::error_code ignored;
-        std::filesystem::recursive_directory_iterator entry(folder, ignored);
+        std::filesystem::recursive_directory_iterator entry(directory, ignored);
         for (; entry != std::filesystem::recursive_directory_iterator(); entry.increment(ignored)) {
             if (entry->is_regular_file(ignored) &&
                 terminal_tests::read_file(entry->path()).find(text) != std::string::npos)

@@ -1,5 +1,5 @@
 // A user's program without a network: a scripted model calls a tool of the user's. It includes single headers, as a
-// project that takes only some rooms does.
+// project that takes only some modules does.
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/provider/faux.hpp>

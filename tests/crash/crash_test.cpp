@@ -37,9 +37,9 @@ bool is_finished(const MessageList& messages) {
 /// The process after the crash. It has the same tool, which must not be called again.
 class Successor {
 public:
-    explicit Successor(const std::filesystem::path& crashed) : places_{folder_.path()} {
+    explicit Successor(const std::filesystem::path& crashed) : places_{directory_.path()} {
         // The journal of a transaction that was cut off is part of what was left.
-        std::filesystem::copy(crashed, folder_.path(),
+        std::filesystem::copy(crashed, directory_.path(),
                               std::filesystem::copy_options::recursive |
                                   std::filesystem::copy_options::overwrite_existing);
         before_ = stored_messages(places_);
@@ -89,7 +89,7 @@ public:
     }
 
 private:
-    TestFolder folder_;
+    TestDirectory directory_;
     Places places_;
     MessageList before_;
     std::vector<std::string> effects_before_;
@@ -110,7 +110,7 @@ void expect_each_effect_once(const Places& places) {
 /// Kills a process at each step and gives `check` what it left. The number of steps.
 std::size_t kill_everywhere(const std::function<void(const Places&)>& check) {
     return kill_at_each_step("--worker", [&check](const Remains& remains) {
-        const Places places{remains.folder};
+        const Places places{remains.directory};
         expect_each_effect_once(places);
         if (remains.killed && !::testing::Test::HasFailure()) check(places);
     });
@@ -122,7 +122,7 @@ TEST(Crash, D1_TheNextPromptWorks) {
     bool took_over = false;
     bool mended = false;
     const std::size_t steps = kill_everywhere([&](const Places& places) {
-        Successor successor(places.folder);
+        Successor successor(places.directory);
         mended = mended || !unanswered(successor.before()).empty();
         successor.expect_went_on(run(successor.agent().prompt("What happened?")));
         took_over = took_over || successor.taken_over();
@@ -134,7 +134,7 @@ TEST(Crash, D1_TheNextPromptWorks) {
 
 TEST(Crash, D2_ResumeGoesOnFromWhatIsStored) {
     (void)kill_everywhere([](const Places& places) {
-        Successor successor(places.folder);
+        Successor successor(places.directory);
         std::optional<ErrorCode> refused;
         std::optional<RunResult> result;
         try {
@@ -155,7 +155,7 @@ TEST(Crash, D2_ResumeGoesOnFromWhatIsStored) {
 
 TEST(Crash, D42_TheSameInputAgainIsOneMessage) {
     (void)kill_everywhere([](const Places& places) {
-        Successor successor(places.folder);
+        Successor successor(places.directory);
         const bool finished = is_finished(successor.before());
         Message input = user_message("Do three things.", input_id);
         const RunResult result = run(successor.agent().prompt(std::move(input)));

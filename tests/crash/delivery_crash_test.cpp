@@ -8,7 +8,7 @@
 #include <cubepi/core/run.hpp>
 
 #include "delivery_worker.hpp"
-#include "folder_channel.hpp"
+#include "directory_channel.hpp"
 #include "worker_process.hpp"
 
 // A gateway is killed at every record and at every thing that it does outside; the next one finds out what to do.
@@ -18,8 +18,8 @@ namespace cubepi::crash_tests {
 namespace {
 
 /// A gateway from its start to its end, or to its step `kill_at`.
-Ended run_gateway(const std::filesystem::path& folder, std::size_t kill_at = 0) {
-    return run_worker({"--deliveries", folder.string(), std::to_string(kill_at)});
+Ended run_gateway(const std::filesystem::path& directory, std::size_t kill_at = 0) {
+    return run_worker({"--deliveries", directory.string(), std::to_string(kill_at)});
 }
 
 std::string answer_to(const std::string& update) { return "re: " + update; }
@@ -29,8 +29,8 @@ std::string answer_to(const std::string& update) { return "re: " + update; }
 TEST(DeliveryCrash, B18_AKillAnywhereLosesNothingAndDoublesNothingUnmarked) {
     std::size_t again = 0;
     const std::size_t steps = kill_at_each_step("--deliveries", [&](const Remains& remains) {
-        EXPECT_EQ(run_gateway(remains.folder).status, 0);
-        const Count count = expect_dealt_with(remains.folder, answer_to);
+        EXPECT_EQ(run_gateway(remains.directory).status, 0);
+        const Count count = expect_dealt_with(remains.directory, answer_to);
         EXPECT_EQ(count.held, 0u) << "one kill holds nothing";
         again += count.again;
     });
@@ -43,33 +43,34 @@ TEST(DeliveryCrash, B18_NorDoTwoKills) {
         if (!remains.killed) return;
         const std::size_t then = remains.step * 7 % 60 + 1;
         SCOPED_TRACE("then at " + std::to_string(then));
-        (void)run_gateway(remains.folder, then);
-        EXPECT_EQ(run_gateway(remains.folder).status, 0);
-        (void)expect_dealt_with(remains.folder, answer_to);
+        (void)run_gateway(remains.directory, then);
+        EXPECT_EQ(run_gateway(remains.directory).status, 0);
+        (void)expect_dealt_with(remains.directory, answer_to);
     });
 }
 
 TEST(DeliveryCrash, B18_AMessageWhoseTurnsEndTheProcessTwiceIsHeld) {
-    const TestFolder folder;
-    const std::vector<std::string> gateway = {"--deliveries", folder.path().string(), "0", "two"};
+    const TestDirectory directory;
+    const std::vector<std::string> gateway = {"--deliveries", directory.path().string(), "0",
+                                              "two"};
     EXPECT_TRUE(run_worker(gateway).killed);
     EXPECT_TRUE(run_worker(gateway).killed);
     EXPECT_EQ(run_worker(gateway).status, 0);
     // One of the other chat may have been under way both times, too.
-    EXPECT_GE(expect_dealt_with(folder.path(), answer_to).held, 1u);
-    const std::vector<std::string> sent = lines_of(sent_file(folder.path()));
+    EXPECT_GE(expect_dealt_with(directory.path(), answer_to).held, 1u);
+    const std::vector<std::string> sent = lines_of(sent_file(directory.path()));
     EXPECT_EQ(std::count(sent.begin(), sent.end(), answer_to("two")), 0);
 }
 
 TEST(DeliveryCrash, B18_TwoProcessesDoNotServeTheSameChannels) {
-    const TestFolder folder;
-    auto log = deliveries_in(folder.path());
+    const TestDirectory directory;
+    auto log = deliveries_in(directory.path());
     (void)run(log->unfinished());
-    EXPECT_EQ(run_gateway(folder.path()).status, found_locked);
-    EXPECT_TRUE(lines_of(confirmed_file(folder.path())).empty());
+    EXPECT_EQ(run_gateway(directory.path()).status, found_locked);
+    EXPECT_TRUE(lines_of(confirmed_file(directory.path())).empty());
     log.reset();
-    EXPECT_EQ(run_gateway(folder.path()).status, 0);
-    EXPECT_EQ(lines_of(sent_file(folder.path())).size(), updates.size());
+    EXPECT_EQ(run_gateway(directory.path()).status, 0);
+    EXPECT_EQ(lines_of(sent_file(directory.path())).size(), updates.size());
 }
 
 }  // namespace cubepi::crash_tests

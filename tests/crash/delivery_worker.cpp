@@ -12,14 +12,14 @@
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/run.hpp>
 
-#include "folder_channel.hpp"
+#include "directory_channel.hpp"
 #include "kill_at_write.hpp"
 
 namespace cubepi::crash_tests {
 
 namespace {
 
-bub::Plugin plugin(bub::Framework& framework, const std::filesystem::path& folder,
+bub::Plugin plugin(bub::Framework& framework, const std::filesystem::path& directory,
                    const std::shared_ptr<AsyncEvent>& brought, const std::string& deadly) {
     bub::Plugin plugin;
     plugin.name = "worker";
@@ -33,9 +33,9 @@ bub::Plugin plugin(bub::Framework& framework, const std::filesystem::path& folde
         const bool taken = co_await router->dispatch_output(std::move(message));
         co_return taken;
     };
-    plugin.provide_channels = [folder, brought](bub::ProvideChannelsCall& call) {
+    plugin.provide_channels = [directory, brought](bub::ProvideChannelsCall& call) {
         std::vector<std::shared_ptr<bub::Channel>> channels;
-        channels.push_back(folder_channel(folder, call.handler, brought));
+        channels.push_back(directory_channel(directory, call.handler, brought));
         return channels;
     };
     return plugin;
@@ -43,13 +43,13 @@ bub::Plugin plugin(bub::Framework& framework, const std::filesystem::path& folde
 
 }  // namespace
 
-int run_delivery_worker(const std::filesystem::path& folder, std::size_t kill_at,
+int run_delivery_worker(const std::filesystem::path& directory, std::size_t kill_at,
                         const std::string& deadly) {
     bub::ChannelManagerOptions options;
-    options.deliveries = deliveries_in(folder);
+    options.deliveries = deliveries_in(directory);
     bub::Framework framework;
     const auto brought = std::make_shared<AsyncEvent>();
-    framework.add(plugin(framework, folder, brought, deadly));
+    framework.add(plugin(framework, directory, brought, deadly));
     bub::ChannelManager manager(framework, std::move(options));
     arm(kill_at);
     try {

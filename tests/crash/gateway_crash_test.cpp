@@ -6,7 +6,7 @@
 
 #include <cubepi/agent/transcript.hpp>
 
-#include "folder_channel.hpp"
+#include "directory_channel.hpp"
 #include "gateway_worker.hpp"
 #include "worker_process.hpp"
 
@@ -16,8 +16,8 @@ namespace cubepi::crash_tests {
 
 namespace {
 
-Ended run_gateway(const std::filesystem::path& folder, std::size_t kill_at = 0) {
-    return run_worker({"--gateway", folder.string(), std::to_string(kill_at)});
+Ended run_gateway(const std::filesystem::path& directory, std::size_t kill_at = 0) {
+    return run_worker({"--gateway", directory.string(), std::to_string(kill_at)});
 }
 
 bool is_whole_answer(const Message& message) {
@@ -32,8 +32,8 @@ struct Conversation {
     std::vector<std::string> answers;
 };
 
-Conversation conversation_of(const std::filesystem::path& folder, const std::string& chat) {
-    const MessageList messages = kept_of_chat(folder, chat);
+Conversation conversation_of(const std::filesystem::path& directory, const std::string& chat) {
+    const MessageList messages = kept_of_chat(directory, chat);
     EXPECT_TRUE(is_legal_transcript(messages)) << "D1";
     Conversation kept;
     for (const Message& message : messages) {
@@ -64,11 +64,11 @@ void expect_none_twice(std::vector<std::string> texts) {
 TEST(GatewayCrash, D42_AKillAnywhereLeavesOneMessageOneAnswerAndOneDelivery) {
     std::size_t again = 0;
     const std::size_t steps = kill_at_each_step("--gateway", [&](const Remains& remains) {
-        EXPECT_EQ(run_gateway(remains.folder).status, 0);
-        expect_one_each(conversation_of(remains.folder, "short"), {"one", "two"});
-        expect_one_each(conversation_of(remains.folder, "long"), {"three", "four"});
-        EXPECT_LE(times_looked(remains.folder), 1u) << "a call took effect twice";
-        const Count count = expect_dealt_with(remains.folder, answer_to);
+        EXPECT_EQ(run_gateway(remains.directory).status, 0);
+        expect_one_each(conversation_of(remains.directory, "short"), {"one", "two"});
+        expect_one_each(conversation_of(remains.directory, "long"), {"three", "four"});
+        EXPECT_LE(times_looked(remains.directory), 1u) << "a call took effect twice";
+        const Count count = expect_dealt_with(remains.directory, answer_to);
         EXPECT_EQ(count.held, 0u) << "one kill holds nothing";
         again += count.again;
     });
@@ -82,15 +82,15 @@ TEST(GatewayCrash, D42_TwoKillsDoubleNothingEither) {
         if (!remains.killed || remains.step % stride != 0) return;
         const std::size_t then = remains.step * 7 % 90 + 1;
         SCOPED_TRACE("then at " + std::to_string(then));
-        (void)run_gateway(remains.folder, then);
-        EXPECT_EQ(run_gateway(remains.folder).status, 0);
+        (void)run_gateway(remains.directory, then);
+        EXPECT_EQ(run_gateway(remains.directory).status, 0);
         for (const char* chat : {"short", "long"}) {
-            const Conversation kept = conversation_of(remains.folder, chat);
+            const Conversation kept = conversation_of(remains.directory, chat);
             expect_none_twice(kept.inputs);
             expect_none_twice(kept.answers);
         }
-        EXPECT_LE(times_looked(remains.folder), 1u) << "a call took effect twice";
-        (void)expect_dealt_with(remains.folder, answer_to);
+        EXPECT_LE(times_looked(remains.directory), 1u) << "a call took effect twice";
+        (void)expect_dealt_with(remains.directory, answer_to);
     });
 }
 

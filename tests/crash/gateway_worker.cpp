@@ -16,7 +16,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/provider/faux.hpp>
 
-#include "folder_channel.hpp"
+#include "directory_channel.hpp"
 #include "kill_at_write.hpp"
 
 namespace cubepi::crash_tests {
@@ -25,10 +25,12 @@ namespace {
 
 struct NoArgs {};
 
-std::filesystem::path looks_in(const std::filesystem::path& folder) { return folder / "looks"; }
+std::filesystem::path looks_in(const std::filesystem::path& directory) {
+    return directory / "looks";
+}
 
-AgentTool look(const std::filesystem::path& folder) {
-    return tool<NoArgs>("look", "Looks something up.", [file = looks_in(folder)](NoArgs) {
+AgentTool look(const std::filesystem::path& directory) {
+    return tool<NoArgs>("look", "Looks something up.", [file = looks_in(directory)](NoArgs) {
         step();
         const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         if (fd < 0) throw std::runtime_error("cannot write the effect");
@@ -58,25 +60,25 @@ AssistantMessage model(const ModelRequest& request) {
     return faux_assistant_message(std::move(content), stop_reason::tool_use);
 }
 
-std::shared_ptr<bub::FileTapeStore> tapes_in(const std::filesystem::path& folder) {
+std::shared_ptr<bub::FileTapeStore> tapes_in(const std::filesystem::path& directory) {
     bub::FileTapeOptions options;
-    options.directory = folder / "tapes";
+    options.directory = directory / "tapes";
     options.sync = bub::TapeSync::never;
     return std::make_shared<bub::FileTapeStore>(std::move(options));
 }
 
-bub::BuiltinOptions agent_in(const std::filesystem::path& folder, FauxProvider& faux,
+bub::BuiltinOptions agent_in(const std::filesystem::path& directory, FauxProvider& faux,
                              std::shared_ptr<AsyncEvent> brought) {
     bub::BuiltinOptions options;
     options.model = faux.model("offline");
-    options.home = folder;
-    options.tape_store = tapes_in(folder);
+    options.home = directory;
+    options.tape_store = tapes_in(directory);
     options.with_user_skills = false;
     options.with_tools = false;
-    options.tools.push_back(look(folder));
-    options.channels = [folder, brought](bub::ProvideChannelsCall& call) {
+    options.tools.push_back(look(directory));
+    options.channels = [directory, brought](bub::ProvideChannelsCall& call) {
         std::vector<std::shared_ptr<bub::Channel>> channels;
-        channels.push_back(folder_channel(folder, call.handler, brought));
+        channels.push_back(directory_channel(directory, call.handler, brought));
         return channels;
     };
     return options;
@@ -88,27 +90,27 @@ std::string answer_to(const std::string& update) {
     return update == with_tool ? "Looking.  re: " + update : "re: " + update;
 }
 
-MessageList kept_of_chat(const std::filesystem::path& folder, const std::string& chat) {
-    const std::string tape = bub::tape_name(folder, "platform:" + chat);
-    return bub::agent_messages(run(tapes_in(folder)->fetch(tape, bub::TapeQuery())));
+MessageList kept_of_chat(const std::filesystem::path& directory, const std::string& chat) {
+    const std::string tape = bub::tape_name(directory, "platform:" + chat);
+    return bub::agent_messages(run(tapes_in(directory)->fetch(tape, bub::TapeQuery())));
 }
 
-std::size_t times_looked(const std::filesystem::path& folder) {
-    return lines_of(looks_in(folder)).size();
+std::size_t times_looked(const std::filesystem::path& directory) {
+    return lines_of(looks_in(directory)).size();
 }
 
-int run_gateway_worker(const std::filesystem::path& folder, std::size_t kill_at) {
+int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_at) {
     FauxProvider faux;
     std::vector<FauxStep> script;
     for (std::size_t i = 0; i < 2 * updates.size(); ++i) script.emplace_back(FauxStep(model));
     faux.set_responses(std::move(script));
     bub::FrameworkOptions around;
-    around.workspace = folder;
+    around.workspace = directory;
     bub::Framework framework(std::move(around));
     const auto brought = std::make_shared<AsyncEvent>();
-    framework.add(bub::builtin_plugin(framework, agent_in(folder, faux, brought)));
+    framework.add(bub::builtin_plugin(framework, agent_in(directory, faux, brought)));
     bub::ChannelManagerOptions options;
-    options.deliveries = deliveries_in(folder);
+    options.deliveries = deliveries_in(directory);
     options.stream_output = true;
     bub::ChannelManager manager(framework, std::move(options));
     arm(kill_at);

@@ -15,13 +15,13 @@ inline constexpr const char* with_tool = "three";
 std::string answer_to(const std::string& update);
 
 /// The messages of a chat of the platform ("short", "long"), those that were broken off too.
-MessageList kept_of_chat(const std::filesystem::path& folder, const std::string& chat);
+MessageList kept_of_chat(const std::filesystem::path& directory, const std::string& chat);
 
 /// How often the tool took effect.
-std::size_t times_looked(const std::filesystem::path& folder);
+std::size_t times_looked(const std::filesystem::path& directory);
 
 /// A gateway whose turns are those of the builtin agent, on tapes. It takes in what is not confirmed, answers what it has, and
 /// ends. Kills itself at step `kill_at`.
-int run_gateway_worker(const std::filesystem::path& folder, std::size_t kill_at);
+int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_at);
 
 }  // namespace cubepi::crash_tests

@@ -20,19 +20,19 @@ namespace cubepi::crash_tests {
 
 namespace {
 
-MessageList kept_in(const std::filesystem::path& folder) {
-    bub::TapeCheckpointer memory(tapes_in(folder));
-    const auto data = run(memory.load(bub::tape_name(folder, session_id)));
+MessageList kept_in(const std::filesystem::path& directory) {
+    bub::TapeCheckpointer memory(tapes_in(directory));
+    const auto data = run(memory.load(bub::tape_name(directory, session_id)));
     return data ? data->messages : MessageList();
 }
 
-void expect_continued(const std::filesystem::path& folder) {
-    const std::vector<std::string> made = calls_made(folder);
+void expect_continued(const std::filesystem::path& directory) {
+    const std::vector<std::string> made = calls_made(directory);
     std::vector<std::string> sorted = made;
     std::sort(sorted.begin(), sorted.end());
     EXPECT_EQ(std::adjacent_find(sorted.begin(), sorted.end()), sorted.end())
         << "a call took effect twice";
-    const MessageList before = kept_in(folder);
+    const MessageList before = kept_in(directory);
     FauxProvider faux;
     MessageList request;
     std::vector<FauxStep> script;
@@ -41,14 +41,14 @@ void expect_continued(const std::filesystem::path& folder) {
         return faux_assistant_message("I see");
     }));
     faux.set_responses(std::move(script));
-    const std::unique_ptr<bub::Framework> framework = pipeline_in(folder, faux);
+    const std::unique_ptr<bub::Framework> framework = pipeline_in(directory, faux);
     EXPECT_EQ(say(*framework, "What happened?"), "I see");
     ASSERT_FALSE(request.empty());
     EXPECT_TRUE(is_legal_transcript(request)) << "D1";
     EXPECT_EQ(request.back().text(), "What happened?");
     expect_unknown_outcomes(request, unanswered(before));
-    EXPECT_EQ(calls_made(folder), made) << "a call was executed again";
-    const MessageList after = kept_in(folder);
+    EXPECT_EQ(calls_made(directory), made) << "a call was executed again";
+    const MessageList after = kept_in(directory);
     EXPECT_TRUE(is_legal_transcript(after)) << "D1";
     ASSERT_GT(after.size(), before.size());
     for (std::size_t i = 0; i < before.size(); ++i)
@@ -61,8 +61,8 @@ TEST(PipelineCrash, D1_AKillAtAnyStepOfAToolTurnIsContinuedAndNoCallIsMadeAgain)
     std::size_t with_open_calls = 0;
     const std::size_t steps = kill_at_each_step("--pipeline", [&](const Remains& remains) {
         if (!remains.killed) return;
-        with_open_calls += unanswered(kept_in(remains.folder)).empty() ? 0 : 1;
-        expect_continued(remains.folder);
+        with_open_calls += unanswered(kept_in(remains.directory)).empty() ? 0 : 1;
+        expect_continued(remains.directory);
     });
     EXPECT_GT(steps, 60u);
     EXPECT_GT(with_open_calls, 10u);
@@ -89,14 +89,15 @@ TEST(PipelineCrash, B9_AKillAtAnyStepOfAHandOffLosesNeitherConversationNorSummar
             return faux_assistant_message("I see");
         }));
         faux.set_responses(std::move(script));
-        const std::unique_ptr<bub::Framework> framework = pipeline_in(remains.folder, faux);
+        const std::unique_ptr<bub::Framework> framework = pipeline_in(remains.directory, faux);
         EXPECT_EQ(say(*framework, "What happened?"), "I see");
         EXPECT_TRUE(is_legal_transcript(request)) << "D1";
         const bool whole = has_text(request, "Use Postgres.");
         const bool summary = has_text(request, "The user wants Postgres.");
         EXPECT_NE(whole, summary) << "either the conversation or its summary";
         handed_off += summary ? 1 : 0;
-        const bub::Tape tape(tapes_in(remains.folder), bub::tape_name(remains.folder, session_id));
+        const bub::Tape tape(tapes_in(remains.directory),
+                             bub::tape_name(remains.directory, session_id));
         bub::TapeSearch search;
         search.text = "Use Postgres.";
         EXPECT_FALSE(run(tape.search(std::move(search))).empty()) << "what was dropped is there";

@@ -18,7 +18,9 @@ namespace {
 
 struct NoArgs {};
 
-std::filesystem::path effects_in(const std::filesystem::path& folder) { return folder / "effects"; }
+std::filesystem::path effects_in(const std::filesystem::path& directory) {
+    return directory / "effects";
+}
 
 std::string leave_effect(const std::filesystem::path& file, const std::string& call_id) {
     step();
@@ -31,9 +33,9 @@ std::string leave_effect(const std::filesystem::path& file, const std::string& c
     return "done: " + call_id;
 }
 
-AgentTool lasting_tool(const std::filesystem::path& folder) {
+AgentTool lasting_tool(const std::filesystem::path& directory) {
     return tool<NoArgs>("lasting", "Has an effect that lasts.",
-                        [file = effects_in(folder)](NoArgs, ToolContext& context) {
+                        [file = effects_in(directory)](NoArgs, ToolContext& context) {
                             return leave_effect(file, context.tool_call_id());
                         });
 }
@@ -53,25 +55,25 @@ std::vector<FauxStep> script() {
 
 }  // namespace
 
-std::shared_ptr<bub::FileTapeStore> tapes_in(const std::filesystem::path& folder) {
+std::shared_ptr<bub::FileTapeStore> tapes_in(const std::filesystem::path& directory) {
     bub::FileTapeOptions options;
-    options.directory = folder / "tapes";
+    options.directory = directory / "tapes";
     options.sync = bub::TapeSync::never;
     return std::make_shared<bub::FileTapeStore>(std::move(options));
 }
 
-std::unique_ptr<bub::Framework> pipeline_in(const std::filesystem::path& folder,
+std::unique_ptr<bub::Framework> pipeline_in(const std::filesystem::path& directory,
                                             FauxProvider& faux) {
     bub::FrameworkOptions around;
-    around.workspace = folder;
+    around.workspace = directory;
     auto framework = std::make_unique<bub::Framework>(std::move(around));
     bub::BuiltinOptions options;
     options.model = faux.model("offline");
-    options.home = folder;
-    options.tape_store = tapes_in(folder);
+    options.home = directory;
+    options.tape_store = tapes_in(directory);
     options.with_user_skills = false;
     options.with_tools = false;
-    options.tools.push_back(lasting_tool(folder));
+    options.tools.push_back(lasting_tool(directory));
     framework->add(bub::builtin_plugin(*framework, std::move(options)));
     return framework;
 }
@@ -82,24 +84,24 @@ std::string say(bub::Framework& framework, const std::string& text) {
     return run(framework.process_inbound(std::move(message), true)).model_output;
 }
 
-std::vector<std::string> calls_made(const std::filesystem::path& folder) {
-    std::ifstream in(effects_in(folder));
+std::vector<std::string> calls_made(const std::filesystem::path& directory) {
+    std::ifstream in(effects_in(directory));
     std::vector<std::string> lines;
     for (std::string line; std::getline(in, line);) lines.push_back(line);
     return lines;
 }
 
-int run_pipeline_worker(const std::filesystem::path& folder, std::size_t kill_at) {
+int run_pipeline_worker(const std::filesystem::path& directory, std::size_t kill_at) {
     FauxProvider faux;
     faux.set_responses(script());
-    const std::unique_ptr<bub::Framework> framework = pipeline_in(folder, faux);
+    const std::unique_ptr<bub::Framework> framework = pipeline_in(directory, faux);
     arm(kill_at);
     (void)say(*framework, "Do three things.");
     disarm();
     return 0;
 }
 
-int run_handoff_worker(const std::filesystem::path& folder, std::size_t kill_at) {
+int run_handoff_worker(const std::filesystem::path& directory, std::size_t kill_at) {
     std::vector<FauxStep> steps;
     steps.emplace_back("Noted.");
     steps.push_back(faux_failure("the prompt is too long"));
@@ -107,7 +109,7 @@ int run_handoff_worker(const std::filesystem::path& folder, std::size_t kill_at)
     steps.emplace_back("As you wish.");
     FauxProvider faux;
     faux.set_responses(std::move(steps));
-    const std::unique_ptr<bub::Framework> framework = pipeline_in(folder, faux);
+    const std::unique_ptr<bub::Framework> framework = pipeline_in(directory, faux);
     (void)say(*framework, "Use Postgres.");
     arm(kill_at);
     (void)say(*framework, "Go on.");

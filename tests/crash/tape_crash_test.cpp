@@ -29,15 +29,15 @@ std::string read(const std::filesystem::path& file) {
     return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-std::shared_ptr<bub::FileTapeStore> store_in(const std::filesystem::path& folder) {
+std::shared_ptr<bub::FileTapeStore> store_in(const std::filesystem::path& directory) {
     bub::FileTapeOptions options;
-    options.directory = folder / "tapes";
+    options.directory = directory / "tapes";
     options.sync = bub::TapeSync::never;
     return std::make_shared<bub::FileTapeStore>(std::move(options));
 }
 
-std::vector<bub::TapeEntry> entries_in(const std::filesystem::path& folder) {
-    return run(store_in(folder)->fetch(tape, bub::TapeQuery()));
+std::vector<bub::TapeEntry> entries_in(const std::filesystem::path& directory) {
+    return run(store_in(directory)->fetch(tape, bub::TapeQuery()));
 }
 
 /// All that the model said, as it is on the tape.
@@ -56,8 +56,8 @@ std::string status_of(const bub::TapeEntry& marker) {
 }
 
 /// What an agent is told of the tape.
-std::string conversation_in(const std::filesystem::path& folder) {
-    bub::TapeCheckpointer memory(store_in(folder));
+std::string conversation_in(const std::filesystem::path& directory) {
+    bub::TapeCheckpointer memory(store_in(directory));
     const auto data = run(memory.load(tape));
     std::string texts;
     for (const Message& message : data ? data->messages : MessageList())
@@ -66,8 +66,8 @@ std::string conversation_in(const std::filesystem::path& folder) {
 }
 
 /// What is kept of a turn that was refused, as text.
-std::string refused_on(const std::filesystem::path& folder) {
-    const auto event = run(store_in(folder)->find_event(tape, "turn.refused"));
+std::string refused_on(const std::filesystem::path& directory) {
+    const auto event = run(store_in(directory)->find_event(tape, "turn.refused"));
     return event ? bub::tape_line(*event) : std::string();
 }
 
@@ -93,14 +93,14 @@ void expect_whole(const std::vector<bub::TapeEntry>& entries) {
 }
 
 /// The next process: what was shown is there, the turn is closed, and an agent goes on.
-void expect_recovered(const std::filesystem::path& folder) {
-    const std::string shown = read(shown_file(folder));
-    const std::vector<bub::TapeEntry> entries = entries_in(folder);
+void expect_recovered(const std::filesystem::path& directory) {
+    const std::string shown = read(shown_file(directory));
+    const std::vector<bub::TapeEntry> entries = entries_in(directory);
     const std::string said = said_on(entries);
     EXPECT_TRUE(said.starts_with(shown)) << "shown: " << shown << "\nkept: " << said;
     expect_whole(entries);
-    EXPECT_EQ(entries_in(folder), entries) << "closing is done once";
-    for (const auto& file : std::filesystem::directory_iterator(folder / "tapes")) {
+    EXPECT_EQ(entries_in(directory), entries) << "closing is done once";
+    for (const auto& file : std::filesystem::directory_iterator(directory / "tapes")) {
         const std::string extension = file.path().extension().string();
         EXPECT_TRUE(extension != ".commit" && extension != ".turns") << file.path();
     }
@@ -114,7 +114,7 @@ void expect_recovered(const std::filesystem::path& folder) {
     faux.set_responses(std::move(script));
     AgentOptions options;
     options.model = faux.model("offline");
-    options.checkpointer = std::make_shared<bub::TapeCheckpointer>(store_in(folder));
+    options.checkpointer = std::make_shared<bub::TapeCheckpointer>(store_in(directory));
     options.thread_id = tape;
     Agent agent(std::move(options));
     const RunResult result = run(agent.prompt("What happened?"));
@@ -127,8 +127,8 @@ void expect_recovered(const std::filesystem::path& folder) {
 TEST(TapeCrash, B9_AKillAtAnyWriteLosesNothingThatWasShown) {
     std::size_t interrupted = 0;
     const std::size_t steps = kill_at_each_step("--tape", [&](const Remains& remains) {
-        expect_recovered(remains.folder);
-        const std::vector<bub::TapeEntry> entries = entries_in(remains.folder);
+        expect_recovered(remains.directory);
+        const std::vector<bub::TapeEntry> entries = entries_in(remains.directory);
         interrupted += static_cast<std::size_t>(
             std::any_of(entries.begin(), entries.end(), [](const bub::TapeEntry& entry) {
                 return entry.kind == "event" && bub::entry_name(entry) == "turn" &&
@@ -140,29 +140,31 @@ TEST(TapeCrash, B9_AKillAtAnyWriteLosesNothingThatWasShown) {
 }
 
 TEST(TapeCrash, B9_AKillWhileAKilledTurnIsClosedClosesItOnce) {
-    const TestFolder left;
+    const TestDirectory left;
     EXPECT_TRUE(run_worker({"--tape", left.path().string(), "30"}).killed);
     std::size_t at = 0;
     for (bool killed = true; killed && !::testing::Test::HasFailure();) {
         SCOPED_TRACE("killed at step " + std::to_string(++at));
-        const TestFolder folder;
-        std::filesystem::copy(left.path(), folder.path(), std::filesystem::copy_options::recursive);
-        killed = run_worker({"--tape-reader", folder.path().string(), std::to_string(at)}).killed;
-        expect_recovered(folder.path());
+        const TestDirectory directory;
+        std::filesystem::copy(left.path(), directory.path(),
+                              std::filesystem::copy_options::recursive);
+        killed =
+            run_worker({"--tape-reader", directory.path().string(), std::to_string(at)}).killed;
+        expect_recovered(directory.path());
     }
     EXPECT_GT(at, 8u);
 }
 
 TEST(TapeCrash, B9_TwoProcessesOnOneTape) {
     constexpr int turns = 60;
-    const TestFolder folder;
-    const std::string place = folder.path().string();
+    const TestDirectory directory;
+    const std::string place = directory.path().string();
     const std::string count = std::to_string(turns);
     WorkerProcess first({"--tape-writer", place, "a", count});
     WorkerProcess second({"--tape-writer", place, "b", count});
     EXPECT_EQ(first.wait().status, 0);
     EXPECT_EQ(second.wait().status, 0);
-    const std::vector<bub::TapeEntry> entries = entries_in(folder.path());
+    const std::vector<bub::TapeEntry> entries = entries_in(directory.path());
     ASSERT_EQ(entries.size(), 2u * 3u * turns);
     expect_whole(entries);
     for (std::size_t i = 0; i < entries.size(); i += 3) {
@@ -175,17 +177,17 @@ TEST(TapeCrash, D50_AProcessThatSleptWhileAnotherTookOverIsFencedOffWhereverItSl
     std::size_t at = 1;
     for (bool in_run = true; in_run && !::testing::Test::HasFailure(); ++at) {
         SCOPED_TRACE("frozen at event " + std::to_string(at));
-        const TestFolder folder;
-        const std::string place = folder.path().string();
+        const TestDirectory directory;
+        const std::string place = directory.path().string();
         WorkerProcess sleeper({"--claimed-turn", place, "sleeper", std::to_string(at)});
         ASSERT_TRUE(sleeper.wait_until_frozen());
         EXPECT_EQ(run_worker({"--claimed-turn", place, "other", "0"}).status, 0);
         sleeper.thaw();
         EXPECT_EQ(sleeper.wait().status, was_refused);
-        EXPECT_EQ(conversation_in(folder.path()), "Who is other?||seen|I am other|");
-        in_run = !std::filesystem::exists(before_merge_file(folder.path()));
+        EXPECT_EQ(conversation_in(directory.path()), "Who is other?||seen|I am other|");
+        in_run = !std::filesystem::exists(before_merge_file(directory.path()));
         if (in_run) continue;
-        const std::string kept = refused_on(folder.path());
+        const std::string kept = refused_on(directory.path());
         EXPECT_NE(kept.find("Who is sleeper?"), std::string::npos) << kept;
         EXPECT_NE(kept.find("I am sleeper"), std::string::npos) << kept;
     }

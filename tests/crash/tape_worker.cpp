@@ -25,9 +25,9 @@ namespace {
 
 struct NoArgs {};
 
-bub::FileTapeOptions options_in(const std::filesystem::path& folder) {
+bub::FileTapeOptions options_in(const std::filesystem::path& directory) {
     bub::FileTapeOptions options;
-    options.directory = folder / "tapes";
+    options.directory = directory / "tapes";
     options.sync = bub::TapeSync::never;
     return options;
 }
@@ -77,12 +77,12 @@ Task<void> take_turn(const bub::Tape& tape, FauxProvider& faux, std::string id, 
 
 }  // namespace
 
-int run_tape_worker(const std::filesystem::path& folder, std::size_t kill_at) {
-    const int shown = open(shown_file(folder).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+int run_tape_worker(const std::filesystem::path& directory, std::size_t kill_at) {
+    const int shown = open(shown_file(directory).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     arm(kill_at);
     FauxProvider faux;
     faux.set_responses(script());
-    const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(folder)), tape);
+    const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(directory)), tape);
     run(on.bootstrap());
     run(take_turn(on, faux, "turn-1", shown, "Do two things."));
     run(take_turn(on, faux, "turn-2", shown, second_input));
@@ -96,18 +96,19 @@ namespace {
 /// Stops the process once: at an event, or behind the last one.
 class Freezer {
 public:
-    Freezer(std::filesystem::path folder, std::size_t at) : folder_(std::move(folder)), at_(at) {}
+    Freezer(std::filesystem::path directory, std::size_t at)
+        : directory_(std::move(directory)), at_(at) {}
     void on_event() {
         if (++events_ == at_) (void)raise(SIGSTOP);
     }
     void before_merge() {
         if (events_ >= at_) return;
-        std::ofstream(before_merge_file(folder_)).put('\n');
+        std::ofstream(before_merge_file(directory_)).put('\n');
         (void)raise(SIGSTOP);
     }
 
 private:
-    const std::filesystem::path folder_;
+    const std::filesystem::path directory_;
     const std::size_t at_;
     std::size_t events_ = 0;
 };
@@ -137,7 +138,7 @@ Task<void> take_claimed_turn(std::shared_ptr<bub::TapeFork> fork, FauxProvider& 
 
 }  // namespace
 
-int run_claimed_turn(const std::filesystem::path& folder, const std::string& name,
+int run_claimed_turn(const std::filesystem::path& directory, const std::string& name,
                      std::size_t freeze_at) {
     FauxProvider faux;
     std::vector<FauxStep> steps;
@@ -146,9 +147,9 @@ int run_claimed_turn(const std::filesystem::path& folder, const std::string& nam
     faux.set_responses(std::move(steps));
     bub::TapeForkOptions options;
     options.turn_id = name;
-    const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(folder)), tape);
+    const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(directory)), tape);
     const std::shared_ptr<bub::TapeFork> fork = on.fork(std::move(options));
-    Freezer freezer(folder, freeze_at);
+    Freezer freezer(directory, freeze_at);
     try {
         run(take_claimed_turn(fork, faux, freezer, "Who is " + name + "?"));
     } catch (const StaleAppendError&) {
@@ -157,16 +158,16 @@ int run_claimed_turn(const std::filesystem::path& folder, const std::string& nam
     return 0;
 }
 
-int run_tape_reader(const std::filesystem::path& folder, std::size_t kill_at) {
-    bub::FileTapeStore store(options_in(folder));
+int run_tape_reader(const std::filesystem::path& directory, std::size_t kill_at) {
+    bub::FileTapeStore store(options_in(directory));
     arm(kill_at);
     (void)run(store.position(tape));
     disarm();
     return 0;
 }
 
-int run_tape_writer(const std::filesystem::path& folder, const std::string& name, int turns) {
-    const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(folder)), tape);
+int run_tape_writer(const std::filesystem::path& directory, const std::string& name, int turns) {
+    const bub::Tape on(std::make_shared<bub::FileTapeStore>(options_in(directory)), tape);
     for (int i = 0; i < turns; ++i) {
         bub::TapeForkOptions options;
         options.turn_id = name + "-" + std::to_string(i);

@@ -10,31 +10,31 @@ inline constexpr const char* tape = "w__s";
 inline constexpr const char* second_input = "And then?";
 
 /// Where the process writes what it has shown, and what a person was told is stored.
-inline std::filesystem::path shown_file(const std::filesystem::path& folder) {
-    return folder / "shown";
+inline std::filesystem::path shown_file(const std::filesystem::path& directory) {
+    return directory / "shown";
 }
 
-/// Two turns of an agent on a tape in `folder`, the first with two calls of a tool. Kills itself at step `kill_at`: before,
+/// Two turns of an agent on a tape in `directory`, the first with two calls of a tool. Kills itself at step `kill_at`: before,
 /// in the middle of, and after each write to a file, and around each rename and removal. Returns the exit status when
 /// there are fewer steps.
-int run_tape_worker(const std::filesystem::path& folder, std::size_t kill_at);
+int run_tape_worker(const std::filesystem::path& directory, std::size_t kill_at);
 
 /// Looks at the tape, which closes the turns that dead processes left. Kills itself at step `kill_at`.
-int run_tape_reader(const std::filesystem::path& folder, std::size_t kill_at);
+int run_tape_reader(const std::filesystem::path& directory, std::size_t kill_at);
 
 /// Appends `turns` turns of three entries each, all of which say `name`.
-int run_tape_writer(const std::filesystem::path& folder, const std::string& name, int turns);
+int run_tape_writer(const std::filesystem::path& directory, const std::string& name, int turns);
 
 /// The exit status of a process whose turn was refused.
 inline constexpr int was_refused = 4;
 /// There when a process sleeps between the end of its run and the merge of its turn.
-inline std::filesystem::path before_merge_file(const std::filesystem::path& folder) {
-    return folder / "before-merge";
+inline std::filesystem::path before_merge_file(const std::filesystem::path& directory) {
+    return directory / "before-merge";
 }
 
 /// One turn with a call, under a claim whose lease is over at once. Freezes itself (SIGSTOP) at event `freeze_at` of the run;
 /// when there are fewer, behind the run and before the merge of the turn. Zero: never. Returns the exit status.
-int run_claimed_turn(const std::filesystem::path& folder, const std::string& name,
+int run_claimed_turn(const std::filesystem::path& directory, const std::string& name,
                      std::size_t freeze_at);
 
 }  // namespace cubepi::crash_tests

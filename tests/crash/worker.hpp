@@ -17,17 +17,17 @@ inline constexpr const char* input_id = "input-1";
 /// Called at each step of a run.
 using StepHook = std::function<void()>;
 
-/// Files of one run, in a folder of its own.
+/// Files of one run, in a directory of its own.
 struct Places {
-    std::filesystem::path folder;
+    std::filesystem::path directory;
     /// Not synchronised: that guards against a power cut, and makes no difference to a killed process.
     SQLiteOptions database() const {
         SQLiteOptions options;
-        options.path = (folder / "t.db").string();
+        options.path = (directory / "t.db").string();
         options.synchronous = SQLiteSynchronous::off;
         return options;
     }
-    std::filesystem::path effects() const { return folder / "effects"; }
+    std::filesystem::path effects() const { return directory / "effects"; }
 };
 
 /// The calls that took effect, in order.

@@ -12,12 +12,12 @@ extern char** environ;
 
 namespace cubepi::crash_tests {
 
-TestFolder::TestFolder() {
+TestDirectory::TestDirectory() {
     std::string name = (std::filesystem::temp_directory_path() / "cubepi-crash-XXXXXX").string();
     path_ = mkdtemp(name.data());
 }
 
-TestFolder::~TestFolder() { std::filesystem::remove_all(path_); }
+TestDirectory::~TestDirectory() { std::filesystem::remove_all(path_); }
 
 WorkerProcess::WorkerProcess(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "/proc/self/exe");
@@ -71,12 +71,12 @@ std::size_t kill_at_each_step(const std::string& worker,
                               const std::function<void(const Remains&)>& check) {
     for (std::size_t step = 1;; ++step) {
         SCOPED_TRACE("killed at step " + std::to_string(step));
-        const TestFolder folder;
-        const Ended ended = run_worker({worker, folder.path().string(), std::to_string(step)});
+        const TestDirectory directory;
+        const Ended ended = run_worker({worker, directory.path().string(), std::to_string(step)});
         if (!ended.killed) {
             EXPECT_EQ(ended.status, 0);
         }
-        check(Remains{folder.path(), step, ended.killed});
+        check(Remains{directory.path(), step, ended.killed});
         if (!ended.killed || testing::Test::HasFailure()) return step;
     }
 }

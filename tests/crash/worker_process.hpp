@@ -13,13 +13,13 @@
 
 namespace cubepi::crash_tests {
 
-/// A folder of its own for one test, gone with it.
-class TestFolder {
+/// A directory of its own for one test, gone with it.
+class TestDirectory {
 public:
-    TestFolder();
-    ~TestFolder();
-    TestFolder(const TestFolder&) = delete;
-    TestFolder& operator=(const TestFolder&) = delete;
+    TestDirectory();
+    ~TestDirectory();
+    TestDirectory(const TestDirectory&) = delete;
+    TestDirectory& operator=(const TestDirectory&) = delete;
     const std::filesystem::path& path() const noexcept { return path_; }
 
 private:
@@ -60,12 +60,12 @@ Ended run_worker(std::vector<std::string> arguments);
 
 /// What a worker left that was to be killed at step `step`.
 struct Remains {
-    const std::filesystem::path& folder;
+    const std::filesystem::path& directory;
     std::size_t step;
     bool killed;  ///< false: it came to its end before that step
 };
 
-/// Runs `worker FOLDER STEP` in a fresh folder for step 1, 2, 3, ..., and gives `check` what each left, until one comes to its
+/// Runs `worker FOLDER STEP` in a fresh directory for step 1, 2, 3, ..., and gives `check` what each left, until one comes to its
 /// end (with status 0) or a check fails. The number of steps.
 std::size_t kill_at_each_step(const std::string& worker,
                               const std::function<void(const Remains&)>& check);

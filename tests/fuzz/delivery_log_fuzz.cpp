@@ -61,12 +61,12 @@ Task<Content> go_on(DeliveryLog& log) {
     co_return now;
 }
 
-/// A folder for the life of the process.
-const fs::path& folder() {
+/// A directory for the life of the process.
+const fs::path& directory() {
     static const fs::path made = [] {
         std::string name = (fs::temp_directory_path() / "cubepi-fuzz-XXXXXX").string();
         if (!mkdtemp(name.data())) std::abort();
-        std::atexit([] { fs::remove_all(folder()); });
+        std::atexit([] { fs::remove_all(directory()); });
         return fs::path(name);
     }();
     return made;
@@ -74,7 +74,7 @@ const fs::path& folder() {
 
 FileDeliveryLogOptions options() {
     FileDeliveryLogOptions made;
-    made.folder = folder();
+    made.directory = directory();
     made.sync = DeliverySync::never;
     return made;
 }
@@ -82,7 +82,7 @@ FileDeliveryLogOptions options() {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    std::ofstream(folder() / "deliveries.jsonl", std::ios::binary)
+    std::ofstream(directory() / "deliveries.jsonl", std::ios::binary)
         .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
     Content before;
     try {

@@ -32,10 +32,10 @@ void run(const std::string& input) {
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
 }
 
-/// The content of all files below `folder`, in the order of their names.
-std::vector<std::string> files_of(const char* folder) {
+/// The content of all files below `directory`, in the order of their names.
+std::vector<std::string> files_of(const char* directory) {
     std::vector<std::filesystem::path> names;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
         if (entry.is_regular_file()) names.push_back(entry.path());
     }
     std::sort(names.begin(), names.end());
@@ -94,13 +94,13 @@ private:
 };
 
 int run_fixed(long runs, long seconds, const char* note_name, const char* words,
-              const char* folder) {
+              const char* directory) {
     constexpr unsigned seconds_for_one = 60;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-    const std::vector<std::string> corpus = files_of(folder);
+    const std::vector<std::string> corpus = files_of(directory);
     const std::vector<std::string> dictionary = words_of(words);
     if (corpus.empty() || dictionary.empty()) {
-        std::cerr << "no files in " << folder << ", or no words in " << words << '\n';
+        std::cerr << "no files in " << directory << ", or no words in " << words << '\n';
         return 2;
     }
     Note note(note_name);

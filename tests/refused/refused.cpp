@@ -164,12 +164,10 @@ bub::WarningHandler warning_handler() {
     return bub::WarningHandler([](std::string) -> Task<void> { co_return; });
 }
 
-// says: BuiltinOptions::on_result must be callable as void (const cubepi::RunResult&, const AgentOccasion&)
+// says: BuiltinOptions::on_result must be callable as void (const cubepi::RunResult&, const TurnContext&)
 bub::BuiltinOptions result_handler() {
     bub::BuiltinOptions options;
-    options.on_result = [](const RunResult&, const bub::AgentOccasion&) -> Task<void> {
-        co_return;
-    };
+    options.on_result = [](const RunResult&, const bub::TurnContext&) -> Task<void> { co_return; };
     return options;
 }
 

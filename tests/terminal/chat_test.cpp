@@ -288,9 +288,10 @@ TEST(Chat, D72_SaysWhyNoRuleAllowsAWriteToAgentsMd) {
 TEST(Chat, D72_AlwaysHoldsForTheExactCommandInItsDirectory) {
     const Home home;
     std::filesystem::create_directory(home.work() / "sub");
-    for (const char* folder : {"", "sub"}) {
-        write_file(home.work() / folder / "b.sh", "echo ran >> ran\n");
-        std::filesystem::permissions(home.work() / folder / "b.sh", std::filesystem::perms(0755));
+    for (const char* directory : {"", "sub"}) {
+        write_file(home.work() / directory / "b.sh", "echo ran >> ran\n");
+        std::filesystem::permissions(home.work() / directory / "b.sh",
+                                     std::filesystem::perms(0755));
     }
     const auto call = [](const std::string& id, const std::string& more) {
         return R"({"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": ")" + id +

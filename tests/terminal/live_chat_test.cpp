@@ -88,7 +88,7 @@ TEST(LiveChat, EscStopsTheAnswerAndThePromptGoesOn) {
 constexpr const char* tool_then_text =
     R"({"tokens_per_second": 40, "answers": [
         {"stop_reason": "tool_use", "content": [
-          {"type": "text", "text": "I will look around in this folder now, slowly, word by word, so that there is time."},
+          {"type": "text", "text": "I will look around in this directory now, slowly, word by word, so that there is time."},
           {"type": "tool_call", "id": "c1", "name": "list", "arguments": {"path": "."}}]},
         "Seen.", "Later."]})";
 

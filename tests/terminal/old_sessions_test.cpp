@@ -95,20 +95,20 @@ TEST_F(OldSessions, ATapeOfTheNameWins) {
     EXPECT_FALSE(has(context("plan"), "buy grease"));
 }
 
-TEST_F(OldSessions, AreCopiedToOneFolderOnly) {
+TEST_F(OldSessions, AreCopiedToOneDirectoryOnly) {
     keep("plan", "buy grease");
     EXPECT_EQ(say({"--session", "plan"}).status, 0);
-    const std::string first_folder = home.work().string();
+    const std::string first_directory = home.work().string();
     home.work_in("elsewhere");
-    EXPECT_EQ(say({"--continue"}).status, 1) << "it belongs to the other folder now";
+    EXPECT_EQ(say({"--continue"}).status, 1) << "it belongs to the other directory now";
     const Piped here = say({"--session", "plan"});
     EXPECT_EQ(here.status, 0);
-    EXPECT_TRUE(has(here.err, "a tape of " + first_folder)) << here.err;
+    EXPECT_TRUE(has(here.err, "a tape of " + first_directory)) << here.err;
     EXPECT_FALSE(has(context("plan"), "buy grease"));
-    EXPECT_FALSE(has(say({"--session", "plan"}).err, first_folder)) << "that was said once";
+    EXPECT_FALSE(has(say({"--session", "plan"}).err, first_directory)) << "that was said once";
     EXPECT_EQ(run_piped(home, {"sessions", "delete", "plan"}).status, 0);
     home.work_in("work");
-    EXPECT_TRUE(has(context("plan"), "buy grease")) << "it was the other folder's";
+    EXPECT_TRUE(has(context("plan"), "buy grease")) << "it was the other directory's";
 }
 
 TEST_F(OldSessions, DeletingTakesTheOldMessagesToo) {

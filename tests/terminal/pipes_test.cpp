@@ -265,7 +265,7 @@ TEST(Run, AClosedPipeLeavesNoCommandBehind) {
         R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "shell",
              "arguments": {"command": "echo $$ > pid; exec sleep 1000", "background": true}}]},
             {"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c2", "name": "shell",
-             "arguments": {"command": "until [ -s pid ]; do :; done"}}]}, "Said to nobody."])");
+             "arguments": {"command": "until [ -s pid ]; do :; done"}}]}, "Sourced to nobody."])");
     EXPECT_EQ(run_with_closed_output(home, {"run", "--yes", "--script", stays, "go"}), 141);
     const auto pid = static_cast<pid_t>(std::stol(read_file(home.work() / "pid")));
     EXPECT_EQ(kill(pid, 0), -1) << "the command still runs";

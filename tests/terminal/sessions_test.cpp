@@ -131,7 +131,7 @@ TEST(Sessions, TheNextPromptKnowsWhatWasSaid) {
         << "the pipeline's id will do, too";
 }
 
-TEST(Sessions, BelongToTheirFolder) {
+TEST(Sessions, BelongToTheirDirectory) {
     Home home;
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
     home.work_in("elsewhere");
@@ -291,10 +291,10 @@ TEST(Sessions, TheDoctorCountsThem) {
     const Home home;
     ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "hi"}).status, 0);
     const std::string said = run_piped(home, {"doctor"}).out;
-    EXPECT_TRUE(has(said, home.tapes().string() + ": 1 session, 1 of this folder")) << said;
+    EXPECT_TRUE(has(said, home.tapes().string() + ": 1 session, 1 of this directory")) << said;
 }
 
-TEST(Sessions, AFolderThatCannotBeMadeIsStatusFour) {
+TEST(Sessions, ADirectoryThatCannotBeMadeIsStatusFour) {
     Home home;
     write_file(home.root() / "a-file", "x");
     home.set("BUB_HOME", (home.root() / "a-file/below").string());

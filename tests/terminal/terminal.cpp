@@ -34,7 +34,7 @@ struct ExecArguments {
         : program(std::move(path)),
           words(std::move(arguments)),
           environment(home.environment),
-          folder(home.work().string()) {
+          directory(home.work().string()) {
         words.insert(words.begin(), program);
         for (std::string& word : words) argv.push_back(word.data());
         for (std::string& variable : environment) envp.push_back(variable.data());
@@ -42,13 +42,13 @@ struct ExecArguments {
         envp.push_back(nullptr);
     }
     [[noreturn]] void exec() const {
-        if (chdir(folder.c_str()) == 0) execve(program.c_str(), argv.data(), envp.data());
+        if (chdir(directory.c_str()) == 0) execve(program.c_str(), argv.data(), envp.data());
         _exit(127);
     }
     std::string program;
     std::vector<std::string> words;
     std::vector<std::string> environment;
-    std::string folder;
+    std::string directory;
     std::vector<char*> argv;
     std::vector<char*> envp;
 };
@@ -83,7 +83,7 @@ std::string without_escapes(const std::string& raw) {
 
 Home::Home() {
     std::string name = (std::filesystem::temp_directory_path() / "cubepi-terminal-XXXXXX").string();
-    if (!mkdtemp(name.data())) throw std::runtime_error("no temporary folder");
+    if (!mkdtemp(name.data())) throw std::runtime_error("no temporary directory");
     root_ = name;
     std::filesystem::create_directories(work());
     std::filesystem::create_directories(root_ / "home");
@@ -102,8 +102,8 @@ Home::~Home() {
     std::filesystem::remove_all(root_, ignored);
 }
 
-void Home::work_in(const std::string& folder) {
-    folder_ = folder;
+void Home::work_in(const std::string& directory) {
+    directory_ = directory;
     std::filesystem::create_directories(work());
 }
 

@@ -10,7 +10,7 @@
 
 namespace cubepi::terminal_tests {
 
-/// A home, a folder to work in, and an environment without the machine's own settings.
+/// A home, a directory to work in, and an environment without the machine's own settings.
 class Home {
 public:
     Home();
@@ -19,9 +19,9 @@ public:
     Home& operator=(const Home&) = delete;
 
     std::filesystem::path root() const { return root_; }
-    std::filesystem::path work() const { return root_ / folder_; }
-    /// Programs are started in another folder from now on, which is made.
-    void work_in(const std::string& folder);
+    std::filesystem::path work() const { return root_ / directory_; }
+    /// Programs are started in another directory from now on, which is made.
+    void work_in(const std::string& directory);
     /// Where older versions kept their sessions.
     std::filesystem::path database() const {
         return root_ / "home/.local/share/cubepi/sessions.db";
@@ -36,7 +36,7 @@ public:
 
 private:
     std::filesystem::path root_;
-    std::string folder_ = "work";
+    std::string directory_ = "work";
 };
 
 std::string read_file(const std::filesystem::path& path);

@@ -34,7 +34,7 @@ std::size_t number(std::string_view parameters, std::size_t otherwise) {
 }  // namespace
 
 VirtualScreen::VirtualScreen(std::size_t columns, std::size_t rows)
-    : columns_(columns), height_(rows), rows_(rows), goes_on_(rows) {
+    : columns_(columns), height_(rows), rows_(rows), continues_(rows) {
     std::setlocale(LC_CTYPE, "C.UTF-8");  // it goes by characters
 }
 
@@ -81,7 +81,7 @@ void VirtualScreen::line_feed() {
         ++line_;
     } else {
         rows_.emplace_back();
-        goes_on_.push_back(false);
+        continues_.push_back(false);
         ++top_;
     }
 }
@@ -112,10 +112,10 @@ void VirtualScreen::put(std::string_view character) {
     if (wrap_pending_ || column_ + wide > columns_) {
         column_ = 0;
         wrap_pending_ = false;
-        goes_on_[top_ + line_] = true;
+        continues_[top_ + line_] = true;
         line_feed();
     }
-    goes_on_[top_ + line_] = false;
+    continues_[top_ + line_] = false;
     if (row().size() < column_ + wide) row().resize(column_ + wide, " ");
     row()[column_] = character;
     for (std::size_t i = 1; i < wide; ++i) row()[column_ + i] = "\1";
@@ -160,7 +160,7 @@ void VirtualScreen::sequence(std::string_view parameters, char final) {
 /// Joins the rows of a line and breaks it for another width; the cursor stays at its character.
 void VirtualScreen::reflow(std::size_t columns) {
     std::vector<Row> rows;
-    std::vector<bool> goes_on;
+    std::vector<bool> continues;
     const std::size_t cursor_row = top_ + line_;
     std::size_t new_row = 0;
     std::size_t new_column = 0;
@@ -172,7 +172,7 @@ void VirtualScreen::reflow(std::size_t columns) {
         for (bool more = true; more && i < last; ++i) {
             if (i == cursor_row) cursor = line.size() + column_ + (wrap_pending_ ? 1 : 0);
             line.insert(line.end(), rows_[i].begin(), rows_[i].end());
-            more = goes_on_[i];
+            more = continues_[i];
         }
         std::size_t at = 0;
         do {
@@ -187,15 +187,15 @@ void VirtualScreen::reflow(std::size_t columns) {
             }
             rows.emplace_back(line.begin() + static_cast<std::ptrdiff_t>(at),
                               line.begin() + static_cast<std::ptrdiff_t>(end));
-            goes_on.push_back(end < line.size());
+            continues.push_back(end < line.size());
             at = end;
         } while (at < line.size());
     }
     rows_ = std::move(rows);
-    goes_on_ = std::move(goes_on);
+    continues_ = std::move(continues);
     top_ = rows_.size() > height_ ? rows_.size() - height_ : 0;
     rows_.resize(top_ + height_);
-    goes_on_.resize(top_ + height_);
+    continues_.resize(top_ + height_);
     top_ = std::min(top_, new_row);
     line_ = new_row - top_;
     column_ = new_column;
@@ -210,7 +210,7 @@ void VirtualScreen::resize(std::size_t columns, std::size_t rows, bool reflows) 
     top_ += off;
     line_ -= off;
     rows_.resize(top_ + rows);
-    goes_on_.resize(top_ + rows);
+    continues_.resize(top_ + rows);
     height_ = rows;
 }
 
@@ -235,7 +235,7 @@ std::string VirtualScreen::unwrapped_text() const {
     Row line;
     for (std::size_t i = 0; i < rows_.size(); ++i) {
         line.insert(line.end(), rows_[i].begin(), rows_[i].end());
-        if (!goes_on_[i]) all += text_of(std::exchange(line, {})) + "\n";
+        if (!continues_[i]) all += text_of(std::exchange(line, {})) + "\n";
     }
     return all;
 }

@@ -44,7 +44,7 @@ private:
     std::size_t columns_;
     std::size_t height_;
     std::vector<Row> rows_;
-    std::vector<bool> goes_on_;  // rows that were full and go on in the next one
+    std::vector<bool> continues_;  // rows that were full and go on in the next one
     std::size_t top_ = 0;
     std::size_t line_ = 0;
     std::size_t column_ = 0;

@@ -9,8 +9,8 @@ PROGRAM = pathlib.Path(__file__).resolve().parent.parent / "count_tests.py"
 
 class CountTests(unittest.TestCase):
     def count(self, cases):
-        with tempfile.TemporaryDirectory() as folder:
-            build = pathlib.Path(folder)
+        with tempfile.TemporaryDirectory() as directory:
+            build = pathlib.Path(directory)
             (build / "test-results.xml").write_text(f"<testsuite>{cases}</testsuite>")
             done = subprocess.run(
                 [sys.executable, PROGRAM, build, "--label", "dev", "--append", build / "counts", "--failures", build / "failures"],

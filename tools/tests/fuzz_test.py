@@ -17,8 +17,8 @@ LOADER.exec_module(fuzz)
 class Complaint(unittest.TestCase):
     def test_a_log_alone_gives_back_the_input(self):
         data = bytes(range(256)) * 3
-        with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder) / "input"
+        with tempfile.TemporaryDirectory() as directory:
+            file = pathlib.Path(directory) / "input"
             file.write_bytes(data)
             text = fuzz.complaint("cubepi_fuzz_sse", "noise\nnot so: a == b\n", file)
         self.assertIn("not so: a == b", text)

@@ -19,7 +19,7 @@ class Help(unittest.TestCase):
                 self.assertGreater(len(done.stdout.split()), 10)
 
     def test_a_wrong_argument_is_answered_with_the_help(self):
-        for name in ("lint", "check", "check-tidy", "check-words", "check-rooms"):
+        for name in ("lint", "check", "check-tidy", "check-words", "check-modules"):
             with self.subTest(name):
                 done = subprocess.run([TOOLS / name, "surplus"], cwd="/", capture_output=True, text=True, timeout=60, check=False)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))

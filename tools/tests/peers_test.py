@@ -59,17 +59,17 @@ class WhatCannotBeHad(unittest.TestCase):
         self.assertEqual(table.failed, ["Some system"])
 
     def test_the_installers_last_words_are_the_reason(self):
-        with tempfile.TemporaryDirectory() as folder:
-            log = pathlib.Path(folder) / "log"
+        with tempfile.TemporaryDirectory() as directory:
+            log = pathlib.Path(directory) / "log"
             with self.assertRaisesRegex(install.Missing, "no network here"):
-                install.run([sys.executable, "-c", "print('first'); raise SystemExit('no network here')"], folder, log)
+                install.run([sys.executable, "-c", "print('first'); raise SystemExit('no network here')"], directory, log)
 
 
 class Installing(unittest.TestCase):
     def test_happens_again_only_when_the_pinned_list_changed(self):
         made = []
-        with tempfile.TemporaryDirectory() as folder:
-            target = pathlib.Path(folder) / "peer"
+        with tempfile.TemporaryDirectory() as directory:
+            target = pathlib.Path(directory) / "peer"
             for wanted in ("a==1", "a==1", "a==2"):
                 install.once(target, [wanted], lambda: made.append(1))
         self.assertEqual(len(made), 2)
@@ -78,8 +78,8 @@ class Installing(unittest.TestCase):
         def broken():
             raise install.Missing("half way")
 
-        with tempfile.TemporaryDirectory() as folder:
-            target = pathlib.Path(folder) / "peer"
+        with tempfile.TemporaryDirectory() as directory:
+            target = pathlib.Path(directory) / "peer"
             with self.assertRaises(install.Missing):
                 install.once(target, ["a==1"], broken)
             made = []

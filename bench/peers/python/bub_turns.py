@@ -47,8 +47,8 @@ class StreamModel:
 
 
 async def best_turn(streamed):
-    with tempfile.TemporaryDirectory() as folder:
-        framework = BubFramework(Path(folder) / "config.yml")
+    with tempfile.TemporaryDirectory() as directory:
+        framework = BubFramework(Path(directory) / "config.yml")
         for name in "abc":
             framework.plugin_manager.register(ThreeHooks(name), name=name)
         framework.plugin_manager.register(StreamModel() if streamed else TextModel(), name="model")

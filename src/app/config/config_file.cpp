@@ -280,7 +280,7 @@ void save_config(const std::filesystem::path& path, const JsonObject& before,
     }
     const std::string edited = edit_yaml(content, wanted);
     read_text(path, edited);
-    make_private_folder(path, "XDG_CONFIG_HOME");
+    make_private_directory(path, "XDG_CONFIG_HOME");
     replace_file(target_of(path), edited);
 }
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/core/temporary_folder_test.hpp>
+#include <cubepi/core/temporary_directory_test.hpp>
 
 #include "yaml_edit.hpp"
 
@@ -19,7 +19,7 @@ namespace {
 
 class ConfigFileTest : public ::testing::Test {
 protected:
-    std::filesystem::path path() const { return folder_ / "config.yaml"; }
+    std::filesystem::path path() const { return directory_ / "config.yaml"; }
     void write(const std::string& text, mode_t mode = 0600) const {
         std::ofstream(path()) << text;
         chmod(path().c_str(), mode);
@@ -34,8 +34,8 @@ protected:
         return {};
     }
 
-    TemporaryFolder temporary_;
-    const std::filesystem::path& folder_ = temporary_.path();
+    TemporaryDirectory temporary_;
+    const std::filesystem::path& directory_ = temporary_.path();
 };
 
 TEST_F(ConfigFileTest, ReadsAllKeys) {
@@ -308,18 +308,18 @@ TEST_F(ConfigFileTest, NothingIsSavedThatCannotBeReadAgainOrThatSomebodyElseChan
     write("model: c\n");
     EXPECT_THROW(save_config(path(), before, wanted), Error);
     EXPECT_EQ(read_config(path()).model, "c");
-    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_),
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_),
                             std::filesystem::directory_iterator()),
               1)
         << "something was left behind";
 }
 
 TEST_F(ConfigFileTest, ALinkStaysALink) {
-    std::ofstream(folder_ / "dotfile") << "model: a\n";
-    std::filesystem::create_symlink(folder_ / "dotfile", path());
+    std::ofstream(directory_ / "dotfile") << "model: a\n";
+    std::filesystem::create_symlink(directory_ / "dotfile", path());
     save_allow_rule(path(), "write: *");
     EXPECT_TRUE(std::filesystem::is_symlink(path()));
-    EXPECT_EQ(read_config(folder_ / "dotfile").allow, std::vector<std::string>{"write: *"});
+    EXPECT_EQ(read_config(directory_ / "dotfile").allow, std::vector<std::string>{"write: *"});
 }
 
 }  // namespace

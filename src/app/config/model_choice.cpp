@@ -53,9 +53,9 @@ Task<std::string> pick(std::vector<OfferedModel> offered, std::string where, boo
 }
 
 /// Puts the models to fall back to behind the chosen one. One that cannot be had is left out, and that is said.
-void add_fallbacks(const ModelSources& sources, const Endpoint& usual, ModelChoice& choice) {
+void add_fallbacks(const ModelSources& sources, const Endpoint& primary, ModelChoice& choice) {
     std::vector<BoundModel> chain{choice.model};
-    for (const FallbackModel& model : fallback_models(sources, usual)) {
+    for (const FallbackModel& model : fallback_models(sources, primary)) {
         if (!model.problem.empty()) {
             choice.warnings.push_back("the fallback model " + model.name +
                                       " is left out: " + model.problem);

@@ -35,18 +35,18 @@ std::string list_url(const Endpoint& endpoint, const std::string& after) {
 }
 
 HttpRequest list_request(const Endpoint& endpoint, const std::string& after) {
-    HttpClocks clocks;
-    clocks.connect = std::chrono::seconds(5);
-    clocks.first_byte = std::chrono::seconds(10);
-    clocks.total = std::chrono::seconds(30);
+    HttpTimeouts timeouts;
+    timeouts.connect = std::chrono::seconds(5);
+    timeouts.first_byte = std::chrono::seconds(10);
+    timeouts.total = std::chrono::seconds(30);
     if (!endpoint.title.empty()) {
         // On this machine: whoever is there answers at once.
-        clocks.connect = std::chrono::milliseconds(700);
-        clocks.first_byte = std::chrono::seconds(2);
-        clocks.total = std::chrono::seconds(5);
+        timeouts.connect = std::chrono::milliseconds(700);
+        timeouts.first_byte = std::chrono::seconds(2);
+        timeouts.total = std::chrono::seconds(5);
     }
     HttpRequest request("GET", list_url(endpoint, after));
-    request.clocks = clocks;
+    request.timeouts = timeouts;
     request.max_response_bytes = std::size_t{1} << 23;
     request.headers.set("accept", "application/json");
     request.headers.set("user-agent", "cubepi-cpp");

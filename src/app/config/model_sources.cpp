@@ -11,7 +11,7 @@
 #include <cubepi/provider/error_classification.hpp>
 
 #include "paths.hpp"
-#include "said.hpp"
+#include "sourced.hpp"
 
 namespace cubepi::app {
 
@@ -111,13 +111,13 @@ NamedModel bub_default(const ModelSources& sources) {
 }
 
 /// A setting of Bub's that is meant for one provider; the common one is for the provider of its model.
-Said<std::string> bub_value(const ModelSources& sources, const std::string& member,
-                            const std::string& provider) {
+Sourced<std::string> bub_value(const ModelSources& sources, const std::string& member,
+                               const std::string& provider) {
     const bub::Settings& bub = sources.bub;
     const bool keys = member == "api_key";
     const std::string name = provider == "openai-responses" ? "openai" : provider;
     const auto& own = keys ? bub.api_keys : bub.api_bases;
-    Said<std::string> said;
+    Sourced<std::string> said;
     if (const auto found = own.find(name); found != own.end()) {
         said.value = found->second;
         said.by = bub.origin(member + "s." + name);
@@ -131,10 +131,10 @@ Said<std::string> bub_value(const ModelSources& sources, const std::string& memb
 
 /// Puts on what Bub's settings say where everything else was silent. A key of theirs goes to the address that they mean.
 void apply_bub(const ModelSources& sources, Endpoint& endpoint) {
-    const Said<std::string> base = bub_value(sources, "api_base", endpoint.provider);
+    const Sourced<std::string> base = bub_value(sources, "api_base", endpoint.provider);
     const bool silent = endpoint.from.base_url.empty();
     if (silent && base.value) endpoint.redirect(*base.value, base.by);
-    const Said<std::string> key = bub_value(sources, "api_key", endpoint.provider);
+    const Sourced<std::string> key = bub_value(sources, "api_key", endpoint.provider);
     if (key.value) {
         const KnownProvider* known = known_provider(endpoint.provider);
         const std::string address =
@@ -376,7 +376,7 @@ Endpoint choose_endpoint(const ModelSources& sources) {
     return endpoint;
 }
 
-Endpoint endpoint_for_model(const ModelSources& sources, const Endpoint& usual,
+Endpoint endpoint_for_model(const ModelSources& sources, const Endpoint& primary,
                             const std::string& text) {
     NamedModel named = split_model(sources.config, text);
     if (named.provider.empty()) named = split_model(sources.config, text, ':');
@@ -387,8 +387,8 @@ Endpoint endpoint_for_model(const ModelSources& sources, const Endpoint& usual,
         named.provider = text.substr(0, colon);
         named.id = text.substr(colon + 1);
     }
-    Endpoint endpoint = named.provider.empty() || named.provider == usual.provider
-                            ? usual
+    Endpoint endpoint = named.provider.empty() || named.provider == primary.provider
+                            ? primary
                             : find_endpoint(sources, named.provider);
     endpoint.name_model(named.id, {});
     return endpoint;

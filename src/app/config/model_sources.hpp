@@ -70,8 +70,8 @@ public:
 };
 
 /// The endpoint of a model that is named alone or with its provider ("anthropic/claude-sonnet-4-5", and as Bub writes it
-/// "anthropic:claude-sonnet-4-5"), with the model named; alone, it is one of `usual`. Throws like find_endpoint.
-Endpoint endpoint_for_model(const ModelSources& sources, const Endpoint& usual,
+/// "anthropic:claude-sonnet-4-5"), with the model named; alone, it is one of `primary`. Throws like find_endpoint.
+Endpoint endpoint_for_model(const ModelSources& sources, const Endpoint& primary,
                             const std::string& text);
 
 }  // namespace cubepi::app

@@ -304,7 +304,7 @@ TEST(FallbackModels, TheNextOneAnswersWithTheLimitsOfTheConfiguration) {
     ASSERT_EQ(requests.size(), 2u);
     for (const HttpRequest& request : requests) {
         EXPECT_NE(request.body.find("77"), std::string::npos) << request.body;
-        EXPECT_EQ(request.clocks.total, std::chrono::seconds(42));
+        EXPECT_EQ(request.timeouts.total, std::chrono::seconds(42));
     }
 }
 

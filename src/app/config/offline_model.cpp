@@ -39,7 +39,7 @@ AssistantMessage improvise(const ModelRequest& request) {
     }
     const bool has_tools = request.tools && !request.tools->empty();
     const std::string text = last.text();
-    if (has_tools && mentions(text, {"file", "folder", "list", "project"})) {
+    if (has_tools && mentions(text, {"file", "directory", "list", "project"})) {
         ContentList<AssistantContent> blocks;
         blocks.emplace_back(faux_text("Let me look."));
         blocks.emplace_back(faux_tool_call("list", {{"path", "."}}));
@@ -48,7 +48,7 @@ AssistantMessage improvise(const ModelRequest& request) {
     return faux_assistant_message(
         "You said: *" + text +
         "*\n\nI am the **offline model**: a script, not a mind. Ask me about the files of this "
-        "folder to see a tool run, or set `OPENAI_API_KEY` to talk to a real model.");
+        "directory to see a tool run, or set `OPENAI_API_KEY` to talk to a real model.");
 }
 
 /// Never runs out of answers.

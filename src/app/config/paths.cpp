@@ -13,7 +13,7 @@ namespace {
 
 std::filesystem::path base(const char* variable, const char* below_home) {
     if (const char* value = std::getenv(variable); value && *value == '/') return value;
-    return bub::home_folder() / below_home;
+    return bub::home_directory() / below_home;
 }
 
 }  // namespace
@@ -29,24 +29,24 @@ std::filesystem::path sessions_path() {
 std::filesystem::path history_path() {
     std::filesystem::path path = base("XDG_STATE_HOME", ".local/state") / "cubepi" / "history";
     try {
-        make_private_folder(path, "XDG_STATE_HOME");
+        make_private_directory(path, "XDG_STATE_HOME");
     } catch (const Error&) {
         return {};
     }
     return path;
 }
 
-void make_private_folder(const std::filesystem::path& file, const std::string& variable) {
-    const std::filesystem::path folder = file.parent_path();
+void make_private_directory(const std::filesystem::path& file, const std::string& variable) {
+    const std::filesystem::path directory = file.parent_path();
     std::error_code failed;
-    if (std::filesystem::is_directory(folder, failed)) return;
-    std::filesystem::create_directories(folder, failed);
+    if (std::filesystem::is_directory(directory, failed)) return;
+    std::filesystem::create_directories(directory, failed);
     if (failed) {
-        throw Error(ErrorCode::storage, "cannot make the folder " + folder.string() + ": " +
+        throw Error(ErrorCode::storage, "cannot make the directory " + directory.string() + ": " +
                                             failed.message() + "; make it yourself, or point " +
                                             variable + " somewhere writable");
     }
-    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, failed);
+    std::filesystem::permissions(directory, std::filesystem::perms::owner_all, failed);
 }
 
 }  // namespace cubepi::app

@@ -11,11 +11,11 @@ namespace cubepi::app {
 std::filesystem::path config_path();
 /// $XDG_DATA_HOME/cubepi/sessions.db
 std::filesystem::path sessions_path();
-/// $XDG_STATE_HOME/cubepi/history, its folder made; empty where it cannot be, since one can talk without a history.
+/// $XDG_STATE_HOME/cubepi/history, its directory made; empty where it cannot be, since one can talk without a history.
 std::filesystem::path history_path();
 
-/// Makes the folder of `file` with mode 0700 when it is missing. Throws Error(storage) that says what to do; `variable`
+/// Makes the directory of `file` with mode 0700 when it is missing. Throws Error(storage) that says what to do; `variable`
 /// says where such files are.
-void make_private_folder(const std::filesystem::path& file, const std::string& variable);
+void make_private_directory(const std::filesystem::path& file, const std::string& variable);
 
 }  // namespace cubepi::app

@@ -8,8 +8,8 @@ namespace {
 
 /// What the file says, else what Bub's settings do.
 template <class T, class B>
-Said<T> said(const std::optional<T>& file, const std::optional<B>& bub, std::string bub_origin) {
-    Said<T> result;
+Sourced<T> said(const std::optional<T>& file, const std::optional<B>& bub, std::string bub_origin) {
+    Sourced<T> result;
     if (file) {
         result.value = file;
         result.by = config_origin;
@@ -50,10 +50,10 @@ CallLimits TurnSettings::limits() const {
 namespace {
 
 /// As Bub writes models: what stands before the colon is always a provider.
-Endpoint endpoint_for_bub(const ModelSources& sources, const Endpoint& usual,
+Endpoint endpoint_for_bub(const ModelSources& sources, const Endpoint& primary,
                           const std::string& text) {
     const std::size_t colon = text.find(':');
-    if (colon == std::string::npos) return endpoint_for_model(sources, usual, text);
+    if (colon == std::string::npos) return endpoint_for_model(sources, primary, text);
     Endpoint endpoint = find_endpoint(sources, text.substr(0, colon));
     endpoint.name_model(text.substr(colon + 1), {});
     return endpoint;
@@ -61,7 +61,7 @@ Endpoint endpoint_for_bub(const ModelSources& sources, const Endpoint& usual,
 
 }  // namespace
 
-std::vector<FallbackModel> fallback_models(const ModelSources& sources, const Endpoint& usual) {
+std::vector<FallbackModel> fallback_models(const ModelSources& sources, const Endpoint& primary) {
     std::vector<FallbackModel> models;
     if (sources.flags.name_a_model() || uses_session(sources)) return models;
     const TurnSettings settings = turn_settings(sources);
@@ -71,8 +71,8 @@ std::vector<FallbackModel> fallback_models(const ModelSources& sources, const En
         FallbackModel model;
         model.name = name;
         try {
-            model.endpoint = bubs ? endpoint_for_bub(sources, usual, name)
-                                  : endpoint_for_model(sources, usual, name);
+            model.endpoint = bubs ? endpoint_for_bub(sources, primary, name)
+                                  : endpoint_for_model(sources, primary, name);
         } catch (const Error& error) {
             model.problem = error.what();
         }

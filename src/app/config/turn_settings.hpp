@@ -8,16 +8,16 @@
 
 #include "endpoint.hpp"
 #include "model_sources.hpp"
-#include "said.hpp"
+#include "sourced.hpp"
 
 namespace cubepi::app {
 
 /// What turns may take: the configuration file's word, else Bub's.
 struct TurnSettings {
-    Said<std::vector<std::string>> fallback_models = {};
-    Said<std::chrono::milliseconds> model_timeout = {};  ///< of one call of a model, all in all
-    Said<std::size_t> max_turns = {};                    ///< model calls of one prompt
-    Said<std::int64_t> max_tokens = {};                  ///< of one answer
+    Sourced<std::vector<std::string>> fallback_models = {};
+    Sourced<std::chrono::milliseconds> model_timeout = {};  ///< of one call of a model, all in all
+    Sourced<std::size_t> max_turns = {};                    ///< model calls of one prompt
+    Sourced<std::int64_t> max_tokens = {};                  ///< of one answer
 
     CallLimits limits() const;
 };
@@ -29,8 +29,8 @@ struct FallbackModel {
     Endpoint endpoint = {};    ///< with the model named
     std::string problem = {};  ///< not empty: it is left out
 };
-/// The models to ask after the one of `usual`. None if flags or the session name a model, provider or server: that one is
+/// The models to ask after the one of `primary`. None if flags or the session name a model, provider or server: that one is
 /// meant, and no other.
-std::vector<FallbackModel> fallback_models(const ModelSources& sources, const Endpoint& usual);
+std::vector<FallbackModel> fallback_models(const ModelSources& sources, const Endpoint& primary);
 
 }  // namespace cubepi::app

@@ -70,8 +70,8 @@ std::string numbered(const std::vector<std::string>& models) {
 
 class ModelQuestions {
 public:
-    ModelQuestions(ModelQuestionsInput input, bub::Interview* interview)
-        : input_(std::move(input)), interview_(interview), flags_(input_.sources.flags) {
+    ModelQuestions(ModelQuestionsInput input, bub::OnboardingUi* ui)
+        : input_(std::move(input)), ui_(ui), flags_(input_.sources.flags) {
         input_.sources.flags = ModelFlags();
         file_.config = input_.sources.config;
     }
@@ -114,7 +114,7 @@ private:
             co_return;
         }
         const Endpoint now = configured_now(input_.sources);
-        if (!interview_) {
+        if (!ui_) {
             provider_ = now.provider;
             if (provider_.empty())
                 say_with_flags(
@@ -125,15 +125,16 @@ private:
         const std::vector<LocalServer> servers = co_await find_local_servers(input_.transport);
         std::vector<std::string> names;
         std::vector<std::string> titles;
-        std::size_t usual = 0;
+        std::size_t default_value = 0;
         list_providers(servers, names, titles);
         for (std::size_t i = 0; i < names.size(); ++i) {
-            const bool found_here = now.provider.empty() && usual == 0 && !servers.empty() &&
+            const bool found_here = now.provider.empty() && default_value == 0 &&
+                                    !servers.empty() &&
                                     names[i] == servers.front().endpoint.provider;
             const bool configured = !now.provider.empty() && names[i] == now.provider;
-            if (configured || found_here) usual = i;
+            if (configured || found_here) default_value = i;
         }
-        const std::size_t index = co_await interview_->choose("Which provider?", titles, usual);
+        const std::size_t index = co_await ui_->choose("Which provider?", titles, default_value);
         provider_ = names.at(index);
     }
 
@@ -171,22 +172,22 @@ private:
             if (!is_url(url_)) say_with_flags("'" + url_ + "' is no http(s) address");
             co_return;
         }
-        std::string usual;
+        std::string default_value;
         bool settled = false;
         if (!provider_.empty()) {
             const KnownProvider* known = known_provider(provider_);
-            usual = find_endpoint(input_.sources, provider_).base_url;
-            settled = known && !known->local && usual == known->base_url;
+            default_value = find_endpoint(input_.sources, provider_).base_url;
+            settled = known && !known->local && default_value == known->base_url;
         }
-        if (!interview_ || settled) {
-            url_ = usual;
+        if (!ui_ || settled) {
+            url_ = default_value;
             co_return;
         }
         for (;;) {
             std::string question = "Its address, up to and without /chat/completions";
-            url_ = co_await interview_->ask(std::move(question), usual);
+            url_ = co_await ui_->ask(std::move(question), default_value);
             if (is_url(url_)) break;
-            interview_->say("An address begins with http:// or https://.");
+            ui_->say("An address begins with http:// or https://.");
         }
         if (provider_.empty()) provider_ = name_for(config(), url_);
     }
@@ -223,10 +224,10 @@ private:
         if (known || has_entry()) fresh.type = endpoint_.type;
         if (new_type_) fresh.type = *new_type_;
         if (known) {
-            const Endpoint usual = endpoint_of(*known, input_.sources.environment);
-            fresh.offered_keys = usual.offered_keys;
+            const Endpoint default_value = endpoint_of(*known, input_.sources.environment);
+            fresh.offered_keys = default_value.offered_keys;
             fresh.bind_key();
-            fresh.key_variable = usual.key_variable;
+            fresh.key_variable = default_value.key_variable;
             fresh.needs_key = url_ == known->base_url && !known->key_variable.empty();
             if (url_ == known->base_url) fresh.model = known->model;
         }
@@ -245,14 +246,14 @@ private:
             co_return;
         }
         if (!endpoint_.api_key.empty() && !key_is_of_the_file()) {
-            if (interview_)
-                interview_->say("The key is that of " + endpoint_.from.api_key +
-                                ". It is used from there and not written.");
+            if (ui_)
+                ui_->say("The key is that of " + endpoint_.from.api_key +
+                         ". It is used from there and not written.");
             co_return;
         }
         const KnownProvider* known = known_provider(provider_);
         const bool wants_none = known && known->local && endpoint_.api_key.empty();
-        if (!interview_) {
+        if (!ui_) {
             if (endpoint_.needs_key && endpoint_.api_key.empty()) {
                 say_with_flags(ask_for_flag("there is no key for " + provider_ + ": " +
                                             endpoint_.key_variable + " is not set."));
@@ -267,7 +268,7 @@ private:
             question += endpoint_.needs_key ? " (Enter: later, by " + endpoint_.key_variable + ")"
                                             : " (Enter: none)";
         }
-        const std::string typed = co_await interview_->ask_secret(std::move(question));
+        const std::string typed = co_await ui_->ask_secret(std::move(question));
         if (!typed.empty()) take_key(typed);
     }
 
@@ -303,12 +304,12 @@ private:
                 failed = std::current_exception();
                 refused = error.code() == ErrorCode::auth;
             }
-            if (!failed || !interview_) co_return ids;
+            if (!failed || !ui_) co_return ids;
             const bool typed_wrong = refused && !new_key_.empty();
-            interview_->say(complaint(failed, typed_wrong));
+            ui_->say(complaint(failed, typed_wrong));
             if (!typed_wrong) co_return ids;
             std::string question = "API key once more (Enter: go on with this one)";
-            const std::string typed = co_await interview_->ask_secret(std::move(question));
+            const std::string typed = co_await ui_->ask_secret(std::move(question));
             if (typed.empty()) co_return ids;
             take_key(typed);
         }
@@ -326,43 +327,43 @@ private:
             model_ = flags_.model;
             co_return;
         }
-        std::string usual = endpoint_.model;
-        if (!interview_ && !usual.empty()) {
-            model_ = usual;
+        std::string default_value = endpoint_.model;
+        if (!ui_ && !default_value.empty()) {
+            model_ = default_value;
             co_return;
         }
         const bool can_answer = !endpoint_.needs_key || !endpoint_.api_key.empty();
         std::vector<std::string> models;
         if (can_answer) models = co_await offered();
-        if (usual.empty() && models.size() == 1) usual = models.front();
-        if (!interview_) {
-            model_ = usual;
+        if (default_value.empty() && models.size() == 1) default_value = models.front();
+        if (!ui_) {
+            model_ = default_value;
             if (model_.empty())
                 say_with_flags(
                     ask_for_flag("say which model with --model; 'cubepi models' lists "
                                  "them."));
             co_return;
         }
-        const bool listed = std::find(models.begin(), models.end(), usual) != models.end();
-        if (!models.empty() && !listed && !endpoint_.model_named) usual.clear();
-        model_ = co_await pick(std::move(models), std::move(usual));
+        const bool listed = std::find(models.begin(), models.end(), default_value) != models.end();
+        if (!models.empty() && !listed && !endpoint_.model_named) default_value.clear();
+        model_ = co_await pick(std::move(models), std::move(default_value));
     }
 
-    Task<std::string> pick(std::vector<std::string> models, std::string usual) {
+    Task<std::string> pick(std::vector<std::string> models, std::string default_value) {
         std::vector<std::string> shown = models;
-        if (!models.empty()) interview_->say(endpoint_.host() + " offers:\n" + numbered(shown));
+        if (!models.empty()) ui_->say(endpoint_.host() + " offers:\n" + numbered(shown));
         for (;;) {
             std::string question = models.empty() ? "Model" : "Model: a number, or its name";
-            const std::string answer = co_await interview_->ask(std::move(question), usual);
+            const std::string answer = co_await ui_->ask(std::move(question), default_value);
             if (answer.empty()) {
-                interview_->say("A model is needed; 'cubepi models' lists what a server offers.");
+                ui_->say("A model is needed; 'cubepi models' lists what a server offers.");
                 continue;
             }
             char* end = nullptr;
             const std::size_t number = std::strtoul(answer.c_str(), &end, 10);
             if (*end == '\0' && number >= 1 && number <= std::min(shown.size(), shown_at_once))
                 co_return shown[number - 1];
-            if (models.empty() || answer == usual) co_return answer;
+            if (models.empty() || answer == default_value) co_return answer;
             if (std::find(models.begin(), models.end(), answer) != models.end()) co_return answer;
             std::vector<std::string> matching;
             for (const std::string& id : models) {
@@ -370,11 +371,11 @@ private:
             }
             if (!matching.empty()) {
                 shown = std::move(matching);
-                interview_->say(numbered(shown));
+                ui_->say(numbered(shown));
                 continue;
             }
             std::string doubt = "It does not list " + answer + ". Take it all the same?";
-            const bool take = co_await interview_->confirm(std::move(doubt), false);
+            const bool take = co_await ui_->confirm(std::move(doubt), false);
             if (take) co_return answer;
         }
     }
@@ -421,7 +422,7 @@ private:
     }
 
     ModelQuestionsInput input_;
-    bub::Interview* interview_;
+    bub::OnboardingUi* ui_;
     ModelFlags flags_;
     ModelSources file_;  // what the file alone says
     std::string provider_;
@@ -437,8 +438,8 @@ private:
 
 }  // namespace
 
-Task<JsonObject> ask_for_model(ModelQuestionsInput input, bub::Interview* interview) {
-    ModelQuestions questions(std::move(input), interview);
+Task<JsonObject> ask_for_model(ModelQuestionsInput input, bub::OnboardingUi* ui) {
+    ModelQuestions questions(std::move(input), ui);
     co_return co_await questions.ask();
 }
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include <bub/interview.hpp>
+#include <bub/onboarding_ui.hpp>
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/task.hpp>
@@ -21,7 +21,7 @@ struct ModelQuestionsInput {
 
 /// Which provider, where, with which key, which model. Gives what is to change in the configuration file, as a merge patch. A
 /// key that the environment has is used and not written; with another endpoint its key and model go. With nobody to ask
-/// (`interview` is null) flags and the usual decide; what they leave open is an Error(invalid_argument).
-Task<JsonObject> ask_for_model(ModelQuestionsInput input, bub::Interview* interview);
+/// (`ui` is null) flags and defaults decide; what they leave open is an Error(invalid_argument).
+Task<JsonObject> ask_for_model(ModelQuestionsInput input, bub::OnboardingUi* ui);
 
 }  // namespace cubepi::app

@@ -24,24 +24,24 @@ using testing::MemoryResponse;
 using testing::MemoryTransport;
 
 /// A person who says what was written down for them, and then leaves.
-class Scripted final : public bub::Interview {
+class Scripted final : public bub::OnboardingUi {
 public:
     explicit Scripted(std::vector<std::string> answers)
         : answers_(answers.begin(), answers.end()) {}
 
     void say(std::string text) override { heard += text + "\n"; }
-    Task<std::string> ask(std::string question, std::string usual) override {
-        std::string answer = next(question + " [" + usual + "]");
-        if (answer.empty()) answer = usual;
+    Task<std::string> ask(std::string question, std::string default_value) override {
+        std::string answer = next(question + " [" + default_value + "]");
+        if (answer.empty()) answer = default_value;
         co_return answer;
     }
     Task<std::string> ask_secret(std::string question) override { co_return next(question); }
     /// By the beginning of an option.
     Task<std::size_t> choose(std::string question, std::vector<std::string> options,
-                             std::size_t usual) override {
+                             std::size_t default_value) override {
         for (const std::string& option : options) heard += "- " + option + "\n";
-        const std::string answer = next(question + " [" + options.at(usual) + "]");
-        if (answer.empty()) co_return usual;
+        const std::string answer = next(question + " [" + options.at(default_value) + "]");
+        if (answer.empty()) co_return default_value;
         for (std::size_t i = 0; i < options.size(); ++i) {
             if (options[i].starts_with(answer)) co_return i;
         }
@@ -94,7 +94,7 @@ Asked ask(const std::string& yaml, ModelQuestionsInput input, std::vector<std::s
     bub::BuiltinOptions options;
     options.onboard = [input](bub::OnboardCall& call) -> Task<std::optional<JsonObject>> {
         ModelQuestionsInput copy = input;
-        std::optional<JsonObject> made = co_await ask_for_model(std::move(copy), call.interview);
+        std::optional<JsonObject> made = co_await ask_for_model(std::move(copy), call.ui);
         co_return made;
     };
     load_plugins(framework, {}, std::move(options));
@@ -279,8 +279,8 @@ TEST(Onboard, AServerThatIsAnAddressIsNamedByAllOfIt) {
 }
 
 TEST(Onboard, WhereTheListCannotBeHadTheModelIsFreeTextWithItsUsualName) {
-    const Asked usual = ask("", input_with(network({})), {"Anthropic", "k", ""});
-    EXPECT_EQ(usual.file.at("model"), "claude-sonnet-4-5");
+    const Asked default_value = ask("", input_with(network({})), {"Anthropic", "k", ""});
+    EXPECT_EQ(default_value.file.at("model"), "claude-sonnet-4-5");
     const Asked typed = ask("", input_with(network({})), {"OpenRouter", "k", "", "x/y"});
     EXPECT_EQ(typed.file.at("model"), "x/y");
     EXPECT_NE(typed.heard.find("A model is needed"), std::string::npos);
@@ -347,7 +347,7 @@ TEST(Onboard, PluginsAddTheirPartsAndAllAreMerged) {
             part["model"] = call.config.at("model");
             JsonObject own;
             std::string question = "Room";
-            own["room"] = co_await call.interview->ask(std::move(question), std::string());
+            own["room"] = co_await call.ui->ask(std::move(question), std::string());
             JsonObject all;
             all["chat"] = std::move(own);
             part["plugins"] = std::move(all);

@@ -12,19 +12,19 @@ constexpr std::size_t max_entries = 2000;
 
 std::vector<std::string> file_names(const std::string& word) {
     const std::size_t slash = word.rfind('/');
-    const std::string folder =
+    const std::string directory =
         slash == std::string::npos ? std::string() : word.substr(0, slash + 1);
     const std::string start = slash == std::string::npos ? word : word.substr(slash + 1);
     std::vector<std::string> names;
     std::error_code failed;
-    std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, failed);
+    std::filesystem::directory_iterator entry(directory.empty() ? "." : directory, failed);
     for (std::size_t seen = 0;
          !failed && entry != std::filesystem::directory_iterator() && seen < max_entries;
          entry.increment(failed), ++seen) {
         const std::string name = entry->path().filename().string();
         if (!name.starts_with(start) || (start.empty() && name.starts_with('.'))) continue;
         std::error_code ignored;
-        names.push_back(folder + name + (entry->is_directory(ignored) ? "/" : ""));
+        names.push_back(directory + name + (entry->is_directory(ignored) ? "/" : ""));
     }
     std::sort(names.begin(), names.end());
     return names;

@@ -19,7 +19,7 @@ struct Completion {
     std::vector<std::string> choices = {};  ///< shown when there are several
 };
 
-/// Completes a command (a first word that begins with '/' or ',') or the name of a file below the current folder.
+/// Completes a command (a first word that begins with '/' or ',') or the name of a file below the current directory.
 Completion complete_line(const std::string& line, std::size_t cursor,
                          const std::vector<std::string>& commands);
 

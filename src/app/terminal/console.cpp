@@ -470,8 +470,8 @@ void Console::set_commands(std::vector<Command> commands) {
     state_->prompt.set_commands(std::move(commands));
 }
 
-void Console::give_back(const std::string& text, bool pasted) {
-    state_->prompt.give_back(text, pasted);
+void Console::hand_back(const std::string& text, bool pasted) {
+    state_->prompt.hand_back(text, pasted);
     state_->schedule();
 }
 

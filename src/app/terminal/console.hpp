@@ -9,9 +9,9 @@
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/task.hpp>
 
-#include "asker.hpp"
 #include "completer.hpp"
 #include "live_area.hpp"
+#include "prompter.hpp"
 #include "style.hpp"
 
 namespace cubepi::app {
@@ -39,7 +39,7 @@ struct ConsoleTerminal {
 /// prompt's place until they are answered; while somebody types they wait for a pause, and keys that come in the first
 /// moment (question_hold) are discarded, so that no key meant for something else answers them. A slow terminal holds up nothing but what it shows. One per process, and only at a terminal that knows cursor
 /// movements. Used on one executor.
-class Console final : public Asker {
+class Console final : public Prompter {
 public:
     /// History is kept in `history`; empty: in memory alone. `clock` outlives it.
     Console(Executor executor, Clock& clock, std::filesystem::path history,
@@ -68,7 +68,7 @@ public:
     /// What Tab completes at the beginning of a line.
     void set_commands(std::vector<Command> commands);
     /// Puts a text in front of what is being typed.
-    void give_back(const std::string& text, bool pasted = false);
+    void hand_back(const std::string& text, bool pasted = false);
     /// Writes an escape sequence that changes nothing on the screen.
     void write_control(TerminalView sequence);
     void remember(const std::string& line);

@@ -132,7 +132,7 @@ bool EditBuffer::edit(const Key& key) {
 }
 
 bool EditBuffer::apply(const Key& key) {
-    const bool goes_on = typing_ && key.code == KeyCode::text && key.text != " ";
+    const bool continues = typing_ && key.code == KeyCode::text && key.text != " ";
     typing_ = key.code == KeyCode::text;
     switch (key.code) {
         case KeyCode::undo: undo(); return true;
@@ -146,7 +146,7 @@ bool EditBuffer::apply(const Key& key) {
         case KeyCode::down: return move_line(false);
         default: break;
     }
-    if (goes_on) return edit(key);
+    if (continues) return edit(key);
     const std::string text = text_;
     const std::size_t cursor = cursor_;
     if (!edit(key)) return false;

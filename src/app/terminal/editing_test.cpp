@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <cubepi/core/temporary_folder_test.hpp>
+#include <cubepi/core/temporary_directory_test.hpp>
 
 #include "completer.hpp"
 #include "edit_buffer.hpp"
@@ -221,19 +221,19 @@ TEST(InputField, WrapsAndKeepsTheCursorInView) {
     EXPECT_EQ(field.cursor_column, 3u);
 }
 
-class EditingFolder : public ::testing::Test {
+class EditingDirectory : public ::testing::Test {
 protected:
-    EditingFolder() : before_(std::filesystem::current_path()) {
-        std::filesystem::current_path(folder_);
+    EditingDirectory() : before_(std::filesystem::current_path()) {
+        std::filesystem::current_path(directory_);
     }
-    ~EditingFolder() override { std::filesystem::current_path(before_); }
+    ~EditingDirectory() override { std::filesystem::current_path(before_); }
     std::filesystem::path before_;
-    TemporaryFolder temporary_;
-    const std::filesystem::path& folder_ = temporary_.path();
+    TemporaryDirectory temporary_;
+    const std::filesystem::path& directory_ = temporary_.path();
 };
 
-TEST_F(EditingFolder, HistoryGoesBackAndKeepsTheDraft) {
-    History history(folder_ / "history");
+TEST_F(EditingDirectory, HistoryGoesBackAndKeepsTheDraft) {
+    History history(directory_ / "history");
     for (const char* entry : {"one", "two", "two", "t\\ree\nlines"}) history.add(entry);
     EXPECT_EQ(history.size(), 3u);
     EXPECT_EQ(*history.older("draft"), "t\\ree\nlines");
@@ -244,27 +244,27 @@ TEST_F(EditingFolder, HistoryGoesBackAndKeepsTheDraft) {
     EXPECT_EQ(*history.find_older("n"), "t\\ree\nlines");
     EXPECT_EQ(*history.find_older("n"), "one");
     EXPECT_EQ(history.find_older("n"), nullptr);
-    History other(folder_ / "history");
+    History other(directory_ / "history");
     history.add("four");
     other.add("five");
-    History both(folder_ / "history");
+    History both(directory_ / "history");
     EXPECT_EQ(*both.older(""), "five");
     EXPECT_EQ(*both.older(""), "four") << "two chats share the file";
-    std::filesystem::remove(folder_ / "history");
-    History first_again(folder_ / "history");
+    std::filesystem::remove(directory_ / "history");
+    History first_again(directory_ / "history");
     for (const char* entry : {"one", "two", "t\\ree\nlines"}) first_again.add(entry);
-    History again(folder_ / "history");
+    History again(directory_ / "history");
     EXPECT_EQ(again.size(), 3u);
     EXPECT_EQ(*again.older(""), "t\\ree\nlines");
-    std::ifstream file(folder_ / "history");
+    std::ifstream file(directory_ / "history");
     std::string first;
     std::getline(file, first);
     EXPECT_EQ(first, "_HiStOrY_V2_") << "libedit reads it as well";
-    const auto mode = std::filesystem::status(folder_ / "history").permissions();
+    const auto mode = std::filesystem::status(directory_ / "history").permissions();
     EXPECT_EQ(mode, std::filesystem::perms(0600));
 }
 
-TEST_F(EditingFolder, TabCompletesCommandsAndFiles) {
+TEST_F(EditingDirectory, TabCompletesCommandsAndFiles) {
     std::ofstream("lighthouse.md") << "x";
     std::ofstream("lightning.txt") << "x";
     std::filesystem::create_directory("docs");

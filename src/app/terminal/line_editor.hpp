@@ -7,13 +7,13 @@
 
 #include <cubepi/core/task.hpp>
 
-#include "asker.hpp"
+#include "prompter.hpp"
 
 namespace cubepi::app {
 
 /// Reads what a person types, with editing and history (libedit). One per process, at a terminal or not. A block of
 /// lines that is pasted is one input.
-class LineEditor final : public Asker {
+class LineEditor final : public Prompter {
 public:
     /// History is kept in `history`; empty: not at all.
     LineEditor(Executor executor, std::filesystem::path history);

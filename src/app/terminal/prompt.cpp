@@ -124,7 +124,7 @@ bool Prompt::clear() {
     return true;
 }
 
-void Prompt::give_back(const std::string& text, bool pasted) {
+void Prompt::hand_back(const std::string& text, bool pasted) {
     pasted_ = pasted;
     const std::string& typed = buffer_.text();
     const std::string all = typed.empty() ? text : text + "\n" + typed;

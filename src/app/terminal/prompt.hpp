@@ -35,7 +35,7 @@ public:
     /// Drops what was typed; undo brings it back. False when there was nothing.
     bool clear();
     /// Puts a text in front of what is being typed.
-    void give_back(const std::string& text, bool pasted);
+    void hand_back(const std::string& text, bool pasted);
     void remember(const std::string& line) { history_.add(line); }
     void set_commands(std::vector<Command> commands) { commands_ = std::move(commands); }
 

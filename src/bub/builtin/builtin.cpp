@@ -140,7 +140,7 @@ Task<EventStream> answer(CorePtr core, RunModelCall& call) {
     }
     detail::AgentTurnPlan plan;
     plan.session_id = call.session_id;
-    if (!detail::is_passing(call.session_id)) plan.input_id = input_id_of(call.message);
+    if (!detail::is_temporary(call.session_id)) plan.input_id = input_id_of(call.message);
     co_return EventStream(
         std::make_unique<detail::AgentTurn>(core, call.prompt, std::move(plan), call.state));
 }
@@ -218,9 +218,9 @@ Task<> show_error(CorePtr core, OnErrorCall& call) {
 Task<std::optional<std::string>> system_prompt(CorePtr core, SystemPromptCall& call) {
     const std::string& own = core->options().system_prompt;
     std::string text = own.empty() ? std::string(default_prompt) : own;
-    const std::filesystem::path folder = core->workspace_of(call.state);
-    co_await core->announce_files(folder);
-    const std::string agents = co_await core->agents_file(folder);
+    const std::filesystem::path directory = core->workspace_of(call.state);
+    co_await core->announce_files(directory);
+    const std::string agents = co_await core->agents_file(directory);
     if (!agents.empty()) text += "\n\n" + agents;
     std::optional<std::string> given(std::move(text));
     co_return given;

@@ -18,7 +18,7 @@
 namespace bub {
 
 /// The turn for which an agent is created; see BuiltinOptions::configure.
-struct AgentOccasion {
+struct TurnContext {
     const std::string& session_id;
     const std::filesystem::path& workspace;
     TurnState& state;
@@ -27,13 +27,13 @@ struct AgentOccasion {
 namespace detail {
 CUBEPI_DETAIL_SLOT(configure,
                    "BuiltinOptions::configure must be callable as void (cubepi::AgentOptions&, "
-                   "const AgentOccasion&); a Task would never run")
+                   "const TurnContext&); a Task would never run")
 CUBEPI_DETAIL_SLOT(on_agent,
                    "BuiltinOptions::on_agent must be callable as void (const "
-                   "std::shared_ptr<cubepi::Agent>&, const AgentOccasion&); a Task would never run")
+                   "std::shared_ptr<cubepi::Agent>&, const TurnContext&); a Task would never run")
 CUBEPI_DETAIL_SLOT(on_result,
                    "BuiltinOptions::on_result must be callable as void (const cubepi::RunResult&, "
-                   "const AgentOccasion&); a Task would never run")
+                   "const TurnContext&); a Task would never run")
 }  // namespace detail
 
 /// The key of Envelope::rest that marks a message as pasted by its operator (true): a comma command that would run in
@@ -69,7 +69,7 @@ struct BuiltinOptions {
     /// Null: files under `home`/tapes.
     std::shared_ptr<TapeStore> tape_store = {};
     /// Skill directories in addition to those of the workspace and ~/.agents/skills.
-    std::vector<std::filesystem::path> skill_folders = {};
+    std::vector<std::filesystem::path> skill_directories = {};
     bool with_user_skills = true;  ///< includes ~/.agents/skills
 
     /// What the user has been told of the project's files (look_at_project_files). A warning follows when a turn loads
@@ -93,19 +93,18 @@ struct BuiltinOptions {
 
     /// Adjusts the options of each turn's agent. Add middleware rather than explicit hooks: an explicit hook replaces
     /// the interception hooks of the plugins.
-    cubepi::detail::SlotFunction<void(cubepi::AgentOptions& options, const AgentOccasion& occasion),
+    cubepi::detail::SlotFunction<void(cubepi::AgentOptions& options, const TurnContext& occasion),
                                  detail::configure_slot>
         configure = {};
     /// Receives each turn's agent before it runs. Keep only a weak pointer to listen to the agent or to abort it: the
     /// agent is destroyed at the end of the turn.
     cubepi::detail::SlotFunction<void(const std::shared_ptr<cubepi::Agent>& agent,
-                                      const AgentOccasion& occasion),
+                                      const TurnContext& occasion),
                                  detail::on_agent_slot>
         on_agent = {};
     /// Called with the result of a turn's agent, whatever the outcome; before a failure is thrown. Usage and cost are
     /// those of the whole turn, including the runs before a hand-off and the summary written for it.
-    cubepi::detail::SlotFunction<void(const cubepi::RunResult& result,
-                                      const AgentOccasion& occasion),
+    cubepi::detail::SlotFunction<void(const cubepi::RunResult& result, const TurnContext& occasion),
                                  detail::on_result_slot>
         on_result = {};
     /// Asks the operator before a comma command destroys data or runs pasted text in the shell; returns true to run it.

@@ -452,13 +452,13 @@ TEST(Skills, HintsLosePunctuationAtTheirEnd) {
 struct Told {
     BuiltinOptions options() {
         BuiltinOptions made;
-        made.on_agent = [this](const std::shared_ptr<cubepi::Agent>& given, const AgentOccasion&) {
+        made.on_agent = [this](const std::shared_ptr<cubepi::Agent>& given, const TurnContext&) {
             agent = given;
             (void)given->subscribe([this](const cubepi::AgentEvent& event) {
                 if (stops_at_text && event.text_delta()) agent.lock()->abort();
             });
         };
-        made.on_result = [this](const cubepi::RunResult& result, const AgentOccasion& occasion) {
+        made.on_result = [this](const cubepi::RunResult& result, const TurnContext& occasion) {
             outcomes.push_back(std::string(to_string(result.outcome)) + " in " +
                                occasion.session_id);
         };

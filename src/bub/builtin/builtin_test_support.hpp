@@ -29,7 +29,7 @@ class Builtin : public testing::Test {
 protected:
     Builtin() {
         std::string name = (std::filesystem::temp_directory_path() / "bub-builtin-XXXXXX").string();
-        if (!mkdtemp(name.data())) throw std::runtime_error("no folder for temporary files");
+        if (!mkdtemp(name.data())) throw std::runtime_error("no directory for temporary files");
         root = name;
         std::filesystem::create_directories(root / "work");
         FrameworkOptions options;

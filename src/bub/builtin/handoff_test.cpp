@@ -52,7 +52,7 @@ protected:
 
     /// Starts a framework whose events and results are recorded.
     void start(std::vector<cubepi::FauxStep> steps, BuiltinOptions options = {}) {
-        options.on_result = [this](const cubepi::RunResult& result, const AgentOccasion&) {
+        options.on_result = [this](const cubepi::RunResult& result, const TurnContext&) {
             results.push_back(result);
         };
         options.tape_command = "cubepi tape show";
@@ -281,7 +281,7 @@ TEST_F(HandsOff, AMessageThatCameDuringTheTurnIsRepeated) {
 
 BuiltinOptions with_price(double max_spend) {
     BuiltinOptions options;
-    options.configure = [max_spend](cubepi::AgentOptions& agent, const AgentOccasion&) {
+    options.configure = [max_spend](cubepi::AgentOptions& agent, const TurnContext&) {
         cubepi::Model model = agent.model.spec();
         cubepi::ModelCost& cost = model.cost.emplace();
         cost.input = cost.cache_read = cost.cache_write = 0.0;

@@ -27,14 +27,14 @@ AgentsFile read_agents_file(const std::filesystem::path& workspace) {
     return agents;
 }
 
-std::vector<SkillFolder> skill_folders(const std::filesystem::path& workspace,
-                                       bool with_user_skills,
-                                       const std::vector<std::filesystem::path>& more) {
-    std::vector<SkillFolder> folders = {{workspace, ".agents/skills"},
-                                        {workspace, ".agent/skills"}};
-    if (with_user_skills) folders.push_back({home_folder() / ".agents" / "skills"});
-    for (const auto& folder : more) folders.push_back({folder});
-    return folders;
+std::vector<SkillDirectory> skill_directories(const std::filesystem::path& workspace,
+                                              bool with_user_skills,
+                                              const std::vector<std::filesystem::path>& more) {
+    std::vector<SkillDirectory> directories = {{workspace, ".agents/skills"},
+                                               {workspace, ".agent/skills"}};
+    if (with_user_skills) directories.push_back({home_directory() / ".agents" / "skills"});
+    for (const auto& directory : more) directories.push_back({directory});
+    return directories;
 }
 
 LoadedFiles loaded_files(const AgentsFile& agents, const FoundSkills& skills) {
@@ -53,7 +53,7 @@ LoadedFiles loaded_files(const AgentsFile& agents, const FoundSkills& skills) {
 LoadedFiles look_at_project_files(const std::filesystem::path& workspace, bool with_user_skills,
                                   const std::vector<std::filesystem::path>& more) {
     return loaded_files(read_agents_file(workspace),
-                        find_skills(skill_folders(workspace, with_user_skills, more)));
+                        find_skills(skill_directories(workspace, with_user_skills, more)));
 }
 
 }  // namespace bub

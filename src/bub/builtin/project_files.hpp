@@ -22,10 +22,10 @@ struct AgentsFile {
 /// Blocks. Throws nothing that the file could cause.
 AgentsFile read_agents_file(const std::filesystem::path& workspace);
 
-/// The folders of a workspace's skills, of ~/.agents/skills (unless `with_user_skills` is false), and `more`.
-std::vector<SkillFolder> skill_folders(const std::filesystem::path& workspace,
-                                       bool with_user_skills,
-                                       const std::vector<std::filesystem::path>& more);
+/// The directories of a workspace's skills, of ~/.agents/skills (unless `with_user_skills` is false), and `more`.
+std::vector<SkillDirectory> skill_directories(const std::filesystem::path& workspace,
+                                              bool with_user_skills,
+                                              const std::vector<std::filesystem::path>& more);
 
 /// What was loaded, for the user.
 struct LoadedFiles {

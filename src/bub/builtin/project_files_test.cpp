@@ -19,12 +19,12 @@ using ::testing::SizeIs;
 
 class ProjectFiles : public Builtin {
 protected:
-    void write_skill(const std::filesystem::path& folder, const std::string& body) {
-        const std::string name = folder.filename().string();
-        write(folder / "SKILL.md",
+    void write_skill(const std::filesystem::path& directory, const std::string& body) {
+        const std::string name = directory.filename().string();
+        write(directory / "SKILL.md",
               "---\nname: " + name + "\ndescription: Does it.\n---\n" + body + "\n");
     }
-    FoundSkills skills() { return find_skills(skill_folders(work, false, {root / "more"})); }
+    FoundSkills skills() { return find_skills(skill_directories(work, false, {root / "more"})); }
 
     const std::filesystem::path work = root / "work";
 };
@@ -71,9 +71,9 @@ TEST_F(ProjectFiles, WhatIsNoFileIsNotWaitedFor) {
     EXPECT_THAT(read_agents_file(work).problem, HasSubstr("not a regular file"));
 }
 
-TEST_F(ProjectFiles, SkillsComeFromFoldersWithoutLinks) {
+TEST_F(ProjectFiles, SkillsComeFromDirectoriesWithoutLinks) {
     write_skill(work / ".agents" / "skills" / "one", "Run $SKILL_DIR/x.");
-    write_skill(work / ".agent" / "skills" / "one", "A later folder.");
+    write_skill(work / ".agent" / "skills" / "one", "A later directory.");
     write_skill(root / "more" / "two", "More.");
     write_skill(root / "outside" / "three", "Outside.");
     std::filesystem::create_symlink(root / "outside" / "three", root / "more" / "three");
@@ -90,7 +90,7 @@ TEST_F(ProjectFiles, SkillsComeFromFoldersWithoutLinks) {
                                             HasSubstr("three is not loaded: it is a symbolic")));
 }
 
-TEST_F(ProjectFiles, AFolderOfSkillsThatIsALinkIsRefused) {
+TEST_F(ProjectFiles, ADirectoryOfSkillsThatIsALinkIsRefused) {
     write_skill(root / "outside" / "skills" / "one", "Outside.");
     std::filesystem::create_symlink(root / "outside", work / ".agents");
     const FoundSkills found = skills();

@@ -48,7 +48,7 @@ class Quit : public testing::Test {
 public:
     Quit() {
         std::string name = (std::filesystem::temp_directory_path() / "bub-quit-XXXXXX").string();
-        if (!mkdtemp(name.data())) throw std::runtime_error("no folder for temporary files");
+        if (!mkdtemp(name.data())) throw std::runtime_error("no directory for temporary files");
         root = name;
         FrameworkOptions options;
         options.workspace = root;

@@ -15,26 +15,26 @@ protected:
     BubSettings() {
         std::string name =
             (std::filesystem::temp_directory_path() / "bub-settings-XXXXXX").string();
-        if (!mkdtemp(name.data())) throw std::runtime_error("no folder for temporary files");
-        folder = name;
+        if (!mkdtemp(name.data())) throw std::runtime_error("no directory for temporary files");
+        directory = name;
     }
-    ~BubSettings() override { std::filesystem::remove_all(folder); }
+    ~BubSettings() override { std::filesystem::remove_all(directory); }
 
     Settings read(std::string_view file, const std::map<std::string, std::string>& environment) {
-        std::ofstream(folder / "config.yml") << file;
+        std::ofstream(directory / "config.yml") << file;
         std::vector<std::string> names;
         for (const auto& [name, value] : environment) names.push_back(name);
         const auto variable = [&environment](const std::string& name) {
             return environment.at(name);
         };
-        return read_settings(folder / "config.yml", variable, names);
+        return read_settings(directory / "config.yml", variable, names);
     }
 
-    std::filesystem::path folder;
+    std::filesystem::path directory;
 };
 
 TEST_F(BubSettings, APipeIsAProblemAndIsNotWaitedFor) {
-    const std::filesystem::path file = folder / "config.yml";
+    const std::filesystem::path file = directory / "config.yml";
     ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
     const auto variable = [](const std::string&) { return std::string(); };
     const Settings settings = read_settings(file, variable, {});
@@ -67,7 +67,7 @@ TEST_F(BubSettings, KnowsWhereEachValueWasSaid) {
               {"BUB_API_KEY", R"({"anthropic": "k2"})"},
               {"BUB_GROQ_API_BASE", "http://groq/v1"},
               {"BUB_MODEL_TIMEOUT_SECONDS", "2.5"}});
-    const std::string file = (folder / "config.yml").string();
+    const std::string file = (directory / "config.yml").string();
     EXPECT_EQ(settings.origin("model"), "BUB_MODEL");
     EXPECT_EQ(settings.origin("api_keys.openai"), file);
     EXPECT_EQ(settings.origin("api_keys.anthropic"), "BUB_API_KEY");
@@ -102,7 +102,7 @@ TEST_F(BubSettings, AFileThatIsNoYamlIsAProblemAndTheEnvironmentCounts) {
     for (const char* text : {"model: [openai", "- a\n- b\n", "\tmodel: x"}) {
         const Settings settings = read(text, {{"BUB_MODEL", "openai:b"}});
         ASSERT_EQ(settings.problems.size(), 1u) << text;
-        EXPECT_NE(settings.problems[0].find("cannot read " + (folder / "config.yml").string()),
+        EXPECT_NE(settings.problems[0].find("cannot read " + (directory / "config.yml").string()),
                   std::string::npos)
             << settings.problems[0];
         EXPECT_EQ(settings.model, "openai:b");
@@ -119,7 +119,7 @@ TEST_F(BubSettings, ChannelsCollectAsTheySay) {
 }
 
 TEST_F(BubSettings, WithoutAFileNothingIsSet) {
-    const Settings settings = read_settings(folder / "none.yml", {}, {});
+    const Settings settings = read_settings(directory / "none.yml", {}, {});
     EXPECT_TRUE(settings.model.empty());
     EXPECT_FALSE(settings.max_tokens);
 }

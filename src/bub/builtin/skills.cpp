@@ -16,7 +16,7 @@ namespace bub {
 
 namespace {
 
-constexpr std::size_t max_skills = 200;  ///< of one folder
+constexpr std::size_t max_skills = 200;  ///< of one directory
 
 std::string trimmed(std::string_view text) {
     const auto space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
@@ -77,7 +77,7 @@ void replace_all(std::string& text, std::string_view from, const std::string& to
     }
 }
 
-/// Parses the text of a SKILL.md; nothing when it is no skill of the folder `name`.
+/// Parses the text of a SKILL.md; nothing when it is no skill of the directory `name`.
 std::optional<Skill> parse_skill(const std::string& text, const std::string& name) {
     const std::optional<Parts> parts = split(text);
     if (!parts) return std::nullopt;
@@ -103,11 +103,11 @@ std::optional<Skill> parse_skill(const std::string& text, const std::string& nam
 /// Reads the skills below one root.
 class SkillReader {
 public:
-    SkillReader(const SkillFolder& folder, std::map<std::string, Skill>& found,
+    SkillReader(const SkillDirectory& directory, std::map<std::string, Skill>& found,
                 std::vector<std::string>& problems)
-        : place_(folder.root, cubepi::WorkspacePolicy().read_only().without_links()),
-          below_(folder.below),
-          folder_(folder.root / folder.below),
+        : place_(directory.root, cubepi::WorkspacePolicy().read_only().without_links()),
+          below_(directory.below),
+          directory_(directory.root / directory.below),
           found_(found),
           problems_(problems) {}
 
@@ -115,13 +115,13 @@ public:
         std::size_t count = 0;
         for (const cubepi::DirectoryEntry& entry : place_.list(below_)) {
             if (entry.info.kind == cubepi::FileKind::symlink) {
-                problems_.push_back("The skill " + (folder_ / entry.name).string() +
+                problems_.push_back("The skill " + (directory_ / entry.name).string() +
                                     " is not loaded: it is a symbolic link.");
             }
             if (entry.info.kind != cubepi::FileKind::directory) continue;
             if (++count > max_skills) {
                 problems_.push_back("Only the first " + std::to_string(max_skills) + " skills of " +
-                                    folder_.string() + " are loaded.");
+                                    directory_.string() + " are loaded.");
                 return;
             }
             read_one(entry.name);
@@ -136,43 +136,43 @@ private:
             file = detail::read_project_file(place_, path);
         } catch (const cubepi::Error& error) {
             if (error.code() != cubepi::ErrorCode::not_found) {
-                problems_.push_back("The skill " + (folder_ / name).string() +
+                problems_.push_back("The skill " + (directory_ / name).string() +
                                     " is not loaded: " + error.what());
             }
             return;
         }
         std::optional<Skill> skill = parse_skill(file.text, name);
         if (!skill) return;
-        skill->location = folder_ / name / "SKILL.md";
-        const std::string folder = (folder_ / name).string();
-        replace_all(skill->body, "${SKILL_DIR}", folder);
-        replace_all(skill->body, "$SKILL_DIR", folder);
+        skill->location = directory_ / name / "SKILL.md";
+        const std::string directory = (directory_ / name).string();
+        replace_all(skill->body, "${SKILL_DIR}", directory);
+        replace_all(skill->body, "$SKILL_DIR", directory);
         if (file.is_cut()) {
             skill->body += "\n\n" + file.cut_note("SKILL.md");
-            problems_.push_back("Of the skill " + folder + " only the first 64 KiB are loaded.");
+            problems_.push_back("Of the skill " + directory + " only the first 64 KiB are loaded.");
         }
         found_.emplace(name, std::move(*skill));
     }
 
     cubepi::LocalWorkspace place_;
     const std::string below_;
-    const std::filesystem::path folder_;
+    const std::filesystem::path directory_;
     std::map<std::string, Skill>& found_;
     std::vector<std::string>& problems_;
 };
 
 }  // namespace
 
-FoundSkills find_skills(const std::vector<SkillFolder>& folders) {
+FoundSkills find_skills(const std::vector<SkillDirectory>& directories) {
     FoundSkills all;
     std::map<std::string, Skill> found;
-    for (const SkillFolder& folder : folders) {
+    for (const SkillDirectory& directory : directories) {
         try {
-            SkillReader(folder, found, all.problems).read_all();
+            SkillReader(directory, found, all.problems).read_all();
         } catch (const cubepi::Error& error) {
-            // Most of the folders do not exist, which is no problem.
+            // Most of the directories do not exist, which is no problem.
             if (error.code() == cubepi::ErrorCode::not_found) continue;
-            all.problems.push_back("The skills of " + (folder.root / folder.below).string() +
+            all.problems.push_back("The skills of " + (directory.root / directory.below).string() +
                                    " are not loaded: " + error.what());
         }
     }

@@ -18,9 +18,9 @@ struct Skill {
 };
 
 /// Where skills are looked for. What is below `root` is read without following symbolic links.
-struct SkillFolder {
+struct SkillDirectory {
     std::filesystem::path root;
-    std::string below = {};  ///< path of the folder below the root; empty: the root itself
+    std::string below = {};  ///< path of the directory below the root; empty: the root itself
 };
 
 struct FoundSkills {
@@ -30,10 +30,10 @@ struct FoundSkills {
     std::vector<std::string> problems = {};
 };
 
-/// The skills of the folders. The first folder that has a name wins. Passed over is what is no valid skill: no SKILL.md, no
-/// front matter, a name that is not the folder's or not lower-case words joined by hyphens (64 at most), no
-/// description (1,024 characters at most). Of a SKILL.md the first 64 KiB are read, and of one folder 200 skills. Blocks.
-FoundSkills find_skills(const std::vector<SkillFolder>& folders);
+/// The skills of the directories. The first directory that has a name wins. Passed over is what is no valid skill: no SKILL.md, no
+/// front matter, a name that is not the directory's or not lower-case words joined by hyphens (64 at most), no
+/// description (1,024 characters at most). Of a SKILL.md the first 64 KiB are read, and of one directory 200 skills. Blocks.
+FoundSkills find_skills(const std::vector<SkillDirectory>& directories);
 
 /// Returns the names that follow a `$` in the text, without trailing punctuation.
 std::set<std::string> skill_hints(std::string_view text);

@@ -34,8 +34,8 @@ protected:
         EXPECT_EQ(say("go").model_output, "ok");
         return text;
     }
-    static std::string path_in(const std::string& text, const std::string& folder) {
-        const std::size_t at = text.find(folder);
+    static std::string path_in(const std::string& text, const std::string& directory) {
+        const std::size_t at = text.find(directory);
         return at == std::string::npos ? std::string()
                                        : text.substr(at, text.find(".txt", at) + 4 - at);
     }
@@ -101,7 +101,7 @@ TEST_F(Spill, TheConversationStillSaysWhereItIsAfterARestart) {
 
 TEST_F(Spill, WithoutAPlaceOfItsOwnItLastsAsLongAsTheProcess) {
     offer_long_text();
-    write(root / "home", "a file in the folder's place");
+    write(root / "home", "a file in the directory's place");
     BuiltinOptions made;
     made.model = faux.model("scripted");
     made.home = root / "home";

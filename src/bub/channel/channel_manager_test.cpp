@@ -76,7 +76,7 @@ TEST(ChannelManager, B8_TurnsOfOneSessionRunOneAtATimeInOrder) {
         co_await h.handler(from("chat", "2", "other"));
         co_await h.until_begun(2);
         EXPECT_EQ(h.begun, (Texts{"one", "other"})) << "another session does not wait";
-        h.let_go("one");
+        h.release("one");
         co_await h.manager->idle();
     });
     EXPECT_EQ(house.done, (Texts{"other", "one", "two", "three"}));
@@ -114,7 +114,7 @@ TEST(ChannelManager, B8_AdmissionDropsQueuesAndSteers) {
             co_await h.handler(from("chat", "1", text));
         EXPECT_EQ(h.manager->snapshot("chat:1").steering_count, 1u);
         steered = h.inbox->drain("chat:1");
-        h.let_go("one");
+        h.release("one");
         co_await h.manager->idle();
     });
     EXPECT_EQ(house.done, (Texts{"steer into nothing", "one", "later a"}));
@@ -137,7 +137,7 @@ TEST(ChannelManager, B8_SteeringThatWasNotTakenInKeepsItsPlace) {
             co_await h.handler(from("chat", "1", first));
             for (const char* text : {"a", "steer b", "c", "steer d"})
                 co_await h.handler(from("chat", "1", text));
-            h.let_go(first);
+            h.release(first);
             co_await h.manager->idle();
         });
         EXPECT_EQ(Texts(house.begun.begin() + 1, house.begun.end()),
@@ -159,7 +159,7 @@ TEST(ChannelManager, B14_AFullSteeringInboxMakesFollowUps) {
         for (const char* text : {"one", "two", "three"})
             co_await h.handler(from("chat", "1", text));
         EXPECT_EQ(h.manager->snapshot("chat:1").pending_count, 1u);
-        h.let_go("one");
+        h.release("one");
         co_await h.manager->idle();
     });
     EXPECT_EQ(house.begun, (Texts{"one", "two", "three"}));
@@ -180,7 +180,7 @@ TEST(ChannelManager, B11_ACommandIsNeverSteered) {
         co_await h.handler(std::move(command));
         EXPECT_EQ(h.manager->snapshot("chat:1").pending_count, 1u);
         EXPECT_EQ(h.inbox->count("chat:1"), 0u);
-        h.let_go("one");
+        h.release("one");
         co_await h.manager->idle();
     });
     EXPECT_EQ(house.begun, (Texts{"one", ",help"}));
@@ -201,7 +201,7 @@ TEST(ChannelManager, B14_OverflowIsAnswered) {
             }
         }
         co_await h.handler(from("chat", "2", "other"));
-        h.let_go("one");
+        h.release("one");
         co_await h.manager->idle();
     });
     EXPECT_EQ(refused, 2);
@@ -244,7 +244,7 @@ TEST(ChannelManager, D7_CancellingATurnLeavesTheRestAlone) {
         co_await h.until_begun(3);
         EXPECT_EQ(h.begun.back(), "two") << "what waits comes next";
         EXPECT_TRUE(h.manager->snapshot("chat:2").is_running);
-        h.let_go("other");
+        h.release("other");
         co_await h.manager->idle();
     });
     EXPECT_EQ(house.done, (Texts{"two", "other"}));
@@ -274,7 +274,7 @@ TEST(ChannelManager, D7_AbortingASessionLeavesTheOthersAlone) {
         co_await h.handler(from("chat", "2", "other"));
         co_await h.handler(from("chat", "2", "behind it"));
         co_await h.manager->abort_session("chat:1");
-        h.let_go("other");
+        h.release("other");
         co_await h.manager->idle();
     });
     EXPECT_EQ(house.done, (Texts{"other", "behind it"}));
@@ -293,7 +293,7 @@ TEST(ChannelManager, B8_ChatsThatAHookPutsIntoOneSessionTakeTurns) {
         co_await h.handler(from("chat", "2", "two"));
         EXPECT_EQ(h.begun, Texts{"one"});
         EXPECT_EQ(h.manager->snapshot("family").pending_count, 1u);
-        h.let_go("one");
+        h.release("one");
         co_await h.manager->idle();
         EXPECT_EQ(h.manager->busy_sessions(), 0u);
     });
@@ -317,7 +317,7 @@ TEST(ChannelManager, ChannelsSeeWhatRunsWhenTheyAreAsked) {
     house.run([](House& h) -> Task<> {
         for (const char* text : {"one", "two", "three"})
             co_await h.handler(from("chat", "1", text));
-        h.let_go("one");
+        h.release("one");
         co_await h.manager->idle();
     });
     ASSERT_EQ(house.channel->snapshots.size(), 3u);

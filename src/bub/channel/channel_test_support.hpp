@@ -149,7 +149,7 @@ struct House {
     }
 
     void hold(const std::string& text) { held[text] = std::make_unique<cubepi::AsyncEvent>(); }
-    void let_go(const std::string& text) { held[text]->set(); }
+    void release(const std::string& text) { held[text]->set(); }
     Task<> until_begun(std::size_t count) {
         while (begun.size() < count) co_await started.wait();
     }

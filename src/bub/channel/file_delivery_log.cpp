@@ -20,8 +20,8 @@ using detail::DeliveryStepPtr;
 namespace {
 
 FileDeliveryLogOptions completed(FileDeliveryLogOptions options) {
-    if (options.folder.empty())
-        options.folder = default_tape_directory().parent_path() / "deliveries";
+    if (options.directory.empty())
+        options.directory = default_tape_directory().parent_path() / "deliveries";
     if (!options.clock) options.clock = cubepi::Runtime::standard()->clock;
     return options;
 }

@@ -28,7 +28,7 @@ enum class DeliverySync : std::uint8_t {
 
 struct FileDeliveryLogOptions {
     /// A directory for this log only. Empty: $BUB_HOME/deliveries, else ~/.bub/deliveries.
-    std::filesystem::path folder = {};
+    std::filesystem::path directory = {};
     DeliverySync sync = DeliverySync::promises;
     std::shared_ptr<cubepi::Clock> clock = {};  ///< null: the system clock
     /// Limit of unfinished records, inbound and outbound together (mostly held ones); further ones are rejected.

@@ -26,9 +26,9 @@ protected:
     DeliveryFile() {
         std::string name =
             (std::filesystem::temp_directory_path() / "bub-deliveries-XXXXXX").string();
-        if (!mkdtemp(name.data())) throw std::runtime_error("no folder for temporary files");
+        if (!mkdtemp(name.data())) throw std::runtime_error("no directory for temporary files");
         root = name;
-        options.folder = root / "deliveries";
+        options.directory = root / "deliveries";
         options.clock = std::make_shared<ManualClock>();
         options.on_warning = [this](std::string text) { warnings.push_back(std::move(text)); };
     }
@@ -40,7 +40,7 @@ protected:
     std::unique_ptr<FileDeliveryLog> open() const {
         return std::make_unique<FileDeliveryLog>(options);
     }
-    std::filesystem::path file() const { return options.folder / "deliveries.jsonl"; }
+    std::filesystem::path file() const { return options.directory / "deliveries.jsonl"; }
     std::string bytes() const {
         std::ifstream in(file(), std::ios::binary);
         return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -89,7 +89,7 @@ cubepi::ErrorCode code_of(const std::function<void()>& call) {
 }
 
 TEST_F(DeliveryFile, WhatIsNoFileIsRefusedByItsPathAndNotWaitedFor) {
-    std::filesystem::create_directories(options.folder);
+    std::filesystem::create_directories(options.directory);
     ASSERT_EQ(mkfifo(file().c_str(), 0600), 0);
     const auto log = open();
     try {
@@ -268,11 +268,11 @@ TEST_F(DeliveryFile, B18_ALineThatCannotBeReadCostsOnlyItself) {
     EXPECT_EQ(texts_of(*log), (Texts{"one", "two"}));
     ASSERT_EQ(warnings.size(), 1u);
     EXPECT_NE(warnings[0].find("2 lines"), std::string::npos);
-    EXPECT_TRUE(std::filesystem::exists(options.folder / "deliveries.damaged"));
+    EXPECT_TRUE(std::filesystem::exists(options.directory / "deliveries.damaged"));
 }
 
 TEST_F(DeliveryFile, B18_ANumberThatNobodyGaveTakesNoneAway) {
-    std::filesystem::create_directories(options.folder);
+    std::filesystem::create_directories(options.directory);
     set_bytes(
         "{\"deliveries\":1,\"next\":18446744073709551615}\n"
         "{\"in\":18446744073709551615,\"message\":{}}\n");
@@ -285,7 +285,7 @@ TEST_F(DeliveryFile, B18_ANumberThatNobodyGaveTakesNoneAway) {
 }
 
 TEST_F(DeliveryFile, AFileOfALaterVersionIsLeftAlone) {
-    std::filesystem::create_directories(options.folder);
+    std::filesystem::create_directories(options.directory);
     const std::string text = "{\"deliveries\": 2}\n";
     set_bytes(text);
     const auto log = open();

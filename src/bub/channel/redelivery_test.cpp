@@ -215,7 +215,7 @@ TEST(Redelivery, B18_WhatIsDroppedRefusedOrSteeredIsDealtWith) {
         EXPECT_THROW(co_await h.handler(update("1", "three", "three")), cubepi::Error);
         EXPECT_THROW(co_await h.handler(update("1", "bad", "bad")), std::runtime_error);
         (void)h.inbox->drain("chat:1");
-        h.let_go("one");
+        h.release("one");
         co_await h.manager->idle();
     });
     EXPECT_EQ(house.done, (Texts{"one", "two"}));
@@ -240,7 +240,7 @@ TEST(Redelivery, B18_TheReceiptOfASteeredMessageStaysWithIt) {
         std::vector<Envelope> waiting = h.inbox->drain("chat:1");
         EXPECT_TRUE(h.inbox->enqueue("chat:1", from("chat", "1", "from a plugin")));
         EXPECT_TRUE(h.inbox->enqueue("chat:1", waiting.at(0)));
-        h.let_go("one");
+        h.release("one");
         co_await h.until_begun(2);
     });
     EXPECT_EQ(house.begun, (Texts{"one", "steer a"}));

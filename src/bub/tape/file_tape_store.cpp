@@ -50,7 +50,7 @@ Task<std::optional<TapeEntry>> find(std::shared_ptr<TapeDirectory> directory, st
 
 }  // namespace
 
-std::filesystem::path home_folder() {
+std::filesystem::path home_directory() {
     if (const char* home = std::getenv("HOME"); home && *home) return home;
     // A world-writable directory is unsuitable: another user could create it first.
     std::array<char, 4096> text = {};
@@ -65,7 +65,7 @@ std::filesystem::path home_folder() {
 std::filesystem::path default_tape_directory() {
     if (const char* home = std::getenv("BUB_HOME"); home && *home)
         return std::filesystem::path(home) / "tapes";
-    return home_folder() / ".bub" / "tapes";
+    return home_directory() / ".bub" / "tapes";
 }
 
 FileTapeStore::FileTapeStore(FileTapeOptions options)

@@ -33,7 +33,7 @@ struct TapeFileInfo {
 };
 
 /// Returns $HOME; if it is unset, the home directory in the system's user database.
-std::filesystem::path home_folder();
+std::filesystem::path home_directory();
 /// Returns $BUB_HOME/tapes, else ~/.bub/tapes.
 std::filesystem::path default_tape_directory();
 

@@ -27,8 +27,8 @@ std::string line(std::int64_t id, const std::string& text) {
     return tape_line(entry);
 }
 
-Tape tape_in(const TestFolder& folder) {
-    return Tape(std::make_shared<FileTapeStore>(folder.options()), "w__s");
+Tape tape_in(const TestDirectory& directory) {
+    return Tape(std::make_shared<FileTapeStore>(directory.options()), "w__s");
 }
 
 std::string texts(const Tape& tape) {
@@ -47,30 +47,30 @@ void say(const Tape& tape, std::string text) {
 }
 
 /// Creates the state after a crash that followed the commit file and `written` bytes of it on the tape.
-void crash_in_commit(const TestFolder& folder, const std::string& block, std::size_t written,
+void crash_in_commit(const TestDirectory& directory, const std::string& block, std::size_t written,
                      const std::string& turn = {}) {
-    const std::string before = folder.read("w__s.jsonl");
-    folder.write("w__s.jsonl.commit", "{\"offset\": " + std::to_string(before.size()) +
-                                          ", \"size\": " + std::to_string(block.size()) +
-                                          ", \"turn\": \"" + turn + "\", \"replaces\": false}\n" +
-                                          block);
-    folder.write("w__s.jsonl", before + block.substr(0, written));
+    const std::string before = directory.read("w__s.jsonl");
+    directory.write("w__s.jsonl.commit", "{\"offset\": " + std::to_string(before.size()) +
+                                             ", \"size\": " + std::to_string(block.size()) +
+                                             ", \"turn\": \"" + turn +
+                                             "\", \"replaces\": false}\n" + block);
+    directory.write("w__s.jsonl", before + block.substr(0, written));
 }
 
 }  // namespace
 
 TEST(FileTapeStore, B9_ATornLastLineHarmsNothing) {
     for (std::size_t cut = 1; cut <= line(2, "two").size(); cut += cut < 3 ? 1 : 4) {
-        const TestFolder folder;
+        const TestDirectory directory;
         const std::string whole = line(1, "one") + line(2, "two");
-        folder.write("w__s.jsonl", whole.substr(0, whole.size() - cut));
-        const Tape tape = tape_in(folder);
+        directory.write("w__s.jsonl", whole.substr(0, whole.size() - cut));
+        const Tape tape = tape_in(directory);
         const bool kept = cut == 1;  // only its line feed is missing
         EXPECT_EQ(texts(tape), kept ? "1:one 2:two " : "1:one ") << cut;
         say(tape, "next");
         const std::string wanted = kept ? "1:one 2:two 3:next " : "1:one 2:next ";
         EXPECT_EQ(texts(tape), wanted) << cut;
-        EXPECT_EQ(texts(tape_in(folder)), wanted) << cut;
+        EXPECT_EQ(texts(tape_in(directory)), wanted) << cut;
         EXPECT_EQ(run(tape.info()).entries, kept ? 3 : 2) << cut;
     }
 }
@@ -78,81 +78,82 @@ TEST(FileTapeStore, B9_ATornLastLineHarmsNothing) {
 TEST(FileTapeStore, B9_EntriesOfOneAppendAreAllThereOrNone) {
     const std::string block = line(2, "two") + line(3, "three");
     for (std::size_t written = 0; written <= block.size(); written += 5) {
-        const TestFolder folder;
-        folder.write("w__s.jsonl", line(1, "one"));
-        folder.write("w__s.jsonl.lock", "");
-        crash_in_commit(folder, block, written);
-        EXPECT_EQ(texts(tape_in(folder)), "1:one 2:two 3:three ") << written;
-        EXPECT_FALSE(folder.has("w__s.jsonl.commit"));
-        EXPECT_EQ(folder.read("w__s.jsonl"), line(1, "one") + block);
+        const TestDirectory directory;
+        directory.write("w__s.jsonl", line(1, "one"));
+        directory.write("w__s.jsonl.lock", "");
+        crash_in_commit(directory, block, written);
+        EXPECT_EQ(texts(tape_in(directory)), "1:one 2:two 3:three ") << written;
+        EXPECT_FALSE(directory.has("w__s.jsonl.commit"));
+        EXPECT_EQ(directory.read("w__s.jsonl"), line(1, "one") + block);
     }
 }
 
 TEST(FileTapeStore, B9_ACommitThatIsDoneIsNotDoneAgain) {
-    const TestFolder folder;
-    folder.write("w__s.jsonl", line(1, "one"));
+    const TestDirectory directory;
+    directory.write("w__s.jsonl", line(1, "one"));
     const std::string block = line(2, "two") + line(3, "three");
-    crash_in_commit(folder, block, block.size());
+    crash_in_commit(directory, block, block.size());
     // A program that does not know commit files has appended.
-    folder.add("w__s.jsonl", line(4, "four"));
-    const Tape tape = tape_in(folder);
+    directory.add("w__s.jsonl", line(4, "four"));
+    const Tape tape = tape_in(directory);
     say(tape, "five");
     EXPECT_EQ(texts(tape), "1:one 2:two 3:three 4:four 5:five ");
 }
 
 TEST(FileTapeStore, B9_ACommitIsDoneBehindWhatSomebodyElseWrote) {
-    const TestFolder folder;
-    folder.write("w__s.jsonl", line(1, "one"));
-    crash_in_commit(folder, line(2, "two") + line(3, "three"), 0);
-    folder.add("w__s.jsonl", line(2, "of Bub"));
-    EXPECT_EQ(texts(tape_in(folder)), "1:one 2:of Bub 3:two 4:three ");
+    const TestDirectory directory;
+    directory.write("w__s.jsonl", line(1, "one"));
+    crash_in_commit(directory, line(2, "two") + line(3, "three"), 0);
+    directory.add("w__s.jsonl", line(2, "of Bub"));
+    EXPECT_EQ(texts(tape_in(directory)), "1:one 2:of Bub 3:two 4:three ");
 }
 
 TEST(FileTapeStore, B9_ACommitFileThatIsNoneIsRemoved) {
-    const TestFolder folder;
-    folder.write("w__s.jsonl", line(1, "one"));
-    folder.write("w__s.jsonl.commit", "{\"offset\": 1}");
-    EXPECT_EQ(texts(tape_in(folder)), "1:one ");
-    EXPECT_FALSE(folder.has("w__s.jsonl.commit"));
+    const TestDirectory directory;
+    directory.write("w__s.jsonl", line(1, "one"));
+    directory.write("w__s.jsonl.commit", "{\"offset\": 1}");
+    EXPECT_EQ(texts(tape_in(directory)), "1:one ");
+    EXPECT_FALSE(directory.has("w__s.jsonl.commit"));
 }
 
-TEST(FileTapeStore, WithoutHomeTheFolderIsThatOfTheUsersAccount) {
+TEST(FileTapeStore, WithoutHomeTheDirectoryIsThatOfTheUsersAccount) {
     const char* set = std::getenv("HOME");
     const std::string before = set ? set : "";
     ::setenv("HOME", "", 1);
-    const std::filesystem::path account = home_folder();
+    const std::filesystem::path account = home_directory();
     ::setenv("HOME", "/somewhere", 1);
-    EXPECT_EQ(home_folder(), "/somewhere");
+    EXPECT_EQ(home_directory(), "/somewhere");
     ::setenv("HOME", before.c_str(), 1);
     const struct passwd* user = ::getpwuid(::getuid());
     EXPECT_EQ(account, user ? user->pw_dir : "/");
 }
 
 TEST(FileTapeStore, B9_ARestartThatCannotBeWrittenChangesNothing) {
-    const TestFolder folder;
-    folder.write("w__s.jsonl", line(1, "one"));
-    std::filesystem::create_directory(folder.path() / "w__s.jsonl.new");
-    EXPECT_THROW(run(tape_in(folder).restart()), cubepi::Error);
-    EXPECT_FALSE(folder.has("w__s.jsonl.commit")) << "or the tape is emptied later";
-    std::filesystem::remove(folder.path() / "w__s.jsonl.new");
-    EXPECT_EQ(texts(tape_in(folder)), "1:one ");
+    const TestDirectory directory;
+    directory.write("w__s.jsonl", line(1, "one"));
+    std::filesystem::create_directory(directory.path() / "w__s.jsonl.new");
+    EXPECT_THROW(run(tape_in(directory).restart()), cubepi::Error);
+    EXPECT_FALSE(directory.has("w__s.jsonl.commit")) << "or the tape is emptied later";
+    std::filesystem::remove(directory.path() / "w__s.jsonl.new");
+    EXPECT_EQ(texts(tape_in(directory)), "1:one ");
 }
 
 TEST(FileTapeStore, B9_WhereNoIdIsLeftNothingIsStored) {
-    const TestFolder folder;
-    folder.write("w__s.jsonl", line(std::numeric_limits<std::int64_t>::max() - 1, "last but one"));
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    directory.write("w__s.jsonl",
+                    line(std::numeric_limits<std::int64_t>::max() - 1, "last but one"));
+    const Tape tape = tape_in(directory);
     say(tape, "last");
-    const std::string whole = folder.read("w__s.jsonl");
+    const std::string whole = directory.read("w__s.jsonl");
     EXPECT_THROW(say(tape, "too many"), cubepi::Error);
-    EXPECT_EQ(folder.read("w__s.jsonl"), whole);
+    EXPECT_EQ(directory.read("w__s.jsonl"), whole);
 }
 
 TEST(FileTapeStore, D47_RemovingATapeLeavesThoseOfOtherSessions) {
-    const TestFolder folder;
+    const TestDirectory directory;
     for (const char* name : {"w.jsonl", "w__s.jsonl", "w__s__side.jsonl", "w__t.jsonl"})
-        folder.write(name, line(1, name));
-    FileTapeStore store(folder.options());
+        directory.write(name, line(1, name));
+    FileTapeStore store(directory.options());
     run(store.remove_tape("w"));
     EXPECT_EQ(run(store.all_tapes()), (std::vector<std::string>{"w__s", "w__s__side", "w__t"}));
     run(store.remove_tape("w__s"));
@@ -160,24 +161,24 @@ TEST(FileTapeStore, D47_RemovingATapeLeavesThoseOfOtherSessions) {
 }
 
 TEST(FileTapeStore, B9_WhatIsForcedToTheDiskReadsTheSame) {
-    const TestFolder folder;
-    FileTapeOptions options = folder.options();
+    const TestDirectory directory;
+    FileTapeOptions options = directory.options();
     options.sync = TapeSync::append;
     const Tape tape(std::make_shared<FileTapeStore>(options), "w__s");
     say(tape, "one");
     run(tape.restart());
     say(tape, "two");
-    EXPECT_EQ(texts(tape_in(folder)), "1:session/start 2:handoff 3:two ");
+    EXPECT_EQ(texts(tape_in(directory)), "1:session/start 2:handoff 3:two ");
 }
 
 TEST(FileTapeStore, B9_WritersTakeTurns) {
-    const TestFolder folder;
+    const TestDirectory directory;
     constexpr int each = 40;
     std::vector<std::thread> threads;
     for (int writer = 0; writer < 3; ++writer) {
-        threads.emplace_back([&folder, writer] {
+        threads.emplace_back([&directory, writer] {
             // A separate store, as in another process.
-            const Tape tape = tape_in(folder);
+            const Tape tape = tape_in(directory);
             for (int i = 0; i < each; ++i) {
                 std::vector<TapeEntry> two;
                 two.push_back(message_entry("user", std::to_string(writer)));
@@ -187,7 +188,7 @@ TEST(FileTapeStore, B9_WritersTakeTurns) {
         });
     }
     for (std::thread& thread : threads) thread.join();
-    const std::vector<TapeEntry> entries = run(tape_in(folder).query(TapeQuery()));
+    const std::vector<TapeEntry> entries = run(tape_in(directory).query(TapeQuery()));
     ASSERT_EQ(entries.size(), 3u * 2u * each);
     for (std::size_t i = 0; i < entries.size(); ++i) {
         EXPECT_EQ(entries[i].id, static_cast<std::int64_t>(i + 1));
@@ -198,20 +199,20 @@ TEST(FileTapeStore, B9_WritersTakeTurns) {
 }
 
 TEST(FileTapeStore, ALockThatIsHeldTooLongIsAnError) {
-    const TestFolder folder;
-    say(tape_in(folder), "one");
+    const TestDirectory directory;
+    say(tape_in(directory), "one");
     const detail::Descriptor held =
-        detail::Descriptor::open(folder.path() / "w__s.jsonl.lock", O_RDWR);
+        detail::Descriptor::open(directory.path() / "w__s.jsonl.lock", O_RDWR);
     ASSERT_TRUE(detail::try_lock(held));
-    FileTapeOptions options = folder.options();
+    FileTapeOptions options = directory.options();
     options.lock_timeout = std::chrono::milliseconds(1);
     const Tape tape(std::make_shared<FileTapeStore>(std::move(options)), "w__s");
     EXPECT_THROW(say(tape, "two"), cubepi::CheckpointerLockTimeoutError);
 }
 
 TEST(FileTapeStore, NamesThatAreNoFileNamesAreRefused) {
-    const TestFolder folder;
-    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    const TestDirectory directory;
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
     for (const char* name : {"", ".hidden", "../up", "a/b"}) {
         EXPECT_THROW(run(store->fetch(name, TapeQuery())), cubepi::Error) << name;
         EXPECT_THROW(run(store->reset(name)), cubepi::Error) << name;
@@ -232,13 +233,13 @@ std::string refusal_of(const std::function<void()>& call) {
 TEST(FileTapeStore, WhatIsNoRegularFileIsRefusedByItsPathAndNotWaitedFor) {
     for (const char* name : {"w__s.jsonl", "w__s.jsonl.lock", "w__s.jsonl.commit",
                              "w__s.jsonl.index", "w__s.jsonl.state"}) {
-        for (const bool folder_instead : {false, true}) {
-            const TestFolder folder;
-            const Tape tape = tape_in(folder);
+        for (const bool directory_instead : {false, true}) {
+            const TestDirectory directory;
+            const Tape tape = tape_in(directory);
             if (std::string_view(name) != "w__s.jsonl") say(tape, "one");
-            const std::filesystem::path path = folder.path() / name;
+            const std::filesystem::path path = directory.path() / name;
             std::filesystem::remove(path);
-            if (folder_instead) {
+            if (directory_instead) {
                 std::filesystem::create_directory(path);
             } else {
                 ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
@@ -246,10 +247,10 @@ TEST(FileTapeStore, WhatIsNoRegularFileIsRefusedByItsPathAndNotWaitedFor) {
             const std::string told = refusal_of([&] {
                 (void)texts(tape);
                 (void)run(tape.info());
-                (void)run(FileTapeStore(folder.options()).read_state("w__s"));
+                (void)run(FileTapeStore(directory.options()).read_state("w__s"));
             });
             EXPECT_NE(told.find("cannot open " + path.string()), std::string::npos) << told;
-            EXPECT_NE(told.find(folder_instead ? "it is a folder" : "it is a pipe"),
+            EXPECT_NE(told.find(directory_instead ? "it is a directory" : "it is a pipe"),
                       std::string::npos)
                 << told;
         }
@@ -257,33 +258,33 @@ TEST(FileTapeStore, WhatIsNoRegularFileIsRefusedByItsPathAndNotWaitedFor) {
 }
 
 TEST(FileTapeStore, APipeWithTheNameOfATapeIsNotListed) {
-    const TestFolder folder;
-    say(tape_in(folder), "one");
-    ASSERT_EQ(mkfifo((folder.path() / "w__pipe.jsonl").c_str(), 0600), 0);
-    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    const TestDirectory directory;
+    say(tape_in(directory), "one");
+    ASSERT_EQ(mkfifo((directory.path() / "w__pipe.jsonl").c_str(), 0600), 0);
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
     EXPECT_EQ(run(store->list_tapes()), std::vector<std::string>{"w__s"});
     EXPECT_EQ(run(store->list_files()).size(), 1u);
     EXPECT_NE(refusal_of([&] { say(Tape(store, "w__pipe"), "two"); }), "");
 }
 
 TEST(FileTapeStore, ReadingMakesNoFiles) {
-    const TestFolder folder;
-    const auto store = std::make_shared<FileTapeStore>(folder.path() / "none");
+    const TestDirectory directory;
+    const auto store = std::make_shared<FileTapeStore>(directory.path() / "none");
     EXPECT_TRUE(run(store->fetch("w__s", TapeQuery())).empty());
     EXPECT_EQ(run(store->info("w__s")).entries, 0);
     EXPECT_TRUE(run(store->list_tapes()).empty());
     run(store->reset("w__s"));
-    EXPECT_FALSE(folder.has("none"));
+    EXPECT_FALSE(directory.has("none"));
 }
 
 TEST(FileTapeStore, TapesAreListedNewestFirst) {
-    const TestFolder folder;
-    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    const TestDirectory directory;
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
     say(Tape(store, "w__a"), "x");
     say(Tape(store, "w__b"), "y");
     say(Tape(store, "w__b__sidecar__spill"), "y");
     timespec times[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
-    ASSERT_EQ(utimensat(AT_FDCWD, (folder.path() / "w__a.jsonl").c_str(), times, 0), 0);
+    ASSERT_EQ(utimensat(AT_FDCWD, (directory.path() / "w__a.jsonl").c_str(), times, 0), 0);
     const std::vector<TapeFileInfo> files = run(store->list_files());
     ASSERT_EQ(files.size(), 2u);
     EXPECT_EQ(files[0].name, "w__b");
@@ -291,7 +292,7 @@ TEST(FileTapeStore, TapesAreListedNewestFirst) {
 }
 
 TEST(LineReaders, AgreeAtEveryBlockBoundary) {
-    const TestFolder folder;
+    const TestDirectory directory;
     std::string text;
     std::vector<std::string> wanted;
     std::size_t size = 1;
@@ -302,8 +303,8 @@ TEST(LineReaders, AgreeAtEveryBlockBoundary) {
     }
     wanted.push_back("last");
     text += "last";
-    folder.write("lines", text);
-    const detail::Descriptor file = detail::Descriptor::open(folder.path() / "lines", O_RDONLY);
+    directory.write("lines", text);
+    const detail::Descriptor file = detail::Descriptor::open(directory.path() / "lines", O_RDONLY);
     std::vector<std::string> forward;
     std::vector<std::string> backward;
     std::vector<std::uint64_t> offsets;
@@ -337,7 +338,7 @@ protected:
                 text += tape_line(numbered(event_entry("cubepi.run", std::move(data))));
             }
         }
-        folder_.write("w__s.jsonl", text);
+        directory_.write("w__s.jsonl", text);
         size_ = text.size();
     }
     TapeEntry numbered(TapeEntry entry) {
@@ -346,13 +347,14 @@ protected:
     }
     /// Returns the number of bytes of the tape that the index has to read to be up to date.
     std::uint64_t not_indexed() const {
-        const auto tape = detail::Descriptor::open(folder_.path() / "w__s.jsonl", O_RDONLY);
-        const auto known = detail::TapeIndexFile::stored(folder_.path() / "w__s.jsonl.index", tape);
+        const auto tape = detail::Descriptor::open(directory_.path() / "w__s.jsonl", O_RDONLY);
+        const auto known =
+            detail::TapeIndexFile::stored(directory_.path() / "w__s.jsonl.index", tape);
         return tape.size() - (known ? known->mark.covered : 0);
     }
 
     const std::string filler_ = std::string(1'000, '.');
-    TestFolder folder_;
+    TestDirectory directory_;
     std::int64_t id_ = 0;
     std::size_t size_ = 0;
 };
@@ -360,9 +362,9 @@ protected:
 TEST_F(LongTape, IsIndexedOnceAndThenOnlyItsEndIsRead) {
     ASSERT_GT(size_, std::size_t{3} << 20U);
     EXPECT_EQ(not_indexed(), size_);
-    EXPECT_EQ(run(tape_in(folder_).info()).entries, 3'003);
+    EXPECT_EQ(run(tape_in(directory_).info()).entries, 3'003);
     EXPECT_EQ(not_indexed(), 0u);
-    const Tape tape = tape_in(folder_);
+    const Tape tape = tape_in(directory_);
     say(tape, "more");
     EXPECT_LT(not_indexed(), 1'000u);
     const TapeInfo info = run(tape.info());
@@ -373,52 +375,52 @@ TEST_F(LongTape, IsIndexedOnceAndThenOnlyItsEndIsRead) {
     const std::vector<TapeAnchor> anchors = run(tape.anchors(1));
     ASSERT_EQ(anchors.size(), 1u);
     EXPECT_EQ(anchors[0].name, "middle");
-    EXPECT_TRUE(run(tape_in(folder_).store()->position("w__s")).messages == 3'001);
+    EXPECT_TRUE(run(tape_in(directory_).store()->position("w__s")).messages == 3'001);
 }
 
 TEST_F(LongTape, AnchorsFarFromTheEndAreFound) {
-    const Tape tape = tape_in(folder_);
+    const Tape tape = tape_in(directory_);
     EXPECT_EQ(run(tape.query(TapeQuery().last_anchor().limit(1))).at(0).id, 1'003);
     EXPECT_EQ(run(tape.query(TapeQuery().after_anchor("start").limit(1))).at(0).id, 2);
     EXPECT_THROW(run(tape.query(TapeQuery().after_anchor("none"))), cubepi::Error);
-    FileTapeStore store(folder_.options());
+    FileTapeStore store(directory_.options());
     EXPECT_EQ(run(store.find_run("w__s", "r1"))->id, 2'004);
     EXPECT_FALSE(run(store.find_run("w__s", "r2")));
     EXPECT_EQ(run(store.find_event("w__s", "cubepi.run"))->id, 2'004);
 }
 
 TEST_F(LongTape, AnAppendNeedsNoIndex) {
-    const Tape tape = tape_in(folder_);
+    const Tape tape = tape_in(directory_);
     EXPECT_EQ(run(tape.append(message_entry("user", "x"))).last_id, id_ + 1);
-    EXPECT_FALSE(folder_.has("w__s.jsonl.index"));
+    EXPECT_FALSE(directory_.has("w__s.jsonl.index"));
     TapeQuery tail = TapeQuery().newest_first().limit(2);
     EXPECT_EQ(run(tape.query(std::move(tail))).size(), 2u);
-    EXPECT_FALSE(folder_.has("w__s.jsonl.index"));
+    EXPECT_FALSE(directory_.has("w__s.jsonl.index"));
 }
 
 TEST_F(LongTape, AnIndexOfAnotherFileIsNotBelieved) {
-    EXPECT_EQ(run(tape_in(folder_).info()).entries, 3'003);
-    folder_.write("w__s.jsonl", line(1, "one"));
-    EXPECT_EQ(run(tape_in(folder_).info()).entries, 1);
-    std::string broken = folder_.read("w__s.jsonl.index");
+    EXPECT_EQ(run(tape_in(directory_).info()).entries, 3'003);
+    directory_.write("w__s.jsonl", line(1, "one"));
+    EXPECT_EQ(run(tape_in(directory_).info()).entries, 1);
+    std::string broken = directory_.read("w__s.jsonl.index");
     broken[100] = static_cast<char>(broken[100] ^ 1);
-    folder_.write("w__s.jsonl.index", broken);
-    EXPECT_EQ(run(tape_in(folder_).info()).entries, 1);
-    folder_.write("w__s.jsonl.index", "short");
-    EXPECT_EQ(run(tape_in(folder_).info()).entries, 1);
+    directory_.write("w__s.jsonl.index", broken);
+    EXPECT_EQ(run(tape_in(directory_).info()).entries, 1);
+    directory_.write("w__s.jsonl.index", "short");
+    EXPECT_EQ(run(tape_in(directory_).info()).entries, 1);
 }
 
 TEST(FileTapeStore, B9_ATapeWhoseFirstTurnWasCutOffIsListed) {
-    const TestFolder folder;
+    const TestDirectory directory;
     {
-        const auto dead = std::make_shared<FileTapeStore>(folder.options());
+        const auto dead = std::make_shared<FileTapeStore>(directory.options());
         TapeForkOptions options;
         options.turn_id = "turn-1";
         const auto fork = Tape(dead, "w__s").fork(std::move(options));
         run(Tape(dead, "w__s").in(fork).append(message_entry("user", "hi")));
     }
-    ASSERT_FALSE(folder.has("w__s.jsonl"));
-    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    ASSERT_FALSE(directory.has("w__s.jsonl"));
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
     EXPECT_EQ(run(store->list_tapes()), std::vector<std::string>{"w__s"});
     ASSERT_EQ(run(store->list_files()).size(), 1u);
     EXPECT_EQ(run(store->position("w__s")).messages, 1);

@@ -19,11 +19,11 @@ namespace {
 using namespace cubepi;
 
 /// A store that keeps the directory of its tapes alive.
-class InFolder final : public TapeStore, public TapeStateStore, public TapeIndex {
+class InDirectory final : public TapeStore, public TapeStateStore, public TapeIndex {
 public:
-    explicit InFolder(std::shared_ptr<TestFolder> folder)
-        : folder_(std::move(folder)), inner_(folder_->options()) {}
-    const std::shared_ptr<TestFolder>& folder() const { return folder_; }
+    explicit InDirectory(std::shared_ptr<TestDirectory> directory)
+        : directory_(std::move(directory)), inner_(directory_->options()) {}
+    const std::shared_ptr<TestDirectory>& directory() const { return directory_; }
 
     Task<std::vector<std::string>> list_tapes() override { return inner_.list_tapes(); }
     Task<std::vector<std::string>> all_tapes() override { return inner_.all_tapes(); }
@@ -69,7 +69,7 @@ public:
     }
 
 private:
-    std::shared_ptr<TestFolder> folder_;
+    std::shared_ptr<TestDirectory> directory_;
     FileTapeStore inner_;
 };
 
@@ -155,16 +155,16 @@ TEST(TapeCheckpointer, B21_HoldsWhatAgentsNeedInMemory) {
 
 TEST(TapeCheckpointer, B21_HoldsWhatAgentsNeedInFiles) {
     const Lease lease;
-    std::shared_ptr<TestFolder> folder;
+    std::shared_ptr<TestDirectory> directory;
     cubepi::testing::StoreUnderTest store;
     store.make = [&] {
-        folder = std::make_shared<TestFolder>();
-        return std::make_shared<TapeCheckpointer>(std::make_shared<InFolder>(folder),
+        directory = std::make_shared<TestDirectory>();
+        return std::make_shared<TapeCheckpointer>(std::make_shared<InDirectory>(directory),
                                                   lease.options());
     };
     store.reopen = [&](std::shared_ptr<Checkpointer> old) {
         old.reset();
-        return std::make_shared<TapeCheckpointer>(std::make_shared<InFolder>(folder),
+        return std::make_shared<TapeCheckpointer>(std::make_shared<InDirectory>(directory),
                                                   lease.options());
     };
     store.advance = [&](std::chrono::seconds amount) { lease.advance(amount); };
@@ -328,8 +328,8 @@ TEST(TapeCheckpointer, B21_TapesOfBubBecomeMessages) {
 }
 
 TEST(TapeCheckpointer, B10_ImagesAreKeptOnceByTheirHash) {
-    const TestFolder folder;
-    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    const TestDirectory directory;
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
     TapeCheckpointer memory(store);
     UserMessage message;
     ImageContent image;
@@ -338,9 +338,9 @@ TEST(TapeCheckpointer, B10_ImagesAreKeptOnceByTheirHash) {
     message.content.emplace_back(image);
     std::int64_t at = append_one(memory, message, 0);
     at = append_one(memory, message, at);
-    EXPECT_EQ(folder.read("w__s.jsonl").find("AAAA"), std::string::npos);
-    EXPECT_EQ(folder.count("media"), 1u);
-    TapeCheckpointer again(std::make_shared<FileTapeStore>(folder.options()));
+    EXPECT_EQ(directory.read("w__s.jsonl").find("AAAA"), std::string::npos);
+    EXPECT_EQ(directory.count("media"), 1u);
+    TapeCheckpointer again(std::make_shared<FileTapeStore>(directory.options()));
     const auto data = run(again.load("w__s"));
     ASSERT_EQ(data->messages.size(), 2u);
     EXPECT_EQ(data->messages[1], Message(message));
@@ -358,14 +358,14 @@ TEST(TapeCheckpointer, D20_EventsOfOthersDoNotMakeAnAppendStaleAndMessagesDo) {
 }
 
 TEST(TapeCheckpointer, B21_IsTheMemoryOfAnAgent) {
-    const TestFolder folder;
+    const TestDirectory directory;
     const auto prompt = [&](const std::string& text, std::vector<FauxStep> steps) {
         FauxProvider faux;
         faux.set_responses(std::move(steps));
         AgentOptions options;
         options.model = faux.model("offline");
-        options.checkpointer =
-            std::make_shared<TapeCheckpointer>(std::make_shared<FileTapeStore>(folder.options()));
+        options.checkpointer = std::make_shared<TapeCheckpointer>(
+            std::make_shared<FileTapeStore>(directory.options()));
         options.thread_id = "w__s";
         Agent agent(std::move(options));
         const RunResult result = run(agent.prompt(text));
@@ -380,7 +380,7 @@ TEST(TapeCheckpointer, B21_IsTheMemoryOfAnAgent) {
     const MessageList messages = prompt("once more", std::move(second));
     ASSERT_EQ(messages.size(), 4u);
     EXPECT_EQ(messages[1].text(), "hello");
-    TapeCheckpointer memory(std::make_shared<FileTapeStore>(folder.options()));
+    TapeCheckpointer memory(std::make_shared<FileTapeStore>(directory.options()));
     EXPECT_EQ(run(memory.load("w__s"))->messages, messages);
 }
 
@@ -449,7 +449,7 @@ TEST(ImportThread, CopiesAThreadOnce) {
 
 TEST(TapeCheckpointer, OfALongContextTheNewestPartIsRead) {
     for (const bool inside_a_turn : {false, true}) {
-        const auto store = std::make_shared<InFolder>(std::make_shared<TestFolder>());
+        const auto store = std::make_shared<InDirectory>(std::make_shared<TestDirectory>());
         const Tape tape(store, "w__s");
         run(tape.bootstrap());
         TapeCheckpointer writer(store);

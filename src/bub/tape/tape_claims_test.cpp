@@ -27,7 +27,7 @@ protected:
     };
 
     /// Starts a turn under a claim.
-    Process begin(const std::string& owner) { return begin(owner, folder_.options()); }
+    Process begin(const std::string& owner) { return begin(owner, directory_.options()); }
     Process begin(const std::string& owner, FileTapeOptions files) {
         Process one;
         one.owner = owner;
@@ -68,7 +68,7 @@ protected:
 
     /// Returns the texts of the messages that an agent would load.
     std::string conversation() const {
-        TapeCheckpointer memory(std::make_shared<FileTapeStore>(folder_.options()));
+        TapeCheckpointer memory(std::make_shared<FileTapeStore>(directory_.options()));
         const auto data = run(memory.load(tape));
         std::string texts;
         if (!data) return texts;
@@ -77,11 +77,11 @@ protected:
         return texts;
     }
     std::optional<TapeEntry> refused() const {
-        return run(FileTapeStore(folder_.options()).find_event(tape, "turn.refused"));
+        return run(FileTapeStore(directory_.options()).find_event(tape, "turn.refused"));
     }
 
     static constexpr const char* tape = "w__s";
-    const TestFolder folder_;
+    const TestDirectory directory_;
     const std::shared_ptr<cubepi::testing::ManualClock> clock_ =
         std::make_shared<cubepi::testing::ManualClock>();
 };
@@ -161,7 +161,7 @@ TEST_F(TwoProcesses, D50_ARefusedTurnIsKeptOutsideTheConversation) {
     EXPECT_EQ(kept[0].at("payload").at("content"), Json("one?"));
     EXPECT_EQ(kept[1].at("payload").at("content"), Json("one!"));
     EXPECT_EQ(kept[2].at("payload").at("content"), Json("and more"));
-    EXPECT_FALSE(folder_.has("w__s.jsonl.turns")) << "the journal has served";
+    EXPECT_FALSE(directory_.has("w__s.jsonl.turns")) << "the journal has served";
     // Its input is not on the tape and may be submitted again.
     EXPECT_FALSE(run(TapeCheckpointer(first.store).find_message(tape, "one")));
 }
@@ -170,7 +170,7 @@ TEST_F(TwoProcesses, D50_WhoeverHasGoneOnIsNotDisturbedByARefusedTurn) {
     const Process first = begin("first");
     say(first, "one");
     sleep_past_the_lease();
-    const auto store = std::make_shared<FileTapeStore>(folder_.options());
+    const auto store = std::make_shared<FileTapeStore>(directory_.options());
     TapeCheckpointerOptions how;
     how.clock = clock_;
     TapeCheckpointer memory(store, std::move(how));
@@ -231,14 +231,14 @@ private:
 
 TEST_F(TwoProcesses, D50_NobodyTakesOverBetweenTheSidecarsOfATurnAndItsTape) {
     const auto clock = std::make_shared<Meanwhile>(clock_);
-    FileTapeOptions slow = folder_.options();
+    FileTapeOptions slow = directory_.options();
     slow.clock = clock;
     Process first = begin("first", slow);
     say(first, "one");
     std::vector<TapeEntry> entries;
     entries.push_back(event_entry("noted", JsonObject()));
     (void)run(first.fork->append(sidecar_tape_name(tape, "log"), std::move(entries), TapeAppend()));
-    FileTapeOptions hasty = folder_.options();
+    FileTapeOptions hasty = directory_.options();
     hasty.lock_timeout = std::chrono::milliseconds(1);
     bool tried = false;
     clock->once([&] {
@@ -267,7 +267,7 @@ TEST_F(TwoProcesses, D50_ATurnThatWasKilledInItsSleepIsKeptOutsideTheConversatio
     ASSERT_TRUE(event);
     EXPECT_EQ(event->payload.at("data").at("status"), Json("interrupted"));
     EXPECT_EQ(event->payload.at("data").at("entries").as_array().size(), 2u);
-    EXPECT_FALSE(folder_.has("w__s.jsonl.turns"));
+    EXPECT_FALSE(directory_.has("w__s.jsonl.turns"));
 }
 
 TEST_F(TwoProcesses, D50_ATurnThatNobodyHasOvertakenIsMergedHoweverLongItSlept) {
@@ -393,7 +393,7 @@ TEST_F(TwoProcesses, D50_ARefusedTurnLeavesTheClaimOfAnotherOwnerOnItsRun) {
             complete(first);
         }
         sleep_past_the_lease();
-        const auto store = std::make_shared<FileTapeStore>(folder_.options());
+        const auto store = std::make_shared<FileTapeStore>(directory_.options());
         TapeCheckpointerOptions how;
         how.clock = clock_;
         TapeCheckpointer other(store, std::move(how));

@@ -17,8 +17,8 @@
 namespace bub {
 namespace {
 
-Tape tape_in(const TestFolder& folder) {
-    return Tape(std::make_shared<FileTapeStore>(folder.options()), "w__s");
+Tape tape_in(const TestDirectory& directory) {
+    return Tape(std::make_shared<FileTapeStore>(directory.options()), "w__s");
 }
 
 TapeForkOptions turn(std::string id) {
@@ -52,18 +52,18 @@ std::string shape(const Tape& tape) {
 /// The directory as left by a killed process: the journal exists, and its lock is free.
 class Killed {
 public:
-    explicit Killed(const TestFolder& living) {
+    explicit Killed(const TestDirectory& living) {
         std::filesystem::copy(living.path(), after.path(),
                               std::filesystem::copy_options::recursive);
     }
-    TestFolder after;
+    TestDirectory after;
 };
 
 }  // namespace
 
 TEST(TapeFork, B9_ATurnIsSeenWhenItIsWhole) {
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
     const Tape inside = tape.in(fork);
     say(inside, "user", "hi");
@@ -71,23 +71,23 @@ TEST(TapeFork, B9_ATurnIsSeenWhenItIsWhole) {
     say(inside, "assistant", "hello");
     EXPECT_EQ(shape(tape), "");
     EXPECT_EQ(shape(inside), "user:hi assistant:hello ");
-    EXPECT_EQ(folder.count("w__s.jsonl.turns"), 1u);
+    EXPECT_EQ(directory.count("w__s.jsonl.turns"), 1u);
     run(fork->merge());
     EXPECT_EQ(shape(tape), "user:hi assistant:hello turn=ok ");
-    EXPECT_FALSE(folder.has("w__s.jsonl.turns"));
+    EXPECT_FALSE(directory.has("w__s.jsonl.turns"));
     EXPECT_THROW(run(fork->merge()), cubepi::Error);
 }
 
 TEST(TapeFork, B9_AKilledTurnIsClosedWithWhatItHadSaid) {
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
     say(tape.in(fork), "user", "hi");
     fork->said("All is w");
     fork->said("ell, größ");
     run(fork->flush());
     fork->said("never flushed");
-    const Killed killed(folder);
+    const Killed killed(directory);
     const Tape after = tape_in(killed.after);
     EXPECT_EQ(shape(after), "user:hi assistant:All is well, größ turn=interrupted ");
     EXPECT_FALSE(killed.after.has("w__s.jsonl.turns"));
@@ -97,14 +97,15 @@ TEST(TapeFork, B9_AKilledTurnIsClosedWithWhatItHadSaid) {
 }
 
 TEST(TapeFork, B9_TheNextTurnClosesTheTurnOfAProcessThatDiedMeanwhile) {
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     EXPECT_EQ(shape(tape), "") << "this process has looked already";
-    std::filesystem::create_directory(folder.path() / "w__s.jsonl.turns");
+    std::filesystem::create_directory(directory.path() / "w__s.jsonl.turns");
     TapeEntry entry = message_entry("user", "from the dead");
     entry.date = "2026-03-01T00:00:00+00:00";
-    folder.write("w__s.jsonl.turns/x.journal", "{\"turn\": \"x\"}\n" + tape_line(entry) +
-                                                   "{\"said\": \"I\"}\n{\"said\": \" am\"}\n{\"sa");
+    directory.write(
+        "w__s.jsonl.turns/x.journal",
+        "{\"turn\": \"x\"}\n" + tape_line(entry) + "{\"said\": \"I\"}\n{\"said\": \" am\"}\n{\"sa");
     const auto fork = tape.fork(turn("t2"));
     say(tape.in(fork), "user", "next");
     run(fork->merge());
@@ -113,8 +114,8 @@ TEST(TapeFork, B9_TheNextTurnClosesTheTurnOfAProcessThatDiedMeanwhile) {
 }
 
 TEST(TapeFork, B9_WhatAnEntryHoldsIsNotSaidTwice) {
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
     const Tape inside = tape.in(fork);
     say(inside, "user", "hi");
@@ -122,14 +123,14 @@ TEST(TapeFork, B9_WhatAnEntryHoldsIsNotSaidTwice) {
     say(inside, "assistant", "first");
     fork->said("second");
     run(fork->flush());
-    const Killed killed(folder);
+    const Killed killed(directory);
     EXPECT_EQ(shape(tape_in(killed.after)),
               "user:hi assistant:first assistant:second turn=interrupted ");
 }
 
 TEST(TapeFork, B9_AFailedTurnKeepsWhatItHadSaid) {
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
     say(tape.in(fork), "user", "hi");
     fork->said("I was ab");
@@ -138,8 +139,8 @@ TEST(TapeFork, B9_AFailedTurnKeepsWhatItHadSaid) {
 }
 
 TEST(TapeFork, B9_SaidTextIsInTheJournalAfterTheFlushInterval) {
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     const auto clock = std::make_shared<cubepi::testing::ManualClock>();
     const auto workers = std::make_shared<cubepi::WorkerPool>(1);
     TapeForkOptions options = turn("t1");
@@ -159,13 +160,13 @@ TEST(TapeFork, B9_SaidTextIsInTheJournalAfterTheFlushInterval) {
     std::promise<void> written;
     workers->post([&] { written.set_value(); });
     written.get_future().wait();
-    const Killed killed(folder);
+    const Killed killed(directory);
     EXPECT_EQ(shape(tape_in(killed.after)), "user:hi assistant:shown turn=interrupted ");
 }
 
 TEST(TapeFork, D20_WhatFoundNoRoomIsNotInTheTurnAndTheNextEntryIs) {
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
     const Tape inside = tape.in(fork);
     say(inside, "user", "hi");
@@ -173,7 +174,7 @@ TEST(TapeFork, D20_WhatFoundNoRoomIsNotInTheTurnAndTheNextEntryIs) {
     run(fork->flush());
     const std::string name = fork->tape();
     const TapePosition before = run(fork->position(name));
-    const std::size_t written = folder.read("w__s.jsonl.turns/t1.journal").size();
+    const std::size_t written = directory.read("w__s.jsonl.turns/t1.journal").size();
     for (const std::size_t more : {0U, 20U}) {
         const FullDisk full(written + more);
         try {
@@ -189,7 +190,7 @@ TEST(TapeFork, D20_WhatFoundNoRoomIsNotInTheTurnAndTheNextEntryIs) {
     entries.push_back(message_entry("user", "again"));
     TapeAppend expecting = TapeAppend().expected_position(before.messages);
     (void)run(fork->append(name, std::move(entries), std::move(expecting)));
-    const Killed killed(folder);
+    const Killed killed(directory);
     EXPECT_EQ(shape(tape_in(killed.after)),
               "user:hi user:again assistant:half a sen turn=interrupted ");
     run(fork->merge());
@@ -197,8 +198,8 @@ TEST(TapeFork, D20_WhatFoundNoRoomIsNotInTheTurnAndTheNextEntryIs) {
 }
 
 TEST(TapeFork, D20_AJournalThatCouldNotBeBegunIsBegunLater) {
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     say(tape, "user", "before");
     const auto fork = tape.fork(turn("t1"));
     const Tape inside = tape.in(fork);
@@ -207,31 +208,31 @@ TEST(TapeFork, D20_AJournalThatCouldNotBeBegunIsBegunLater) {
         EXPECT_THROW(say(inside, "user", "hi"), cubepi::Error);
     }
     say(inside, "user", "again");
-    const Killed killed(folder);
+    const Killed killed(directory);
     EXPECT_EQ(shape(tape_in(killed.after)), "user:before user:again turn=interrupted ");
 }
 
 TEST(TapeFork, B9_ADiscardedTurnLeavesNothing) {
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
     say(tape.in(fork), "user", "hi");
     run(fork->discard());
-    EXPECT_FALSE(folder.has("w__s.jsonl.turns"));
-    EXPECT_FALSE(folder.has("w__s.jsonl"));
+    EXPECT_FALSE(directory.has("w__s.jsonl.turns"));
+    EXPECT_FALSE(directory.has("w__s.jsonl"));
     EXPECT_THROW(say(tape.in(fork), "user", "late"), cubepi::Error);
 }
 
 TEST(TapeFork, B9_ATurnOfNothingLeavesNoMarker) {
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     run(tape.fork(turn("t1"))->merge());
-    EXPECT_FALSE(folder.has("w__s.jsonl"));
+    EXPECT_FALSE(directory.has("w__s.jsonl"));
 }
 
 TEST(TapeFork, B9_ATurnThatIsLeftBehindIsClosedByTheNext) {
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     {
         const auto fork = tape.fork(turn("t1"));
         say(tape.in(fork), "user", "hi");
@@ -243,24 +244,24 @@ TEST(TapeFork, B9_ATurnThatIsLeftBehindIsClosedByTheNext) {
 }
 
 TEST(TapeFork, B9_AResetInAKilledTurnIsKept) {
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     say(tape, "user", "old");
     const auto fork = tape.fork(turn("t1"));
     const Tape inside = tape.in(fork);
     say(inside, "user", "dropped");
     run(inside.restart());
     say(inside, "user", "new");
-    const Killed killed(folder);
+    const Killed killed(directory);
     EXPECT_EQ(shape(tape_in(killed.after)), "session/start handoff user:new turn=interrupted ");
     EXPECT_EQ(shape(tape), "user:old ");
 }
 
 TEST(TapeFork, LocksNothing) {
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     const auto first = tape.fork(turn("t1"));
-    const auto second = tape_in(folder).fork(turn("t2"));
+    const auto second = tape_in(directory).fork(turn("t2"));
     say(tape.in(first), "user", "1");
     say(tape.in(second), "user", "2");
     say(tape, "user", "between");
@@ -270,11 +271,11 @@ TEST(TapeFork, LocksNothing) {
 }
 
 TEST(TapeFork, B9_TurnsThatEndTogetherStandOneBehindTheOther) {
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     const auto play = [&](cubepi::TaskScope& scope) -> Task<void> {
         for (int number = 0; number < 8; ++number) {
-            const auto fork = tape_in(folder).fork(turn("t" + std::to_string(number)));
+            const auto fork = tape_in(directory).fork(turn("t" + std::to_string(number)));
             const Tape inside = tape.in(fork);
             co_await inside.bootstrap();
             for (int entry = 0; entry < 3; ++entry) {
@@ -302,15 +303,15 @@ TEST(TapeFork, B17_PassesOnWhatItsParentCannotDo) {
     EXPECT_THROW((void)run(inside.query(TapeQuery().last_anchor())), cubepi::Error);
     EXPECT_THROW((void)run(inside.query(TapeQuery().between_dates("no date", "2026-01-01"))),
                  cubepi::Error);
-    const TestFolder folder;
-    const Tape broken = tape_in(folder);
-    std::filesystem::create_directory(folder.path() / "w__s.jsonl");
+    const TestDirectory directory;
+    const Tape broken = tape_in(directory);
+    std::filesystem::create_directory(directory.path() / "w__s.jsonl");
     EXPECT_THROW((void)run(broken.in(broken.fork()).query(TapeQuery())), cubepi::Error);
 }
 
 TEST(TapeFork, B9_AResultOfAnyBytesIsStored) {
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
     JsonObject payload;
     payload["results"] = JsonArray{"\xff\xfe bytes"};
@@ -338,8 +339,8 @@ TapeEntry deep_entry(std::size_t depth) {
 
 TEST(TapeFork, B9_WhatIsStoredCanBeReadAgainHoweverDeepItIsNested) {
     constexpr std::size_t deepest = cubepi::max_stored_json_depth - 2;  // the line, the payload
-    const TestFolder folder;
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
     say(tape.in(fork), "user", "before");
     run(tape.in(fork).append(deep_entry(deepest)));
@@ -354,9 +355,9 @@ TEST(TapeFork, B9_WhatIsStoredCanBeReadAgainHoweverDeepItIsNested) {
         }
     }
     say(tape.in(fork), "user", "after");
-    const Killed killed(folder);
+    const Killed killed(directory);
     run(fork->merge());
-    for (const Tape& read : {tape, tape_in(folder), tape_in(killed.after)}) {
+    for (const Tape& read : {tape, tape_in(directory), tape_in(killed.after)}) {
         const std::vector<TapeEntry> entries = run(read.query(TapeQuery()));
         ASSERT_EQ(entries.size(), 4u) << "two messages, the result, the marker";
         EXPECT_EQ(entries[1].payload.at("results"), nested(deepest));
@@ -365,8 +366,8 @@ TEST(TapeFork, B9_WhatIsStoredCanBeReadAgainHoweverDeepItIsNested) {
 }
 
 TEST(TapeFork, B9_AModelsDeepestArgumentsAreKept) {
-    const TestFolder folder;
-    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    const TestDirectory directory;
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
     JsonObject arguments;
     arguments["a"] = nested(cubepi::max_json_depth - 1);
     cubepi::AssistantMessage answer;
@@ -375,7 +376,7 @@ TEST(TapeFork, B9_AModelsDeepestArgumentsAreKept) {
     messages.push_back(cubepi::user_message("hi", "m1"));
     messages.push_back(cubepi::Message(std::move(answer)));
     run(TapeCheckpointer(store).append("w__s", messages, cubepi::AppendOptions()));
-    const auto again = std::make_shared<FileTapeStore>(folder.options());
+    const auto again = std::make_shared<FileTapeStore>(directory.options());
     const auto loaded = run(TapeCheckpointer(again).load("w__s"));
     ASSERT_TRUE(loaded);
     EXPECT_EQ(loaded->messages.back().assistant()->tool_calls().at(0)->arguments, arguments);

@@ -44,10 +44,10 @@ protected:
     Queries() {
         const int split = GetParam();
         if (split < 0) {
-            store_ = std::make_shared<FileTapeStore>(folder_.options());
+            store_ = std::make_shared<FileTapeStore>(directory_.options());
             fill(*store_, 0, 7);
         } else {
-            const auto parent = std::make_shared<FileTapeStore>(folder_.options());
+            const auto parent = std::make_shared<FileTapeStore>(directory_.options());
             fill(*parent, 0, split);
             store_ = std::make_shared<TapeFork>(parent, "w__s");
             fill(*store_, split, 7);
@@ -55,7 +55,7 @@ protected:
     }
     std::string ask(TapeQuery query) { return asked(*store_, std::move(query)); }
 
-    TestFolder folder_;
+    TestDirectory directory_;
     std::shared_ptr<TapeStore> store_;
 };
 

@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Tape tape_in(const TestFolder& folder, const std::string& name = "w__s") {
-    return Tape(std::make_shared<FileTapeStore>(folder.options()), name);
+Tape tape_in(const TestDirectory& directory, const std::string& name = "w__s") {
+    return Tape(std::make_shared<FileTapeStore>(directory.options()), name);
 }
 
 void say(const Tape& tape, std::string text) {
@@ -45,8 +45,8 @@ std::string texts(const Tape& tape) {
 }
 
 /// A directory as a killed process has left it: with a turn that is not closed.
-void leave_open_turn(const TestFolder& folder) {
-    const TestFolder living;
+void leave_open_turn(const TestDirectory& directory) {
+    const TestDirectory living;
     const Tape tape = tape_in(living);
     say(tape, "before");
     TapeForkOptions options;
@@ -54,7 +54,7 @@ void leave_open_turn(const TestFolder& folder) {
     const auto fork = tape.fork(std::move(options));
     run(tape.in(fork).append(message_entry("user", "unclosed")));
     run(fork->flush());
-    fs::copy(living.path(), folder.path(), fs::copy_options::recursive);
+    fs::copy(living.path(), directory.path(), fs::copy_options::recursive);
 }
 
 unsigned mode_of(const fs::path& path) {
@@ -78,18 +78,18 @@ void expect_refused_link(const std::function<void()>& use, const char* about) {
 }  // namespace
 
 TEST(FullDisk, ReadersTolerateATurnThatCannotBeClosed) {
-    const TestFolder folder;
-    leave_open_turn(folder);
+    const TestDirectory directory;
+    leave_open_turn(directory);
     {
         const FullDisk full;
-        const Tape tape = tape_in(folder);
-        const auto store = std::make_shared<FileTapeStore>(folder.options());
+        const Tape tape = tape_in(directory);
+        const auto store = std::make_shared<FileTapeStore>(directory.options());
         EXPECT_EQ(run(store->list_files()).size(), 1U);
         EXPECT_EQ(messages(tape), 1U);
         EXPECT_EQ(texts(tape), "before ");
         EXPECT_EQ(run(store->info("w__s")).entries, 1);
         EXPECT_FALSE(run(store->find_event("w__s", "none")).has_value());
-        EXPECT_TRUE(folder.has("w__s.jsonl.turns/t1.journal"));
+        EXPECT_TRUE(directory.has("w__s.jsonl.turns/t1.journal"));
         try {
             say(tape, "more");
             ADD_FAILURE() << "there is no room";
@@ -97,14 +97,14 @@ TEST(FullDisk, ReadersTolerateATurnThatCannotBeClosed) {
             EXPECT_EQ(error.code(), cubepi::ErrorCode::storage_full) << error.what();
         }
     }
-    EXPECT_EQ(texts(tape_in(folder)), "before unclosed ") << "closed when there is room";
+    EXPECT_EQ(texts(tape_in(directory)), "before unclosed ") << "closed when there is room";
 }
 
 // The same store, as a chat has it, closes the turn when it is read again.
 TEST(FullDisk, AStoreClosesTheTurnWhenThereIsRoomAgain) {
-    const TestFolder folder;
-    leave_open_turn(folder);
-    const Tape tape = tape_in(folder);
+    const TestDirectory directory;
+    leave_open_turn(directory);
+    const Tape tape = tape_in(directory);
     {
         const FullDisk full;
         EXPECT_EQ(texts(tape), "before ");
@@ -113,65 +113,66 @@ TEST(FullDisk, AStoreClosesTheTurnWhenThereIsRoomAgain) {
 }
 
 TEST(FullDisk, ReadersSeeTheTapeAsItWasBeforeAHalfCommit) {
-    const TestFolder folder;
-    say(tape_in(folder), "before");
-    const std::string before = folder.read("w__s.jsonl");
+    const TestDirectory directory;
+    say(tape_in(directory), "before");
+    const std::string before = directory.read("w__s.jsonl");
     const std::string block = before + before;
     // Killed when a part of the block was on the tape.
-    folder.write("w__s.jsonl.commit", R"({"offset": )" + std::to_string(before.size()) +
-                                          R"(, "size": )" + std::to_string(block.size()) +
-                                          R"(, "turn": "", "replaces": false})" + "\n" + block);
-    folder.add("w__s.jsonl", block.substr(0, 20));
+    directory.write("w__s.jsonl.commit", R"({"offset": )" + std::to_string(before.size()) +
+                                             R"(, "size": )" + std::to_string(block.size()) +
+                                             R"(, "turn": "", "replaces": false})" + "\n" + block);
+    directory.add("w__s.jsonl", block.substr(0, 20));
     {
         const FullDisk full;
-        EXPECT_EQ(texts(tape_in(folder)), "before ");
-        EXPECT_TRUE(folder.has("w__s.jsonl.commit"));
+        EXPECT_EQ(texts(tape_in(directory)), "before ");
+        EXPECT_TRUE(directory.has("w__s.jsonl.commit"));
     }
-    EXPECT_EQ(texts(tape_in(folder)), "before before before ");
-    EXPECT_FALSE(folder.has("w__s.jsonl.commit"));
+    EXPECT_EQ(texts(tape_in(directory)), "before before before ");
+    EXPECT_FALSE(directory.has("w__s.jsonl.commit"));
 }
 
 TEST(FullDisk, ATapeCanBeDeletedWithoutWriting) {
-    const TestFolder folder;
-    leave_open_turn(folder);
-    folder.write("w__s.jsonl.commit", R"({"offset": 0, "size": 9, "turn": "", "replaces": false})"
-                                      "\n012345678");
+    const TestDirectory directory;
+    leave_open_turn(directory);
+    directory.write("w__s.jsonl.commit",
+                    R"({"offset": 0, "size": 9, "turn": "", "replaces": false})"
+                    "\n012345678");
     {
         const FullDisk full;
-        const auto store = std::make_shared<FileTapeStore>(folder.options());
+        const auto store = std::make_shared<FileTapeStore>(directory.options());
         run(store->remove_tape("w__s"));
     }
-    EXPECT_EQ(folder.count("."), 0U);
+    EXPECT_EQ(directory.count("."), 0U);
 }
 
 // A long tape has more index records than are kept in memory before they are written.
 TEST(FullDisk, ALongTapeCanBeSearchedWithoutAnIndexFile) {
-    const TestFolder folder;
+    const TestDirectory directory;
     std::string text;
     for (std::int64_t i = 1; i <= 6000; ++i) {
         TapeEntry entry = event_entry("e" + std::to_string(i), {});
         entry.id = i;
         text += tape_line(entry);
     }
-    folder.write("w__s.jsonl", text);
+    directory.write("w__s.jsonl", text);
     const FullDisk full;
-    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
     EXPECT_TRUE(run(store->find_event("w__s", "e1")).has_value());
     EXPECT_EQ(run(store->info("w__s")).entries, 6000);
 }
 
 TEST(TapeFiles, LinksAreRefused) {
-    const TestFolder outside;
+    const TestDirectory outside;
     const std::string secret = "secret\n";
     outside.write("secret", secret);
     for (const char* suffix :
          {".jsonl", ".jsonl.lock", ".jsonl.commit", ".jsonl.state", ".jsonl.open"}) {
-        const TestFolder folder;
-        if (std::string_view(suffix) != ".jsonl") say(tape_in(folder), "hi");
-        fs::remove(folder.path() / ("w__s" + std::string(suffix)));
+        const TestDirectory directory;
+        if (std::string_view(suffix) != ".jsonl") say(tape_in(directory), "hi");
+        fs::remove(directory.path() / ("w__s" + std::string(suffix)));
         fs::create_symlink(outside.path() / "secret",
-                           folder.path() / ("w__s" + std::string(suffix)));
-        const auto store = std::make_shared<FileTapeStore>(folder.options());
+                           directory.path() / ("w__s" + std::string(suffix)));
+        const auto store = std::make_shared<FileTapeStore>(directory.options());
         const auto use = [&] {
             say(Tape(store, "w__s"), "more");
             (void)run(store->read_state("w__s"));
@@ -180,17 +181,17 @@ TEST(TapeFiles, LinksAreRefused) {
         expect_refused_link(use, suffix);
         EXPECT_EQ(outside.read("secret"), secret) << suffix;
     }
-    const TestFolder folder;
-    fs::create_symlink(outside.path() / "secret", folder.path() / "w__s.jsonl");
-    EXPECT_TRUE(run(tape_in(folder).store()->all_tapes()).empty()) << "a link is not a tape";
+    const TestDirectory directory;
+    fs::create_symlink(outside.path() / "secret", directory.path() / "w__s.jsonl");
+    EXPECT_TRUE(run(tape_in(directory).store()->all_tapes()).empty()) << "a link is not a tape";
 }
 
 TEST(TapeFiles, LinkedDirectoriesAreRefused) {
-    const TestFolder outside;
-    const TestFolder folder;
-    fs::create_directory_symlink(outside.path(), folder.path() / "media");
-    fs::create_directory_symlink(outside.path(), folder.path() / "w__s.jsonl.turns");
-    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    const TestDirectory outside;
+    const TestDirectory directory;
+    fs::create_directory_symlink(outside.path(), directory.path() / "media");
+    fs::create_directory_symlink(outside.path(), directory.path() / "w__s.jsonl.turns");
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
     const std::string image(1000, 'x');
     expect_refused_link([&] { (void)run(store->put_media(image)); }, "media");
     TapeForkOptions options;
@@ -202,28 +203,28 @@ TEST(TapeFiles, LinkedDirectoriesAreRefused) {
 }
 
 TEST(TapeFiles, ALinkedTapeDirectoryIsTheUsersChoice) {
-    const TestFolder elsewhere;
-    const TestFolder folder;
-    const fs::path link = folder.path() / "tapes";
+    const TestDirectory elsewhere;
+    const TestDirectory directory;
+    const fs::path link = directory.path() / "tapes";
     fs::create_directory_symlink(elsewhere.path(), link);
-    FileTapeOptions options = folder.options();
+    FileTapeOptions options = directory.options();
     options.directory = link;
     say(Tape(std::make_shared<FileTapeStore>(options), "w__s"), "hi");
     EXPECT_TRUE(elsewhere.has("w__s.jsonl"));
 }
 
 TEST(TapeFiles, NobodyElseCanReadThem) {
-    const TestFolder folder;
-    FileTapeOptions options = folder.options();
-    options.directory = folder.path() / "home" / "tapes";
+    const TestDirectory directory;
+    FileTapeOptions options = directory.options();
+    options.directory = directory.path() / "home" / "tapes";
     const auto store = std::make_shared<FileTapeStore>(options);
     const mode_t before = ::umask(0);
     say(Tape(store, "w__s"), "hi");
     (void)run(store->put_media(std::string(1000, 'x')));
     (void)run(store->open_tape("w__s"));
-    run(store->copy_tape("w__s", folder.path() / "export.jsonl"));
+    run(store->copy_tape("w__s", directory.path() / "export.jsonl"));
     ::umask(before);
-    for (const fs::directory_entry& file : fs::recursive_directory_iterator(folder.path()))
+    for (const fs::directory_entry& file : fs::recursive_directory_iterator(directory.path()))
         EXPECT_EQ(mode_of(file.path()), file.is_directory() ? 0700U : 0600U) << file.path();
 }
 

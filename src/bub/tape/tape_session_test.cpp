@@ -30,8 +30,8 @@ std::optional<TapeSession> noted_in(FileTapeStore& store, const std::string& tap
 }
 
 TEST(TapeSession, IsNotedWithTheFirstRunAndOutlivesIt) {
-    const TestFolder folder;
-    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    const TestDirectory directory;
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
     TapeCheckpointer memory = memory_of(store, "cli:plan");
     EXPECT_EQ(noted_in(*store, "w__s"), std::nullopt) << "looking notes nothing";
     run(memory.claim_run("w__s", "r1", owner("a"), cubepi::ClaimKind::new_run));
@@ -62,8 +62,8 @@ TEST(TapeSession, SideStateOfOthersIsNone) {
 }
 
 TEST(RemoveTape, D47_TakesTheTapeItsSidecarsAndAllBesideIt) {
-    const TestFolder folder;
-    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    const TestDirectory directory;
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
     for (const char* name : {"w__s", "w__s__sidecar__spill", "w__other"})
         run(Tape(store, name).bootstrap());
     TapeCheckpointer memory = memory_of(store, "cli:s");
@@ -71,18 +71,18 @@ TEST(RemoveTape, D47_TakesTheTapeItsSidecarsAndAllBesideIt) {
     run(store->info("w__s"));
     run(store->remove_tape("w__s"));
     EXPECT_EQ(run(store->all_tapes()), std::vector<std::string>{"w__other"});
-    for (const auto& file : std::filesystem::directory_iterator(folder.path()))
+    for (const auto& file : std::filesystem::directory_iterator(directory.path()))
         EXPECT_TRUE(file.path().filename().string().starts_with("w__other")) << file.path();
     run(store->remove_tape("w__s"));
-    EXPECT_FALSE(folder.has("w__s.jsonl.lock"));
+    EXPECT_FALSE(directory.has("w__s.jsonl.lock"));
     run(Tape(store, "w__s").bootstrap());
     EXPECT_EQ(run(store->info("w__s")).entries, 2) << "the same store goes on with a new tape";
 }
 
 TEST(RemoveTape, D47_NotWhileATurnIsInProgress) {
-    const TestFolder folder;
-    const auto store = std::make_shared<FileTapeStore>(folder.options());
-    const auto others = std::make_shared<FileTapeStore>(folder.options());
+    const TestDirectory directory;
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
+    const auto others = std::make_shared<FileTapeStore>(directory.options());
     TapeForkOptions options;
     options.turn_id = "turn-1";
     const std::shared_ptr<TapeFork> fork = Tape(others, "w__s").fork(std::move(options));
@@ -127,8 +127,8 @@ TEST(ImportThread, D20_OfTwoProcessesThatCopyOneDoes) {
     cubepi::MessageList messages;
     messages.push_back(cubepi::user_message("hi", "m1"));
     run(source->append("chat", messages, cubepi::AppendOptions()));
-    const TestFolder folder;
-    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    const TestDirectory directory;
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
     // The copy of the other process is made between this one's check and its write.
     const auto others = std::make_shared<MemoryTapeStore>();
     EXPECT_EQ(run(import_thread(source, "chat", others, "w__s", "sessions.db")), 1u);
@@ -136,7 +136,7 @@ TEST(ImportThread, D20_OfTwoProcessesThatCopyOneDoes) {
     for (const TapeEntry& entry : run(others->fetch("w__s", TapeQuery())))
         lines += tape_line(entry);
     const auto slow =
-        std::make_shared<Meanwhile>(source, [&] { folder.write("w__s.jsonl", lines); });
+        std::make_shared<Meanwhile>(source, [&] { directory.write("w__s.jsonl", lines); });
     EXPECT_EQ(run(import_thread(slow, "chat", store, "w__s", "sessions.db")), 0u);
     TapeCheckpointer memory(store);
     EXPECT_EQ(run(memory.load("w__s"))->messages.size(), 2u) << "the anchor, and one copy";
@@ -149,8 +149,8 @@ TEST(ImportThread, CopiesAllInOneStepOrNothing) {
     messages.push_back(cubepi::user_message("again", "m2"));
     run(source->append("chat", messages, cubepi::AppendOptions()));
     run(source->save_extra("chat", JsonObject{{"todo", "x"}}));
-    const TestFolder folder;
-    const auto store = std::make_shared<FileTapeStore>(folder.options());
+    const TestDirectory directory;
+    const auto store = std::make_shared<FileTapeStore>(directory.options());
     EXPECT_EQ(run(import_thread(source, "chat", store, "w__s", "sessions.db")), 2u);
     TapeCheckpointer memory(store);
     EXPECT_EQ(run(memory.load("w__s"))->extra.at("todo"), Json("x"));

@@ -70,16 +70,16 @@ TEST(Sidecars, B9_AreDiscardedWithTheTurn) {
 }
 
 TEST(Sidecars, B9_OfAKilledTurnAreClosedWithItAndOnlyOnce) {
-    const TestFolder living;
+    const TestDirectory living;
     const Tape tape = with_notes(std::make_shared<FileTapeStore>(living.options()));
     TapeForkOptions options;
     options.turn_id = "t1";
     const auto fork = tape.fork(std::move(options));
     note(tape.in(fork), "hi");
     note(tape.in(fork).sidecar("notes"), "before the end");
-    const TestFolder killed;
+    const TestDirectory killed;
     std::filesystem::copy(living.path(), killed.path(), std::filesystem::copy_options::recursive);
-    const TestFolder killed_between;
+    const TestDirectory killed_between;
     std::filesystem::copy(living.path(), killed_between.path(),
                           std::filesystem::copy_options::recursive);
     {
@@ -96,15 +96,15 @@ TEST(Sidecars, B9_OfAKilledTurnAreClosedWithItAndOnlyOnce) {
 }
 
 TEST(Sidecars, FollowTheTapeWhenItIsArchivedAndEmptied) {
-    const TestFolder folder;
-    const Tape tape = with_notes(std::make_shared<FileTapeStore>(folder.options()));
+    const TestDirectory directory;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
     run(tape.bootstrap());
     note(tape.sidecar("notes"), "old");
     TapeReset how;
-    how.archive_directory = (folder.path() / "archive").string();
+    how.archive_directory = (directory.path() / "archive").string();
     const std::string archived = run(tape.reset(how));
     EXPECT_TRUE(std::filesystem::exists(archived));
-    EXPECT_EQ(folder.count("archive"), 2u);
+    EXPECT_EQ(directory.count("archive"), 2u);
     EXPECT_EQ(size_of(tape.sidecar("notes")), 0u);
     const std::vector<std::string> events = {"handoff", "sidecar.archive", "sidecar.reset"};
     EXPECT_EQ(names_in(tape, "event"), events);
@@ -117,12 +117,12 @@ TEST(Sidecars, FollowTheTapeWhenItIsArchivedAndEmptied) {
 }
 
 TEST(Sidecars, ThatCannotBeArchivedAreNotEmptied) {
-    const TestFolder folder;
-    const Tape tape = with_notes(std::make_shared<FileTapeStore>(folder.options()));
+    const TestDirectory directory;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
     note(tape.sidecar("notes"), "precious");
-    folder.write("archive", "a file in the folder's place");
+    directory.write("archive", "a file in the directory's place");
     TapeReset how;
-    how.archive_directory = (folder.path() / "archive").string();
+    how.archive_directory = (directory.path() / "archive").string();
     (void)run(tape.reset(how));
     EXPECT_EQ(size_of(tape.sidecar("notes")), 1u);
     EXPECT_EQ(data_of(tape, "sidecar.archive").at("status"), Json("error"));
@@ -130,27 +130,27 @@ TEST(Sidecars, ThatCannotBeArchivedAreNotEmptied) {
 }
 
 TEST(Sidecars, ArchivesOfOneSecondKeepTheirOwnFilesAndEmptyTapesLeaveNone) {
-    const TestFolder folder;
-    const Tape tape = with_notes(std::make_shared<FileTapeStore>(folder.options()));
-    const std::string directory = (folder.path() / "archive").string();
+    const TestDirectory directory;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
+    const std::string directory = (directory.path() / "archive").string();
     note(tape, "one");
     const std::string first = run(tape.archive(directory));
     const std::string second = run(tape.archive(directory));
     const std::string third = run(tape.archive(directory));
     EXPECT_NE(first, second);
     EXPECT_NE(second, third);
-    EXPECT_EQ(folder.count("archive"), 3u);
+    EXPECT_EQ(directory.count("archive"), 3u);
     EXPECT_EQ(run(tape.sidecar("notes").archive(directory)), "");
-    EXPECT_EQ(folder.count("archive"), 3u);
+    EXPECT_EQ(directory.count("archive"), 3u);
 }
 
 TEST(Sidecars, CanBeEmptiedAlone) {
-    const TestFolder folder;
-    const Tape tape = with_notes(std::make_shared<FileTapeStore>(folder.options()));
+    const TestDirectory directory;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
     run(tape.bootstrap());
     note(tape.sidecar("notes"), "old");
     const std::string archived =
-        run(tape.reset_sidecar("notes", (folder.path() / "archive").string(), "gc"));
+        run(tape.reset_sidecar("notes", (directory.path() / "archive").string(), "gc"));
     EXPECT_TRUE(std::filesystem::exists(archived));
     EXPECT_EQ(size_of(tape.sidecar("notes")), 0u);
     EXPECT_EQ(data_of(tape, "sidecar.reset").at("reason"), Json("gc"));
@@ -158,12 +158,12 @@ TEST(Sidecars, CanBeEmptiedAlone) {
 }
 
 TEST(Sidecars, ThatCannotBeMergedDoNotStopTheTurn) {
-    const TestFolder folder;
-    const Tape tape = with_notes(std::make_shared<FileTapeStore>(folder.options()));
+    const TestDirectory directory;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
     const auto fork = tape.fork();
     note(tape.in(fork), "hi");
     note(tape.in(fork).sidecar("notes"), "nowhere to go");
-    std::filesystem::create_directory(folder.path() / "w__s__sidecar__notes.jsonl");
+    std::filesystem::create_directory(directory.path() / "w__s__sidecar__notes.jsonl");
     run(fork->merge());
     EXPECT_EQ(names_in(tape, "event"), std::vector<std::string>{"sidecar.merge"});
     EXPECT_EQ(data_of(tape, "sidecar.merge").at("status"), Json("error"));
@@ -171,8 +171,8 @@ TEST(Sidecars, ThatCannotBeMergedDoNotStopTheTurn) {
 }
 
 TEST(Sidecars, ResetInsideAForkHappensWithTheMerge) {
-    const TestFolder folder;
-    const Tape tape = with_notes(std::make_shared<FileTapeStore>(folder.options()));
+    const TestDirectory directory;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
     note(tape, "old");
     note(tape.sidecar("notes"), "old");
     const auto fork = tape.fork();
@@ -185,8 +185,8 @@ TEST(Sidecars, ResetInsideAForkHappensWithTheMerge) {
 }
 
 TEST(TapeFork, WhatComesBehindIsSeenAfterTheMerge) {
-    const TestFolder folder;
-    const Tape tape = with_notes(std::make_shared<FileTapeStore>(folder.options()));
+    const TestDirectory directory;
+    const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
     TapeForkOptions options;
     options.turn_id = "t1";
     const auto fork = tape.fork(std::move(options));
@@ -196,10 +196,11 @@ TEST(TapeFork, WhatComesBehindIsSeenAfterTheMerge) {
     run(fork->append_behind(std::move(child)));
     note(tape.in(fork), "two");
     EXPECT_EQ(size_of(tape.in(fork)), 2u);
-    const TestFolder killed;
-    std::filesystem::copy(folder.path(), killed.path(), std::filesystem::copy_options::recursive);
+    const TestDirectory killed;
+    std::filesystem::copy(directory.path(), killed.path(),
+                          std::filesystem::copy_options::recursive);
     run(fork->merge());
-    for (const TestFolder* where : {&folder, &killed}) {
+    for (const TestDirectory* where : {&directory, &killed}) {
         const Tape after(std::make_shared<FileTapeStore>(where->options()), "w__s");
         const std::vector<TapeEntry> entries = run(after.query(TapeQuery()));
         ASSERT_EQ(entries.size(), 4u);

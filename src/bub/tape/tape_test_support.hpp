@@ -17,18 +17,18 @@ namespace bub {
 using cubepi::run;
 
 /// A directory for tapes that is removed with the test.
-class TestFolder {
+class TestDirectory {
 public:
-    TestFolder() {
+    TestDirectory() {
         std::string name = (std::filesystem::temp_directory_path() / "cubepi-tape-XXXXXX").string();
         path_ = mkdtemp(name.data());
     }
-    ~TestFolder() {
+    ~TestDirectory() {
         std::error_code failed;
         std::filesystem::remove_all(path_, failed);
     }
-    TestFolder(const TestFolder&) = delete;
-    TestFolder& operator=(const TestFolder&) = delete;
+    TestDirectory(const TestDirectory&) = delete;
+    TestDirectory& operator=(const TestDirectory&) = delete;
 
     const std::filesystem::path& path() const { return path_; }
     /// Not synced: that protects against a power failure and makes no difference for a killed process.

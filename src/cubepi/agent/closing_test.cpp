@@ -332,11 +332,11 @@ TEST(Closing, D24_TheLoopWithoutAnAgentHeedsTheWallClock) {
     LoopOptions options;
     options.model = faux.model();
     options.runtime = runtime;
-    options.limits.wall_clock = std::chrono::seconds(5);
+    options.limits.max_duration = std::chrono::seconds(5);
     const RunResult result =
         run(run_agent_loop({user_message("hi")}, context, options, [](const AgentEvent&) {}));
     EXPECT_EQ(result.outcome, RunOutcome::limited);
-    EXPECT_NE(std::string(result.error().what()).find("wall_clock"), std::string::npos);
+    EXPECT_NE(std::string(result.error().what()).find("max_duration"), std::string::npos);
 }
 
 TEST(Closing, D44_AHookThatReadTheWholeAnswerGivesTheAnswerItRead) {

@@ -70,9 +70,9 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
     std::stop_source stop;
     const std::function<void()> abort = [stop]() mutable { stop.request_stop(); };
     const std::stop_callback<std::function<void()>> forward(options.stop_token, abort);
-    WallClock wall_clock;
+    DurationLimit max_duration;
     const Executor executor = co_await this_executor;
-    wall_clock.start(*runtime, executor, options.limits.wall_clock, abort);
+    max_duration.start(*runtime, executor, options.limits.max_duration, abort);
     RunCore core(parts, runtime->ids->next(), stop.get_token());
     std::vector<Input> first;
     for (const Message& prompt : prompts) {
@@ -91,7 +91,7 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
     context.messages = std::move(state.messages);
     context.extra = std::move(state.extra);
     ended.rethrow();
-    wall_clock.tell(result);
+    max_duration.tell(result);
     co_return result;
 }
 

@@ -275,15 +275,15 @@ TEST(Run, D24_ReachingTheWallClockIsAnOutcomeWithItsName) {
     FauxProvider faux(slow);
     faux.set_responses({faux_assistant_message(std::string(4000, 'x'))});
     AgentLimits limits;
-    limits.wall_clock = std::chrono::seconds(30);
+    limits.max_duration = std::chrono::seconds(30);
     auto runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
     Agent agent({.model = faux.model(), .limits = limits, .runtime = runtime});
     const RunResult result = testing::run_advancing(*clock, agent.prompt("hi"));
     EXPECT_EQ(result.outcome, RunOutcome::limited);
-    EXPECT_NE(std::string(result.error().what()).find("wall_clock"), std::string::npos);
+    EXPECT_NE(std::string(result.error().what()).find("max_duration"), std::string::npos);
     const auto* reached = dynamic_cast<const LimitReachedError*>(&result.error());
     ASSERT_TRUE(reached);
-    EXPECT_EQ(reached->limit(), "wall_clock");
+    EXPECT_EQ(reached->limit(), "max_duration");
     EXPECT_FALSE(result.text().empty());
 }
 

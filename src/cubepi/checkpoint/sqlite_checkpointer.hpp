@@ -20,7 +20,7 @@ class SqliteWorker;
 enum class SQLiteSynchronous : std::uint8_t { full, normal, off };
 
 struct SQLiteOptions {
-    /// A file, a `file:` URI, or ":memory:". The folder must exist; the file is made when there is none.
+    /// A file, a `file:` URI, or ":memory:". The directory must exist; the file is made when there is none.
     std::string path = {};
     /// Never writes to the file, which must be there, and whose tables must be of this version.
     bool read_only = false;
@@ -56,7 +56,7 @@ struct SQLiteStats {
 /// the calls made on them. A store is not used across fork(): open another one in the child.
 ///
 /// Throws, from every call: CheckpointerLockTimeoutError, CheckpointCorruptionError (with the row), CheckpointerError
-/// with ErrorCode::storage, storage_full, storage_corrupt, not_found (the folder), permission_denied or
+/// with ErrorCode::storage, storage_full, storage_corrupt, not_found (the directory), permission_denied or
 /// schema_mismatch.
 class SQLiteCheckpointer final : public Checkpointer,
                                  public RunStore,

@@ -17,11 +17,11 @@ namespace {
 /// The suite over files that `options_for(path)` opens.
 template <class F>
 void expect_conformance(F options_for) {
-    TempFolder folder;
+    TempDirectory directory;
     auto clock = std::make_shared<testing::ManualClock>();
     int files = 0;
     const auto open = [&](int number) {
-        SQLiteOptions options = options_for(folder.file(std::to_string(number) + ".db"));
+        SQLiteOptions options = options_for(directory.file(std::to_string(number) + ".db"));
         options.clock = clock;
         return std::make_shared<SQLiteCheckpointer>(std::move(options));
     };
@@ -64,11 +64,11 @@ TEST(SQLiteCheckpointer, D48_conforms_in_memory) {
 }
 
 TEST(SQLiteCheckpointer, D48_the_constructor_does_no_io) {
-    TempFolder folder;
-    const std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
     {
         SQLiteCheckpointer store(path);
-        SQLiteCheckpointer never(folder.file("missing/sessions.db"));
+        SQLiteCheckpointer never(directory.file("missing/sessions.db"));
         EXPECT_FALSE(std::filesystem::exists(path));
         run(store.open());
         EXPECT_TRUE(std::filesystem::exists(path));
@@ -77,17 +77,17 @@ TEST(SQLiteCheckpointer, D48_the_constructor_does_no_io) {
 }
 
 TEST(SQLiteCheckpointer, D48_a_store_that_could_not_open_can_try_again) {
-    TempFolder folder;
-    SQLiteCheckpointer store(folder.file("later/sessions.db"));
+    TempDirectory directory;
+    SQLiteCheckpointer store(directory.file("later/sessions.db"));
     EXPECT_EQ(error_of(store.open()).code(), ErrorCode::not_found);
-    std::filesystem::create_directory(folder.file("later"));
+    std::filesystem::create_directory(directory.file("later"));
     run(store.open());
     run(store.append("t", one(user("hello")), AppendOptions()));
 }
 
 TEST(SQLiteCheckpointer, D21_makes_the_tables_of_cubepi) {
-    TempFolder folder;
-    const std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
     {
         SQLiteCheckpointer store(path);
         run(store.open());
@@ -125,8 +125,8 @@ TEST(SQLiteCheckpointer, D21_makes_the_tables_of_cubepi) {
 }
 
 TEST(SQLiteCheckpointer, D21_writes_rows_as_cubepi_does) {
-    TempFolder folder;
-    const std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
     {
         SQLiteCheckpointer store(path);
         UserMessage message;
@@ -154,8 +154,8 @@ TEST(SQLiteCheckpointer, D21_writes_rows_as_cubepi_does) {
 }
 
 TEST(SQLiteCheckpointer, D42_message_ids_are_in_an_indexed_column) {
-    TempFolder folder;
-    const std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
     {
         SQLiteCheckpointer store(path);
         run(store.append("t", one(user("hello", "r", "id-1")), AppendOptions()));
@@ -168,8 +168,8 @@ TEST(SQLiteCheckpointer, D42_message_ids_are_in_an_indexed_column) {
 }
 
 TEST(SQLiteCheckpointer, D21_rows_that_cubepi_appends_between_ours_are_read) {
-    TempFolder folder;
-    const std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
     SQLiteCheckpointer store(path);
     const std::int64_t position = run(store.append("t", one(user("ours", "r1")), AppendOptions()));
     RawDatabase(path).query(

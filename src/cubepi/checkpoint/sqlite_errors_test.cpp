@@ -20,29 +20,29 @@ bool mentions(const Error& error, const std::string& text) {
     return std::string_view(error.what()).find(text) != std::string_view::npos;
 }
 
-TEST(SQLiteErrors, D48_a_missing_folder_is_said_to_be) {
-    TempFolder folder;
-    SQLiteCheckpointer store(folder.file("no/such/sessions.db"));
+TEST(SQLiteErrors, D48_a_missing_directory_is_said_to_be) {
+    TempDirectory directory;
+    SQLiteCheckpointer store(directory.file("no/such/sessions.db"));
     const Error error = error_of(store.load("t"));
     EXPECT_EQ(error.code(), ErrorCode::not_found);
-    EXPECT_TRUE(mentions(error, "the folder '" + folder.file("no/such") + "' does not exist"))
+    EXPECT_TRUE(mentions(error, "the directory '" + directory.file("no/such") + "' does not exist"))
         << error.what();
     expect_one_line(error);
 }
 
 TEST(SQLiteErrors, D76_a_new_database_is_for_this_user_only_and_one_that_is_there_keeps_its_mode) {
-    TempFolder folder;
-    const auto mode_of = [&folder](const std::string& name) {
+    TempDirectory directory;
+    const auto mode_of = [&directory](const std::string& name) {
         struct stat info = {};
-        EXPECT_EQ(::stat(folder.file(name).c_str(), &info), 0) << name;
+        EXPECT_EQ(::stat(directory.file(name).c_str(), &info), 0) << name;
         return info.st_mode & 0777U;
     };
-    std::ofstream(folder.file("shared.db")).close();
-    ::chmod(folder.file("shared.db").c_str(), 0640);
+    std::ofstream(directory.file("shared.db")).close();
+    ::chmod(directory.file("shared.db").c_str(), 0640);
     const mode_t before = ::umask(0);
     for (const char* name : {"new.db", "shared.db"}) {
         SQLiteOptions options;
-        options.path = folder.file(name);
+        options.path = directory.file(name);
         options.wal = true;
         SQLiteCheckpointer store(options);
         MessageList messages{user_message("hi")};
@@ -54,18 +54,18 @@ TEST(SQLiteErrors, D76_a_new_database_is_for_this_user_only_and_one_that_is_ther
     EXPECT_EQ(mode_of("shared.db"), 0640U);
 }
 
-TEST(SQLiteErrors, a_folder_is_no_database) {
-    TempFolder folder;
-    std::filesystem::create_directory(folder.file("sessions.db"));
-    SQLiteCheckpointer store(folder.file("sessions.db"));
+TEST(SQLiteErrors, a_directory_is_no_database) {
+    TempDirectory directory;
+    std::filesystem::create_directory(directory.file("sessions.db"));
+    SQLiteCheckpointer store(directory.file("sessions.db"));
     const Error error = error_of(store.open());
-    EXPECT_TRUE(mentions(error, "it is a folder")) << error.what();
+    EXPECT_TRUE(mentions(error, "it is a directory")) << error.what();
     expect_one_line(error);
 }
 
 TEST(SQLiteErrors, a_pipe_is_no_database_and_is_not_waited_for) {
-    TempFolder folder;
-    const std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
     ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
     SQLiteCheckpointer store(path);
     const Error error = error_of(store.open());
@@ -82,7 +82,7 @@ TEST(SQLiteErrors, an_empty_path_is_refused) {
 
 TEST(SQLiteErrors,
      what_could_not_be_read_again_is_refused_and_a_models_deepest_arguments_are_kept) {
-    TempFolder folder;
+    TempDirectory directory;
     const auto calling = [](std::size_t depth) {
         Json value = JsonArray();
         while (--depth > 1) value = JsonArray{std::move(value)};
@@ -94,7 +94,7 @@ TEST(SQLiteErrors,
         answer.content.emplace_back(std::move(call));
         return one(Message(std::move(answer)));
     };
-    SQLiteCheckpointer store(folder.file("sessions.db"));
+    SQLiteCheckpointer store(directory.file("sessions.db"));
     const MessageList deepest = calling(max_json_depth);
     run(store.append("t", deepest, AppendOptions()));
     const Error error = error_of(store.append("t", calling(max_read_json_depth), AppendOptions()));
@@ -112,8 +112,8 @@ TEST(SQLiteErrors,
 }
 
 TEST(SQLiteErrors, a_text_file_is_no_database) {
-    TempFolder folder;
-    const std::string path = folder.file("notes.txt");
+    TempDirectory directory;
+    const std::string path = directory.file("notes.txt");
     std::ofstream(path) << std::string(5000, 'x');
     SQLiteCheckpointer store(path);
     const Error error = error_of(store.append("t", one(user("hello")), AppendOptions()));
@@ -124,8 +124,8 @@ TEST(SQLiteErrors, a_text_file_is_no_database) {
 }
 
 TEST(SQLiteErrors, D21_a_table_of_another_program_is_refused_and_left_as_it_is) {
-    TempFolder folder;
-    const std::string path = folder.file("mail.db");
+    TempDirectory directory;
+    const std::string path = directory.file("mail.db");
     RawDatabase(path).query("CREATE TABLE messages (id INTEGER PRIMARY KEY, body TEXT)");
     SQLiteCheckpointer store(path);
     const Error error = error_of(store.load("t"));
@@ -152,8 +152,8 @@ protected:
         made.wal = GetParam();
         return made;
     }
-    TempFolder folder;
-    const std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
 };
 
 TEST_P(MovedFile, D20_nothing_is_stored_in_a_file_that_was_deleted) {
@@ -170,7 +170,7 @@ TEST_P(MovedFile, D20_nothing_is_stored_in_a_file_that_was_deleted) {
 }
 
 TEST_P(MovedFile, D20_a_file_put_in_its_place_is_what_is_read_from_then_on) {
-    const std::string other = folder.file("other.db");
+    const std::string other = directory.file("other.db");
     run(SQLiteCheckpointer(other).append("t", one(user("other")), AppendOptions()));
     SQLiteCheckpointer store(options());
     const Error error = first_error_after(store, [&] {
@@ -186,8 +186,8 @@ TEST_P(MovedFile, D20_a_file_put_in_its_place_is_what_is_read_from_then_on) {
 INSTANTIATE_TEST_SUITE_P(Journals, MovedFile, testing::Bool());
 
 TEST(SQLiteErrors, a_damaged_file_is_a_corruption) {
-    TempFolder folder;
-    const std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
     {
         SQLiteCheckpointer store(path);
         for (int i = 0; i < 20; ++i)
@@ -206,8 +206,8 @@ TEST(SQLiteErrors, a_damaged_file_is_a_corruption) {
 }
 
 TEST(SQLiteErrors, a_read_only_file_can_be_read_and_says_so_when_written) {
-    TempFolder folder;
-    const std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
     {
         SQLiteCheckpointer store(path);
         run(store.append("t", one(user("hello")), AppendOptions()));
@@ -221,9 +221,9 @@ TEST(SQLiteErrors, a_read_only_file_can_be_read_and_says_so_when_written) {
 }
 
 TEST(SQLiteErrors, a_store_that_only_reads_changes_nothing_and_makes_no_file) {
-    TempFolder folder;
+    TempDirectory directory;
     SQLiteOptions options;
-    options.path = folder.file("100% sessions?.db");
+    options.path = directory.file("100% sessions?.db");
     options.read_only = true;
     EXPECT_EQ(error_of(SQLiteCheckpointer(options).open()).code(), ErrorCode::not_found);
     EXPECT_FALSE(std::filesystem::exists(options.path));
@@ -238,8 +238,8 @@ TEST(SQLiteErrors, a_store_that_only_reads_changes_nothing_and_makes_no_file) {
 }
 
 TEST(SQLiteErrors, a_read_only_file_of_an_old_version_is_refused) {
-    TempFolder folder;
-    const std::string path = folder.file("old.db");
+    TempDirectory directory;
+    const std::string path = directory.file("old.db");
     RawDatabase(path).query(
         "CREATE TABLE messages (id INTEGER PRIMARY KEY, thread_id TEXT, message_json TEXT)");
     SQLiteCheckpointer store("file:" + path + "?mode=ro");
@@ -249,8 +249,8 @@ TEST(SQLiteErrors, a_read_only_file_of_an_old_version_is_refused) {
 }
 
 TEST(SQLiteErrors, D21_tables_of_a_newer_version_are_refused) {
-    TempFolder folder;
-    const std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
     {
         SQLiteCheckpointer store(path);
         run(store.open());
@@ -263,9 +263,9 @@ TEST(SQLiteErrors, D21_tables_of_a_newer_version_are_refused) {
 }
 
 TEST(SQLiteErrors, a_locked_database_is_a_lock_timeout_and_nothing_is_lost) {
-    TempFolder folder;
+    TempDirectory directory;
     SQLiteOptions options;
-    options.path = folder.file("sessions.db");
+    options.path = directory.file("sessions.db");
     options.busy_timeout = std::chrono::milliseconds(20);
     SQLiteCheckpointer store(options);
     run(store.append("t", one(user("before")), AppendOptions()));
@@ -283,8 +283,8 @@ TEST(SQLiteErrors, a_locked_database_is_a_lock_timeout_and_nothing_is_lost) {
 }
 
 TEST(SQLiteErrors, a_row_that_cannot_be_read_is_named) {
-    TempFolder folder;
-    const std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
     SQLiteCheckpointer store(path);
     run(store.append("t", one(user("fine")), AppendOptions()));
     RawDatabase(path).query(
@@ -307,9 +307,9 @@ TEST(SQLiteErrors, a_row_that_cannot_be_read_is_named) {
 }
 
 TEST(SQLiteErrors, a_full_disk_stores_nothing_of_the_append_and_keeps_the_rest) {
-    TempFolder folder;
+    TempDirectory directory;
     SQLiteOptions options;
-    options.path = folder.file("sessions.db");
+    options.path = directory.file("sessions.db");
     options.max_bytes = 256U << 10U;
     SQLiteCheckpointer store(options);
     run(store.append("t", one(user("before")), AppendOptions()));
@@ -348,9 +348,9 @@ Task<> append_large_among_small(SQLiteCheckpointer& store, int& stored, int& ful
 }
 
 TEST(SQLiteErrors, D20_a_write_that_finds_the_disk_full_does_not_fail_those_that_share_its_commit) {
-    TempFolder folder;
+    TempDirectory directory;
     SQLiteOptions options;
-    options.path = folder.file("sessions.db");
+    options.path = directory.file("sessions.db");
     options.max_bytes = 256U << 10U;
     SQLiteCheckpointer store(options);
     int stored = 0;

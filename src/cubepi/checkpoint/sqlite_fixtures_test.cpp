@@ -71,14 +71,15 @@ protected:
         for (const char* suffix : {".sqlite", ".sqlite-wal"}) {
             const std::filesystem::path source = databases / (GetParam() + suffix);
             if (!std::filesystem::exists(source)) continue;
-            std::ofstream(folder.file(GetParam() + suffix), std::ios::binary) << read_file(source);
+            std::ofstream(directory.file(GetParam() + suffix), std::ios::binary)
+                << read_file(source);
         }
         wanted =
             parse_lenient(read_file(databases / (GetParam() + ".json"))).at("threads").as_object();
     }
-    std::string path() const { return folder.file(GetParam() + ".sqlite"); }
+    std::string path() const { return directory.file(GetParam() + ".sqlite"); }
 
-    TempFolder folder;
+    TempDirectory directory;
     JsonObject wanted;
 };
 
@@ -106,8 +107,8 @@ void expect_thread(SQLiteCheckpointer& store, const std::string& thread_id,
     EXPECT_EQ(thread.at("parent_thread_id"), parent) << thread_id;
 }
 
-void expect_people(SQLiteCheckpointer& store, const std::string& thread_id,
-                   const JsonObject& thread) {
+void expect_approvers(SQLiteCheckpointer& store, const std::string& thread_id,
+                      const JsonObject& thread) {
     const std::vector<PendingRequest> pending = run(store.load_pending_requests(thread_id));
     if (thread.at("pending").is_null()) {
         EXPECT_TRUE(pending.empty()) << thread_id;
@@ -171,7 +172,7 @@ TEST_P(Fixture, D21_loads_with_equal_content) {
             continue;
         }
         expect_thread(store, thread_id, thread);
-        expect_people(store, thread_id, thread);
+        expect_approvers(store, thread_id, thread);
         expect_runs(store, thread_id, thread);
     }
 }

@@ -49,12 +49,12 @@ protected:
             "\"},\"details\":null},\"created_at\":1700000003.0,\"timeout_seconds\":null}', 'r')");
     }
     RawDatabase& raw() {
-        if (!raw_) raw_.emplace(folder.file("sessions.db"));
+        if (!raw_) raw_.emplace(directory.file("sessions.db"));
         return *raw_;
     }
 
-    TempFolder folder;
-    SQLiteCheckpointer store{folder.file("sessions.db")};
+    TempDirectory directory;
+    SQLiteCheckpointer store{directory.file("sessions.db")};
     std::optional<RawDatabase> raw_;
 };
 

@@ -161,8 +161,8 @@ private:
 ClaimOwner this_process() { return current_process_owner(); }
 
 TEST(SQLiteProcesses, D20_two_processes_never_fork_a_thread) {
-    TempFolder folder;
-    const std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
     Child first("append_in_turns", path);
     Child second("append_in_turns", path);
     EXPECT_EQ(first.wait(), 0);
@@ -180,8 +180,8 @@ TEST(SQLiteProcesses, D20_two_processes_never_fork_a_thread) {
 }
 
 void kill_in_the_middle_of_appends(const std::string& file) {
-    TempFolder folder;
-    const std::string path = folder.file(file);
+    TempDirectory directory;
+    const std::string path = directory.file(file);
     for (int round = 0; round < 3; ++round) {
         SQLiteCheckpointer before(path);
         const std::optional<CheckpointData> old = run(before.load("t"));
@@ -210,8 +210,8 @@ TEST(SQLiteProcesses, D1_a_kill_in_the_middle_of_appends_leaves_a_whole_file_wit
 }
 
 TEST(SQLiteProcesses, D50_the_claim_of_a_killed_process_is_taken_over_at_once) {
-    TempFolder folder;
-    const std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
     SQLiteCheckpointer store(path);
     Child child("claim_and_append_when_told", path);
     const std::string owner = child.read_line();
@@ -230,9 +230,9 @@ TEST(SQLiteProcesses, D50_the_claim_of_a_killed_process_is_taken_over_at_once) {
 }
 
 TEST(SQLiteProcesses, D50_a_frozen_process_that_wakes_up_is_fenced_off) {
-    TempFolder folder;
+    TempDirectory directory;
     SQLiteOptions options;
-    options.path = folder.file("sessions.db");
+    options.path = directory.file("sessions.db");
     auto clock = std::make_shared<testing::ManualClock>();
     options.clock = clock;
     SQLiteCheckpointer store(options);
@@ -251,8 +251,8 @@ TEST(SQLiteProcesses, D50_a_frozen_process_that_wakes_up_is_fenced_off) {
 }
 
 TEST(SQLiteProcesses, D50_a_process_that_keeps_its_claim_can_write) {
-    TempFolder folder;
-    const std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
     Child child("claim_and_append_when_told", path);
     child.read_line();
     child.tell("go");
@@ -260,9 +260,9 @@ TEST(SQLiteProcesses, D50_a_process_that_keeps_its_claim_can_write) {
 }
 
 TEST(SQLiteProcesses, D50_a_frozen_process_does_not_complete_a_run_that_another_went_on_with) {
-    TempFolder folder;
+    TempDirectory directory;
     SQLiteOptions options;
-    options.path = folder.file("sessions.db");
+    options.path = directory.file("sessions.db");
     auto clock = std::make_shared<testing::ManualClock>();
     options.clock = clock;
     SQLiteCheckpointer store(options);
@@ -280,8 +280,8 @@ TEST(SQLiteProcesses, D50_a_frozen_process_does_not_complete_a_run_that_another_
 }
 
 TEST(SQLiteProcesses, D50_a_process_that_keeps_its_claim_completes_its_run) {
-    TempFolder folder;
-    const std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
     Child child("claim_and_complete_when_told", path);
     EXPECT_EQ(child.read_line(), "appended");
     child.tell("go");

@@ -55,8 +55,8 @@ Task<std::vector<Outcome<std::int64_t>>> append_while_held(SQLiteCheckpointer& s
 
 class SQLiteWorkerTest : public ::testing::Test {
 protected:
-    TempFolder folder;
-    std::string path = folder.file("sessions.db");
+    TempDirectory directory;
+    std::string path = directory.file("sessions.db");
 };
 
 TEST_F(SQLiteWorkerTest, D21_concurrent_appends_share_one_commit) {

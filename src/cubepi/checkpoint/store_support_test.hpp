@@ -18,21 +18,21 @@
 
 namespace cubepi {
 
-/// A folder that is gone after the test.
-class TempFolder {
+/// A directory that is gone after the test.
+class TempDirectory {
 public:
-    TempFolder() {
+    TempDirectory() {
         std::string name =
             (std::filesystem::temp_directory_path() / "cubepi-store-XXXXXX").string();
         if (!mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed");
         path_ = name;
     }
-    ~TempFolder() {
+    ~TempDirectory() {
         std::error_code ignored;
         std::filesystem::remove_all(path_, ignored);
     }
-    TempFolder(const TempFolder&) = delete;
-    TempFolder& operator=(const TempFolder&) = delete;
+    TempDirectory(const TempDirectory&) = delete;
+    TempDirectory& operator=(const TempDirectory&) = delete;
 
     std::string file(const std::string& name) const { return (path_ / name).string(); }
 

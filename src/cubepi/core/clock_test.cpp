@@ -140,12 +140,12 @@ TEST(WithTimeout, ResultInTime) {
 TEST(WithTimeout, TooLate) {
     ManualClock clock;
     try {
-        run_advancing(clock, with_timeout(clock, 1500ms, answer_after(clock, 2s), "gap"));
+        run_advancing(clock, with_timeout(clock, 1500ms, answer_after(clock, 2s), "idle"));
         FAIL();
     } catch (const TimeoutError& error) {
-        EXPECT_EQ(error.clock(), "gap");
+        EXPECT_EQ(error.timeout(), "idle");
         EXPECT_EQ(error.code(), ErrorCode::timeout);
-        EXPECT_STREQ(error.what(), "timed out after 1.5 s (gap)");
+        EXPECT_STREQ(error.what(), "timed out after 1.5 s (idle)");
     }
     EXPECT_EQ(clock.pending_sleepers(), 0u);
 }
@@ -202,7 +202,7 @@ TEST(WithTimeout, Nested) {
         run_advancing(clock, with_timeout(clock, 9s, std::move(inner), "outer"));
         FAIL();
     } catch (const TimeoutError& error) {
-        EXPECT_EQ(error.clock(), "inner");
+        EXPECT_EQ(error.timeout(), "inner");
     }
 }
 

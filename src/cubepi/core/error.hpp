@@ -88,15 +88,15 @@ private:
 /// Returns the message of an exception of any type, for display; not null.
 std::string exception_text(const std::exception_ptr& exception);
 
-/// A timeout expired. `clock()` names it: "connect", "first_byte", "gap", "total", "tool", ...
+/// A timeout expired. `timeout()` names it: "connect", "first_byte", "idle", "total", "tool", ...
 class TimeoutError : public Error {
 public:
-    TimeoutError(std::string clock, const std::string& message)
-        : Error(ErrorCode::timeout, message), clock_(std::move(clock)) {}
-    const std::string& clock() const noexcept { return clock_; }
+    TimeoutError(std::string timeout, const std::string& message)
+        : Error(ErrorCode::timeout, message), timeout_(std::move(timeout)) {}
+    const std::string& timeout() const noexcept { return timeout_; }
 
 private:
-    std::string clock_;
+    std::string timeout_;
 };
 
 /// A run reached a limit of AgentLimits.
@@ -104,7 +104,7 @@ class LimitReachedError : public Error {
 public:
     LimitReachedError(std::string limit, const std::string& message)
         : Error(ErrorCode::limit, message), limit_(std::move(limit)) {}
-    /// Returns the member of AgentLimits: "max_turns", "max_spend", "wall_clock" or "max_answer_bytes".
+    /// Returns the member of AgentLimits: "max_turns", "max_spend", "max_duration" or "max_answer_bytes".
     const std::string& limit() const noexcept { return limit_; }
 
 private:

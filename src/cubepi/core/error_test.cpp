@@ -61,7 +61,7 @@ TEST(ProviderErrors, D9_TheClassFitsTheCode) {
 TEST(Errors, AllAreOfOneRoot) {
     const TimeoutError timeout("first_byte", "nothing came for 30 s");
     EXPECT_EQ(static_cast<const Error&>(timeout).code(), ErrorCode::timeout);
-    EXPECT_EQ(timeout.clock(), "first_byte");
+    EXPECT_EQ(timeout.timeout(), "first_byte");
     const StaleAppendError stale(ErrorCode::stale_append, "someone was faster", "t", "r");
     EXPECT_EQ(static_cast<const Error&>(stale).code(), ErrorCode::stale_append);
     EXPECT_EQ(stale.thread_id(), "t");

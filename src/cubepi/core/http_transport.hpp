@@ -55,13 +55,13 @@ private:
 };
 
 /// The timeouts of one exchange, enforced by the transport. Zero disables a timeout.
-struct HttpClocks {
+struct HttpTimeouts {
     std::chrono::nanoseconds connect = std::chrono::seconds(10);  ///< name, TCP, TLS, proxy
     std::chrono::nanoseconds first_byte =
         std::chrono::seconds(120);  ///< from the end of the request to the status line
     std::chrono::nanoseconds total = std::chrono::nanoseconds::zero();
 
-    HttpClocks() {}
+    HttpTimeouts() {}
 };
 
 struct HttpRequest {
@@ -69,7 +69,7 @@ struct HttpRequest {
     std::string url;
     HttpHeaders headers;
     std::string body;
-    HttpClocks clocks;
+    HttpTimeouts timeouts;
     bool follow_redirects = false;
 
     /// Connects to these addresses (IPv4 or IPv6 text) instead of resolving the URL's host. Host header and TLS name
@@ -92,8 +92,8 @@ struct HttpRequest {
         headers.set("content-type", std::move(content_type));
         return std::move(*this);
     }
-    HttpRequest&& with_clocks(HttpClocks values) && {
-        clocks = values;
+    HttpRequest&& with_timeouts(HttpTimeouts values) && {
+        timeouts = values;
         return std::move(*this);
     }
     HttpRequest&& with_redirects() && {

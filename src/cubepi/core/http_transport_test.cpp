@@ -32,7 +32,7 @@ TEST(HttpRequest, Setters) {
     EXPECT_EQ(request.body, "{}");
     EXPECT_EQ(request.max_response_bytes, 10u);
     EXPECT_TRUE(request.follow_redirects);
-    EXPECT_EQ(request.clocks.connect, std::chrono::seconds(10));
+    EXPECT_EQ(request.timeouts.connect, std::chrono::seconds(10));
 }
 
 }  // namespace

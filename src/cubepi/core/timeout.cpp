@@ -52,12 +52,12 @@ Task<bool> run_until(Clock& clock, Clock::time_point deadline, Task<> task) {
     co_return true;
 }
 
-void throw_timeout(std::string clock_name, std::chrono::nanoseconds limit) {
+void throw_timeout(std::string timeout_name, std::chrono::nanoseconds limit) {
     const double seconds = std::chrono::duration<double>(limit).count();
     char text[32];
     std::snprintf(text, sizeof text, "%.3g", seconds);
-    std::string message = "timed out after " + std::string(text) + " s (" + clock_name + ")";
-    throw TimeoutError(std::move(clock_name), message);
+    std::string message = "timed out after " + std::string(text) + " s (" + timeout_name + ")";
+    throw TimeoutError(std::move(timeout_name), message);
 }
 
 }  // namespace cubepi::detail

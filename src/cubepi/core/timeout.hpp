@@ -16,7 +16,7 @@ namespace detail {
 /// Returns true if the task ended by itself, false if the deadline cancelled it.
 Task<bool> run_until(Clock& clock, Clock::time_point deadline, Task<> task);
 
-[[noreturn]] void throw_timeout(std::string clock_name, std::chrono::nanoseconds limit);
+[[noreturn]] void throw_timeout(std::string timeout_name, std::chrono::nanoseconds limit);
 
 }  // namespace detail
 

@@ -43,8 +43,8 @@ std::optional<std::string> process_env(const std::string& name) {
     return std::string(value);
 }
 
-std::exception_ptr timed_out(const char* clock, nanoseconds limit, const std::string& server) {
-    const std::string name = clock;
+std::exception_ptr timed_out(const char* timeout, nanoseconds limit, const std::string& server) {
+    const std::string name = timeout;
     std::string text;
     if (name == "connect") {
         text = "No connection to " + server + " within " + seconds_text(limit) +
@@ -56,7 +56,7 @@ std::exception_ptr timed_out(const char* clock, nanoseconds limit, const std::st
         text = "The exchange with " + server + " was not complete within " + seconds_text(limit);
     }
     return std::make_exception_ptr(
-        TimeoutError(name, text + " (clock: " + name + "; raise it where that is normal)."));
+        TimeoutError(name, text + " (timeout: " + name + "; raise it if that is expected)."));
 }
 
 bool is_token(std::string_view text) {
@@ -174,7 +174,7 @@ struct HttpExchange {
     std::shared_ptr<detail::NameCache> names;
     RequestUrl url;
     ProxyChoice proxy;
-    HttpClocks clocks;
+    HttpTimeouts timeouts;
     Clock::time_point started;
     Clock::time_point total_deadline;
 
@@ -223,22 +223,22 @@ Task<std::vector<std::string>> HttpExchange::addresses(std::string host) {
     }
     if (!known.addresses.empty()) co_return std::move(known.addresses);
 
-    const char* clock = "connect";
-    nanoseconds limit = clocks.connect;
+    const char* timeout = "connect";
+    nanoseconds limit = timeouts.connect;
     nanoseconds wait = limit;
     const nanoseconds left = total_deadline - started;
-    if (clocks.total.count() != 0 && (limit.count() == 0 || left < limit)) {
-        clock = "total";
-        limit = clocks.total;
+    if (timeouts.total.count() != 0 && (limit.count() == 0 || left < limit)) {
+        timeout = "total";
+        limit = timeouts.total;
         wait = left;
     }
     Task<std::vector<std::string>> lookup = look_up(host);
     if (limit.count() == 0) co_return co_await std::move(lookup);
     std::exception_ptr late;
     try {
-        co_return co_await with_timeout(*state->clock, wait, std::move(lookup), clock);
+        co_return co_await with_timeout(*state->clock, wait, std::move(lookup), timeout);
     } catch (const TimeoutError&) {
-        late = timed_out(clock, limit, url.server() + " (its name did not resolve)");
+        late = timed_out(timeout, limit, url.server() + " (its name did not resolve)");
     }
     std::rethrow_exception(late);
 }
@@ -257,20 +257,20 @@ Task<> HttpExchange::resolve_into(TransferPlan& plan, std::string host, std::uin
 
 void HttpExchange::arm(ClockTimer& timer, CurlTransfer& transfer, TransferStage stage) {
     if (stage == TransferStage::connecting) {
-        if (clocks.connect.count() == 0) return;
-        timer.expires_at(deadline_after(started, clocks.connect), [this, &transfer] {
-            transfer.close(timed_out("connect", clocks.connect, url.server()));
+        if (timeouts.connect.count() == 0) return;
+        timer.expires_at(deadline_after(started, timeouts.connect), [this, &transfer] {
+            transfer.close(timed_out("connect", timeouts.connect, url.server()));
         });
         return;
     }
     timer.cancel();
-    if (clocks.first_byte.count() == 0) return;
+    if (timeouts.first_byte.count() == 0) return;
     // While a large body is being sent, only a stall counts.
     const std::size_t sent = transfer.sent();
-    timer.expires_after(clocks.first_byte, [this, &timer, &transfer, stage, sent] {
+    timer.expires_after(timeouts.first_byte, [this, &timer, &transfer, stage, sent] {
         if (stage == TransferStage::sending && transfer.sent() != sent)
             return arm(timer, transfer, stage);
-        transfer.close(timed_out("first_byte", clocks.first_byte, url.server()));
+        transfer.close(timed_out("first_byte", timeouts.first_byte, url.server()));
     });
 }
 
@@ -285,9 +285,9 @@ Task<> HttpExchange::await_head(CurlTransfer& transfer) {
 
 std::unique_ptr<ClockTimer> HttpExchange::total_timer(const Executor& executor,
                                                       CurlTransfer& transfer) {
-    if (clocks.total.count() == 0) return nullptr;
+    if (timeouts.total.count() == 0) return nullptr;
     auto timer = state->clock->timer(executor);
-    timer->expires_at(total_deadline, [&transfer, limit = clocks.total, server = url.server()] {
+    timer->expires_at(total_deadline, [&transfer, limit = timeouts.total, server = url.server()] {
         transfer.close(timed_out("total", limit, server));
     });
     return timer;
@@ -327,7 +327,7 @@ Task<HttpResponse> HttpExchange::once(HttpRequest request) {
     } catch (const Error& error) {
         const auto* timeout = dynamic_cast<const TimeoutError*>(&error);
         if (error.code() == ErrorCode::connect || error.code() == ErrorCode::proxy ||
-            (timeout != nullptr && timeout->clock() == "connect")) {
+            (timeout != nullptr && timeout->timeout() == "connect")) {
             names->failed(through_proxy ? proxy.host : url.host);
         }
         throw;
@@ -342,8 +342,8 @@ Task<HttpResponse> HttpExchange::run(std::shared_ptr<const State> state, HttpReq
     check(request);
     HttpExchange exchange;
     exchange.url = detail::parse_url(request.url);
-    exchange.clocks = request.clocks;
-    exchange.total_deadline = deadline_after(state->clock->now(), request.clocks.total);
+    exchange.timeouts = request.timeouts;
+    exchange.total_deadline = deadline_after(state->clock->now(), request.timeouts.total);
     exchange.state = std::move(state);
     if (!request.follow_redirects) co_return co_await exchange.once(std::move(request));
 

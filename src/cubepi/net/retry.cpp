@@ -87,7 +87,7 @@ bool is_retryable_status(int status) noexcept {
 
 bool is_retryable_error(const Error& error) noexcept {
     if (const auto* timeout = dynamic_cast<const TimeoutError*>(&error))
-        return timeout->clock() == "connect";
+        return timeout->timeout() == "connect";
     if (const auto* network = dynamic_cast<const NetworkError*>(&error))
         return network->transient();
     return false;

@@ -29,10 +29,10 @@ public:
           url_(without_version(options_.base_url)),
           host_(detail::host_of(url_)),
           shown_url_(public_url(url_)) {
-        clocks_.http.connect = options_.connect_timeout;
-        clocks_.http.first_byte = options_.first_byte_timeout;
-        clocks_.http.total = options_.total_timeout;
-        clocks_.gap = options_.gap_timeout;
+        timeouts_.http.connect = options_.connect_timeout;
+        timeouts_.http.first_byte = options_.first_byte_timeout;
+        timeouts_.http.total = options_.total_timeout;
+        timeouts_.idle = options_.idle_timeout;
     }
 
     ModelProfile profile(const Model& model) const {
@@ -88,7 +88,7 @@ public:
 
     const std::string& base_url() const noexcept override { return shown_url_; }
     const RetryPolicy& retry() const noexcept override { return options_.retry; }
-    const detail::CallClocks& clocks() const noexcept override { return clocks_; }
+    const detail::CallTimeouts& timeouts() const noexcept override { return timeouts_; }
 
     std::string without_secrets(std::string text) const override {
         text = without_secret(std::move(text), options_.api_key);
@@ -118,7 +118,7 @@ private:
     std::string url_;
     std::string host_;
     std::string shown_url_;
-    detail::CallClocks clocks_;
+    detail::CallTimeouts timeouts_;
 };
 
 AnthropicProvider::AnthropicProvider(AnthropicOptions options) : BaseProvider(options.provider_id) {

@@ -200,10 +200,10 @@ TEST(AnthropicProvider, D16_PingsAreNoContent) {
     for (int i = 0; i < 8; ++i)
         response = MemoryResponse(response).with_delay(20s).with_event(ping_event);
     Fixture it({MemoryResponse(response).with_stall()},
-               {.retry = {.max_retries = 0}, .gap_timeout = 90s});
+               {.retry = {.max_retries = 0}, .idle_timeout = 90s});
     const AssistantMessage message = it.message();
     EXPECT_EQ(message.error->code, ErrorCode::timeout);
-    EXPECT_NE(message.error_message.str().find("gap clock"), std::string::npos);
+    EXPECT_NE(message.error_message.str().find("idle timeout"), std::string::npos);
 }
 
 TEST(AnthropicProvider, D7_D34_AnAbortKeepsTheTextAndDropsAnOpenCall) {

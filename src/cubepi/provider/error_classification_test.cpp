@@ -108,7 +108,7 @@ TEST(Classification, WhatTheNetworkDidKeepsItsCode) {
     EXPECT_EQ(info.code, ErrorCode::tls);
     EXPECT_EQ(info.type, "ProviderUnavailable");
     EXPECT_EQ(info.message, "bad certificate");
-    EXPECT_EQ(classify_exception(std::make_exception_ptr(TimeoutError("gap", "x"))).code,
+    EXPECT_EQ(classify_exception(std::make_exception_ptr(TimeoutError("idle", "x"))).code,
               ErrorCode::timeout);
 }
 

@@ -25,7 +25,7 @@ public:
     virtual std::optional<StreamEvent> ready() { return std::nullopt; }
     /// True: when the request's stop token is stopped, next() ends by itself with a terminal event, at once and in every
     /// phase of the call. Saves whoever awaits it a coroutine per wait that he could cancel.
-    virtual bool heeds_stop_token() const noexcept { return false; }
+    virtual bool honors_stop_token() const noexcept { return false; }
 };
 
 /// One answer of a model, pulled event by event. Failures come in band, as an `error` event and a message
@@ -40,7 +40,7 @@ public:
     /// taken in a row that it is the turn of the event loop: next() lets it run.
     std::optional<StreamEvent> ready();
     /// See StreamSource.
-    bool heeds_stop_token() const noexcept { return source_ && source_->heeds_stop_token(); }
+    bool honors_stop_token() const noexcept { return source_ && source_->honors_stop_token(); }
     /// True after the terminal event was taken.
     bool finished() const noexcept { return finished_; }
     /// The final message. Takes the rest of the stream when it was not read to its end.

@@ -45,7 +45,7 @@ public:
 
     const std::string& base_url() const noexcept override { return endpoint_.shown_url(); }
     const RetryPolicy& retry() const noexcept override { return options_.retry; }
-    const detail::CallClocks& clocks() const noexcept override { return endpoint_.clocks(); }
+    const detail::CallTimeouts& timeouts() const noexcept override { return endpoint_.timeouts(); }
 
     std::string without_secrets(std::string text) const override {
         return endpoint_.without_secrets(std::move(text));

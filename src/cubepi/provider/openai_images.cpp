@@ -183,7 +183,7 @@ Task<AssistantImages> ImagesCall::attempt() {
     http.headers.set("content-type", content_type_);
     http.headers.set("accept", "application/json, text/event-stream");
     http.body = body_;
-    http.clocks = endpoint_->endpoint.clocks().http;
+    http.timeouts = endpoint_->endpoint.timeouts().http;
     http.max_response_bytes = longest_answer;
     const std::shared_ptr<HttpTransport> transport = transport_of(*runtime_);
     Task<HttpResponse> sent = transport->send(std::move(http));

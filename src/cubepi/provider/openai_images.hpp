@@ -51,7 +51,7 @@ struct OpenAIImagesOptions {
     /// Zero: off. Drawing takes minutes.
     std::chrono::nanoseconds connect_timeout = std::chrono::seconds(10);
     std::chrono::nanoseconds first_byte_timeout = std::chrono::minutes(5);
-    std::chrono::nanoseconds gap_timeout = std::chrono::nanoseconds::zero();
+    std::chrono::nanoseconds idle_timeout = std::chrono::nanoseconds::zero();
     std::chrono::nanoseconds total_timeout = std::chrono::minutes(10);
 };
 

@@ -37,10 +37,10 @@ struct OpenAIResponsesOptions {
     CapabilityDescriptor capability = {};
     std::map<std::string, CapabilityDescriptor> model_capability_overrides = {};
     RetryPolicy retry = {};
-    /// The clocks of a call (D16). Zero: off.
+    /// The timeouts of a call (D16). Zero: off.
     std::chrono::nanoseconds connect_timeout = std::chrono::seconds(10);
     std::chrono::nanoseconds first_byte_timeout = std::chrono::seconds(120);
-    std::chrono::nanoseconds gap_timeout =
+    std::chrono::nanoseconds idle_timeout =
         std::chrono::seconds(120);  ///< between events with content
     std::chrono::nanoseconds total_timeout = std::chrono::nanoseconds::zero();
 };

@@ -191,7 +191,7 @@ TEST(OpenAIProvider, D16_KeepAlivesDoNotCountForTheGapClock) {
     EXPECT_EQ(it.clock->now() - began, 120s);
     const AssistantMessage message = events.back().partial.get();
     EXPECT_EQ(message.error->code, ErrorCode::timeout);
-    EXPECT_NE(message.error_message.str().find("gap"), std::string::npos);
+    EXPECT_NE(message.error_message.str().find("idle timeout"), std::string::npos);
     EXPECT_EQ(it.transport->open_exchanges(), 0u);
 }
 
@@ -211,8 +211,8 @@ TEST(OpenAIProvider, D16_TheClocksOfTheTransportAreNamed) {
     Fixture it({MemoryResponse::never(), MemoryResponse::never(), MemoryResponse::never()});
     const auto events = it.events();
     EXPECT_EQ(events.back().partial.get().error->code, ErrorCode::timeout);
-    EXPECT_EQ(it.transport->requests()[0].clocks.first_byte, 120s);
-    EXPECT_EQ(it.transport->requests()[0].clocks.connect, 10s);
+    EXPECT_EQ(it.transport->requests()[0].timeouts.first_byte, 120s);
+    EXPECT_EQ(it.transport->requests()[0].timeouts.connect, 10s);
 }
 
 /// Pulls until nothing comes any more, then aborts, from beside.
@@ -291,7 +291,7 @@ TEST(OpenAIProvider, D7_ABodyThatCannotBeInterruptedIsCancelled) {
         EXPECT_EQ(spelled(events), "start text_start text_delta(a) error");
         const AssistantMessage message = events.back().partial.get();
         EXPECT_EQ(message.stop_reason, abort ? "aborted" : "error");
-        EXPECT_EQ(message.error_message.str().find("gap") == std::string::npos, abort);
+        EXPECT_EQ(message.error_message.str().find("idle timeout") == std::string::npos, abort);
         EXPECT_EQ(it.transport->open_exchanges(), 0u);
     }
 }

@@ -215,7 +215,7 @@ MemoryTransport::MemoryTransport(std::vector<MemoryResponse> answers, std::share
 Task<HttpResponse> MemoryTransport::send(HttpRequest request) {
     const std::shared_ptr<Shared> shared = shared_;
     OpenExchange open(shared->open);
-    const HttpClocks clocks = request.clocks;
+    const HttpTimeouts timeouts = request.timeouts;
     MemoryResponse answer;
     {
         const std::lock_guard lock(shared->mutex);
@@ -223,12 +223,12 @@ Task<HttpResponse> MemoryTransport::send(HttpRequest request) {
         answer = shared->handler(request);
     }
     Clock::time_point deadline{};
-    if (shared->clock) deadline = shared->clock->now() + clocks.total;
+    if (shared->clock) deadline = shared->clock->now() + timeouts.total;
     if (answer.failure_) std::rethrow_exception(answer.failure_);
     if (answer.never_) {
         Task<> waiting = wait_for_ever();
-        const bool by_total = clocks.total.count() != 0 && clocks.total < clocks.first_byte;
-        const std::chrono::nanoseconds limit = by_total ? clocks.total : clocks.first_byte;
+        const bool by_total = timeouts.total.count() != 0 && timeouts.total < timeouts.first_byte;
+        const std::chrono::nanoseconds limit = by_total ? timeouts.total : timeouts.first_byte;
         if (shared->clock && limit.count() != 0) {
             co_await with_timeout(*shared->clock, limit, std::move(waiting),
                                   by_total ? "total" : "first_byte");
@@ -242,7 +242,7 @@ Task<HttpResponse> MemoryTransport::send(HttpRequest request) {
     response.version = "1.1";
     response.url = std::move(request.url);
     response.body = std::make_unique<MemoryBody>(std::move(answer), shared->clock, deadline,
-                                                 clocks.total, shared, std::move(open));
+                                                 timeouts.total, shared, std::move(open));
     co_return response;
 }
 

@@ -33,7 +33,7 @@ std::string timeout_of(F f) {
     try {
         f();
     } catch (const TimeoutError& error) {
-        return error.clock();
+        return error.timeout();
     }
     return {};
 }
@@ -80,14 +80,14 @@ TEST(MemoryTransport, FailsBeforeAndInTheBody) {
     EXPECT_THROW(run(read_pieces(within, HttpRequest())), Error);
 }
 
-TEST(MemoryTransport, KeepsTheClocksOnAManualClock) {
+TEST(MemoryTransport, EnforcesTheTimeoutsOnAManualClock) {
     const auto clock = std::make_shared<ManualClock>();
     MemoryTransport silent(one(MemoryResponse::never()), clock);
     EXPECT_EQ(timeout_of([&] { run_advancing(*clock, read_pieces(silent, HttpRequest())); }),
               "first_byte");
 
     HttpRequest request;
-    request.clocks.total = 60s;
+    request.timeouts.total = 60s;
     MemoryTransport slow(
         one(MemoryResponse(200, "a").with_delay(40s).with_piece("b").with_delay(40s)), clock);
     EXPECT_EQ(timeout_of([&] { run_advancing(*clock, read_pieces(slow, std::move(request))); }),

@@ -57,10 +57,10 @@ std::string size_of(const std::string& content) {
     return std::to_string(lines) + (lines == 1 ? " line" : " lines");
 }
 
-std::string describe_command(const std::string& command, const std::string& folder,
+std::string describe_command(const std::string& command, const std::string& directory,
                              const std::string& effect) {
     std::string question = "Run this command";
-    if (!folder.empty()) question += " in " + shown(folder);
+    if (!directory.empty()) question += " in " + shown(directory);
     question += ": " + shown(command) + "\n";
     if (!effect.empty()) question += "Known: " + shown(effect) + ". ";
     return question.append(shell_warning);

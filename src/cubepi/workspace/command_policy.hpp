@@ -8,7 +8,7 @@
 #include <cubepi/agent/tool.hpp>
 
 // Which commands may run without being asked about. No look at its text can tell what a command will do: a shell cannot
-// be confined to a folder that way. So everything is asked about but the exact commands that a person has allowed, and
+// be confined to a directory that way. So everything is asked about but the exact commands that a person has allowed, and
 // commands of a short list whose options are all known (detail/harmless_commands.cpp).
 
 namespace cubepi {

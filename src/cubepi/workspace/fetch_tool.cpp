@@ -150,8 +150,8 @@ Task<HttpResponse> send_once(OptionsPtr options, std::shared_ptr<const Runtime> 
     request.headers.add("accept",
                         "text/html, text/plain, text/markdown, application/json, */*;q=0.5");
     request.headers.add("user-agent", "cubepi");
-    request.clocks.first_byte = options->timeout;
-    request.clocks.total = options->timeout;
+    request.timeouts.first_byte = options->timeout;
+    request.timeouts.total = options->timeout;
     request.follow_redirects = false;
     request.resolve_to = std::move(addresses);
     const auto transport = options->transport ? options->transport : transport_of(*runtime);

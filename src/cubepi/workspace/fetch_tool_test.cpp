@@ -265,7 +265,7 @@ TEST_F(FetchToolTest, GivesStatusBinariesAndImages) {
     EXPECT_EQ(std::get<ImageContent>(image.content[1]).media_type, "image/png");
 }
 
-TEST_F(FetchToolTest, KeepsItsTimeAndHeedsAnAbort) {
+TEST_F(FetchToolTest, KeepsItsTimeAndHonorsAnAbort) {
     network->hangs = true;
     auto clock = std::make_shared<testing::ManualClock>();
     ToolCallSettings settings;

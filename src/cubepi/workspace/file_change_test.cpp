@@ -31,8 +31,8 @@ protected:
         }
     }
 
-    TemporaryFolder folder;
-    std::shared_ptr<Workspace> workspace = std::make_shared<LocalWorkspace>(folder.path());
+    TemporaryDirectory directory;
+    std::shared_ptr<Workspace> workspace = std::make_shared<LocalWorkspace>(directory.path());
     std::shared_ptr<FilePreviews> previews = std::make_shared<FilePreviews>(workspace);
     FileToolOptions options;
     AgentTool write;
@@ -40,7 +40,7 @@ protected:
 };
 
 TEST_F(FileChangeTest, APreviewSaysWhatWillHappenAndChangesNothing) {
-    folder.put("src/calc.py", "1\n2\n3\n4\n5\n6\n7\n8\n");
+    directory.put("src/calc.py", "1\n2\n3\n4\n5\n6\n7\n8\n");
     EXPECT_EQ(previewed(write, {{"path", "src/calc.py"}, {"content", "x\n"}}),
               "replaces 8 lines of src/calc.py");
     EXPECT_EQ(previewed(write, {{"path", "src/new/deep.py"}, {"content", "x\ny\n"}}),
@@ -54,12 +54,12 @@ TEST_F(FileChangeTest, APreviewSaysWhatWillHappenAndChangesNothing) {
     EXPECT_EQ(
         previewed(edit, {{"path", "src/calc.py"}, {"old_text", "2\n"}, {"new_text", "2\n2b\n"}}),
         "adds 1 line to src/calc.py");
-    EXPECT_EQ(folder.get("src/calc.py"), "1\n2\n3\n4\n5\n6\n7\n8\n");
-    EXPECT_FALSE(std::filesystem::exists(folder / "src/new"));
+    EXPECT_EQ(directory.get("src/calc.py"), "1\n2\n3\n4\n5\n6\n7\n8\n");
+    EXPECT_FALSE(std::filesystem::exists(directory / "src/new"));
 }
 
 TEST_F(FileChangeTest, APreviewHasTheDiffOfTheWholeFile) {
-    folder.put("f", "a\nb\nc\nb\n");
+    directory.put("f", "a\nb\nc\nb\n");
     const FileChange all = previews->preview(
         "call_1", "edit", {{"path", "f"}, {"old_text", "b"}, {"new_text", "B"}, {"all", true}});
     EXPECT_EQ(all.diff, "@@ -1,4 +1,4 @@\n a\n-b\n+B\n c\n-b\n+B\n");
@@ -70,9 +70,9 @@ TEST_F(FileChangeTest, APreviewHasTheDiffOfTheWholeFile) {
 }
 
 TEST_F(FileChangeTest, APreviewFailsAsTheToolDoes) {
-    folder.put("f", "a\nb\na\n");
-    folder.put("dir/x", "");
-    std::filesystem::create_symlink("/etc/passwd", folder / "out");
+    directory.put("f", "a\nb\na\n");
+    directory.put("dir/x", "");
+    std::filesystem::create_symlink("/etc/passwd", directory / "out");
     const std::vector<std::pair<AgentTool, JsonObject>> calls = {
         {write, {{"path", "../f"}, {"content", ""}}},
         {write, {{"path", "/etc/passwd"}, {"content", ""}}},
@@ -96,40 +96,40 @@ TEST_F(FileChangeTest, APreviewFailsAsTheToolDoes) {
 }
 
 TEST_F(FileChangeTest, ACallWhoseFileHasChangedSinceThePreviewIsRefused) {
-    folder.put("f", "a\n");
+    directory.put("f", "a\n");
     const JsonObject arguments{{"path", "f"}, {"content", "b\n"}};
     previewed(write, arguments);
-    folder.put("f", "precious\n");
+    directory.put("f", "precious\n");
     EXPECT_EQ(tool_text(write, arguments),
               "error invalid_state: f has changed since this call was approved, so nothing was "
               "written. Read the file again and repeat the call.");
-    EXPECT_EQ(folder.get("f"), "precious\n");
+    EXPECT_EQ(directory.get("f"), "precious\n");
     previewed(write, {{"path", "new"}, {"content", "b\n"}});
-    folder.put("new", "made meanwhile\n");
+    directory.put("new", "made meanwhile\n");
     EXPECT_THAT(tool_text(write, {{"path", "new"}, {"content", "b\n"}}),
                 HasSubstr("has changed since"));
     const JsonObject change{{"path", "f"}, {"old_text", "precious"}, {"new_text", "x"}};
     previewed(edit, change);
-    folder.put("f", "precious\nthing\n");
+    directory.put("f", "precious\nthing\n");
     EXPECT_THAT(tool_text(edit, change), HasSubstr("has changed since"));
     // A preview counts once: the repeated call is a call like any other.
     EXPECT_EQ(tool_text(edit, change), "Edited f at line 1.");
-    EXPECT_EQ(folder.get("f"), "x\nthing\n");
+    EXPECT_EQ(directory.get("f"), "x\nthing\n");
 }
 
 TEST_F(FileChangeTest, ThePreviewedChangeIsMadeWhenTheFileIsTheSame) {
-    folder.put("f", "a\n");
+    directory.put("f", "a\n");
     previewed(write, {{"path", "f"}, {"content", "b\n"}});
     const AgentToolResult result = run_tool(write, {{"path", "f"}, {"content", "b\n"}});
     EXPECT_EQ(result.text(), "Replaced f (1 line, 2 bytes).");
     EXPECT_EQ(result.details.at("change"), "replaces 1 line of f");
     EXPECT_EQ(result.details.at("diff"), "@@ -1,1 +1,1 @@\n-a\n+b\n");
     EXPECT_EQ(result.details.at("lines"), 1);
-    EXPECT_EQ(folder.get("f"), "b\n");
+    EXPECT_EQ(directory.get("f"), "b\n");
 }
 
 TEST_F(FileChangeTest, BinaryAndHugeContentsHaveNoDiff) {
-    folder.put("bin", std::string_view("a\0b", 3));
+    directory.put("bin", std::string_view("a\0b", 3));
     const FileChange binary =
         previews->preview("call_1", "write", {{"path", "bin"}, {"content", "text\n"}});
     EXPECT_FALSE(binary.compared);
@@ -139,14 +139,14 @@ TEST_F(FileChangeTest, BinaryAndHugeContentsHaveNoDiff) {
     FileChangeLimits limits;
     limits.max_file_bytes = 4;
     FilePreviews small(workspace, limits);
-    folder.put("big", "12345\n");
+    directory.put("big", "12345\n");
     const FileChange big = small.preview("c", "write", {{"path", "big"}, {"content", "x\n"}});
     EXPECT_EQ(big.summary(), "replaces big (6 bytes become 2 bytes)");
     options.max_edit_bytes = 4;
     options.previews = nullptr;
     EXPECT_EQ(tool_text(write_tool(workspace, options), {{"path", "big"}, {"content", "x\n"}}),
               "Replaced big (1 line, 2 bytes).");
-    folder.put("big", "12345\n");
+    directory.put("big", "12345\n");
     EXPECT_EQ(tool_text(edit_tool(workspace, options),
                         {{"path", "big"}, {"old_text", "1"}, {"new_text", "2"}}),
               "error too_large: big has more than 4 bytes, which is too much for this.");
@@ -194,7 +194,7 @@ TEST_F(FileChangeTest, AWorkspaceWithoutARewriteOfItsOwnIsEnough) {
     previews = std::make_shared<FilePreviews>(workspace);
     write = write_tool(workspace);
     EXPECT_EQ(previewed(write, {{"path", "a/b"}, {"content", "x\n"}}), "creates a/b, 1 line");
-    EXPECT_FALSE(std::filesystem::exists(folder / "a"));
+    EXPECT_FALSE(std::filesystem::exists(directory / "a"));
     EXPECT_EQ(tool_text(write, {{"path", "a/b"}, {"content", "x\n"}}),
               "Created a/b (1 line, 2 bytes).");
     EXPECT_EQ(previewed(write, {{"path", "a/b"}, {"content", "y\n"}}), "replaces 1 line of a/b");

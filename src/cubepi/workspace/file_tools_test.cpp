@@ -15,8 +15,8 @@ using ::testing::StartsWith;
 
 class FileToolsTest : public ::testing::Test {
 protected:
-    TemporaryFolder folder;
-    std::shared_ptr<Workspace> workspace = std::make_shared<LocalWorkspace>(folder.path());
+    TemporaryDirectory directory;
+    std::shared_ptr<Workspace> workspace = std::make_shared<LocalWorkspace>(directory.path());
 
     std::string read(JsonObject arguments) {
         return tool_text(read_tool(workspace), std::move(arguments));
@@ -51,15 +51,15 @@ TEST_F(FileToolsTest, D28_WorkOnFilesRunsOnTheWorkerPool) {
 }
 
 TEST_F(FileToolsTest, ReadNumbersLines) {
-    folder.put("f", "one\r\ntwo\n\nfour");
+    directory.put("f", "one\r\ntwo\n\nfour");
     EXPECT_EQ(read({{"path", "f"}}), "     1\tone\n     2\ttwo\n     3\t\n     4\tfour\n");
     EXPECT_EQ(read({{"path", "f"}, {"start_line", 2}, {"line_count", 1}}),
               "     2\ttwo\n[lines 2 to 2 of 4; read on with start_line 3]\n");
     EXPECT_EQ(read({{"path", "f"}, {"start_line", 9}}), "(f has only 4 lines)");
     EXPECT_THAT(read({{"path", "f"}, {"start_line", 0}}), HasSubstr("count from 1"));
-    folder.put("empty", "");
+    directory.put("empty", "");
     EXPECT_EQ(read({{"path", "empty"}}), "(empty is empty)");
-    folder.put("bom", "\xEF\xBB\xBFx\n");
+    directory.put("bom", "\xEF\xBB\xBFx\n");
     EXPECT_EQ(read({{"path", "bom"}}), "     1\tx\n");
     EXPECT_THAT(read({{"path", "none"}}), StartsWith("error not_found: Cannot read none"));
     EXPECT_THAT(read({{"path", "../x"}}), StartsWith("error permission_denied"));
@@ -68,7 +68,7 @@ TEST_F(FileToolsTest, ReadNumbersLines) {
 TEST_F(FileToolsTest, ReadIsBoundedAndSaysHowToGoOn) {
     std::string text;
     for (int i = 0; i < 100; ++i) text += "0123456789\n";
-    folder.put("f", text);
+    directory.put("f", text);
     FileToolOptions options;
     options.max_output_bytes = 100;
     const auto tool = read_tool(workspace, options);
@@ -89,7 +89,7 @@ TEST_F(FileToolsTest, ReadIsBoundedAndSaysHowToGoOn) {
 TEST_F(FileToolsTest, ReadComesThroughOneEndlessLine) {
     std::string text;
     for (int i = 0; i < 200; ++i) text += "\xE2\x82\xAC" + std::to_string(i);
-    folder.put("f", text);
+    directory.put("f", text);
     FileToolOptions options;
     options.max_output_bytes = 100;
     const auto tool = read_tool(workspace, options);
@@ -107,14 +107,14 @@ TEST_F(FileToolsTest, ReadComesThroughOneEndlessLine) {
 }
 
 TEST_F(FileToolsTest, ReadMendsBrokenUtf8AndRefusesBinaries) {
-    folder.put("latin1", "caf\xE9\n");
+    directory.put("latin1", "caf\xE9\n");
     EXPECT_EQ(read({{"path", "latin1"}}), "     1\tcaf\xEF\xBF\xBD\n");
-    folder.put("binary", std::string_view("ELF\0\1\2", 6));
+    directory.put("binary", std::string_view("ELF\0\1\2", 6));
     EXPECT_THAT(read({{"path", "binary"}}), HasSubstr("binary file of 6 bytes"));
 }
 
 TEST_F(FileToolsTest, ReadShowsImages) {
-    folder.put("a.png", std::string_view("\x89PNG\r\n\x1a\n\0abc", 12));
+    directory.put("a.png", std::string_view("\x89PNG\r\n\x1a\n\0abc", 12));
     const auto result = run_tool(read_tool(workspace), {{"path", "a.png"}});
     ASSERT_EQ(result.content.size(), 1u);
     const auto& image = std::get<ImageContent>(result.content[0]);
@@ -126,8 +126,8 @@ TEST_F(FileToolsTest, ReadShowsImages) {
 }
 
 TEST_F(FileToolsTest, DetailsSayHowMuchWasFound) {
-    folder.put("a", "1\nx\nx\n");
-    folder.put("b", "x\n");
+    directory.put("a", "1\nx\nx\n");
+    directory.put("b", "x\n");
     EXPECT_EQ(
         run_tool(read_tool(workspace), {{"path", "a"}, {"start_line", 2}}).details.at("lines"), 2);
     const Json found = run_tool(grep_tool(workspace), {{"pattern", "x"}}).details;
@@ -141,26 +141,26 @@ TEST_F(FileToolsTest, WriteSaysWhatItDid) {
               "Created a/b (2 lines, 4 bytes).");
     EXPECT_EQ(tool_text(write_tool(workspace), {{"path", "a/b"}, {"content", ""}}),
               "Replaced a/b (0 lines, 0 bytes).");
-    EXPECT_EQ(folder.get("a/b"), "");
+    EXPECT_EQ(directory.get("a/b"), "");
 }
 
 TEST_F(FileToolsTest, B12_EditReplacesOneMatchInTheFile) {
-    folder.put("f", "a\r\nb\r\nc\r\n");
+    directory.put("f", "a\r\nb\r\nc\r\n");
     EXPECT_EQ(edit({{"path", "f"}, {"old_text", "a\nb"}, {"new_text", "x\ny"}}),
               "Edited f at line 1.");
-    EXPECT_EQ(folder.get("f"), "x\r\ny\r\nc\r\n");
+    EXPECT_EQ(directory.get("f"), "x\r\ny\r\nc\r\n");
     EXPECT_THAT(edit({{"path", "f"}, {"old_text", "zz"}, {"new_text", "y"}}),
                 HasSubstr("0 matches"));
     EXPECT_EQ(edit({{"path", "f"}, {"old_text", "\n"}, {"new_text", ""}, {"all", true}}),
               "Edited f: 3 replacements, the first at line 1.");
-    EXPECT_EQ(folder.get("f"), "xyc");
+    EXPECT_EQ(directory.get("f"), "xyc");
 }
 
-TEST_F(FileToolsTest, ListShowsAFolder) {
-    folder.put("b.cpp", "");
-    folder.put("a/x.cpp", "");
-    folder.put(".hidden", "");
-    folder.put(".git/config", "");
+TEST_F(FileToolsTest, ListShowsADirectory) {
+    directory.put("b.cpp", "");
+    directory.put("a/x.cpp", "");
+    directory.put(".hidden", "");
+    directory.put(".git/config", "");
     EXPECT_EQ(list({}), "a/\nb.cpp\n");
     EXPECT_EQ(list({{"depth", 2}}), "a/\na/x.cpp\nb.cpp\n");
     EXPECT_EQ(list({{"hidden", true}}), ".hidden\na/\nb.cpp\n");
@@ -170,12 +170,12 @@ TEST_F(FileToolsTest, ListShowsAFolder) {
 }
 
 TEST_F(FileToolsTest, ListFindsByPattern) {
-    folder.put(".gitignore", "build/\n*.o\n");
-    folder.put("src/a.cpp", "");
-    folder.put("src/deep/b.cpp", "");
-    folder.put("src/a.o", "");
-    folder.put("build/gen.cpp", "");
-    folder.put("src/build/.gitignore", "");
+    directory.put(".gitignore", "build/\n*.o\n");
+    directory.put("src/a.cpp", "");
+    directory.put("src/deep/b.cpp", "");
+    directory.put("src/a.o", "");
+    directory.put("build/gen.cpp", "");
+    directory.put("src/build/.gitignore", "");
     EXPECT_EQ(list({{"pattern", "*.cpp"}}), "src/a.cpp\nsrc/deep/b.cpp\n");
     EXPECT_EQ(list({{"pattern", "src/*.cpp"}}), "src/a.cpp\n");
     EXPECT_EQ(list({{"pattern", "**/b.cpp"}, {"path", "src"}}), "src/deep/b.cpp\n");
@@ -186,7 +186,7 @@ TEST_F(FileToolsTest, ListFindsByPattern) {
 }
 
 TEST_F(FileToolsTest, ListIsBounded) {
-    for (int i = 100; i < 120; ++i) folder.put(("f" + std::to_string(i)).c_str(), "");
+    for (int i = 100; i < 120; ++i) directory.put(("f" + std::to_string(i)).c_str(), "");
     FileToolOptions options;
     options.max_entries = 3;
     EXPECT_EQ(
@@ -195,14 +195,14 @@ TEST_F(FileToolsTest, ListIsBounded) {
 }
 
 TEST_F(FileToolsTest, ListDoesNotFollowLinks) {
-    folder.put("a/x", "");
-    std::filesystem::create_directory_symlink("..", folder / "a/up");
+    directory.put("a/x", "");
+    std::filesystem::create_directory_symlink("..", directory / "a/up");
     EXPECT_EQ(list({{"depth", 9}}), "a/\na/up@\na/x\n");
 }
 
 TEST_F(FileToolsTest, GrepFindsLines) {
-    folder.put("a.cpp", "int one;\nint two;\nlong three;\n");
-    folder.put("b.hpp", "INT four;\r\n");
+    directory.put("a.cpp", "int one;\nint two;\nlong three;\n");
+    directory.put("b.hpp", "INT four;\r\n");
     EXPECT_EQ(grep({{"pattern", "int"}}), "a.cpp:1: int one;\na.cpp:2: int two;\n");
     EXPECT_EQ(grep({{"pattern", "^int\\s+\\w+;$"}}), "a.cpp:1: int one;\na.cpp:2: int two;\n");
     EXPECT_EQ(grep({{"pattern", "int"}, {"ignore_case", true}, {"glob", "*.hpp"}}),
@@ -220,18 +220,18 @@ TEST_F(FileToolsTest, GrepFindsLines) {
 }
 
 TEST_F(FileToolsTest, GrepShowsContextOnce) {
-    folder.put("f", "1\n2\nx\n4\nx\n6\n7\n8\n9\nx\n");
+    directory.put("f", "1\n2\nx\n4\nx\n6\n7\n8\n9\nx\n");
     EXPECT_EQ(grep({{"pattern", "x"}, {"context", 1}}),
               "f-2- 2\nf:3: x\nf-4- 4\nf:5: x\nf-6- 6\n--\nf-9- 9\nf:10: x\n");
 }
 
 TEST_F(FileToolsTest, GrepIsBoundedAndSkipsBinaries) {
-    folder.put("bin", std::string_view("x\0x", 3));
+    directory.put("bin", std::string_view("x\0x", 3));
     std::string text;
     for (int i = 0; i < 300; ++i) text += "x\n";
-    folder.put("f", text);
-    folder.put("long", std::string(5000, 'y') + "x\n");
-    folder.put("huge", std::string(3000, 'x'));
+    directory.put("f", text);
+    directory.put("long", std::string(5000, 'y') + "x\n");
+    directory.put("huge", std::string(3000, 'x'));
     FileToolOptions options;
     options.max_matches = 2;
     options.max_search_bytes = 5500;
@@ -248,12 +248,12 @@ TEST_F(FileToolsTest, GrepIsBoundedAndSkipsBinaries) {
 TEST_F(FileToolsTest, GrepGivesUpOnAnExpressionThatWouldTakeForever) {
     std::string text;
     for (int i = 0; i < 100; ++i) text += std::string(1000, 'a') + "\n";
-    folder.put("f", text);
+    directory.put("f", text);
     EXPECT_THAT(grep({{"pattern", "^(a|aa)+c$"}}), HasSubstr("given up as too complex: 6"));
 }
 
 TEST_F(FileToolsTest, AStopEndsASearch) {
-    folder.put("f", "x\n");
+    directory.put("f", "x\n");
     std::stop_source stop;
     stop.request_stop();
     ToolCallSettings settings;

@@ -228,7 +228,7 @@ AgentTool grep_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
                    return grep_files(*workspace, options, args, context.stop_token());
                })
         .describe("pattern", "The regular expression; it is matched within a line.")
-        .describe("path", "A folder or a file, relative to the workspace's root.")
+        .describe("path", "A directory or a file, relative to the workspace's root.")
         .describe("glob", "Only files whose names match, e.g. *.{cpp,hpp}.")
         .describe("literal", "The pattern is plain text.")
         .describe("ignore_case", "Upper and lower case are the same.")

@@ -48,7 +48,7 @@ AgentToolResult list_files(Workspace& workspace, const FileToolOptions& options,
             return true;
         });
     if (count == 0) {
-        text = glob ? "(nothing here matches " + *args.pattern + ")" : "(the folder is empty)";
+        text = glob ? "(nothing here matches " + *args.pattern + ")" : "(the directory is empty)";
         if (!args.hidden || !args.ignored) {
             text +=
                 "\n[hidden files, and those that .gitignore leaves out, are not shown; set hidden "
@@ -68,8 +68,8 @@ AgentToolResult list_files(Workspace& workspace, const FileToolOptions& options,
 
 AgentTool list_tool(std::shared_ptr<Workspace> workspace, FileToolOptions options) {
     return blocking_tool<ListArgs>("list",
-                                   "List the files in a folder, or find files by a pattern of "
-                                   "their names. Folders end in /, symbolic "
+                                   "List the files in a directory, or find files by a pattern of "
+                                   "their names. Directories end in /, symbolic "
                                    "links in @. Files that .gitignore leaves out, and hidden ones, "
                                    "are not listed unless asked for.",
                                    [workspace = std::move(workspace), options = std::move(options)](
@@ -77,13 +77,14 @@ AgentTool list_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
                                        return list_files(*workspace, options, args,
                                                          context.stop_token());
                                    })
-        .describe("path", "The folder, relative to the workspace's root.")
+        .describe("path", "The directory, relative to the workspace's root.")
         .describe("pattern",
                   "A pattern such as *.cpp or src/**/test_*.py: without a slash it is matched "
                   "against names at any "
-                  "depth, with one against paths from the folder.")
-        .describe("depth",
-                  "How deep to go; 1 is the folder itself. Default: 1, with a pattern all of it.")
+                  "depth, with one against paths from the directory.")
+        .describe(
+            "depth",
+            "How deep to go; 1 is the directory itself. Default: 1, with a pattern all of it.")
         .describe("hidden", "Also names that begin with a dot.")
         .describe("ignored", "Also what .gitignore leaves out.")
         .risk(ToolRisk::read_only);

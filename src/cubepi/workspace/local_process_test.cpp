@@ -57,8 +57,8 @@ Task<> read_flood(TaskScope& scope, std::shared_ptr<Workspace> workspace, Flood&
 
 class LocalProcessTest : public ::testing::Test {
 protected:
-    TemporaryFolder folder;
-    std::shared_ptr<Workspace> workspace = std::make_shared<LocalWorkspace>(folder.path());
+    TemporaryDirectory directory;
+    std::shared_ptr<Workspace> workspace = std::make_shared<LocalWorkspace>(directory.path());
 
     Ran run(std::string command, std::string where = {}) {
         return cubepi::run(
@@ -91,10 +91,10 @@ TEST_F(LocalProcessTest, TellsASignal) {
     EXPECT_FALSE(ran.status.ok());
 }
 
-TEST_F(LocalProcessTest, RunsInTheFolderThatWasAskedFor) {
-    folder.put("a/x", "");
-    EXPECT_EQ(run("pwd").output, folder.path().string() + "\n");
-    EXPECT_EQ(run("pwd", "a").output, folder / "a\n");
+TEST_F(LocalProcessTest, RunsInTheDirectoryThatWasAskedFor) {
+    directory.put("a/x", "");
+    EXPECT_EQ(run("pwd").output, directory.path().string() + "\n");
+    EXPECT_EQ(run("pwd", "a").output, directory / "a\n");
     EXPECT_THROW(run("pwd", ".."), Error);
     EXPECT_THROW(run("pwd", "none"), Error);
 }
@@ -109,7 +109,7 @@ TEST_F(LocalProcessTest, D58_TheEnvironmentHasNoSecrets) {
     WorkspacePolicy policy;
     policy.hidden_variables = {"CUBEPI_TEST_OTHER"};
     policy.extra_environment = {"CUBEPI_TEST_GIVEN=yes", "TERM=vt100"};
-    workspace = std::make_shared<LocalWorkspace>(folder.path(), std::move(policy));
+    workspace = std::make_shared<LocalWorkspace>(directory.path(), std::move(policy));
     const auto ran = run("env");
     EXPECT_THAT(ran.output, Not(HasSubstr("SECRET")));
     EXPECT_THAT(ran.output, HasSubstr("CUBEPI_TEST_GIVEN=yes\n"));
@@ -142,7 +142,7 @@ TEST_F(LocalProcessTest, SaysWhenItCannotStart) {
     EXPECT_THROW(run(std::string(200000, 'x')), Error);
     WorkspacePolicy policy;
     policy.shell = "/no/such/shell";
-    workspace = std::make_shared<LocalWorkspace>(folder.path(), std::move(policy));
+    workspace = std::make_shared<LocalWorkspace>(directory.path(), std::move(policy));
     EXPECT_THROW(run("true"), Error);
 }
 
@@ -163,7 +163,7 @@ Task<pid_t> start_and_drop(std::shared_ptr<Workspace> workspace, std::string mar
 }
 
 TEST_F(LocalProcessTest, D7_DroppingItKillsItsWholeGroup) {
-    const pid_t grandchild = cubepi::run(start_and_drop(workspace, folder / "started"));
+    const pid_t grandchild = cubepi::run(start_and_drop(workspace, directory / "started"));
     expect_gone(grandchild);
 }
 
@@ -183,9 +183,9 @@ TEST_F(LocalProcessTest, D7_EndingItEndsProcessesOfOtherGroupsAndSessions) {
           "timeout 1000 sleep 1000 & echo $! > child; touch started; wait",
           "(setsid bash -c 'echo $$ > child; touch started; exec sleep 1000' > /dev/null 2>&1 &)",
           "set -m; sleep 1000 & echo $! > child; touch started; disown; exit"}) {
-        std::filesystem::remove(folder / "started");
-        EXPECT_TRUE(cubepi::run(start_and_end(workspace, command, folder / "started")).empty());
-        EXPECT_FALSE(is_running(static_cast<pid_t>(std::stol(folder.get("child"))))) << command;
+        std::filesystem::remove(directory / "started");
+        EXPECT_TRUE(cubepi::run(start_and_end(workspace, command, directory / "started")).empty());
+        EXPECT_FALSE(is_running(static_cast<pid_t>(std::stol(directory.get("child"))))) << command;
     }
 }
 
@@ -201,11 +201,11 @@ Task<std::vector<SurvivingProcess>> start_and_end_after_loss(std::shared_ptr<Wor
 }
 
 TEST_F(LocalProcessTest, SaysWhenTheSupervisorWasKilled) {
-    const auto survivors = cubepi::run(start_and_end_after_loss(workspace, folder / "started"));
+    const auto survivors = cubepi::run(start_and_end_after_loss(workspace, directory / "started"));
     ASSERT_EQ(survivors.size(), 1u);
     EXPECT_EQ(survivors[0].pid, 0);
     EXPECT_EQ(survivors[0].reason, "the process that supervised the command was killed");
-    expect_gone(static_cast<pid_t>(std::stol(folder.get("child"))));
+    expect_gone(static_cast<pid_t>(std::stol(directory.get("child"))));
 }
 
 Task<> read_forever(std::shared_ptr<Process> process) {

@@ -35,8 +35,8 @@ Root open_root(const std::filesystem::path& path) {
         const int code = errno;
         throw Error(
             code == ENOENT || code == ENOTDIR ? ErrorCode::not_found : ErrorCode::permission_denied,
-            "The workspace folder " + given + " cannot be opened: " + std::strerror(code) +
-                ". Name an existing folder.");
+            "The workspace directory " + given + " cannot be opened: " + std::strerror(code) +
+                ". Name an existing directory.");
     }
     root.spellings.push_back(given);
     const auto real = std::filesystem::canonical(absolute, ignored);
@@ -53,10 +53,10 @@ bool strip_prefix(const std::string& path, const std::string& prefix, std::strin
     return true;
 }
 
-/// The path of an open folder, as the kernel knows it.
-std::string path_of(int folder) {
+/// The path of an open directory, as the kernel knows it.
+std::string path_of(int directory) {
     std::error_code failed;
-    return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(folder), failed)
+    return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(directory), failed)
         .string();
 }
 
@@ -181,10 +181,10 @@ struct LocalWorkspace::State {
         std::string target = relative;
         for (int links = 0; links < 40; ++links) {
             std::string name;
-            const auto folder = open_parent(target, false, name);
-            if (!folder) return target;
+            const auto directory = open_parent(target, false, name);
+            if (!directory) return target;
             std::string link(4096, '\0');
-            const auto size = ::readlinkat(folder.get(), name.c_str(), link.data(), link.size());
+            const auto size = ::readlinkat(directory.get(), name.c_str(), link.data(), link.size());
             if (size < 0) return target;
             if (!policy.follow_links) fail("write", path, ELOOP);
             link.resize(static_cast<std::size_t>(size));
@@ -195,37 +195,37 @@ struct LocalWorkspace::State {
         fail("write", path, ELOOP);
     }
 
-    /// Checks what write_locked() would refuse, without making folders. True when the file exists.
+    /// Checks what write_locked() would refuse, without making directories. True when the file exists.
     bool check_write(const std::string& path) const {
         const Location location = locate_for_writing(path);
         std::string target = write_target(path, detail::tidy_path(location.relative));
         std::string name;
-        auto folder = open_parent(target, false, name);
-        if (folder) return detail::check_replaceable(folder.get(), name, path);
-        // The folder that the missing ones would be made in.
-        while (!folder && errno == ENOENT && !target.empty()) {
+        auto directory = open_parent(target, false, name);
+        if (directory) return detail::check_replaceable(directory.get(), name, path);
+        // The directory that the missing ones would be made in.
+        while (!directory && errno == ENOENT && !target.empty()) {
             const auto slash = target.rfind('/');
             target.resize(slash == std::string::npos ? 0 : slash);
-            folder = detail::open_beneath(main.fd.get(), target, O_PATH | O_DIRECTORY, links());
+            directory = detail::open_beneath(main.fd.get(), target, O_PATH | O_DIRECTORY, links());
         }
-        if (!folder || ::faccessat(folder.get(), ".", W_OK | X_OK, AT_EACCESS) != 0)
+        if (!directory || ::faccessat(directory.get(), ".", W_OK | X_OK, AT_EACCESS) != 0)
             fail("write", path, errno);
         return false;
     }
 
-    /// `target` below the root without symbolic links. Of folders that do not exist yet the names stay as they are.
+    /// `target` below the root without symbolic links. Of directories that do not exist yet the names stay as they are.
     std::string resolved(const std::string& path, const std::string& target) const {
-        std::string folder = target;
+        std::string directory = target;
         std::string rest;
         for (;;) {
-            const auto slash = folder.rfind('/');
-            const std::string name = folder.substr(slash == std::string::npos ? 0 : slash + 1);
+            const auto slash = directory.rfind('/');
+            const std::string name = directory.substr(slash == std::string::npos ? 0 : slash + 1);
             if (name == "..") fail("write", path, EISDIR);
             rest = rest.empty() ? name : name + "/" + rest;
-            folder.resize(slash == std::string::npos ? 0 : slash);
+            directory.resize(slash == std::string::npos ? 0 : slash);
             const auto fd =
-                detail::open_beneath(main.fd.get(), folder, O_PATH | O_DIRECTORY, links());
-            if (!fd && errno == ENOENT && !folder.empty()) continue;
+                detail::open_beneath(main.fd.get(), directory, O_PATH | O_DIRECTORY, links());
+            if (!fd && errno == ENOENT && !directory.empty()) continue;
             if (!fd) fail("write", path, errno);
             const std::string root = path_of(main.fd.get());
             std::string below;
@@ -239,17 +239,17 @@ struct LocalWorkspace::State {
         const Location location = locate_for_writing(path);
         const std::string target = write_target(path, detail::tidy_path(location.relative));
         std::string name;
-        const auto folder = open_parent(target, true, name);
-        if (!folder) fail("write", path, errno);
-        return detail::atomic_write(folder.get(), name, content, path);
+        const auto directory = open_parent(target, true, name);
+        if (!directory) fail("write", path, errno);
+        return detail::atomic_write(directory.get(), name, content, path);
     }
 };
 
 LocalWorkspace::LocalWorkspace(const std::filesystem::path& root, WorkspacePolicy policy)
     : state_(std::make_shared<State>()) {
     state_->main = open_root(root);
-    for (const auto& folder : policy.read_only_roots)
-        state_->read_only.push_back(open_root(folder));
+    for (const auto& directory : policy.read_only_roots)
+        state_->read_only.push_back(open_root(directory));
     EnvironmentPolicy environment = policy.environment;
     environment.hidden.insert(environment.hidden.end(), policy.hidden_variables.begin(),
                               policy.hidden_variables.end());
@@ -294,11 +294,11 @@ std::vector<DirectoryEntry> LocalWorkspace::list(const std::string& path) {
     DIR* raw = ::fdopendir(fd.get());
     if (raw == nullptr) state_->fail("list", path, errno);
     fd.release();
-    const std::unique_ptr<DIR, int (*)(DIR*)> folder(raw, &::closedir);
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(raw, &::closedir);
     std::vector<DirectoryEntry> entries;
     for (;;) {
         errno = 0;
-        const dirent* found = ::readdir(folder.get());
+        const dirent* found = ::readdir(directory.get());
         if (found == nullptr) {
             if (errno != 0) state_->fail("list", path, errno);
             break;
@@ -307,7 +307,7 @@ std::vector<DirectoryEntry> LocalWorkspace::list(const std::string& path) {
         if (name == "." || name == "..") continue;
         struct stat info{};
         // An entry that vanished since is no entry.
-        if (::fstatat(::dirfd(folder.get()), found->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+        if (::fstatat(::dirfd(directory.get()), found->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         DirectoryEntry& entry = entries.emplace_back();
         entry.name = name;
@@ -347,10 +347,10 @@ void LocalWorkspace::remove(const std::string& path) {
     const std::lock_guard lock(state_->writing);
     const Location location = state_->locate_for_writing(path);
     std::string name;
-    const auto folder = state_->open_parent(location.relative, false, name);
-    if (!folder) state_->fail("remove", path, errno);
-    if (::unlinkat(folder.get(), name.c_str(), 0) == 0) return;
-    if (errno == EISDIR && ::unlinkat(folder.get(), name.c_str(), AT_REMOVEDIR) == 0) return;
+    const auto directory = state_->open_parent(location.relative, false, name);
+    if (!directory) state_->fail("remove", path, errno);
+    if (::unlinkat(directory.get(), name.c_str(), 0) == 0) return;
+    if (errno == EISDIR && ::unlinkat(directory.get(), name.c_str(), AT_REMOVEDIR) == 0) return;
     state_->fail("remove", path, errno);
 }
 
@@ -366,11 +366,11 @@ Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {
         throw Error(ErrorCode::permission_denied,
                     "Commands are not allowed in a workspace that can only be read.");
     }
-    const auto folder =
+    const auto directory =
         state->open(request.working_directory, O_RDONLY | O_DIRECTORY, "start a command in");
     Executor executor = co_await this_executor;
     co_return detail::start_local_process(std::move(executor), state->policy.shell, request.command,
-                                          folder.get(), state->environment);
+                                          directory.get(), state->environment);
 }
 
 }  // namespace cubepi

@@ -17,7 +17,7 @@ struct WorkspacePolicy {
     bool writable = true;
     /// False: a path with a symbolic link in it is refused, also one that stays inside. The root itself may be one.
     bool follow_links = true;
-    /// Folders that may be read besides the root, under their absolute paths.
+    /// Directories that may be read besides the root, under their absolute paths.
     std::vector<std::filesystem::path> read_only_roots;
     /// The variables of this process that commands inherit.
     EnvironmentPolicy environment;
@@ -37,13 +37,13 @@ struct WorkspacePolicy {
         follow_links = false;
         return std::move(*this);
     }
-    WorkspacePolicy&& also_read(std::filesystem::path folder) && {
-        read_only_roots.push_back(std::move(folder));
+    WorkspacePolicy&& also_read(std::filesystem::path directory) && {
+        read_only_roots.push_back(std::move(directory));
         return std::move(*this);
     }
 };
 
-/// A folder of this machine.
+/// A directory of this machine.
 ///
 /// A path is checked by opening it: the kernel (openat2, RESOLVE_BENEATH) refuses whatever leads out of the root, so
 /// that nothing can change between check and use. Symbolic links that stay inside are followed, absolute ones and

@@ -33,31 +33,31 @@ ErrorCode code_of(F call) {
 
 class LocalWorkspaceTest : public ::testing::Test {
 protected:
-    TemporaryFolder outside;
-    TemporaryFolder folder;
-    LocalWorkspace workspace{folder.path()};
+    TemporaryDirectory outside;
+    TemporaryDirectory directory;
+    LocalWorkspace workspace{directory.path()};
 
     std::string read(const std::string& path) { return workspace.read(path, any_size); }
     void link(const std::string& target, const char* name) {
-        std::filesystem::create_symlink(target, folder / name);
+        std::filesystem::create_symlink(target, directory / name);
     }
 };
 
 TEST_F(LocalWorkspaceTest, ReadsAndWritesBelowItsRoot) {
     EXPECT_TRUE(workspace.write("a/b/c.txt", "one"));
     EXPECT_FALSE(workspace.write("a/b/c.txt", "two"));
-    EXPECT_EQ(folder.get("a/b/c.txt"), "two");
+    EXPECT_EQ(directory.get("a/b/c.txt"), "two");
     EXPECT_EQ(read("a/b/c.txt"), "two");
     EXPECT_EQ(read("./a//b/../b/c.txt"), "two");
-    EXPECT_EQ(read(folder / "a/b/c.txt"), "two");
+    EXPECT_EQ(read(directory / "a/b/c.txt"), "two");
     EXPECT_EQ(workspace.stat("a").kind, FileKind::directory);
     EXPECT_EQ(workspace.stat("a/b/c.txt").size, 3u);
     EXPECT_EQ(workspace.stat("").kind, FileKind::directory);
 }
 
 TEST_F(LocalWorkspaceTest, ListsSortedWithKinds) {
-    folder.put("b.txt", "x");
-    folder.put("a/x", "");
+    directory.put("b.txt", "x");
+    directory.put("a/x", "");
     link("b.txt", "c");
     const auto entries = workspace.list(".");
     ASSERT_EQ(entries.size(), 3u);
@@ -68,10 +68,10 @@ TEST_F(LocalWorkspaceTest, ListsSortedWithKinds) {
 }
 
 TEST_F(LocalWorkspaceTest, WithoutLinksRefusesThemEverywhereInAPath) {
-    folder.put("dir/f", "fine");
+    directory.put("dir/f", "fine");
     link("dir/f", "link");
     link("dir", "other");
-    LocalWorkspace strict(folder.path(), WorkspacePolicy().without_links());
+    LocalWorkspace strict(directory.path(), WorkspacePolicy().without_links());
     EXPECT_EQ(strict.read("dir/f", any_size), "fine");
     for (const char* path : {"link", "other/f", "dir/../link"}) {
         EXPECT_EQ(read(path), "fine");
@@ -79,13 +79,13 @@ TEST_F(LocalWorkspaceTest, WithoutLinksRefusesThemEverywhereInAPath) {
         EXPECT_EQ(code_of([&] { strict.write(path, "x"); }), ErrorCode::permission_denied) << path;
     }
     EXPECT_EQ(code_of([&] { strict.list("other"); }), ErrorCode::permission_denied);
-    EXPECT_EQ(folder.get("dir/f"), "fine");
+    EXPECT_EQ(directory.get("dir/f"), "fine");
     EXPECT_EQ(strict.list(".").size(), 3u) << "a link is listed as one";
 }
 
 TEST_F(LocalWorkspaceTest, TellsWhereAWriteGoes) {
-    folder.put("dir/sub/f", "");
-    folder.put(".git/config", "");
+    directory.put("dir/sub/f", "");
+    directory.put(".git/config", "");
     link(".git", "plain");
     link("../.git/config", "dir/notes.md");
     link("dir/sub", "short");
@@ -97,16 +97,16 @@ TEST_F(LocalWorkspaceTest, TellsWhereAWriteGoes) {
              {"dir/notes.md", ".git/config"},
              {"short/../x", "dir/x"},
              {"short/../../.git/x", ".git/x"},
-             {"new/folder/f", "new/folder/f"}}) {
+             {"new/directory/f", "new/directory/f"}}) {
         EXPECT_EQ(workspace.write_target(path), target) << path;
     }
-    EXPECT_EQ(workspace.write_target(folder / "plain/config"), ".git/config");
+    EXPECT_EQ(workspace.write_target(directory / "plain/config"), ".git/config");
     for (const char* path : {"../x", "/etc/passwd", "new/../.git/config"})
         EXPECT_THROW(workspace.write_target(path), Error) << path;
 }
 
-TEST_F(LocalWorkspaceTest, RemovesFilesLinksAndEmptyFolders) {
-    folder.put("a/x", "");
+TEST_F(LocalWorkspaceTest, RemovesFilesLinksAndEmptyDirectories) {
+    directory.put("a/x", "");
     link("a/x", "l");
     EXPECT_EQ(code_of([&] { workspace.remove("a"); }), ErrorCode::invalid_argument);
     workspace.remove("l");
@@ -118,11 +118,11 @@ TEST_F(LocalWorkspaceTest, RemovesFilesLinksAndEmptyFolders) {
 
 TEST_F(LocalWorkspaceTest, RefusesPathsThatLeaveIt) {
     outside.put("secret", "s");
-    folder.put("a/x", "");
+    directory.put("a/x", "");
     for (const std::string& path :
          {std::string("../x"), std::string("a/../../x"), std::string("/etc/passwd"),
-          outside / "secret", std::string("/"), folder.path().string() + "x",
-          folder.path().string() + "/../x"}) {
+          outside / "secret", std::string("/"), directory.path().string() + "x",
+          directory.path().string() + "/../x"}) {
         EXPECT_EQ(code_of([&] { read(path); }), ErrorCode::permission_denied) << path;
         EXPECT_EQ(code_of([&] { workspace.write(path, "x"); }), ErrorCode::permission_denied)
             << path;
@@ -135,7 +135,7 @@ TEST_F(LocalWorkspaceTest, RefusesPathsThatLeaveIt) {
 
 TEST_F(LocalWorkspaceTest, FollowsLinksInsideAndRefusesThoseToTheOutside) {
     outside.put("secret", "s");
-    folder.put("dir/in.txt", "in");
+    directory.put("dir/in.txt", "in");
     link("dir", "d");
     link("in.txt", "dir/l.txt");
     link(outside.path().string(), "out");
@@ -157,12 +157,12 @@ TEST_F(LocalWorkspaceTest, FollowsLinksInsideAndRefusesThoseToTheOutside) {
 }
 
 TEST_F(LocalWorkspaceTest, WritesThroughALinkThatStaysInside) {
-    folder.put("dir/real", "old");
+    directory.put("dir/real", "old");
     link("dir/real", "l");
     link("l", "l2");
     EXPECT_FALSE(workspace.write("l2", "new"));
-    EXPECT_EQ(folder.get("dir/real"), "new");
-    EXPECT_TRUE(std::filesystem::is_symlink(folder / "l"));
+    EXPECT_EQ(directory.get("dir/real"), "new");
+    EXPECT_TRUE(std::filesystem::is_symlink(directory / "l"));
     link("loop", "loop");
     EXPECT_EQ(code_of([&] { workspace.write("loop", "x"); }), ErrorCode::permission_denied);
     EXPECT_EQ(code_of([&] { read("loop"); }), ErrorCode::permission_denied);
@@ -175,7 +175,7 @@ TEST_F(LocalWorkspaceTest, RefusesMagicLinks) {
 }
 
 TEST_F(LocalWorkspaceTest, SaysWhatIsWrong) {
-    folder.put("f", "x");
+    directory.put("f", "x");
     EXPECT_EQ(code_of([&] { read("nothing"); }), ErrorCode::not_found);
     EXPECT_EQ(code_of([&] { read("f/x"); }), ErrorCode::not_found);
     EXPECT_EQ(code_of([&] { read(""); }), ErrorCode::invalid_argument);
@@ -185,23 +185,23 @@ TEST_F(LocalWorkspaceTest, SaysWhatIsWrong) {
     try {
         read("nothing");
     } catch (const Error& error) {
-        EXPECT_THAT(error.what(), HasSubstr("List the folder above it"));
+        EXPECT_THAT(error.what(), HasSubstr("List the directory above it"));
     }
     EXPECT_EQ(code_of([&] { LocalWorkspace("/nowhere/at/all"); }), ErrorCode::not_found);
 }
 
 TEST_F(LocalWorkspaceTest, DoesNotWaitForAPipe) {
-    ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+    ASSERT_EQ(::mkfifo((directory / "pipe").c_str(), 0600), 0);
     EXPECT_EQ(code_of([&] { read("pipe"); }), ErrorCode::invalid_argument);
     EXPECT_EQ(code_of([&] { workspace.write("pipe", "x"); }), ErrorCode::invalid_argument);
 }
 
 TEST_F(LocalWorkspaceTest, AWriteKeepsTheModeAndLeavesNothingBehind) {
-    folder.put("run.sh", "old");
-    ASSERT_EQ(::chmod((folder / "run.sh").c_str(), 0751), 0);
+    directory.put("run.sh", "old");
+    ASSERT_EQ(::chmod((directory / "run.sh").c_str(), 0751), 0);
     workspace.write("run.sh", "new");
     struct stat info{};
-    ASSERT_EQ(::stat((folder / "run.sh").c_str(), &info), 0);
+    ASSERT_EQ(::stat((directory / "run.sh").c_str(), &info), 0);
     EXPECT_EQ(info.st_mode & 07777, 0751u);
     EXPECT_EQ(workspace.list("").size(), 1u);
 }
@@ -242,12 +242,12 @@ TEST_F(LocalWorkspaceTest, AFailedUpdateChangesNothing) {
         workspace.update("f", any_size,
                          [](std::string) -> std::string { throw std::runtime_error("no"); }),
         std::runtime_error);
-    EXPECT_EQ(folder.get("f"), "old");
+    EXPECT_EQ(directory.get("f"), "old");
 }
 
 TEST_F(LocalWorkspaceTest, ReadsItsReadOnlyRootsAndWritesNothingThere) {
     outside.put("spilled.txt", "text");
-    LocalWorkspace both(folder.path(), WorkspacePolicy().also_read(outside.path()));
+    LocalWorkspace both(directory.path(), WorkspacePolicy().also_read(outside.path()));
     EXPECT_EQ(both.read(outside / "spilled.txt", any_size), "text");
     EXPECT_EQ(both.list(outside.path().string()).size(), 1u);
     EXPECT_EQ(code_of([&] { both.write(outside / "spilled.txt", "x"); }),
@@ -258,8 +258,8 @@ TEST_F(LocalWorkspaceTest, ReadsItsReadOnlyRootsAndWritesNothingThere) {
 }
 
 TEST_F(LocalWorkspaceTest, AReadOnlyOneChangesNothingAndRunsNothing) {
-    folder.put("f", "x");
-    LocalWorkspace fixed(folder.path(), WorkspacePolicy().read_only());
+    directory.put("f", "x");
+    LocalWorkspace fixed(directory.path(), WorkspacePolicy().read_only());
     EXPECT_EQ(fixed.read("f", any_size), "x");
     EXPECT_EQ(code_of([&] { fixed.write("f", "y"); }), ErrorCode::permission_denied);
     EXPECT_EQ(code_of([&] { fixed.update("f", any_size, [](std::string s) { return s; }); }),
@@ -269,23 +269,23 @@ TEST_F(LocalWorkspaceTest, AReadOnlyOneChangesNothingAndRunsNothing) {
 }
 
 TEST_F(LocalWorkspaceTest, IsReachedUnderTheRootsOtherName) {
-    std::filesystem::create_directory_symlink(folder.path(), outside / "alias");
-    folder.put("f", "x");
+    std::filesystem::create_directory_symlink(directory.path(), outside / "alias");
+    directory.put("f", "x");
     LocalWorkspace other(outside / "alias");
-    EXPECT_EQ(other.read(folder / "f", any_size), "x");
+    EXPECT_EQ(other.read(directory / "f", any_size), "x");
     EXPECT_EQ(other.read(outside / "alias/f", any_size), "x");
     EXPECT_EQ(other.root(), outside / "alias");
 }
 
-/// While one thread puts a link to the outside in the place of a folder and back, no access may ever get out.
+/// While one thread puts a link to the outside in the place of a directory and back, no access may ever get out.
 TEST_F(LocalWorkspaceTest, ASwappedLinkNeverLeadsOut) {
     outside.put("f", "SECRET");
-    folder.put("dir/f", "fine");
+    directory.put("dir/f", "fine");
     link(outside.path().string(), "link");
     std::atomic<bool> done = false;
     std::thread swapper([&] {
-        const auto dir = folder / "dir";
-        const auto other = folder / "link";
+        const auto dir = directory / "dir";
+        const auto other = directory / "link";
         while (!done) ::renameat2(AT_FDCWD, dir.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE);
     });
     int read_fine = 0;
@@ -319,7 +319,7 @@ TEST_F(LocalWorkspaceTest, ASwappedLinkNeverLeadsOut) {
 /// The way that is taken where the kernel has no openat2.
 class WalkTest : public LocalWorkspaceTest {
 protected:
-    detail::UniqueFd root{::open(folder.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
+    detail::UniqueFd root{::open(directory.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
 
     int failure(const std::string& path, int flags = O_RDONLY) {
         const auto fd = detail::open_beneath_walk(root.get(), path, flags);
@@ -328,7 +328,7 @@ protected:
 };
 
 TEST_F(WalkTest, OpensWhatOpenat2Opens) {
-    folder.put("a/b/f", "x");
+    directory.put("a/b/f", "x");
     link("a/b", "l");
     link("../../a/b/f", "a/b/up");
     outside.put("f", "s");
@@ -354,12 +354,12 @@ TEST_F(WalkTest, OpensWhatOpenat2Opens) {
 
 TEST_F(WalkTest, ASwappedLinkNeverLeadsOut) {
     outside.put("f", "SECRET");
-    folder.put("dir/f", "fine");
+    directory.put("dir/f", "fine");
     link(outside.path().string(), "link");
     std::atomic<bool> done = false;
     std::thread swapper([&] {
-        const auto dir = folder / "dir";
-        const auto other = folder / "link";
+        const auto dir = directory / "dir";
+        const auto other = directory / "link";
         while (!done) ::renameat2(AT_FDCWD, dir.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE);
     });
     int opened = 0;
@@ -376,7 +376,7 @@ TEST_F(WalkTest, ASwappedLinkNeverLeadsOut) {
 }
 
 TEST_F(WalkTest, RefusesLinksAsOpenat2Does) {
-    folder.put("dir/f", "fine");
+    directory.put("dir/f", "fine");
     link("dir", "other");
     link("dir/f", "file");
     for (const char* path : {"other/f", "file", "dir/../other/f"}) {

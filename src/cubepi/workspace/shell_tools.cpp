@@ -114,7 +114,7 @@ Task<Wait> wait_foreground(CommandPtr command, ToolContext* context, std::chrono
             with_timeout(*context->runtime().clock, limit, std::move(watching), "shell");
         co_await cancel_on(stop, std::move(limited));
     } catch (const TimeoutError& error) {
-        timed_out = error.clock() == "shell";
+        timed_out = error.timeout() == "shell";
         if (!timed_out) failure = std::current_exception();
     } catch (...) {
         failure = std::current_exception();
@@ -263,7 +263,7 @@ Task<AgentToolResult> kill_command(SessionsPtr sessions, KillArgs args) {
 AgentTool shell_tool(std::shared_ptr<ShellSessions> sessions) {
     const auto limit = std::to_string(sessions->options().default_timeout.count());
     return tool<ShellArgs>("shell",
-                           "Run a command in the workspace's folder with the shell, and get its "
+                           "Run a command in the workspace's directory with the shell, and get its "
                            "output (standard output and "
                            "error) and exit code. Its standard input is empty. A command that runs "
                            "longer than its time limit "
@@ -274,7 +274,7 @@ AgentTool shell_tool(std::shared_ptr<ShellSessions> sessions) {
         .describe("command", "The command line.")
         .describe("timeout_seconds", "When to stop waiting for it. Default: " + limit + ".")
         .describe("working_directory",
-                  "A folder relative to the workspace's root. Default: the root.")
+                  "A directory relative to the workspace's root. Default: the root.")
         .describe("background", "Start it in the background at once, e.g. a server.")
         .sequential()
         // The tool keeps time itself; the agent's limit would end the command instead of moving it away.

@@ -59,11 +59,11 @@ Task<AgentToolResult> call_beside(Task<AgentToolResult> call, Driver driver) {
 
 class ShellToolsTest : public ::testing::Test {
 protected:
-    TemporaryFolder folder;
+    TemporaryDirectory directory;
     std::shared_ptr<testing::ManualClock> clock = std::make_shared<testing::ManualClock>();
     ToolCallSettings settings;
     std::stop_source stop;
-    std::shared_ptr<LocalWorkspace> workspace = std::make_shared<LocalWorkspace>(folder.path());
+    std::shared_ptr<LocalWorkspace> workspace = std::make_shared<LocalWorkspace>(directory.path());
     std::shared_ptr<ShellSessions> sessions = ShellSessions::create(workspace);
 
     void SetUp() override {
@@ -97,12 +97,12 @@ protected:
         } while (text.find("running") != std::string::npos);
         return output({{"id", id}, {"from_start", true}});
     }
-    pid_t pid_in(const char* name) { return static_cast<pid_t>(std::stol(folder.get(name))); }
+    pid_t pid_in(const char* name) { return static_cast<pid_t>(std::stol(directory.get(name))); }
     Driver advance(const char* marker, std::chrono::nanoseconds time) {
-        return Driver{folder / marker, [this, time] { clock->advance(time); }};
+        return Driver{directory / marker, [this, time] { clock->advance(time); }};
     }
     Driver abort(const char* marker) {
-        return Driver{folder / marker, [this] { stop.request_stop(); }};
+        return Driver{directory / marker, [this] { stop.request_stop(); }};
     }
 };
 
@@ -123,7 +123,7 @@ TEST_F(ShellToolsTest, B12_DecodesUtf8AcrossReads) {
     const auto result = shell_beside(
         {{"command",
           "printf 'a\\303'; touch half; until [ -e go ]; do :; done; printf '\\251 \\377 \\303'"}},
-        Driver{folder / "half", [this] { folder.put("go", ""); }});
+        Driver{directory / "half", [this] { directory.put("go", ""); }});
     EXPECT_EQ(result.text(), "a\xC3\xA9 \xEF\xBF\xBD \xEF\xBF\xBD");
 }
 
@@ -157,7 +157,7 @@ TEST_F(ShellToolsTest, B12_AtItsTimeLimitACommandGoesOnInTheBackground) {
                 HasSubstr("still running after 5 s; it goes on in the background as sh1"));
     EXPECT_EQ(result.details.at("id"), "sh1");
     EXPECT_THAT(output({}), StartsWith("sh1: running: echo before"));
-    folder.put("go", "");
+    directory.put("go", "");
     EXPECT_EQ(all_output("sh1"), "before\nafter\n[sh1: exit code 4]");
     EXPECT_EQ(output({{"id", "sh1"}}), "(no new output)\n[sh1: exit code 4]");
     EXPECT_EQ(output({{"id", "sh1"}, {"from_start", true}}), "before\nafter\n[sh1: exit code 4]");
@@ -231,7 +231,7 @@ TEST_F(ShellToolsTest, D7_AnAbortKillsAProcessThatHasLeftTheGroup) {
         {{"command",
           "setsid sleep 1000 & echo $! > child; until [ -e /proc/$!/stat ]; do :; done; "
           "until [ $(cut -d' ' -f5 /proc/$!/stat) = $! ]; do :; done; touch started; wait"}},
-        Driver{folder / "started",
+        Driver{directory / "started",
                [this] {
                    stop.request_stop();
                    clock->advance(seconds(1));
@@ -343,7 +343,7 @@ TEST_F(ShellToolsTest, D7_CancellingTheCallKillsTheCommandBeforeItThrows) {
                         "trap '' TERM; sleep 1000 & echo $! > child; touch started; wait; wait"}},
             settings),
         cancel.get_token(), &thrown));
-    both.push_back(drive(Driver{folder / "started", [&] { cancel.request_stop(); }}, &ended));
+    both.push_back(drive(Driver{directory / "started", [&] { cancel.request_stop(); }}, &ended));
     run(when_all(std::move(both)));
     EXPECT_TRUE(thrown);
     EXPECT_FALSE(has_children());
@@ -364,7 +364,7 @@ TEST_F(ShellToolsTest, ReportsProcessesThatACommandHasLeft) {
 
 TEST_F(ShellToolsTest, DestroyingTheSessionKillsItsCommands) {
     shell({{"command", "sleep 1000 & echo $! > child; touch started; wait"}, {"background", true}});
-    run(until(exists(folder / "started")));
+    run(until(exists(directory / "started")));
     const pid_t child = pid_in("child");
     sessions.reset();
     expect_gone(child);
@@ -375,11 +375,11 @@ TEST_F(ShellToolsTest, ReportsProgress) {
     std::vector<Json> updates;
     settings.updates = &updates;
     bool advanced = false;
-    const Driver driver{folder / "started",
+    const Driver driver{directory / "started",
                         [&] {
                             if (!advanced) clock->advance(std::chrono::milliseconds(300));
                             advanced = true;
-                            if (!updates.empty()) folder.put("go", "");
+                            if (!updates.empty()) directory.put("go", "");
                         },
                         true};
     shell_beside({{"command", "touch started; until [ -e go ]; do echo line; done; echo end"}},
@@ -388,7 +388,7 @@ TEST_F(ShellToolsTest, ReportsProgress) {
     EXPECT_THAT(std::string(updates.front().at("output").as_string()), HasSubstr("line\n"));
 }
 
-TEST_F(ShellToolsTest, AMissingFolderOrIdIsSaid) {
+TEST_F(ShellToolsTest, AMissingDirectoryOrIdIsSaid) {
     EXPECT_THAT(
         tool_text(shell_tool(sessions), {{"command", "true"}, {"working_directory", "none"}}),
         StartsWith("error not_found: Cannot start a command in none"));

@@ -27,22 +27,23 @@ namespace {
 constexpr std::string_view cut_notice =
     "\n[the rest was dropped: the file has reached its limit]\n";
 
-void check_private_folder(const std::filesystem::path& folder) {
+void check_private_directory(const std::filesystem::path& directory) {
     std::error_code code;
-    std::filesystem::create_directories(folder.parent_path(), code);
+    std::filesystem::create_directories(directory.parent_path(), code);
     if (code)
-        detail::throw_file_error("make the folder", folder.parent_path().string(), code.value());
-    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-        detail::throw_file_error("make the folder", folder.string(), errno);
+        detail::throw_file_error("make the directory", directory.parent_path().string(),
+                                 code.value());
+    if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
+        detail::throw_file_error("make the directory", directory.string(), errno);
     }
     struct stat info{};
-    if (::lstat(folder.c_str(), &info) != 0)
-        detail::throw_file_error("look at", folder.string(), errno);
+    if (::lstat(directory.c_str(), &info) != 0)
+        detail::throw_file_error("look at", directory.string(), errno);
     if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
         throw Error(
             ErrorCode::permission_denied,
-            folder.string() +
-                " is not a folder that only you can enter. Choose another, or chmod 700 it.");
+            directory.string() +
+                " is not a directory that only you can enter. Choose another, or chmod 700 it.");
     }
 }
 
@@ -136,7 +137,7 @@ FileSpillSink::FileSpillSink(FileSpillOptions options) : state_(std::make_shared
         state_->directory = state_->temporary.emplace("spill").path();
     } else {
         state_->directory = std::filesystem::absolute(options.directory);
-        check_private_folder(state_->directory);
+        check_private_directory(state_->directory);
         state_->adopt();
     }
     state_->options = std::move(options);

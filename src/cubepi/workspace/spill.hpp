@@ -14,7 +14,7 @@ namespace cubepi {
 struct FileSpillOptions {
     /// Where the files go: made with mode 0700 when missing, refused when others can get in. The files stay, and count
     /// for the next sink there.
-    /// Empty: a new folder in the system's place for temporary files, removed with the sink.
+    /// Empty: a new directory in the system's place for temporary files, removed with the sink.
     std::filesystem::path directory;
     /// All files together; the oldest go when there is no room for a new one.
     std::uint64_t max_total_bytes = 256 * 1024 * 1024;
@@ -22,8 +22,8 @@ struct FileSpillOptions {
     std::uint64_t max_file_bytes = 64 * 1024 * 1024;
 
     FileSpillOptions() {}
-    FileSpillOptions&& in(std::filesystem::path folder) && {
-        directory = std::move(folder);
+    FileSpillOptions&& in(std::filesystem::path directory) && {
+        directory = std::move(directory);
         return std::move(*this);
     }
 };
@@ -44,7 +44,7 @@ protected:
     SpillFile() = default;
 };
 
-/// Keeps texts that are too long for the model (D24) in a private folder. Give that folder to the workspace as a
+/// Keeps texts that are too long for the model (D24) in a private directory. Give that directory to the workspace as a
 /// read-only root, so that the read tool reaches it. Any thread may call any member.
 class FileSpillSink final : public SpillSink {
 public:
@@ -58,7 +58,7 @@ public:
     std::string spill(std::string_view tool_name, std::string_view tool_call_id,
                       std::string_view text) override;
 
-    /// A file for text that comes in pieces; it is made with the first one. Keeps the sink's folder alive.
+    /// A file for text that comes in pieces; it is made with the first one. Keeps the sink's directory alive.
     std::shared_ptr<SpillFile> create(std::string_view tool_name);
 
 private:

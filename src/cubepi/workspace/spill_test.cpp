@@ -34,7 +34,7 @@ mode_t mode_of(const std::string& path) {
 }
 
 TEST(FileSpillSink, D24_KeepsATextThatTheReadToolCanRead) {
-    TemporaryFolder folder;
+    TemporaryDirectory directory;
     FileSpillSink sink;
     const auto hint = sink.spill("my/tool", "call_1", "line one\nline two\n");
     EXPECT_THAT(hint, HasSubstr("read tool"));
@@ -42,40 +42,40 @@ TEST(FileSpillSink, D24_KeepsATextThatTheReadToolCanRead) {
     EXPECT_EQ(mode_of(sink.directory().string()), 0700u);
     EXPECT_EQ(mode_of(path), 0600u);
     auto workspace = std::make_shared<LocalWorkspace>(
-        folder.path(), WorkspacePolicy().also_read(sink.directory()));
+        directory.path(), WorkspacePolicy().also_read(sink.directory()));
     JsonObject arguments;
     arguments["path"] = path;
     EXPECT_EQ(run_tool(read_tool(workspace), std::move(arguments)).text(),
               "     1\tline one\n     2\tline two\n");
 }
 
-TEST(FileSpillSink, RemovesItsOwnFolder) {
-    std::filesystem::path folder;
+TEST(FileSpillSink, RemovesItsOwnDirectory) {
+    std::filesystem::path directory;
     {
         FileSpillSink sink;
         sink.spill("t", "c", "x");
-        folder = sink.directory();
-        EXPECT_TRUE(std::filesystem::exists(folder));
+        directory = sink.directory();
+        EXPECT_TRUE(std::filesystem::exists(directory));
     }
-    EXPECT_FALSE(std::filesystem::exists(folder));
+    EXPECT_FALSE(std::filesystem::exists(directory));
 }
 
-TEST(FileSpillSink, KeepsAFolderThatItWasGiven) {
-    TemporaryFolder folder;
+TEST(FileSpillSink, KeepsADirectoryThatItWasGiven) {
+    TemporaryDirectory directory;
     {
-        FileSpillSink sink(FileSpillOptions().in(folder.path() / "a" / "spill"));
+        FileSpillSink sink(FileSpillOptions().in(directory.path() / "a" / "spill"));
         sink.spill("t", "c", "x");
     }
-    EXPECT_EQ(mode_of(folder / "a/spill"), 0700u);
-    EXPECT_FALSE(std::filesystem::is_empty(folder.path() / "a/spill"));
-    std::filesystem::permissions(folder.path() / "a/spill", std::filesystem::perms::all);
-    EXPECT_THROW(FileSpillSink(FileSpillOptions().in(folder.path() / "a" / "spill")), Error);
-    std::ofstream(folder.path() / "file") << "x";
+    EXPECT_EQ(mode_of(directory / "a/spill"), 0700u);
+    EXPECT_FALSE(std::filesystem::is_empty(directory.path() / "a/spill"));
+    std::filesystem::permissions(directory.path() / "a/spill", std::filesystem::perms::all);
+    EXPECT_THROW(FileSpillSink(FileSpillOptions().in(directory.path() / "a" / "spill")), Error);
+    std::ofstream(directory.path() / "file") << "x";
     try {
-        FileSpillSink(FileSpillOptions().in(folder.path() / "file" / "b" / "spill"));
+        FileSpillSink(FileSpillOptions().in(directory.path() / "file" / "b" / "spill"));
         ADD_FAILURE() << "there is no place for it";
     } catch (const Error& error) {
-        EXPECT_NE(std::string(error.what()).find("it is not a folder"), std::string::npos)
+        EXPECT_NE(std::string(error.what()).find("it is not a directory"), std::string::npos)
             << error.what();
     }
 }
@@ -94,9 +94,9 @@ TEST(FileSpillSink, ForgetsTheOldestWhenItIsFull) {
 }
 
 TEST(FileSpillSink, CountsWhatAnEarlierSinkHasLeft) {
-    TemporaryFolder folder;
-    const auto options = [&folder] {
-        FileSpillOptions made = FileSpillOptions().in(folder.path() / "spill");
+    TemporaryDirectory directory;
+    const auto options = [&directory] {
+        FileSpillOptions made = FileSpillOptions().in(directory.path() / "spill");
         made.max_total_bytes = 100;
         return made;
     };

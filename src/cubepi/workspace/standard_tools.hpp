@@ -58,7 +58,7 @@ std::vector<AgentTool> standard_tools(std::shared_ptr<Workspace> workspace,
 /// Reads a text file by lines, with their numbers, or an image. read_only.
 AgentTool read_tool(std::shared_ptr<Workspace> workspace,
                     FileToolOptions options = FileToolOptions());
-/// Lists a folder, or finds files by a pattern of their names. read_only.
+/// Lists a directory, or finds files by a pattern of their names. read_only.
 AgentTool list_tool(std::shared_ptr<Workspace> workspace,
                     FileToolOptions options = FileToolOptions());
 /// Finds lines in files by a regular expression. read_only.

@@ -13,7 +13,7 @@
 
 #include <cubepi/core/task.hpp>
 
-// The place where tools work: files and processes behind one port. LocalWorkspace is a folder of this machine; a
+// The place where tools work: files and processes behind one port. LocalWorkspace is a directory of this machine; a
 // container, a remote host or a tree in memory can take its place, and the standard tools work on it unchanged.
 
 namespace cubepi {
@@ -59,8 +59,8 @@ struct ProcessRequest {
     std::string command;            ///< for the shell
     std::string working_directory;  ///< relative to the root; empty: the root
 
-    explicit ProcessRequest(std::string command_line, std::string folder = {})
-        : command(std::move(command_line)), working_directory(std::move(folder)) {}
+    explicit ProcessRequest(std::string command_line, std::string directory = {})
+        : command(std::move(command_line)), working_directory(std::move(directory)) {}
 };
 
 /// How a command ended: by itself, or by a signal.
@@ -143,10 +143,10 @@ public:
     /// Opens a regular file for reading.
     virtual std::unique_ptr<FileReader> open(const std::string& path) = 0;
 
-    /// The entries of a folder, sorted by name (bytes), without "." and "..".
+    /// The entries of a directory, sorted by name (bytes), without "." and "..".
     virtual std::vector<DirectoryEntry> list(const std::string& path) = 0;
 
-    /// Replaces or creates a file: readers see the old content or the new one, nothing between. Missing folders are
+    /// Replaces or creates a file: readers see the old content or the new one, nothing between. Missing directories are
     /// made. An existing file keeps its mode. True when the file is new.
     virtual bool write(const std::string& path, std::string_view content) = 0;
 
@@ -157,14 +157,14 @@ public:
 
     /// Checks that the file can be written as write() does, reads it (unless it has more than `max_bytes`), calls `change`
     /// and writes what it returns. Nothing is written when `change` returns nothing or throws: such a call is a
-    /// preview that fails as the write would. Missing folders are made only for a write.
+    /// preview that fails as the write would. Missing directories are made only for a write.
     ///
     /// The default implementation consists of stat(), read() and write(). An override lets no other write through this
     /// workspace come between, as update() does.
     using Rewrite = std::function<std::optional<std::string>(const FileBefore&)>;
     virtual void rewrite(const std::string& path, std::size_t max_bytes, const Rewrite& change);
 
-    /// Removes a file, a symbolic link (not its target) or an empty folder.
+    /// Removes a file, a symbolic link (not its target) or an empty directory.
     virtual void remove(const std::string& path) = 0;
 
     /// The path of the file that a write to `path` would replace or create: relative to the root, without "." and "..",
@@ -173,7 +173,7 @@ public:
     /// The default implementation resolves the text alone and is right for workspaces without symbolic links.
     virtual std::string write_target(const std::string& path);
 
-    /// Starts a command. Throws Error: not_found (the folder), io.
+    /// Starts a command. Throws Error: not_found (the directory), io.
     virtual Task<std::shared_ptr<Process>> start(ProcessRequest request) = 0;
 
     /// The whole content of a file. Throws Error(too_large) when it is more than `max_bytes`.

@@ -8,7 +8,7 @@
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
-#include <cubepi/core/temporary_folder_test.hpp>
+#include <cubepi/core/temporary_directory_test.hpp>
 
 // What the tests of this room share: calls of tools as the agent makes them.
 

@@ -67,7 +67,7 @@ AgentTool write_tool(std::shared_ptr<Workspace> workspace, FileToolOptions optio
     return blocking_tool<detail::WriteArgs>(
                "write",
                "Create a file with this content, or replace all that is in "
-               "it. Missing folders are made. For a change "
+               "it. Missing directories are made. For a change "
                "in a part of a file use edit.",
                [workspace = std::move(workspace), options = std::move(options)](
                    detail::WriteArgs args, ToolContext& context) {

@@ -68,8 +68,8 @@ std::vector<std::string> read_rows(Database& database, const std::string& table,
 }  // namespace
 
 std::filesystem::path copy_database(const std::filesystem::path& original,
-                                    const std::filesystem::path& folder) {
-    const std::filesystem::path copy = folder / original.filename();
+                                    const std::filesystem::path& directory) {
+    const std::filesystem::path copy = directory / original.filename();
     const auto overwrite = std::filesystem::copy_options::overwrite_existing;
     std::filesystem::copy_file(original, copy, overwrite);
     std::filesystem::path log = original;

@@ -8,7 +8,7 @@ namespace conformance {
 
 /// Copies a database, with its write-ahead log where there is one, and gives the copy's name.
 std::filesystem::path copy_database(const std::filesystem::path& original,
-                                    const std::filesystem::path& folder);
+                                    const std::filesystem::path& directory);
 
 /// What Python wrote, as text: of each table its columns and rows. Read without the product.
 struct TableRows {

@@ -118,14 +118,14 @@ public:
             co_return;
         }
         co_await check_content();
-        co_await check_people();
+        co_await check_approvers();
         co_await check_runs();
     }
 
 private:
     Task<> check_failure();
     Task<> check_content();
-    Task<> check_people();
+    Task<> check_approvers();
     Task<> check_runs();
 
     cubepi::SQLiteCheckpointer& store_;
@@ -174,7 +174,7 @@ Task<> DatabaseCheck::check_content() {
     compare(want_.at("parent_thread_id"), parent, at_ + "/parent_thread_id", found_);
 }
 
-Task<> DatabaseCheck::check_people() {
+Task<> DatabaseCheck::check_approvers() {
     const std::vector<cubepi::PendingRequest> pending =
         co_await store_.load_pending_requests(thread_);
     Json got;
@@ -242,12 +242,12 @@ std::vector<std::string> check_database(const std::filesystem::path& file, const
     if (!std::filesystem::exists(original)) throw BadFile(original.string() + " is missing");
 
     const JsonObject& threads = as_object(form.at("threads"), "threads");
-    const TemporaryFolder folder;
+    const TemporaryDirectory directory;
     std::vector<std::string> found;
     constexpr std::chrono::seconds limit(60);
 
-    const std::vector<TableRows> before = read_tables(copy_database(original, folder.path()));
-    const std::filesystem::path copy = copy_database(original, folder.path());
+    const std::vector<TableRows> before = read_tables(copy_database(original, directory.path()));
+    const std::filesystem::path copy = copy_database(original, directory.path());
     if (!run_within(check_all_threads(copy, threads, found), limit))
         throw std::runtime_error("hang: reading");
     for (const std::string& row : changed_rows(copy, before))

@@ -35,7 +35,7 @@ std::string category_of(const std::exception_ptr& failure) {
     } catch (const StoreFault&) {
         return "store";
     } catch (const cubepi::TimeoutError& error) {
-        return error.clock() == "step" ? "hang" : "other";
+        return error.timeout() == "step" ? "hang" : "other";
     } catch (const cubepi::Error& error) {
         return category_of(error);
     } catch (...) {

@@ -127,13 +127,13 @@ private:
 
 }  // namespace
 
-TemporaryFolder::TemporaryFolder() {
+TemporaryDirectory::TemporaryDirectory() {
     std::string name = (std::filesystem::temp_directory_path() / "conformance-XXXXXX").string();
     if (!mkdtemp(name.data())) throw std::system_error(errno, std::generic_category(), name);
     path_ = name;
 }
 
-TemporaryFolder::~TemporaryFolder() {
+TemporaryDirectory::~TemporaryDirectory() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
 }
@@ -144,8 +144,8 @@ ScenarioStore::ScenarioStore(const Scenario& scenario, std::string keep)
       file_(std::move(keep)) {
     if (kind_ == StoreKind::none) return;
     if (kind_ == StoreKind::sqlite && file_.empty()) {
-        folder_ = std::make_unique<TemporaryFolder>();
-        file_ = (folder_->path() / "store.sqlite").string();
+        directory_ = std::make_unique<TemporaryDirectory>();
+        file_ = (directory_->path() / "store.sqlite").string();
     }
     open();
 }

@@ -19,13 +19,13 @@ public:
     using CheckpointerError::CheckpointerError;
 };
 
-/// A folder that is gone with its object.
-class TemporaryFolder {
+/// A directory that is gone with its object.
+class TemporaryDirectory {
 public:
-    TemporaryFolder();
-    ~TemporaryFolder();
-    TemporaryFolder(const TemporaryFolder&) = delete;
-    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+    TemporaryDirectory();
+    ~TemporaryDirectory();
+    TemporaryDirectory(const TemporaryDirectory&) = delete;
+    TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
     const std::filesystem::path& path() const noexcept { return path_; }
 
 private:
@@ -51,7 +51,7 @@ private:
 
     StoreKind kind_;
     std::set<std::int64_t> fail_append_;
-    std::unique_ptr<TemporaryFolder> folder_;
+    std::unique_ptr<TemporaryDirectory> directory_;
     std::string file_;
     std::shared_ptr<std::int64_t> appends_ = std::make_shared<std::int64_t>(0);
     std::shared_ptr<cubepi::Checkpointer> store_;

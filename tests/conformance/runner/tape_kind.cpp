@@ -31,18 +31,18 @@ namespace fs = std::filesystem;
 using namespace bub;
 using cubepi::Task;
 
-struct Folder {
+struct Directory {
     fs::path path;
-    Folder() {
+    Directory() {
         std::string name = (fs::temp_directory_path() / "cubepi-tapes-XXXXXX").string();
         path = mkdtemp(name.data());
     }
-    ~Folder() {
+    ~Directory() {
         std::error_code failed;
         fs::remove_all(path, failed);
     }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
+    Directory(const Directory&) = delete;
+    Directory& operator=(const Directory&) = delete;
 };
 
 Json entry_json(const TapeEntry& entry, bool with_id) {
@@ -146,7 +146,7 @@ public:
 private:
     std::shared_ptr<TapeStore> open() const {
         if (in_memory_) return std::make_shared<MemoryTapeStore>();
-        return std::make_shared<FileTapeStore>(folder_.path);
+        return std::make_shared<FileTapeStore>(directory_.path);
     }
 
     Task<Json> refusable(JsonObject op) {
@@ -301,7 +301,7 @@ private:
         return json;
     }
 
-    fs::path path_of(const std::string& tape) const { return folder_.path / (tape + ".jsonl"); }
+    fs::path path_of(const std::string& tape) const { return directory_.path / (tape + ".jsonl"); }
 
     static void write(const JsonObject& op, const fs::path& path) {
         const auto mode = flag_or(op, "replace", false) ? std::ios::trunc : std::ios::app;
@@ -317,7 +317,7 @@ private:
 
     JsonObject files() const {
         std::map<std::string, JsonArray> found;
-        for (const fs::directory_entry& file : fs::directory_iterator(folder_.path)) {
+        for (const fs::directory_entry& file : fs::directory_iterator(directory_.path)) {
             if (file.path().extension() != ".jsonl") continue;
             JsonArray& entries = found[file.path().stem().string()];
             std::ifstream in(file.path(), std::ios::binary);
@@ -352,7 +352,7 @@ private:
         return entry;
     }
 
-    Folder folder_;
+    Directory directory_;
     std::string tape_;
     bool in_memory_ = false;
     std::shared_ptr<TapeStore> store_;

@@ -17,20 +17,20 @@ namespace {
 
 using bub::Task;
 
-/// A folder of its own, gone with the object.
-class Folder {
+/// A directory of its own, gone with the object.
+class Directory {
 public:
-    Folder() {
+    Directory() {
         std::string name = (std::filesystem::temp_directory_path() / "cubepi-turn-XXXXXX").string();
-        if (!mkdtemp(name.data())) throw std::runtime_error("no folder for temporary files");
+        if (!mkdtemp(name.data())) throw std::runtime_error("no directory for temporary files");
         path_ = name;
     }
-    ~Folder() {
+    ~Directory() {
         std::error_code ignored;
         std::filesystem::remove_all(path_, ignored);
     }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
+    Directory(const Directory&) = delete;
+    Directory& operator=(const Directory&) = delete;
     const std::filesystem::path& path() const noexcept { return path_; }
 
 private:
@@ -86,8 +86,8 @@ struct BuiltinStage::State {
     explicit State(std::shared_ptr<TurnLog> turn_log) : log(std::move(turn_log)) {}
 
     std::shared_ptr<TurnLog> log;
-    Folder home;
-    Folder workspace;
+    Directory home;
+    Directory workspace;
     cubepi::FauxProvider model;
     std::shared_ptr<RecordedLifespan> lifespan;
     bub::Framework* framework = nullptr;

@@ -207,7 +207,7 @@ TEST(HttpFailure, ABadRequestIsRefusedBeforeItIsSent) {
     EXPECT_EQ(try_fetch(client, std::move(both)).code, ErrorCode::invalid_argument);
 }
 
-// ---- the clocks
+// ---- the timeouts
 
 struct ClockTest : ::testing::Test {
     std::shared_ptr<testing::ManualClock> clock = std::make_shared<testing::ManualClock>();
@@ -220,24 +220,24 @@ struct ClockTest : ::testing::Test {
     }
 };
 
-using HttpClock = ClockTest;
+using HttpTimeout = ClockTest;
 
-TEST_F(HttpClock, D16_ConnectRunsUntilTlsIsThere) {
+TEST_F(HttpTimeout, D16_ConnectRunsUntilTlsIsThere) {
     RawServer server([&](Connection& connection) {
         connection.read_some();
         let_time_pass(connection, *clock);
     });
     const Failure failure =
         fail(request_to("https://127.0.0.1:" + std::to_string(server.port()) + "/path"));
-    EXPECT_EQ(failure.clock, "connect");
+    EXPECT_EQ(failure.timeout, "connect");
     EXPECT_EQ(
         failure.text,
         "No connection to 127.0.0.1:" + std::to_string(server.port()) +
-            " within 10 s. Check the address and the network (clock: connect; raise it where that "
-            "is normal).");
+            " within 10 s. Check the address and the network (timeout: connect; raise it if that "
+            "is expected).");
 }
 
-TEST_F(HttpClock, D16_ConnectCountsTheName) {
+TEST_F(HttpTimeout, D16_ConnectCountsTheName) {
     std::promise<void> release;
     HttpClientOptions options = with_env();
     options.clock = clock;
@@ -248,23 +248,23 @@ TEST_F(HttpClock, D16_ConnectCountsTheName) {
     };
     HttpClient client(std::move(options));
     const Failure failure = try_fetch(client, request_to("http://slow.example/"));
-    EXPECT_EQ(failure.clock, "connect");
+    EXPECT_EQ(failure.timeout, "connect");
     release.set_value();
 }
 
-TEST_F(HttpClock, D16_FirstByteOfAServerThatAcceptsAndNeverAnswers) {
+TEST_F(HttpTimeout, D16_FirstByteOfAServerThatAcceptsAndNeverAnswers) {
     RawServer server([&](Connection& connection) {
         connection.read_request();
         let_time_pass(connection, *clock);
     });
     HttpRequest request = request_to(server.url());
-    request.clocks.connect = 0s;
+    request.timeouts.connect = 0s;
     const Failure failure = fail(std::move(request));
     EXPECT_EQ(failure.code, ErrorCode::timeout);
-    EXPECT_EQ(failure.clock, "first_byte");
+    EXPECT_EQ(failure.timeout, "first_byte");
 }
 
-TEST_F(HttpClock, D16_FirstByteAlsoWhenABigBodyIsNeverRead) {
+TEST_F(HttpTimeout, D16_FirstByteAlsoWhenABigBodyIsNeverRead) {
     std::atomic<bool> over{false};
     RawServer server([&](Connection&) {
         while (!over) {
@@ -274,13 +274,13 @@ TEST_F(HttpClock, D16_FirstByteAlsoWhenABigBodyIsNeverRead) {
     });
     HttpRequest request = request_to(server.url());
     request.body.assign(64u << 20, 'x');
-    request.clocks.connect = 0s;
+    request.timeouts.connect = 0s;
     const Failure failure = fail(std::move(request));
     over = true;
-    EXPECT_EQ(failure.clock, "first_byte");
+    EXPECT_EQ(failure.timeout, "first_byte");
 }
 
-TEST_F(HttpClock, D16_TotalRunsThroughKeepAlives) {
+TEST_F(HttpTimeout, D16_TotalRunsThroughKeepAlives) {
     RawServer server([&](Connection& connection) {
         connection.read_request();
         connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -290,10 +290,10 @@ TEST_F(HttpClock, D16_TotalRunsThroughKeepAlives) {
         }
     });
     HttpRequest request = request_to(server.url());
-    request.clocks.connect = 0s;
-    request.clocks.first_byte = 0s;
-    request.clocks.total = 100s;
-    EXPECT_EQ(fail(std::move(request)).clock, "total");
+    request.timeouts.connect = 0s;
+    request.timeouts.first_byte = 0s;
+    request.timeouts.total = 100s;
+    EXPECT_EQ(fail(std::move(request)).timeout, "total");
 }
 
 // ---- abort

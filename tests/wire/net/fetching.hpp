@@ -41,7 +41,7 @@ inline Task<Answer> fetch(HttpTransport& client, HttpRequest request) {
 struct Failure {
     ErrorCode code = ErrorCode::unknown;
     std::string text;
-    std::string clock;
+    std::string timeout;
     std::string partial;
     bool cancelled = false;
     bool none = false;
@@ -63,7 +63,7 @@ inline Failure failure_of(const std::exception_ptr& thrown) {
     } catch (const TimeoutError& error) {
         failure.code = error.code();
         failure.text = error.what();
-        failure.clock = error.clock();
+        failure.timeout = error.timeout();
     } catch (const Error& error) {
         failure.code = error.code();
         failure.text = error.what();

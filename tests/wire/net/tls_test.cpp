@@ -22,16 +22,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// An authority and a certificate of its for localhost and 127.0.0.1, in a folder of their own.
+/// An authority and a certificate of its for localhost and 127.0.0.1, in a directory of their own.
 struct Certificates {
-    fs::path folder;
+    fs::path directory;
 
     Certificates() {
         std::string pattern = (fs::temp_directory_path() / "cubepi-tls-XXXXXX").string();
-        folder = ::mkdtemp(pattern.data());
+        directory = ::mkdtemp(pattern.data());
         const auto openssl = [&](const std::string& script) {
             run_program(
-                {"sh", "-c", "cd '" + folder.string() + "' && exec 2>openssl.log && " + script});
+                {"sh", "-c", "cd '" + directory.string() + "' && exec 2>openssl.log && " + script});
         };
         openssl(
             "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key "
@@ -46,8 +46,8 @@ struct Certificates {
             "-extfile ext "
             "-out server.pem");
     }
-    ~Certificates() { fs::remove_all(folder); }
-    std::string path(const char* file) const { return (folder / file).string(); }
+    ~Certificates() { fs::remove_all(directory); }
+    std::string path(const char* file) const { return (directory / file).string(); }
 };
 
 /// The HTTP/2 server, one for all tests of this file.

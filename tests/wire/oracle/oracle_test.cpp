@@ -140,9 +140,9 @@ Json case_of_quirk(const fs::path& path) {
     std::stringstream text;
     text << file.rdbuf();
     const std::string whole = text.str();
-    const std::string folder = path.parent_path().filename().string();
+    const std::string directory = path.parent_path().filename().string();
     JsonObject made;
-    made["provider"] = folder == "anthropic" ? folder : "openai-" + folder;
+    made["provider"] = directory == "anthropic" ? directory : "openai-" + directory;
     made["model"] = "m";
     made["options"] = JsonObject();
     made["tools"] = JsonArray();
@@ -154,8 +154,8 @@ Json case_of_quirk(const fs::path& path) {
 
 TEST_F(OracleOfQuirks, TheSameBytesGiveTheSameMessage) {
     std::vector<fs::path> files;
-    for (const char* folder : {"anthropic", "chat", "responses"}) {
-        const fs::path all = fs::path(CUBEPI_QUIRKS) / folder;
+    for (const char* directory : {"anthropic", "chat", "responses"}) {
+        const fs::path all = fs::path(CUBEPI_QUIRKS) / directory;
         if (!fs::exists(all)) continue;
         for (const auto& entry : fs::directory_iterator(all)) files.push_back(entry.path());
     }

@@ -19,7 +19,7 @@
 
 namespace cubepi::wire {
 
-inline std::string mocks_folder() {
+inline std::string mocks_directory() {
     const char* given = std::getenv("CUBEPI_MOCKS_DIR");
     return given ? given : CUBEPI_MOCKS_DIR;
 }
@@ -47,7 +47,7 @@ protected:
     static void SetUpTestSuite() {
         const std::string script = std::string(CUBEPI_PROVIDER_WIRE_DIR) + "/aimock_server.mjs";
         server = std::make_unique<ChildProcess>(
-            std::vector<std::string>{"node", script, mocks_folder()});
+            std::vector<std::string>{"node", script, mocks_directory()});
         const std::string line = server->read_line();
         ASSERT_FALSE(line.empty())
             << "aimock did not start: run tools/setup, which installs it in tools/mocks";

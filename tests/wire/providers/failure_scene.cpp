@@ -43,7 +43,7 @@ RunResult Scene::first() {
 RunResult Scene::next() { return run(agent_->prompt("Go on.")); }
 
 std::vector<std::string> Scene::resolve(Kind kind, Names& names, const std::string& host) {
-    if (kind == Kind::connect_clock) names.resolve.wait();
+    if (kind == Kind::connect_timeout) names.resolve.wait();
     const bool fails = names.failures > 0 && names.failures-- > 0;
     if (fails && kind == Kind::no_name)
         throw NetworkError(ErrorCode::dns, host, false, "Cannot find the server " + host + ".");
@@ -58,13 +58,13 @@ AgentOptions Scene::options() {
     http.resolver = [kind = cell_.row->kind, names = names_](const std::string& name) {
         return resolve(kind, *names, name);
     };
-    TableClocks clocks;
+    TableTimeouts timeouts;
     const std::string host = cell_.reaches_server() ? "127.0.0.1" : "endpoint.test";
     switch (cell_.row->kind) {
-        case Kind::connect_clock: clocks.connect = 20s; break;
-        case Kind::first_byte_clock: clocks.first_byte = 20s; break;
-        case Kind::gap_clock: clocks.gap = 20s; break;
-        case Kind::total_clock: clocks.total = 20s; break;
+        case Kind::connect_timeout: timeouts.connect = 20s; break;
+        case Kind::first_byte_timeout: timeouts.first_byte = 20s; break;
+        case Kind::idle_timeout: timeouts.idle = 20s; break;
+        case Kind::total_timeout: timeouts.total = 20s; break;
         default: break;
     }
     struct Args {
@@ -72,7 +72,7 @@ AgentOptions Scene::options() {
     };
     AgentOptions made;
     made.model =
-        model_at(cell_.format, "http://" + host + ":" + std::to_string(server_.port()), clocks);
+        model_at(cell_.format, "http://" + host + ":" + std::to_string(server_.port()), timeouts);
     made.tools.push_back(tool<Args>("add", "Adds one.", [this](Args args) {
         ++tool_runs;
         return std::to_string(args.a + 1);
@@ -132,8 +132,8 @@ bool Scene::fail_before_headers(Connection& connection) {
                             "content-length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
             return true;
         }
-        case Kind::first_byte_clock:
-        case Kind::total_clock: let_time_pass(connection); return false;
+        case Kind::first_byte_timeout:
+        case Kind::total_timeout: let_time_pass(connection); return false;
         case Kind::abort:
             agent_->abort();
             connection.wait_until_closed();
@@ -164,8 +164,8 @@ bool Scene::fail(Connection& connection) {
             connection.reset();
             return false;
         case Kind::close: return false;
-        case Kind::gap_clock:
-        case Kind::total_clock:
+        case Kind::idle_timeout:
+        case Kind::total_timeout:
             progress_.wait();
             let_time_pass(connection);
             return false;

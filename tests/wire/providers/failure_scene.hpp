@@ -38,10 +38,10 @@ enum class Kind : std::uint8_t {
     refusal_event,
     not_json,
     cut_json,
-    connect_clock,  ///< the name does not resolve in time
-    first_byte_clock,
-    gap_clock,
-    total_clock,
+    connect_timeout,  ///< the name does not resolve in time
+    first_byte_timeout,
+    idle_timeout,
+    total_timeout,
     abort,
 };
 
@@ -69,14 +69,14 @@ struct Cell {
     }
     bool reaches_server() const {
         return row->kind != Kind::no_name && row->kind != Kind::refused &&
-               row->kind != Kind::connect_clock;
+               row->kind != Kind::connect_timeout;
     }
     const char* clock() const {
         switch (row->kind) {
-            case Kind::connect_clock: return "connect";
-            case Kind::first_byte_clock: return "first_byte";
-            case Kind::gap_clock: return "gap";
-            case Kind::total_clock: return "total";
+            case Kind::connect_timeout: return "connect";
+            case Kind::first_byte_timeout: return "first_byte";
+            case Kind::idle_timeout: return "idle timeout";
+            case Kind::total_timeout: return "total";
             default: return nullptr;
         }
     }

@@ -105,14 +105,14 @@ std::string responses_until(Phase phase) {
 }
 
 template <class P, class Options>
-BoundModel made(std::string base_url, const TableClocks& clocks) {
+BoundModel made(std::string base_url, const TableTimeouts& timeouts) {
     Options options;
     options.api_key = table_key;
     options.base_url = std::move(base_url);
-    options.connect_timeout = clocks.connect;
-    options.first_byte_timeout = clocks.first_byte;
-    options.gap_timeout = clocks.gap;
-    options.total_timeout = clocks.total;
+    options.connect_timeout = timeouts.connect;
+    options.first_byte_timeout = timeouts.first_byte;
+    options.idle_timeout = timeouts.idle;
+    options.total_timeout = timeouts.total;
     return P(std::move(options)).model("m-1");
 }
 
@@ -208,13 +208,14 @@ const char* name_of(Phase phase) {
     return "";
 }
 
-BoundModel model_at(Format format, const std::string& host_url, const TableClocks& clocks) {
+BoundModel model_at(Format format, const std::string& host_url, const TableTimeouts& timeouts) {
     switch (format) {
-        case Format::anthropic: return made<AnthropicProvider, AnthropicOptions>(host_url, clocks);
-        case Format::chat: return made<OpenAIProvider, OpenAIOptions>(host_url + "/v1", clocks);
+        case Format::anthropic:
+            return made<AnthropicProvider, AnthropicOptions>(host_url, timeouts);
+        case Format::chat: return made<OpenAIProvider, OpenAIOptions>(host_url + "/v1", timeouts);
         case Format::responses: break;
     }
-    return made<OpenAIResponsesProvider, OpenAIResponsesOptions>(host_url + "/v1", clocks);
+    return made<OpenAIResponsesProvider, OpenAIResponsesOptions>(host_url + "/v1", timeouts);
 }
 
 std::string events_until(Format format, Phase phase) {

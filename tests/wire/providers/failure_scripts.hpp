@@ -32,15 +32,15 @@ constexpr const char* partial_text = "Let me see.";
 /// What the endpoint says when all is well.
 constexpr const char* whole_text = "Fine.";
 
-/// The clocks of a call; zero: off.
-struct TableClocks {
+/// The timeouts of a call; zero: off.
+struct TableTimeouts {
     std::chrono::nanoseconds connect{0};
     std::chrono::nanoseconds first_byte{0};
     std::chrono::nanoseconds gap{0};
     std::chrono::nanoseconds total{0};
 };
 constexpr const char* table_key = "sk-of-the-table";
-BoundModel model_at(Format format, const std::string& host_url, const TableClocks& clocks);
+BoundModel model_at(Format format, const std::string& host_url, const TableTimeouts& timeouts);
 
 /// The server-sent events up to that phase.
 std::string events_until(Format format, Phase phase);

@@ -41,10 +41,11 @@ constexpr Row rows[] = {
      ErrorCode::bad_request, "ProviderBadRequest"},
     {Kind::not_json, "NotJson", Phase::after_headers, Phase::at_end, ErrorCode::protocol, gone},
     {Kind::cut_json, "CutJson", Phase::after_headers, Phase::at_end, ErrorCode::protocol, gone},
-    {Kind::connect_clock, "ConnectClock", at_once, at_once, ErrorCode::timeout, gone, true},
-    {Kind::first_byte_clock, "FirstByteClock", at_once, at_once, ErrorCode::timeout, gone},
-    {Kind::gap_clock, "GapClock", Phase::after_headers, Phase::at_end, ErrorCode::timeout, gone},
-    {Kind::total_clock, "TotalClock", at_once, Phase::at_end, ErrorCode::timeout, gone},
+    {Kind::connect_timeout, "ConnectTimeout", at_once, at_once, ErrorCode::timeout, gone, true},
+    {Kind::first_byte_timeout, "FirstByteTimeout", at_once, at_once, ErrorCode::timeout, gone},
+    {Kind::idle_timeout, "IdleTimeout", Phase::after_headers, Phase::at_end, ErrorCode::timeout,
+     gone},
+    {Kind::total_timeout, "TotalTimeout", at_once, Phase::at_end, ErrorCode::timeout, gone},
     {Kind::abort, "Abort", at_once, Phase::at_end, ErrorCode::cancelled, ""},
 };
 
@@ -125,7 +126,7 @@ void expect_content(const Cell& cell, const AssistantMessage& answer) {
     }
 }
 
-void expect_goes_on(const Cell& cell, Scene& scene) {
+void expect_continues(const Cell& cell, Scene& scene) {
     const std::size_t before = scene.bodies().size();
     const RunResult next = scene.next();
     EXPECT_TRUE(next) << scene.agent_error();
@@ -158,7 +159,7 @@ TEST_P(FailureTable, D15_D9_D34_D1_EndsAsItShouldAndGoesOn) {
         expect_error(cell, result, scene.last_answer());
         expect_content(cell, scene.last_answer());
     }
-    expect_goes_on(cell, scene);
+    expect_continues(cell, scene);
 }
 
 INSTANTIATE_TEST_SUITE_P(Wire, FailureTable, ::testing::ValuesIn(all_cells()), cell_name);
@@ -177,14 +178,14 @@ TEST_P(FailureOnce, D15_TheSameRequestAgainGivesTheAnswer) {
     const std::vector<std::string> bodies = scene.bodies();
     ASSERT_EQ(bodies.size(), cell.reaches_server() ? 2u : 1u);
     EXPECT_EQ(bodies.front(), bodies.back());
-    expect_goes_on(cell, scene);
+    expect_continues(cell, scene);
 }
 
 std::vector<Cell> retried_cells() {
     std::vector<Cell> cells = all_cells();
     // A name that resolves after all would race with the clock.
     std::erase_if(cells, [](const Cell& cell) {
-        return !cell.retried() || cell.row->kind == Kind::connect_clock;
+        return !cell.retried() || cell.row->kind == Kind::connect_timeout;
     });
     return cells;
 }

@@ -345,11 +345,12 @@ CaseAnswer answer_of_case(const Json& wire_case, const ProviderFactory& make) {
 
 std::vector<std::string> cases_of(const std::string& prefix) {
     std::vector<std::string> names;
-    for (const char* folder : {"", "responses/"}) {
+    for (const char* directory : {"", "responses/"}) {
         for (const auto& entry :
-             fs::directory_iterator(std::string(CUBEPI_WIRE_CASES) + "/" + folder)) {
+             fs::directory_iterator(std::string(CUBEPI_WIRE_CASES) + "/" + directory)) {
             const std::string name = entry.path().filename().string();
-            if (name.starts_with(prefix) && name.ends_with(".json")) names.push_back(folder + name);
+            if (name.starts_with(prefix) && name.ends_with(".json"))
+                names.push_back(directory + name);
         }
     }
     std::sort(names.begin(), names.end());

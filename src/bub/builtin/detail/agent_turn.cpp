@@ -108,8 +108,8 @@ void AgentTurn::repeat(std::string text) {
 
 void AgentTurn::report(const cubepi::RunResult& result) {
     if (!core_->options().on_result || plan_.is_subagent) return;
-    const std::filesystem::path folder = core_->workspace_of(state_);
-    const AgentOccasion occasion{plan_.session_id, folder, state_};
+    const std::filesystem::path directory = core_->workspace_of(state_);
+    const TurnContext occasion{plan_.session_id, directory, state_};
     core_->options().on_result(result, occasion);
 }
 
@@ -173,7 +173,7 @@ Task<> AgentTurn::close() {
     // Later readers of the tape in this turn must see the tape into which the fork was merged.
     Tape after = co_await core_->tape(plan_.session_id, state_);
     state_.replace(std::make_shared<Tape>(std::move(after)));
-    if (is_passing(plan_.session_id)) {
+    if (is_temporary(plan_.session_id)) {
         co_await fork->discard();
     } else {
         core_->keep_shells(plan_.session_id, std::move(shells_));

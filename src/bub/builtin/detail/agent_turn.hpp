@@ -64,7 +64,7 @@ private:
     void repeat(std::string text);
     Task<> start_agent();
     Task<> remember(cubepi::AgentOptions& options);
-    std::vector<cubepi::AgentTool> tools(const std::filesystem::path& folder);
+    std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
     Task<std::string> system_prompt();
     Task<> finish();
     void report(const cubepi::RunResult& result);

@@ -82,7 +82,7 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
             const Prompt prompt =
                 co_await core_->framework().build_prompt(shared, plan_.session_id, state_);
             cubepi::Message message = user_message_of(prompt);
-            std::string id = is_passing(plan_.session_id) ? std::string() : input_id_of(*shared);
+            std::string id = is_temporary(plan_.session_id) ? std::string() : input_id_of(*shared);
             if (!id.empty()) message = std::move(message).with_id(std::move(id));
             steer(std::move(message));
         }

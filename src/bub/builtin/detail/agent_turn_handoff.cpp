@@ -236,7 +236,7 @@ void AgentTurn::tell_hand_off(const std::string& summary, const std::string& pro
     const HandOff& hand_off = *hand_off_;
     const std::string count = messages_text(hand_off.conversation.message_count());
     std::string kept;
-    if (!is_passing(plan_.session_id)) {
+    if (!is_temporary(plan_.session_id)) {
         kept = "what was dropped is on the tape: ,tape_search query=WORD";
         const std::string& command = core_->options().tape_command;
         if (!command.empty()) kept += ", or " + command;

@@ -68,14 +68,14 @@ void keep_allowed(std::vector<cubepi::AgentTool>& tools, const AgentTurnPlan& pl
 
 }  // namespace
 
-std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& folder) {
+std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& directory) {
     std::vector<cubepi::AgentTool> tools;
     if (core_->options().with_tools) {
         // An agent that inherits the conversation also shares its commands.
         if (plan_.inherits) shells_ = state_.service<cubepi::ShellSessions>();
-        if (!shells_) shells_ = core_->shells(plan_.session_id, folder);
+        if (!shells_) shells_ = core_->shells(plan_.session_id, directory);
         state_.replace(shells_);
-        tools = cubepi::standard_tools(core_->workspace(folder), cubepi::StandardToolOptions(),
+        tools = cubepi::standard_tools(core_->workspace(directory), cubepi::StandardToolOptions(),
                                        shells_);
     }
     for (cubepi::AgentTool& tool : session_tools(core_, *tape_, plan_.session_id, state_)) {
@@ -88,7 +88,7 @@ std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& fol
 Task<> AgentTurn::remember(cubepi::AgentOptions& options) {
     TapeCheckpointerOptions how;
     how.clock = core_->runtime().clock;
-    if (!is_passing(plan_.session_id)) {
+    if (!is_temporary(plan_.session_id)) {
         how.session.id = plan_.session_id;
         how.session.workspace = core_->workspace_of(state_).string();
     }
@@ -107,18 +107,18 @@ Task<> AgentTurn::remember(cubepi::AgentOptions& options) {
 }
 
 Task<> AgentTurn::start_agent() {
-    const std::filesystem::path folder = core_->workspace_of(state_);
+    const std::filesystem::path directory = core_->workspace_of(state_);
     const BuiltinOptions& chosen = core_->options();
     cubepi::AgentOptions options;
     options.model = core_->model(state_);
     options.system_prompt = co_await system_prompt();
-    options.tools = tools(folder);
-    if (chosen.with_tools) options.spill = core_->spill(folder);
+    options.tools = tools(directory);
+    if (chosen.with_tools) options.spill = core_->spill(directory);
     options.middleware = core_->framework().interception(plan_.session_id, state_);
     options.limits.max_turns = chosen.max_steps;
     options.reasoning = reasoning_of(state_);
     options.runtime = core_->framework().runtime();
-    const AgentOccasion occasion{plan_.session_id, folder, state_};
+    const TurnContext occasion{plan_.session_id, directory, state_};
     if (plan_.is_subagent) {
         // remember() runs last, because a memory set by `configure` is that of the parent conversation.
         if (chosen.configure) chosen.configure(options, occasion);
@@ -147,8 +147,8 @@ Task<> AgentTurn::start_agent() {
 
 Task<std::string> AgentTurn::system_prompt() {
     std::string text = co_await core_->framework().system_prompt(prompt_, state_);
-    std::filesystem::path folder = core_->workspace_of(state_);
-    std::vector<Skill> skills = co_await core_->skills(std::move(folder));
+    std::filesystem::path directory = core_->workspace_of(state_);
+    std::vector<Skill> skills = co_await core_->skills(std::move(directory));
     if (plan_.allowed_skills) {
         std::erase_if(skills, [this](const Skill& skill) {
             return !plan_.allowed_skills->contains(skill.name);

@@ -132,9 +132,9 @@ public:
           session_id_(std::move(session_id)),
           state_(state),
           pasted_(pasted),
-          folder_(core_->workspace_of(state)) {
-        shells_ = core_->shells(session_id_, folder_);
-        tools_ = cubepi::standard_tools(core_->workspace(folder_), cubepi::StandardToolOptions(),
+          directory_(core_->workspace_of(state)) {
+        shells_ = core_->shells(session_id_, directory_);
+        tools_ = cubepi::standard_tools(core_->workspace(directory_), cubepi::StandardToolOptions(),
                                         shells_);
         for (AgentTool& tool : session_tools(core_, tape_, session_id_, state_)) {
             tools_.push_back(std::move(tool));
@@ -301,7 +301,7 @@ private:
     TurnState& state_;
     bool pasted_ = false;
     std::string for_model_;
-    std::filesystem::path folder_;
+    std::filesystem::path directory_;
     std::shared_ptr<cubepi::ShellSessions> shells_;
     std::vector<AgentTool> tools_;
 };
@@ -358,7 +358,7 @@ Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, PendingCommand 
     std::vector<TapeEntry> entries = {std::move(entry)};
     if (!for_model.empty()) entries.push_back(message_entry("user", std::move(for_model)));
     (void)co_await tape.append(std::move(entries));
-    if (is_passing(session_id)) {
+    if (is_temporary(session_id)) {
         co_await fork->discard();
     } else {
         const TurnStatus ended = cancelled ? TurnStatus::cancelled : TurnStatus::error;

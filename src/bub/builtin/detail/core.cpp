@@ -19,7 +19,7 @@ cubepi::BoundModel limited(const cubepi::BoundModel& model,
     return cubepi::BoundModel(model.provider(), std::move(spec));
 }
 
-cubepi::BoundModel usual_model(const BuiltinOptions& options) {
+cubepi::BoundModel default_model(const BuiltinOptions& options) {
     cubepi::BoundModel first = limited(options.model, options.max_tokens);
     if (!first || options.fallback_models.empty()) return first;
     std::vector<cubepi::BoundModel> chain{std::move(first)};
@@ -30,24 +30,24 @@ cubepi::BoundModel usual_model(const BuiltinOptions& options) {
 
 }  // namespace
 
-bool is_passing(std::string_view session_id) noexcept { return session_id.starts_with("temp/"); }
+bool is_temporary(std::string_view session_id) noexcept { return session_id.starts_with("temp/"); }
 
 BuiltinCore::BuiltinCore(Framework& owner, BuiltinOptions given)
-    : framework_(owner), options_(std::move(given)), usual_(usual_model(options_)) {
+    : framework_(owner), options_(std::move(given)), default_model_(default_model(options_)) {
     if (options_.home.empty()) options_.home = default_bub_home();
 }
 
 std::filesystem::path BuiltinCore::workspace_of(const TurnState& state) const {
-    const std::string folder = state.text(TurnState::workspace_key);
-    return folder.empty() ? framework_.workspace() : std::filesystem::path(folder);
+    const std::string directory = state.text(TurnState::workspace_key);
+    return directory.empty() ? framework_.workspace() : std::filesystem::path(directory);
 }
 
-std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill(const std::filesystem::path& folder) {
+std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill(const std::filesystem::path& directory) {
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<cubepi::FileSpillSink>& sink = spills_[folder.string()];
+    std::shared_ptr<cubepi::FileSpillSink>& sink = spills_[directory.string()];
     if (sink) return sink;
     // They are there in later turns, and after a restart: tapes speak of them.
-    const std::filesystem::path place = spill_directory(options_.home, folder);
+    const std::filesystem::path place = spill_directory(options_.home, directory);
     try {
         sink = std::make_shared<cubepi::FileSpillSink>(cubepi::FileSpillOptions().in(place));
     } catch (const cubepi::Error& error) {
@@ -61,26 +61,26 @@ std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill(const std::filesystem:
     return sink;
 }
 
-std::shared_ptr<cubepi::Workspace> BuiltinCore::workspace(const std::filesystem::path& folder) {
-    const std::filesystem::path spilled = spill(folder)->directory();
+std::shared_ptr<cubepi::Workspace> BuiltinCore::workspace(const std::filesystem::path& directory) {
+    const std::filesystem::path spilled = spill(directory)->directory();
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<cubepi::Workspace>& place = workspaces_[folder.string()];
+    std::shared_ptr<cubepi::Workspace>& place = workspaces_[directory.string()];
     if (!place) {
         cubepi::WorkspacePolicy policy = cubepi::WorkspacePolicy().also_read(spilled);
         policy.environment = options_.environment;
-        place = std::make_shared<cubepi::LocalWorkspace>(folder, std::move(policy));
+        place = std::make_shared<cubepi::LocalWorkspace>(directory, std::move(policy));
     }
     return place;
 }
 
 std::shared_ptr<cubepi::ShellSessions> BuiltinCore::shells(const std::string& session_id,
-                                                           const std::filesystem::path& folder) {
+                                                           const std::filesystem::path& directory) {
     cubepi::ShellOptions shell;
-    shell.spill = spill(folder);
+    shell.spill = spill(directory);
     shell.on_survivors = [warn = framework_.options().on_warning](const std::string& text) {
         if (warn) warn("a command's processes " + text);
     };
-    const std::shared_ptr<cubepi::Workspace> place = workspace(folder);
+    const std::shared_ptr<cubepi::Workspace> place = workspace(directory);
     const std::lock_guard lock(mutex_);
     const auto kept = shells_.find(session_id);
     if (kept != shells_.end()) return kept->second;
@@ -127,23 +127,26 @@ Task<Tape> BuiltinCore::tape(std::string session_id, const TurnState& state) {
     co_return Tape(std::move(tapes), std::move(name), std::move(sidecars));
 }
 
-Task<std::string> BuiltinCore::agents_file(std::filesystem::path folder) {
-    auto read = [folder = std::move(folder)] { return read_agents_file(folder); };
+Task<std::string> BuiltinCore::agents_file(std::filesystem::path directory) {
+    auto read = [directory = std::move(directory)] { return read_agents_file(directory); };
     AgentsFile agents = co_await cubepi::offload(*runtime().workers, std::move(read));
     co_return std::move(agents.text);
 }
 
-Task<std::vector<Skill>> BuiltinCore::skills(std::filesystem::path folder) {
-    auto read = [folders = skill_folders(folder, options_.with_user_skills,
-                                         options_.skill_folders)] { return find_skills(folders); };
+Task<std::vector<Skill>> BuiltinCore::skills(std::filesystem::path directory) {
+    auto read = [directories = skill_directories(directory, options_.with_user_skills,
+                                                 options_.skill_directories)] {
+        return find_skills(directories);
+    };
     FoundSkills found = co_await cubepi::offload(*runtime().workers, std::move(read));
     co_return std::move(found.skills);
 }
 
-Task<> BuiltinCore::announce_files(std::filesystem::path folder) {
+Task<> BuiltinCore::announce_files(std::filesystem::path directory) {
     if (!options_.loaded_files || !framework_.options().on_warning) co_return;
-    auto look = [folder = std::move(folder), options = &options_] {
-        return look_at_project_files(folder, options->with_user_skills, options->skill_folders);
+    auto look = [directory = std::move(directory), options = &options_] {
+        return look_at_project_files(directory, options->with_user_skills,
+                                     options->skill_directories);
     };
     LoadedFiles loaded = co_await cubepi::offload(*runtime().workers, std::move(look));
     {
@@ -164,7 +167,7 @@ cubepi::BoundModel BuiltinCore::model(const TurnState& state) const {
                             "no model is configured; run `cubepi onboard`, or give "
                             "BuiltinOptions::model one");
     }
-    if (chosen.empty()) return usual_;
+    if (chosen.empty()) return default_model_;
     cubepi::Model spec = options_.model.spec();
     spec.id = chosen;
     return limited(cubepi::BoundModel(options_.model.provider(), std::move(spec)),
@@ -185,7 +188,7 @@ std::filesystem::path spill_directory(const std::filesystem::path& home,
 std::filesystem::path default_bub_home() {
     const char* home = std::getenv("BUB_HOME");
     if (home && *home) return home;
-    return home_folder() / ".bub";
+    return home_directory() / ".bub";
 }
 
 }  // namespace bub

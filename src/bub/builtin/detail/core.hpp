@@ -17,7 +17,7 @@
 namespace bub::detail {
 
 /// Returns true for an ephemeral session, which leaves no data.
-bool is_passing(std::string_view session_id) noexcept;
+bool is_temporary(std::string_view session_id) noexcept;
 
 /// The state of the builtin plugin that outlives a turn. Locked, since turns may run on several executors. A session
 /// leaves nothing here between its turns, except background commands.
@@ -31,12 +31,12 @@ public:
 
     /// Returns the directory in which the turn works.
     std::filesystem::path workspace_of(const TurnState& state) const;
-    std::shared_ptr<cubepi::Workspace> workspace(const std::filesystem::path& folder);
+    std::shared_ptr<cubepi::Workspace> workspace(const std::filesystem::path& directory);
     /// Keeps the long results of a workspace.
-    std::shared_ptr<cubepi::FileSpillSink> spill(const std::filesystem::path& folder);
+    std::shared_ptr<cubepi::FileSpillSink> spill(const std::filesystem::path& directory);
     /// The commands of a session; new ones when it has none.
     std::shared_ptr<cubepi::ShellSessions> shells(const std::string& session_id,
-                                                  const std::filesystem::path& folder);
+                                                  const std::filesystem::path& directory);
     /// Keeps the shells for the next turn while commands run or have unread output.
     void keep_shells(const std::string& session_id, std::shared_ptr<cubepi::ShellSessions> shells);
     /// Ends the session's commands; returns their number.
@@ -47,10 +47,10 @@ public:
     Task<Tape> tape(std::string session_id, const TurnState& state);
 
     /// Returns the workspace's AGENTS.md; empty if there is none.
-    Task<std::string> agents_file(std::filesystem::path folder);
+    Task<std::string> agents_file(std::filesystem::path directory);
     /// Warns when what the files of the workspace load differs from what the user was told.
-    Task<> announce_files(std::filesystem::path folder);
-    Task<std::vector<Skill>> skills(std::filesystem::path folder);
+    Task<> announce_files(std::filesystem::path directory);
+    Task<std::vector<Skill>> skills(std::filesystem::path directory);
 
     /// Returns the model of a turn: the session's choice, or the configured one. Throws Error(not_found) if there is
     /// none.
@@ -59,7 +59,7 @@ public:
 private:
     Framework& framework_;
     BuiltinOptions options_;
-    cubepi::BoundModel usual_;  ///< the configured model, with its fallbacks
+    cubepi::BoundModel default_model_;  ///< the configured model, with its fallbacks
     std::mutex mutex_;
     std::map<std::string, std::shared_ptr<cubepi::Workspace>> workspaces_;
     std::map<std::string, std::shared_ptr<cubepi::ShellSessions>> shells_;

@@ -147,8 +147,8 @@ std::optional<std::set<std::string>> allowed_skills(const TurnState& state) {
 }
 
 Task<std::string> show_skill(std::shared_ptr<BuiltinCore> core, TurnState* state, SkillArgs args) {
-    std::filesystem::path folder = core->workspace_of(*state);
-    std::vector<Skill> skills = co_await core->skills(std::move(folder));
+    std::filesystem::path directory = core->workspace_of(*state);
+    std::vector<Skill> skills = co_await core->skills(std::move(directory));
     if (const auto allowed = allowed_skills(*state)) {
         const bool known =
             args.name && std::any_of(skills.begin(), skills.end(),

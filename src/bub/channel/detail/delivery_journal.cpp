@@ -35,7 +35,7 @@ std::optional<JsonObject> read_record(std::string_view line) {
 }  // namespace
 
 DeliveryJournal::DeliveryJournal(FileDeliveryLogOptions options)
-    : options_(std::move(options)), path_(options_.folder / "deliveries.jsonl") {}
+    : options_(std::move(options)), path_(options_.directory / "deliveries.jsonl") {}
 
 void DeliveryJournal::enqueue(DeliveryStepPtr step) {
     const std::lock_guard guard(queue_mutex_);
@@ -112,9 +112,9 @@ void DeliveryJournal::take_back() {
 void DeliveryJournal::lock() {
     if (lock_) return;
     std::error_code unknown;
-    if (!std::filesystem::is_directory(options_.folder, unknown))
-        make_private_directory(options_.folder);
-    const std::filesystem::path path = options_.folder / "lock";
+    if (!std::filesystem::is_directory(options_.directory, unknown))
+        make_private_directory(options_.directory);
+    const std::filesystem::path path = options_.directory / "lock";
     Descriptor file = Descriptor::open(path, O_RDWR | O_CREAT);
     if (!try_lock(file)) {
         throw cubepi::Error(cubepi::ErrorCode::storage_locked,
@@ -141,7 +141,7 @@ void DeliveryJournal::open() {
     was_open_ = true;
     if (whole > 0) return;
     append(line_of(records_->head()), options_.sync == DeliverySync::promises);
-    sync_folder();
+    sync_directory();
 }
 
 void DeliveryJournal::load(std::string_view text) {
@@ -156,7 +156,7 @@ void DeliveryJournal::load(std::string_view text) {
     }
     if (damaged > 0 && !std::exchange(noted_damage_, true)) {
         // The next rewrite of the file would drop them.
-        const std::filesystem::path copy = options_.folder / "deliveries.damaged";
+        const std::filesystem::path copy = options_.directory / "deliveries.damaged";
         replace_file(copy, everything, false);
         warn(std::to_string(damaged) + " lines of " + path_.string() +
              " cannot be read, and messages may be missing; a copy is in " + copy.string());
@@ -191,15 +191,15 @@ void DeliveryJournal::compact() {
     records_.reset();
     file_ = Descriptor();
     was_open_ = false;
-    sync_folder();
+    sync_directory();
     open();
 }
 
-void DeliveryJournal::sync_folder() const {
+void DeliveryJournal::sync_directory() const {
     if (options_.sync != DeliverySync::promises) return;
-    Descriptor::open(options_.folder, O_RDONLY | O_DIRECTORY).sync();
+    Descriptor::open(options_.directory, O_RDONLY | O_DIRECTORY).sync();
     // The directory itself may be new.
-    const std::filesystem::path above = std::filesystem::absolute(options_.folder).parent_path();
+    const std::filesystem::path above = std::filesystem::absolute(options_.directory).parent_path();
     Descriptor::open(above, O_RDONLY | O_DIRECTORY).sync();
 }
 

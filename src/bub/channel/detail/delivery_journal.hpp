@@ -55,7 +55,7 @@ private:
     void append(std::string_view lines, bool must_last);
     void compact_when_due();
     void compact();
-    void sync_folder() const;
+    void sync_directory() const;
     void warn(std::string text);
 
     const FileDeliveryLogOptions options_;

@@ -115,9 +115,9 @@ void Descriptor::sync() const {
         throw_system("write to the disk", path_, errno);
 }
 
-void sync_folder_of(const std::filesystem::path& path) {
-    const std::filesystem::path folder = path.parent_path();
-    Descriptor::open(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY).sync();
+void sync_directory_of(const std::filesystem::path& path) {
+    const std::filesystem::path directory = path.parent_path();
+    Descriptor::open(directory.empty() ? "." : directory, O_RDONLY | O_DIRECTORY).sync();
 }
 
 bool try_lock(const Descriptor& file) {
@@ -193,7 +193,7 @@ void replace_file(const std::filesystem::path& path, std::string_view bytes, boo
         throw;
     }
     if (::rename(fresh.c_str(), path.c_str()) != 0) throw_system("write", path, errno);
-    if (sync) sync_folder_of(path);
+    if (sync) sync_directory_of(path);
 }
 
 std::optional<std::string> read_file(const std::filesystem::path& path) {

@@ -73,7 +73,7 @@ private:
 };
 
 /// Makes a file's name durable, as Descriptor::sync does for its contents.
-void sync_folder_of(const std::filesystem::path& path);
+void sync_directory_of(const std::filesystem::path& path);
 
 /// Returns true if the lock was acquired without waiting.
 bool try_lock(const Descriptor& file);

@@ -212,7 +212,7 @@ void TapeDirectory::write_block(Writing& writing, const Descriptor& tape, std::u
         tape.write(block);
         if (options_.sync == TapeSync::append) {
             tape.sync();
-            if (size == 0) sync_folder_of(paths.tape);
+            if (size == 0) sync_directory_of(paths.tape);
         }
     } catch (...) {
         // Nothing was stored: a full disk leaves no partial entries.
@@ -306,7 +306,7 @@ TapeDirectory::Writing TapeDirectory::lock_to_remove(const std::string& name) {
     } catch (const cubepi::Error& error) {
         if (error.code() != ErrorCode::storage_full) throw;
     }
-    const std::shared_ptr<Known> tape = known(name);
+    const std::shared_ptr<CachedTape> tape = known(name);
     std::unique_lock here(tape->mutex);
     return Writing{name, TapePaths(options_.directory, name), tape, std::move(here), FileLock()};
 }
@@ -332,7 +332,7 @@ void TapeDirectory::remove_files(Writing& writing) {
 }
 
 void TapeDirectory::close_dead_turns_at_start(const std::string& name) {
-    const std::shared_ptr<Known> tape = known(name);
+    const std::shared_ptr<CachedTape> tape = known(name);
     if (tape->looked_for_turns) return;
     const std::lock_guard lock(tape->start);
     if (tape->looked_for_turns) return;

@@ -103,10 +103,10 @@ std::vector<TapeFileInfo> TapeDirectory::list_files() const {
     return files;
 }
 
-std::shared_ptr<TapeDirectory::Known> TapeDirectory::known(const std::string& name) {
+std::shared_ptr<TapeDirectory::CachedTape> TapeDirectory::known(const std::string& name) {
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<Known>& entry = tapes_[name];
-    if (!entry) entry = std::make_shared<Known>();
+    std::shared_ptr<CachedTape>& entry = tapes_[name];
+    if (!entry) entry = std::make_shared<CachedTape>();
     return entry;
 }
 
@@ -122,7 +122,7 @@ void TapeDirectory::make_directory() {
 TapeDirectory::Writing TapeDirectory::lock(const std::string& name) {
     TapePaths paths(options_.directory, name);
     make_directory();
-    const std::shared_ptr<Known> tape = known(name);
+    const std::shared_ptr<CachedTape> tape = known(name);
     std::unique_lock here(tape->mutex);
     FileLock everywhere(paths.lock, FileLock::Kind::exclusive, options_.lock_timeout);
     return Writing{name, std::move(paths), tape, std::move(here), std::move(everywhere)};
@@ -191,7 +191,7 @@ TapeDirectory::Tail TapeDirectory::tail_of(const Descriptor& tape, std::uint64_t
     return tail;
 }
 
-TapeDirectory::Tail TapeDirectory::current_tail(Known& known, const Descriptor& tape,
+TapeDirectory::Tail TapeDirectory::current_tail(CachedTape& known, const Descriptor& tape,
                                                 std::uint64_t end) const {
     struct stat info = {};
     ::fstat(tape.get(), &info);
@@ -334,12 +334,12 @@ Json TapeDirectory::edit_state(const std::string& name,
 
 void TapeDirectory::edit_state_later(const std::string& name,
                                      std::function<void(JsonObject&)> edit) {
-    const std::shared_ptr<Known> tape = known(name);
+    const std::shared_ptr<CachedTape> tape = known(name);
     const std::lock_guard lock(tape->late_mutex);
     tape->late.push_back(std::move(edit));
 }
 
-std::size_t TapeDirectory::make_late_edits(Known& tape, JsonObject& state) {
+std::size_t TapeDirectory::make_late_edits(CachedTape& tape, JsonObject& state) {
     const std::lock_guard lock(tape.late_mutex);
     for (const auto& edit : tape.late) edit(state);
     return tape.late.size();
@@ -378,9 +378,9 @@ JsonObject TapeDirectory::read_state(const std::string& name) {
 std::string TapeDirectory::put_media(const std::string& bytes) {
     make_directory();
     std::string name = sha256_hex(bytes);
-    const fs::path folder = options_.directory / "media";
-    make_private_directory(folder);
-    const fs::path file = folder / name;
+    const fs::path directory = options_.directory / "media";
+    make_private_directory(directory);
+    const fs::path file = directory / name;
     if (::access(file.c_str(), F_OK) != 0) replace_file(file, bytes, false);
     return name;
 }

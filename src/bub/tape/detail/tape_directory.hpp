@@ -87,7 +87,7 @@ private:
         bool ended = true;  ///< the last byte is a line feed, or there is none
     };
     /// The data of a tape that is cached in memory.
-    struct Known {
+    struct CachedTape {
         std::mutex mutex;
         std::optional<Tail> tail;
         std::mutex late_mutex;
@@ -102,7 +102,7 @@ private:
         std::uint64_t to = 0;
     };
 
-    std::shared_ptr<Known> known(const std::string& name);
+    std::shared_ptr<CachedTape> known(const std::string& name);
     void make_directory();
     Writing lock(const std::string& name);
     /// lock(), after which the tape is as the last writer meant it to be.
@@ -118,7 +118,7 @@ private:
     bool is_superseded(const Writing& writing, const JournaledTurn& turn);
     void remove_files(Writing& writing);
     /// Returns the number of edits.
-    static std::size_t make_late_edits(Known& tape, JsonObject& state);
+    static std::size_t make_late_edits(CachedTape& tape, JsonObject& state);
     void write_state(const Writing& writing, const JsonObject& before,
                      const JsonObject& state) const;
     void finish_commit(Writing& writing);
@@ -128,7 +128,7 @@ private:
                      const std::string& block, bool replaces, const std::string& turn,
                      bool all_or_none);
     Tail tail_of(const Descriptor& tape, std::uint64_t end) const;
-    Tail current_tail(Known& known, const Descriptor& tape, std::uint64_t end) const;
+    Tail current_tail(CachedTape& known, const Descriptor& tape, std::uint64_t end) const;
     void count_messages(Tail& tail, const TapePaths& paths, const Descriptor& tape,
                         std::uint64_t end) const;
     std::optional<Range> find_anchor(const TapePaths& paths, const Descriptor& tape,
@@ -138,7 +138,7 @@ private:
 
     FileTapeOptions options_;
     std::mutex mutex_;
-    std::map<std::string, std::shared_ptr<Known>> tapes_;
+    std::map<std::string, std::shared_ptr<CachedTape>> tapes_;
     bool made_ = false;
 };
 

@@ -10,7 +10,7 @@ namespace bub::detail {
 struct TapeDirectory::Writing {
     std::string name;
     TapePaths paths;
-    std::shared_ptr<Known> known;
+    std::shared_ptr<CachedTape> known;
     std::unique_lock<std::mutex> here;
     FileLock everywhere;
 };

@@ -254,16 +254,16 @@ std::shared_ptr<TurnJournal> JournalBuffer::journal() const {
     return journal_;
 }
 
-TurnJournalFile::TurnJournalFile(std::filesystem::path folder, std::filesystem::path path,
+TurnJournalFile::TurnJournalFile(std::filesystem::path directory, std::filesystem::path path,
                                  std::string turn_id, std::shared_ptr<cubepi::Clock> clock)
-    : folder_(std::move(folder)),
+    : directory_(std::move(directory)),
       path_(std::move(path)),
       turn_id_(std::move(turn_id)),
       clock_(std::move(clock)) {}
 
 void TurnJournalFile::open() {
     for (int attempt = 0; !file_; ++attempt) {
-        make_private_directory(folder_);
+        make_private_directory(directory_);
         try {
             file_ = Descriptor::open(path_, O_RDWR | O_APPEND | O_CREAT);
         } catch (const cubepi::Error&) {
@@ -308,7 +308,7 @@ void TurnJournalFile::remove() noexcept {
     const std::lock_guard lock(mutex_);
     removed_ = true;
     if (file_) ::unlink(path_.c_str());
-    ::rmdir(folder_.c_str());
+    ::rmdir(directory_.c_str());
     file_ = Descriptor();
 }
 

@@ -85,8 +85,8 @@ private:
 /// Locked while the process lives: another process that acquires the lock knows that it has died.
 class TurnJournalFile final : public TurnJournal {
 public:
-    TurnJournalFile(std::filesystem::path folder, std::filesystem::path path, std::string turn_id,
-                    std::shared_ptr<cubepi::Clock> clock);
+    TurnJournalFile(std::filesystem::path directory, std::filesystem::path path,
+                    std::string turn_id, std::shared_ptr<cubepi::Clock> clock);
 
     void write(std::string_view lines) override;
     void remove() noexcept override;
@@ -94,7 +94,7 @@ public:
 private:
     void open();
 
-    const std::filesystem::path folder_;
+    const std::filesystem::path directory_;
     const std::filesystem::path path_;
     const std::string turn_id_;
     const std::shared_ptr<cubepi::Clock> clock_;

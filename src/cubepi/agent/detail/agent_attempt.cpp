@@ -59,7 +59,7 @@ Task<void> AgentAttempt::report(Notice notice) {
 
 /// Stores what is to be stored when the outcome is known (D19). A completed run is marked before agent_end.
 Task<void> AgentAttempt::finish(RunOutcome outcome) {
-    outcome = wall_clock_.counted(outcome);
+    outcome = duration_limit_.counted(outcome);
     agent_destroyed_ = impl_.destroyed;
     if (agent_destroyed_ && outcome == RunOutcome::completed) outcome = RunOutcome::aborted;
     if (impl_.log.persistent()) {
@@ -107,10 +107,11 @@ Task<void> AgentAttempt::announce_circumstances() {
 }
 
 Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
-    if (parts_.limits.wall_clock.count() > 0) {
+    if (parts_.limits.max_duration.count() > 0) {
         const Executor executor = co_await this_executor;
         std::function<void()> abort = [this] { impl_.inbox.abort(); };
-        wall_clock_.start(*impl_.runtime, executor, parts_.limits.wall_clock, std::move(abort));
+        duration_limit_.start(*impl_.runtime, executor, parts_.limits.max_duration,
+                              std::move(abort));
     }
     std::function<Task<void>(RunOutcome)> finish_run = [this](RunOutcome outcome) {
         return finish(outcome);
@@ -126,7 +127,7 @@ Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
     if (claim_) co_await release();
     ended.rethrow();
     if (listener_failure_) std::rethrow_exception(listener_failure_);
-    wall_clock_.tell(result);
+    duration_limit_.tell(result);
     if (agent_destroyed_ && result.outcome == RunOutcome::completed) set_aborted(result);
 }
 

@@ -142,15 +142,15 @@ Task<bool> load(Agent::Impl& impl, std::stop_token token) {
 }
 
 /// The state of an input that may have been submitted before (D42).
-enum class Known : std::uint8_t { no, unanswered, answered };
+enum class InputStatus : std::uint8_t { no, unanswered, answered };
 
-Task<Known> look_up(Agent::Impl& impl, const std::string& message_id, RunResult& result) {
+Task<InputStatus> look_up(Agent::Impl& impl, const std::string& message_id, RunResult& result) {
     const std::optional<Message> known = co_await impl.log.find(message_id);
-    if (!known) co_return Known::no;
-    if (!has_answer(impl, message_id)) co_return Known::unanswered;
+    if (!known) co_return InputStatus::no;
+    if (!has_answer(impl, message_id)) co_return InputStatus::unanswered;
     impl.state.last_outcome = LastOutcome::complete;
     result = answered_result(impl, known->run_id());
-    co_return Known::answered;
+    co_return InputStatus::answered;
 }
 
 }  // namespace
@@ -167,16 +167,16 @@ Task<void> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, Prom
     attempt->core().start_with(options.prior_spending());
 
     // An input that is already in the log is not new (D42).
-    Known known = Known::no;
+    InputStatus known = InputStatus::no;
     if (prompts.size() == 1 && prompts.front().identified) {
         const bool loaded = co_await load(*impl, active.token());
         if (!loaded) co_return co_await attempt->abandon(result);
         known = co_await look_up(*impl, prompts.front().message.id(), result);
-        if (known == Known::answered) co_return;
-        if (known == Known::unanswered) prompts.clear();
+        if (known == InputStatus::answered) co_return;
+        if (known == InputStatus::unanswered) prompts.clear();
     }
     if (!impl->log.persistent()) co_return co_await attempt->run(std::move(prompts), result);
-    const bool same_run = known == Known::unanswered && !options.run_id().empty();
+    const bool same_run = known == InputStatus::unanswered && !options.run_id().empty();
     co_await attempt->claim(same_run ? ClaimKind::continue_run : ClaimKind::new_run);
     Outcome<bool> loaded = co_await outcome_of(load(*impl, active.token()));
     if (!loaded.ok()) co_await attempt->release();

@@ -327,7 +327,7 @@ MaybeTask<> ModelTurn::pass_on(StreamEvent&& event) {
 /// Waits for the next event; empty if an abort ended the wait and the provider sent no final event.
 Task<std::optional<StreamEvent>> ModelTurn::wait_event(MessageStream& stream) {
     Task<std::optional<StreamEvent>> next = stream.next();
-    if (!own_request_ || !stream.heeds_stop_token()) {
+    if (!own_request_ || !stream.honors_stop_token()) {
         next = cancel_on(core_.stop_token(), std::move(next));
     }
     Outcome<std::optional<StreamEvent>> outcome = co_await outcome_of(std::move(next));

@@ -31,8 +31,8 @@ Task<void> abort_when_cancelled(Task<void> run, std::function<void()> abort) {
     if (failure) std::rethrow_exception(failure);
 }
 
-void WallClock::start(const Runtime& runtime, const Executor& executor,
-                      std::chrono::milliseconds limit, std::function<void()> abort) {
+void DurationLimit::start(const Runtime& runtime, const Executor& executor,
+                          std::chrono::milliseconds limit, std::function<void()> abort) {
     if (limit.count() <= 0) return;
     limit_ = limit;
     timer_ = runtime.clock->timer(executor);
@@ -42,12 +42,12 @@ void WallClock::start(const Runtime& runtime, const Executor& executor,
     });
 }
 
-void WallClock::tell(RunResult& result) const {
+void DurationLimit::tell(RunResult& result) const {
     if (counted(result.outcome) == result.outcome) return;
     result.outcome = RunOutcome::limited;
     result.failure = std::make_shared<const LimitReachedError>(
-        "wall_clock",
-        "the run reached its limit wall_clock (" + std::to_string(limit_.count()) + " ms)");
+        "max_duration",
+        "the run reached its limit max_duration (" + std::to_string(limit_.count()) + " ms)");
 }
 
 }  // namespace cubepi::detail

@@ -15,7 +15,7 @@ namespace cubepi::detail {
 Task<void> abort_when_cancelled(Task<void> run, std::function<void()> abort);
 
 /// A timer that aborts a run when its time limit expires (D24), and reports that in the outcome.
-class WallClock {
+class DurationLimit {
 public:
     /// Zero means no limit. `abort` is called on `executor`, at most once.
     void start(const Runtime& runtime, const Executor& executor, std::chrono::milliseconds limit,

@@ -35,10 +35,10 @@ std::string cannot_open(const std::string& path) {
 void refuse_no_file(const std::string& path) {
     const std::string_view kind = kind_if_no_file(std::filesystem::path(path));
     if (kind.empty()) return;
-    refuse(
-        path, ErrorCode::storage,
-        cannot_open(path) + "it is " + std::string(kind) +
-            (kind == "a folder" ? "; give the path of a file in it" : "; give the path of a file"));
+    refuse(path, ErrorCode::storage,
+           cannot_open(path) + "it is " + std::string(kind) +
+               (kind == "a directory" ? "; give the path of a file in it"
+                                      : "; give the path of a file"));
 }
 
 /// SQLite gives a new file the mode 0644, and its journals the mode of the file. A file that is there already keeps its mode. What
@@ -55,15 +55,15 @@ void make_private_file(const std::string& path) {
     const std::string start = cannot_open(path);
     if (names_a_file(path)) {
         std::error_code ignored;
-        const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-        if (!folder.empty() && !std::filesystem::exists(folder, ignored)) {
+        const std::filesystem::path directory = std::filesystem::path(path).parent_path();
+        if (!directory.empty() && !std::filesystem::exists(directory, ignored)) {
             refuse(path, ErrorCode::not_found,
-                   start + "the folder '" + folder.string() +
+                   start + "the directory '" + directory.string() +
                        "' does not exist; create it first (mkdir -p)");
         }
-        if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
+        if (!directory.empty() && !std::filesystem::is_directory(directory, ignored)) {
             refuse(path, ErrorCode::storage,
-                   start + "'" + folder.string() + "' is not a folder; choose another path");
+                   start + "'" + directory.string() + "' is not a directory; choose another path");
         }
         if (options.read_only && system_error == ENOENT) {
             refuse(path, ErrorCode::not_found,
@@ -72,7 +72,7 @@ void make_private_file(const std::string& path) {
     }
     if (system_error == EACCES || system_error == EPERM) {
         refuse(path, ErrorCode::permission_denied,
-               start + "permission denied; make the file and its folder writable for this user");
+               start + "permission denied; make the file and its directory writable for this user");
     }
     refuse(path, ErrorCode::storage,
            start + reason +
@@ -262,8 +262,9 @@ void SqliteDatabase::fail(int result) {
                                             std::string(), "sqlite", "database", options_.path);
         case SQLITE_FULL: break;
         case SQLITE_READONLY:
-            refuse(options_.path, ErrorCode::permission_denied,
-                   where + "it is read-only; make the file and its folder writable for this user");
+            refuse(
+                options_.path, ErrorCode::permission_denied,
+                where + "it is read-only; make the file and its directory writable for this user");
         case SQLITE_CANTOPEN: explain_open_failure(options_, reason, system_error);
         case SQLITE_IOERR:
             if (system_error == ENOSPC || system_error == EDQUOT || system_error == EFBIG) break;

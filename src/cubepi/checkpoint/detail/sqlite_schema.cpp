@@ -124,7 +124,7 @@ void migrate(SqliteDatabase& database) {
             ErrorCode::permission_denied,
             "SQLite database '" + database.options().path +
                 "' is read-only and its tables need an update first; make the file and its "
-                "folder writable for this user",
+                "directory writable for this user",
             std::string(), std::string(), database.options().path);
     }
     database.execute("BEGIN IMMEDIATE");

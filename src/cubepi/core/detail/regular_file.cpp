@@ -7,7 +7,7 @@ namespace cubepi::detail {
 std::string_view kind_if_no_file(unsigned mode) noexcept {
     switch (mode & S_IFMT) {
         case S_IFREG: return {};
-        case S_IFDIR: return "a folder";
+        case S_IFDIR: return "a directory";
         case S_IFIFO: return "a pipe";
         case S_IFSOCK: return "a socket";
         case S_IFCHR:

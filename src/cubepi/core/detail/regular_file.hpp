@@ -5,7 +5,7 @@
 
 namespace cubepi::detail {
 
-/// Names the kind of file for a mode of stat(2) that is not a regular file's: "a pipe", "a folder"; empty for a regular
+/// Names the kind of file for a mode of stat(2) that is not a regular file's: "a pipe", "a directory"; empty for a regular
 /// file.
 std::string_view kind_if_no_file(unsigned mode) noexcept;
 

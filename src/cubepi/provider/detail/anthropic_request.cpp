@@ -14,7 +14,7 @@ namespace {
 
 /// The API wants a limit in each request. For callers who set none: long answers, but no surprise on a bill. A model
 /// that thinks as it sees fit spends its thinking from the same limit.
-constexpr std::int64_t usual_limit = 32'000;
+constexpr std::int64_t default_limit = 32'000;
 constexpr std::int64_t thinking_limit = 64'000;
 constexpr std::int64_t unknown_model_limit = 8'192;
 /// The smallest thinking budget that the API takes, and what CubePi leaves for the answer.
@@ -215,7 +215,7 @@ private:
         if (request_.model.max_tokens) return *request_.model.max_tokens;
         if (!profile.max_output) return unknown_model_limit;
         const bool adaptive = thinks() && !has_budget();
-        return std::min(*profile.max_output, adaptive ? thinking_limit : usual_limit);
+        return std::min(*profile.max_output, adaptive ? thinking_limit : default_limit);
     }
 
     /// The most that a request may ask for; 0: not known.

@@ -154,7 +154,7 @@ void HttpStreamSource::renew_stop() {
     link_.emplace(token, [source = stop_]() mutable { source.request_stop(); });
 }
 
-/// One step, which an abort or the gap clock ends at once.
+/// One step, which an abort or the idle timeout ends at once.
 Task<> HttpStreamSource::guarded_step() {
     if (phase_ == Phase::idle || phase_ == Phase::waiting) renew_stop();
     std::exception_ptr failure;
@@ -178,7 +178,7 @@ Task<> HttpStreamSource::guarded_step() {
     close();
     if (stopped()) co_return;
     if (gap_fired_) {
-        fail(std::make_exception_ptr(gap_error()));
+        fail(std::make_exception_ptr(idle_timeout_error()));
         co_return;
     }
     cancelled_ = true;
@@ -233,11 +233,11 @@ Task<> HttpStreamSource::prepare() {
 Task<> HttpStreamSource::attempt() {
     HttpRequest http = protocol_->http_request();
     http.body = body_text_;
-    http.clocks = protocol_->clocks().http;
-    if (http.clocks.total.count() > 0) {
+    http.timeouts = protocol_->timeouts().http;
+    if (http.timeouts.total.count() > 0) {
         const auto now = runtime_->clock->now();
-        if (!deadline_) deadline_ = deadline_after(now, http.clocks.total);
-        http.clocks.total = std::max(*deadline_ - now, std::chrono::nanoseconds(1));
+        if (!deadline_) deadline_ = deadline_after(now, http.timeouts.total);
+        http.timeouts.total = std::max(*deadline_ - now, std::chrono::nanoseconds(1));
     }
     const std::shared_ptr<HttpTransport> transport = transport_of(*runtime_);
     Task<HttpResponse> sent = transport->send(std::move(http));
@@ -311,9 +311,9 @@ bool HttpStreamSource::read_available() {
     return true;
 }
 
-TimeoutError HttpStreamSource::gap_error() const {
-    const std::string limit = seconds_text(protocol_->clocks().gap);
-    return TimeoutError("gap", "nothing came for " + limit + " (the gap clock)");
+TimeoutError HttpStreamSource::idle_timeout_error() const {
+    const std::string limit = seconds_text(protocol_->timeouts().idle);
+    return TimeoutError("idle", "no data received for " + limit + " (idle timeout)");
 }
 
 /// Bytes that hold nothing are silence, also when they come without a pause, so that no timer of a read could fire.
@@ -321,8 +321,8 @@ void HttpStreamSource::count_silence() {
     const auto now = runtime_->clock->now();
     if (silent_since_) silence_ += now - *silent_since_;
     silent_since_ = now;
-    const std::chrono::nanoseconds gap = protocol_->clocks().gap;
-    if (gap.count() > 0 && silence_ >= gap) throw gap_error();
+    const std::chrono::nanoseconds limit = protocol_->timeouts().idle;
+    if (limit.count() > 0 && silence_ >= limit) throw idle_timeout_error();
 }
 
 Task<> HttpStreamSource::read_more() {
@@ -333,7 +333,7 @@ Task<> HttpStreamSource::read_more() {
         co_return;
     }
     count_silence();
-    if (!gap_timer_ && protocol_->clocks().gap.count() > 0) {
+    if (!gap_timer_ && protocol_->timeouts().idle.count() > 0) {
         gap_timer_ = runtime_->clock->timer(co_await this_executor);
     }
     reading_ = true;
@@ -370,7 +370,7 @@ void HttpStreamSource::interrupt() noexcept {
 
 void HttpStreamSource::arm_gap() {
     if (!gap_timer_) return;
-    const auto left = std::max(protocol_->clocks().gap - silence_, std::chrono::nanoseconds(1));
+    const auto left = std::max(protocol_->timeouts().idle - silence_, std::chrono::nanoseconds(1));
     if (gap_armed_) {
         gap_timer_->postpone(left);
         return;

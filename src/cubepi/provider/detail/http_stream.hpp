@@ -15,7 +15,7 @@
 
 namespace cubepi::detail {
 
-/// One call of a model over HTTP: sends the request, reads the answer, retries (D15), keeps the gap clock (D16),
+/// One call of a model over HTTP: sends the request, reads the answer, retries (D15), enforces the idle timeout (D16),
 /// ends at an abort (D7). Nothing is sent before the first event is pulled.
 class HttpStreamSource final : public StreamSource {
 public:
@@ -26,7 +26,7 @@ public:
 
     std::optional<StreamEvent> ready() override;
     Task<StreamEvent> next() override;
-    bool heeds_stop_token() const noexcept override { return true; }
+    bool honors_stop_token() const noexcept override { return true; }
 
 private:
     enum class Phase : std::uint8_t { idle, waiting, streaming, ending, over };
@@ -68,7 +68,7 @@ private:
     void finish_answer();
     void arm_gap();
     void count_silence();
-    TimeoutError gap_error() const;
+    TimeoutError idle_timeout_error() const;
     bool decode_buffered();
     void decode(std::string_view event, std::string_view data);
     void fail(std::exception_ptr exception);

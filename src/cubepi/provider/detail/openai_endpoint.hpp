@@ -21,10 +21,10 @@ public:
     template <class Options>
     OpenAIEndpoint(std::string_view name, const Options& options)
         : OpenAIEndpoint(name, options.base_url, options.api_key, options.extra_headers) {
-        clocks_.http.connect = options.connect_timeout;
-        clocks_.http.first_byte = options.first_byte_timeout;
-        clocks_.http.total = options.total_timeout;
-        clocks_.gap = options.gap_timeout;
+        timeouts_.http.connect = options.connect_timeout;
+        timeouts_.http.first_byte = options.first_byte_timeout;
+        timeouts_.http.total = options.total_timeout;
+        timeouts_.idle = options.idle_timeout;
     }
 
     /// A streaming POST below the base URL. Throws ProviderError when a key is needed and there is none.
@@ -33,7 +33,7 @@ public:
     bool is_openai() const noexcept;
     /// Without what may be secret.
     const std::string& shown_url() const noexcept { return shown_url_; }
-    const CallClocks& clocks() const noexcept { return clocks_; }
+    const CallTimeouts& timeouts() const noexcept { return timeouts_; }
     std::string without_secrets(std::string text) const;
 
 private:
@@ -46,7 +46,7 @@ private:
     Headers extra_headers_;
     std::string host_;
     std::string shown_url_;
-    CallClocks clocks_;
+    CallTimeouts timeouts_;
 };
 
 }  // namespace cubepi::detail

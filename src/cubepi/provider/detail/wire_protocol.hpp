@@ -67,10 +67,10 @@ public:
     virtual void finish(EventQueue& out) = 0;
 };
 
-/// The clocks of a call (D16). Zero: off.
-struct CallClocks {
-    HttpClocks http{};
-    std::chrono::nanoseconds gap = std::chrono::seconds(120);  ///< between events with content
+/// The timeouts of a call (D16). Zero: off.
+struct CallTimeouts {
+    HttpTimeouts http{};
+    std::chrono::nanoseconds idle = std::chrono::seconds(120);  ///< between events with content
 };
 
 /// One endpoint in one wire format. Immutable, shared by its calls on any thread.
@@ -89,7 +89,7 @@ public:
     /// The endpoint refused the request before it said anything. Not empty: another body will do, which the next
     /// build() gives; the text says what is different, for a notice. Must be empty after finitely many times.
     virtual std::string build_differently(const EndpointFailure&) const { return {}; }
-    /// Method, URL, headers; body and clocks are the caller's. Throws ProviderError when there is no key.
+    /// Method, URL, headers; body and timeouts are the caller's. Throws ProviderError when there is no key.
     virtual HttpRequest http_request() const = 0;
     virtual std::unique_ptr<WireDecoder> decoder(MessageAssembler& assembler,
                                                  IdSource& ids) const = 0;
@@ -97,7 +97,7 @@ public:
     virtual JsonObject answer_body(const AssistantMessage& message) const = 0;
     virtual const std::string& base_url() const noexcept = 0;
     virtual const RetryPolicy& retry() const noexcept = 0;
-    virtual const CallClocks& clocks() const noexcept = 0;
+    virtual const CallTimeouts& timeouts() const noexcept = 0;
     /// `text` without the endpoint's keys (D58).
     virtual std::string without_secrets(std::string text) const = 0;
 };

@@ -96,7 +96,7 @@ struct StoreCheck {
 
 std::vector<StoreCheck> message_checks();
 std::vector<StoreCheck> run_checks();
-std::vector<StoreCheck> people_checks();
+std::vector<StoreCheck> approver_checks();
 std::vector<StoreCheck> thread_checks();
 
 // The messages that the checks store.

@@ -38,10 +38,10 @@ bool take_over(int fd, const struct stat& old) {
 }
 
 /// The status of the file that is to be replaced; `exists` is false when there is none.
-struct stat replaced_file(int folder, const std::string& name, const std::string& path,
+struct stat replaced_file(int directory, const std::string& name, const std::string& path,
                           bool& exists) {
     struct stat old{};
-    exists = ::fstatat(folder, name.c_str(), &old, AT_SYMLINK_NOFOLLOW) == 0;
+    exists = ::fstatat(directory, name.c_str(), &old, AT_SYMLINK_NOFOLLOW) == 0;
     if (!exists && errno != ENOENT) throw_file_error("write", path, errno);
     if (exists && S_ISDIR(old.st_mode)) throw_file_error("write", path, EISDIR);
     if (exists && !S_ISREG(old.st_mode)) {
@@ -49,36 +49,36 @@ struct stat replaced_file(int folder, const std::string& name, const std::string
                     path + " is not a regular file and cannot be replaced.");
     }
     // A rename needs no right on the file itself, but a file that was made read-only was made so on purpose.
-    if (exists && ::faccessat(folder, name.c_str(), W_OK, AT_EACCESS) != 0)
+    if (exists && ::faccessat(directory, name.c_str(), W_OK, AT_EACCESS) != 0)
         throw_file_error("write", path, errno);
     return old;
 }
 
 }  // namespace
 
-bool check_replaceable(int folder, const std::string& name, const std::string& path) {
+bool check_replaceable(int directory, const std::string& name, const std::string& path) {
     bool exists = false;
-    replaced_file(folder, name, path, exists);
-    if (::faccessat(folder, ".", W_OK | X_OK, AT_EACCESS) != 0)
+    replaced_file(directory, name, path, exists);
+    if (::faccessat(directory, ".", W_OK | X_OK, AT_EACCESS) != 0)
         throw_file_error("write", path, errno);
     return exists;
 }
 
-bool atomic_write(int folder, const std::string& name, std::string_view content,
+bool atomic_write(int directory, const std::string& name, std::string_view content,
                   const std::string& path) {
     bool exists = false;
-    const struct stat old = replaced_file(folder, name, path, exists);
+    const struct stat old = replaced_file(directory, name, path, exists);
 
     const std::string temporary = ".cubepi-" + RandomIds().next() + ".tmp";
-    UniqueFd fd(::openat(folder, temporary.c_str(),
+    UniqueFd fd(::openat(directory, temporary.c_str(),
                          O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                          exists ? 0600 : 0666));
     if (!fd) throw_file_error("write", path, errno);
     const bool done = write_all(fd.get(), content) && (!exists || take_over(fd.get(), old)) &&
-                      ::renameat(folder, temporary.c_str(), folder, name.c_str()) == 0;
+                      ::renameat(directory, temporary.c_str(), directory, name.c_str()) == 0;
     if (!done) {
         const int code = errno;
-        ::unlinkat(folder, temporary.c_str(), 0);
+        ::unlinkat(directory, temporary.c_str(), 0);
         throw_file_error("write", path, code);
     }
     return !exists;

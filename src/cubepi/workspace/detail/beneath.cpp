@@ -40,18 +40,18 @@ UniqueFd fail(int code) {
     return UniqueFd();
 }
 
-/// The target of the link `name` in `folder`. False when it is no link (errno EINVAL) or cannot be read.
-bool read_link(int folder, const std::string& name, std::string& target) {
+/// The target of the link `name` in `directory`. False when it is no link (errno EINVAL) or cannot be read.
+bool read_link(int directory, const std::string& name, std::string& target) {
     target.resize(4096);
-    const auto size = ::readlinkat(folder, name.c_str(), target.data(), target.size());
+    const auto size = ::readlinkat(directory, name.c_str(), target.data(), target.size());
     if (size < 0) return false;
     target.resize(static_cast<std::size_t>(size));
     return true;
 }
 
 /// Opens `name`, which must not be a link (then errno is ELOOP).
-UniqueFd open_no_follow(int folder, const std::string& name, int flags) {
-    UniqueFd fd(::openat(folder, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY));
+UniqueFd open_no_follow(int directory, const std::string& name, int flags) {
+    UniqueFd fd(::openat(directory, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY));
     if (!fd || (flags & O_PATH) == 0) return fd;
     struct stat info{};
     if (::fstat(fd.get(), &info) != 0) return UniqueFd();
@@ -88,9 +88,9 @@ UniqueFd open_beneath(int root, const std::string& path, int flags, Links links)
 }
 
 UniqueFd open_beneath_walk(int root, const std::string& path, int flags, Links links) {
-    std::vector<UniqueFd> folders;
-    folders.emplace_back(::openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
-    if (!folders.back()) return UniqueFd();
+    std::vector<UniqueFd> directories;
+    directories.emplace_back(::openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!directories.back()) return UniqueFd();
     auto parts = components(path);
     std::deque<std::string> left(parts.begin(), parts.end());
     int followed = 0;
@@ -100,12 +100,12 @@ UniqueFd open_beneath_walk(int root, const std::string& path, int flags, Links l
         const std::string part = std::move(left.front());
         left.pop_front();
         if (part == "..") {
-            if (folders.size() == 1) return fail(EXDEV);
-            folders.pop_back();
+            if (directories.size() == 1) return fail(EXDEV);
+            directories.pop_back();
             continue;
         }
-        const int folder = folders.back().get();
-        if (read_link(folder, part, target)) {
+        const int directory = directories.back().get();
+        if (read_link(directory, part, target)) {
             if (links == Links::refused || ++followed > max_links) return fail(ELOOP);
             if (target.starts_with('/')) return fail(EXDEV);
             parts = components(target);
@@ -114,19 +114,19 @@ UniqueFd open_beneath_walk(int root, const std::string& path, int flags, Links l
         }
         if (errno != EINVAL) return UniqueFd();
         const bool last = left.empty();
-        UniqueFd next = open_no_follow(folder, part, last ? flags : O_PATH | O_DIRECTORY);
+        UniqueFd next = open_no_follow(directory, part, last ? flags : O_PATH | O_DIRECTORY);
         if (!next && (errno == ELOOP || errno == ENOTDIR) && ++retries < max_retries) {
-            // Either really no folder, or somebody has put a link there since we looked.
-            if (errno == ELOOP || read_link(folder, part, target)) {
+            // Either really no directory, or somebody has put a link there since we looked.
+            if (errno == ELOOP || read_link(directory, part, target)) {
                 left.push_front(part);
                 continue;
             }
             return fail(ENOTDIR);
         }
         if (!next || last) return next;
-        folders.push_back(std::move(next));
+        directories.push_back(std::move(next));
     }
-    return UniqueFd(::openat(folders.back().get(), ".", flags | O_CLOEXEC | O_NOCTTY));
+    return UniqueFd(::openat(directories.back().get(), ".", flags | O_CLOEXEC | O_NOCTTY));
 }
 
 UniqueFd open_parent_beneath(int root, const std::string& path, bool create, std::string& name,
@@ -137,23 +137,23 @@ UniqueFd open_parent_beneath(int root, const std::string& path, bool create, std
     if (name.empty() || name == "..") return fail(EISDIR);
     const std::string parent = slash == std::string::npos ? std::string() : tidy.substr(0, slash);
     constexpr int flags = O_PATH | O_DIRECTORY;
-    UniqueFd folder = open_beneath(root, parent, flags, links);
-    if (folder || errno != ENOENT || !create) return folder;
+    UniqueFd directory = open_beneath(root, parent, flags, links);
+    if (directory || errno != ENOENT || !create) return directory;
 
-    folder = open_beneath(root, "", flags);
+    directory = open_beneath(root, "", flags);
     std::string done;
     for (const auto& part : components(parent)) {
-        if (!folder) return folder;
+        if (!directory) return directory;
         done += done.empty() ? part : "/" + part;
         UniqueFd next = open_beneath(root, done, flags, links);
         if (!next && errno == ENOENT) {
-            if (::mkdirat(folder.get(), part.c_str(), 0777) != 0 && errno != EEXIST)
+            if (::mkdirat(directory.get(), part.c_str(), 0777) != 0 && errno != EEXIST)
                 return UniqueFd();
-            next = open_no_follow(folder.get(), part, flags);
+            next = open_no_follow(directory.get(), part, flags);
         }
-        folder = std::move(next);
+        directory = std::move(next);
     }
-    return folder;
+    return directory;
 }
 
 }  // namespace cubepi::detail

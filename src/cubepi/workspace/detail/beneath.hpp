@@ -9,11 +9,11 @@
 
 namespace cubepi::detail {
 
-// Opening files below a folder, without a moment between check and use. `root` is an open folder, `path` is
-// relative to it ("" and "." are the folder itself). Symbolic links are followed as long as they stay below, or
+// Opening files below a directory, without a moment between check and use. `root` is an open directory, `path` is
+// relative to it ("" and "." are the directory itself). Symbolic links are followed as long as they stay below, or
 // refused (ELOOP) wherever they stand in the path.
 // O_CLOEXEC and O_NOCTTY are added to `flags`; creating is not offered (see open_parent_beneath).
-// On failure the result is empty and errno is set; EXDEV says that the path leads out of the folder.
+// On failure the result is empty and errno is set; EXDEV says that the path leads out of the directory.
 
 enum class Links : bool { refused, followed };
 
@@ -24,8 +24,8 @@ UniqueFd open_beneath(int root, const std::string& path, int flags, Links links 
 UniqueFd open_beneath_walk(int root, const std::string& path, int flags,
                            Links links = Links::followed);
 
-/// Opens the folder that holds the last component of `path`, which is stored in `name`. With `create`, missing
-/// folders are made, below `root` only.
+/// Opens the directory that holds the last component of `path`, which is stored in `name`. With `create`, missing
+/// directories are made, below `root` only.
 UniqueFd open_parent_beneath(int root, const std::string& path, bool create, std::string& name,
                              Links links = Links::followed);
 

@@ -12,14 +12,14 @@ void throw_file_error(const std::string& action, const std::string& path, int er
     switch (errno_code) {
         case ENOENT:
             throw Error(ErrorCode::not_found, what +
-                                                  "there is no such file or folder. List the "
-                                                  "folder above it to see what is there.");
+                                                  "there is no such file or directory. List the "
+                                                  "directory above it to see what is there.");
         case ENOTDIR:
             throw Error(ErrorCode::not_found,
-                        what + "it is not a folder, or a part of the path is not one.");
+                        what + "it is not a directory, or a part of the path is not one.");
         case EISDIR:
             throw Error(ErrorCode::invalid_argument,
-                        what + "it is a folder, not a file. List it instead.");
+                        what + "it is a directory, not a file. List it instead.");
         case EACCES:
         case EPERM:
         case EROFS:
@@ -33,7 +33,8 @@ void throw_file_error(const std::string& action, const std::string& path, int er
             throw Error(ErrorCode::storage_full,
                         what + "no space is left. The file is as it was before.");
         case ENAMETOOLONG: throw Error(ErrorCode::invalid_argument, what + "the name is too long.");
-        case ENOTEMPTY: throw Error(ErrorCode::invalid_argument, what + "the folder is not empty.");
+        case ENOTEMPTY:
+            throw Error(ErrorCode::invalid_argument, what + "the directory is not empty.");
         case EMFILE:
         case ENFILE:
             throw Error(ErrorCode::io,

@@ -133,8 +133,8 @@ bool Glob::matches(std::string_view path) const {
     return false;
 }
 
-IgnoreRules::IgnoreRules(std::string folder, std::string_view content)
-    : folder_(std::move(folder)) {
+IgnoreRules::IgnoreRules(std::string directory, std::string_view content)
+    : directory_(std::move(directory)) {
     while (!content.empty()) {
         const auto end = content.find('\n');
         std::string_view line = content.substr(0, end);
@@ -150,7 +150,7 @@ IgnoreRules::IgnoreRules(std::string folder, std::string_view content)
             line.remove_prefix(1);
         }
         if (line.ends_with('/')) {
-            rule.folders_only = true;
+            rule.directories_only = true;
             line.remove_suffix(1);
         }
         if (line.starts_with('/')) {
@@ -164,18 +164,18 @@ IgnoreRules::IgnoreRules(std::string folder, std::string_view content)
     }
 }
 
-IgnoreRules::Verdict IgnoreRules::check(std::string_view path, bool is_folder) const {
-    if (!folder_.empty()) {
-        if (!path.starts_with(folder_) || path.size() <= folder_.size() ||
-            path[folder_.size()] != '/') {
+IgnoreRules::Verdict IgnoreRules::check(std::string_view path, bool is_directory) const {
+    if (!directory_.empty()) {
+        if (!path.starts_with(directory_) || path.size() <= directory_.size() ||
+            path[directory_.size()] != '/') {
             return Verdict::none;
         }
-        path.remove_prefix(folder_.size() + 1);
+        path.remove_prefix(directory_.size() + 1);
     }
     const auto name = path.substr(path.rfind('/') + 1);
     // The last rule that matches decides.
     for (auto rule = rules_.rbegin(); rule != rules_.rend(); ++rule) {
-        if (rule->folders_only && !is_folder) continue;
+        if (rule->directories_only && !is_directory) continue;
         if (glob_match(rule->pattern, rule->anchored ? path : name)) {
             return rule->negated ? Verdict::kept : Verdict::ignored;
         }

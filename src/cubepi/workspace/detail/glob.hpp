@@ -24,21 +24,21 @@ bool glob_match(std::string_view pattern, std::string_view path);
 /// The rules of one .gitignore file.
 class IgnoreRules {
 public:
-    /// `folder` is where the file is ("" for the root of the walk).
-    IgnoreRules(std::string folder, std::string_view content);
+    /// `directory` is where the file is ("" for the root of the walk).
+    IgnoreRules(std::string directory, std::string_view content);
 
     enum class Verdict { none, ignored, kept };
     /// `path` from the root of the walk.
-    Verdict check(std::string_view path, bool is_folder) const;
+    Verdict check(std::string_view path, bool is_directory) const;
 
 private:
     struct Rule {
         std::string pattern;
         bool negated = false;
-        bool folders_only = false;
+        bool directories_only = false;
         bool anchored = false;
     };
-    std::string folder_;
+    std::string directory_;
     std::vector<Rule> rules_;
 };
 

@@ -66,7 +66,7 @@ TEST(IgnoreRules, FollowGitignore) {
     EXPECT_EQ(rules.check("x/docs/a.html", false), V::none);
 }
 
-TEST(IgnoreRules, OfAFolderHoldBelowIt) {
+TEST(IgnoreRules, OfADirectoryHoldBelowIt) {
     const IgnoreRules rules("lib", "/out\n");
     EXPECT_EQ(rules.check("lib/out", true), IgnoreRules::Verdict::ignored);
     EXPECT_EQ(rules.check("out", true), IgnoreRules::Verdict::none);

@@ -10,7 +10,7 @@
 
 namespace cubepi::detail {
 
-/// Starts `shell -c command` as the leader of a session and process group of its own, in the open folder
+/// Starts `shell -c command` as the leader of a session and process group of its own, in the open directory
 /// `working_directory`, with standard input at /dev/null, and a process that supervises it (command_supervisor.hpp).
 /// Throws Error(io).
 std::shared_ptr<Process> start_local_process(Executor executor, const std::string& shell,

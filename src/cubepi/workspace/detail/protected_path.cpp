@@ -38,8 +38,8 @@ std::string_view protected_because(std::string_view path) {
         if (const std::string_view reason = reason_of(name); !reason.empty()) return reason;
         path = end == std::string_view::npos ? std::string_view() : path.substr(end + 1);
     }
-    // With a file HEAD a folder can pass for a repository without a work tree, whose configuration counts.
-    if (name == "head") return "git takes a folder with that file for a repository";
+    // With a file HEAD a directory can pass for a repository without a work tree, whose configuration counts.
+    if (name == "head") return "git takes a directory with that file for a repository";
     return {};
 }
 

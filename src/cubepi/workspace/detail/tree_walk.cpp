@@ -22,22 +22,22 @@ public:
     Walk(Workspace& workspace, const WalkOptions& options, std::stop_token stop, const Visit& visit)
         : workspace_(workspace), options_(options), stop_(std::move(stop)), visit_(visit) {}
 
-    void load_rules(const std::string& folder) {
+    void load_rules(const std::string& directory) {
         if (options_.ignored) return;
         try {
-            const std::string file = join_path(folder, ".gitignore");
-            rules_.emplace_back(folder, workspace_.read(file, max_ignore_file));
+            const std::string file = join_path(directory, ".gitignore");
+            rules_.emplace_back(directory, workspace_.read(file, max_ignore_file));
         } catch (const Error&) {
             // No such file, or none that can be read: nothing is ignored.
         }
     }
 
-    bool enter(const std::string& folder, const std::string& relative, std::size_t depth,
+    bool enter(const std::string& directory, const std::string& relative, std::size_t depth,
                bool is_start) {
         check_stop(stop_);
         std::vector<DirectoryEntry> entries;
         try {
-            entries = workspace_.list(folder);
+            entries = workspace_.list(directory);
         } catch (const Error&) {
             if (is_start) throw;
             return true;
@@ -46,23 +46,23 @@ public:
         const bool has_rules = std::any_of(entries.begin(), entries.end(), [](const auto& entry) {
             return entry.name == ".gitignore";
         });
-        if (has_rules) load_rules(folder);
-        const bool go_on = visit_all(entries, folder, relative, depth);
+        if (has_rules) load_rules(directory);
+        const bool go_on = visit_all(entries, directory, relative, depth);
         rules_.resize(rules_before, IgnoreRules(std::string(), {}));
         return go_on;
     }
 
 private:
-    bool visit_all(const std::vector<DirectoryEntry>& entries, const std::string& folder,
+    bool visit_all(const std::vector<DirectoryEntry>& entries, const std::string& directory,
                    const std::string& relative, std::size_t depth) {
         for (const DirectoryEntry& entry : entries) {
-            const bool is_folder = entry.info.kind == FileKind::directory;
+            const bool is_directory = entry.info.kind == FileKind::directory;
             if (!options_.hidden && entry.name.starts_with('.')) continue;
-            const std::string path = join_path(folder, entry.name);
-            if (is_ignored(path, entry.name, is_folder)) continue;
+            const std::string path = join_path(directory, entry.name);
+            if (is_ignored(path, entry.name, is_directory)) continue;
             const std::string below = join_path(relative, entry.name);
             if (!visit_(path, below, entry)) return false;
-            if (is_folder && depth < std::min(options_.max_depth, max_nesting) &&
+            if (is_directory && depth < std::min(options_.max_depth, max_nesting) &&
                 !enter(path, below, depth + 1, false)) {
                 return false;
             }
@@ -70,11 +70,11 @@ private:
         return true;
     }
 
-    bool is_ignored(const std::string& path, const std::string& name, bool is_folder) const {
+    bool is_ignored(const std::string& path, const std::string& name, bool is_directory) const {
         // Nobody looks for anything in git's own files.
-        if (is_folder && name == ".git") return true;
+        if (is_directory && name == ".git") return true;
         for (auto rules = rules_.rbegin(); rules != rules_.rend(); ++rules) {
-            const auto verdict = rules->check(path, is_folder);
+            const auto verdict = rules->check(path, is_directory);
             if (verdict != IgnoreRules::Verdict::none)
                 return verdict == IgnoreRules::Verdict::ignored;
         }
@@ -90,9 +90,9 @@ private:
 
 }  // namespace
 
-std::string join_path(const std::string& folder, const std::string& name) {
-    if (folder.empty() || folder == ".") return name;
-    return folder.ends_with('/') ? folder + name : folder + "/" + name;
+std::string join_path(const std::string& directory, const std::string& name) {
+    if (directory.empty() || directory == ".") return name;
+    return directory.ends_with('/') ? directory + name : directory + "/" + name;
 }
 
 void check_stop(const std::stop_token& stop) {
@@ -101,18 +101,19 @@ void check_stop(const std::stop_token& stop) {
 
 void walk_tree(Workspace& workspace, const std::string& start, const WalkOptions& options,
                std::stop_token stop, const Visit& visit) {
-    std::string folder = tidy_path(start);
-    if (start.starts_with('/')) folder.insert(0, "/");
+    std::string directory = tidy_path(start);
+    if (start.starts_with('/')) directory.insert(0, "/");
     Walk walk(workspace, options, std::move(stop), visit);
-    // The rules of the folders above hold here too.
-    if (!start.starts_with('/') && !folder.empty() && folder.find("..") == std::string::npos) {
+    // The rules of the directories above hold here too.
+    if (!start.starts_with('/') && !directory.empty() &&
+        directory.find("..") == std::string::npos) {
         walk.load_rules("");
-        for (auto slash = folder.find('/'); slash != std::string::npos;
-             slash = folder.find('/', slash + 1)) {
-            walk.load_rules(folder.substr(0, slash));
+        for (auto slash = directory.find('/'); slash != std::string::npos;
+             slash = directory.find('/', slash + 1)) {
+            walk.load_rules(directory.substr(0, slash));
         }
     }
-    walk.enter(folder, std::string(), 1, true);
+    walk.enter(directory, std::string(), 1, true);
 }
 
 }  // namespace cubepi::detail

@@ -1,4 +1,4 @@
-#include "terminal_interview.hpp"
+#include "terminal_onboarding_ui.hpp"
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -52,22 +52,22 @@ std::string trimmed(const std::string& text) {
 
 }  // namespace
 
-struct TerminalInterview::Input {
+struct TerminalOnboardingUi::Input {
     explicit Input(Executor executor) : descriptor(std::move(executor), dup(STDIN_FILENO)) {}
     boost::asio::posix::stream_descriptor descriptor;
 };
 
-TerminalInterview::TerminalInterview(Executor executor, Style style)
+TerminalOnboardingUi::TerminalOnboardingUi(Executor executor, Style style)
     : input_(std::make_unique<Input>(std::move(executor))), style_(style) {}
 
-TerminalInterview::~TerminalInterview() = default;
+TerminalOnboardingUi::~TerminalOnboardingUi() = default;
 
-void TerminalInterview::say(std::string text) {
+void TerminalOnboardingUi::say(std::string text) {
     out() << for_terminal(text);
     if (!text.ends_with('\n')) out() << "\n" << flush_now;
 }
 
-Task<std::string> TerminalInterview::read_line(std::string prompt) {
+Task<std::string> TerminalOnboardingUi::read_line(std::string prompt) {
     out() << for_terminal(prompt) << " > " << flush_now;
     std::string line;
     while (!line.ends_with('\n')) {
@@ -90,27 +90,29 @@ Task<std::string> TerminalInterview::read_line(std::string prompt) {
     co_return trimmed(line);
 }
 
-Task<std::string> TerminalInterview::ask(std::string question, std::string usual) {
-    std::string prompt = usual.empty() ? std::move(question) : question + " [" + usual + "]";
+Task<std::string> TerminalOnboardingUi::ask(std::string question, std::string default_value) {
+    std::string prompt =
+        default_value.empty() ? std::move(question) : question + " [" + default_value + "]";
     std::string answer = co_await read_line(std::move(prompt));
-    if (answer.empty()) answer = std::move(usual);
+    if (answer.empty()) answer = std::move(default_value);
     co_return answer;
 }
 
-Task<std::string> TerminalInterview::ask_secret(std::string question) {
+Task<std::string> TerminalOnboardingUi::ask_secret(std::string question) {
     const NoEcho hidden;
     std::string answer = co_await read_line(std::move(question));
     co_return answer;
 }
 
-Task<std::size_t> TerminalInterview::choose(std::string question, std::vector<std::string> options,
-                                            std::size_t usual) {
+Task<std::size_t> TerminalOnboardingUi::choose(std::string question,
+                                               std::vector<std::string> options,
+                                               std::size_t default_value) {
     out() << "\n" << style_.bold() << for_terminal(question) << style_.off() << "\n";
     for (std::size_t i = 0; i < options.size(); ++i)
         out() << (i < 9 ? TerminalView("   ") : TerminalView("  ")) << i + 1 << "  "
               << for_terminal(options[i]) << "\n";
     for (;;) {
-        const std::string answer = co_await ask("number", std::to_string(usual + 1));
+        const std::string answer = co_await ask("number", std::to_string(default_value + 1));
         char* end = nullptr;
         const std::size_t number = std::strtoul(answer.c_str(), &end, 10);
         if (*end == '\0' && number >= 1 && number <= options.size()) co_return number - 1;
@@ -118,11 +120,11 @@ Task<std::size_t> TerminalInterview::choose(std::string question, std::vector<st
     }
 }
 
-Task<bool> TerminalInterview::confirm(std::string question, bool usual) {
-    question += usual ? " [Y/n]" : " [y/N]";
+Task<bool> TerminalOnboardingUi::confirm(std::string question, bool default_value) {
+    question += default_value ? " [Y/n]" : " [y/N]";
     for (;;) {
         const std::string answer = co_await read_line(question);
-        if (answer.empty()) co_return usual;
+        if (answer.empty()) co_return default_value;
         if (answer == "y" || answer == "Y" || answer == "yes") co_return true;
         if (answer == "n" || answer == "N" || answer == "no") co_return false;
     }

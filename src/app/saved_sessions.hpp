@@ -21,17 +21,17 @@ std::string session_id_of(std::string_view name);
 std::string session_name_of(std::string_view id);
 
 /// A conversation that is kept.
-struct KeptSession {
+struct SavedSession {
     std::string name = {};
     double used_at = 0;          ///< Unix seconds
     std::size_t messages = 0;    ///< counted for those in SQLite only
     std::string tape = {};       ///< the tape's name; empty: it is in SQLite
-    std::string workspace = {};  ///< the folder it belongs to; SQLite knows none
+    std::string workspace = {};  ///< the directory it belongs to; SQLite knows none
     std::string copied_from = {};
     std::string problem = {};  ///< why its messages could not be counted
 };
 
-void newest_first(std::vector<KeptSession>& sessions);
+void newest_first(std::vector<SavedSession>& sessions);
 
 struct LastSession {
     std::string name = {};
@@ -53,52 +53,52 @@ struct RemovedSession {
     std::exception_ptr not_looked_at = {};  ///< why the database was left alone; null: it was not
 };
 
-/// The conversations of the program. Each is on a tape, and belongs to the folder in which it was begun. Those that older
+/// The conversations of the program. Each is on a tape, and belongs to the directory in which it was begun. Those that older
 /// versions kept in SQLite are found as well, until they have been copied to a tape; the database is only read.
-class KeptSessions {
+class SavedSessions {
 public:
     /// Touches no file.
-    KeptSessions(std::filesystem::path tapes, std::filesystem::path database,
-                 std::filesystem::path workspace);
-    /// Those of this process: $BUB_HOME/tapes, the database of older versions, the current folder.
-    static KeptSessions here();
+    SavedSessions(std::filesystem::path tapes, std::filesystem::path database,
+                  std::filesystem::path workspace);
+    /// Those of this process: $BUB_HOME/tapes, the database of older versions, the current directory.
+    static SavedSessions here();
 
     const std::shared_ptr<bub::FileTapeStore>& tapes() const noexcept { return tapes_; }
     const std::filesystem::path& database() const noexcept { return database_; }
-    /// The tape of this folder's session.
+    /// The tape of this directory's session.
     std::string tape_of(std::string_view name) const;
 
-    /// Of all folders, the one used last first.
-    Task<std::vector<KeptSession>> on_tapes();
-    /// Of this folder.
-    Task<std::vector<KeptSession>> on_tapes_here();
+    /// Of all directories, the one used last first.
+    Task<std::vector<SavedSession>> on_tapes();
+    /// Of this directory.
+    Task<std::vector<SavedSession>> on_tapes_here();
     /// Those that are on no tape. Throws what the database throws.
-    Task<std::vector<KeptSession>> in_database();
+    Task<std::vector<SavedSession>> in_database();
 
-    /// The session used last: of this folder, or of no folder. Throws Error(not_found) when there is none.
+    /// The session used last: of this directory, or of no directory. Throws Error(not_found) when there is none.
     Task<LastSession> last();
     /// Why sessions cannot be saved here, as text; empty: nothing is known to prevent it. Writes nothing.
     std::string obstacle() const;
     /// Creates a session of this directory, with a name made from its first prompt. No other session has the name, and no
     /// other process gets it.
     Task<std::string> create(std::string first_prompt);
-    /// Copies the session from the database to its tape in this folder, unless it has a tape already. Throws what the
+    /// Copies the session from the database to its tape in this directory, unless it has a tape already. Throws what the
     /// database throws, when it is needed.
     Task<BroughtToTape> bring_to_tape(std::string name);
-    /// Removes this folder's tape of the session, and what the database has of it, unless that went to a tape of another
-    /// folder.
+    /// Removes this directory's tape of the session, and what the database has of it, unless that went to a tape of another
+    /// directory.
     Task<RemovedSession> remove(std::string name);
 
 private:
     bool has_database() const;
     Task<std::shared_ptr<SQLiteCheckpointer>> open_database(bool read_only);
-    Task<std::optional<KeptSession>> tape_with_copy(std::string name);
+    Task<std::optional<SavedSession>> tape_with_copy(std::string name);
     Task<> note_session(std::string name, std::string copied_from);
     Task<bool> is_taken(std::string name);
     Task<bool> was_copied_to(std::string tape);
     Task<bool> is_settled(std::string name);
     Task<bool> remove_from_database(std::string name);
-    bool is_here(const KeptSession& session) const;
+    bool is_here(const SavedSession& session) const;
 
     std::shared_ptr<bub::FileTapeStore> tapes_;
     std::filesystem::path database_;

@@ -7,7 +7,7 @@ namespace cubepi::app {
 
 /// A value, and who said it.
 template <class T>
-struct Said {
+struct Sourced {
     std::optional<T> value = {};
     std::string by = {};  ///< a file or a variable; empty: nobody
 };

@@ -137,7 +137,7 @@ Task<> check_durable_requests(StoreProbe& probe) {
 
 }  // namespace
 
-std::vector<StoreCheck> people_checks() {
+std::vector<StoreCheck> approver_checks() {
     return {
         {"pending_requests", check_pending, has_hitl},
         {"pending_content", check_pending_content, has_hitl},

@@ -1,6 +1,6 @@
-# A module (room) is a directory of src/cubepi: one library, one test binary. (words: allowed, the name of the functions)
+# A module (module) is a directory of src/cubepi: one library, one test binary. (words: allowed, the name of the functions)
 #
-#   cubepi_room(net
+#   cubepi_module(net
 #       SOURCES http_client.cpp sse.cpp         # relative to the module's directory
 #       TESTS sse_test.cpp                      # GoogleTest; main() comes from gtest_main
 #       DEPENDS core schema                     # other modules, by name; users of this module link to them too
@@ -19,7 +19,7 @@
 #   cubepi_test(abort SOURCES abort_test.cpp DEPENDS agent testing [LINK ...] [LABELS slow] [THREADED]
 #               [TIMEOUT 300] [SHARDS 3] [NO_MAIN] [ENVIRONMENT A=b])
 #
-# gives a test binary `cubepi_abort_test` and its one ctest entry `abort`, for tests that cross rooms. With SHARDS its tests
+# gives a test binary `cubepi_abort_test` and its one ctest entry `abort`, for tests that cross modules. With SHARDS its tests
 # are divided among that many entries, `abort_1` to `abort_3`, which can run at the same time.
 #
 #   cubepi_program(cubepi_app NAME cubepi SOURCES main.cpp DEPENDS agent [LINK ...])
@@ -44,7 +44,7 @@ if(CUBEPI_ASIO_CACHE_SIZE)
 endif()
 set(CUBEPI_CORE_LIBRARIES Boost::headers Boost::json Threads::Threads)
 
-define_property(GLOBAL PROPERTY CUBEPI_ROOM_NAMES BRIEF_DOCS "rooms in the order in which they were added")
+define_property(GLOBAL PROPERTY CUBEPI_MODULE_NAMES BRIEF_DOCS "modules in the order in which they were added")
 
 # One precompiled header serves all libraries and programs, a second one (with GoogleTest in it) all tests.
 function(cubepi_make_pch target)
@@ -92,30 +92,30 @@ function(cubepi_own_options target)
 endfunction()
 
 # Full paths of the files of a directory; reports every missing file, not only the first.
-function(cubepi_existing_files result folder)
+function(cubepi_existing_files result directory)
     set(found)
     foreach(file IN LISTS ARGN)
-        if(EXISTS ${folder}/${file})
-            list(APPEND found ${folder}/${file})
+        if(EXISTS ${directory}/${file})
+            list(APPEND found ${directory}/${file})
         else()
-            message(SEND_ERROR "${folder}/${file} is listed but does not exist")
+            message(SEND_ERROR "${directory}/${file} is listed but does not exist")
         endif()
     endforeach()
     set(${result} ${found} PARENT_SCOPE)
 endfunction()
 
-function(cubepi_link_rooms target visibility)
-    foreach(room IN LISTS ARGN)
+function(cubepi_link_modules target visibility)
+    foreach(module IN LISTS ARGN)
         # By name, because a test may need a module that is added later.
-        target_link_libraries(${target} ${visibility} cubepi_${room})
+        target_link_libraries(${target} ${visibility} cubepi_${module})
     endforeach()
 endfunction()
 
-function(cubepi_room name)
+function(cubepi_module name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "THREADED" "DIR;ROOT;TIMEOUT"
         "SOURCES;HEADERS;TESTS;DEPENDS;LINK_PUBLIC;LINK_PRIVATE;TEST_DEPENDS;TEST_LINK;DEFINITIONS_PUBLIC")
     if(arg_UNPARSED_ARGUMENTS)
-        message(FATAL_ERROR "cubepi_room(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
+        message(FATAL_ERROR "cubepi_module(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
     endif()
     if(NOT arg_DIR)
         set(arg_DIR ${name})
@@ -123,8 +123,8 @@ function(cubepi_room name)
     if(NOT arg_ROOT)
         set(arg_ROOT cubepi)
     endif()
-    cmake_path(SET folder NORMALIZE ${PROJECT_SOURCE_DIR}/src/${arg_ROOT}/${arg_DIR})
-    cubepi_existing_files(sources ${folder} ${arg_SOURCES})
+    cmake_path(SET directory NORMALIZE ${PROJECT_SOURCE_DIR}/src/${arg_ROOT}/${arg_DIR})
+    cubepi_existing_files(sources ${directory} ${arg_SOURCES})
     set(target cubepi_${name})
     if(name STREQUAL "core")
         list(APPEND arg_LINK_PUBLIC ${CUBEPI_CORE_LIBRARIES})
@@ -151,14 +151,14 @@ function(cubepi_room name)
     if(arg_LINK_PRIVATE)
         target_link_libraries(${target} PRIVATE ${arg_LINK_PRIVATE})
     endif()
-    cubepi_link_rooms(${target} ${visibility} ${arg_DEPENDS})
+    cubepi_link_modules(${target} ${visibility} ${arg_DEPENDS})
     if(sources)
         cubepi_use_pch(${target} library)
     endif()
 
-    set_property(GLOBAL APPEND PROPERTY CUBEPI_ROOM_NAMES ${name})
-    set_property(GLOBAL PROPERTY CUBEPI_ROOM_${name}_DEPENDS ${arg_DEPENDS})
-    set_property(GLOBAL PROPERTY CUBEPI_ROOM_${name}_LINKS ${arg_LINK_PUBLIC} ${arg_LINK_PRIVATE})
+    set_property(GLOBAL APPEND PROPERTY CUBEPI_MODULE_NAMES ${name})
+    set_property(GLOBAL PROPERTY CUBEPI_MODULE_${name}_DEPENDS ${arg_DEPENDS})
+    set_property(GLOBAL PROPERTY CUBEPI_MODULE_${name}_LINKS ${arg_LINK_PUBLIC} ${arg_LINK_PRIVATE})
     if(CUBEPI_INSTALL)
         install(TARGETS ${target} EXPORT cubepi-targets
             LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
@@ -172,8 +172,8 @@ function(cubepi_room name)
         if(arg_TIMEOUT)
             list(APPEND flags TIMEOUT ${arg_TIMEOUT})
         endif()
-        cubepi_test(${name} DIR ${folder} SOURCES ${arg_TESTS} DEPENDS ${name} ${arg_TEST_DEPENDS}
-            LINK ${arg_TEST_LINK} LABELS room ${flags})
+        cubepi_test(${name} DIR ${directory} SOURCES ${arg_TESTS} DEPENDS ${name} ${arg_TEST_DEPENDS}
+            LINK ${arg_TEST_LINK} LABELS module ${flags})
     endif()
 endfunction()
 
@@ -194,7 +194,7 @@ function(cubepi_test name)
     add_executable(${target} ${sources})
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
     cubepi_own_options(${target})
-    cubepi_link_rooms(${target} PRIVATE ${arg_DEPENDS})
+    cubepi_link_modules(${target} PRIVATE ${arg_DEPENDS})
     target_link_libraries(${target} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest)
     if(NOT arg_NO_MAIN)
         target_link_libraries(${target} PRIVATE GTest::gtest_main)
@@ -248,7 +248,7 @@ function(cubepi_program target)
     if(arg_NAME)
         set_target_properties(${target} PROPERTIES OUTPUT_NAME ${arg_NAME})
     endif()
-    cubepi_link_rooms(${target} PRIVATE ${arg_DEPENDS})
+    cubepi_link_modules(${target} PRIVATE ${arg_DEPENDS})
     target_link_libraries(${target} PRIVATE ${arg_LINK})
     cubepi_use_pch(${target} program)
 endfunction()
@@ -261,7 +261,7 @@ function(cubepi_fuzzer name)
     add_executable(${target} ${sources} ${PROJECT_SOURCE_DIR}/tests/fuzz/fuzz_main.cpp)
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
     cubepi_own_options(${target})
-    cubepi_link_rooms(${target} PRIVATE ${arg_DEPENDS})
+    cubepi_link_modules(${target} PRIVATE ${arg_DEPENDS})
     target_link_libraries(${target} PRIVATE ${arg_LINK})
     cubepi_use_pch(${target} program)
     if(CUBEPI_BUILD_FUZZ)
@@ -284,11 +284,11 @@ endfunction()
 
 # cubepi::cubepi links all modules, for `#include <cubepi/cubepi.hpp>`.
 function(cubepi_umbrella)
-    get_property(rooms GLOBAL PROPERTY CUBEPI_ROOM_NAMES)
+    get_property(modules GLOBAL PROPERTY CUBEPI_MODULE_NAMES)
     add_library(cubepi_cubepi INTERFACE)
     add_library(cubepi::cubepi ALIAS cubepi_cubepi)
     set_target_properties(cubepi_cubepi PROPERTIES EXPORT_NAME cubepi)
-    cubepi_link_rooms(cubepi_cubepi INTERFACE ${rooms})
+    cubepi_link_modules(cubepi_cubepi INTERFACE ${modules})
     if(CUBEPI_INSTALL)
         install(TARGETS cubepi_cubepi EXPORT cubepi-targets)
     endif()

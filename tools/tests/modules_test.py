@@ -14,7 +14,7 @@ def load(name):
     return module
 
 
-rooms = load("check-rooms")
+modules = load("check-modules")
 docs = load("check-docs")
 snippets = load("extract_snippets.py")
 ORDER = ["core", "net", "agent", "testing"]
@@ -22,7 +22,7 @@ ORDER = ["core", "net", "agent", "testing"]
 
 class RoomOrder(unittest.TestCase):
     def complaints(self, path, text):
-        return list(rooms.check_file(pathlib.PurePath(path), text, ORDER))
+        return list(modules.check_file(pathlib.PurePath(path), text, ORDER))
 
     def test_a_room_includes_what_stands_above_it(self):
         self.assertEqual(self.complaints("agent/loop.cpp", "#include <cubepi/core/task.hpp>\n#include <curl/curl.h>\n"), [])
@@ -40,7 +40,7 @@ class RoomOrder(unittest.TestCase):
 
     def test_the_pipeline_includes_the_library_and_not_the_other_way_round(self):
         order = ["tape", "kernel", "channel"]
-        check = lambda path, text: list(rooms.check_file(pathlib.PurePath(path), text, order, root="bub"))
+        check = lambda path, text: list(modules.check_file(pathlib.PurePath(path), text, order, root="bub"))
         self.assertEqual(check("framework.cpp", "#include <bub/detail/turn.hpp>\n#include <cubepi/agent/agent.hpp>\n"), [])
         self.assertIn("may not include kernel", check("tape/tape.cpp", "#include <bub/framework.hpp>\n")[0])
         self.assertIn("may not include channel", check("detail/turn.cpp", "#include <bub/channel/manager.hpp>\n")[0])
@@ -48,8 +48,8 @@ class RoomOrder(unittest.TestCase):
         self.assertIn("includes bub", self.complaints("net/a.cpp", "#include <bub/hooks.hpp>\n")[0])
 
     def test_the_lists_are_read_from_cmake(self):
-        self.assertEqual(rooms.read_test_rooms("cubepi_room(a\n  TEST_DEPENDS testing\n    net\n  LINK x)"), {"testing", "net"})
-        self.assertEqual(rooms.read_rooms("x\nset(rooms a b\n c)\n"), ["a", "b", "c"])
+        self.assertEqual(modules.read_test_modules("cubepi_module(a\n  TEST_DEPENDS testing\n    net\n  LINK x)"), {"testing", "net"})
+        self.assertEqual(modules.read_modules("x\nset(modules a b\n c)\n"), ["a", "b", "c"])
 
 
 class Pages(unittest.TestCase):

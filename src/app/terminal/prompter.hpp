@@ -21,9 +21,9 @@ struct ScreenSize {
 };
 
 /// A person who can be told and asked something. Used on one executor.
-class Asker {
+class Prompter {
 public:
-    virtual ~Asker() = default;
+    virtual ~Prompter() = default;
     /// False while questions cannot be answered, e.g. in a background job. A caller that can do without the answer then does
     /// not ask.
     virtual bool can_ask() const { return true; }

@@ -1,4 +1,4 @@
-#include "kept_sessions.hpp"
+#include "saved_sessions.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,12 +16,12 @@
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/run.hpp>
-#include <cubepi/core/temporary_folder_test.hpp>
+#include <cubepi/core/temporary_directory_test.hpp>
 
 namespace cubepi::app {
 namespace {
 
-/// A session in the database of an older version, and folders in which it is gone on with.
+/// A session in the database of an older version, and directories in which it is gone on with.
 class OldSession : public ::testing::Test {
 protected:
     OldSession() {
@@ -32,12 +32,12 @@ protected:
     }
 
     std::filesystem::path database() const { return root_ / "sessions.db"; }
-    KeptSessions in_folder(const std::string& name) const {
+    SavedSessions in_directory(const std::string& name) const {
         std::filesystem::create_directories(root_ / name);
-        return KeptSessions(root_ / "tapes", database(), root_ / name);
+        return SavedSessions(root_ / "tapes", database(), root_ / name);
     }
-    /// How many messages the tape of that folder has, besides its anchor.
-    static std::int64_t messages(KeptSessions& sessions) {
+    /// How many messages the tape of that directory has, besides its anchor.
+    static std::int64_t messages(SavedSessions& sessions) {
         bub::TapeCheckpointer memory(sessions.tapes());
         const auto data = run(memory.load(sessions.tape_of("notes")));
         if (!data) return 0;
@@ -45,16 +45,17 @@ protected:
                              [](const Message& message) { return message.id() == "m1"; });
     }
 
-    TemporaryFolder temporary_;
+    TemporaryDirectory temporary_;
     const std::filesystem::path& root_ = temporary_.path();
 };
 
-TEST_F(OldSession, D20_IsCopiedOnceHoweverManyFoldersGoOnWithItInOneInstant) {
-    constexpr int folders = 4;
-    std::vector<KeptSessions> all;
-    for (int i = 0; i < folders; ++i) all.push_back(in_folder("folder" + std::to_string(i)));
-    std::vector<BroughtToTape> brought(folders);
-    std::latch start(folders);
+TEST_F(OldSession, D20_IsCopiedOnceHoweverManyDirectoriesGoOnWithItInOneInstant) {
+    constexpr int directories = 4;
+    std::vector<SavedSessions> all;
+    for (int i = 0; i < directories; ++i)
+        all.push_back(in_directory("directory" + std::to_string(i)));
+    std::vector<BroughtToTape> brought(directories);
+    std::latch start(directories);
     {
         std::vector<std::jthread> threads;
         for (std::size_t i = 0; i < all.size(); ++i) {
@@ -65,7 +66,7 @@ TEST_F(OldSession, D20_IsCopiedOnceHoweverManyFoldersGoOnWithItInOneInstant) {
         }
     }
     std::int64_t copies = 0;
-    for (KeptSessions& one : all) copies += messages(one);
+    for (SavedSessions& one : all) copies += messages(one);
     EXPECT_EQ(copies, 1);
     EXPECT_EQ(std::count_if(brought.begin(), brought.end(),
                             [](const BroughtToTape& one) { return one.copied == 1; }),
@@ -78,7 +79,7 @@ TEST_F(OldSession, D20_IsCopiedOnceHoweverManyFoldersGoOnWithItInOneInstant) {
 
 TEST_F(OldSession, D75_ASessionWithAnUnclosedTurnIsDeletedOnAFullDisk) {
     {
-        KeptSessions kept = in_folder("here");
+        SavedSessions kept = in_directory("here");
         (void)run(kept.bring_to_tape("notes"));
         const std::filesystem::path turns =
             root_ / "tapes" / (kept.tape_of("notes") + ".jsonl.turns");
@@ -88,8 +89,8 @@ TEST_F(OldSession, D75_ASessionWithAnUnclosedTurnIsDeletedOnAFullDisk) {
     }
     std::filesystem::remove(database());
     const bub::FullDisk full;
-    KeptSessions kept = in_folder("here");
-    const std::vector<KeptSession> listed = run(kept.on_tapes_here());
+    SavedSessions kept = in_directory("here");
+    const std::vector<SavedSession> listed = run(kept.on_tapes_here());
     ASSERT_EQ(listed.size(), 1U);
     EXPECT_EQ(run(kept.tapes()->position(listed[0].tape)).messages, 1);
     const RemovedSession removed = run(kept.remove("notes"));
@@ -99,7 +100,7 @@ TEST_F(OldSession, D75_ASessionWithAnUnclosedTurnIsDeletedOnAFullDisk) {
 }
 
 TEST_F(OldSession, D20_IsNotCopiedAgainWhenAProcessDiedBehindTheCopy) {
-    KeptSessions first = in_folder("first");
+    SavedSessions first = in_directory("first");
     EXPECT_EQ(run(first.bring_to_tape("notes")).copied, 1u);
     // It was killed before it said beside the tape where that came from.
     const auto forget = [](JsonObject& state) {
@@ -107,7 +108,7 @@ TEST_F(OldSession, D20_IsNotCopiedAgainWhenAProcessDiedBehindTheCopy) {
         return Json();
     };
     (void)run(first.tapes()->edit_state(first.tape_of("notes"), forget));
-    KeptSessions second = in_folder("second");
+    SavedSessions second = in_directory("second");
     const BroughtToTape brought = run(second.bring_to_tape("notes"));
     EXPECT_EQ(brought.copied, 0u);
     EXPECT_NE(brought.note.find((root_ / "first").string()), std::string::npos) << brought.note;
@@ -132,10 +133,10 @@ TEST(SessionName, IsMadeFromTheFirstWordsOfThePrompt) {
 }
 
 TEST_F(OldSession, ANewNameIsThatOfNoOtherSession) {
-    KeptSessions here = in_folder("here");
+    SavedSessions here = in_directory("here");
     EXPECT_EQ(run(here.create("fix it")), "fix-it");
     EXPECT_EQ(run(here.create("Fix it!")), "fix-it-2");
-    EXPECT_EQ(run(in_folder("other").create("fix it")), "fix-it") << "by directory";
+    EXPECT_EQ(run(in_directory("other").create("fix it")), "fix-it") << "by directory";
     EXPECT_EQ(run(here.create("notes")), "notes-2") << "the database has one";
 }
 
@@ -147,7 +148,7 @@ TEST_F(OldSession, ProcessesThatStartTogetherGetDifferentNames) {
         std::vector<std::jthread> threads;
         for (std::size_t i = 0; i < chats; ++i) {
             threads.emplace_back([&, i] {
-                KeptSessions sessions = in_folder("here");
+                SavedSessions sessions = in_directory("here");
                 start.arrive_and_wait();
                 names[i] = run(sessions.create("fix it"));
             });
@@ -158,14 +159,14 @@ TEST_F(OldSession, ProcessesThatStartTogetherGetDifferentNames) {
 }
 
 TEST_F(OldSession, APlaceThatCannotBeWrittenIsNamed) {
-    EXPECT_EQ(in_folder("here").obstacle(), "");
+    EXPECT_EQ(in_directory("here").obstacle(), "");
     EXPECT_FALSE(std::filesystem::exists(root_ / "tapes"));
-    const KeptSessions in_a_file(database() / "tapes", database(), root_);
+    const SavedSessions in_a_file(database() / "tapes", database(), root_);
     EXPECT_NE(in_a_file.obstacle().find(database().string()), std::string::npos);
 }
 
 TEST_F(OldSession, ANewSessionBesideItLeavesNothingBehind) {
-    KeptSessions here = in_folder("here");
+    SavedSessions here = in_directory("here");
     EXPECT_EQ(run(here.bring_to_tape("another")).copied, 0u);
     EXPECT_FALSE(std::filesystem::exists(root_ / "tapes"));
 }

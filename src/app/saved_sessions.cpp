@@ -1,4 +1,4 @@
-#include "kept_sessions.hpp"
+#include "saved_sessions.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -89,35 +89,35 @@ std::string session_name_from(std::string_view prompt) {
     return name.empty() ? "chat" : name;
 }
 
-void newest_first(std::vector<KeptSession>& sessions) {
-    std::sort(sessions.begin(), sessions.end(), [](const KeptSession& a, const KeptSession& b) {
+void newest_first(std::vector<SavedSession>& sessions) {
+    std::sort(sessions.begin(), sessions.end(), [](const SavedSession& a, const SavedSession& b) {
         return a.used_at != b.used_at ? a.used_at > b.used_at : a.name < b.name;
     });
 }
 
-KeptSessions::KeptSessions(std::filesystem::path tapes, std::filesystem::path database,
-                           std::filesystem::path workspace)
+SavedSessions::SavedSessions(std::filesystem::path tapes, std::filesystem::path database,
+                             std::filesystem::path workspace)
     : tapes_(std::make_shared<bub::FileTapeStore>(std::move(tapes))),
       database_(std::move(database)),
       workspace_(std::move(workspace)) {}
 
-KeptSessions KeptSessions::here() {
-    return KeptSessions(bub::default_tape_directory(), sessions_path(),
-                        std::filesystem::current_path());
+SavedSessions SavedSessions::here() {
+    return SavedSessions(bub::default_tape_directory(), sessions_path(),
+                         std::filesystem::current_path());
 }
 
-std::string KeptSessions::tape_of(std::string_view name) const {
+std::string SavedSessions::tape_of(std::string_view name) const {
     return bub::tape_name(workspace_, session_id_of(name));
 }
 
-bool KeptSessions::is_here(const KeptSession& session) const {
-    // The first digest of a tape's name is that of the folder.
+bool SavedSessions::is_here(const SavedSession& session) const {
+    // The first digest of a tape's name is that of the directory.
     const std::string here = tape_of("");
     return session.tape.starts_with(here.substr(0, here.find("__") + 2));
 }
 
-Task<std::vector<KeptSession>> KeptSessions::on_tapes() {
-    std::vector<KeptSession> sessions;
+Task<std::vector<SavedSession>> SavedSessions::on_tapes() {
+    std::vector<SavedSession> sessions;
     const std::vector<bub::TapeFileInfo> files = co_await tapes_->list_files();
     for (const bub::TapeFileInfo& file : files) {
         JsonObject beside;
@@ -129,7 +129,7 @@ Task<std::vector<KeptSession>> KeptSessions::on_tapes() {
         }
         const std::optional<bub::TapeSession> session = bub::session_of(beside);
         if (!session) continue;
-        KeptSession kept;
+        SavedSession kept;
         kept.name = session_name_of(session->id);
         if (kept.name.empty()) continue;
         kept.used_at = unix_seconds(file.modified);
@@ -141,18 +141,18 @@ Task<std::vector<KeptSession>> KeptSessions::on_tapes() {
     co_return sessions;
 }
 
-Task<std::vector<KeptSession>> KeptSessions::on_tapes_here() {
-    std::vector<KeptSession> sessions = co_await on_tapes();
-    std::erase_if(sessions, [this](const KeptSession& one) { return !is_here(one); });
+Task<std::vector<SavedSession>> SavedSessions::on_tapes_here() {
+    std::vector<SavedSession> sessions = co_await on_tapes();
+    std::erase_if(sessions, [this](const SavedSession& one) { return !is_here(one); });
     co_return sessions;
 }
 
-bool KeptSessions::has_database() const {
+bool SavedSessions::has_database() const {
     std::error_code failed;
     return std::filesystem::exists(database_, failed);
 }
 
-Task<std::shared_ptr<SQLiteCheckpointer>> KeptSessions::open_database(bool read_only) {
+Task<std::shared_ptr<SQLiteCheckpointer>> SavedSessions::open_database(bool read_only) {
     SQLiteOptions options;
     options.path = database_.string();
     options.read_only = read_only;
@@ -169,19 +169,19 @@ Task<std::shared_ptr<SQLiteCheckpointer>> KeptSessions::open_database(bool read_
     co_return store;
 }
 
-Task<std::vector<KeptSession>> KeptSessions::in_database() {
-    std::vector<KeptSession> sessions;
+Task<std::vector<SavedSession>> SavedSessions::in_database() {
+    std::vector<SavedSession> sessions;
     if (!has_database()) co_return sessions;
     const std::shared_ptr<SQLiteCheckpointer> store = co_await open_database(true);
     const std::vector<ThreadInfo> threads = co_await store->list_threads();
     std::set<std::string> on_a_tape;
-    const std::vector<KeptSession> taped = co_await on_tapes();
-    for (const KeptSession& one : taped) {
+    const std::vector<SavedSession> taped = co_await on_tapes();
+    for (const SavedSession& one : taped) {
         if (one.copied_from == database_ || is_here(one)) on_a_tape.insert(one.name);
     }
     for (const ThreadInfo& thread : threads) {
         if (on_a_tape.contains(thread.thread_id)) continue;
-        KeptSession kept;
+        SavedSession kept;
         kept.name = thread.thread_id;
         kept.used_at = thread.updated_at.value_or(0);
         kept.messages = static_cast<std::size_t>(thread.message_count);
@@ -191,13 +191,13 @@ Task<std::vector<KeptSession>> KeptSessions::in_database() {
     co_return sessions;
 }
 
-Task<LastSession> KeptSessions::last() {
+Task<LastSession> SavedSessions::last() {
     LastSession found;
-    std::vector<KeptSession> sessions = co_await on_tapes_here();
+    std::vector<SavedSession> sessions = co_await on_tapes_here();
     std::exception_ptr unreadable;
     try {
-        std::vector<KeptSession> older = co_await in_database();
-        for (KeptSession& one : older) sessions.push_back(std::move(one));
+        std::vector<SavedSession> older = co_await in_database();
+        for (SavedSession& one : older) sessions.push_back(std::move(one));
     } catch (const CheckpointerError& error) {
         unreadable = std::current_exception();
         found.note = "Sessions of older versions were not looked at: " + std::string(error.what());
@@ -212,7 +212,7 @@ Task<LastSession> KeptSessions::last() {
     co_return found;
 }
 
-std::string KeptSessions::obstacle() const {
+std::string SavedSessions::obstacle() const {
     std::filesystem::path place = tapes_->directory();
     std::error_code failed;
     while (!std::filesystem::exists(place, failed) && place.has_relative_path())
@@ -225,7 +225,7 @@ std::string KeptSessions::obstacle() const {
 }
 
 /// Also a name whose session has nothing on its tape yet, and one whose state is damaged.
-Task<bool> KeptSessions::is_taken(std::string name) {
+Task<bool> SavedSessions::is_taken(std::string name) {
     const std::string tape = tape_of(name);
     bool taken = true;
     try {
@@ -237,12 +237,12 @@ Task<bool> KeptSessions::is_taken(std::string name) {
     co_return taken;
 }
 
-Task<std::string> KeptSessions::create(std::string first_prompt) {
+Task<std::string> SavedSessions::create(std::string first_prompt) {
     const std::string base = session_name_from(first_prompt);
     std::set<std::string> older;
     try {
-        const std::vector<KeptSession> stored = co_await in_database();
-        for (const KeptSession& one : stored) older.insert(one.name);
+        const std::vector<SavedSession> stored = co_await in_database();
+        for (const SavedSession& one : stored) older.insert(one.name);
     } catch (const CheckpointerError&) {
         // A damaged database does not prevent a new session.
     }
@@ -258,7 +258,7 @@ Task<std::string> KeptSessions::create(std::string first_prompt) {
     co_return name;
 }
 
-Task<bool> KeptSessions::was_copied_to(std::string tape) {
+Task<bool> SavedSessions::was_copied_to(std::string tape) {
     const auto event = co_await tapes_->find_event(std::move(tape), "session.imported");
     const Json* data = event ? event->payload.if_contains("data") : nullptr;
     const JsonObject* note = data ? data->if_object() : nullptr;
@@ -266,10 +266,10 @@ Task<bool> KeptSessions::was_copied_to(std::string tape) {
     co_return from && *from == Json(database_.string());
 }
 
-Task<std::optional<KeptSession>> KeptSessions::tape_with_copy(std::string name) {
-    std::optional<KeptSession> found;
-    const std::vector<KeptSession> taped = co_await on_tapes();
-    for (const KeptSession& one : taped) {
+Task<std::optional<SavedSession>> SavedSessions::tape_with_copy(std::string name) {
+    std::optional<SavedSession> found;
+    const std::vector<SavedSession> taped = co_await on_tapes();
+    for (const SavedSession& one : taped) {
         if (one.name != name) continue;
         bool has_it = one.copied_from == database_;
         // Killed behind the copy, a process has not said so beside the tape.
@@ -279,8 +279,8 @@ Task<std::optional<KeptSession>> KeptSessions::tape_with_copy(std::string name) 
     co_return found;
 }
 
-/// Says beside the tape whose it is, and where it was copied from; every folder can see that.
-Task<> KeptSessions::note_session(std::string name, std::string copied_from) {
+/// Says beside the tape whose it is, and where it was copied from; every directory can see that.
+Task<> SavedSessions::note_session(std::string name, std::string copied_from) {
     bub::TapeSession session;
     session.id = session_id_of(name);
     session.workspace = workspace_.string();
@@ -293,7 +293,7 @@ Task<> KeptSessions::note_session(std::string name, std::string copied_from) {
 }
 
 /// Whether there is nothing to copy: the tape has messages, or a person has emptied it after the copy.
-Task<bool> KeptSessions::is_settled(std::string name) {
+Task<bool> SavedSessions::is_settled(std::string name) {
     const std::string tape = tape_of(name);
     const bub::TapePosition end = co_await tapes_->position(tape);
     const JsonObject beside = co_await tapes_->read_state(tape);
@@ -307,14 +307,14 @@ Task<bool> KeptSessions::is_settled(std::string name) {
     co_return true;
 }
 
-Task<BroughtToTape> KeptSessions::bring_to_tape(std::string name) {
+Task<BroughtToTape> SavedSessions::bring_to_tape(std::string name) {
     BroughtToTape brought;
     const bool settled = co_await is_settled(name);
     if (settled || !has_database()) co_return brought;
     const std::shared_ptr<SQLiteCheckpointer> source = co_await open_database(true);
     const bool known = co_await has_thread(source, name);
     if (!known) co_return brought;
-    // Two that begin in one instant, in two folders maybe, must not both copy it.
+    // Two that begin in one instant, in two directories maybe, must not both copy it.
     const std::shared_ptr<const void> alone = co_await tapes_->hold("sessions");
     const bool settled_meanwhile = co_await is_settled(name);
     if (settled_meanwhile) co_return brought;
@@ -335,17 +335,17 @@ Task<BroughtToTape> KeptSessions::bring_to_tape(std::string name) {
     co_return brought;
 }
 
-Task<bool> KeptSessions::remove_from_database(std::string name) {
+Task<bool> SavedSessions::remove_from_database(std::string name) {
     const std::shared_ptr<SQLiteCheckpointer> store = co_await open_database(false);
     const bool known = co_await has_thread(store, name);
     if (known) co_await store->delete_thread(std::move(name));
     co_return known;
 }
 
-Task<RemovedSession> KeptSessions::remove(std::string name) {
+Task<RemovedSession> SavedSessions::remove(std::string name) {
     RemovedSession removed;
     const std::string tape = tape_of(name);
-    const std::optional<KeptSession> copy = co_await tape_with_copy(name);
+    const std::optional<SavedSession> copy = co_await tape_with_copy(name);
     const std::vector<std::string> tapes = co_await tapes_->all_tapes();
     if (std::find(tapes.begin(), tapes.end(), tape) != tapes.end()) {
         co_await tapes_->remove_tape(tape);

@@ -1,4 +1,4 @@
-#include "folder_channel.hpp"
+#include "directory_channel.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -27,12 +27,14 @@ void add_line(const std::filesystem::path& file, std::string line) {
     close(fd);
 }
 
-/// A platform in a folder: it brings updates until they are confirmed, and shows what is sent.
-class FolderChannel final : public bub::Channel, public bub::SettlesDeliveries {
+/// A platform in a directory: it brings updates until they are confirmed, and shows what is sent.
+class DirectoryChannel final : public bub::Channel, public bub::SettlesDeliveries {
 public:
-    FolderChannel(std::filesystem::path folder, bub::MessageHandler handler,
-                  std::shared_ptr<AsyncEvent> brought)
-        : folder_(std::move(folder)), handler_(std::move(handler)), brought_(std::move(brought)) {}
+    DirectoryChannel(std::filesystem::path directory, bub::MessageHandler handler,
+                     std::shared_ptr<AsyncEvent> brought)
+        : directory_(std::move(directory)),
+          handler_(std::move(handler)),
+          brought_(std::move(brought)) {}
 
     const std::string& name() const noexcept override { return name_; }
     Task<> start(std::stop_token) override {
@@ -45,7 +47,7 @@ public:
         std::string line = message.content_text();
         std::replace(line.begin(), line.end(), '\n', ' ');
         if (message.context.contains("resent")) line += " (again)";
-        add_line(sent_file(folder_), std::move(line));
+        add_line(sent_file(directory_), std::move(line));
         co_return;
     }
     bub::UnsettledPolicy unsettled_policy() const noexcept override {
@@ -54,7 +56,7 @@ public:
 
 private:
     Task<> poll() {
-        const std::vector<std::string> confirmed = lines_of(confirmed_file(folder_));
+        const std::vector<std::string> confirmed = lines_of(confirmed_file(directory_));
         for (const std::string& text : updates) {
             if (std::find(confirmed.begin(), confirmed.end(), text) != confirmed.end()) continue;
             bub::Envelope message(text);
@@ -62,13 +64,13 @@ private:
             message.chat_id = text.size() > 3 ? "long" : "short";
             message.inbound_id = text;
             co_await handler_(std::move(message));
-            add_line(confirmed_file(folder_), text);
+            add_line(confirmed_file(directory_), text);
         }
         brought_->set();
     }
 
     const std::string name_ = "platform";
-    const std::filesystem::path folder_;
+    const std::filesystem::path directory_;
     const bub::MessageHandler handler_;
     const std::shared_ptr<AsyncEvent> brought_;
     std::unique_ptr<BackgroundScope> work_;
@@ -82,15 +84,15 @@ Task<> end_when_idle(bub::ChannelManager& manager, std::shared_ptr<AsyncEvent> b
 
 }  // namespace
 
-std::shared_ptr<bub::Channel> folder_channel(const std::filesystem::path& folder,
-                                             bub::MessageHandler handler,
-                                             std::shared_ptr<AsyncEvent> brought) {
-    return std::make_shared<FolderChannel>(folder, std::move(handler), std::move(brought));
+std::shared_ptr<bub::Channel> directory_channel(const std::filesystem::path& directory,
+                                                bub::MessageHandler handler,
+                                                std::shared_ptr<AsyncEvent> brought) {
+    return std::make_shared<DirectoryChannel>(directory, std::move(handler), std::move(brought));
 }
 
-std::shared_ptr<bub::FileDeliveryLog> deliveries_in(const std::filesystem::path& folder) {
+std::shared_ptr<bub::FileDeliveryLog> deliveries_in(const std::filesystem::path& directory) {
     bub::FileDeliveryLogOptions options;
-    options.folder = delivery_folder(folder);
+    options.directory = delivery_directory(directory);
     options.sync = bub::DeliverySync::never;
     options.compact_bytes = 1000;
     return std::make_shared<bub::FileDeliveryLog>(std::move(options));
@@ -111,12 +113,12 @@ std::vector<std::string> lines_of(const std::filesystem::path& file) {
     return lines;
 }
 
-Count expect_dealt_with(const std::filesystem::path& folder,
+Count expect_dealt_with(const std::filesystem::path& directory,
                         const std::function<std::string(const std::string& update)>& answer) {
     Count count;
-    const std::vector<std::string> sent = lines_of(sent_file(folder));
+    const std::vector<std::string> sent = lines_of(sent_file(directory));
     std::vector<std::string> held;
-    const auto log = deliveries_in(folder);
+    const auto log = deliveries_in(directory);
     for (const bub::StoredInbound& inbound : run(log->unfinished()))
         held.push_back(inbound.message.content_text());
     EXPECT_TRUE(run(log->unsettled()).empty());

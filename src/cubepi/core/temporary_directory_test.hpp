@@ -11,19 +11,19 @@
 namespace cubepi {
 
 /// A directory that is removed after the test.
-class TemporaryFolder {
+class TemporaryDirectory {
 public:
-    TemporaryFolder() {
+    TemporaryDirectory() {
         std::string name = (std::filesystem::temp_directory_path() / "cubepi-test-XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
+        if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory");
         path_ = std::filesystem::canonical(name);
     }
-    ~TemporaryFolder() {
+    ~TemporaryDirectory() {
         std::error_code ignored;
         std::filesystem::remove_all(path_, ignored);
     }
-    TemporaryFolder(const TemporaryFolder&) = delete;
-    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+    TemporaryDirectory(const TemporaryDirectory&) = delete;
+    TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
 
     const std::filesystem::path& path() const { return path_; }
     std::string operator/(const char* name) const { return (path_ / name).string(); }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <bub/interview.hpp>
+#include <bub/onboarding_ui.hpp>
 
 #include "../terminal/style.hpp"
 
@@ -12,17 +12,17 @@ namespace cubepi::app {
 
 /// Asks at the terminal (standard input and output), a line per question. At the end of the input (Ctrl-D) a question throws
 /// Error(cancelled). A question that is cancelled gives the terminal back as it was. One per process.
-class TerminalInterview final : public bub::Interview {
+class TerminalOnboardingUi final : public bub::OnboardingUi {
 public:
-    TerminalInterview(Executor executor, Style style);
-    ~TerminalInterview() override;
+    TerminalOnboardingUi(Executor executor, Style style);
+    ~TerminalOnboardingUi() override;
 
     void say(std::string text) override;
-    Task<std::string> ask(std::string question, std::string usual) override;
+    Task<std::string> ask(std::string question, std::string default_value) override;
     Task<std::string> ask_secret(std::string question) override;
     Task<std::size_t> choose(std::string question, std::vector<std::string> options,
-                             std::size_t usual) override;
-    Task<bool> confirm(std::string question, bool usual) override;
+                             std::size_t default_value) override;
+    Task<bool> confirm(std::string question, bool default_value) override;
 
 private:
     Task<std::string> read_line(std::string prompt);
