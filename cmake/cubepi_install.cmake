@@ -5,8 +5,14 @@ include(CMakePackageConfigHelpers)
 set(config_directory ${CMAKE_INSTALL_LIBDIR}/cmake/cubepi)
 get_property(modules GLOBAL PROPERTY CUBEPI_MODULE_NAMES)
 
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/cubepi ${PROJECT_SOURCE_DIR}/src/bub
-    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp" REGEX "[/_]test[_.]" EXCLUDE)
+# Public headers and the headers in detail/ that they include. tools/check-modules keeps them from including others.
+file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src
+    src/cubepi/*.hpp src/cubepi/*/*.hpp src/cubepi/*/detail/*.hpp src/bub/*.hpp src/bub/*/*.hpp src/bub/*/detail/*.hpp)
+list(FILTER headers EXCLUDE REGEX "[/_]test[_.]|^bub/kernel/")
+foreach(header IN LISTS headers)
+    cmake_path(GET header PARENT_PATH directory)
+    install(FILES ${PROJECT_SOURCE_DIR}/src/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${directory})
+endforeach()
 install(EXPORT cubepi-targets NAMESPACE cubepi:: DESTINATION ${config_directory})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -14,7 +14,8 @@
 #
 # defines the library `cubepi_net` (alias `cubepi::net`; static, or shared with BUILD_SHARED_LIBS), the test binary
 # `cubepi_net_test`, which is one ctest entry `net`, and install rules for library and headers. A module without SOURCES is
-# a header-only (INTERFACE) library. Headers are not listed: every *.hpp of the directory except tests is installed.
+# a header-only (INTERFACE) library. Headers are not listed: every *.hpp of the directory itself and of detail/ except
+# tests is installed.
 #
 #   cubepi_test(abort SOURCES abort_test.cpp DEPENDS agent testing [LINK ...] [LABELS slow] [THREADED]
 #               [TIMEOUT 300] [SHARDS 3] [NO_MAIN] [ENVIRONMENT A=b])

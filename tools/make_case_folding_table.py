@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes src/bub/tape/detail/case_folding_table.hpp from the Unicode tables of this Python.
+"""Makes src/bub/tape/search/case_folding_table.hpp from the Unicode tables of this Python.
 
     tools/make_case_folding_table.py            writes the file
     tools/make_case_folding_table.py --check    compares it, if this Python has the Unicode version that it names
@@ -11,7 +11,7 @@ import re
 import sys
 import unicodedata
 
-PATH = pathlib.Path(__file__).resolve().parent.parent / "src/bub/tape/detail/case_folding_table.hpp"
+PATH = pathlib.Path(__file__).resolve().parent.parent / "src/bub/tape/search/case_folding_table.hpp"
 WIDTH = 115
 
 HEAD = """#pragma once

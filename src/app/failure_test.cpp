@@ -16,7 +16,7 @@
 
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/agent/agent.hpp>
-#include <cubepi/checkpoint/detail/claim_rules.hpp>
+#include <cubepi/checkpoint/claims/claim_rules.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/network_error.hpp>
 #include <cubepi/provider/faux.hpp>

@@ -6,7 +6,7 @@
 #include <ctime>
 #include <optional>
 
-#include <bub/tape/detail/dates.hpp>
+#include <bub/tape/search/dates.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace cubepi::app {

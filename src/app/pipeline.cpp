@@ -4,7 +4,7 @@
 
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/runtime.hpp>
-#include <cubepi/workspace/detail/shell_words.hpp>
+#include <cubepi/workspace/policy/shell_words.hpp>
 
 #include "exit_code.hpp"
 #include "program.hpp"

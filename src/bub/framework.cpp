@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include <bub/detail/framework_impl.hpp>
-#include <bub/detail/turn.hpp>
+#include <bub/kernel/framework_impl.hpp>
+#include <bub/kernel/turn.hpp>
 #include <cubepi/core/cancellation.hpp>
 
 namespace bub {

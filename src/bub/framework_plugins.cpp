@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <utility>
 
-#include <bub/detail/framework_impl.hpp>
 #include <bub/framework.hpp>
+#include <bub/kernel/framework_impl.hpp>
 #include <cubepi/core/cancellation.hpp>
 
 namespace bub {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
-#include <bub/detail/framework_impl.hpp>
 #include <bub/framework.hpp>
+#include <bub/kernel/framework_impl.hpp>
 
 namespace bub {
 

@@ -1,8 +1,8 @@
 #include <chrono>
 #include <utility>
 
-#include <bub/detail/framework_impl.hpp>
 #include <bub/framework.hpp>
+#include <bub/kernel/framework_impl.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/provider/message_assembler.hpp>
 #include <cubepi/provider/stream_from.hpp>

@@ -14,10 +14,10 @@
 #include <cubepi/core/ids.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/net/sse_decoder.hpp>
-#include <cubepi/provider/detail/anthropic_decoder.hpp>
-#include <cubepi/provider/detail/openai_chat_decoder.hpp>
-#include <cubepi/provider/detail/openai_responses_decoder.hpp>
+#include <cubepi/provider/anthropic/decoder.hpp>
 #include <cubepi/provider/message_assembler.hpp>
+#include <cubepi/provider/openai/chat_decoder.hpp>
+#include <cubepi/provider/openai/responses_decoder.hpp>
 
 #include "attack.hpp"
 

@@ -1,4 +1,4 @@
-#include <cubepi/provider/detail/anthropic_decoder.hpp>
+#include <cubepi/provider/anthropic/decoder.hpp>
 
 #include "stream_fuzz.hpp"
 

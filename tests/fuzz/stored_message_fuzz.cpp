@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include <cubepi/checkpoint/detail/stored_message_reader.hpp>
+#include <cubepi/checkpoint/format/stored_message_reader.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/schema/python_json.hpp>

@@ -13,7 +13,7 @@
 #include <cubepi/core/ids.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/net/sse_decoder.hpp>
-#include <cubepi/provider/detail/wire_protocol.hpp>
+#include <cubepi/provider/wire/wire_protocol.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 #include "counted_memory.hpp"

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include <bub/tape/detail/fast_facts.hpp>
-#include <bub/tape/detail/text_search.hpp>
-#include <bub/tape/detail/turn_journal_file.hpp>
+#include <bub/tape/entry/fast_facts.hpp>
+#include <bub/tape/file/turn_journal_file.hpp>
+#include <bub/tape/search/text_search.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <bub/tape/tape_entry.hpp>
 

@@ -25,7 +25,7 @@ class RoomOrder(unittest.TestCase):
         return list(modules.check_file(pathlib.PurePath(path), text, ORDER))
 
     def test_a_room_includes_what_stands_above_it(self):
-        self.assertEqual(self.complaints("agent/loop.cpp", "#include <cubepi/core/task.hpp>\n#include <curl/curl.h>\n"), [])
+        self.assertEqual(self.complaints("agent/run/loop.cpp", "#include <cubepi/core/task.hpp>\n#include <curl/curl.h>\n"), [])
 
     def test_and_not_what_stands_below(self):
         self.assertIn("may not include agent", self.complaints("net/a.cpp", "\n#include <cubepi/agent/loop.hpp>\n")[0])
@@ -38,12 +38,20 @@ class RoomOrder(unittest.TestCase):
         self.assertEqual(len(self.complaints("net/a.hpp", "#include <curl/curl.h>\n")), 1)
         self.assertEqual(self.complaints("net/detail/a.hpp", "#include <curl/curl.h>\n"), [])
 
+    def test_installed_headers_include_only_installed_ones(self):
+        private = "#include <cubepi/net/curl/engine.hpp>\n"
+        for path in ("net/a.hpp", "net/detail/a.hpp"):
+            self.assertIn("which is not installed", self.complaints(path, private)[0])
+        for path in ("net/a.cpp", "net/curl/a.hpp", "net/a_test_support.hpp"):
+            self.assertEqual(self.complaints(path, private), [])
+        self.assertEqual(self.complaints("net/a.hpp", "#include <cubepi/net/detail/b.hpp>\n"), [])
+
     def test_the_pipeline_includes_the_library_and_not_the_other_way_round(self):
         order = ["tape", "kernel", "channel"]
         check = lambda path, text: list(modules.check_file(pathlib.PurePath(path), text, order, root="bub"))
-        self.assertEqual(check("framework.cpp", "#include <bub/detail/turn.hpp>\n#include <cubepi/agent/agent.hpp>\n"), [])
+        self.assertEqual(check("framework.cpp", "#include <bub/kernel/turn.hpp>\n#include <cubepi/agent/agent.hpp>\n"), [])
         self.assertIn("may not include kernel", check("tape/tape.cpp", "#include <bub/framework.hpp>\n")[0])
-        self.assertIn("may not include channel", check("detail/turn.cpp", "#include <bub/channel/manager.hpp>\n")[0])
+        self.assertIn("may not include channel", check("kernel/turn.cpp", "#include <bub/channel/manager.hpp>\n")[0])
         self.assertEqual(check("channel/manager.cpp", "#include <bub/framework.hpp>\n#include <bub/tape/tape.hpp>\n"), [])
         self.assertIn("includes bub", self.complaints("net/a.cpp", "#include <bub/hooks.hpp>\n")[0])
 

@@ -16,8 +16,8 @@
 
 #include <yaml-cpp/yaml.h>
 
-#include <cubepi/core/detail/regular_file.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/regular_file.hpp>
 
 #include "paths.hpp"
 #include "yaml_edit.hpp"

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cubepi/core/detail/regular_file.hpp>
+#include <cubepi/core/support/regular_file.hpp>
 
 namespace cubepi::app {
 

@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include <bub/builtin/detail/agent_turn.hpp>
-#include <bub/builtin/detail/commands.hpp>
-#include <bub/builtin/detail/core.hpp>
-#include <bub/builtin/detail/prompt_parts.hpp>
+#include <bub/builtin/plugin/commands.hpp>
+#include <bub/builtin/plugin/core.hpp>
+#include <bub/builtin/turn/agent_turn.hpp>
+#include <bub/builtin/turn/prompt_parts.hpp>
 #include <bub/channel/debounce.hpp>
 #include <bub/channel/steering_inbox.hpp>
 #include <bub/input_id.hpp>

@@ -1,4 +1,4 @@
-#include <bub/builtin/detail/conversation_digest.hpp>
+#include <bub/builtin/turn/conversation_digest.hpp>
 
 #include <gtest/gtest.h>
 

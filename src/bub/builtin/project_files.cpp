@@ -1,6 +1,6 @@
 #include <bub/builtin/project_files.hpp>
 
-#include <bub/builtin/detail/project_file.hpp>
+#include <bub/builtin/plugin/project_file.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/workspace/local_workspace.hpp>

@@ -9,8 +9,8 @@
 
 #include <unistd.h>
 
-#include <cubepi/core/detail/regular_file.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/regular_file.hpp>
 
 extern char** environ;
 

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <utility>
 
-#include <bub/builtin/detail/project_file.hpp>
+#include <bub/builtin/plugin/project_file.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <bub/channel/detail/manager_core.hpp>
+#include <bub/channel/manager/manager_core.hpp>
 
 namespace bub {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <bub/channel/detail/delivery_records.hpp>
+#include <bub/channel/delivery/delivery_records.hpp>
 
 namespace bub {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <bub/channel/detail/delivery_journal.hpp>
+#include <bub/channel/delivery/delivery_journal.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/tape_entry.hpp>
 #include <cubepi/core/cancellation.hpp>

@@ -7,9 +7,9 @@
 #include <pwd.h>
 #include <unistd.h>
 
-#include <bub/tape/detail/digest.hpp>
-#include <bub/tape/detail/tape_directory.hpp>
-#include <bub/tape/detail/tape_errors.hpp>
+#include <bub/tape/file/digest.hpp>
+#include <bub/tape/file/tape_directory.hpp>
+#include <bub/tape/file/tape_errors.hpp>
 #include <cubepi/core/offload.hpp>
 
 namespace bub {

@@ -10,9 +10,9 @@
 #include <limits>
 #include <thread>
 
-#include <bub/tape/detail/descriptor.hpp>
-#include <bub/tape/detail/line_reader.hpp>
-#include <bub/tape/detail/tape_directory.hpp>
+#include <bub/tape/file/descriptor.hpp>
+#include <bub/tape/file/line_reader.hpp>
+#include <bub/tape/file/tape_directory.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_test_support.hpp>
 #include <cubepi/core/error.hpp>

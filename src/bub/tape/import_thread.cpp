@@ -1,8 +1,8 @@
 #include <utility>
 
-#include <bub/tape/detail/checkpointer_state.hpp>
-#include <bub/tape/detail/entry_facts.hpp>
-#include <bub/tape/detail/fork_entries.hpp>
+#include <bub/tape/checkpointer/checkpointer_state.hpp>
+#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/fork/fork_entries.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/core/error.hpp>

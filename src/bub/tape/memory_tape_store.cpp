@@ -6,11 +6,11 @@
 #include <unordered_map>
 #include <utility>
 
-#include <bub/tape/detail/digest.hpp>
-#include <bub/tape/detail/entry_facts.hpp>
-#include <bub/tape/detail/fork_entries.hpp>
-#include <bub/tape/detail/query_filter.hpp>
-#include <bub/tape/detail/tape_errors.hpp>
+#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/file/digest.hpp>
+#include <bub/tape/file/tape_errors.hpp>
+#include <bub/tape/fork/fork_entries.hpp>
+#include <bub/tape/search/query_filter.hpp>
 
 namespace bub {
 

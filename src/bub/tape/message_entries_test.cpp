@@ -1,4 +1,4 @@
-#include <bub/tape/detail/message_entries.hpp>
+#include <bub/tape/entry/message_entries.hpp>
 
 #include <gtest/gtest.h>
 

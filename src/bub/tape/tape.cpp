@@ -4,10 +4,10 @@
 #include <regex>
 #include <utility>
 
-#include <bub/tape/detail/entry_facts.hpp>
-#include <bub/tape/detail/query_filter.hpp>
-#include <bub/tape/detail/tape_errors.hpp>
-#include <bub/tape/detail/text_search.hpp>
+#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/file/tape_errors.hpp>
+#include <bub/tape/search/query_filter.hpp>
+#include <bub/tape/search/text_search.hpp>
 
 namespace bub {
 

@@ -4,11 +4,11 @@
 #include <set>
 #include <utility>
 
-#include <bub/tape/detail/checkpointer_state.hpp>
-#include <bub/tape/detail/dates.hpp>
-#include <bub/tape/detail/entry_facts.hpp>
+#include <bub/tape/checkpointer/checkpointer_state.hpp>
+#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/search/dates.hpp>
 #include <bub/tape/tape_context.hpp>
-#include <cubepi/checkpoint/detail/claim_rules.hpp>
+#include <cubepi/checkpoint/claims/claim_rules.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 

@@ -3,10 +3,10 @@
 #include <iterator>
 #include <utility>
 
-#include <bub/tape/detail/dates.hpp>
-#include <bub/tape/detail/entry_facts.hpp>
-#include <bub/tape/detail/json_text.hpp>
-#include <bub/tape/detail/message_entries.hpp>
+#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/json_text.hpp>
+#include <bub/tape/entry/message_entries.hpp>
+#include <bub/tape/search/dates.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/schema/python_json.hpp>

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <utility>
 
-#include <bub/tape/detail/dates.hpp>
-#include <bub/tape/detail/digest.hpp>
-#include <bub/tape/detail/entry_facts.hpp>
-#include <bub/tape/detail/json_text.hpp>
+#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/json_text.hpp>
+#include <bub/tape/file/digest.hpp>
+#include <bub/tape/search/dates.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 

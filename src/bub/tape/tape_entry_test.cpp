@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <bub/tape/detail/dates.hpp>
-#include <bub/tape/detail/fast_facts.hpp>
+#include <bub/tape/entry/fast_facts.hpp>
+#include <bub/tape/search/dates.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace bub {

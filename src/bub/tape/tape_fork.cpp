@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include <bub/tape/detail/entry_facts.hpp>
-#include <bub/tape/detail/fork_entries.hpp>
-#include <bub/tape/detail/fork_state.hpp>
-#include <bub/tape/detail/tape_errors.hpp>
+#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/file/tape_errors.hpp>
+#include <bub/tape/fork/fork_entries.hpp>
+#include <bub/tape/fork/fork_state.hpp>
 #include <bub/tape/tape_sidecar.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>

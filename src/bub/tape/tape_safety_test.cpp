@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include <bub/tape/detail/descriptor.hpp>
-#include <bub/tape/detail/tape_directory.hpp>
+#include <bub/tape/file/descriptor.hpp>
+#include <bub/tape/file/tape_directory.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_test_support.hpp>

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include <bub/tape/detail/descriptor.hpp>
+#include <bub/tape/file/descriptor.hpp>
 #include <bub/tape/tape.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>

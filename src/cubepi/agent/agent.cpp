@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include <cubepi/agent/detail/agent_impl.hpp>
-#include <cubepi/agent/detail/run_guard.hpp>
+#include <cubepi/agent/run/agent_impl.hpp>
+#include <cubepi/agent/run/run_guard.hpp>
 #include <cubepi/core/cancellation.hpp>
 
 namespace cubepi {

@@ -5,7 +5,7 @@
 #include <stop_token>
 #include <utility>
 
-#include <cubepi/agent/detail/agent_impl.hpp>
+#include <cubepi/agent/run/agent_impl.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include <cubepi/agent/detail/loop_run.hpp>
-#include <cubepi/agent/detail/run_guard.hpp>
+#include <cubepi/agent/run/loop_run.hpp>
+#include <cubepi/agent/run/run_guard.hpp>
 #include <cubepi/core/outcome.hpp>
 
 namespace cubepi::detail {

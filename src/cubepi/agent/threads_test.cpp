@@ -7,7 +7,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 
-#include <cubepi/agent/detail/serial_check.hpp>
+#include <cubepi/agent/run/serial_check.hpp>
 
 #include "agent_test_support.hpp"
 

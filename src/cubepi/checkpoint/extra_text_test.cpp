@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/detail/extra_text.hpp>
+#include <cubepi/checkpoint/format/extra_text.hpp>
 
 #include <gtest/gtest.h>
 

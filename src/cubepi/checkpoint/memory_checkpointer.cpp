@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include <cubepi/checkpoint/detail/claim_rules.hpp>
+#include <cubepi/checkpoint/claims/claim_rules.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace cubepi {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include <cubepi/checkpoint/detail/sqlite_operations.hpp>
-#include <cubepi/checkpoint/detail/sqlite_worker.hpp>
+#include <cubepi/checkpoint/sqlite/operations.hpp>
+#include <cubepi/checkpoint/sqlite/worker.hpp>
 
 namespace cubepi {
 

@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cubepi/checkpoint/detail/stored_message_reader.hpp>
+#include <cubepi/checkpoint/format/stored_message_reader.hpp>
 #include <cubepi/checkpoint/store_support_test.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/schema/python_json.hpp>

@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/detail/sqlite_worker.hpp>
+#include <cubepi/checkpoint/sqlite/worker.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>

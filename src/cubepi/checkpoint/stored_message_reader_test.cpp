@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/detail/stored_message_reader.hpp>
+#include <cubepi/checkpoint/format/stored_message_reader.hpp>
 
 #include <string>
 #include <string_view>

@@ -10,7 +10,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
 
-#include <cubepi/core/detail/post.hpp>
+#include <cubepi/core/async/post.hpp>
 #include <cubepi/core/detail/scope_core.hpp>
 #include <cubepi/core/error.hpp>
 

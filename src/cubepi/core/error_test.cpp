@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cubepi/core/detail/error_with_text.hpp>
+#include <cubepi/core/support/error_with_text.hpp>
 
 namespace cubepi {
 namespace {

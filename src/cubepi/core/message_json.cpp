@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include <cubepi/core/detail/object_reader.hpp>
+#include <cubepi/core/support/object_reader.hpp>
 
 namespace cubepi {
 

@@ -15,6 +15,8 @@
 //     Outcome<Reply> reply = co_await outcome_of(ask());
 //     if (!reply) co_await clean_up();
 //     use(std::move(reply).value());              // rethrows the failure
+//
+// Cleanup that does not depend on the outcome is passed to with_cleanup.
 
 namespace cubepi {
 
@@ -68,6 +70,28 @@ Task<Outcome<T>> outcome_of(Task<T> task) {
         failure = std::current_exception();
     }
     co_return Outcome<T>(std::move(failure));
+}
+
+/// Awaits `task`, then `cleanup`, which runs also if the task failed or was cancelled. Returns the value of the task or throws
+/// its failure. After a failure the cleanup ignores cancellation, and its own exception is discarded; after a success it
+/// can be cancelled, and its exception is thrown.
+///
+///     std::string text = co_await with_cleanup(read(file), close(file));
+template <class T>
+Task<T> with_cleanup(Task<T> task, Task<> cleanup) {
+    Outcome<T> outcome = co_await outcome_of(std::move(task));
+    if (outcome.ok()) {
+        co_await std::move(cleanup);
+    } else {
+        co_await shield();
+        (void)co_await outcome_of(std::move(cleanup));
+        co_await unshield();
+    }
+    if constexpr (std::is_void_v<T>) {
+        outcome.rethrow();
+    } else {
+        co_return std::move(outcome).value();
+    }
 }
 
 }  // namespace cubepi

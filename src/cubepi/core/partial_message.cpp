@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include <cubepi/core/detail/message_log.hpp>
+#include <cubepi/core/support/message_log.hpp>
 
 namespace cubepi {
 

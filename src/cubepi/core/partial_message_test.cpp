@@ -25,7 +25,7 @@ extern "C" std::size_t __sanitizer_get_current_allocated_bytes();
 
 #include <gtest/gtest.h>
 
-#include <cubepi/core/detail/message_log.hpp>
+#include <cubepi/core/support/message_log.hpp>
 
 namespace cubepi {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cubepi/core/detail/message_log.hpp>
+#include <cubepi/core/support/message_log.hpp>
 
 namespace cubepi {
 namespace {

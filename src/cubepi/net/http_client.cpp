@@ -4,10 +4,10 @@
 #include <cubepi/core/number_text.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/timeout.hpp>
-#include <cubepi/net/detail/curl_engine.hpp>
-#include <cubepi/net/detail/curl_transfer.hpp>
-#include <cubepi/net/detail/name_cache.hpp>
-#include <cubepi/net/detail/request_url.hpp>
+#include <cubepi/net/curl/curl_engine.hpp>
+#include <cubepi/net/curl/curl_transfer.hpp>
+#include <cubepi/net/curl/name_cache.hpp>
+#include <cubepi/net/curl/request_url.hpp>
 #include <cubepi/net/network_error.hpp>
 
 #include <algorithm>

@@ -2,10 +2,10 @@
 
 #include <string_view>
 
-#include <cubepi/provider/detail/anthropic_decoder.hpp>
-#include <cubepi/provider/detail/anthropic_request.hpp>
-#include <cubepi/provider/detail/endpoint.hpp>
-#include <cubepi/provider/detail/http_stream.hpp>
+#include <cubepi/provider/anthropic/decoder.hpp>
+#include <cubepi/provider/anthropic/request.hpp>
+#include <cubepi/provider/wire/endpoint.hpp>
+#include <cubepi/provider/wire/http_stream.hpp>
 
 namespace cubepi {
 

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cubepi/provider/detail/price_table.hpp>
+#include <cubepi/provider/models/price_table.hpp>
 
 namespace cubepi {
 namespace {

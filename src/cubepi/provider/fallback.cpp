@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include <cubepi/provider/detail/fallback_source.hpp>
+#include <cubepi/provider/fallback/fallback_source.hpp>
 
 namespace cubepi {
 

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include <cubepi/core/ids.hpp>
-#include <cubepi/provider/detail/faux_source.hpp>
+#include <cubepi/provider/faux/faux_source.hpp>
 
 namespace cubepi {
 

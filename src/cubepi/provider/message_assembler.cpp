@@ -4,9 +4,9 @@
 #include <limits>
 #include <utility>
 
-#include <cubepi/core/detail/message_log.hpp>
-#include <cubepi/provider/detail/answer_size.hpp>
-#include <cubepi/provider/detail/tool_call_name.hpp>
+#include <cubepi/core/support/message_log.hpp>
+#include <cubepi/provider/wire/answer_size.hpp>
+#include <cubepi/provider/wire/tool_call_name.hpp>
 #include <cubepi/schema/partial_json.hpp>
 
 namespace cubepi {

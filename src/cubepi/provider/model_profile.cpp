@@ -4,7 +4,7 @@
 #include <cctype>
 #include <utility>
 
-#include <cubepi/provider/detail/model_profiles.hpp>
+#include <cubepi/provider/models/model_profiles.hpp>
 
 namespace cubepi {
 

@@ -4,8 +4,8 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/provider/anthropic.hpp>
-#include <cubepi/provider/detail/model_profiles.hpp>
 #include <cubepi/provider/faux.hpp>
+#include <cubepi/provider/models/model_profiles.hpp>
 #include <cubepi/provider/openai.hpp>
 #include <cubepi/provider/openai_responses.hpp>
 

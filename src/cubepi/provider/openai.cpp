@@ -1,9 +1,9 @@
 #include <cubepi/provider/openai.hpp>
 
-#include <cubepi/provider/detail/http_stream.hpp>
-#include <cubepi/provider/detail/openai_chat_decoder.hpp>
-#include <cubepi/provider/detail/openai_chat_request.hpp>
-#include <cubepi/provider/detail/openai_endpoint.hpp>
+#include <cubepi/provider/openai/chat_decoder.hpp>
+#include <cubepi/provider/openai/chat_request.hpp>
+#include <cubepi/provider/openai/openai_endpoint.hpp>
+#include <cubepi/provider/wire/http_stream.hpp>
 
 namespace cubepi {
 

@@ -3,10 +3,10 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/sse_decoder.hpp>
-#include <cubepi/provider/detail/openai_endpoint.hpp>
-#include <cubepi/provider/detail/openai_images_wire.hpp>
-#include <cubepi/provider/detail/user_hook.hpp>
 #include <cubepi/provider/error_classification.hpp>
+#include <cubepi/provider/openai/images_wire.hpp>
+#include <cubepi/provider/openai/openai_endpoint.hpp>
+#include <cubepi/provider/wire/user_hook.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi {

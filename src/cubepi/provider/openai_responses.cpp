@@ -1,7 +1,7 @@
 #include <cubepi/provider/openai_responses.hpp>
 
-#include <cubepi/provider/detail/http_stream.hpp>
-#include <cubepi/provider/detail/openai_responses_call.hpp>
+#include <cubepi/provider/openai/responses_call.hpp>
+#include <cubepi/provider/wire/http_stream.hpp>
 
 namespace cubepi {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include <cubepi/provider/detail/prompt_text.hpp>
+#include <cubepi/provider/wire/prompt_text.hpp>
 
 namespace cubepi {
 

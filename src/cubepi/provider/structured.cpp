@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/provider/detail/strict_schema.hpp>
+#include <cubepi/provider/openai/strict_schema.hpp>
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/schema/validate.hpp>
 

@@ -8,8 +8,8 @@
 #include <cstdlib>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/schema/detail/json_escape.hpp>
-#include <cubepi/schema/detail/utf8.hpp>
+#include <cubepi/schema/json/json_escape.hpp>
+#include <cubepi/schema/json/utf8.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi {

@@ -26,13 +26,13 @@
 #endif
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/schema/detail/schema_check.hpp>
-#include <cubepi/schema/detail/schema_fill.hpp>
-#include <cubepi/schema/detail/schema_lowering.hpp>
-#include <cubepi/schema/detail/schema_pattern.hpp>
-#include <cubepi/schema/detail/simple_schema.hpp>
 #include <cubepi/schema/detail/value_path.hpp>
 #include <cubepi/schema/parse_json.hpp>
+#include <cubepi/schema/validate/schema_check.hpp>
+#include <cubepi/schema/validate/schema_fill.hpp>
+#include <cubepi/schema/validate/schema_lowering.hpp>
+#include <cubepi/schema/validate/schema_pattern.hpp>
+#include <cubepi/schema/validate/simple_schema.hpp>
 
 namespace cubepi {
 namespace {

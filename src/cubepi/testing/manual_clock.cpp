@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include <cubepi/core/detail/post.hpp>
+#include <cubepi/core/async/post.hpp>
 #include <cubepi/core/event_signal.hpp>
 
 namespace cubepi::testing {

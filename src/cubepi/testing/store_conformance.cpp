@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <cubepi/core/run.hpp>
-#include <cubepi/testing/detail/store_probe.hpp>
+#include <cubepi/testing/stores/store_probe.hpp>
 
 namespace cubepi::testing {
 

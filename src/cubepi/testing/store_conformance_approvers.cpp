@@ -1,7 +1,7 @@
 #include <string>
 #include <utility>
 
-#include <cubepi/testing/detail/store_probe.hpp>
+#include <cubepi/testing/stores/store_probe.hpp>
 
 namespace cubepi::testing::detail {
 

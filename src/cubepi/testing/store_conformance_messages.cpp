@@ -4,8 +4,8 @@
 #include <vector>
 
 #include <cubepi/core/task_scope.hpp>
-#include <cubepi/testing/detail/generated_messages.hpp>
-#include <cubepi/testing/detail/store_probe.hpp>
+#include <cubepi/testing/stores/generated_messages.hpp>
+#include <cubepi/testing/stores/store_probe.hpp>
 
 namespace cubepi::testing::detail {
 

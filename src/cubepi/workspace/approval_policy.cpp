@@ -6,10 +6,10 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/json_text.hpp>
-#include <cubepi/workspace/detail/beneath.hpp>
-#include <cubepi/workspace/detail/content_kind.hpp>
-#include <cubepi/workspace/detail/protected_path.hpp>
-#include <cubepi/workspace/detail/url_origin.hpp>
+#include <cubepi/workspace/fetch/content_kind.hpp>
+#include <cubepi/workspace/files/beneath.hpp>
+#include <cubepi/workspace/policy/protected_path.hpp>
+#include <cubepi/workspace/policy/url_origin.hpp>
 
 namespace cubepi {
 

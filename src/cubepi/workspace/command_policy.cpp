@@ -4,9 +4,9 @@
 #include <array>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/workspace/detail/command_effects.hpp>
-#include <cubepi/workspace/detail/harmless_commands.hpp>
-#include <cubepi/workspace/detail/shell_words.hpp>
+#include <cubepi/workspace/policy/command_effects.hpp>
+#include <cubepi/workspace/policy/harmless_commands.hpp>
+#include <cubepi/workspace/policy/shell_words.hpp>
 
 namespace cubepi {
 

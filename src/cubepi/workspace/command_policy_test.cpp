@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/workspace/detail/shell_words.hpp>
+#include <cubepi/workspace/policy/shell_words.hpp>
 
 namespace cubepi {
 namespace {

@@ -10,9 +10,9 @@
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/workspace/detail/content_kind.hpp>
-#include <cubepi/workspace/detail/html_text.hpp>
-#include <cubepi/workspace/detail/url_origin.hpp>
+#include <cubepi/workspace/fetch/content_kind.hpp>
+#include <cubepi/workspace/fetch/html_text.hpp>
+#include <cubepi/workspace/policy/url_origin.hpp>
 
 namespace cubepi {
 

@@ -5,10 +5,10 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/json_convert.hpp>
-#include <cubepi/workspace/detail/content_kind.hpp>
-#include <cubepi/workspace/detail/file_edit.hpp>
-#include <cubepi/workspace/detail/line_diff.hpp>
-#include <cubepi/workspace/detail/text_edit.hpp>
+#include <cubepi/workspace/fetch/content_kind.hpp>
+#include <cubepi/workspace/files/file_edit.hpp>
+#include <cubepi/workspace/files/line_diff.hpp>
+#include <cubepi/workspace/files/text_edit.hpp>
 
 namespace cubepi {
 

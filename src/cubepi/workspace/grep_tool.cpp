@@ -6,9 +6,9 @@
 #include <boost/regex.hpp>
 
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/workspace/detail/content_kind.hpp>
-#include <cubepi/workspace/detail/glob.hpp>
-#include <cubepi/workspace/detail/tree_walk.hpp>
+#include <cubepi/workspace/fetch/content_kind.hpp>
+#include <cubepi/workspace/files/glob.hpp>
+#include <cubepi/workspace/files/tree_walk.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
 namespace cubepi {

@@ -1,5 +1,5 @@
-#include <cubepi/workspace/detail/glob.hpp>
-#include <cubepi/workspace/detail/tree_walk.hpp>
+#include <cubepi/workspace/files/glob.hpp>
+#include <cubepi/workspace/files/tree_walk.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
 namespace cubepi {

@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/workspace/detail/atomic_write.hpp>
-#include <cubepi/workspace/detail/beneath.hpp>
-#include <cubepi/workspace/detail/file_error.hpp>
-#include <cubepi/workspace/detail/local_process.hpp>
+#include <cubepi/workspace/files/atomic_write.hpp>
+#include <cubepi/workspace/files/beneath.hpp>
+#include <cubepi/workspace/files/file_error.hpp>
+#include <cubepi/workspace/process/local_process.hpp>
 
 namespace cubepi {
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/workspace/detail/beneath.hpp>
+#include <cubepi/workspace/files/beneath.hpp>
 #include <cubepi/workspace/workspace_test.hpp>
 
 namespace cubepi {

@@ -11,7 +11,7 @@
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/workspace/detail/output_buffer.hpp>
+#include <cubepi/workspace/process/output_buffer.hpp>
 
 namespace cubepi {
 

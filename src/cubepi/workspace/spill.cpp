@@ -16,8 +16,8 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/ids.hpp>
-#include <cubepi/workspace/detail/file_error.hpp>
-#include <cubepi/workspace/detail/unique_fd.hpp>
+#include <cubepi/workspace/files/file_error.hpp>
+#include <cubepi/workspace/files/unique_fd.hpp>
 #include <cubepi/workspace/temporary_directory.hpp>
 
 namespace cubepi {

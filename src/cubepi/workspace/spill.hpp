@@ -22,8 +22,8 @@ struct FileSpillOptions {
     std::uint64_t max_file_bytes = 64 * 1024 * 1024;
 
     FileSpillOptions() {}
-    FileSpillOptions&& in(std::filesystem::path directory) && {
-        directory = std::move(directory);
+    FileSpillOptions&& in(std::filesystem::path path) && {
+        directory = std::move(path);
         return std::move(*this);
     }
 };

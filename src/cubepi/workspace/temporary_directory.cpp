@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cubepi/workspace/detail/file_error.hpp>
-#include <cubepi/workspace/detail/unique_fd.hpp>
+#include <cubepi/workspace/files/file_error.hpp>
+#include <cubepi/workspace/files/unique_fd.hpp>
 
 namespace cubepi {
 

@@ -1,4 +1,4 @@
-#include <cubepi/workspace/detail/file_edit.hpp>
+#include <cubepi/workspace/files/file_edit.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
 namespace cubepi {

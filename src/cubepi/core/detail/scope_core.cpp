@@ -10,10 +10,10 @@
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <cubepi/core/async/launch.hpp>
+#include <cubepi/core/async/post.hpp>
+#include <cubepi/core/async/wait_service.hpp>
 #include <cubepi/core/cancellation.hpp>
-#include <cubepi/core/detail/launch.hpp>
-#include <cubepi/core/detail/post.hpp>
-#include <cubepi/core/detail/wait_service.hpp>
 
 namespace cubepi::detail {
 

@@ -7,8 +7,8 @@
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/error.hpp>
 
-#include <cubepi/core/detail/post.hpp>
-#include <cubepi/core/detail/wait_service.hpp>
+#include <cubepi/core/async/post.hpp>
+#include <cubepi/core/async/wait_service.hpp>
 
 namespace cubepi::detail {
 

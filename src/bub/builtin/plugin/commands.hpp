@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <bub/builtin/plugin/core.hpp>
+
+namespace bub::detail {
+
+/// A comma command of an operator, between build_prompt and the model stage (B11).
+struct PendingCommand {
+    std::string line;     ///< with the comma
+    bool pasted = false;  ///< the operator did not type the beginning of the line
+};
+
+/// Runs the command and returns its output. Records the event `command` on the tape, even if the command throws; `,!`
+/// also records a user message with the command and its output.
+Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, PendingCommand pending,
+                              std::string session_id, TurnState& state);
+
+}  // namespace bub::detail

@@ -1,0 +1,194 @@
+#include <bub/builtin/plugin/core.hpp>
+
+#include <cstdlib>
+#include <utility>
+
+#include <bub/tape/file_tape_store.hpp>
+#include <cubepi/core/offload.hpp>
+#include <cubepi/provider/fallback.hpp>
+
+namespace bub::detail {
+
+namespace {
+
+cubepi::BoundModel limited(const cubepi::BoundModel& model,
+                           const std::optional<std::int64_t>& max_tokens) {
+    if (!max_tokens || model.spec().max_tokens) return model;
+    cubepi::Model spec = model.spec();
+    spec.max_tokens = max_tokens;
+    return cubepi::BoundModel(model.provider(), std::move(spec));
+}
+
+cubepi::BoundModel default_model(const BuiltinOptions& options) {
+    cubepi::BoundModel first = limited(options.model, options.max_tokens);
+    if (!first || options.fallback_models.empty()) return first;
+    std::vector<cubepi::BoundModel> chain{std::move(first)};
+    for (const cubepi::BoundModel& model : options.fallback_models)
+        chain.push_back(limited(model, options.max_tokens));
+    return cubepi::FallbackBoundModel(std::move(chain));
+}
+
+}  // namespace
+
+bool is_temporary(std::string_view session_id) noexcept { return session_id.starts_with("temp/"); }
+
+BuiltinCore::BuiltinCore(Framework& owner, BuiltinOptions given)
+    : framework_(owner), options_(std::move(given)), default_model_(default_model(options_)) {
+    if (options_.home.empty()) options_.home = default_bub_home();
+}
+
+std::filesystem::path BuiltinCore::workspace_of(const TurnState& state) const {
+    const std::string directory = state.text(TurnState::workspace_key);
+    return directory.empty() ? framework_.workspace() : std::filesystem::path(directory);
+}
+
+std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill(const std::filesystem::path& directory) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<cubepi::FileSpillSink>& sink = spills_[directory.string()];
+    if (sink) return sink;
+    // They are there in later turns, and after a restart: tapes speak of them.
+    const std::filesystem::path place = spill_directory(options_.home, directory);
+    try {
+        sink = std::make_shared<cubepi::FileSpillSink>(cubepi::FileSpillOptions().in(place));
+    } catch (const cubepi::Error& error) {
+        const auto& warn = framework_.options().on_warning;
+        if (warn) {
+            warn("long results are kept until the end of this process only: " +
+                 std::string(error.what()));
+        }
+        sink = std::make_shared<cubepi::FileSpillSink>();
+    }
+    return sink;
+}
+
+std::shared_ptr<cubepi::Workspace> BuiltinCore::workspace(const std::filesystem::path& directory) {
+    const std::filesystem::path spilled = spill(directory)->directory();
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<cubepi::Workspace>& place = workspaces_[directory.string()];
+    if (!place) {
+        cubepi::WorkspacePolicy policy = cubepi::WorkspacePolicy().also_read(spilled);
+        policy.environment = options_.environment;
+        place = std::make_shared<cubepi::LocalWorkspace>(directory, std::move(policy));
+    }
+    return place;
+}
+
+std::shared_ptr<cubepi::ShellSessions> BuiltinCore::shells(const std::string& session_id,
+                                                           const std::filesystem::path& directory) {
+    cubepi::ShellOptions shell;
+    shell.spill = spill(directory);
+    shell.on_survivors = [warn = framework_.options().on_warning](const std::string& text) {
+        if (warn) warn("a command's processes " + text);
+    };
+    const std::shared_ptr<cubepi::Workspace> place = workspace(directory);
+    const std::lock_guard lock(mutex_);
+    const auto kept = shells_.find(session_id);
+    if (kept != shells_.end()) return kept->second;
+    return cubepi::ShellSessions::create(place, std::move(shell));
+}
+
+void BuiltinCore::keep_shells(const std::string& session_id,
+                              std::shared_ptr<cubepi::ShellSessions> shells) {
+    if (!shells) return;
+    const bool in_use = !shells->list().empty();
+    const std::lock_guard lock(mutex_);
+    if (in_use) {
+        shells_[session_id] = std::move(shells);
+    } else {
+        shells_.erase(session_id);
+    }
+}
+
+std::size_t BuiltinCore::kill_shells(const std::string& session_id) {
+    std::shared_ptr<cubepi::ShellSessions> shells;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto kept = shells_.find(session_id);
+        if (kept == shells_.end()) return 0;
+        shells = std::move(kept->second);
+        shells_.erase(kept);
+    }
+    std::size_t running = 0;
+    for (const auto& one : shells->list()) running += one.running ? 1 : 0;
+    shells.reset();  // kills them, and reports what that could not end
+    return running;
+}
+
+Task<std::shared_ptr<TapeStore>> BuiltinCore::store() { return framework_.tape_store(); }
+
+Task<Tape> BuiltinCore::tape(std::string session_id, const TurnState& state) {
+    std::shared_ptr<TapeStore> tapes = co_await store();
+    if (!tapes) {
+        throw cubepi::Error(cubepi::ErrorCode::not_found,
+                            "there is no tape store: provide_tape_store of every plugin gave none");
+    }
+    std::vector<std::string> sidecars = co_await framework_.tape_sidecars();
+    std::string name = tape_name(workspace_of(state), session_id);
+    co_return Tape(std::move(tapes), std::move(name), std::move(sidecars));
+}
+
+Task<std::string> BuiltinCore::agents_file(std::filesystem::path directory) {
+    auto read = [directory = std::move(directory)] { return read_agents_file(directory); };
+    AgentsFile agents = co_await cubepi::offload(*runtime().workers, std::move(read));
+    co_return std::move(agents.text);
+}
+
+Task<std::vector<Skill>> BuiltinCore::skills(std::filesystem::path directory) {
+    auto read = [directories = skill_directories(directory, options_.with_user_skills,
+                                                 options_.skill_directories)] {
+        return find_skills(directories);
+    };
+    FoundSkills found = co_await cubepi::offload(*runtime().workers, std::move(read));
+    co_return std::move(found.skills);
+}
+
+Task<> BuiltinCore::announce_files(std::filesystem::path directory) {
+    if (!options_.loaded_files || !framework_.options().on_warning) co_return;
+    auto look = [directory = std::move(directory), options = &options_] {
+        return look_at_project_files(directory, options->with_user_skills,
+                                     options->skill_directories);
+    };
+    LoadedFiles loaded = co_await cubepi::offload(*runtime().workers, std::move(look));
+    {
+        const std::lock_guard lock(mutex_);
+        if (loaded == *options_.loaded_files) co_return;
+        options_.loaded_files = loaded;
+    }
+    const std::string summary = loaded.summary.empty() ? "nothing is loaded" : loaded.summary;
+    framework_.options().on_warning("The project's files have changed: " + summary);
+    for (const std::string& problem : loaded.problems) framework_.options().on_warning(problem);
+}
+
+cubepi::BoundModel BuiltinCore::model(const TurnState& state) const {
+    const std::string chosen = state.text("model");
+    if (!chosen.empty() && options_.find_model) return options_.find_model(chosen);
+    if (!options_.model) {
+        throw cubepi::Error(cubepi::ErrorCode::not_found,
+                            "no model is configured; run `cubepi onboard`, or give "
+                            "BuiltinOptions::model one");
+    }
+    if (chosen.empty()) return default_model_;
+    cubepi::Model spec = options_.model.spec();
+    spec.id = chosen;
+    return limited(cubepi::BoundModel(options_.model.provider(), std::move(spec)),
+                   options_.max_tokens);
+}
+
+}  // namespace bub::detail
+
+namespace bub {
+
+std::filesystem::path spill_directory(const std::filesystem::path& home,
+                                      const std::filesystem::path& workspace) {
+    // The part of a tape's name that stands for the workspace.
+    const std::string name = tape_name(workspace, {});
+    return home / "spill" / name.substr(0, name.find("__"));
+}
+
+std::filesystem::path default_bub_home() {
+    const char* home = std::getenv("BUB_HOME");
+    if (home && *home) return home;
+    return home_directory() / ".bub";
+}
+
+}  // namespace bub

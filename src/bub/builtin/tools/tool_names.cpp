@@ -1,0 +1,128 @@
+#include <bub/builtin/tools/tool_names.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <utility>
+
+#include <bub/close_matches.hpp>
+#include <cubepi/core/error.hpp>
+
+namespace bub::detail {
+
+namespace {
+
+using cubepi::Json;
+using cubepi::JsonObject;
+
+const std::array<BubTool, 7>& bub_tools() {
+    static const std::array<BubTool, 7> tools = {{
+        {"fs_read", "read", {"path", "offset", "limit"}},
+        {"fs_write", "write", {"path", "content"}},
+        {"fs_edit", "edit", {"path", "old", "new", "start"}},
+        {"bash", "shell", {"cmd", "cwd", "timeout_seconds", "background"}},
+        {"bash_output", "shell_output", {"shell_id", "offset", "limit"}},
+        {"bash_kill", "shell_kill", {"shell_id"}},
+        {"web_fetch", "fetch", {"url", "headers", "timeout"}},
+    }};
+    return tools;
+}
+
+struct Renamed {
+    std::string_view tool;
+    std::string_view theirs;
+    std::string_view ours;
+};
+
+constexpr Renamed renamed[] = {
+    {"bash", "cmd", "command"},          {"bash", "cwd", "working_directory"},
+    {"bash_output", "shell_id", "id"},   {"bash_kill", "shell_id", "id"},
+    {"fs_read", "offset", "start_line"}, {"fs_read", "limit", "line_count"},
+    {"fs_edit", "old", "old_text"},      {"fs_edit", "new", "new_text"},
+};
+
+std::string plain(std::string_view name) {
+    while (!name.empty() && std::isspace(static_cast<unsigned char>(name.front())) != 0)
+        name.remove_prefix(1);
+    while (!name.empty() && std::isspace(static_cast<unsigned char>(name.back())) != 0)
+        name.remove_suffix(1);
+    std::string text(name);
+    for (char& c : text)
+        c = c == '.' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return text;
+}
+
+/// Bub's line numbers start at 0.
+Json one_more(const Json& value) {
+    if (value.is_int64()) return value.get_int64() + 1;
+    if (!value.is_string()) return value;
+    const std::string_view text = value.get_string();
+    std::int64_t number = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (failed != std::errc() || end != text.data() + text.size()) return value;
+    return Json(std::to_string(number + 1));
+}
+
+std::string guidance(std::string_view name, const std::vector<std::string>& names) {
+    std::string text = "There is no tool named '" + std::string(name) + "'.";
+    const std::vector<std::string> close = close_matches(plain(name), names);
+    if (!close.empty()) {
+        text += " Did you mean ";
+        for (std::size_t i = 0; i < close.size(); ++i) {
+            if (i > 0) text += i + 1 == close.size() ? " or " : ", ";
+            text += "'" + close[i] + "'";
+        }
+        return text + "?";
+    }
+    text += " No other has a name like it.";
+    if (std::find(names.begin(), names.end(), "skill") != names.end()) {
+        text += " If it is the name of a skill, call the tool 'skill' with it.";
+    }
+    return text;
+}
+
+}  // namespace
+
+const BubTool* find_bub_tool(std::string_view name) {
+    const std::string wanted = plain(name);
+    for (const BubTool& tool : bub_tools()) {
+        if (tool.name == wanted) return &tool;
+    }
+    return nullptr;
+}
+
+std::string our_tool_name(std::string_view name) {
+    const BubTool* tool = find_bub_tool(name);
+    return tool ? std::string(tool->ours) : plain(name);
+}
+
+JsonObject our_arguments(const BubTool& tool, JsonObject arguments) {
+    for (const Renamed& one : renamed) {
+        const Json* value = one.tool == tool.name ? arguments.if_contains(one.theirs) : nullptr;
+        if (!value) continue;
+        Json given = one.ours == "start_line" ? one_more(*value) : *value;
+        arguments.erase(one.theirs);
+        arguments[one.ours] = std::move(given);
+    }
+    return arguments;
+}
+
+UnknownTools::UnknownTools(const std::vector<cubepi::AgentTool>& tools) {
+    for (const cubepi::AgentTool& tool : tools) names_.push_back(tool.name.str());
+}
+
+std::optional<cubepi::ToolCall> UnknownTools::resolve_tool_call(cubepi::ToolCall call) const {
+    const std::string asked = call.name.str();
+    const std::string ours = our_tool_name(asked);
+    if (std::find(names_.begin(), names_.end(), ours) == names_.end()) {
+        throw cubepi::Error(cubepi::ErrorCode::not_found, guidance(asked, names_));
+    }
+    if (const BubTool* tool = find_bub_tool(asked)) {
+        call.arguments = our_arguments(*tool, std::move(call.arguments));
+    }
+    call.name = ours;
+    return call;
+}
+
+}  // namespace bub::detail

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include <bub/builtin/plugin/core.hpp>
+#include <bub/event_stream.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_fork.hpp>
+
+namespace bub::detail {
+
+/// The session of a turn, and the restrictions of a turn that a model started (subagent).
+struct AgentTurnPlan {
+    std::string session_id = {};
+    /// Cannot be steered by users and cannot start agents of its own.
+    bool is_subagent = false;
+    /// Names of tools and skills; absent: all.
+    std::optional<std::set<std::string>> allowed_tools = {};
+    std::optional<std::set<std::string>> allowed_skills = {};
+    /// The running turn whose conversation this turn continues. Entries of this turn are appended after that turn.
+    std::shared_ptr<TapeFork> inherits = {};
+    /// The id of the user's message; a message that is already on the tape is continued, or answered as before (D42).
+    /// Empty: each message is new.
+    std::string input_id = {};
+};
+
+/// The part of a turn's agent that is needed to summarize its conversation.
+struct SummaryModel {
+    cubepi::BoundModel model = {};
+    cubepi::ProviderRef provider = {};
+    cubepi::AgentLimits limits = {};
+    std::optional<cubepi::ReasoningControl> reasoning = {};
+    cubepi::PayloadHook on_payload = {};
+    cubepi::ResponseHook on_response = {};
+};
+
+struct HandOff;
+
+/// Returns the event that records a step of the model on the tape, in Bub's format, for tape_info.
+TapeEntry step_entry(const cubepi::AssistantMessage& answer);
+
+/// One turn of the agent on the session's tape, as a stream: the answer of the builtin plugin. close() merges the
+/// entries of the turn into the tape, whatever the outcome (B9). An input interrupted by a crash is resumed, and its
+/// earlier output is repeated. If a request exceeds the model's context window, the model summarizes the conversation,
+/// the tape is handed off with the summary, and the request is repeated once. The summary and the runs before and after
+/// it share the limits, the usage and the cost of one turn.
+class AgentTurn final : public EventSource {
+public:
+    AgentTurn(std::shared_ptr<BuiltinCore> core, Prompt prompt, AgentTurnPlan plan,
+              TurnState& state);
+    ~AgentTurn() override;
+
+    Task<std::optional<StreamEvent>> next() override;
+    std::optional<StreamEvent> ready() override;
+    Task<> close() override;
+
+private:
+    Task<> begin();
+    Task<> take_up();
+    void repeat(std::string text);
+    Task<> start_agent();
+    Task<> remember(cubepi::AgentOptions& options);
+    std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
+    Task<std::string> system_prompt();
+    Task<> finish();
+    void report(const cubepi::RunResult& result);
+    Task<> keep_inherited();
+    // The hand-off (agent_turn_handoff.cpp).
+    bool should_hand_off(const cubepi::RunResult& result) const;
+    Task<> begin_hand_off(cubepi::RunResult result);
+    std::string why_no_summary() const;
+    void start_summary();
+    void translate_summary(const cubepi::AgentEvent& event);
+    Task<> finish_summary();
+    Task<> end_hand_off(std::string summary, std::string problem);
+    void tell_hand_off(const std::string& summary, const std::string& problem);
+    void notice(std::string_view code, std::string text, JsonObject details);
+    void steer(cubepi::Message message);
+    Task<> on_agent_event(cubepi::AgentEvent event);
+    void translate(const cubepi::AgentEvent& event);
+    void push(std::string_view kind, JsonObject data,
+              const std::shared_ptr<const cubepi::AgentEvent>& source);
+
+    std::shared_ptr<BuiltinCore> core_;
+    Prompt prompt_;
+    AgentTurnPlan plan_;
+    TurnState& state_;
+    std::optional<Tape> tape_;
+    bool closed_ = false;
+    std::shared_ptr<TapeFork> fork_;  ///< null: inherited
+    std::shared_ptr<cubepi::ShellSessions> shells_;
+    std::shared_ptr<cubepi::Agent> agent_;
+    std::optional<cubepi::AgentRun> run_;
+    std::deque<StreamEvent> events_;
+    std::string message_id_;       ///< empty: generate one
+    std::string run_id_;           ///< of the run that this turn continues; empty: none
+    cubepi::MessageList made_;     ///< by a turn that inherits
+    cubepi::PriorSpending spent_;  ///< by this turn, before the current run
+    struct Steered {
+        cubepi::Message message;
+        cubepi::Receipt receipt;
+    };
+    std::vector<Steered> steered_;           ///< messages received during the turn
+    std::vector<cubepi::Message> repeated_;  ///< those to repeat after a hand-off
+    std::unique_ptr<SummaryModel> summarizer_;
+    std::unique_ptr<HandOff> hand_off_;  ///< not null while the model writes the summary
+    TurnStatus status_ = TurnStatus::cancelled;
+    bool begun_ = false;
+    bool over_ = false;
+    bool said_something_ = false;  ///< an earlier step produced text
+    bool step_has_text_ = false;
+    bool handed_off_ = false;
+};
+
+/// The turn to which a tool belongs, as a service of its TurnState.
+struct RunningTurn {
+    std::shared_ptr<TapeFork> fork = {};
+};
+
+/// Returns the operations on a session as tools for the model and as comma commands.
+std::vector<cubepi::AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tape,
+                                             std::string session_id, TurnState& state);
+/// Returns the tool `subagent`.
+cubepi::AgentTool subagent_tool(std::shared_ptr<BuiltinCore> core, std::string session_id,
+                                TurnState& state);
+
+/// Returns the tool `spill_read`, which reads long results that Bub stored next to the tape.
+cubepi::AgentTool spill_read_tool(const Tape& tape);
+
+}  // namespace bub::detail

@@ -1,0 +1,158 @@
+#include <utility>
+
+#include <bub/builtin/turn/agent_turn.hpp>
+#include <bub/builtin/turn/prompt_parts.hpp>
+#include <bub/input_id.hpp>
+
+// Converts the agent's events to events of the turn and entries of its tape; passes messages to the agent.
+
+namespace bub::detail {
+
+namespace {
+
+JsonObject call_json(const cubepi::ToolCall& call) {
+    JsonObject function;
+    function["name"] = call.name.str();
+    function["arguments"] = boost::json::serialize(call.arguments);
+    JsonObject form;
+    form["id"] = call.id.str();
+    form["type"] = "function";
+    form["function"] = std::move(function);
+    return form;
+}
+
+/// Unreported counts are omitted.
+JsonObject usage_json(const cubepi::Usage& usage) {
+    JsonObject form;
+    const auto add = [&form](const char* key, cubepi::TokenCount tokens) {
+        if (tokens) form[key] = *tokens;
+    };
+    add("input_tokens", usage.input_tokens);
+    add("output_tokens", usage.output_tokens);
+    add("cache_read_tokens", usage.cache_read_tokens);
+    add("cache_write_tokens", usage.cache_write_tokens);
+    return form;
+}
+
+JsonObject run_json(const cubepi::AssistantMessage& answer) {
+    const cubepi::Usage& usage = *answer.usage;
+    const std::int64_t cached = usage.cache_read_tokens.value_or(0);
+    const std::int64_t prompt =
+        usage.input_tokens.value_or(0) + cached + usage.cache_write_tokens.value_or(0);
+    const std::int64_t completion = usage.output_tokens.value_or(0);
+    JsonObject details;
+    details["cached_tokens"] = cached;
+    JsonObject form;
+    form["prompt_tokens"] = prompt;
+    form["completion_tokens"] = completion;
+    form["total_tokens"] = prompt + completion;
+    form["prompt_tokens_details"] = std::move(details);
+    JsonObject data;
+    data["status"] = answer.error_message.empty() ? "ok" : "error";
+    data["usage"] = std::move(form);
+    if (!answer.provider_id.empty()) data["provider"] = answer.provider_id.str();
+    if (!answer.model_id.empty()) data["model"] = answer.model_id.str();
+    return data;
+}
+
+}  // namespace
+
+TapeEntry step_entry(const cubepi::AssistantMessage& answer) {
+    return event_entry("run", run_json(answer), hidden_from_context());
+}
+
+/// Sends a message to the current run. The message is recorded, because a hand-off leaves it behind.
+void AgentTurn::steer(cubepi::Message message) {
+    steered_.push_back(Steered{message, agent_->steer(message)});
+}
+
+/// Runs inside the agent, synchronously with its stored messages.
+Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
+    const std::string_view* delta = event.text_delta();
+    if (delta && fork_) fork_->said(*delta);
+    const auto* end = event.get_if<cubepi::TurnEndEvent>();
+    const auto* message = event.get_if<cubepi::MessageEndEvent>();
+    const bool answer_ended = message && message->message.role() == cubepi::Role::assistant;
+    if (!end && !answer_ended) co_return;
+    std::shared_ptr<SteeringInbox> inbox;
+    if (!plan_.is_subagent) inbox = co_await core_->framework().steering_inbox();
+    if (inbox && inbox->count(plan_.session_id) > 0) {
+        for (Envelope& steering : inbox->drain(plan_.session_id)) {
+            auto shared = std::make_shared<Envelope>(std::move(steering));
+            const Prompt prompt =
+                co_await core_->framework().build_prompt(shared, plan_.session_id, state_);
+            cubepi::Message message = user_message_of(prompt);
+            std::string id = is_temporary(plan_.session_id) ? std::string() : input_id_of(*shared);
+            if (!id.empty()) message = std::move(message).with_id(std::move(id));
+            steer(std::move(message));
+        }
+    }
+    const cubepi::AssistantMessage* answer = end ? end->message.assistant() : nullptr;
+    if (answer && answer->usage) {
+        TapeEntry step = step_entry(*answer);
+        (void)co_await tape_->append(std::move(step));
+    }
+    if (!end || end->tool_results.empty()) co_return;
+    std::string more =
+        co_await core_->framework().continue_prompt(prompt_, plan_.session_id, state_);
+    if (!more.empty()) {
+        agent_->steer(cubepi::synthetic_user_message(std::move(more), "continue_prompt"));
+    }
+}
+
+void AgentTurn::push(std::string_view kind, JsonObject data,
+                     const std::shared_ptr<const cubepi::AgentEvent>& source) {
+    StreamEvent event(kind, std::move(data));
+    event.agent_event = source;
+    events_.push_back(std::move(event));
+}
+
+void AgentTurn::translate(const cubepi::AgentEvent& event) {
+    const auto source = std::make_shared<const cubepi::AgentEvent>(event);
+    if (const std::string_view* delta = event.text_delta()) {
+        // The texts of a turn's steps are separated in the turn's output (B19).
+        if (said_something_ && !step_has_text_) {
+            events_.push_back(StreamEvent::text("\n\n"));
+        }
+        step_has_text_ = true;
+        StreamEvent text = StreamEvent::text(*delta);
+        text.agent_event = source;
+        events_.push_back(std::move(text));
+        return;
+    }
+    if (const std::string_view* delta = event.thinking_delta()) {
+        JsonObject data;
+        data["delta"] = *delta;
+        push(event_kind::reasoning, std::move(data), source);
+        return;
+    }
+    push(event_kind::agent, JsonObject(), source);
+    const auto* end = event.get_if<cubepi::TurnEndEvent>();
+    if (!end) return;
+    const cubepi::AssistantMessage* answer = end->message.assistant();
+    if (!answer) return;
+    JsonObject data;
+    if (answer->has_tool_calls()) {
+        JsonArray calls;
+        for (const cubepi::ToolCall* call : answer->tool_calls()) calls.push_back(call_json(*call));
+        JsonObject called;
+        called["tool_calls"] = calls;
+        push(event_kind::tool_call, std::move(called), nullptr);
+        JsonArray results;
+        for (const cubepi::Message& result : end->tool_results) {
+            results.emplace_back(result.text());
+        }
+        JsonObject given;
+        given["tool_results"] = std::move(results);
+        push(event_kind::tool_result, std::move(given), nullptr);
+        data["tool_calls"] = std::move(calls);
+    }
+    if (answer->usage) push(event_kind::usage, usage_json(*answer->usage), nullptr);
+    data["ok"] = answer->error_message.empty();
+    data["text"] = answer->text();
+    push(event_kind::final, std::move(data), nullptr);
+    said_something_ = said_something_ || step_has_text_;
+    step_has_text_ = false;
+}
+
+}  // namespace bub::detail

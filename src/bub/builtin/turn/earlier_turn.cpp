@@ -1,0 +1,124 @@
+#include <bub/builtin/turn/earlier_turn.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <utility>
+
+#include <bub/tape/tape_context.hpp>
+#include <cubepi/core/message.hpp>
+
+namespace bub::detail {
+
+namespace {
+
+bool is_broken_off(const cubepi::AssistantMessage& answer) {
+    return answer.stop_reason == cubepi::stop_reason::error ||
+           answer.stop_reason == cubepi::stop_reason::aborted;
+}
+
+bool carries_messages(const TapeEntry& entry) {
+    return entry.kind == entry_kind::message || entry.kind == entry_kind::tool_call ||
+           entry.kind == entry_kind::tool_result || entry.kind == entry_kind::anchor;
+}
+
+/// The messages from the entry `first` on, and the preceding one.
+struct Tail {
+    cubepi::MessageList messages = {};
+    std::string run_before = {};
+};
+
+Task<Tail> read_tail(std::shared_ptr<TapeStore> store, std::string tape, std::int64_t first) {
+    std::vector<TapeEntry> entries;
+    std::vector<TapeEntry> before;
+    std::function<bool(const TapeEntry&)> take = [&](const TapeEntry& entry) {
+        if (entry.id >= first) {
+            entries.push_back(entry);
+        } else if (carries_messages(entry)) {
+            before.push_back(entry);
+        }
+        return before.empty();
+    };
+    TapeQuery newest = TapeQuery().newest_first();
+    co_await store->visit(std::move(tape), std::move(newest), std::move(take));
+    std::reverse(entries.begin(), entries.end());
+    Tail tail;
+    tail.messages = agent_messages(entries);
+    for (const cubepi::Message& message : agent_messages(before)) {
+        tail.run_before = message.run_id().str();
+    }
+    co_return tail;
+}
+
+}  // namespace
+
+std::string next_message_id(const std::string& message_id) { return message_id + "+"; }
+
+namespace {
+
+/// Extracts the answers to the input from the messages that follow it.
+void read_answers(EarlierTurn& turn, const cubepi::MessageList& messages,
+                  const std::vector<std::string>& ids) {
+    std::set<std::string> runs;
+    for (const cubepi::Message& message : messages) {
+        const bool is_input = std::find(ids.begin(), ids.end(), message.id()) != ids.end();
+        if (is_input) {
+            turn.run_id = message.run_id().str();
+            runs.insert(turn.run_id);
+        }
+        if (!runs.contains(message.run_id().str())) continue;
+        const cubepi::AssistantMessage* answer = message.assistant();
+        turn.answered = answer && !answer->has_tool_calls() && !is_broken_off(*answer);
+        if (!answer || is_broken_off(*answer)) continue;
+        if (std::string text = answer->text(); !text.empty()) turn.texts.push_back(std::move(text));
+    }
+}
+
+bool says_complete(const std::optional<TapeEntry>& run) {
+    const Json* data = run ? run->payload.if_contains("data") : nullptr;
+    const JsonObject* object = data ? data->if_object() : nullptr;
+    const Json* status = object ? object->if_contains("status") : nullptr;
+    return status && *status == Json("complete");
+}
+
+}  // namespace
+
+Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_id) {
+    std::optional<EarlierTurn> found;
+    auto* const index = dynamic_cast<TapeIndex*>(tape.store().get());
+    if (!index) co_return found;
+    std::vector<std::string> ids;
+    std::int64_t first = 0;
+    for (std::string id = std::move(input_id);; id = next_message_id(id)) {
+        const std::optional<TapeEntry> entry = co_await index->find_message_entry(tape.name(), id);
+        if (!entry) break;
+        if (ids.empty()) first = entry->id;
+        ids.push_back(id);
+    }
+    if (ids.empty()) co_return found;
+    const Tail tail = co_await read_tail(tape.store(), tape.name(), first);
+    found.emplace();
+    found->message_id = ids.back();
+    read_answers(*found, tail.messages, ids);
+    found->joined = !found->run_id.empty() && tail.run_before == found->run_id;
+    const std::optional<TapeEntry> run = co_await index->find_run(tape.name(), found->run_id);
+    if (says_complete(run)) found->answered = true;
+    co_return found;
+}
+
+cubepi::MessageList WithoutInterrupted::transform_context(cubepi::MessageList messages,
+                                                          cubepi::HookContext&) {
+    const auto input = std::find_if(messages.begin(), messages.end(),
+                                    [this](const auto& one) { return one.id() == after_; });
+    // After a hand-off the input is not found; all messages then came after it.
+    const auto from = input == messages.end() ? messages.begin() : input;
+    cubepi::MessageList kept(messages.begin(), from);
+    for (auto message = from; message != messages.end(); ++message) {
+        const cubepi::AssistantMessage* answer = message->assistant();
+        if (answer && is_broken_off(*answer) && !answer->has_tool_calls()) continue;
+        kept.push_back(*message);
+    }
+    return kept;
+}
+
+}  // namespace bub::detail

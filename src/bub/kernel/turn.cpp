@@ -1,0 +1,366 @@
+#include <bub/kernel/turn.hpp>
+
+#include <chrono>
+#include <utility>
+
+#include <bub/input_id.hpp>
+#include <bub/tape/tape.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/timeout.hpp>
+
+namespace bub::detail {
+
+namespace {
+
+std::string text_of(const Json& value) {
+    if (const auto* text = value.if_string()) return std::string(*text);
+    return value.is_null() ? std::string() : boost::json::serialize(value);
+}
+
+void append_delta(std::string& output, const StreamEvent& event) {
+    const Json* delta = event.data.if_contains("delta");
+    if (!delta) return;
+    if (const auto* text = delta->if_string()) {
+        output += *text;
+    } else {
+        output += text_of(*delta);
+    }
+}
+
+/// Returns the id of a plugin's answer to an input.
+std::string answer_id(const std::string& input_id) { return input_id + "/answer"; }
+
+template <class R>
+Task<> drop_value(Task<R> task) {
+    (void)co_await std::move(task);
+}
+
+}  // namespace
+
+Turn::Turn(Framework& owner, Framework::Impl& impl, PluginList asked,
+           std::shared_ptr<Envelope> message, bool wants_stream)
+    : framework(owner),
+      kernel(impl),
+      plugins(std::move(asked)),
+      inbound(std::move(message)),
+      streaming(wants_stream),
+      input_id_(impl.has_store ? input_id_of(*inbound) : std::string()) {}
+
+Task<> Turn::load_state() {
+    JsonObject& merged = result.state.values;
+    merged.reserve(8);
+    merged[TurnState::workspace_key] = kernel.workspace;
+    std::vector<JsonObject> found;
+    found.reserve(plugins->size());
+    LoadStateCall call{*inbound, result.session_id, result.state};
+    auto keep = [&found](const Plugin&, std::optional<JsonObject> values) {
+        if (values) found.push_back(std::move(*values));
+    };
+    auto outcome = ask_all(plugins, &Plugin::load_state, call, keep);
+    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+    // The first asked has the highest precedence, so it is merged last.
+    for (auto values = found.rbegin(); values != found.rend(); ++values) {
+        for (auto& [key, value] : *values) merged[key] = std::move(value);
+    }
+}
+
+Task<> Turn::run_model() {
+    std::exception_ptr failure;
+    try {
+        if (!input_id_.empty()) answered_ = co_await answer_again();
+        for (const auto& plugin : *plugins) {
+            if (answered_) break;
+            const bool asks_stream = plugin->run_model_stream && (streaming || !plugin->run_model);
+            if (asks_stream) {
+                answered_ = co_await ask_stream(*plugin);
+            } else if (plugin->run_model) {
+                RunModelCall call{result.prompt, result.session_id, result.state, *inbound};
+                MaybeTask<std::optional<std::string>> outcome = plugin->run_model(call);
+                std::optional<std::string> text;
+                if (outcome.is_pending()) {
+                    text = co_await std::move(outcome).task();
+                } else {
+                    text = std::move(outcome).value();
+                }
+                answered_ = text.has_value();
+                if (text && streaming) {
+                    co_await take_text(std::move(*text));
+                } else if (text) {
+                    result.model_output = std::move(*text);
+                }
+            }
+        }
+        if (!answered_) {
+            require_streams();
+            co_await fall_back();
+        }
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    // A cancelled coroutine cannot await anything, not even its own cleanup, before it is shielded.
+    if (is_cancelled_by(failure)) co_await cubepi::shield();
+    failure = co_await save_state(std::move(failure));
+    if (failure) std::rethrow_exception(failure);
+}
+
+/// Wraps a text for a streaming caller in a stream of one event, which the router may wrap.
+Task<> Turn::take_text(std::string text) {
+    const std::shared_ptr<OutboundChannelRouter> router = framework.router();
+    if (!router) {
+        result.model_output = std::move(text);
+        co_return;
+    }
+    EventStream wrapped = router->wrap_stream(*inbound, EventStream::of_text(std::move(text)));
+    co_await consume(std::move(wrapped));
+}
+
+Task<bool> Turn::ask_stream(const Plugin& plugin) {
+    RunModelCall call{result.prompt, result.session_id, result.state, *inbound};
+    MaybeTask<EventStream> outcome = plugin.run_model_stream(call);
+    EventStream stream;
+    if (outcome.is_pending()) {
+        stream = co_await std::move(outcome).task();
+    } else {
+        stream = std::move(outcome).value();
+    }
+    if (!stream) {
+        if (!streaming && without_stream_.empty()) without_stream_ = plugin.name;
+        co_return false;
+    }
+    const std::shared_ptr<OutboundChannelRouter> router = streaming ? framework.router() : nullptr;
+    if (router) stream = router->wrap_stream(*inbound, std::move(stream));
+    co_await consume(std::move(stream));
+    co_return true;
+}
+
+Task<> Turn::consume(EventStream stream) {
+    std::exception_ptr failure;
+    try {
+        while (true) {
+            std::optional<StreamEvent> event = stream.ready();
+            if (!event) event = co_await stream.next();
+            if (!event) break;
+            if (event->kind == event_kind::text) {
+                append_delta(result.model_output, *event);
+            } else if (event->kind == event_kind::error) {
+                auto error = std::make_exception_ptr(error_from_event(event->data));
+                co_await framework.notify_error("run_model", std::move(error), inbound);
+            }
+        }
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (is_cancelled_by(failure)) co_await cubepi::shield();
+    try {
+        Task<> closing = stream.close();
+        co_await settle(std::move(closing), "closing a model's stream");
+    } catch (...) {
+        if (!failure) failure = std::current_exception();
+    }
+    if (failure) std::rethrow_exception(failure);
+}
+
+void Turn::require_streams() const {
+    if (without_stream_.empty()) return;
+    throw cubepi::Error(cubepi::ErrorCode::invalid_state,
+                        "no plugin answered, and run_model_stream of plugin '" + without_stream_ +
+                            "' returned no stream to a non-streaming caller; add a run_model hook "
+                            "to the plugin, or return a stream");
+}
+
+Task<> Turn::fall_back() {
+    auto error = std::make_exception_ptr(
+        cubepi::Error(cubepi::ErrorCode::invalid_state,
+                      "no plugin answered: run_model and run_model_stream gave nothing"));
+    co_await framework.notify_error("run_model", std::move(error), inbound);
+    const std::string* text = result.prompt.if_text();
+    result.model_output = text ? *text : inbound->content_text();
+}
+
+Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
+    SaveStateCall call{result.session_id,   result.state,  *inbound,
+                       result.model_output, result.prompt, failure};
+    for (const auto& plugin : *plugins) {
+        if (!plugin->save_state) continue;
+        std::exception_ptr broke;
+        try {
+            MaybeTask<Done> outcome = plugin->save_state(call);
+            if (outcome.is_pending()) {
+                Task<> saving = drop_value(std::move(outcome).task());
+                co_await settle(std::move(saving), "save_state");
+            }
+        } catch (...) {
+            broke = std::current_exception();
+        }
+        if (!broke) continue;
+        if (!cancelled_ && cubepi::is_cancellation(broke)) {
+            // A cancellation supersedes an earlier failure, which is only reported.
+            if (failure)
+                kernel.warn("a turn was cancelled after it had failed: " + describe(failure));
+            failure = broke;
+            if (is_cancelled_by(broke)) co_await cubepi::shield();
+            continue;
+        }
+        if (!failure) {
+            failure = std::move(broke);
+            continue;
+        }
+        Task<> notice = framework.notify_error("save_state", broke, inbound);
+        co_await settle(std::move(notice), "on_error");
+    }
+    try {
+        if (kernel.has_store && !result.state.recorded()) {
+            Task<> recording = record(!failure);
+            co_await settle(std::move(recording), "recording the turn");
+        }
+    } catch (...) {
+        if (!failure) failure = std::current_exception();
+    }
+    if (is_cancelled_by(failure)) co_await cubepi::shield();
+    co_return failure;
+}
+
+std::string Turn::tape_of_session() const {
+    if (result.session_id.starts_with("temp/")) return {};
+    return tape_name(result.state.text(TurnState::workspace_key), result.session_id);
+}
+
+Task<bool> Turn::answer_again() {
+    const std::shared_ptr<TapeStore> store = co_await framework.tape_store();
+    auto* const index = dynamic_cast<TapeIndex*>(store.get());
+    const std::string name = tape_of_session();
+    if (!index || name.empty()) co_return false;
+    const std::optional<TapeEntry> entry =
+        co_await index->find_message_entry(name, answer_id(input_id_));
+    if (!entry) co_return false;
+    std::string text = text_of(entry->payload.at("content"));
+    result.state.mark_recorded();
+    if (streaming) {
+        co_await take_text(std::move(text));
+    } else {
+        result.model_output = std::move(text);
+    }
+    co_return true;
+}
+
+Task<> Turn::record_input(std::shared_ptr<TapeStore> store, std::string tape, bool whole) {
+    const double now =
+        std::chrono::duration<double>(kernel.options.runtime->clock->wall().time_since_epoch())
+            .count();
+    TapeCheckpointer memory(std::move(store));
+    cubepi::MessageList messages;
+    const std::optional<cubepi::Message> known = co_await memory.find_message(tape, input_id_);
+    if (!known) {
+        messages.push_back(
+            cubepi::user_message(result.prompt.text(), input_id_).with_timestamp(now));
+    }
+    if (whole || !result.model_output.empty()) {
+        cubepi::AssistantMessage answer;
+        answer.content.emplace_back(cubepi::TextContent{result.model_output});
+        answer.stop_reason = cubepi::stop_reason::shared(whole ? cubepi::stop_reason::stop
+                                                               : cubepi::stop_reason::aborted);
+        if (whole) answer.id = answer_id(input_id_);
+        answer.timestamp = now;
+        messages.push_back(cubepi::Message(std::move(answer)));
+    }
+    if (messages.empty()) co_return;
+    cubepi::AppendOptions options;
+    (void)co_await memory.append(std::move(tape), std::move(messages), std::move(options));
+}
+
+Task<> Turn::record(bool whole) {
+    const std::shared_ptr<TapeStore> store = co_await framework.tape_store();
+    const std::string name = tape_of_session();
+    if (!store || name.empty()) co_return;
+    const bool keeps_ids = dynamic_cast<TapeIndex*>(store.get()) != nullptr &&
+                           dynamic_cast<TapeStateStore*>(store.get()) != nullptr;
+    const Tape tape(store, name);
+    co_await tape.bootstrap();
+    if (!input_id_.empty() && keeps_ids) {
+        co_await record_input(store, name, whole);
+        co_return;
+    }
+    std::vector<TapeEntry> entries;
+    entries.push_back(message_entry("user", result.prompt.text()));
+    if (!result.model_output.empty()) {
+        entries.push_back(message_entry("assistant", result.model_output));
+    }
+    (void)co_await tape.append(std::move(entries));
+}
+
+Task<> Turn::render_outbound() {
+    if (result.state.silent()) co_return;
+    RenderOutboundCall call{*inbound, result.session_id, result.state, result.model_output};
+    std::vector<Envelope>& outbounds = result.outbounds;
+    auto take = [&outbounds](const Plugin&, EnvelopeBatch batch) {
+        for (Envelope& envelope : batch.items) outbounds.push_back(std::move(envelope));
+    };
+    auto outcome = ask_all(plugins, &Plugin::render_outbound, call, take);
+    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+    if (!outbounds.empty()) co_return;
+    Envelope made(result.model_output);
+    made.session_id = result.session_id;
+    made.channel = inbound->channel;
+    made.chat_id = inbound->chat_id;
+    for (const std::string_view key : {"channel", "chat_id"}) {
+        // A number is preserved as a number.
+        if (const Json* value = inbound->rest.if_contains(key)) made.rest[key] = *value;
+    }
+    outbounds.push_back(std::move(made));
+}
+
+Task<> Turn::dispatch_outbound() {
+    const auto ignore = [](const Plugin&, std::optional<bool>) {};
+    const std::shared_ptr<OutboundChannelRouter> router = framework.router();
+    const std::size_t count = result.outbounds.size();
+    if (router && count > 1) {
+        std::vector<Envelope> all = result.outbounds;
+        co_await router->plan_outputs(result.session_id, std::move(all));
+    }
+    for (std::size_t number = 0; number < count; ++number) {
+        if (router) router->next_output(result.session_id, number, count);
+        DispatchOutboundCall call{result.outbounds[number]};
+        auto outcome = ask_all(plugins, &Plugin::dispatch_outbound, call, ignore);
+        if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+    }
+}
+
+bool Turn::has_something_open() const noexcept { return cancelled_ || result.state.has_closers(); }
+
+Task<std::exception_ptr> Turn::close(std::exception_ptr failure) {
+    std::vector<TurnState::Closer> closers = result.state.take_closers();
+    for (auto closer = closers.rbegin(); closer != closers.rend(); ++closer) {
+        std::exception_ptr broke;
+        try {
+            Task<> closing = (*closer)(failure);
+            co_await settle(std::move(closing), "the end of a turn");
+        } catch (...) {
+            broke = std::current_exception();
+        }
+        if (!broke) continue;
+        if (!cancelled_ && cubepi::is_cancellation(broke)) {
+            failure = broke;
+            if (is_cancelled_by(broke)) co_await cubepi::shield();
+        } else {
+            kernel.warn("what a turn opened could not be closed: " + describe(broke));
+        }
+    }
+    if (cancelled_) co_await cubepi::unshield();
+    co_return failure;
+}
+
+Task<> Turn::settle(Task<> task, std::string what) {
+    if (!cancelled_) return task;
+    cubepi::Clock& clock = *kernel.options.runtime->clock;
+    return cubepi::with_timeout(clock, kernel.options.close_grace, std::move(task),
+                                std::move(what));
+}
+
+bool Turn::is_cancelled_by(const std::exception_ptr& failure) noexcept {
+    if (cancelled_ || !cubepi::is_cancellation(failure)) return false;
+    cancelled_ = true;
+    return true;
+}
+
+}  // namespace bub::detail

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <bub/kernel/framework_impl.hpp>
+
+namespace bub::detail {
+
+/// The stages of one turn and the data they pass on. Lives in the coroutine frame of process_inbound.
+class Turn {
+public:
+    Turn(Framework& owner, Framework::Impl& impl, PluginList asked,
+         std::shared_ptr<Envelope> message, bool wants_stream);
+
+    Task<> load_state();
+    /// Asks the model and then, whatever the outcome, calls save_state; throws the failure of the stage.
+    Task<> run_model();
+    Task<> render_outbound();
+    /// Each envelope is dispatched to all plugins before the next one.
+    Task<> dispatch_outbound();
+    bool has_something_open() const noexcept;
+    /// Returns true if this is the cancellation of the turn, seen for the first time; then call shield().
+    bool is_cancelled_by(const std::exception_ptr& failure) noexcept;
+    /// Runs the cleanup registered by load_state, and returns the final failure of the turn: `failure`, or a
+    /// cancellation that arrived meanwhile.
+    Task<std::exception_ptr> close(std::exception_ptr failure);
+
+    Framework& framework;
+    Framework::Impl& kernel;
+    PluginList plugins;
+    std::shared_ptr<Envelope> inbound;
+    bool streaming;
+    TurnResult result;
+
+private:
+    Task<bool> ask_stream(const Plugin& plugin);
+    Task<> take_text(std::string text);
+    Task<> consume(EventStream stream);
+    /// Throws if a plugin returned no stream to a non-streaming caller (B1). Called if no plugin answered.
+    void require_streams() const;
+    Task<> fall_back();
+    Task<std::exception_ptr> save_state(std::exception_ptr failure);
+    /// Records a plugin's answer on the tape (B20). `whole`: the answer is complete.
+    Task<> record(bool whole);
+    Task<> record_input(std::shared_ptr<TapeStore> store, std::string tape, bool whole);
+    /// Returns true if the tape has the answer to an earlier delivery of this inbound (D42).
+    Task<bool> answer_again();
+    /// Returns the name of the session's tape; empty if it has none.
+    std::string tape_of_session() const;
+    /// Awaits work of a hook after the turn's end; if the turn was cancelled, for the grace period only.
+    Task<> settle(Task<> task, std::string what);
+
+    bool cancelled_ = false;
+    bool answered_ = false;
+    std::string
+        without_stream_;    ///< the first plugin that returned no stream to a non-streaming caller
+    std::string input_id_;  ///< empty: the inbound has no id
+};
+
+}  // namespace bub::detail

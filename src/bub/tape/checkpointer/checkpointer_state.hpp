@@ -1,0 +1,52 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <bub/tape/entry/message_entries.hpp>
+#include <bub/tape/file/side_state.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+
+namespace bub {
+
+struct TapeCheckpointer::State : std::enable_shared_from_this<TapeCheckpointer::State> {
+    std::shared_ptr<TapeStore> store;
+    TapeStateStore* side = nullptr;
+    TapeIndex* index = nullptr;
+    TapeMediaStore* media = nullptr;
+    TurnClaims* turn = nullptr;  ///< null: appends reach the tape immediately
+    TapeCheckpointerOptions options;
+
+    /// The calls of each tape's last answer that wait for results, as of a position.
+    struct Batch {
+        std::int64_t position = -1;
+        detail::MessageEntries entries;
+    };
+    std::mutex mutex;
+    std::map<std::string, Batch> batches;
+
+    double now() const;
+    double lease_end() const;
+
+    /// Edits the side state at the end of the turn if the store is a turn's fork, otherwise immediately.
+    Task<void> edit_at_end(std::string tape, std::function<void(JsonObject& state)> edit);
+    Task<std::vector<TapeEntry>> read_context(std::string tape);
+    Task<std::vector<TapeEntry>> read_newest(std::string tape, TapeQuery query);
+    Task<bool> is_complete(std::string tape, std::string run_id);
+    /// Marks a run as complete and removes its claims. With an owner: only if that owner holds the run's claim (D50).
+    Task<void> complete(std::string tape, std::string run_id, std::string owner_id);
+    /// Releases the new claim on a run and throws RunAlreadyCompletedError if the run is complete.
+    Task<void> check_still_open(std::string tape, std::string run_id, std::string owner_id);
+    Task<JsonObject> extra_of(std::string tape);
+    Task<std::vector<TapeEntry>> entries_of(std::string tape, cubepi::MessageList messages);
+    /// Moves images to the media store and replaces them by references; restore_media() reverses that.
+    Task<void> put_media_aside(std::vector<TapeEntry>& entries);
+    Task<void> restore_media(std::vector<TapeEntry>& entries);
+    void forget_batch(const std::string& tape);
+    void note_position(const std::string& tape, std::int64_t position);
+};
+
+}  // namespace bub

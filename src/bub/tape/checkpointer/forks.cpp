@@ -1,0 +1,176 @@
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <bub/tape/checkpointer/checkpointer_state.hpp>
+#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/tape_context.hpp>
+#include <cubepi/core/error.hpp>
+
+// Reads a tape as of a completed run, and continues from there on another tape.
+
+namespace bub {
+
+using namespace cubepi;
+
+namespace {
+
+struct RunEnd {
+    std::string run_id = {};
+    bool complete = false;
+};
+
+std::optional<RunEnd> run_end_of(const TapeEntry& entry) {
+    if (entry.kind != entry_kind::event || entry_name(entry) != detail::run_event)
+        return std::nullopt;
+    const Json* data = entry.payload.if_contains("data");
+    if (!data || !data->is_object()) return std::nullopt;
+    RunEnd end;
+    end.run_id = detail::state_text(data->get_object(), "run_id");
+    end.complete = detail::state_text(data->get_object(), "status") == "complete";
+    return end;
+}
+
+/// Returns true for events that belong only to the tape on which they are, and not to a continuation elsewhere.
+bool stays_behind(std::string_view event) {
+    return event == detail::turn_event || event == detail::refused_event ||
+           event == detail::extra_event || event == detail::fork_event;
+}
+
+/// The entries of a context as of the end of a run, collected from the newest to the oldest.
+class ContextCut {
+public:
+    explicit ContextCut(std::int64_t last_id) : last_id_(last_id) {}
+
+    /// Returns false when the context is complete.
+    bool take(const TapeEntry& entry) {
+        if (entry.id > last_id_) return true;
+        const std::optional<RunEnd> end = run_end_of(entry);
+        if (end && end->complete) completed_.insert(end->run_id);
+        const bool dropped = entry.kind == entry_kind::event &&
+                             (stays_behind(entry_name(entry)) || (end && !end->complete));
+        if (!dropped) entries_.push_back(entry);
+        first_id_ = entry.id;
+        return entry.kind != entry_kind::anchor;
+    }
+
+    /// Returns the entries, oldest first, without the messages of runs that had not completed.
+    std::vector<TapeEntry> entries() {
+        std::erase_if(entries_, [this](const TapeEntry& entry) {
+            const std::vector<Message> kept = detail::messages_in(entry);
+            return std::any_of(kept.begin(), kept.end(), [this](const Message& message) {
+                const std::string run_id = message.run_id().str();
+                return !run_id.empty() && !completed_.contains(run_id);
+            });
+        });
+        std::reverse(entries_.begin(), entries_.end());
+        return std::exchange(entries_, {});
+    }
+    /// Returns the id of the oldest entry in the context.
+    std::int64_t first_id() const noexcept { return first_id_; }
+
+private:
+    std::int64_t last_id_;
+    std::int64_t first_id_ = 0;
+    std::set<std::string> completed_;
+    std::vector<TapeEntry> entries_;
+};
+
+/// The events before a context that are still needed by name or run: all completed runs, and the newest event of each
+/// other name.
+class EarlierEvents {
+public:
+    explicit EarlierEvents(std::int64_t before_id) : before_id_(before_id) {}
+
+    bool take(const TapeEntry& entry) {
+        if (entry.id >= before_id_) return true;
+        const std::string name(entry_name(entry));
+        if (const std::optional<RunEnd> end = run_end_of(entry)) {
+            if (end->complete) entries_.push_back(entry);
+        } else if (!stays_behind(name) && name != detail::result_event && name != "handoff" &&
+                   seen_.insert(name).second) {
+            entries_.push_back(entry);
+        }
+        return true;
+    }
+    std::vector<TapeEntry> entries() {
+        std::reverse(entries_.begin(), entries_.end());
+        return std::exchange(entries_, {});
+    }
+
+private:
+    std::int64_t before_id_;
+    std::set<std::string> seen_;
+    std::vector<TapeEntry> entries_;
+};
+
+Task<ContextCut> cut_context(std::shared_ptr<TapeStore> store, TapeIndex& index, std::string tape,
+                             std::string after_run_id) {
+    const std::optional<TapeEntry> end = co_await index.find_run(tape, after_run_id);
+    const std::optional<RunEnd> run = end ? run_end_of(*end) : std::nullopt;
+    if (!run || !run->complete) {
+        TapeQuery first = TapeQuery().limit(1);
+        const std::vector<TapeEntry> there = co_await store->fetch(tape, std::move(first));
+        if (there.empty()) cubepi::detail::throw_thread_not_found(tape);
+        cubepi::detail::throw_run_not_completed(tape, after_run_id);
+    }
+    auto cut = std::make_shared<ContextCut>(end->id);
+    TapeQuery all = TapeQuery().newest_first();
+    std::function<bool(const TapeEntry&)> take = [cut](const TapeEntry& entry) {
+        return cut->take(entry);
+    };
+    co_await store->visit(std::move(tape), std::move(all), std::move(take));
+    co_return std::move(*cut);
+}
+
+TapeEntry fork_entry(const std::string& source, const std::string& after_run_id) {
+    JsonObject data;
+    data["from"] = source;
+    data["after_run"] = after_run_id;
+    return event_entry(detail::fork_event, std::move(data), hidden_from_context());
+}
+
+}  // namespace
+
+Task<MessageList> TapeCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {
+    const std::shared_ptr<State> state = state_;
+    ContextCut cut = co_await cut_context(state->store, *state->index, std::move(thread_id),
+                                          std::move(after_run_id));
+    std::vector<TapeEntry> entries = cut.entries();
+    co_await state->restore_media(entries);
+    co_return agent_messages(entries);
+}
+
+Task<void> TapeCheckpointer::fork(std::string source_thread_id, std::string new_thread_id,
+                                  std::string after_run_id, std::optional<JsonObject> metadata) {
+    const std::shared_ptr<State> state = state_;
+    ContextCut cut =
+        co_await cut_context(state->store, *state->index, source_thread_id, after_run_id);
+    TapeQuery first = TapeQuery().limit(1);
+    const std::vector<TapeEntry> there =
+        co_await state->store->fetch(new_thread_id, std::move(first));
+    if (!there.empty()) cubepi::detail::throw_thread_exists(new_thread_id);
+
+    auto earlier = std::make_shared<EarlierEvents>(cut.first_id());
+    std::vector<std::string> events(1, std::string(entry_kind::event));
+    TapeQuery query = TapeQuery().kinds(std::move(events)).newest_first();
+    std::function<bool(const TapeEntry&)> take = [earlier](const TapeEntry& entry) {
+        return earlier->take(entry);
+    };
+    co_await state->store->visit(source_thread_id, std::move(query), std::move(take));
+
+    std::vector<TapeEntry> entries = earlier->entries();
+    entries.insert(entries.begin(), fork_entry(source_thread_id, after_run_id));
+    for (TapeEntry& entry : cut.entries()) entries.push_back(std::move(entry));
+    JsonObject extra = co_await state->extra_of(std::move(source_thread_id));
+    if (metadata) extra["fork"] = std::move(*metadata);
+    if (!extra.empty()) {
+        entries.push_back(
+            event_entry(detail::extra_event, std::move(extra), hidden_from_context()));
+    }
+    TapeAppend options = TapeAppend().expected_position(0);
+    (void)co_await state->store->append(std::move(new_thread_id), std::move(entries),
+                                        std::move(options));
+}
+
+}  // namespace bub

@@ -1,0 +1,307 @@
+#include <algorithm>
+#include <utility>
+
+#include <bub/tape/checkpointer/checkpointer_state.hpp>
+#include <bub/tape/entry/entry_facts.hpp>
+#include <cubepi/core/error.hpp>
+
+// Runs and pending requests: the side state of TapeCheckpointer.
+
+namespace bub {
+
+using namespace cubepi;
+using detail::SideState;
+using detail::state_text;
+
+namespace {
+
+bool is_claim_of(const Json& json, const std::string& run_id, const std::string& owner_id) {
+    const JsonObject* claim = json.if_object();
+    return claim && state_text(*claim, "run_id") == run_id &&
+           (owner_id.empty() || state_text(*claim, "owner_id") == owner_id);
+}
+
+/// Returns the owners of the claims on a run.
+std::vector<std::string> owners_of(const JsonObject& state, const std::string& run_id) {
+    std::vector<std::string> owners;
+    for (const Json& json : SideState(state).list("claims")) {
+        if (is_claim_of(json, run_id, {}))
+            owners.push_back(state_text(json.get_object(), "owner_id"));
+    }
+    return owners;
+}
+
+template <class Is>
+std::size_t erase_where(JsonArray& list, Is is) {
+    const auto kept = std::remove_if(list.begin(), list.end(), is);
+    const auto removed = static_cast<std::size_t>(list.end() - kept);
+    list.erase(kept, list.end());
+    return removed;
+}
+
+/// Removes the claims of these owners on a run, and the run itself if no other owner has a claim on it.
+void remove_run(JsonObject& state, const std::string& run_id,
+                const std::vector<std::string>& owners) {
+    for (const std::string& owner : owners) {
+        erase_where(SideState::edit(state, "claims"),
+                    [&](const Json& json) { return is_claim_of(json, run_id, owner); });
+    }
+    if (owners_of(state, run_id).empty()) {
+        erase_where(SideState::edit(state, "open_runs"),
+                    [&](const Json& json) { return json == Json(run_id); });
+    }
+    SideState::tidy(state);
+}
+
+/// Claims the run in `state`, or throws; a superseded claim is recorded in `result`.
+void claim_in(JsonObject& state, const std::string& thread_id, const std::string& run_id,
+              const ClaimOwner& owner, ClaimKind kind, double now, double lease_end,
+              ClaimResult& result) {
+    if (kind == ClaimKind::new_run && SideState(state).is_open(run_id))
+        cubepi::detail::throw_run_claimed(thread_id, run_id);
+    for (const Json& json : SideState(state).list("claims")) {
+        if (!json.is_object()) continue;
+        const cubepi::detail::HeldClaim held = SideState::read_claim(json.get_object());
+        if (held.owner.owner_id != owner.owner_id)
+            cubepi::detail::take_over(thread_id, held, now, result);
+    }
+    JsonArray& claims = SideState::edit(state, "claims");
+    erase_where(claims, [&](const Json& json) {
+        const JsonObject* claim = json.if_object();
+        return !claim || state_text(*claim, "owner_id") != owner.owner_id ||
+               state_text(*claim, "run_id") == run_id;
+    });
+    if (!SideState(state).is_open(run_id)) SideState::edit(state, "open_runs").emplace_back(run_id);
+    if (!owner.owner_id.empty()) {
+        cubepi::detail::HeldClaim claim;
+        claim.run_id = run_id;
+        claim.owner = owner;
+        claim.lease_until = lease_end;
+        SideState::edit(state, "claims").emplace_back(SideState::claim_json(claim));
+    }
+    SideState::tidy(state);
+}
+
+bool is_request(const Json& json, const std::string& run_id, const std::string& question_id) {
+    const JsonObject* one = json.if_object();
+    const Json* request = one ? one->if_contains("request") : nullptr;
+    return request && request->is_object() && state_text(*one, "run_id") == run_id &&
+           state_text(request->get_object(), "question_id") == question_id;
+}
+
+bool is_answer(const Json& json, const std::string& run_id, const std::string& question_id) {
+    const JsonObject* one = json.if_object();
+    return one && state_text(*one, "run_id") == run_id &&
+           state_text(*one, "question_id") == question_id;
+}
+
+}  // namespace
+
+Task<ClaimResult> TapeCheckpointer::claim_run(std::string thread_id, std::string run_id,
+                                              ClaimOwner owner, ClaimKind kind) {
+    const std::shared_ptr<State> state = state_;
+    if (co_await state->is_complete(thread_id, run_id))
+        cubepi::detail::throw_run_completed(thread_id, run_id);
+    auto result = std::make_shared<ClaimResult>();
+    std::function<Json(JsonObject&)> edit = [=](JsonObject& beside) {
+        claim_in(beside, thread_id, run_id, owner, kind, state->now(), state->lease_end(), *result);
+        note_session(beside, state->options.session);
+        return Json();
+    };
+    co_await state->side->edit_state(thread_id, std::move(edit));
+    if (result->taken_over) co_await state->check_still_open(thread_id, run_id, owner.owner_id);
+    if (state->turn && !owner.owner_id.empty())
+        state->turn->hold_claim(thread_id, TapeClaim{run_id, owner.owner_id});
+    co_return *result;
+}
+
+/// The former owner may have completed the run between the first check and the takeover.
+Task<void> TapeCheckpointer::State::check_still_open(std::string tape, std::string run_id,
+                                                     std::string owner_id) {
+    const std::shared_ptr<State> self = shared_from_this();
+    const bool complete = co_await is_complete(tape, run_id);
+    if (!complete) co_return;
+    std::function<Json(JsonObject&)> give_up = [=](JsonObject& beside) {
+        remove_run(beside, run_id, {owner_id});
+        return Json();
+    };
+    co_await side->edit_state(tape, std::move(give_up));
+    cubepi::detail::throw_run_completed(tape, run_id);
+}
+
+Task<void> TapeCheckpointer::renew_claim(std::string thread_id, std::string run_id,
+                                         std::string owner_id) {
+    const std::shared_ptr<State> state = state_;
+    std::function<Json(JsonObject&)> edit = [=](JsonObject& beside) {
+        bool found = false;
+        for (Json& json : SideState::edit(beside, "claims")) {
+            if (!is_claim_of(json, run_id, owner_id)) continue;
+            json.get_object()["lease_until"] = state->lease_end();
+            found = true;
+        }
+        if (!found) cubepi::detail::throw_claim_lost(thread_id, run_id);
+        return Json();
+    };
+    co_await state->side->edit_state(thread_id, std::move(edit));
+}
+
+Task<void> TapeCheckpointer::release_claim(std::string thread_id, std::string run_id,
+                                           std::string owner_id) {
+    const std::shared_ptr<State> state = state_;
+    std::function<void(JsonObject&)> edit = [=](JsonObject& beside) {
+        erase_where(SideState::edit(beside, "claims"), [&](const Json& json) {
+            return !owner_id.empty() && is_claim_of(json, run_id, owner_id);
+        });
+        SideState::tidy(beside);
+    };
+    co_await state->edit_at_end(std::move(thread_id), std::move(edit));
+}
+
+Task<void> TapeCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
+    return state_->complete(std::move(thread_id), std::move(run_id), {});
+}
+
+Task<void> TapeCheckpointer::complete_run(std::string thread_id, std::string run_id,
+                                          std::string owner_id) {
+    return state_->complete(std::move(thread_id), std::move(run_id), std::move(owner_id));
+}
+
+/// The claim is checked when the event is appended, under the lock of the tape. In a turn it is checked again when the
+/// turn is merged. The claims are removed after that, when another owner may have claimed the run: only claims held
+/// before are removed.
+Task<void> TapeCheckpointer::State::complete(std::string tape, std::string run_id,
+                                             std::string owner_id) {
+    const std::shared_ptr<State> self = shared_from_this();
+    if (co_await is_complete(tape, run_id)) co_return;
+    const JsonObject beside = co_await side->read_state(tape);
+    if (!SideState(beside).is_open(run_id)) cubepi::detail::throw_run_not_claimed(tape, run_id);
+    std::vector<std::string> owners = owners_of(beside, run_id);
+    std::function<void(const JsonObject&)> guard;
+    if (!owner_id.empty()) {
+        owners = {owner_id};
+        guard = [tape, run_id, owner_id](const JsonObject& now) {
+            if (!SideState(now).holds(run_id, owner_id))
+                cubepi::detail::throw_claim_lost(tape, run_id);
+        };
+    }
+    JsonObject data;
+    data["run_id"] = run_id;
+    data["status"] = "complete";
+    std::vector<TapeEntry> entries;
+    entries.push_back(event_entry(detail::run_event, std::move(data), hidden_from_context()));
+    TapeAppend options = TapeAppend().guard(std::move(guard));
+    co_await store->append(tape, std::move(entries), std::move(options));
+    std::function<void(JsonObject&)> edit = [run_id, owners = std::move(owners)](JsonObject& now) {
+        remove_run(now, run_id, owners);
+    };
+    co_await edit_at_end(std::move(tape), std::move(edit));
+}
+
+Task<bool> TapeCheckpointer::is_run_complete(std::string thread_id, std::string run_id) {
+    const std::shared_ptr<State> state = state_;
+    const bool complete = co_await state->is_complete(std::move(thread_id), std::move(run_id));
+    co_return complete;
+}
+
+Task<void> TapeCheckpointer::save_pending_request(std::string thread_id, std::string run_id,
+                                                  HitlRequest request) {
+    const std::shared_ptr<State> state = state_;
+    JsonObject one;
+    one["run_id"] = run_id;
+    one["request"] = to_json(request);
+    const std::string question_id = request.question_id;
+    std::function<Json(JsonObject&)> edit = [=](JsonObject& beside) {
+        JsonArray& pending = SideState::edit(beside, "pending");
+        const auto same = std::find_if(pending.begin(), pending.end(), [&](const Json& json) {
+            return is_request(json, run_id, question_id);
+        });
+        if (same != pending.end()) {
+            *same = one;
+        } else {
+            pending.emplace_back(one);
+        }
+        return Json();
+    };
+    co_await state->side->edit_state(std::move(thread_id), std::move(edit));
+}
+
+Task<std::vector<PendingRequest>> TapeCheckpointer::load_pending_requests(std::string thread_id) {
+    const std::shared_ptr<State> state = state_;
+    const JsonObject beside = co_await state->side->read_state(std::move(thread_id));
+    std::vector<PendingRequest> pending;
+    for (const Json& json : SideState(beside).list("pending")) {
+        const JsonObject* one = json.if_object();
+        const Json* request = one ? one->if_contains("request") : nullptr;
+        if (!request) continue;
+        PendingRequest entry;
+        entry.run_id = state_text(*one, "run_id");
+        entry.request = hitl_request_from_json(*request);
+        pending.push_back(std::move(entry));
+    }
+    co_return pending;
+}
+
+Task<bool> TapeCheckpointer::clear_pending_request(std::string thread_id, std::string run_id,
+                                                   std::string question_id) {
+    const std::shared_ptr<State> state = state_;
+    std::function<Json(JsonObject&)> edit = [=](JsonObject& beside) {
+        const std::size_t removed =
+            erase_where(SideState::edit(beside, "pending"),
+                        [&](const Json& json) { return is_request(json, run_id, question_id); });
+        SideState::tidy(beside);
+        return Json(removed > 0);
+    };
+    const Json removed = co_await state->side->edit_state(std::move(thread_id), std::move(edit));
+    co_return removed.as_bool();
+}
+
+Task<void> TapeCheckpointer::save_hitl_answer(std::string thread_id, HitlAnswer answer) {
+    const std::shared_ptr<State> state = state_;
+    JsonObject one;
+    one["run_id"] = answer.run_id;
+    one["question_id"] = answer.question_id;
+    one["answer"] = answer.answer;
+    std::function<Json(JsonObject&)> edit = [run_id = answer.run_id,
+                                             question_id = answer.question_id,
+                                             one = std::move(one)](JsonObject& beside) {
+        JsonArray& answers = SideState::edit(beside, "answers");
+        erase_where(answers,
+                    [&](const Json& json) { return is_answer(json, run_id, question_id); });
+        answers.emplace_back(one);
+        return Json();
+    };
+    co_await state->side->edit_state(std::move(thread_id), std::move(edit));
+}
+
+Task<std::optional<Json>> TapeCheckpointer::load_hitl_answer(std::string thread_id,
+                                                             std::string run_id,
+                                                             std::string question_id) {
+    const std::shared_ptr<State> state = state_;
+    const JsonObject beside = co_await state->side->read_state(std::move(thread_id));
+    std::optional<Json> found;
+    for (const Json& json : SideState(beside).list("answers")) {
+        if (!is_answer(json, run_id, question_id)) continue;
+        const Json* answer = json.get_object().if_contains("answer");
+        found = answer ? *answer : Json();
+    }
+    co_return found;
+}
+
+Task<void> TapeCheckpointer::clear_hitl_answers(std::string thread_id, std::string run_id,
+                                                std::vector<std::string> question_ids) {
+    const std::shared_ptr<State> state = state_;
+    std::function<Json(JsonObject&)> edit = [=](JsonObject& beside) {
+        erase_where(SideState::edit(beside, "answers"), [&](const Json& json) {
+            const JsonObject* one = json.if_object();
+            if (!one || state_text(*one, "run_id") != run_id) return false;
+            return question_ids.empty() ||
+                   std::find(question_ids.begin(), question_ids.end(),
+                             state_text(*one, "question_id")) != question_ids.end();
+        });
+        SideState::tidy(beside);
+        return Json();
+    };
+    co_await state->side->edit_state(std::move(thread_id), std::move(edit));
+}
+
+}  // namespace bub

@@ -1,0 +1,222 @@
+#include <bub/tape/file/descriptor.hpp>
+
+#include <cerrno>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bub/tape/file/tape_errors.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/support/regular_file.hpp>
+
+namespace bub::detail {
+
+namespace {
+
+[[noreturn]] void throw_no_file(const std::filesystem::path& path, std::string_view kind) {
+    throw cubepi::CheckpointerError(cubepi::ErrorCode::storage,
+                                    "cannot open " + path.string() + ": it is " +
+                                        std::string(kind) + ", where a file is kept; move it away",
+                                    std::string(), std::string(), path.string());
+}
+
+[[noreturn]] void throw_no_directory(const std::filesystem::path& path, std::string_view kind) {
+    throw cubepi::CheckpointerError(cubepi::ErrorCode::storage,
+                                    "cannot use the directory " + path.string() + ": it is " +
+                                        std::string(kind) + "; move it away",
+                                    std::string(), std::string(), path.string());
+}
+
+}  // namespace
+
+Descriptor Descriptor::open(const std::filesystem::path& path, int flags, unsigned mode) {
+    Descriptor made;
+    made.path_ = path;
+    // A link would let whoever can put one here have another file read, or overwritten.
+    const bool directory = (flags & O_DIRECTORY) != 0;
+    if (!directory) flags |= O_NOFOLLOW;
+    // O_NONBLOCK: a pipe of this name must not have us wait for its other end.
+    do {
+        made.fd_ = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
+    } while (made.fd_ < 0 && errno == EINTR);
+    if (directory && made.fd_ >= 0) return made;
+    if (made.fd_ < 0) {
+        const int reason = errno;
+        if (reason == ENOENT && (flags & O_CREAT) == 0) return made;
+        if (!directory && reason == ELOOP) throw_no_file(path, "a symbolic link");
+        const std::string_view kind = cubepi::detail::kind_if_no_file(path);
+        if (!directory && !kind.empty()) throw_no_file(path, kind);
+        throw_system("open", path, reason);
+    }
+    struct stat info = {};
+    if (::fstat(made.fd_, &info) != 0) throw_system("look at", path, errno);
+    const std::string_view kind = cubepi::detail::kind_if_no_file(info.st_mode);
+    if (!kind.empty()) throw_no_file(path, kind);
+    return made;
+}
+
+Descriptor::~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+}
+
+std::uint64_t Descriptor::size() const {
+    struct stat info = {};
+    if (::fstat(fd_, &info) != 0) throw_system("look at", path_, errno);
+    return static_cast<std::uint64_t>(info.st_size);
+}
+
+std::size_t Descriptor::read_at(std::uint64_t offset, char* to, std::size_t size) const {
+    std::size_t done = 0;
+    while (done < size) {
+        const ssize_t got = ::pread(fd_, to + done, size - done, static_cast<off_t>(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) throw_system("read", path_, errno);
+        if (got == 0) break;
+        done += static_cast<std::size_t>(got);
+    }
+    return done;
+}
+
+std::string Descriptor::read_all() const {
+    std::string text(size(), '\0');
+    text.resize(read_at(0, text.data(), text.size()));
+    return text;
+}
+
+void Descriptor::write(std::string_view bytes) const {
+    while (!bytes.empty()) {
+        const ssize_t put = ::write(fd_, bytes.data(), bytes.size());
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) throw_system("write", path_, errno);
+        bytes.remove_prefix(static_cast<std::size_t>(put));
+    }
+}
+
+void Descriptor::write_at(std::uint64_t offset, std::string_view bytes) const {
+    while (!bytes.empty()) {
+        const ssize_t put = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) throw_system("write", path_, errno);
+        bytes.remove_prefix(static_cast<std::size_t>(put));
+        offset += static_cast<std::uint64_t>(put);
+    }
+}
+
+void Descriptor::truncate(std::uint64_t size) const {
+    if (::ftruncate(fd_, static_cast<off_t>(size)) != 0) throw_system("shorten", path_, errno);
+}
+
+void Descriptor::sync() const {
+    // A file system that does not support this (EINVAL) has nothing to sync.
+    if (::fdatasync(fd_) != 0 && errno != EINVAL && errno != ENOSYS)
+        throw_system("write to the disk", path_, errno);
+}
+
+void sync_directory_of(const std::filesystem::path& path) {
+    const std::filesystem::path directory = path.parent_path();
+    Descriptor::open(directory.empty() ? "." : directory, O_RDONLY | O_DIRECTORY).sync();
+}
+
+bool try_lock(const Descriptor& file) {
+    int result = 0;
+    do {
+        result = ::flock(file.get(), LOCK_EX | LOCK_NB);
+    } while (result != 0 && errno == EINTR);
+    if (result != 0 && errno != EWOULDBLOCK) throw_system("lock", file.path(), errno);
+    return result == 0;
+}
+
+FileLock::FileLock(const std::filesystem::path& path, Kind kind,
+                   std::chrono::milliseconds timeout) {
+    const bool shared = kind == Kind::shared;
+    const auto end = std::chrono::steady_clock::now() + timeout;
+    auto pause = std::chrono::microseconds(50);
+    for (;;) {
+        if (!file_) file_ = Descriptor::open(path, shared ? O_RDONLY : O_RDWR | O_CREAT);
+        if (!file_) return;
+        if (::flock(file_.get(), (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0) {
+            struct stat info = {};
+            if (::fstat(file_.get(), &info) == 0 && info.st_nlink > 0) return;
+            file_ = Descriptor();  // its previous holder has removed the tape, and the lock with it
+            continue;
+        }
+        if (errno == EINTR) continue;
+        if (errno != EWOULDBLOCK) throw_system("lock", path, errno);
+        if (std::chrono::steady_clock::now() >= end) {
+            throw cubepi::CheckpointerLockTimeoutError(
+                cubepi::ErrorCode::storage_locked,
+                "another process has been writing for longer than " +
+                    std::to_string(timeout.count()) + " ms (it holds " + path.string() +
+                    "); try again, or end that process",
+                std::string(), std::string(), path.string());
+        }
+        std::this_thread::sleep_for(pause);
+        if (pause < std::chrono::milliseconds(10)) pause *= 2;
+    }
+}
+
+UseLock::UseLock(const std::filesystem::path& path, FileLock::Kind kind) {
+    for (;;) {
+        file_ = Descriptor::open(path, O_RDWR | O_CREAT);
+        struct flock wanted = {};
+        wanted.l_type = kind == FileLock::Kind::shared ? F_RDLCK : F_WRLCK;
+        wanted.l_whence = SEEK_SET;
+        if (::fcntl(file_.get(), F_SETLK, &wanted) == 0) {
+            struct stat info = {};
+            if (::fstat(file_.get(), &info) == 0 && info.st_nlink > 0) return;
+            continue;  // another process has just removed the file
+        }
+        if (errno == EINTR) continue;
+        if (errno != EAGAIN && errno != EACCES) throw_system("lock", path, errno);
+        struct flock other = wanted;
+        if (::fcntl(file_.get(), F_GETLK, &other) == 0 && other.l_type == F_UNLCK) continue;
+        const std::string owner =
+            other.l_pid > 0 ? "process " + std::to_string(other.l_pid) : "another process";
+        throw cubepi::CheckpointerLockTimeoutError(
+            cubepi::ErrorCode::storage_locked,
+            "it is open in " + owner + "; leave that chat, or end that process");
+    }
+}
+
+void replace_file(const std::filesystem::path& path, std::string_view bytes, bool sync) {
+    std::filesystem::path fresh = path;
+    fresh += ".new";
+    try {
+        const Descriptor file = Descriptor::open(fresh, O_WRONLY | O_CREAT | O_TRUNC);
+        file.write(bytes);
+        if (sync) file.sync();
+    } catch (...) {
+        ::unlink(fresh.c_str());
+        throw;
+    }
+    if (::rename(fresh.c_str(), path.c_str()) != 0) throw_system("write", path, errno);
+    if (sync) sync_directory_of(path);
+}
+
+std::optional<std::string> read_file(const std::filesystem::path& path) {
+    const Descriptor file = Descriptor::open(path, O_RDONLY);
+    if (!file) return std::nullopt;
+    return file.read_all();
+}
+
+void remove_file(const std::filesystem::path& path) {
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw_system("remove", path, errno);
+}
+
+void make_private_directory(const std::filesystem::path& path) {
+    struct stat info = {};
+    if (::mkdir(path.c_str(), 0700) == 0) return;
+    if (errno == ENOENT && path.has_parent_path() && path.parent_path() != path) {
+        make_private_directory(path.parent_path());
+        if (::mkdir(path.c_str(), 0700) == 0) return;
+    }
+    const int reason = errno;
+    if (reason != EEXIST) throw_system("create the directory", path, reason);
+    if (::lstat(path.c_str(), &info) != 0 || S_ISDIR(info.st_mode)) return;
+    throw_no_directory(path, S_ISLNK(info.st_mode) ? "a symbolic link" : "a file");
+}
+
+}  // namespace bub::detail

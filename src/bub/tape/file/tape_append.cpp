@@ -1,0 +1,446 @@
+#include <algorithm>
+#include <limits>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bub/tape/entry/fast_facts.hpp>
+#include <bub/tape/entry/json_text.hpp>
+#include <bub/tape/file/side_state.hpp>
+#include <bub/tape/file/tape_errors.hpp>
+#include <bub/tape/file/tape_writing.hpp>
+#include <bub/tape/file/turn_journal_file.hpp>
+#include <bub/tape/fork/fork_entries.hpp>
+#include <bub/tape/tape_sidecar.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/schema/python_json.hpp>
+
+namespace bub::detail {
+
+using cubepi::ErrorCode;
+
+namespace {
+
+/// The header of the commit file; the block to be written to the tape follows it.
+struct CommitHeader {
+    std::uint64_t offset = 0;
+    std::uint64_t size = 0;
+    std::string turn = {};
+    bool replaces = false;
+};
+
+std::string commit_text(const CommitHeader& header, const std::string& block) {
+    JsonObject line;
+    line["offset"] = header.offset;
+    line["size"] = header.size;
+    line["turn"] = header.turn;
+    line["replaces"] = header.replaces;
+    std::string text;
+    append_json_text(text, line);
+    text += '\n';
+    text += block;
+    return text;
+}
+
+/// Returns false if the text is not a commit file.
+bool read_commit(std::string_view text, CommitHeader& header, std::string_view& block) {
+    const std::size_t feed = text.find('\n');
+    if (feed == text.npos) return false;
+    try {
+        const Json json = cubepi::parse_lenient(text.substr(0, feed));
+        const JsonObject& line = json.as_object();
+        header.offset = line.at("offset").to_number<std::uint64_t>();
+        header.size = line.at("size").to_number<std::uint64_t>();
+        header.turn = std::string(line.at("turn").as_string());
+        header.replaces = line.at("replaces").as_bool();
+    } catch (const std::exception&) {
+        return false;
+    }
+    block = text.substr(feed + 1);
+    return block.size() == header.size;
+}
+
+}  // namespace
+
+std::uint64_t end_before_commit(const TapePaths& paths) {
+    const std::optional<std::string> text = read_file(paths.commit);
+    CommitHeader header;
+    std::string_view block;
+    const bool extends = text && read_commit(*text, header, block) && !header.replaces;
+    return extends ? header.offset : std::numeric_limits<std::uint64_t>::max();
+}
+
+namespace {
+
+std::vector<TapeEntry> entries_of(std::string_view block) {
+    std::vector<TapeEntry> entries;
+    while (!block.empty()) {
+        const std::size_t feed = block.find('\n');
+        if (auto entry = read_tape_line(block.substr(0, feed)))
+            entries.push_back(std::move(*entry));
+        block.remove_prefix(feed == block.npos ? block.size() : feed + 1);
+    }
+    return entries;
+}
+
+bool needs_position(const std::vector<TapeEntry>& entries, const TapeAppend& options) {
+    if (options.expected_position()) return true;
+    for (const TapeEntry& entry : entries) {
+        if (kept_messages(entry)) return true;
+    }
+    return false;
+}
+
+void remove_journal(const TapePaths& paths, const std::string& turn) {
+    if (turn.empty()) return;
+    remove_file(paths.journal(turn));
+    ::rmdir(paths.turns.c_str());
+}
+
+}  // namespace
+
+TapePosition TapeDirectory::append(const std::string& name, std::vector<TapeEntry> entries,
+                                   const TapeAppend& options) {
+    check_depth(name, entries);
+    close_dead_turns_at_start(name);
+    Writing writing = write_lock(name);
+    return append_locked(writing, std::move(entries), options);
+}
+
+/// The holder of a sidecar's lock does not acquire another one, so the tape's lock can be held meanwhile.
+TapePosition TapeDirectory::merge_turn(
+    const std::string& name, std::vector<SidecarPart>& parts,
+    const std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)>& entries,
+    const TapeAppend& options) {
+    close_dead_turns_at_start(name);
+    Writing writing = write_lock(name);
+    if (options.guard()) options.guard()(read_state(name));
+    for (SidecarPart& part : parts) {
+        if (part.done) continue;
+        try {
+            if (part.entries.empty()) {
+                reset(part.tape);
+            } else {
+                (void)append(part.tape, part.entries, part.options);
+            }
+        } catch (...) {
+            part.failure = std::current_exception();
+        }
+        part.done = true;
+    }
+    return append_locked(writing, entries(parts), options);
+}
+
+TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntry> entries,
+                                          const TapeAppend& options) {
+    const TapePaths& paths = writing.paths;
+    if (options.guard()) options.guard()(read_state(writing.name));
+    const bool writes = !entries.empty() && !options.reset();
+    Descriptor tape = Descriptor::open(paths.tape, writes ? O_RDWR | O_APPEND | O_CREAT : O_RDONLY);
+    const std::uint64_t size = tape ? tape.size() : 0;
+    Tail tail;
+    tail.messages = 0;
+    if (tape) tail = current_tail(*writing.known, tape, size);
+    if (tape && needs_position(entries, options)) count_messages(tail, paths, tape, size);
+    if (options.expected_position() && *options.expected_position() != *tail.messages)
+        throw_stale(writing.name, *options.expected_position(), *tail.messages);
+    if (options.reset()) {
+        tail = Tail();
+        tail.messages = 0;
+    } else if (tape && options.first_anchor() > 0 &&
+               TapeIndexFile(paths.index, tape, size).sums().anchors > 0) {
+        drop_first(entries, options.first_anchor());
+    }
+    const auto room =
+        std::numeric_limits<std::int64_t>::max() - std::max<std::int64_t>(tail.last_id, 0);
+    if (static_cast<std::uint64_t>(room) < entries.size()) throw_ids_at_end(writing.name);
+    std::string block = tail.ended ? "" : "\n";
+    const std::string now = tape_date(options_.clock->wall());
+    for (TapeEntry& entry : entries) {
+        entry.id = ++tail.last_id;
+        if (entry.date.empty()) entry.date = now;
+        if (tail.messages) tail.messages = set_position(entry, *tail.messages);
+        block += tape_line(entry);
+    }
+    TapePosition end;
+    end.last_id = tail.last_id;
+    end.messages = tail.messages.value_or(-1);
+    if (entries.empty() && !options.reset()) {
+        remove_journal(paths, options.turn());
+        return end;
+    }
+    const bool all_or_none = entries.size() > 1 || !options.turn().empty() || options.reset();
+    writing.known->tail.reset();
+    if (options.reset() && entries.empty()) block.clear();
+    write_block(writing, tape, size, block, options.reset(), options.turn(), all_or_none);
+    if (options.reset()) return end;
+    struct stat info = {};
+    ::fstat(tape.get(), &info);
+    tail.modified = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
+    tail.mark = TapeMark::of(tape, size + block.size());
+    tail.ended = true;
+    writing.known->tail = std::move(tail);
+    return end;
+}
+
+/// The commit file contains the whole block before the tape has a byte of it, and is removed after the tape has all of
+/// it: a process that finds a commit file completes the append.
+void TapeDirectory::write_block(Writing& writing, const Descriptor& tape, std::uint64_t size,
+                                const std::string& block, bool replaces, const std::string& turn,
+                                bool all_or_none) {
+    const TapePaths& paths = writing.paths;
+    if (all_or_none) {
+        CommitHeader header;
+        header.offset = size;
+        header.size = block.size();
+        header.turn = turn;
+        header.replaces = replaces;
+        replace_file(paths.commit, commit_text(header, block), false);
+    }
+    if (replaces) {
+        try {
+            finish_commit(writing);
+        } catch (...) {
+            // The caller is told that the append failed, so recovery must not complete it later.
+            remove_file(paths.commit);
+            throw;
+        }
+        return;
+    }
+    try {
+        tape.write(block);
+        if (options_.sync == TapeSync::append) {
+            tape.sync();
+            if (size == 0) sync_directory_of(paths.tape);
+        }
+    } catch (...) {
+        // Nothing was stored: a full disk leaves no partial entries.
+        tape.truncate(size);
+        if (all_or_none) remove_file(paths.commit);
+        throw;
+    }
+    if (!all_or_none) return;
+    remove_journal(paths, turn);
+    remove_file(paths.commit);
+}
+
+void TapeDirectory::finish_commit(Writing& writing) {
+    const TapePaths& paths = writing.paths;
+    if (::access(paths.commit.c_str(), F_OK) != 0) return;
+    const std::optional<std::string> text = read_file(paths.commit);
+    CommitHeader header;
+    std::string_view block;
+    if (!text || !read_commit(*text, header, block)) {
+        remove_file(paths.commit);
+        return;
+    }
+    writing.known->tail.reset();
+    if (header.replaces) {
+        remove_file(paths.index);
+        if (block.empty()) {
+            remove_file(paths.tape);
+        } else {
+            replace_file(paths.tape, block, options_.sync == TapeSync::append);
+        }
+    } else {
+        const Descriptor tape = Descriptor::open(paths.tape, O_RDWR | O_APPEND | O_CREAT);
+        const std::uint64_t size = tape.size();
+        std::string there;
+        if (size >= header.offset) {
+            there.resize(static_cast<std::size_t>(
+                std::min<std::uint64_t>(size - header.offset, block.size())));
+            there.resize(tape.read_at(header.offset, there.data(), there.size()));
+        }
+        if (size >= header.offset && block.starts_with(there)) {
+            tape.write(block.substr(there.size()));
+            if (options_.sync == TapeSync::append) tape.sync();
+        } else {
+            // Another program wrote without locks in between, or replaced the file: the entries are appended after
+            // that.
+            remove_file(paths.commit);
+            TapeAppend options = TapeAppend().turn(header.turn);
+            (void)append_locked(writing, entries_of(block), options);
+            return;
+        }
+    }
+    remove_journal(paths, header.turn);
+    remove_file(paths.commit);
+}
+
+void TapeDirectory::reset(const std::string& name) {
+    const TapePaths paths(options_.directory, name);
+    if (::access(paths.tape.c_str(), F_OK) != 0 && ::access(paths.lock.c_str(), F_OK) != 0) return;
+    Writing writing = write_lock(name);
+    writing.known->tail.reset();
+    remove_file(paths.index);
+    remove_file(paths.tape);
+}
+
+void TapeDirectory::remove(const std::string& name) {
+    if (::access(options_.directory.c_str(), F_OK) != 0) return;
+    std::vector<std::string> tapes;
+    // NAME__X is a sidecar of NAME, unless NAME has no "__" itself: then it is the tape of another session.
+    if (is_main_tape(name)) tapes = names();
+    std::erase_if(tapes, [&](const std::string& one) { return !one.starts_with(name + "__"); });
+    tapes.push_back(name);
+    const std::filesystem::path open = TapePaths(options_.directory, name).open;
+    std::optional<UseLock> unused;
+    try {
+        unused.emplace(open, FileLock::Kind::exclusive);
+    } catch (const cubepi::Error& error) {
+        if (error.code() != ErrorCode::storage_full) throw;
+    }
+    for (const std::string& one : tapes) {
+        Writing writing = lock_to_remove(one);
+        remove_files(writing);
+    }
+    remove_file(open);
+}
+
+/// Deleting makes room, and so needs none: nothing is finished that is about to go. Where a full disk has no room even for a lock
+/// file, no other process can have made one to write.
+TapeDirectory::Writing TapeDirectory::lock_to_remove(const std::string& name) {
+    try {
+        return lock(name);
+    } catch (const cubepi::Error& error) {
+        if (error.code() != ErrorCode::storage_full) throw;
+    }
+    const std::shared_ptr<CachedTape> tape = known(name);
+    std::unique_lock here(tape->mutex);
+    return Writing{name, TapePaths(options_.directory, name), tape, std::move(here), FileLock()};
+}
+
+void TapeDirectory::remove_files(Writing& writing) {
+    namespace fs = std::filesystem;
+    const TapePaths& paths = writing.paths;
+    std::error_code failed;
+    const bool linked = fs::is_symlink(paths.turns, failed);
+    for (fs::directory_iterator file(linked ? fs::path() : paths.turns, failed), end;
+         !failed && file != end; file.increment(failed)) {
+        const Descriptor journal = Descriptor::open(file->path(), O_RDWR);
+        if (!journal || try_lock(journal)) continue;
+        throw cubepi::CheckpointerLockTimeoutError(
+            cubepi::ErrorCode::storage_locked, "a turn is in progress on tape '" + writing.name +
+                                                   "' (" + file->path().string() +
+                                                   "); wait for its end, or end that process");
+    }
+    writing.known->tail.reset();
+    fs::remove_all(paths.turns, failed);
+    for (const fs::path& file : {paths.commit, paths.tape, paths.index, paths.state, paths.lock})
+        remove_file(file);
+}
+
+void TapeDirectory::close_dead_turns_at_start(const std::string& name) {
+    const std::shared_ptr<CachedTape> tape = known(name);
+    if (tape->looked_for_turns) return;
+    const std::lock_guard lock(tape->start);
+    if (tape->looked_for_turns) return;
+    if (::access(TapePaths(options_.directory, name).turns.c_str(), F_OK) == 0) {
+        try {
+            Writing writing = write_lock(name);
+            close_dead_turns(writing);
+        } catch (const cubepi::Error& error) {
+            // Who may only read reads what is there. When there is room again, the turn is closed.
+            if (!may_still_read(error.code())) throw;
+            if (error.code() == ErrorCode::storage_full) return;
+        }
+    }
+    tape->looked_for_turns = true;
+}
+
+void TapeDirectory::close_dead_turns(Writing& writing) {
+    namespace fs = std::filesystem;
+    std::vector<fs::path> journals;
+    std::error_code failed;
+    if (fs::is_symlink(writing.paths.turns, failed)) return;
+    for (fs::directory_iterator file(writing.paths.turns, failed), end; !failed && file != end;
+         file.increment(failed)) {
+        if (file->path().extension() == ".journal") journals.push_back(file->path());
+    }
+    std::sort(journals.begin(), journals.end());
+    for (const fs::path& journal : journals) close_turn(writing, journal);
+    ::rmdir(writing.paths.turns.c_str());
+}
+
+void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& journal) {
+    const Descriptor file = Descriptor::open(journal, O_RDWR);
+    if (!file || !try_lock(file)) return;  // its process is alive
+    JournaledTurn turn = read_journal(file.read_all());
+    if (turn.id.empty() || turn.empty()) {
+        remove_file(journal);
+        return;
+    }
+    if (is_superseded(writing, turn)) {
+        TapeAppend options = TapeAppend().turn(turn.id);
+        std::vector<TapeEntry> entries;
+        entries.push_back(refused_turn(std::move(turn), "interrupted",
+                                       "another process had gone on with the tape"));
+        (void)append_locked(writing, std::move(entries), options);
+        remove_file(journal);
+        return;
+    }
+    close_sidecars(writing.name, turn);
+    close_interrupted(turn);
+    const std::size_t first = turn.reset ? 0 : first_anchor_in(turn.entries);
+    TapeAppend options = TapeAppend().reset(turn.reset).turn(turn.id).first_anchor(first);
+    (void)append_locked(writing, std::move(turn.entries), options);
+    // Removed by its path, because the file name for a turn id may have changed since: a journal is never closed twice.
+    remove_file(journal);
+}
+
+bool TapeDirectory::is_superseded(const Writing& writing, const JournaledTurn& turn) {
+    const JsonObject state = read_state(writing.name);
+    const bool taken_over =
+        std::any_of(turn.claims.begin(), turn.claims.end(), [&state](const TapeClaim& claim) {
+            return !SideState(state).holds(claim.run_id, claim.owner_id);
+        });
+    if (!taken_over) return false;
+    const Descriptor tape = Descriptor::open(writing.paths.tape, O_RDONLY);
+    if (!tape) return turn.after != 0;
+    Tail tail = tail_of(tape, tape.size());
+    count_messages(tail, writing.paths, tape, tape.size());
+    return *tail.messages != turn.after;
+}
+
+/// The holder of a sidecar's lock does not acquire another one, so the tape's lock can be held meanwhile.
+void TapeDirectory::close_sidecars(const std::string& name, JournaledTurn& turn) {
+    for (auto& [sidecar, part] : turn.sidecars) {
+        const std::string tape = sidecar_tape_name(name, sidecar);
+        if (part.entries.empty()) {
+            reset(tape);
+            continue;
+        }
+        // The process died while the turn was merged, and sidecars are merged before the tape.
+        bool there = false;
+        std::vector<std::string> events(1, std::string(entry_kind::event));
+        const TapeQuery query = TapeQuery().kinds(std::move(events)).newest_first();
+        visit(tape, query, [&](const TapeEntry& entry) {
+            if (entry_name(entry) != turn_event) return true;
+            const Json* data = entry.payload.if_contains("data");
+            const JsonObject* object = data ? data->if_object() : nullptr;
+            const Json* id = object ? object->if_contains("turn") : nullptr;
+            there = id && *id == Json(turn.id);
+            return false;
+        });
+        if (there) continue;
+        part.entries.push_back(turn_marker(turn.id, "interrupted"));
+        TapeAppend options = TapeAppend().reset(part.reset);
+        (void)append(tape, std::move(part.entries), options);
+    }
+}
+
+std::shared_ptr<TurnJournal> TapeDirectory::open_journal(const std::string& name,
+                                                         const std::string& turn_id) {
+    TapePaths paths(options_.directory, name);
+    make_directory();
+    if (::access(paths.turns.c_str(), F_OK) == 0) {
+        Writing writing = write_lock(name);
+        close_dead_turns(writing);
+    }
+    known(name)->looked_for_turns = true;
+    return std::make_shared<TurnJournalFile>(paths.turns, paths.journal(turn_id), turn_id,
+                                             options_.clock);
+}
+
+}  // namespace bub::detail

@@ -1,0 +1,312 @@
+#include <algorithm>
+#include <utility>
+
+#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/file/side_state.hpp>
+#include <bub/tape/fork/fork_entries.hpp>
+#include <bub/tape/fork/fork_state.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/offload.hpp>
+
+// The end of a fork: merged into the tape, fenced, or discarded; and the claims that it holds until then.
+
+namespace bub {
+
+namespace {
+
+using StateEdit = std::function<void(JsonObject&)>;
+
+/// Called under the tape's lock when the entries are appended (D50).
+std::function<void(const JsonObject&)> guard_of(const detail::ForkBranch& branch) {
+    if (branch.claims.empty()) return {};
+    return [tape = branch.tape, claims = branch.claims](const JsonObject& state) {
+        detail::check_claims(state, tape, claims);
+    };
+}
+
+/// Makes the edits, and returns the claims that were held before and no longer are: they were released.
+std::vector<TapeClaim> make_edits(JsonObject& state, const std::vector<StateEdit>& edits,
+                                  const std::vector<TapeClaim>& claims) {
+    const auto held = [&state](const TapeClaim& claim) {
+        return detail::SideState(state).holds(claim.run_id, claim.owner_id);
+    };
+    std::vector<TapeClaim> given_up;
+    std::copy_if(claims.begin(), claims.end(), std::back_inserter(given_up), held);
+    for (const StateEdit& edit : edits) edit(state);
+    std::erase_if(given_up, held);
+    return given_up;
+}
+
+TapeEntry failure_entry(const SidecarPart& part, const cubepi::Runtime& runtime) {
+    JsonObject data;
+    data["sidecar"] = part.sidecar;
+    data["status"] = "error";
+    data["error"] = cubepi::exception_text(part.failure);
+    TapeEntry event = event_entry("sidecar.merge", std::move(data), hidden_from_context());
+    event.date = tape_date(runtime.clock->wall());
+    return event;
+}
+
+}  // namespace
+
+bool TapeFork::hold_claim(const std::string& tape, TapeClaim claim) {
+    State& state = *state_;
+    detail::ForkBranch* const branch = state.find(tape);
+    if (!branch || state.over) return false;
+    if (state.parent_claims && state.parent_claims->hold_claim(tape, claim)) return true;
+    std::vector<TapeClaim>& claims = branch->claims;
+    if (std::find(claims.begin(), claims.end(), claim) == claims.end())
+        claims.push_back(std::move(claim));
+    return true;
+}
+
+bool TapeFork::edit_state_at_end(const std::string& tape, StateEdit edit) {
+    State& state = *state_;
+    detail::ForkBranch* const branch = state.find(tape);
+    if (!branch || state.over) return false;
+    if (state.parent_claims && state.parent_claims->edit_state_at_end(tape, edit)) return true;
+    branch->at_end.push_back(std::move(edit));
+    return true;
+}
+
+Task<JsonObject> TapeFork::read_state(std::string tape) {
+    const std::shared_ptr<State> state = state_;
+    JsonObject beside = co_await state->side_state().read_state(tape);
+    if (const detail::ForkBranch* const own = state->find(tape)) {
+        for (const StateEdit& edit : own->at_end) edit(beside);
+    }
+    co_return beside;
+}
+
+/// Pending edits are applied with the next edit, which may be a claim that follows a released one.
+Task<Json> TapeFork::edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) {
+    const std::shared_ptr<State> state = state_;
+    TapeStateStore& beside = state->side_state();
+    detail::ForkBranch* const own = state->find(tape);
+    if (!own || own->at_end.empty()) {
+        Json result = co_await beside.edit_state(std::move(tape), std::move(edit));
+        co_return result;
+    }
+    const std::size_t count = own->at_end.size();
+    const auto given_up = std::make_shared<std::vector<TapeClaim>>();
+    std::function<Json(JsonObject&)> all = [edits = own->at_end, claims = own->claims, given_up,
+                                            edit = std::move(edit)](JsonObject& now) {
+        *given_up = make_edits(now, edits, claims);
+        return edit(now);
+    };
+    Json result = co_await beside.edit_state(std::move(tape), std::move(all));
+    own->at_end.erase(own->at_end.begin(),
+                      own->at_end.begin() + static_cast<std::ptrdiff_t>(count));
+    for (const TapeClaim& claim : *given_up) std::erase(own->claims, claim);
+    own->journaled_claims = std::min(own->journaled_claims, own->claims.size());
+    co_return result;
+}
+
+TapeStateStore& TapeFork::State::side_state() const {
+    if (parent_state) return *parent_state;
+    throw cubepi::Error(cubepi::ErrorCode::unsupported,
+                        "the tape store under this fork has no side state");
+}
+
+bool TapeFork::State::holds_something() const {
+    return main.holds_something() || !behind.empty() || !said.empty() ||
+           std::any_of(sidecars.begin(), sidecars.end(),
+                       [](const detail::ForkBranch& branch) { return branch.holds_something(); });
+}
+
+Task<void> TapeFork::State::check_claims() {
+    if (main.claims.empty()) co_return;
+    const JsonObject beside = co_await side_state().read_state(main.tape);
+    detail::check_claims(beside, main.tape, main.claims);
+}
+
+std::vector<SidecarPart> TapeFork::State::parts(TurnStatus status) const {
+    std::vector<SidecarPart> found;
+    for (const detail::ForkBranch& branch : sidecars) {
+        if (!branch.holds_something() || branch.merged) continue;
+        SidecarPart& part = found.emplace_back();
+        part.tape = branch.tape;
+        part.sidecar = branch.sidecar;
+        part.entries = branch.entries;
+        // The marker also tells recovery that the sidecar has its part of the turn.
+        if (!options.turn_id.empty() && !part.entries.empty())
+            part.entries.push_back(detail::turn_marker(options.turn_id, to_string(status)));
+        part.options = TapeAppend().reset(branch.reset).guard(guard_of(branch));
+    }
+    return found;
+}
+
+Task<void> TapeFork::State::merge_part(SidecarPart* part) {
+    try {
+        if (part->entries.empty()) {
+            co_await parent->reset(part->tape);
+        } else {
+            std::vector<TapeEntry> entries = part->entries;
+            TapeAppend how = part->options;
+            (void)co_await parent->append(part->tape, std::move(entries), std::move(how));
+        }
+    } catch (...) {
+        part->failure = std::current_exception();
+    }
+    if (cubepi::is_cancellation(part->failure)) std::rethrow_exception(part->failure);
+    part->done = true;
+}
+
+void TapeFork::State::note_parts(const std::vector<SidecarPart>& parts) {
+    for (const SidecarPart& part : parts) {
+        if (!part.done) continue;
+        find(part.tape)->merged = true;
+        if (part.failure) main.entries.push_back(failure_entry(part, *options.runtime));
+    }
+}
+
+std::vector<TapeEntry> TapeFork::State::main_entries(TurnStatus status) const {
+    std::vector<TapeEntry> entries = detail::mergeable(main.entries);
+    if (!said.empty() && status != TurnStatus::ok)
+        entries.push_back(detail::said_entry(said, options.turn_id, to_string(status)));
+    entries.insert(entries.end(), behind.begin(), behind.end());
+    return entries;
+}
+
+/// Returns the entries for the main tape once the outcome of the parts is known. May be called on a worker after the
+/// fork was destroyed.
+std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)> TapeFork::State::whole_turn(
+    std::vector<TapeEntry> entries, TurnStatus status) const {
+    return [entries = std::move(entries), reset = main.reset, turn_id = options.turn_id,
+            runtime = options.runtime, status](const std::vector<SidecarPart>& parts) {
+        std::vector<TapeEntry> all = entries;
+        for (const SidecarPart& part : parts) {
+            if (part.failure) all.push_back(failure_entry(part, *runtime));
+        }
+        if (!turn_id.empty() && (!all.empty() || reset))
+            all.push_back(detail::turn_marker(turn_id, to_string(status)));
+        return all;
+    };
+}
+
+Task<void> TapeFork::State::merge(TurnStatus status) {
+    const auto of_sidecars = std::make_shared<std::vector<SidecarPart>>(parts(status));
+    std::vector<TapeEntry> list = main_entries(status);
+    const std::size_t first = main.reset ? 0 : detail::first_anchor_in(list);
+    TapeAppend how = TapeAppend()
+                         .reset(main.reset)
+                         .turn(journal->journal() ? options.turn_id : "")
+                         .first_anchor(first)
+                         .guard(guard_of(main));
+    auto entries = whole_turn(std::move(list), status);
+    std::exception_ptr failure;
+    try {
+        if (parent_merges && !of_sidecars->empty()) {
+            (void)co_await parent_merges->merge_turn(main.tape, of_sidecars, std::move(entries),
+                                                     std::move(how));
+        } else {
+            // Checked again under the tape's lock when the entries are appended; this check is for the sidecars, which
+            // come first.
+            if (!of_sidecars->empty()) co_await check_claims();
+            for (SidecarPart& part : *of_sidecars) co_await merge_part(&part);
+            std::vector<TapeEntry> all = entries(*of_sidecars);
+            if (!all.empty() || main.reset)
+                (void)co_await parent->append(main.tape, std::move(all), std::move(how));
+        }
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    // After a cancellation a worker may still be writing them.
+    if (!cubepi::is_cancellation(failure)) note_parts(*of_sidecars);
+    if (failure) std::rethrow_exception(failure);
+}
+
+Task<void> TapeFork::State::keep_refused(TurnStatus status, std::string reason) {
+    detail::JournaledTurn turn;
+    turn.id = options.turn_id;
+    turn.entries = main.entries;
+    turn.behind = behind;
+    if (status != TurnStatus::ok) turn.said = said;
+    for (const detail::ForkBranch& branch : sidecars) {
+        if (branch.holds_something() && !branch.merged)
+            turn.sidecars[branch.sidecar].entries = branch.entries;
+    }
+    std::vector<TapeEntry> entries;
+    entries.push_back(detail::refused_turn(std::move(turn), to_string(status), std::move(reason)));
+    TapeAppend how = TapeAppend().turn(journal->journal() ? options.turn_id : "");
+    co_await parent->append(main.tape, std::move(entries), std::move(how));
+}
+
+Task<void> TapeFork::State::edit_at_end() {
+    std::vector<detail::ForkBranch*> branches;
+    if (!main.at_end.empty()) branches.push_back(&main);
+    for (detail::ForkBranch& branch : sidecars) {
+        if (!branch.at_end.empty()) branches.push_back(&branch);
+    }
+    for (detail::ForkBranch* const branch : branches) {
+        std::function<Json(JsonObject&)> edit = [edits = branch->at_end](JsonObject& beside) {
+            for (const StateEdit& one : edits) one(beside);
+            return Json();
+        };
+        try {
+            co_await side_state().edit_state(branch->tape, std::move(edit));
+        } catch (const cubepi::Error&) {
+            // The turn has ended regardless. A claim that remains blocks others until its lease expires.
+            for (StateEdit& one : branch->at_end)
+                side_state().edit_state_later(branch->tape, std::move(one));
+        }
+        branch->at_end.clear();
+    }
+}
+
+void TapeFork::State::close() {
+    over = true;
+    if (timer) timer->cancel();
+    timer.reset();
+    main.entries.clear();
+    sidecars.clear();
+    behind.clear();
+    said.clear();
+}
+
+Task<void> TapeFork::merge(TurnStatus status) {
+    const std::shared_ptr<State> state = state_;
+    state->check_open();
+    std::string refused;
+    std::exception_ptr failure;
+    if (state->holds_something()) {
+        try {
+            co_await state->merge(status);
+        } catch (const cubepi::StaleAppendError& error) {
+            refused = error.what();
+        } catch (...) {
+            failure = std::current_exception();
+        }
+    }
+    if (failure) {
+        // The journal remains, and the process that opens the next one closes the turn; no process is working on it.
+        if (!cubepi::is_cancellation(failure)) co_await state->edit_at_end();
+        std::rethrow_exception(failure);
+    }
+    if (!refused.empty()) co_await state->keep_refused(status, refused);
+    if (const std::shared_ptr<TurnJournal> journal = state->journal->journal()) journal->remove();
+    co_await state->edit_at_end();
+    const std::string tape = state->main.tape;
+    state->close();
+    if (refused.empty()) co_return;
+    throw cubepi::StaleAppendError(
+        cubepi::ErrorCode::stale_append,
+        "a turn is not part of tape '" + tape +
+            "', because another process has gone on with it: " + refused +
+            ". What the turn did is on the tape as the event " + std::string(detail::refused_event),
+        tape);
+}
+
+Task<void> TapeFork::discard() {
+    const std::shared_ptr<State> state = state_;
+    if (state->over) co_return;
+    if (const std::shared_ptr<TurnJournal> journal = state->journal->journal()) {
+        auto remove = [journal] { journal->remove(); };
+        co_await cubepi::offload(*state->options.runtime->workers, std::move(remove));
+    }
+    co_await state->edit_at_end();
+    state->close();
+}
+
+}  // namespace bub

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <bub/tape/file/turn_journal_file.hpp>
+#include <bub/tape/tape_fork.hpp>
+#include <cubepi/core/clock.hpp>
+
+namespace bub {
+
+namespace detail {
+
+/// The fork's data of one tape.
+struct ForkBranch {
+    std::string tape = {};
+    std::string sidecar = {};  ///< the sidecar's name; empty: the main tape
+    std::vector<TapeEntry> entries = {};
+    std::optional<TapePosition> base = {};  ///< of the parent, as of the first entry
+    TapePosition end = {};
+    bool reset = false;                  ///< the parent's entries are hidden
+    std::vector<TapeClaim> claims = {};  ///< the merge requires all of them
+    std::size_t journaled_claims = 0;
+    /// Edits of the side state that are pending until the end of the turn.
+    std::vector<std::function<void(JsonObject&)>> at_end = {};
+    bool merged = false;
+
+    bool holds_something() const { return reset || !entries.empty(); }
+};
+
+}  // namespace detail
+
+struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
+    std::shared_ptr<TapeStore> parent;
+    TapeStateStore* parent_state = nullptr;
+    TapeIndex* parent_index = nullptr;
+    TapeMediaStore* parent_media = nullptr;
+    TurnClaims* parent_claims = nullptr;
+    TurnMerges* parent_merges = nullptr;
+    TurnJournalStore* journals = nullptr;
+    TapeForkOptions options;
+
+    detail::ForkBranch main;
+    std::vector<detail::ForkBranch> sidecars;
+    std::vector<TapeEntry> behind;  ///< of the main tape
+    bool over = false;
+
+    std::string said;  ///< text that is in no entry yet
+    std::shared_ptr<detail::JournalBuffer> journal = std::make_shared<detail::JournalBuffer>();
+    std::unique_ptr<cubepi::ClockTimer> timer;
+    bool timer_armed = false;
+
+    bool is_journaled() const { return !options.turn_id.empty() && journals; }
+    void check_open() const;
+    /// Returns null for a tape that is not in the fork.
+    detail::ForkBranch* find(const std::string& tape);
+
+    /// Writes the buffered journal lines. Thread-safe.
+    void drain();
+    /// Like drain(), on a worker thread, because file access may block.
+    Task<void> write_journal();
+    /// Like write_journal(), without waiting.
+    void post_said();
+
+    Task<void> find_base(detail::ForkBranch* branch);
+    /// Writes new claims to the journal.
+    void journal_claims();
+    TapePosition add(detail::ForkBranch& branch, std::vector<TapeEntry> added);
+    /// Throws `unsupported` if the parent has none.
+    TapeStateStore& side_state() const;
+    bool holds_something() const;
+    /// Throws StaleAppendError if a claim has been superseded.
+    Task<void> check_claims();
+    /// Writes all entries to the parent, the sidecars first; nothing if a claim has been superseded (D50).
+    Task<void> merge(TurnStatus status);
+    /// Returns the parts of the sidecars that have entries.
+    std::vector<SidecarPart> parts(TurnStatus status) const;
+    Task<void> merge_part(SidecarPart* part);
+    /// Records the outcome of the parts, so that a retry does not store them twice.
+    void note_parts(const std::vector<SidecarPart>& parts);
+    std::vector<TapeEntry> main_entries(TurnStatus status) const;
+    std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)> whole_turn(
+        std::vector<TapeEntry> entries, TurnStatus status) const;
+    /// Preserves the fenced turn as an event on the tape.
+    Task<void> keep_refused(TurnStatus status, std::string reason);
+    Task<void> edit_at_end();
+    void close();
+};
+
+}  // namespace bub

@@ -1,0 +1,209 @@
+#include <bub/tape/search/text_search.hpp>
+
+#include <algorithm>
+#include <vector>
+
+#include <bub/tape/entry/json_text.hpp>
+#include <bub/tape/search/case_folding_table.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/schema/python_json.hpp>
+
+namespace bub::detail {
+
+namespace {
+
+constexpr char32_t replacement = 0xFFFD;
+
+/// Decodes the code point of `text` at `at`, and moves `at` past it.
+char32_t next_code(std::string_view text, std::size_t& at) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    const unsigned char lead = byte(at++);
+    if (lead < 0x80) return lead;
+    const int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC2 ? 1 : 0;
+    if (more == 0 || lead > 0xF4) return replacement;
+    char32_t code = lead & (0x3FU >> static_cast<unsigned>(more));
+    for (int i = 0; i < more; ++i) {
+        if (at >= text.size() || (byte(at) & 0xC0U) != 0x80U) return replacement;
+        code = (code << 6U) | (byte(at++) & 0x3FU);
+    }
+    const bool overlong = (more == 2 && code < 0x800) || (more == 3 && code < 0x10000);
+    const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+    return overlong || surrogate || code > 0x10FFFF ? replacement : code;
+}
+
+void append_hangul(std::u32string& out, char32_t syllable) {
+    const char32_t index = syllable - 0xAC00;
+    out += static_cast<char32_t>(0x1100 + index / 588);
+    out += static_cast<char32_t>(0x1161 + index % 588 / 28);
+    if (index % 28 != 0) out += static_cast<char32_t>(0x11A7 + index % 28);
+}
+
+void append_folded(std::u32string& out, char32_t code) {
+    if (code < 0x80) {
+        out += code >= 'A' && code <= 'Z' ? code + 32 : code;
+        return;
+    }
+    if (code >= 0xAC00 && code <= 0xD7A3) return append_hangul(out, code);
+    const auto sequence = std::lower_bound(
+        folded_sequences.begin(), folded_sequences.end(), code,
+        [](const FoldedSequence& one, char32_t wanted) { return one.code < wanted; });
+    if (sequence != folded_sequences.end() && sequence->code == code) {
+        for (std::size_t i = 0; i < sequence->size; ++i)
+            out += static_cast<char32_t>(folded_pool[sequence->offset + i]);
+        return;
+    }
+    const auto range =
+        std::lower_bound(folded_ranges.begin(), folded_ranges.end(), code,
+                         [](const FoldedRange& one, char32_t wanted) { return one.last < wanted; });
+    const bool fits = range != folded_ranges.end() && range->first <= code &&
+                      (code - range->first) % range->stride == 0;
+    out += fits ? static_cast<char32_t>(static_cast<std::int64_t>(code) + range->delta) : code;
+}
+
+bool is_mark(char32_t code) { return code >= 0x300 && code <= 0x36F; }
+
+/// A match that ends between a letter and its mark does not count: "o" is not in "ö".
+bool contains(std::u32string_view text, std::u32string_view wanted) {
+    for (std::size_t at = text.find(wanted); at != text.npos; at = text.find(wanted, at + 1)) {
+        const std::size_t end = at + wanted.size();
+        if (end == text.size() || !is_mark(text[end]) ||
+            (!wanted.empty() && is_mark(wanted.back())))
+            return true;
+    }
+    return false;
+}
+
+bool is_ascii(std::string_view text) {
+    return std::all_of(text.begin(), text.end(),
+                       [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+char ascii_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+
+bool is_word_part(char32_t code) {
+    if (code >= 0x80)
+        return code < 0x2000 || (code > 0x206F && code != 0x3000 && code != 0x3001 &&
+                                 code != 0x3002 && code != 0xFF0C);
+    return (code >= 'a' && code <= 'z') || (code >= '0' && code <= '9') || code == '_';
+}
+
+std::vector<std::u32string_view> words_of(std::u32string_view text, std::size_t most) {
+    std::vector<std::u32string_view> words;
+    std::size_t at = 0;
+    while (at < text.size() && words.size() < most) {
+        while (at < text.size() && !is_word_part(text[at])) ++at;
+        const std::size_t from = at;
+        while (at < text.size() && is_word_part(text[at])) ++at;
+        if (at > from) words.push_back(text.substr(from, at - from));
+    }
+    return words;
+}
+
+/// Returns 1 - edits / length; a swap of neighbors counts as one edit.
+double similarity(std::u32string_view a, std::u32string_view b) {
+    const std::size_t longer = std::max(a.size(), b.size());
+    if (longer == 0) return 0;
+    const std::size_t gap = longer - std::min(a.size(), b.size());
+    if (gap * 4 > longer) return 0;
+    std::vector<std::size_t> before(b.size() + 1);
+    std::vector<std::size_t> row(b.size() + 1);
+    std::vector<std::size_t> next(b.size() + 1);
+    for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        next[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t change = row[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+            next[j] = std::min({change, row[j] + 1, next[j - 1] + 1});
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                next[j] = std::min(next[j], before[j - 2] + 1);
+        }
+        std::swap(before, row);
+        std::swap(row, next);
+    }
+    return 1.0 - static_cast<double>(row[b.size()]) / static_cast<double>(longer);
+}
+
+constexpr int deepest_text = 3;
+
+}  // namespace
+
+std::u32string folded(std::string_view text) {
+    std::u32string out;
+    out.reserve(text.size());
+    for (std::size_t at = 0; at < text.size();) append_folded(out, next_code(text, at));
+    return out;
+}
+
+TextSearch::TextSearch(std::string_view text) : wanted_(folded(text)) {
+    if (!is_ascii(text)) return;
+    plain_ = text;
+    std::transform(plain_.begin(), plain_.end(), plain_.begin(), ascii_lower);
+}
+
+bool TextSearch::in_text(std::string_view text, int depth) const {
+    if (!plain_.empty() && is_ascii(text)) {
+        const auto same = [](char have, char want) { return ascii_lower(have) == want; };
+        if (std::search(text.begin(), text.end(), plain_.begin(), plain_.end(), same) != text.end())
+            return true;
+    } else if (contains(folded(text), wanted_)) {
+        return true;
+    }
+    const bool maybe_json = !text.empty() && (text.front() == '{' || text.front() == '[');
+    if (!maybe_json || depth >= deepest_text || text.find('\\') == text.npos) return false;
+    try {
+        return in_value(cubepi::parse_lenient(text), depth + 1);
+    } catch (const cubepi::Error&) {
+        return false;
+    }
+}
+
+bool TextSearch::in_value(const Json& value, int depth) const {
+    if (const auto* text = value.if_string()) return in_text(*text, depth);
+    if (const JsonArray* list = value.if_array()) {
+        return std::any_of(list->begin(), list->end(),
+                           [&](const Json& item) { return in_value(item, depth); });
+    }
+    if (const JsonObject* object = value.if_object()) {
+        return std::any_of(object->begin(), object->end(),
+                           [&](const auto& member) { return in_value(member.value(), depth); });
+    }
+    std::string text;
+    append_json_text(text, value);
+    return in_text(text, deepest_text);
+}
+
+bool TextSearch::found_in(const TapeEntry& entry) const {
+    return std::any_of(entry.payload.begin(), entry.payload.end(),
+                       [&](const auto& member) { return in_value(member.value(), 0); });
+}
+
+double TextSearch::near_value(const Json& value) const {
+    double best = 0;
+    if (const JsonArray* list = value.if_array()) {
+        for (const Json& item : *list) best = std::max(best, near_value(item));
+    } else if (const JsonObject* object = value.if_object()) {
+        for (const auto& [key, item] : *object) best = std::max(best, near_value(item));
+    } else if (const auto* text = value.if_string()) {
+        constexpr std::size_t most_words = 4'000;
+        const std::u32string lowered = folded(*text);
+        const std::vector<std::u32string_view> words = words_of(lowered, most_words);
+        const std::size_t together = words_of(wanted_, most_words).size();
+        for (std::size_t i = 0; together > 0 && i + together <= words.size(); ++i) {
+            const std::u32string_view last = words[i + together - 1];
+            const std::u32string_view window(
+                words[i].data(),
+                static_cast<std::size_t>(last.data() + last.size() - words[i].data()));
+            best = std::max(best, similarity(window, wanted_));
+        }
+    }
+    return best;
+}
+
+double TextSearch::nearness(const TapeEntry& entry) const {
+    if (wanted_.size() < 3 || wanted_.size() > 200) return 0;
+    double best = 0;
+    for (const auto& [key, value] : entry.payload) best = std::max(best, near_value(value));
+    return best;
+}
+
+}  // namespace bub::detail

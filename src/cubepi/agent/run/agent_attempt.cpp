@@ -1,0 +1,156 @@
+#include <cubepi/agent/run/agent_attempt.hpp>
+
+#include <utility>
+
+#include <cubepi/agent/run/loop_run.hpp>
+#include <cubepi/agent/run/model_turn.hpp>
+#include <cubepi/core/outcome.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+LastOutcome last_outcome(RunOutcome outcome) noexcept {
+    switch (outcome) {
+        case RunOutcome::completed:
+        case RunOutcome::limited: return LastOutcome::complete;
+        case RunOutcome::suspended: return LastOutcome::suspended;
+        case RunOutcome::aborted:
+        case RunOutcome::failed: break;
+    }
+    return LastOutcome::abandoned;
+}
+
+void set_aborted(RunResult& result) {
+    result.outcome = RunOutcome::aborted;
+    result.failure = std::make_shared<const Error>(ErrorCode::cancelled, std::string(aborted_text));
+}
+
+}  // namespace
+
+Task<void> AgentAttempt::claim(ClaimKind kind) {
+    RunStore* runs = impl_.log.runs();
+    if (!runs) co_return;
+    claim_ = std::make_unique<ClaimKeeper>(
+        *runs, *impl_.runtime->clock, impl_.log.thread_id(), core_.run_id().str(),
+        core_.info().attempt_id, [this](Notice notice) { return report(std::move(notice)); });
+    Outcome<ClaimResult> claimed = co_await outcome_of(claim_->claim(kind));
+    if (!claimed.ok()) claim_.reset();
+    ClaimResult result = std::move(claimed).value();
+    if (result.taken_over) taken_over_ = std::make_unique<const ClaimResult>(std::move(result));
+    impl_.log.set_claim(core_.run_id().str(), claim_->owner_id());
+}
+
+Task<void> AgentAttempt::release() {
+    if (!claim_) co_return;
+    impl_.log.set_claim({}, {});
+    co_await claim_->release();
+    claim_.reset();
+}
+
+/// Delivers a notice outside the loop. An exception of a listener is rethrown at the end of the run.
+Task<void> AgentAttempt::report(Notice notice) {
+    try {
+        co_await core_.notice(std::move(notice));
+    } catch (const ListenerFailed&) {
+        listener_failure_ = impl_.hub.take_failure();
+    }
+}
+
+/// Stores what is to be stored when the outcome is known (D19). A completed run is marked before agent_end.
+Task<void> AgentAttempt::finish(RunOutcome outcome) {
+    outcome = duration_limit_.counted(outcome);
+    agent_destroyed_ = impl_.destroyed;
+    if (agent_destroyed_ && outcome == RunOutcome::completed) outcome = RunOutcome::aborted;
+    if (impl_.log.persistent()) {
+        co_await store_outcome(outcome);
+    } else {
+        impl_.log.drop_nulls();
+    }
+    impl_.state.last_outcome = last_outcome(outcome);
+}
+
+Task<void> AgentAttempt::store_outcome(RunOutcome outcome) {
+    if (claim_) co_await claim_->stop_renewing();
+    co_await impl_.log.save_extra();
+    const bool complete = outcome == RunOutcome::completed || outcome == RunOutcome::limited;
+    if (complete && claim_) {
+        // If that fails, further appends are fenced as well.
+        co_await claim_->complete();
+        impl_.log.set_claim({}, {});
+        claim_.reset();
+    }
+}
+
+Task<void> AgentAttempt::announce_circumstances() {
+    if (impl_.log.lost_persistence()) {
+        impl_.log.forget_loss();
+        Notice notice;
+        notice.code = "no_persistence";
+        notice.text =
+            "Nothing is stored: a checkpointer needs a thread_id, and a thread_id a checkpointer.";
+        co_await core_.notice(std::move(notice));
+    }
+    if (taken_over_) {
+        Notice notice;
+        notice.code = "claim_taken_over";
+        notice.text = "The thread was held by " + taken_over_->taken_over->description +
+                      ", which does not run any more; its run was taken over.";
+        notice.details["run_id"] = taken_over_->taken_over_run_id;
+        notice.details["owner"] = taken_over_->taken_over->description;
+        co_await core_.notice(std::move(notice));
+    }
+    if (impl_.own_settings) {
+        auto replaced = std::exchange(impl_.own_settings->hooks.replaced, {});
+        co_await core_.report_replaced(std::move(replaced));
+    }
+}
+
+Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
+    if (parts_.limits.max_duration.count() > 0) {
+        const Executor executor = co_await this_executor;
+        std::function<void()> abort = [this] { impl_.inbox.abort(); };
+        duration_limit_.start(*impl_.runtime, executor, parts_.limits.max_duration,
+                              std::move(abort));
+    }
+    std::function<Task<void>(RunOutcome)> finish_run = [this](RunOutcome outcome) {
+        return finish(outcome);
+    };
+    std::function<Task<void>()> opening;
+    const bool replaced = !impl_.settings().hooks.replaced.empty();
+    if (impl_.log.lost_persistence() || taken_over_ || replaced) {
+        opening = [this] { return announce_circumstances(); };
+    }
+    Task<void> loop =
+        run_loop(core_, std::move(prompts), std::move(finish_run), std::move(opening), result);
+    Outcome<> ended = co_await outcome_of(std::move(loop));
+    if (claim_) co_await release();
+    ended.rethrow();
+    if (listener_failure_) std::rethrow_exception(listener_failure_);
+    duration_limit_.tell(result);
+    if (agent_destroyed_ && result.outcome == RunOutcome::completed) set_aborted(result);
+}
+
+Task<void> AgentAttempt::abandon(RunResult& result) {
+    co_await release();
+    impl_.state.error_message = aborted_text;
+    bool threw = false;
+    try {
+        co_await core_.emit(AgentStartEvent());
+    } catch (const ListenerFailed&) {
+        threw = true;
+    }
+    try {
+        co_await core_.emit(AgentEndEvent());
+    } catch (const ListenerFailed&) {
+        threw = true;
+    }
+    if (threw) std::rethrow_exception(impl_.hub.take_failure());
+    result.run_id = core_.run_id().str();
+    result.attempt_id = core_.info().attempt_id;
+    result.usage = core_.usage();
+    result.cost = core_.spent();
+    set_aborted(result);
+}
+
+}  // namespace cubepi::detail

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <stop_token>
+#include <vector>
+
+#include <cubepi/agent/run/agent_impl.hpp>
+#include <cubepi/agent/run/claim_keeper.hpp>
+#include <cubepi/agent/run/run_guard.hpp>
+
+namespace cubepi::detail {
+
+/// One run of an agent, between claim and release.
+class AgentAttempt {
+public:
+    AgentAttempt(Agent::Impl& impl, SharedString run_id, std::stop_token token)
+        : impl_(impl), parts_(impl.parts()), core_(parts_, std::move(run_id), std::move(token)) {}
+
+    RunCore& core() noexcept { return core_; }
+
+    Task<void> claim(ClaimKind kind);
+    Task<void> release();
+    Task<void> run(std::vector<Input> prompts, RunResult& result);
+    /// Starts and ends a run that was aborted before its context was available.
+    Task<void> abandon(RunResult& result);
+
+private:
+    Task<void> finish(RunOutcome outcome);
+    Task<void> store_outcome(RunOutcome outcome);
+    Task<void> report(Notice notice);
+    Task<void> announce_circumstances();
+
+    Agent::Impl& impl_;
+    const RunParts parts_;
+    RunCore core_;
+    std::unique_ptr<ClaimKeeper> claim_;             // null: none
+    std::unique_ptr<const ClaimResult> taken_over_;  // null: nothing
+    DurationLimit duration_limit_;
+    std::exception_ptr listener_failure_;  // of a notice about the claim
+    bool agent_destroyed_ = false;         // before the outcome was stored
+};
+
+}  // namespace cubepi::detail

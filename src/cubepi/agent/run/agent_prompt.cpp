@@ -1,0 +1,260 @@
+#include <optional>
+#include <utility>
+
+#include <cubepi/agent/run/agent_attempt.hpp>
+#include <cubepi/agent/run/model_turn.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/timeout.hpp>
+
+// The steps of prompt() and resume() before the loop runs: accept the call, restore the history, claim the run.
+
+namespace cubepi::detail {
+
+namespace {
+
+/// Time limit for an aborted run to end, in addition to the grace period of its tools: for its listeners and its store.
+constexpr std::chrono::seconds abort_margin{5};
+
+[[noreturn]] void throw_busy(const Agent::Impl& impl) {
+    throw Error(ErrorCode::busy,
+                "the agent is already processing a prompt (run " + impl.state.active_run_id.str() +
+                    "): queue the message with steer() or follow_up(), await the run's end with "
+                    "wait_for_idle(), or end it with abort()");
+}
+
+Task<void> wait_while_aborted(std::shared_ptr<Agent::Impl> impl) {
+    if (!impl->idle) impl->idle = std::make_unique<AsyncEvent>();
+    while (impl->state.is_streaming && impl->inbox.aborted()) co_await impl->idle->wait();
+}
+
+/// A guard that marks the agent as active from the acceptance of a run until it is idle, on every path.
+class ActiveRun {
+public:
+    ActiveRun(Agent::Impl& impl, const SharedString& run_id) : impl_(impl) {
+        const SerialSection here(impl_.serial);
+        if (impl_.state.is_streaming) throw_busy(impl_);
+        token_ = impl_.inbox.begin_run(run_id);
+        impl_.state.is_streaming = true;
+        impl_.state.streaming_message = PartialMessage();
+        impl_.state.error_message = {};
+        impl_.state.active_run_id = run_id;
+        impl_.state.last_outcome = LastOutcome::none;
+    }
+    ~ActiveRun() {
+        const SerialSection here(impl_.serial);
+        impl_.inbox.end_run();
+        impl_.state.is_streaming = false;
+        impl_.state.streaming_message = PartialMessage();
+        impl_.state.pending_tool_calls = std::vector<SharedString>();
+        impl_.state.active_run_id = {};
+        if (impl_.state.last_outcome == LastOutcome::none) {
+            impl_.state.last_outcome = LastOutcome::abandoned;
+        }
+        if (impl_.idle) impl_.idle->pulse();
+    }
+    ActiveRun(const ActiveRun&) = delete;
+    ActiveRun& operator=(const ActiveRun&) = delete;
+
+    const std::stop_token& token() const noexcept { return token_; }
+
+private:
+    Agent::Impl& impl_;
+    std::stop_token token_;
+};
+
+/// Returns the messages of a prompt, with ids, run id and time; the caller's messages are validated first.
+std::vector<Input> prompt_inputs(const Agent::Impl& impl, MessageList given,
+                                 const SharedString& run_id, double now) {
+    for (const Message& message : given) {
+        if (!message.run_id().empty() && message.run_id() != run_id) {
+            throw Error(
+                ErrorCode::invalid_argument,
+                "a message of the prompt belongs to run " + message.run_id().str() +
+                    ", not to this one: clear its run_id or pass PromptOptions().run_id(...)");
+        }
+    }
+    const std::size_t count = given.size();
+    std::vector<Input> inputs;
+    inputs.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        // Only this one is moved from. NOLINTNEXTLINE(bugprone-use-after-move)
+        Message message = std::move(given).take(i);
+        Input& one = inputs.emplace_back();
+        one.identified = !message.id().empty();
+        if (message.role() == Role::user) {
+            if (!one.identified) message = std::move(message).with_id(impl.runtime->ids->next());
+            if (!message.timestamp()) message = std::move(message).with_timestamp(now);
+        }
+        one.message = std::move(message).with_run_id(run_id);
+    }
+    return inputs;
+}
+
+/// Returns the result of a run that has ended earlier (D42).
+RunResult answered_result(const Agent::Impl& impl, const SharedString& run_id) {
+    RunResult result;
+    result.run_id = run_id.str();
+    for (const Message& message : impl.state.messages) {
+        if (message.run_id() != run_id) continue;
+        result.new_messages.push_back(message);
+        if (const AssistantMessage* answer = message.assistant(); answer && answer->usage) {
+            result.usage += *answer->usage;
+        }
+    }
+    return result;
+}
+
+/// Returns true if the history ends with an answer that calls no tools.
+bool is_finished(const Agent::Impl& impl) {
+    const MessageList& messages = impl.state.messages;
+    const AssistantMessage* last = messages.empty() ? nullptr : messages.back().assistant();
+    return last && !impl.log.has_open_calls();
+}
+
+[[noreturn]] void throw_finished() {
+    throw Error(ErrorCode::cannot_continue,
+                "Cannot continue: the thread ends with a finished answer and nothing is queued; "
+                "prompt() goes on");
+}
+
+bool has_answer(const Agent::Impl& impl, const std::string& message_id) {
+    bool seen = false;
+    for (const Message& message : impl.state.messages) {
+        if (message.id() == message_id) seen = true;
+        const AssistantMessage* answer = message.assistant();
+        if (!seen || !answer || answer->has_tool_calls()) continue;
+        if (answer->stop_reason != stop_reason::error &&
+            answer->stop_reason != stop_reason::aborted) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/// Restores the history; returns false if an abort came first (D51).
+Task<bool> load(Agent::Impl& impl, std::stop_token token) {
+    if (!impl.log.persistent()) co_return true;
+    Outcome<> loaded = co_await outcome_of(cancel_on(token, impl.log.load()));
+    if (loaded.cancelled() && token.stop_requested()) co_return false;
+    loaded.rethrow();
+    co_return true;
+}
+
+/// The state of an input that may have been submitted before (D42).
+enum class InputStatus : std::uint8_t { no, unanswered, answered };
+
+Task<InputStatus> look_up(Agent::Impl& impl, const std::string& message_id, RunResult& result) {
+    const std::optional<Message> known = co_await impl.log.find(message_id);
+    if (!known) co_return InputStatus::no;
+    if (!has_answer(impl, message_id)) co_return InputStatus::unanswered;
+    impl.state.last_outcome = LastOutcome::complete;
+    result = answered_result(impl, known->run_id());
+    co_return InputStatus::answered;
+}
+
+}  // namespace
+
+Task<void> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, PromptOptions options,
+                      RunResult& result) {
+    const Runtime& runtime = *impl->runtime;
+    const SharedString run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
+    ActiveRun active(*impl, run_id);
+    const double now =
+        std::chrono::duration<double>(runtime.clock->wall().time_since_epoch()).count();
+    std::vector<Input> prompts = prompt_inputs(*impl, std::move(input).messages(), run_id, now);
+    const auto attempt = std::make_unique<AgentAttempt>(*impl, run_id, active.token());
+    attempt->core().start_with(options.prior_spending());
+
+    // An input that is already in the log is not new (D42).
+    InputStatus known = InputStatus::no;
+    if (prompts.size() == 1 && prompts.front().identified) {
+        const bool loaded = co_await load(*impl, active.token());
+        if (!loaded) co_return co_await attempt->abandon(result);
+        known = co_await look_up(*impl, prompts.front().message.id(), result);
+        if (known == InputStatus::answered) co_return;
+        if (known == InputStatus::unanswered) prompts.clear();
+    }
+    if (!impl->log.persistent()) co_return co_await attempt->run(std::move(prompts), result);
+    const bool same_run = known == InputStatus::unanswered && !options.run_id().empty();
+    co_await attempt->claim(same_run ? ClaimKind::continue_run : ClaimKind::new_run);
+    Outcome<bool> loaded = co_await outcome_of(load(*impl, active.token()));
+    if (!loaded.ok()) co_await attempt->release();
+    const bool can_run = std::move(loaded).value();
+    if (!can_run) co_return co_await attempt->abandon(result);
+    co_await attempt->run(std::move(prompts), result);
+}
+
+Task<void> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options, RunResult& result) {
+    const Runtime& runtime = *impl->runtime;
+    const SharedString run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
+    ActiveRun active(*impl, run_id);
+    const auto attempt = std::make_unique<AgentAttempt>(*impl, run_id, active.token());
+    attempt->core().start_with(options.prior_spending());
+    const bool loaded = co_await load(*impl, active.token());
+    if (!loaded) co_return co_await attempt->abandon(result);
+    if (impl->state.messages.empty()) {
+        throw Error(ErrorCode::no_messages,
+                    "No messages to continue from: prompt() starts a thread");
+    }
+    std::vector<Input> inputs;
+    const bool finished = is_finished(*impl);
+    if (finished && !impl->inbox.has_steering() && !impl->inbox.has_follow_ups()) {
+        throw_finished();
+    }
+    co_await attempt->claim(options.run_id().empty() ? ClaimKind::new_run
+                                                     : ClaimKind::continue_run);
+    if (finished) {
+        // Steering first; the loop takes the rest at its regular points.
+        inputs = impl->inbox.take_steering();
+        if (inputs.empty()) inputs = impl->inbox.take_follow_ups();
+        if (inputs.empty()) {
+            // It was withdrawn meanwhile, or is intended for another run.
+            co_await attempt->release();
+            throw_finished();
+        }
+    }
+    co_return co_await attempt->run(std::move(inputs), result);
+}
+
+Task<void> wait_until_idle(std::shared_ptr<Agent::Impl> impl) {
+    if (!impl->idle) impl->idle = std::make_unique<AsyncEvent>();
+    while (impl->state.is_streaming) co_await impl->idle->wait();
+}
+
+Task<bool> wait_for_aborted_run(std::shared_ptr<Agent::Impl> impl) {
+    if (!impl->inbox.aborted()) throw_busy(*impl);
+    const std::stop_token given_up = impl->inbox.waiting_token();
+    const std::chrono::milliseconds limit = impl->settings().limits.abort_grace + abort_margin;
+    std::exception_ptr failure;
+    try {
+        Task<void> ended = wait_while_aborted(impl);
+        Task<void> in_time = with_timeout(*impl->runtime->clock, limit, std::move(ended));
+        co_await cancel_on(given_up, std::move(in_time));
+    } catch (const TimeoutError&) {
+        throw Error(ErrorCode::busy, "run " + impl->state.active_run_id.str() +
+                                         " was aborted and has not ended within " +
+                                         std::to_string(limit.count()) +
+                                         " ms: await its end with wait_for_idle()");
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    const auto state = co_await this_cancellation;
+    if (state.cancelled() != boost::asio::cancellation_type::none) throw_cancelled();
+    if (failure && !(given_up.stop_requested() && is_cancellation(failure))) {
+        std::rethrow_exception(failure);
+    }
+    co_return !given_up.stop_requested();
+}
+
+RunResult aborted_before_start(const PromptOptions& options) {
+    RunResult result;
+    result.run_id = options.run_id();
+    result.outcome = RunOutcome::aborted;
+    result.usage = options.prior_spending().usage;
+    result.cost = options.prior_spending().cost;
+    result.failure = std::make_shared<const Error>(ErrorCode::cancelled, std::string(aborted_text));
+    return result;
+}
+
+}  // namespace cubepi::detail

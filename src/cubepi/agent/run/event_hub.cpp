@@ -1,0 +1,95 @@
+#include <cubepi/agent/run/event_hub.hpp>
+
+#include <utility>
+
+namespace cubepi::detail {
+
+Subscription EventHub::subscribe(Listener listener) {
+    entries_.push_back(std::make_shared<ListenerEntry>(std::move(listener)));
+    return Subscription(entries_.back());
+}
+
+void EventHub::clear() noexcept {
+    for (const auto& entry : entries_) entry->active = false;
+}
+
+MaybeTask<> EventHub::deliver(const AgentEvent& event, const std::stop_token& token) {
+    busy_ = true;
+    const std::size_t end = entries_.size();
+    for (std::size_t index = 0; index < end; ++index) {
+        // Not by reference to the list: a listener may subscribe another one.
+        const ListenerEntry* const entry = entries_[index].get();
+        MaybeTask<> outcome = call(*entry, event, token);
+        if (outcome.is_pending()) {
+            return finish(index, std::move(outcome).task(), end, event, token);
+        }
+        if (!entry->active) stale_ = true;
+    }
+    end_delivery();
+    return MaybeTask<>();
+}
+
+MaybeTask<> EventHub::call(const ListenerEntry& entry, const AgentEvent& event,
+                           const std::stop_token& token) {
+    if (!entry.active) return MaybeTask<>();
+    try {
+        return entry.listener(event, token);
+    } catch (...) {
+        note_throw();
+        return MaybeTask<>();
+    }
+}
+
+Task<void> EventHub::finish(std::size_t index, Task<void> pending, std::size_t end,
+                            const AgentEvent& event, std::stop_token token) {
+    for (;;) {
+        const ListenerEntry* const entry = entries_[index].get();
+        try {
+            if (pending.valid()) co_await std::move(pending);
+        } catch (...) {
+            note_throw();
+        }
+        if (!entry->active) stale_ = true;
+        if (++index == end) break;
+        pending = call(*entries_[index], event, token).task();
+    }
+    end_delivery();
+}
+
+EventHub::Rare& EventHub::rare() {
+    if (!rare_) rare_ = std::make_unique<Rare>();
+    return *rare_;
+}
+
+void EventHub::note_throw() {
+    threw_ = true;
+    if (!rare().failure) rare().failure = std::current_exception();
+}
+
+void EventHub::end_odd_delivery() {
+    if (rare_) rare_->free.pulse();
+    if (std::exchange(stale_, false)) {
+        std::erase_if(entries_, [](const auto& entry) { return !entry->active; });
+    }
+    if (std::exchange(threw_, false)) throw ListenerFailed();
+}
+
+EventHub::Turn EventHub::queue_up() {
+    const std::uint64_t ticket = rare().next++;
+    rare().tickets.push_back(ticket);
+    return Turn(*this, ticket);
+}
+
+Task<void> EventHub::wait_turn(Turn& turn) {
+    while (busy_ || rare_->tickets.front() != turn.ticket_) co_await rare_->free.wait();
+    turn.hub_ = nullptr;
+    rare_->tickets.erase(rare_->tickets.begin());
+}
+
+void EventHub::give_up(std::uint64_t ticket) noexcept {
+    std::erase(rare_->tickets, ticket);
+    // The next waiter must not wait for a turn that was released.
+    if (!busy_) rare_->free.pulse();
+}
+
+}  // namespace cubepi::detail

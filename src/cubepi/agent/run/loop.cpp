@@ -1,0 +1,406 @@
+#include <cubepi/agent/run/loop_run.hpp>
+
+#include <utility>
+
+#include <cubepi/agent/run/model_turn.hpp>
+#include <cubepi/agent/run/run_limits.hpp>
+#include <cubepi/agent/run/tool_batch.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/error_with_text.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+/// Limit of additions by hooks at the end of a run.
+constexpr std::size_t max_run_end_cycles = 100;
+
+/// Turns after which the event loop gets a turn of its own, whether the model and the tools waited or not.
+constexpr std::uint32_t yield_interval = 16;
+
+/// What follows a turn.
+enum class Next : std::uint8_t { turn, end_of_turns, ended };
+
+/// One run: turns, until nobody has anything to add. A turn is one call of the model (detail/model_turn) and the tools that
+/// it asks for (detail/tool_batch); what both share is the run's core (detail/run_core).
+class Loop {
+public:
+    Loop(RunCore& core, std::vector<Input> prompts,
+         std::function<Task<void>(RunOutcome)> finish_run, std::function<Task<void>()> opening)
+        : core_(core),
+          parts_(core.parts()),
+          prompts_(std::move(prompts)),
+          finish_run_(std::move(finish_run)),
+          opening_(std::move(opening)),
+          turns_(core.turns_before()) {}
+
+    Task<void> drive();
+    Task<void> close(std::exception_ptr failure);
+    void fill(RunResult& result) const;
+    /// Returns the exception for the caller that awaits the run, or null.
+    const std::exception_ptr& rethrow() const noexcept { return rethrow_; }
+
+private:
+    Task<Next> turn();
+    void end_limited(LimitReachedError reached);
+    Task<void> end_before_call(LimitReachedError reached);
+    Task<void> begin_turn();
+    Task<void> end_turn(Message message, MessageList tool_results);
+    Task<void> end_failed_turn(Message message);
+    Task<void> end_cut_short(AssistantMessage answer);
+    Task<Next> run_tools(Message message, ToolList tools, MessageList inject_messages);
+    Task<bool> ask_after_response(Message& message, TurnDecision& decision, MessageList& more);
+    bool asks_to_stop() const noexcept {
+        return parts_.hooks->should_stop_after_turn && !core_.stopped();
+    }
+    Task<bool> should_stop(Message message, MessageList tool_results);
+    std::vector<Input> take_queued();
+    Task<bool> ask_at_run_end();
+    Task<void> inject(MessageList messages);
+    Task<void> end_run();
+    Task<void> announce_end();
+    std::string note_failure(const std::exception_ptr& failure);
+    template <class Step>
+    Task<void> attempt(Step step);
+
+    RunCore& core_;
+    const RunParts& parts_;
+    std::vector<Input> prompts_;  // until the history has them
+    std::function<Task<void>(RunOutcome)> finish_run_;
+    std::function<Task<void>()> opening_;
+    RunOutcome outcome_ = RunOutcome::completed;
+    std::shared_ptr<const Error> error_;
+    std::exception_ptr rethrow_;
+    std::size_t run_end_cycles_ = 0;
+    std::uint32_t turns_;  ///< of this run, and those before it that count toward its limits
+    bool turn_open_ = false;
+    bool end_announced_ = false;
+    bool terminated_ = false;
+};
+
+// The run, top to bottom.
+
+Task<void> Loop::drive() {
+    co_await core_.emit(AgentStartEvent());
+    if (opening_) co_await opening_();
+    co_await begin_turn();
+    if (core_.has_open_calls()) co_await core_.close_open_calls();
+    std::vector<Input> prompts = std::exchange(prompts_, {});
+    co_await core_.take_in(std::move(prompts));
+    if (!core_.stopped()) {
+        std::vector<Input> steering = parts_.inputs->take_steering();
+        if (!steering.empty()) co_await core_.take_in(std::move(steering));
+    }
+    if (!core_.stopped()) {
+        auto reached = limit_reached(parts_.limits, core_.turns_before(), core_.spent());
+        if (reached) co_return co_await end_before_call(std::move(*reached));
+    }
+    Next next = Next::turn;
+    while (next == Next::turn) {
+        if (!turn_open_) {
+            auto reached = limit_reached(parts_.limits, turns_, core_.spent());
+            if (reached) {
+                end_limited(std::move(*reached));
+                break;
+            }
+            co_await begin_turn();
+        }
+        if (!core_.stopped()) {
+            // Before each call, because set_model() may have changed the model.
+            auto reason = price_missing(parts_.limits, *core_.state().model);
+            if (reason) co_return co_await end_before_call(std::move(*reason));
+        }
+        next = co_await turn();
+        // A model and tools that never wait would keep timers and signals of the loop from running.
+        if (next == Next::turn && turns_ % yield_interval == 0) co_await yield_now();
+        if (next != Next::end_of_turns || core_.stopped()) continue;
+        // The model is done: add queued inputs and messages of middleware (D5, D33).
+        std::vector<Input> queued = take_queued();
+        if (!queued.empty()) {
+            co_await core_.take_in(std::move(queued));
+            next = Next::turn;
+        } else if (parts_.hooks->on_run_end && run_end_cycles_ < max_run_end_cycles) {
+            const bool more = co_await ask_at_run_end();
+            if (more) next = Next::turn;
+        }
+    }
+    if (next == Next::ended) co_return;
+    co_await end_run();
+}
+
+void Loop::end_limited(LimitReachedError reached) {
+    outcome_ = RunOutcome::limited;
+    error_ = std::make_shared<const LimitReachedError>(std::move(reached));
+}
+
+/// Ends the run before a call (D24): because of a spend limit with a model of unknown price, or of a limit that earlier
+/// model calls have reached.
+Task<void> Loop::end_before_call(LimitReachedError reached) {
+    end_limited(std::move(reached));
+    Message message = failure_message(core_, error_->what(), false);
+    co_await core_.announce(message);
+    co_await end_turn(std::move(message), MessageList());
+    co_await end_run();
+}
+
+Task<Next> Loop::turn() {
+    ModelTurn model(core_);
+    co_await model.run();
+    Message message = model.take_message();
+    const AssistantMessage& answer = *message.assistant();
+    if (answer.stop_reason == stop_reason::error || answer.stop_reason == stop_reason::aborted) {
+        error_ = model.failure();
+        outcome_ = RunOutcome::failed;
+        if (answer.stop_reason == stop_reason::aborted) outcome_ = RunOutcome::aborted;
+        if (dynamic_cast<const LimitReachedError*>(error_.get())) outcome_ = RunOutcome::limited;
+        co_await end_failed_turn(std::move(message));
+        co_return Next::ended;
+    }
+    TurnDecision decision = TurnDecision::natural;
+    MessageList more;
+    if (parts_.hooks->after_model_response) {
+        const bool asked = co_await ask_after_response(message, decision, more);
+        if (!asked) {
+            co_await end_cut_short(*message.assistant());
+            co_return Next::ended;
+        }
+    }
+    co_await core_.finish(message);
+    const bool has_calls = message.assistant()->has_tool_calls();
+    if (decision == TurnDecision::natural && has_calls) {
+        co_return co_await run_tools(std::move(message), model.tools(), std::move(more));
+    }
+    if (core_.has_open_calls()) co_await core_.close_open_calls();
+    if (!more.empty()) co_await inject(std::move(more));
+    co_await end_turn(message, MessageList());
+    if (decision == TurnDecision::loop_to_model) co_return Next::turn;
+    bool stop = decision == TurnDecision::stop;
+    if (!stop && asks_to_stop()) {
+        stop = co_await should_stop(std::move(message), MessageList());
+    }
+    if (!stop) co_return Next::end_of_turns;
+    co_await end_run();
+    co_return Next::ended;
+}
+
+Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_messages) {
+    ToolBatch batch(core_, message, std::move(tools));
+    co_await batch.run();
+    if (!inject_messages.empty()) co_await inject(std::move(inject_messages));
+    co_await end_turn(message, batch.results());
+    bool stop = false;
+    if (asks_to_stop()) stop = co_await should_stop(std::move(message), batch.results());
+    if (stop) {
+        co_await end_run();
+        co_return Next::ended;
+    }
+    if (batch.terminates()) {
+        terminated_ = true;
+        co_return Next::end_of_turns;
+    }
+    // An aborted run ends with an aborted answer, in a turn of its own.
+    if (core_.stopped()) co_return Next::turn;
+    std::vector<Input> steering = parts_.inputs->take_steering();
+    if (!steering.empty()) co_await core_.take_in(std::move(steering));
+    co_return Next::turn;
+}
+
+Task<void> Loop::begin_turn() {
+    core_.next_turn();
+    ++turns_;
+    turn_open_ = true;
+    return core_.emit(TurnStartEvent());
+}
+
+Task<void> Loop::end_turn(Message message, MessageList tool_results) {
+    turn_open_ = false;
+    TurnEndEvent event;
+    event.message = std::move(message);
+    event.tool_results = std::move(tool_results);
+    return core_.emit(std::move(event));
+}
+
+/// Handles a failed or aborted answer: its calls are not executed and get error results (D1, D34).
+Task<void> Loop::end_failed_turn(Message message) {
+    co_await core_.finish(message);
+    if (core_.has_open_calls()) co_await core_.close_open_calls();
+    co_await end_turn(std::move(message), MessageList());
+    co_await end_run();
+}
+
+/// Handles an abort between the answer and the end of its hook: the answer is preserved as far as received (D7).
+Task<void> Loop::end_cut_short(AssistantMessage answer) {
+    answer.stop_reason = stop_reason::shared(stop_reason::aborted);
+    answer.error_message = aborted_text;
+    error_ = std::make_shared<const Error>(ErrorCode::cancelled, std::string(aborted_text));
+    outcome_ = RunOutcome::aborted;
+    co_await end_failed_turn(Message(std::move(answer)));
+}
+
+/// Returns false if the run was aborted before the hook returned. The hook's changes of the response are preserved
+/// then, too.
+Task<bool> Loop::ask_after_response(Message& message, TurnDecision& decision, MessageList& more) {
+    HookContext context = core_.hook_context();
+    // The hook sees the history with the response at its end.
+    MessageList seen = core_.state().messages;
+    seen.push_back(message);
+    HookContext with_response{
+        context.system_prompt, seen,         context.extra,      context.run_id,
+        context.thread_id,     context.turn, context.stop_token, context.runtime};
+    AssistantMessage response = *message.assistant();
+    auto hook = parts_.hooks->after_model_response(std::move(response), with_response);
+    auto asked = core_.call_run_hook("after_model_response", std::move(hook));
+    Outcome<std::optional<TurnAction>> answer = co_await outcome_of(std::move(asked));
+    if (answer.cancelled() && core_.stopped()) co_return false;
+    std::optional<TurnAction> action = std::move(answer).value();
+    if (!action) co_return !core_.stopped();
+    if (action->response) {
+        AssistantMessage replaced = std::move(*action->response);
+        replaced.id = message.id();
+        replaced.run_id = message.run_id();
+        message = Message(std::move(replaced));
+    }
+    decision = action->decision.value_or(TurnDecision::natural);
+    more = std::move(action->inject_messages);
+    co_return !core_.stopped();
+}
+
+Task<bool> Loop::should_stop(Message message, MessageList tool_results) {
+    HookContext context = core_.hook_context();
+    ShouldStopAfterTurnContext asked{message, tool_results, core_.new_messages(), context};
+    auto hook = parts_.hooks->should_stop_after_turn(asked);
+    const bool stop = co_await core_.call_run_hook("should_stop_after_turn", std::move(hook));
+    co_return stop;
+}
+
+std::vector<Input> Loop::take_queued() {
+    if (terminated_) return {};
+    std::vector<Input> queued = parts_.inputs->take_steering();
+    return queued.empty() ? parts_.inputs->take_follow_ups() : std::move(queued);
+}
+
+Task<bool> Loop::ask_at_run_end() {
+    HookContext context = core_.hook_context();
+    auto hook = parts_.hooks->on_run_end(context);
+    MessageList more = co_await core_.call_run_hook("on_run_end", std::move(hook));
+    if (more.empty()) co_return false;
+    ++run_end_cycles_;
+    terminated_ = false;
+    co_await inject(std::move(more));
+    co_return true;
+}
+
+Task<void> Loop::inject(MessageList messages) {
+    for (const Message& message : messages) {
+        co_await core_.announce(message);
+    }
+}
+
+// The end of the run.
+
+Task<void> Loop::end_run() {
+    if (finish_run_) {
+        co_await finish_run_(outcome_);
+        core_.time_passes();
+    }
+    co_await announce_end();
+}
+
+Task<void> Loop::announce_end() {
+    end_announced_ = true;
+    AgentEndEvent event;
+    event.messages = core_.new_messages();
+    return core_.emit(std::move(event));
+}
+
+void Loop::fill(RunResult& made) const {
+    made.run_id = core_.run_id().str();
+    made.attempt_id = core_.info().attempt_id;
+    made.outcome = outcome_;
+    made.new_messages = core_.new_messages();
+    made.usage = core_.usage();
+    made.cost = core_.spent();
+    made.failure = error_;
+}
+
+// The end of a run by an exception.
+
+/// Sets the outcome and the error of the run for the exception. Returns the text for the messages.
+std::string Loop::note_failure(const std::exception_ptr& failure) {
+    outcome_ = RunOutcome::failed;
+    std::string text = "unknown exception";
+    try {
+        std::rethrow_exception(failure);
+    } catch (const ListenerFailed&) {
+        rethrow_ = parts_.hub->take_failure();
+        text = "a listener threw an exception";
+    } catch (const CheckpointerError& error) {
+        rethrow_ = failure;
+        text = error.what();
+    } catch (const HookFailed& failed) {
+        text = failed.text();
+        error_ = error_with_text(failed.cause, text);
+    } catch (const std::exception& error) {
+        const bool aborted = core_.stopped() && is_cancellation(failure);
+        if (aborted) outcome_ = RunOutcome::aborted;
+        text = aborted ? std::string(aborted_text) : error.what();
+        if (!aborted) error_ = error_with_text(failure, text);
+    } catch (...) {
+    }
+    if (!error_) {
+        const ErrorCode code =
+            outcome_ == RunOutcome::aborted ? ErrorCode::cancelled : ErrorCode::unknown;
+        error_ = std::make_shared<const Error>(code, text);
+    }
+    return text;
+}
+
+/// Runs one step of closing: if it throws, the next step still runs. The first failure is stored for the caller.
+template <class Step>
+Task<void> Loop::attempt(Step step) {
+    try {
+        co_await step();
+    } catch (...) {
+        std::exception_ptr listener = parts_.hub->take_failure();
+        if (!rethrow_) rethrow_ = listener ? listener : std::current_exception();
+    }
+}
+
+/// Emits an error message, turn_end if a turn is open (D31), one agent_end (D30).
+Task<void> Loop::close(std::exception_ptr failure) {
+    const std::string text = note_failure(failure);
+    core_.put_back(std::exchange(prompts_, {}));
+    // Thrown at agent_end, or while the outcome was stored: do not emit a second end.
+    if (!end_announced_) {
+        const Message message = failure_message(core_, text, outcome_ == RunOutcome::aborted);
+        const auto answer_calls = [this] { return core_.close_open_calls(); };
+        const auto say = [this, message] { return core_.announce(message); };
+        const auto close_turn = [this, message] { return end_turn(message, MessageList()); };
+        const auto close_run = [this] { return end_run(); };
+        const auto say_end = [this] { return announce_end(); };
+        co_await attempt(answer_calls);
+        co_await attempt(say);
+        core_.state().error_message = text;
+        if (turn_open_) co_await attempt(close_turn);
+        co_await attempt(close_run);
+        if (!end_announced_) co_await attempt(say_end);
+    }
+    core_.state().error_message = text;
+    // Further exceptions of listeners must not affect the next run.
+    (void)parts_.hub->take_failure();
+}
+
+}  // namespace
+
+Task<void> run_loop(RunCore& core, std::vector<Input> prompts,
+                    std::function<Task<void>(RunOutcome)> finish_run,
+                    std::function<Task<void>()> opening, RunResult& result) {
+    Loop loop(core, std::move(prompts), std::move(finish_run), std::move(opening));
+    const Outcome<> driven = co_await outcome_of(loop.drive());
+    if (!driven.ok()) co_await loop.close(driven.failure());
+    if (loop.rethrow()) std::rethrow_exception(loop.rethrow());
+    loop.fill(result);
+}
+
+}  // namespace cubepi::detail

@@ -1,0 +1,219 @@
+#include <cubepi/agent/run/run_core.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include <cubepi/agent/transcript.hpp>
+#include <cubepi/provider/cost.hpp>
+
+namespace cubepi::detail {
+
+std::string HookFailed::text() const {
+    return "hook " + std::string(hook) + " failed: " + exception_text(cause);
+}
+
+RunCore::RunCore(const RunParts& parts, SharedString run_id, std::stop_token stop)
+    : parts_(parts), run_id_(std::move(run_id)), stop_(std::move(stop)) {
+    auto info = std::make_shared<RunInfo>();
+    info->run_id = run_id_;
+    info->attempt_id = parts_.runtime->ids->next();
+    info->thread_id = parts_.log->thread_id();
+    event_.run = std::move(info);
+}
+
+void RunCore::start_with(const PriorSpending& spending) {
+    turns_before_ = static_cast<std::uint32_t>(spending.turns);
+    usage_ = spending.usage;
+    spent_ = spending.cost;
+}
+
+void RunCore::count(const AssistantMessage& answer, const Model& asked) {
+    if (answer.usage) usage_ += *answer.usage;
+    // An answer that failed before any usage was reported is not billed.
+    const bool failed = answer.stop_reason == stop_reason::error;
+    if (!spent_ || (failed && !answer.usage)) return;
+    const std::optional<double> cost = cost_of(answer, asked);
+    spent_ = cost ? std::optional<double>(*spent_ + *cost) : std::nullopt;
+}
+
+double RunCore::wall_seconds() const {
+    const auto since_epoch = runtime().clock->wall().time_since_epoch();
+    return std::chrono::duration<double>(since_epoch).count();
+}
+
+void RunCore::note(const ToolExecutionStartEvent& event) {
+    std::vector<SharedString>& pending = state().pending_tool_calls;
+    const auto less = [](const SharedString& a, const SharedString& b) {
+        return a.str() < b.str();
+    };
+    pending.insert(std::upper_bound(pending.begin(), pending.end(), event.tool_call_id, less),
+                   event.tool_call_id);
+}
+
+void RunCore::note(const ToolExecutionEndEvent& event) {
+    std::vector<SharedString>& pending = state().pending_tool_calls;
+    const auto found = std::find(pending.begin(), pending.end(), event.tool_call_id);
+    if (found != pending.end()) pending.erase(found);
+    if (pending.empty()) pending = std::vector<SharedString>();
+}
+
+void RunCore::note(const TurnEndEvent& event) {
+    const AssistantMessage* message = event.message.assistant();
+    if (message && !message->error_message.empty()) {
+        state().error_message = message->error_message;
+    }
+}
+
+MaybeTask<> RunCore::deliver_update(StreamEvent&& event) {
+    const SerialSection here(parts_.serial);
+    state().streaming_message = event.partial;
+    auto* last = std::get_if<MessageUpdateEvent>(&event_.body);
+    if (!last || parts_.hub->busy()) {
+        MessageUpdateEvent update;
+        update.stream_event = std::move(event);
+        return deliver(std::move(update));
+    }
+    last->stream_event = std::move(event);
+    event_.seq = ++seq_;
+    return deliver_event();
+}
+
+/// A listener is busy with an event still: this one waits for its turn.
+MaybeTask<> RunCore::deliver_later(AgentEvent::Body body) {
+    time_passes();
+    AgentEvent event;
+    event.body = std::move(body);
+    event.run = event_.run;
+    event.turn = event_.turn;
+    event.seq = seq_;
+    event.timestamp = runtime().clock->now();
+    return deliver_in_turn(std::move(event), parts_.hub->queue_up());
+}
+
+Task<void> RunCore::deliver_in_turn(AgentEvent event, EventHub::Turn turn) {
+    co_await parts_.hub->wait_turn(turn);
+    MaybeTask<> delivery;
+    {
+        const SerialSection here(parts_.serial);
+        delivery = parts_.hub->deliver(event, stop_);
+    }
+    if (delivery.is_pending()) co_await std::move(delivery).task();
+}
+
+Message RunCore::stamped(Message message) const {
+    if (message.id().empty()) message = message.with_id(runtime().ids->next());
+    if (message.run_id().empty()) message = message.with_run_id(run_id_);
+    return message;
+}
+
+Task<void> RunCore::announce(Message message) {
+    message = stamped(std::move(message));
+    // Only the results of a call may follow it (D1).
+    if (message.role() != Role::tool_result && has_open_calls()) {
+        co_await close_open_calls();
+    }
+    MessageStartEvent start;
+    start.message = message;
+    MaybeTask<> delivery = deliver(std::move(start));
+    if (delivery.is_pending()) co_await std::move(delivery).task();
+    co_await finish(std::move(message));
+}
+
+Task<void> RunCore::finish(Message message) {
+    message = stamped(std::move(message));
+    if (parts_.log->persistent()) {
+        co_await parts_.log->append(message);
+        time_passes();
+    } else {
+        const SerialSection here(parts_.serial);
+        parts_.log->append_now(message);
+    }
+    new_messages_.push_back(message);
+    state().streaming_message = PartialMessage();
+    MessageEndEvent end;
+    end.message = std::move(message);
+    MaybeTask<> delivery = deliver(std::move(end));
+    if (delivery.is_pending()) co_await std::move(delivery).task();
+}
+
+Task<void> RunCore::close_open_calls() {
+    const std::vector<ToolCall> open = parts_.log->open_calls();
+    const SharedString caller = parts_.log->open_calls_run_id();
+    for (const ToolCall& call : open) {
+        Message result = interrupted_tool_result(call, caller, wall_seconds());
+        co_await announce(std::move(result));
+    }
+}
+
+void RunCore::put_back(std::vector<Input> inputs) {
+    // A prompt has no receipt: its caller gets the failure and may prompt again.
+    std::erase_if(inputs, [](const Input& input) { return !input.receipt; });
+    parts_.inputs->put_back(std::move(inputs));
+}
+
+Task<void> RunCore::take_in(std::vector<Input> inputs) {
+    std::size_t next = 0;
+    std::exception_ptr failure;
+    try {
+        for (; next < inputs.size(); ++next) {
+            const Input& input = inputs[next];
+            if (input.identified) {
+                const std::optional<Message> known = co_await parts_.log->find(input.message.id());
+                time_passes();
+                if (known) {
+                    input.mark(ReceiptState::committed);
+                    continue;
+                }
+            }
+            const std::size_t before = state().messages.size();
+            try {
+                co_await announce(input.message);
+            } catch (...) {
+                // Committed before a listener of its message_end threw: it must not be added again.
+                const bool committed = state().messages.size() > before &&
+                                       state().messages.back().id() == input.message.id();
+                if (committed) {
+                    input.mark(ReceiptState::committed);
+                    ++next;
+                }
+                throw;
+            }
+            input.mark(ReceiptState::committed);
+        }
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (!failure) co_return;
+    std::vector<Input> rest(
+        std::make_move_iterator(inputs.begin() + static_cast<std::ptrdiff_t>(next)),
+        std::make_move_iterator(inputs.end()));
+    put_back(std::move(rest));
+    std::rethrow_exception(failure);
+}
+
+Task<void> RunCore::notice(Notice notice) {
+    NoticeEvent event;
+    event.notice = std::move(notice);
+    return emit(std::move(event));
+}
+
+void RunCore::throw_hook_failure(std::string_view name, const std::exception_ptr& failure) const {
+    if (stopped() && is_cancellation(failure)) std::rethrow_exception(failure);
+    throw HookFailed{name, failure};
+}
+
+Task<void> RunCore::report_replaced(std::vector<ReplacedHook> replaced) {
+    for (const ReplacedHook& one : replaced) {
+        co_await notice(one.notice());
+    }
+}
+
+HookContext RunCore::hook_context() {
+    return HookContext{parts_.system_prompt,  state().messages, state().extra, event_.run->run_id,
+                       event_.run->thread_id, event_.turn,      stop_,         parts_.runtime};
+}
+
+}  // namespace cubepi::detail

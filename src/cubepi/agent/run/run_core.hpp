@@ -1,0 +1,178 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/agent/run/event_hub.hpp>
+#include <cubepi/agent/run/inbox.hpp>
+#include <cubepi/agent/run/serial_check.hpp>
+#include <cubepi/agent/run/thread_log.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/provider/prefix_guard.hpp>
+
+namespace cubepi::detail {
+
+/// The objects that a run uses; all must outlive it. The system prompt, the tools and the reasoning are those of the
+/// state when the run started: later changes take effect at the next run. A changed model takes effect at the next
+/// model call.
+struct RunParts {
+    const std::shared_ptr<Provider>& provider;  ///< of state->model; both change with set_model()
+    SharedString system_prompt;
+    ToolList tools;
+    std::optional<ReasoningControl> reasoning;
+    const HookSet* hooks;
+    ExecutionMode tool_execution;
+    const AgentLimits& limits;
+    const PayloadHook& on_payload;
+    const ResponseHook& on_response;
+    const std::shared_ptr<SpillSink>& spill;
+    const std::shared_ptr<const Runtime>& runtime;
+    AgentState* state;
+    EventHub* hub;
+    ThreadLog* log;
+    InputSource* inputs;
+    PrefixGuard* prefix_guard;  ///< null: prompt prefixes are not compared
+    SerialCheck& serial;
+};
+
+/// Thrown in place of the exception of a run-level hook.
+struct HookFailed {
+    std::string_view hook;
+    std::exception_ptr cause;
+    /// "hook on_run_end failed: ..."
+    std::string text() const;
+};
+
+/// The state shared by all parts of a run: its identity, its events, its messages, its abort.
+class RunCore {
+public:
+    RunCore(const RunParts& parts, SharedString run_id, std::stop_token stop);
+
+    const RunParts& parts() const noexcept { return parts_; }
+    AgentState& state() const noexcept { return *parts_.state; }
+    const Runtime& runtime() const noexcept { return *parts_.runtime; }
+    const SharedString& run_id() const noexcept { return run_id_; }
+    const RunInfo& info() const noexcept { return *event_.run; }
+    std::uint32_t turn() const noexcept { return event_.turn; }
+    void next_turn() noexcept { ++event_.turn; }
+    const std::stop_token& stop_token() const noexcept { return stop_; }
+    bool stopped() const noexcept { return stop_.stop_requested(); }
+    const MessageList& new_messages() const noexcept { return new_messages_; }
+    const Usage& usage() const noexcept { return usage_; }
+    /// Returns the cost so far in USD; absent: unknown.
+    std::optional<double> spent() const noexcept { return spent_; }
+    /// Returns the number of model calls before this run that count toward its limits.
+    std::uint32_t turns_before() const noexcept { return turns_before_; }
+    void start_with(const PriorSpending& spending);
+    /// Returns the model of the next call.
+    BoundModel model() const noexcept { return BoundModel(parts_.provider, state().model); }
+    /// Adds the usage and the cost of an answer to a request for `asked`.
+    void count(const AssistantMessage& answer, const Model& asked);
+    double wall_seconds() const;
+
+    /// Updates the state and delivers the event. Throws ListenerFailed after all listeners have received it.
+    template <class E>
+    Task<void> emit(E event) {
+        MaybeTask<> delivery = deliver(std::move(event));
+        if (delivery.is_pending()) co_await std::move(delivery).task();
+    }
+    /// emit() without a coroutine as long as no listener waits.
+    template <class E>
+    MaybeTask<> deliver(E event) {
+        const SerialSection here(parts_.serial);
+        note(event);
+        ++seq_;
+        if (parts_.hub->busy()) return deliver_later(AgentEvent::Body(std::move(event)));
+        event_.seq = seq_;
+        event_.body.template emplace<E>(std::move(event));
+        return deliver_event();
+    }
+    /// deliver() for message_update, once per delta.
+    MaybeTask<> deliver_update(StreamEvent&& event);
+    /// To be called where a run waits, or runs what is not its own: until then the events come together, and have one
+    /// time. To ask for the time can cost more than to deliver an event.
+    void time_passes() noexcept { time_known_ = false; }
+    /// A message begins: message_start, then what finish() does.
+    Task<void> announce(Message message);
+    /// Stores the message (storage first, then memory) and delivers message_end.
+    Task<void> finish(Message message);
+    /// Whether calls at the end of the history have no result yet.
+    bool has_open_calls() const { return parts_.log->has_open_calls(); }
+    /// Answers what is open at the end of the history (D1, D37), announced and stored.
+    Task<void> close_open_calls();
+    /// Puts queued inputs into the history. What does not get there goes back to where it came from.
+    Task<void> take_in(std::vector<Input> inputs);
+    /// Gives inputs back that do not get into the history.
+    void put_back(std::vector<Input> inputs);
+    Task<void> notice(Notice notice);
+    /// A notice for each hook that composition replaced.
+    Task<void> report_replaced(std::vector<ReplacedHook> replaced);
+
+    HookContext hook_context();
+    /// Runs a hook so that an abort cancels it.
+    template <class T>
+    Task<T> call_hook(Task<T> hook) {
+        const TimePasses later{*this};
+        time_passes();
+        co_return co_await cancel_on(stop_, std::move(hook));
+    }
+
+    /// Like call_hook(), for a hook whose failure ends the run: throws HookFailed, or the cancellation of an abort
+    /// unchanged.
+    template <class T>
+    Task<T> call_run_hook(std::string_view name, Task<T> hook) {
+        std::exception_ptr failure;
+        try {
+            Task<T> call = call_hook(std::move(hook));
+            co_return co_await std::move(call);
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        throw_hook_failure(name, failure);
+    }
+
+private:
+    struct TimePasses {
+        RunCore& core;
+        ~TimePasses() { core.time_passes(); }
+    };
+    MaybeTask<> deliver_event() {
+        if (!time_known_) event_.timestamp = runtime().clock->now();
+        time_known_ = true;
+        MaybeTask<> delivery = parts_.hub->deliver(event_, stop_);
+        if (delivery.is_pending()) time_passes();
+        return delivery;
+    }
+    [[noreturn]] void throw_hook_failure(std::string_view name,
+                                         const std::exception_ptr& failure) const;
+    MaybeTask<> deliver_later(AgentEvent::Body body);
+    Task<void> deliver_in_turn(AgentEvent event, EventHub::Turn turn);
+    Message stamped(Message message) const;
+
+    // Update the state according to an event.
+    template <class E>
+    void note(const E&) noexcept {}
+    void note(const ToolExecutionStartEvent& event);
+    void note(const ToolExecutionEndEvent& event);
+    void note(const TurnEndEvent& event);
+
+    const RunParts& parts_;
+    SharedString run_id_;
+    std::stop_token stop_;
+    AgentEvent event_;  // must not change while the hub is busy: listeners may be reading it
+    std::uint64_t seq_ = 0;
+    MessageList new_messages_;
+    Usage usage_;
+    std::optional<double> spent_ = 0.0;
+    std::uint32_t turns_before_ = 0;
+    bool time_known_ = false;  ///< event_.timestamp is current
+};
+
+}  // namespace cubepi::detail

@@ -1,0 +1,40 @@
+#include <cubepi/agent/run/run_limits.hpp>
+
+#include <cubepi/provider/cost.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+LimitReachedError reached(const char* limit, const std::string& value, const std::string& advice) {
+    const std::string name(limit);
+    return LimitReachedError(name,
+                             "the run reached its limit " + name + " (" + value + ")" + advice);
+}
+
+}  // namespace
+
+std::optional<LimitReachedError> limit_reached(const AgentLimits& limits, std::uint32_t turns,
+                                               std::optional<double> spent) {
+    if (limits.max_turns != 0 && turns >= limits.max_turns) {
+        return reached("max_turns", std::to_string(limits.max_turns), "; prompt again to continue");
+    }
+    if (limits.max_spend <= 0) return std::nullopt;
+    if (spent && *spent < limits.max_spend) return std::nullopt;
+    if (!spent) {
+        return reached("max_spend", money_text(limits.max_spend),
+                       ": the cost of an answer is unknown; set the price of its model "
+                       "(Model::cost)");
+    }
+    return reached("max_spend", money_text(limits.max_spend),
+                   ": " + money_text(*spent) + " spent; prompt again to continue");
+}
+
+std::optional<LimitReachedError> price_missing(const AgentLimits& limits, const Model& model) {
+    if (limits.max_spend <= 0 || price_of(model)) return std::nullopt;
+    return LimitReachedError("max_spend", "max_spend is set, but the price of model '" + model.id +
+                                              "' of provider '" + model.provider_id +
+                                              "' is unknown; set it (Model::cost)");
+}
+
+}  // namespace cubepi::detail

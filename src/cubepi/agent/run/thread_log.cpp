@@ -1,0 +1,189 @@
+#include <cubepi/agent/run/thread_log.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include <cubepi/agent/run/store_call.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+/// Returns the answer whose calls are at the end of the history; null if there is none.
+const AssistantMessage* last_caller(const MessageList& messages, std::size_t& results) {
+    std::size_t end = messages.size();
+    while (end > 0 && messages[end - 1].role() == Role::tool_result) --end;
+    results = messages.size() - end;
+    return end > 0 ? messages[end - 1].assistant() : nullptr;
+}
+
+/// Returns the keys of `now` that differ from `before`: other writers may have saved other keys meanwhile.
+JsonObject changes(const JsonObject& before, const JsonObject& now) {
+    JsonObject changed;
+    for (const auto& [key, value] : now) {
+        const Json* old = before.if_contains(key);
+        if (!old || *old != value) changed[key] = value;
+    }
+    return changed;
+}
+
+}  // namespace
+
+ThreadLog::ThreadLog(AgentState& state, std::shared_ptr<Checkpointer> store, std::string thread_id)
+    : state_(state) {
+    if (!store && thread_id.empty()) return;
+    thread_ = std::make_unique<Thread>();
+    thread_->id = std::move(thread_id);
+    thread_->lost = !store || thread_->id.empty();
+    if (thread_->lost) return;
+    thread_->store = std::move(store);
+    thread_->runs = dynamic_cast<RunStore*>(thread_->store.get());
+    thread_->index = dynamic_cast<MessageIndex*>(thread_->store.get());
+}
+
+const std::string& ThreadLog::thread_id() const noexcept {
+    static const std::string none;
+    return thread_ ? thread_->id : none;
+}
+
+Task<void> ThreadLog::load() {
+    if (!persistent() || thread_->loaded) co_return;
+    auto call = [this] { return thread_->store->load(thread_->id); };
+    Task<std::optional<CheckpointData>> loading =
+        store_call("load the thread", thread_->id, std::move(call));
+    std::optional<CheckpointData> data = co_await std::move(loading);
+    thread_->loaded = true;
+    if (!data) co_return;
+    thread_->position = data->position;
+    if (state_.messages.empty()) state_.messages = std::move(data->messages);
+    state_.extra = std::move(data->extra);
+    thread_->saved_extra = state_.extra;
+}
+
+bool ThreadLog::has_open_calls() const {
+    const MessageList& messages = state_.messages;
+    if (messages.empty() || messages.back().role() == Role::user) return false;
+    std::size_t results = 0;
+    const AssistantMessage* caller = last_caller(messages, results);
+    if (!caller || !caller->has_tool_calls()) return false;
+    return results == 0 || !open_calls().empty();
+}
+
+std::vector<ToolCall> ThreadLog::open_calls() const { return open_tool_calls(state_.messages); }
+
+SharedString ThreadLog::open_calls_run_id() const {
+    std::size_t results = 0;
+    const AssistantMessage* caller = last_caller(state_.messages, results);
+    return caller ? caller->run_id : SharedString();
+}
+
+bool ThreadLog::is_legal() {
+    if (legal_ > state_.messages.size()) legal_ = 0;
+    if (!is_legal_transcript(state_.messages, legal_)) return false;
+    legal_ = static_cast<std::uint32_t>(state_.messages.size());
+    return true;
+}
+
+std::uint32_t ThreadLog::hash_of(const TranscriptRepairs& repairs) noexcept {
+    std::size_t hash = repairs.added_results;
+    for (const std::size_t count : {repairs.moved_results, repairs.left_out})
+        hash = hash * 1'000'003 + count;
+    return static_cast<std::uint32_t>(hash);
+}
+
+void ThreadLog::append_now(Message message) { state_.messages.push_back(std::move(message)); }
+
+Task<void> ThreadLog::append(Message message) {
+    if (persistent()) {
+        Thread& thread = *thread_;
+        // One object per step: assigning a setter's result to its own object would be a self-move.
+        AppendOptions positioned = AppendOptions().expected_position(thread.position);
+        const bool with_extra = state_.extra != thread.saved_extra;
+        AppendOptions filled =
+            with_extra ? std::move(positioned).extra(changes(thread.saved_extra, state_.extra))
+                       : std::move(positioned);
+        AppendOptions options =
+            thread.claim_run_id.empty()
+                ? std::move(filled)
+                : std::move(filled).claim(thread.claim_run_id, thread.claim_owner);
+        JsonObject saved = with_extra ? state_.extra : JsonObject();
+        MessageList one;
+        one.push_back(message);
+        auto call = [&thread, &one, &options] {
+            return thread.store->append(thread.id, std::move(one), std::move(options));
+        };
+        Task<std::int64_t> appending = store_call("append a message", thread.id, std::move(call));
+        try {
+            thread.position = co_await std::move(appending);
+        } catch (const StaleAppendError&) {
+            thread.overtaken = true;
+            throw;
+        }
+        if (with_extra) {
+            thread.saved_extra = std::move(saved);
+            drop_nulls();
+        }
+    }
+    append_now(std::move(message));
+}
+
+Task<void> ThreadLog::save_extra() {
+    if (!persistent()) {
+        drop_nulls();
+        co_return;
+    }
+    // The extra belongs to the writer that has the thread now (D50).
+    if (thread_->overtaken || state_.extra == thread_->saved_extra) co_return;
+    JsonObject saved = state_.extra;
+    JsonObject changed = changes(thread_->saved_extra, saved);
+    auto call = [this, &changed] {
+        return thread_->store->save_extra(thread_->id, std::move(changed));
+    };
+    Task<void> saving = store_call("save extra", thread_->id, std::move(call));
+    co_await std::move(saving);
+    thread_->saved_extra = std::move(saved);
+    drop_nulls();
+}
+
+void ThreadLog::drop_nulls() {
+    const auto erase_from = [](JsonObject& object) {
+        for (auto it = object.begin(); it != object.end();) {
+            it = it->value().is_null() ? object.erase(it) : std::next(it);
+        }
+    };
+    erase_from(state_.extra);
+    if (thread_) erase_from(thread_->saved_extra);
+}
+
+Task<std::optional<Message>> ThreadLog::find(std::string message_id) {
+    std::optional<Message> found;
+    for (const Message& message : state_.messages) {
+        if (message.id() == message_id) found = message;
+    }
+    if (!found && thread_ && thread_->index) {
+        auto call = [this, &message_id] {
+            return thread_->index->find_message(thread_->id, std::move(message_id));
+        };
+        Task<std::optional<Message>> finding =
+            store_call("find a message by its id", thread_->id, std::move(call));
+        found = co_await std::move(finding);
+    }
+    co_return found;
+}
+
+void ThreadLog::set_claim(std::string run_id, std::string owner_id) {
+    thread_->claim_run_id = std::move(run_id);
+    thread_->claim_owner = std::move(owner_id);
+}
+
+void ThreadLog::forget() {
+    legal_ = 0;
+    last_repairs_ = 0;
+    if (!thread_) return;
+    thread_->loaded = false;
+    thread_->overtaken = false;
+    thread_->position = 0;
+}
+
+}  // namespace cubepi::detail

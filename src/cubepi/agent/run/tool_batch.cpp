@@ -1,0 +1,445 @@
+#include <cubepi/agent/run/tool_batch.hpp>
+
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/agent/run/run_guard.hpp>
+#include <cubepi/agent/run/tool_output.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/number_text.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+constexpr std::string_view aborted_text = "The run was aborted before this call was made.";
+constexpr std::string_view unannounced_text =
+    "The run failed before this call was made: a listener of its events threw an exception.";
+constexpr std::string_view cut_off_text =
+    "The answer was cut off at its token limit, so the arguments of this call may be incomplete. "
+    "It was "
+    "not executed. Make the call again, with shorter arguments.";
+
+}  // namespace
+
+ToolBatch::ToolBatch(RunCore& core, const Message& message, ToolList tools)
+    : core_(core), message_(message), assistant_(*message_.assistant()), tools_(std::move(tools)) {
+    const std::vector<const ToolCall*> calls = assistant_.tool_calls();
+    calls_.reserve(calls.size());
+    for (const ToolCall* call : calls) calls_.emplace_back(*call);
+}
+
+bool ToolBatch::terminates() const noexcept {
+    return !calls_.empty() && std::all_of(calls_.begin(), calls_.end(), [](const Call& call) {
+        return call.result.terminate.value_or(false);
+    });
+}
+
+bool ToolBatch::is_sequential() const {
+    if (core_.parts().tool_execution == ExecutionMode::sequential) return true;
+    return std::any_of(calls_.begin(), calls_.end(), [](const Call& call) {
+        return call.tool && call.tool->execution_mode == ExecutionMode::sequential;
+    });
+}
+
+Task<void> ToolBatch::run() {
+    executor_ = co_await this_executor;
+    const std::stop_callback<AbortWatch> on_abort(core_.stop_token(), AbortWatch{this});
+    for (Call& call : calls_) call.tool = tools_.find(call.call().name);
+    if (!is_sequential()) {
+        for (Call& call : calls_) co_await prepare(call);
+    }
+    // A hook may have replaced a call with a sequential one.
+    if (is_sequential()) {
+        co_await run_sequential();
+    } else {
+        co_await run_parallel();
+    }
+    if (listener_failure_) std::rethrow_exception(listener_failure_);
+}
+
+Task<void> ToolBatch::run_sequential() {
+    for (Call& call : calls_) {
+        if (!call.prepared) co_await prepare(call);
+        co_await announce(call);
+        // The run has failed: what has not begun does not begin (D6).
+        if (listener_failure_) refuse(call, std::string(unannounced_text));
+        MaybeTask<AgentToolResult> result = start(call);
+        if (result.is_pending()) {
+            co_await await_result(call, std::move(result).task());
+        } else {
+            co_await conclude(call, std::move(result).value());
+        }
+        co_await commit(call);
+    }
+}
+
+/// A scope for children is created only if calls run concurrently.
+Task<void> ToolBatch::run_parallel() {
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+        Call& call = calls_[i];
+        co_await announce_beside(call);
+        MaybeTask<AgentToolResult> result = start(call);
+        if (!result.is_pending()) {
+            co_await conclude(call, std::move(result).value());
+            continue;
+        }
+        Task<void> running = await_result(call, std::move(result).task());
+        if (i + 1 == calls_.size()) {
+            co_await std::move(running);
+            break;
+        }
+        auto body = [this, i, &running](TaskScope& scope) {
+            return run_beside(scope, i, std::move(running));
+        };
+        co_await with_task_scope(body);
+        break;
+    }
+    for (Call& call : calls_) co_await commit(call);
+}
+
+/// The calls from `first` on, of which that one runs already.
+Task<void> ToolBatch::run_beside(TaskScope& scope, std::size_t first, Task<void> first_call) {
+    const std::size_t cap = core_.parts().limits.parallel_tools;
+    scope.spawn(std::move(first_call));
+    for (std::size_t i = first + 1; i < calls_.size(); ++i) {
+        Call& call = calls_[i];
+        while (cap != 0 && running_ >= cap) {
+            slot_.reset();
+            co_await slot_.wait();
+            core_.time_passes();
+        }
+        co_await announce_beside(call);
+        MaybeTask<AgentToolResult> result = start(call);
+        if (result.is_pending()) {
+            scope.spawn(await_result(call, std::move(result).task()));
+        } else {
+            co_await conclude(call, std::move(result).value());
+        }
+    }
+    co_await scope.join();
+}
+
+void ToolBatch::refuse(Call& call, std::string text) {
+    call.immediate = AgentToolResult::error(std::move(text));
+    call.after_hook = false;
+}
+
+void ToolBatch::refuse_after(Call& call, const std::exception_ptr& failure) {
+    refuse(call, core_.stopped() ? std::string(aborted_text) : exception_text(failure));
+}
+
+// Before the call.
+
+Task<void> ToolBatch::prepare(Call& call) {
+    call.prepared = true;
+    if (assistant_.stop_reason == stop_reason::length) {
+        refuse(call, std::string(cut_off_text));
+    } else if (core_.stopped()) {
+        refuse(call, std::string(aborted_text));
+    } else if (core_.parts().hooks->resolve_tool_call) {
+        co_await prepare_resolved(call);
+    } else if (check(call) && core_.parts().hooks->before_tool_call) {
+        co_await ask_before(call);
+    }
+}
+
+Task<void> ToolBatch::prepare_resolved(Call& call) {
+    const bool go_on = co_await resolve(call);
+    if (!go_on) co_return;
+    call.tool = tools_.find(call.call().name);
+    if (!check(call)) co_return;
+    if (core_.parts().hooks->before_tool_call) co_await ask_before(call);
+}
+
+/// Returns true if the tool and the arguments of the call are valid.
+bool ToolBatch::check(Call& call) {
+    const ToolCall& asked = call.call();
+    if (!call.tool) {
+        refuse(call, "Tool " + asked.name.str() + " not found");
+        return false;
+    }
+    if (!call.tool->execute) {
+        refuse(call, "Tool " + asked.name.str() + " has no callback (AgentTool::execute)");
+        return false;
+    }
+    if (!call.resolved && asked.extra.find("raw_arguments")) {
+        SchemaIssue issue;
+        issue.path = "<root>";
+        issue.expected = "a JSON object";
+        issue.message = "expected a JSON object, found text that is not valid JSON";
+        refuse(call, format_issues(call.call().name, {issue}));
+        return false;
+    }
+    return validate(call, asked.arguments);
+}
+
+Task<bool> ToolBatch::resolve(Call& call) {
+    const ResolveToolCallHook& hook = core_.parts().hooks->resolve_tool_call;
+    HookContext context = core_.hook_context();
+    auto asked = core_.call_hook(hook(*call.given, context));
+    Outcome<std::optional<ToolCall>> answer = co_await outcome_of(std::move(asked));
+    if (!answer.ok()) {
+        refuse_after(call, answer.failure());
+        co_return false;
+    }
+    std::optional<ToolCall> resolved = std::move(answer).value();
+    if (resolved) {
+        resolved->id = call.given->id;
+        call.resolved = std::move(resolved);
+    }
+    co_return true;
+}
+
+bool ToolBatch::validate(Call& call, JsonObject args) {
+    Json value(std::move(args));
+    try {
+        const std::vector<SchemaIssue> issues = call.tool->parameters.validate(value);
+        if (issues.empty()) {
+            call.args = std::move(value.as_object());
+            return true;
+        }
+        refuse(call, format_issues(call.call().name, issues));
+    } catch (const std::exception& error) {
+        refuse(call, error.what());
+    }
+    return false;
+}
+
+Task<void> ToolBatch::ask_before(Call& call) {
+    const HookContext context = core_.hook_context();
+    BeforeToolCallContext asked{assistant_, call.call(), *call.tool, call.args, context};
+    auto asking = core_.call_hook(core_.parts().hooks->before_tool_call(asked));
+    Outcome<std::optional<BeforeToolCallResult>> outcome = co_await outcome_of(std::move(asking));
+    if (!outcome.ok()) co_return refuse_after(call, outcome.failure());
+    std::optional<BeforeToolCallResult> answer = std::move(outcome).value();
+    if (!answer) co_return;
+    call.hitl_trace = std::move(answer->hitl_trace);
+    sanitize(call.hitl_trace);
+    if (answer->edited_args && !validate(call, std::move(*answer->edited_args))) {
+        call.hitl_trace = nullptr;
+        co_return;
+    }
+    if (answer->block) {
+        call.blocked = true;
+        call.block_reason = answer->deny_reason.empty() ? answer->reason : answer->deny_reason;
+        sanitize(call.block_reason);
+        const std::string text =
+            answer->reason.empty()
+                ? (call.block_reason.empty() ? "Tool execution was blocked" : call.block_reason)
+                : answer->reason;
+        call.immediate = AgentToolResult::error(text);
+    } else if (answer->result) {
+        call.immediate = std::move(*answer->result);
+    }
+}
+
+// During the call.
+
+Task<void> ToolBatch::announce(Call& call) {
+    if (core_.stopped()) refuse(call, std::string(aborted_text));
+    ToolExecutionStartEvent event;
+    event.tool_call_id = call.call().id;
+    event.tool_name = call.call().name;
+    event.args = call.call().arguments;
+    return tell(std::move(event));
+}
+
+/// A call whose start not all listeners could take is not made (D6); those beside it are.
+Task<void> ToolBatch::announce_beside(Call& call) {
+    const bool failed_before = listener_failure_ != nullptr;
+    co_await announce(call);
+    if (listener_failure_ && !failed_before) refuse(call, std::string(unannounced_text));
+}
+
+MaybeTask<AgentToolResult> ToolBatch::start(Call& call) {
+    // A listener of the start may have aborted.
+    if (core_.stopped() && !call.immediate) refuse(call, std::string(aborted_text));
+    if (call.immediate) return std::move(*call.immediate);
+    call.context.emplace(call.call().id, call.call().name, call.stop.get_token(),
+                         core_.parts().runtime,
+                         [this, &call](Json partial) { return update(call, std::move(partial)); });
+    core_.time_passes();
+    const SerialSection here(core_.parts().serial);
+    try {
+        // after_tool_call receives the arguments too.
+        JsonObject args = core_.parts().hooks->after_tool_call ? call.args : std::move(call.args);
+        MaybeTask<AgentToolResult> result = call.tool->execute(std::move(args), *call.context);
+        if (result.is_pending()) {
+            call.kill = std::stop_source();
+            call.running = true;
+            ++running_;
+        }
+        return result;
+    } catch (...) {
+        return AgentToolResult::error(exception_text(std::current_exception()));
+    }
+}
+
+std::unique_ptr<ClockTimer> ToolBatch::time_limit(Call& call) {
+    const auto limit = call.tool->time_limit.value_or(core_.parts().limits.tool_timeout);
+    if (limit.count() <= 0) return nullptr;
+    auto timer = core_.runtime().clock->timer(executor_);
+    ClockTimer* self = timer.get();
+    timer->expires_after(limit, [this, &call, limit, self] {
+        call.time_out = "The call was stopped after its time limit of " + seconds_text(limit) +
+                        "; whether it took effect is unknown.";
+        call.stop.request_stop();
+        if (!call.sees_stop()) {
+            call.kill.request_stop();
+            return;
+        }
+        self->expires_after(core_.parts().limits.abort_grace,
+                            [&call] { call.kill.request_stop(); });
+    });
+    return timer;
+}
+
+/// The result of a tool that has ended, whatever ended it.
+AgentToolResult ToolBatch::result_of(const Call& call, Outcome<AgentToolResult> outcome) const {
+    if (!call.time_out.empty()) {
+        std::string text = call.time_out;
+        if (outcome.ok()) {
+            const std::string late = std::move(outcome).value().text();
+            if (!late.empty()) text += "\n" + late;
+        }
+        return AgentToolResult::error(std::move(text));
+    }
+    if (outcome.ok()) return std::move(outcome).value();
+    if (!outcome.cancelled()) return AgentToolResult::error(exception_text(outcome.failure()));
+    return AgentToolResult::error(
+        core_.stopped() ? "The call was interrupted by an abort; whether it took effect is unknown."
+                        : "The tool cancelled its own execution.");
+}
+
+Task<void> ToolBatch::await_result(Call& call, Task<AgentToolResult> task) {
+    const std::unique_ptr<ClockTimer> limit = time_limit(call);
+    Task<AgentToolResult> cancellable = cancel_on(call.kill.get_token(), std::move(task));
+    Outcome<AgentToolResult> outcome = co_await outcome_of(std::move(cancellable));
+    call.running = false;
+    core_.time_passes();
+    if (limit) limit->cancel();
+    AgentToolResult result = result_of(call, std::move(outcome));
+    co_await conclude(call, std::move(result));
+    --running_;
+    slot_.set();
+}
+
+Task<void> ToolBatch::update(Call& call, Json partial_result) {
+    if (call.finished || !call.context) co_return;
+    sanitize(partial_result);
+    core_.time_passes();
+    ToolExecutionUpdateEvent event;
+    event.tool_call_id = call.call().id;
+    event.tool_name = call.call().name;
+    event.args = call.call().arguments;
+    event.partial_result = std::move(partial_result);
+    // A listener that throws fails the run when the batch is over; the tool is not to blame. What ends the tool does
+    // not end a listener.
+    Task<void> telling = tell(std::move(event));
+    std::function<void()> nothing = [] {};
+    co_await abort_when_cancelled(std::move(telling), std::move(nothing));
+}
+
+// After the call.
+
+Task<void> ToolBatch::conclude(Call& call, AgentToolResult result) {
+    call.finished = true;
+    call.result = std::move(result);
+    sanitize(call.result);
+    call.is_error = call.result.is_error.value_or(false);
+    if (call.after_hook && core_.parts().hooks->after_tool_call) co_await ask_after(call);
+    const std::size_t limit = core_.parts().limits.tool_result_chars;
+    if (limit != 0 && is_longer(call.result, limit)) {
+        co_await cut_tool_output(core_.parts().runtime, core_.parts().spill, call.call().name,
+                                 call.call().id, limit, call.result);
+    }
+    ToolExecutionEndEvent event;
+    event.tool_call_id = call.call().id;
+    event.tool_name = call.call().name;
+    event.result = call.result;
+    event.is_error = call.is_error;
+    event.terminate = call.result.terminate.value_or(false);
+    event.blocked_by_hook = call.blocked;
+    event.block_reason = call.block_reason;
+    co_await tell(std::move(event));
+}
+
+Task<void> ToolBatch::ask_after(Call& call) {
+    const HookContext context = core_.hook_context();
+    AfterToolCallContext asked{assistant_,    call.call(),  call.args, call.result,
+                               call.is_error, call.blocked, context};
+    auto asking = core_.call_hook(core_.parts().hooks->after_tool_call(asked));
+    Outcome<std::optional<AfterToolCallResult>> outcome = co_await outcome_of(std::move(asking));
+    // An abort that cut the hook short takes nothing from the result.
+    if (outcome.cancelled() && core_.stopped()) co_return;
+    if (!outcome.ok()) {
+        call.result = AgentToolResult::error(exception_text(outcome.failure()));
+        call.is_error = true;
+        co_return;
+    }
+    std::optional<AfterToolCallResult> answer = std::move(outcome).value();
+    if (!answer) co_return;
+    if (answer->content) call.result.content = std::move(*answer->content);
+    if (answer->details) call.result.details = std::move(*answer->details);
+    if (answer->terminate) call.result.terminate = answer->terminate;
+    if (answer->is_error) {
+        call.result.is_error = answer->is_error;
+        call.is_error = *answer->is_error;
+    }
+    sanitize(call.result);
+}
+
+Task<void> ToolBatch::commit(Call& call) {
+    ToolResultMessage message;
+    message.tool_call_id = call.call().id;
+    message.tool_name = call.call().name;
+    message.content = std::move(call.result.content);
+    message.details = with_trace(std::move(call.result.details), call.hitl_trace);
+    message.is_error = call.is_error;
+    message.timestamp = core_.wall_seconds();
+    message.run_id = core_.run_id();
+    message.id = core_.runtime().ids->next();
+    Message result(std::move(message));
+    results_.push_back(result);
+    try {
+        co_await core_.announce(std::move(result));
+    } catch (const ListenerFailed&) {
+        keep_failure();
+    }
+}
+
+void ToolBatch::pass_abort_on() {
+    for (Call& call : calls_) call.stop.request_stop();
+    self_ = std::make_shared<ToolBatch*>(this);
+    boost::asio::post(executor_, [self = std::weak_ptr<ToolBatch*>(self_)] {
+        if (const std::shared_ptr<ToolBatch*> alive = self.lock()) (*alive)->on_stop();
+    });
+}
+
+void ToolBatch::on_stop() {
+    bool any_sees_stop = false;
+    for (Call& call : calls_) {
+        if (!call.running) continue;
+        if (call.sees_stop()) {
+            any_sees_stop = true;
+        } else {
+            call.kill.request_stop();
+        }
+    }
+    if (!any_sees_stop) return;
+    if (core_.parts().limits.abort_grace.count() <= 0) return kill_running();
+    grace_ = core_.runtime().clock->timer(executor_);
+    grace_->expires_after(core_.parts().limits.abort_grace, [this] { kill_running(); });
+}
+
+void ToolBatch::kill_running() {
+    for (Call& call : calls_) {
+        if (call.running) call.kill.request_stop();
+    }
+}
+
+}  // namespace cubepi::detail

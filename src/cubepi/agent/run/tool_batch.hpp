@@ -1,0 +1,130 @@
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include <cubepi/agent/run/run_core.hpp>
+#include <cubepi/agent/tool_list.hpp>
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+namespace cubepi::detail {
+
+/// The tool calls of one assistant message: runs them and adds their results to the history, in the order of the calls.
+///
+/// All calls are prepared first (resolved, validated, approved), so that no tool starts before all calls of the batch
+/// have passed; then they start in order and run concurrently. A sequential batch prepares and runs call by call. A
+/// call's failure is its own error result. After an abort no further call starts. The stop token of running calls is
+/// stopped; calls that have requested it are cancelled after the grace period, the others immediately (D7).
+class ToolBatch {
+public:
+    ToolBatch(RunCore& core, const Message& message, ToolList tools);
+    ToolBatch(const ToolBatch&) = delete;
+    ToolBatch& operator=(const ToolBatch&) = delete;
+
+    /// Runs all calls and commits the results. Throws ListenerFailed if a listener did, after all results are
+    /// committed.
+    Task<void> run();
+
+    const MessageList& results() const noexcept { return results_; }
+    /// Returns true if every result requests the end of the run.
+    bool terminates() const noexcept;
+
+private:
+    struct Call {
+        explicit Call(const ToolCall& c) : given(&c) {}
+        const ToolCall& call() const noexcept { return resolved ? *resolved : *given; }
+        /// Returns true if the tool has requested its stop token, so that it may end by itself.
+        bool sees_stop() const noexcept { return context && context->stop_token_taken(); }
+
+        const ToolCall* given;                  // the message's
+        std::optional<ToolCall> resolved = {};  // replaced by a hook
+        const AgentTool* tool = nullptr;
+        JsonObject args = {};  // validated
+        bool prepared = false;
+        std::optional<AgentToolResult> immediate = {};  // determined without running the tool
+        bool after_hook = true;                         // after_tool_call is called
+        bool blocked = false;
+        std::string block_reason = {};
+        Json hitl_trace = {};
+        std::optional<ToolContext> context = {};
+        std::stop_source stop = {};               // the tool's own token
+        std::stop_source kill{std::nostopstate};  // cancels its coroutine
+        std::string time_out = {};                // set when its time limit expired
+        bool running = false;
+        bool finished = false;
+        AgentToolResult result = {};
+        bool is_error = false;
+    };
+    struct AbortWatch {
+        ToolBatch* batch;
+        void operator()() const { batch->pass_abort_on(); }
+    };
+
+    bool is_sequential() const;
+    Task<void> run_sequential();
+    Task<void> run_parallel();
+    Task<void> run_beside(TaskScope& scope, std::size_t first, Task<void> first_call);
+
+    Task<void> prepare(Call& call);
+    Task<void> prepare_resolved(Call& call);
+    Task<bool> resolve(Call& call);
+    bool check(Call& call);
+    bool validate(Call& call, JsonObject args);
+    Task<void> ask_before(Call& call);
+
+    Task<void> announce(Call& call);
+    Task<void> announce_beside(Call& call);
+    /// Starts a call that was announced. A pending result belongs to a running call, and goes to await_result().
+    MaybeTask<AgentToolResult> start(Call& call);
+    Task<void> await_result(Call& call, Task<AgentToolResult> task);
+    AgentToolResult result_of(const Call& call, Outcome<AgentToolResult> outcome) const;
+    Task<void> conclude(Call& call, AgentToolResult result);
+    Task<void> ask_after(Call& call);
+    Task<void> update(Call& call, Json partial_result);
+    Task<void> commit(Call& call);
+
+    /// Delivers an event; the exception of a listener is stored until the batch has ended.
+    template <class E>
+    Task<void> tell(E event) {
+        try {
+            MaybeTask<> delivery = core_.deliver(std::move(event));
+            if (delivery.is_pending()) co_await std::move(delivery).task();
+        } catch (...) {
+            keep_failure();
+        }
+    }
+    void keep_failure() noexcept {
+        if (!listener_failure_) listener_failure_ = std::current_exception();
+    }
+
+    std::unique_ptr<ClockTimer> time_limit(Call& call);
+    /// Thread-safe: stops the tools' tokens immediately, the rest happens on the executor.
+    void pass_abort_on();
+    void on_stop();
+    void kill_running();
+    void refuse(Call& call, std::string text);
+    /// Refuses a call whose hook failed.
+    void refuse_after(Call& call, const std::exception_ptr& failure);
+
+    RunCore& core_;
+    Message message_;
+    const AssistantMessage& assistant_;
+    ToolList tools_;
+    std::vector<Call> calls_;  // must not move
+    MessageList results_;
+    std::exception_ptr listener_failure_;
+    Executor executor_ = {};
+    std::shared_ptr<ToolBatch*> self_;  // created by an abort; expires with the batch
+    std::unique_ptr<ClockTimer> grace_;
+    AsyncEvent slot_;
+    std::size_t running_ = 0;
+};
+
+}  // namespace cubepi::detail

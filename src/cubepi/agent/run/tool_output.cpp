@@ -1,0 +1,141 @@
+#include <cubepi/agent/run/tool_output.hpp>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/offload.hpp>
+#include <cubepi/net/utf8.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+bool is_continuation(char byte) noexcept {
+    return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
+std::size_t code_points(std::string_view text) noexcept {
+    std::size_t count = 0;
+    for (const char byte : text) count += is_continuation(byte) ? 0 : 1;
+    return count;
+}
+
+/// Returns the size in bytes of the first `count` code points.
+std::size_t prefix_bytes(std::string_view text, std::size_t count) noexcept {
+    std::size_t at = 0;
+    while (at < text.size()) {
+        if (!is_continuation(text[at])) {
+            if (count == 0) break;
+            --count;
+        }
+        ++at;
+    }
+    return at;
+}
+
+/// Returns an object with the same values under sanitized keys. If two keys become equal, the later value wins.
+JsonObject with_sanitized_keys(JsonObject object) {
+    JsonObject sanitized(object.storage());
+    for (auto& [key, value] : object) {
+        sanitized.insert_or_assign(replace_broken_utf8(key), std::move(value));
+    }
+    return sanitized;
+}
+
+bool has_valid_keys(const JsonObject& object) noexcept {
+    return std::all_of(object.begin(), object.end(),
+                       [](const auto& member) { return is_utf8(member.key()); });
+}
+
+}  // namespace
+
+void sanitize(std::string& text) {
+    if (!is_utf8(text)) text = replace_broken_utf8(text);
+}
+
+void sanitize(Json& value) {
+    if (!value.is_structured() && !value.is_string()) return;
+    // Iterative: details may be nested to any depth.
+    std::vector<Json*> left{&value};
+    while (!left.empty()) {
+        Json& one = *left.back();
+        left.pop_back();
+        if (auto* text = one.if_string()) {
+            if (!is_utf8(*text)) *text = replace_broken_utf8(*text);
+        } else if (auto* items = one.if_array()) {
+            for (Json& item : *items) left.push_back(&item);
+        } else if (auto* object = one.if_object()) {
+            if (!has_valid_keys(*object)) *object = with_sanitized_keys(std::move(*object));
+            for (auto& member : *object) left.push_back(&member.value());
+        }
+    }
+}
+
+void sanitize(AgentToolResult& result) {
+    for (Content& block : result.content) {
+        if (auto* text = std::get_if<TextContent>(&block)) {
+            sanitize(text->text);
+        } else if (auto* image = std::get_if<ImageContent>(&block)) {
+            sanitize(image->source);
+        }
+    }
+    sanitize(result.details);
+}
+
+bool is_longer(const AgentToolResult& result, std::size_t limit) {
+    std::size_t bytes = 0;
+    for (const Content& block : result.content) {
+        if (const auto* text = std::get_if<TextContent>(&block)) bytes += text->text.size();
+    }
+    return bytes > limit && code_points(result.text()) > limit;
+}
+
+Task<void> cut_tool_output(std::shared_ptr<const Runtime> runtime, std::shared_ptr<SpillSink> spill,
+                           SharedString tool_name, std::string tool_call_id, std::size_t limit,
+                           AgentToolResult& result) {
+    const std::string whole = result.text();
+    std::string where;
+    if (spill) {
+        auto write = [spill, tool_name, tool_call_id, whole] {
+            return spill->spill(tool_name, tool_call_id, whole);
+        };
+        try {
+            where = co_await offload(*runtime->workers, std::move(write));
+        } catch (const std::exception& error) {
+            where = std::string("The whole could not be kept: ") + error.what();
+        }
+    }
+    ContentList<Content> kept;
+    std::size_t room = limit;
+    for (Content& block : result.content) {
+        auto* text = std::get_if<TextContent>(&block);
+        if (!text) {
+            kept.push_back(std::move(block));
+            continue;
+        }
+        const std::size_t bytes = prefix_bytes(text->text, room);
+        room -= code_points(std::string_view(text->text).substr(0, bytes));
+        text->text.resize(bytes);
+        if (!text->text.empty()) kept.push_back(std::move(block));
+    }
+    std::string notice = "\n[Output cut: the first " + std::to_string(limit) + " of " +
+                         std::to_string(code_points(whole)) + " characters are shown.";
+    if (!where.empty()) notice += " " + where;
+    kept.emplace_back(TextContent{notice + "]"});
+    result.content = std::move(kept);
+}
+
+Json with_trace(Json details, const Json& trace) {
+    if (trace.is_null()) return details;
+    JsonObject object;
+    if (details.is_object()) {
+        object = std::move(details.get_object());
+    } else if (!details.is_null()) {
+        object["_non_dict_details"] = std::move(details);
+    }
+    object["hitl"] = trace;
+    return object;
+}
+
+}  // namespace cubepi::detail

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include <cubepi/checkpoint/format/stored_message_reader.hpp>
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace cubepi::detail {
+
+class SqliteDatabase;
+
+/// One use of a prepared statement. What is bound lives until the object is gone.
+class SqliteStatement {
+public:
+    SqliteStatement(SqliteDatabase& database, sqlite3_stmt* statement) noexcept
+        : database_(&database), statement_(statement) {}
+    SqliteStatement(const SqliteStatement&) = delete;
+    SqliteStatement& operator=(const SqliteStatement&) = delete;
+    ~SqliteStatement();
+
+    // Binds the next parameter.
+    SqliteStatement& bind(std::string_view text);
+    SqliteStatement& bind(std::int64_t number);
+    SqliteStatement& bind(double number);
+    /// NULL when the text is empty.
+    SqliteStatement& bind_or_null(std::string_view text);
+
+    /// False at the end of the rows.
+    bool step();
+    /// Runs a statement that gives no rows.
+    void run() {
+        while (step()) {
+        }
+    }
+
+    bool is_null(int column) const noexcept;
+    /// Valid until the next step.
+    std::string_view text(int column) const noexcept;
+    std::int64_t integer(int column) const noexcept;
+    double number(int column) const noexcept;
+
+private:
+    SqliteDatabase* database_;
+    sqlite3_stmt* statement_;
+    int next_parameter_ = 1;
+};
+
+/// An open database file with its prepared statements. Used by one thread at a time.
+class SqliteDatabase {
+public:
+    /// Opens, creates and migrates.
+    explicit SqliteDatabase(const SQLiteOptions& options);
+    ~SqliteDatabase();
+    SqliteDatabase(const SqliteDatabase&) = delete;
+    SqliteDatabase& operator=(const SqliteDatabase&) = delete;
+
+    /// `sql` is a literal; it is prepared once.
+    SqliteStatement prepare(std::string_view sql);
+    void execute(const char* sql);
+    /// The first column of the first row, or nothing.
+    std::optional<std::int64_t> query_integer(std::string_view sql);
+
+    /// False after SQLite has rolled a transaction back by itself.
+    bool in_transaction() const noexcept;
+    /// Rolls back if there is something to roll back. Never throws.
+    void rollback() noexcept;
+    bool is_read_only() const noexcept;
+    std::int64_t last_insert_id() const noexcept;
+    std::int64_t changes() const noexcept;
+
+    const SQLiteOptions& options() const noexcept { return options_; }
+    /// Unix seconds, by the clock of the options.
+    double now() const;
+    StoredMessageReader& reader() noexcept { return reader_; }
+
+    /// Whether the path does not lead to the open file any more: what is written to it then is lost.
+    bool was_moved() const noexcept;
+    [[noreturn]] void fail_moved() const;
+    /// Throws what fits SQLite's last error.
+    [[noreturn]] void fail(int result);
+    /// "messages.id=7": the row cannot be read.
+    [[noreturn]] void fail_row(const std::string& thread_id, const std::string& row_ref,
+                               std::string_view why) const;
+
+private:
+    void open_file();
+    void set_up();
+
+    SQLiteOptions options_;
+    sqlite3* handle_ = nullptr;
+    std::unordered_map<std::string_view, sqlite3_stmt*> statements_;
+    StoredMessageReader reader_;
+};
+
+/// Makes and updates the tables; does nothing (not even a lock) when they are as they should be.
+void migrate(SqliteDatabase& database);
+
+}  // namespace cubepi::detail

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/checkpoint/sqlite/database.hpp>
+
+// What the store's calls do, on the database's thread and in a transaction. See agent/checkpointer.hpp for each.
+
+namespace cubepi::detail {
+
+// sqlite_messages.cpp
+/// Throws CheckpointerError(invalid_argument) for what could not be read again; `what` is said in its text.
+void refuse_too_deep(const std::string& thread_id, const char* what, const Json& json);
+void refuse_too_deep(const std::string& thread_id, const char* what, const JsonObject& json);
+std::optional<CheckpointData> load_thread(SqliteDatabase& database, const std::string& thread_id);
+std::int64_t append_messages(SqliteDatabase& database, const std::string& thread_id,
+                             const MessageList& messages, const AppendOptions& options);
+void save_extra(SqliteDatabase& database, const std::string& thread_id, const JsonObject& extra);
+std::optional<Message> find_message(SqliteDatabase& database, const std::string& thread_id,
+                                    const std::string& message_id);
+/// The row's message; a broken one is a CheckpointCorruptionError that names it.
+Message read_message(SqliteDatabase& database, const std::string& thread_id, std::int64_t row,
+                     std::string_view json);
+
+// sqlite_runs.cpp
+ClaimResult claim_run(SqliteDatabase& database, const std::string& thread_id,
+                      const std::string& run_id, const ClaimOwner& owner, ClaimKind kind);
+void renew_claim(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id,
+                 const std::string& owner_id);
+void release_claim(SqliteDatabase& database, const std::string& thread_id,
+                   const std::string& run_id, const std::string& owner_id);
+void mark_run_complete(SqliteDatabase& database, const std::string& thread_id,
+                       const std::string& run_id);
+void complete_run(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id,
+                  const std::string& owner_id);
+bool is_run_complete(SqliteDatabase& database, const std::string& thread_id,
+                     const std::string& run_id);
+/// Throws StaleAppendError when `owner_id` does not hold the claim any more.
+void require_claim(SqliteDatabase& database, const std::string& thread_id,
+                   const std::string& run_id, const std::string& owner_id);
+
+// sqlite_hitl.cpp
+void save_pending_request(SqliteDatabase& database, const std::string& thread_id,
+                          const std::string& run_id, const HitlRequest& request);
+std::vector<PendingRequest> load_pending_requests(SqliteDatabase& database,
+                                                  const std::string& thread_id);
+bool clear_pending_request(SqliteDatabase& database, const std::string& thread_id,
+                           const std::string& run_id, const std::string& question_id);
+void save_hitl_answer(SqliteDatabase& database, const std::string& thread_id,
+                      const HitlAnswer& answer);
+std::optional<Json> load_hitl_answer(SqliteDatabase& database, const std::string& thread_id,
+                                     const std::string& run_id, const std::string& question_id);
+void clear_hitl_answers(SqliteDatabase& database, const std::string& thread_id,
+                        const std::string& run_id, const std::vector<std::string>& question_ids);
+
+// sqlite_threads.cpp
+MessageList snapshot_thread(SqliteDatabase& database, const std::string& thread_id,
+                            const std::string& after_run_id);
+void fork_thread(SqliteDatabase& database, const std::string& source, const std::string& target,
+                 const std::string& after_run_id, const std::optional<JsonObject>& metadata);
+std::vector<ThreadInfo> list_threads(SqliteDatabase& database);
+void delete_thread(SqliteDatabase& database, const std::string& thread_id);
+
+}  // namespace cubepi::detail

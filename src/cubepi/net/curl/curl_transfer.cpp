@@ -1,0 +1,442 @@
+#include <cubepi/net/curl/curl_transfer.hpp>
+
+#include <cubepi/core/async/post.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/net/curl/curl_engine.hpp>
+#include <cubepi/net/curl/curl_error.hpp>
+#include <cubepi/net/network_error.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace cubepi::detail {
+namespace {
+
+// Small bodies are sent in one packet with their headers, which libcurl does only for its own copy of the body; for
+// large ones the time at which the last byte was sent matters, which only a callback reports.
+constexpr std::size_t one_piece_limit = 32 * 1024;
+
+// Disabled: all timeouts are implemented here (D16). Zero would mean libcurl's own default of 300 s.
+constexpr long out_of_reach_ms = 1'000'000'000;
+
+std::string_view trimmed(std::string_view text) {
+    constexpr std::string_view blanks = " \t\r\n";
+    const std::size_t first = text.find_first_not_of(blanks);
+    if (first == std::string_view::npos) return {};
+    return text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
+
+bool append(curl_slist*& list, const std::string& text) noexcept {
+    curl_slist* longer = curl_slist_append(list, text.c_str());
+    if (longer == nullptr) return false;
+    list = longer;
+    return true;
+}
+
+template <class T>
+bool set(CURL* easy, CURLoption option, T value) noexcept {
+    return curl_easy_setopt(easy, option, value) == CURLE_OK;
+}
+
+}  // namespace
+
+CurlTransfer::CurlTransfer(std::shared_ptr<CurlEngine> engine, TransferPlan plan)
+    : engine_(std::move(engine)), plan_(std::move(plan)), waiters_(std::in_place) {}
+
+CurlTransfer::~CurlTransfer() { release_handle(); }
+
+void CurlTransfer::release_handle() noexcept {
+    if (easy_ != nullptr) curl_easy_cleanup(std::exchange(easy_, nullptr));
+    curl_slist_free_all(std::exchange(headers_list_, nullptr));
+    curl_slist_free_all(std::exchange(resolve_list_, nullptr));
+    curl_slist_free_all(std::exchange(connect_to_list_, nullptr));
+}
+
+// ---- libcurl's options
+
+bool CurlTransfer::prepare() noexcept {
+    try {
+        easy_ = curl_easy_init();
+        return easy_ != nullptr && set_options() && set_method() && set_headers() && set_lists();
+    } catch (...) {
+        return false;
+    }
+}
+
+bool CurlTransfer::set_options() {
+    bool ok =
+        set(easy_, CURLOPT_PRIVATE, this) && set(easy_, CURLOPT_ERRORBUFFER, error_text_) &&
+        set(easy_, CURLOPT_URL, plan_.url.c_str()) &&
+        set(easy_, CURLOPT_PROTOCOLS_STR, "http,https") && set(easy_, CURLOPT_NOSIGNAL, 1L) &&
+        set(easy_, CURLOPT_TCP_KEEPALIVE, 1L) && set(easy_, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L) &&
+        set(easy_, CURLOPT_WRITEFUNCTION, &on_write) && set(easy_, CURLOPT_WRITEDATA, this) &&
+        set(easy_, CURLOPT_HEADERFUNCTION, &on_header) && set(easy_, CURLOPT_HEADERDATA, this) &&
+        set(easy_, CURLOPT_PREREQFUNCTION, &on_connected) && set(easy_, CURLOPT_PREREQDATA, this) &&
+        engine_->set_socket_options(easy_);
+    // Compressed responses are decompressed, but compression is not requested (set_headers), because it would delay a
+    // stream.
+    ok = ok && set(easy_, CURLOPT_ACCEPT_ENCODING, "");
+    ok = ok && set(easy_, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
+    // Several requests to one host wait for the first connection and share it if it uses HTTP/2. Only TLS negotiates
+    // that early: without TLS, libcurl would let them wait until the first response is complete.
+    if (plan_.url.starts_with("https:")) ok = ok && set(easy_, CURLOPT_PIPEWAIT, 1L);
+    ok = ok && set(easy_, CURLOPT_SSL_VERIFYPEER, 1L) && set(easy_, CURLOPT_SSL_VERIFYHOST, 2L) &&
+         set(easy_, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
+    // The system's certificates remain trusted: libcurl also reads its CAPATH.
+    if (!plan_.ca_file.empty()) {
+        ok = ok && set(easy_, CURLOPT_CAINFO, plan_.ca_file.c_str()) &&
+             set(easy_, CURLOPT_PROXY_CAINFO, plan_.ca_file.c_str());
+    }
+    ok = ok && set(easy_, CURLOPT_CONNECTTIMEOUT_MS, out_of_reach_ms) &&
+         set(easy_, CURLOPT_DNS_CACHE_TIMEOUT, -1L) && set(easy_, CURLOPT_QUICK_EXIT, 1L);
+    // The empty strings prevent libcurl from reading the environment again: the proxy is already chosen.
+    ok = ok && set(easy_, CURLOPT_PROXY, plan_.proxy.c_str()) && set(easy_, CURLOPT_NOPROXY, "");
+    if (plan_.own_connection) {
+        ok = ok && set(easy_, CURLOPT_FRESH_CONNECT, 1L) && set(easy_, CURLOPT_FORBID_REUSE, 1L);
+    }
+    return ok;
+}
+
+bool CurlTransfer::set_method() {
+    const HttpRequest& request = plan_.request;
+    if (request.method == "HEAD") return set(easy_, CURLOPT_NOBODY, 1L);
+    if (request.body.empty() && request.method == "GET") return set(easy_, CURLOPT_HTTPGET, 1L);
+    if (request.body.empty() && request.method != "POST" && request.method != "PUT" &&
+        request.method != "PATCH") {
+        return set(easy_, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    }
+    bool ok = set(easy_, CURLOPT_POST, 1L) &&
+              set(easy_, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    if (request.body.size() <= one_piece_limit) {
+        ok = ok && set(easy_, CURLOPT_POSTFIELDS, request.body.c_str());
+    } else {
+        ok = ok && set(easy_, CURLOPT_READFUNCTION, &on_read) &&
+             set(easy_, CURLOPT_READDATA, this) && set(easy_, CURLOPT_SEEKFUNCTION, &on_seek) &&
+             set(easy_, CURLOPT_SEEKDATA, this) &&
+             set(easy_, CURLOPT_UPLOAD_BUFFERSIZE, 256L * 1024);
+    }
+    if (request.method != "POST")
+        ok = ok && set(easy_, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    return ok;
+}
+
+bool CurlTransfer::set_headers() {
+    const HttpHeaders& headers = plan_.request.headers;
+    bool ok = true;
+    for (const HttpHeader& header : headers) {
+        // "Name;" is libcurl's notation for a header without a value.
+        ok = ok && append(headers_list_, header.value.empty() ? header.name + ";"
+                                                              : header.name + ": " + header.value);
+    }
+    if (headers.find("user-agent") == nullptr)
+        ok = ok && append(headers_list_, "User-Agent: cubepi");
+    // Prevents libcurl from adding headers that were not requested.
+    for (const char* name : {"Expect", "Content-Type", "Accept-Encoding"}) {
+        if (headers.find(name) == nullptr)
+            ok = ok && append(headers_list_, std::string(name) + ":");
+    }
+    return ok && set(easy_, CURLOPT_HTTPHEADER, headers_list_);
+}
+
+bool CurlTransfer::set_lists() {
+    bool ok = true;
+    for (const std::string& entry : plan_.resolve) ok = ok && append(resolve_list_, entry);
+    for (const std::string& entry : plan_.connect_to) ok = ok && append(connect_to_list_, entry);
+    if (resolve_list_ != nullptr) ok = ok && set(easy_, CURLOPT_RESOLVE, resolve_list_);
+    if (connect_to_list_ != nullptr) ok = ok && set(easy_, CURLOPT_CONNECT_TO, connect_to_list_);
+    return ok;
+}
+
+// ---- libcurl's callbacks
+
+std::size_t CurlTransfer::on_write(char* data, std::size_t size, std::size_t count,
+                                   void* self) noexcept {
+    auto* transfer = static_cast<CurlTransfer*>(self);
+    const std::size_t bytes = size * count;
+    try {
+        const std::lock_guard lock(transfer->mutex_);
+        if (!transfer->closed_ && transfer->pending_.size() >= transfer->plan_.high_water) {
+            transfer->paused_ = true;
+            return CURL_WRITEFUNC_PAUSE;
+        }
+        transfer->receive(std::string_view(data, bytes));
+        return bytes;
+    } catch (...) {
+        transfer->refuse(std::current_exception());
+        return CURL_WRITEFUNC_PAUSE;
+    }
+}
+
+void CurlTransfer::receive(std::string_view bytes) {
+    if (closed_ || stage_ == TransferStage::ended) return;
+    const std::size_t limit = plan_.request.max_response_bytes;
+    if (limit != 0 && bytes.size() > limit - received_) {
+        throw NetworkError(ErrorCode::too_large, plan_.server, false,
+                           plan_.server + " sent more than the " + std::to_string(limit) +
+                               " bytes that this request allows (max_response_bytes).");
+    }
+    received_ += bytes.size();
+    pending_.append(bytes);
+    wake_locked();
+}
+
+std::size_t CurlTransfer::on_header(char* data, std::size_t size, std::size_t count,
+                                    void* self) noexcept {
+    auto* transfer = static_cast<CurlTransfer*>(self);
+    const std::size_t bytes = size * count;
+    try {
+        transfer->receive_header(std::string_view(data, bytes));
+    } catch (...) {
+        transfer->refuse(std::current_exception());
+    }
+    return bytes;
+}
+
+/// Ends the exchange from inside a callback. It is not an error for libcurl, which otherwise would keep an HTTP/2
+/// connection without telling the server to stop.
+void CurlTransfer::refuse(std::exception_ptr failure) noexcept {
+    end_with(std::move(failure));
+    engine_->abort_soon(shared_from_this());
+}
+
+void CurlTransfer::receive_header(std::string_view line) {
+    const std::lock_guard lock(mutex_);
+    // Lines after the body are trailers, which are ignored.
+    if (stage_ >= TransferStage::head) return;
+    header_bytes_ += line.size();
+    if (header_bytes_ > plan_.max_header_bytes) throw headers_too_large(plan_);
+    if (line.starts_with("HTTP/")) {
+        response_.headers = HttpHeaders();
+        const std::size_t space = line.find(' ');
+        response_.version =
+            std::string(line.substr(5, space == std::string_view::npos ? space : space - 5));
+        long status = 0;
+        curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &status);
+        response_.status = static_cast<int>(status);
+        return;
+    }
+    const std::string_view text = trimmed(line);
+    if (text.empty()) {
+        if (response_.status >= 200 || response_.status == 101) {
+            stage_ = TransferStage::head;
+            have_head_ = true;
+            wake_locked();
+        }
+        return;
+    }
+    const std::size_t colon = text.find(':');
+    if (colon != std::string_view::npos && colon > 0) {
+        response_.headers.add(std::string(trimmed(text.substr(0, colon))),
+                              std::string(trimmed(text.substr(colon + 1))));
+    }
+}
+
+std::size_t CurlTransfer::on_read(char* data, std::size_t size, std::size_t count,
+                                  void* self) noexcept {
+    auto* transfer = static_cast<CurlTransfer*>(self);
+    const std::string& body = transfer->plan_.request.body;
+    const std::size_t sent = transfer->sent_;
+    const std::size_t bytes = std::min(size * count, body.size() - sent);
+    std::memcpy(data, body.data() + sent, bytes);
+    transfer->sent_ = sent + bytes;
+    if (sent + bytes == body.size()) transfer->reach(TransferStage::waiting);
+    return bytes;
+}
+
+int CurlTransfer::on_seek(void* self, curl_off_t offset, int origin) noexcept {
+    auto* transfer = static_cast<CurlTransfer*>(self);
+    if (origin != SEEK_SET || offset < 0) return CURL_SEEKFUNC_CANTSEEK;
+    if (static_cast<std::size_t>(offset) > transfer->plan_.request.body.size())
+        return CURL_SEEKFUNC_FAIL;
+    transfer->sent_ = static_cast<std::size_t>(offset);
+    return CURL_SEEKFUNC_OK;
+}
+
+int CurlTransfer::on_connected(void* self, char*, char*, int, int local_port) noexcept {
+    auto* transfer = static_cast<CurlTransfer*>(self);
+    try {
+        transfer->engine_->connected(*transfer, local_port);
+    } catch (...) {
+        transfer->own_failure_ = std::current_exception();
+        return CURL_PREREQFUNC_ABORT;
+    }
+    const bool one_piece = transfer->plan_.request.body.size() <= one_piece_limit;
+    transfer->reach(one_piece ? TransferStage::waiting : TransferStage::sending);
+    return CURL_PREREQFUNC_OK;
+}
+
+// ---- the engine's side
+
+void CurlTransfer::reach(TransferStage stage) noexcept {
+    try {
+        const std::lock_guard lock(mutex_);
+        if (stage <= stage_) return;
+        stage_ = stage;
+        wake_locked();
+    } catch (...) {
+        own_failure_ = std::current_exception();
+    }
+}
+
+void CurlTransfer::unpause() noexcept {
+    if (easy_ != nullptr) curl_easy_pause(easy_, CURLPAUSE_CONT);
+}
+
+void CurlTransfer::flush_connection() noexcept {
+    if (easy_ == nullptr) return;
+    // libcurl 7.88 collects small HTTP/2 frames, including a stream's reset, and writes them with the next data on the
+    // connection. Pausing a stream triggers such a write, and leaves its flow-control window unchanged.
+    if (!paused_now()) curl_easy_pause(easy_, CURLPAUSE_RECV);
+    curl_easy_pause(easy_, CURLPAUSE_CONT);
+}
+
+void CurlTransfer::forbid_reuse() noexcept {
+    if (easy_ != nullptr) set(easy_, CURLOPT_FORBID_REUSE, 1L);
+}
+
+bool CurlTransfer::paused_now() noexcept {
+    const std::lock_guard lock(mutex_);
+    return paused_;
+}
+
+void CurlTransfer::finished(CURLcode code) noexcept {
+    std::exception_ptr failure = std::move(own_failure_);
+    try {
+        if (!failure && code != CURLE_OK) failure = transfer_error(easy_, code, error_text_, plan_);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    end_with(std::move(failure));
+}
+
+void CurlTransfer::end_with(std::exception_ptr failure) noexcept {
+    try {
+        const std::lock_guard lock(mutex_);
+        if (stage_ == TransferStage::ended) return;
+        if (!failure && !have_head_) failure = no_answer(plan_);
+        stage_ = TransferStage::ended;
+        failure_ = std::move(failure);
+        wake_locked();
+    } catch (...) {
+    }
+}
+
+void CurlTransfer::context_gone() noexcept {
+    const std::lock_guard lock(mutex_);
+    stage_ = TransferStage::ended;
+    closed_ = true;
+    failure_ = make_cancelled();
+    waiting_ = false;
+    consumer_ = Executor();
+    waiters_.reset();
+}
+
+/// A waiter resumes through its own executor, never from inside libcurl.
+void CurlTransfer::wake_locked() {
+    if (!waiting_) return;
+    waiting_ = false;
+    // Released here: a body may outlive its event loop, an executor may not.
+    const Executor consumer = std::exchange(consumer_, Executor());
+    post_to(consumer, [self = shared_from_this()] {
+        if (self->waiters_) self->waiters_->wake_all();
+    });
+}
+
+// ---- the consumer's side
+
+Task<> CurlTransfer::wait() {
+    if (!waiters_) throw_cancelled();
+    try {
+        co_await waiters_->wait();
+    } catch (...) {
+        close(nullptr);
+        throw;
+    }
+}
+
+Task<TransferStage> CurlTransfer::beyond(TransferStage seen) {
+    const Executor executor = co_await this_executor;
+    while (true) {
+        {
+            const std::lock_guard lock(mutex_);
+            if (stage_ == TransferStage::ended && !have_head_) std::rethrow_exception(failure_);
+            if (stage_ > seen) co_return stage_;
+            consumer_ = executor;
+            waiting_ = true;
+        }
+        co_await wait();
+    }
+}
+
+bool CurlTransfer::take_locked(std::string& out, bool& resume) {
+    if (pending_.empty()) return false;
+    if (out.empty()) {
+        // The two buffers are swapped, so that in the long run neither side allocates.
+        out.swap(pending_);
+    } else {
+        out.append(pending_);
+    }
+    pending_.clear();
+    resume = std::exchange(paused_, false);
+    return true;
+}
+
+bool CurlTransfer::read_ready(std::string& out) {
+    bool resume = false;
+    bool taken = false;
+    {
+        const std::lock_guard lock(mutex_);
+        taken = take_locked(out, resume);
+    }
+    if (resume) engine_->resume(shared_from_this());
+    return taken;
+}
+
+Task<bool> CurlTransfer::read(std::string& out) {
+    if (read_ready(out)) co_return true;
+    const Executor executor = co_await this_executor;
+    while (true) {
+        {
+            const std::lock_guard lock(mutex_);
+            if (pending_.empty()) {
+                if (stage_ == TransferStage::ended) {
+                    if (failure_) std::rethrow_exception(failure_);
+                    co_return false;
+                }
+                consumer_ = executor;
+                waiting_ = true;
+            }
+        }
+        if (read_ready(out)) co_return true;
+        co_await wait();
+    }
+}
+
+void CurlTransfer::close(std::exception_ptr failure) noexcept {
+    bool running = false;
+    try {
+        const std::lock_guard lock(mutex_);
+        running = stage_ != TransferStage::ended && !closed_;
+        if (!failure) {
+            pending_.clear();
+            pending_.shrink_to_fit();
+        }
+        closed_ = true;
+        if (stage_ != TransferStage::ended) {
+            stage_ = TransferStage::ended;
+            failure_ = failure ? std::move(failure) : make_cancelled();
+            wake_locked();
+        }
+        consumer_ = Executor();
+    } catch (...) {
+    }
+    if (running) engine_->abort(shared_from_this());
+}
+
+HttpResponse CurlTransfer::take_head() {
+    const std::lock_guard lock(mutex_);
+    return std::move(response_);
+}
+
+}  // namespace cubepi::detail

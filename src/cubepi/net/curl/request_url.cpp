@@ -1,0 +1,229 @@
+#include <cubepi/net/curl/request_url.hpp>
+
+#include <cubepi/core/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+#include <arpa/inet.h>
+#include <curl/curl.h>
+
+namespace cubepi::detail {
+namespace {
+
+struct UrlDeleter {
+    void operator()(CURLU* url) const noexcept { curl_url_cleanup(url); }
+};
+using UrlHandle = std::unique_ptr<CURLU, UrlDeleter>;
+
+[[noreturn]] void throw_bad_url(const std::string& why) {
+    throw Error(ErrorCode::invalid_argument,
+                "The address of the server is not a usable http or https URL (" + why +
+                    "). It must look like https://host/path.");
+}
+
+std::string part(CURLU* url, CURLUPart which, unsigned flags = 0) {
+    char* text = nullptr;
+    if (curl_url_get(url, which, &text, flags) != CURLUE_OK) return {};
+    std::string copy = text;
+    curl_free(text);
+    return copy;
+}
+
+std::string unbracketed(std::string host) {
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+        host = host.substr(1, host.size() - 2);
+    return host;
+}
+
+std::uint16_t to_port(const std::string& text) {
+    unsigned port = 0;
+    std::from_chars(text.data(), text.data() + text.size(), port);
+    return static_cast<std::uint16_t>(port);
+}
+
+std::string lower(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
+        return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+    });
+    return text;
+}
+
+RequestUrl read_parts(CURLU* handle) {
+    RequestUrl url;
+    url.scheme = lower(part(handle, CURLUPART_SCHEME));
+    if (url.scheme != "http" && url.scheme != "https")
+        throw_bad_url("the scheme is not http or https");
+    std::string host = part(handle, CURLUPART_HOST, CURLU_PUNYCODE);
+    if (host.empty()) throw_bad_url("no host, or one that cannot be written in ASCII");
+    host = lower(std::move(host));
+    curl_url_set(handle, CURLUPART_HOST, host.c_str(), 0);
+    curl_url_set(handle, CURLUPART_FRAGMENT, nullptr, 0);
+    url.host = unbracketed(std::move(host));
+    url.port = to_port(part(handle, CURLUPART_PORT, CURLU_DEFAULT_PORT));
+    if (url.port == 0) throw_bad_url("the port is 0");
+    url.url = part(handle, CURLUPART_URL);
+    url.is_address = is_ip_address(url.host);
+    return url;
+}
+
+struct Address {
+    std::array<unsigned char, 16> bytes{};
+    int bits = 0;
+};
+
+std::optional<Address> parse_address(const std::string& text) {
+    Address address;
+    if (inet_pton(AF_INET, text.c_str(), address.bytes.data()) == 1) {
+        address.bits = 32;
+    } else if (inet_pton(AF_INET6, text.c_str(), address.bytes.data()) == 1) {
+        address.bits = 128;
+    } else {
+        return std::nullopt;
+    }
+    return address;
+}
+
+bool address_matches(std::string_view entry, const Address& host) {
+    int bits = host.bits;
+    if (const std::size_t slash = entry.find('/'); slash != std::string_view::npos) {
+        const std::string_view number = entry.substr(slash + 1);
+        const auto [end, error] =
+            std::from_chars(number.data(), number.data() + number.size(), bits);
+        if (error != std::errc() || end != number.data() + number.size()) return false;
+        if (bits < 0 || bits > host.bits) return false;
+        entry = entry.substr(0, slash);
+    }
+    const auto network = parse_address(unbracketed(std::string(entry)));
+    if (!network || network->bits != host.bits) return false;
+    const auto whole = static_cast<std::size_t>(bits / 8);
+    if (std::memcmp(network->bytes.data(), host.bytes.data(), whole) != 0) return false;
+    if (bits % 8 == 0) return true;
+    const int mask = 0xFF << (8 - bits % 8) & 0xFF;
+    return (network->bytes[whole] & mask) == (host.bytes[whole] & mask);
+}
+
+/// Removes the port from "name:443", "10.0.0.1:443" or "[::1]:443". Returns an empty view if there is none.
+std::string_view take_port(std::string_view& entry) {
+    const std::size_t colon = entry.rfind(':');
+    if (colon == std::string_view::npos || colon + 1 == entry.size()) return {};
+    const std::string_view port = entry.substr(colon + 1);
+    const std::string_view host = entry.substr(0, colon);
+    const bool bare_address = host.find(':') != std::string_view::npos && !host.ends_with(']');
+    if (bare_address || port.find_first_not_of("0123456789") != std::string_view::npos) return {};
+    entry = host;
+    return port;
+}
+
+bool name_matches(std::string_view entry, std::string_view host) {
+    if (entry.starts_with("*.")) entry.remove_prefix(1);
+    if (entry.starts_with('.')) entry.remove_prefix(1);
+    if (entry.ends_with('.')) entry.remove_suffix(1);
+    if (host.ends_with('.')) host.remove_suffix(1);
+    if (entry.empty() || !host.ends_with(entry)) return false;
+    return host.size() == entry.size() || host[host.size() - entry.size() - 1] == '.';
+}
+
+std::string first_set(const EnvLookup& env, std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+        auto value = env(name);
+        if (value && !value->empty()) return *value;
+    }
+    return {};
+}
+
+}  // namespace
+
+bool is_ip_address(const std::string& host) noexcept {
+    std::array<unsigned char, 16> bytes{};
+    return inet_pton(AF_INET, host.c_str(), bytes.data()) == 1 ||
+           inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
+}
+
+std::string bracketed(const std::string& host) {
+    return host.find(':') == std::string::npos ? host : "[" + host + "]";
+}
+
+std::string RequestUrl::server() const { return bracketed(host) + ":" + std::to_string(port); }
+std::string ProxyChoice::server() const { return bracketed(host) + ":" + std::to_string(port); }
+
+RequestUrl parse_url(const std::string& url) {
+    const UrlHandle handle(curl_url());
+    if (!handle) throw std::bad_alloc();
+    // Spaces and similar characters in a path are errors of the caller that are escaped; libcurl itself rejects control
+    // bytes.
+    const CURLUcode code = curl_url_set(handle.get(), CURLUPART_URL, url.c_str(), CURLU_URLENCODE);
+    if (code != CURLUE_OK) throw_bad_url(curl_url_strerror(code));
+    return read_parts(handle.get());
+}
+
+RequestUrl resolve_url(const RequestUrl& base, const std::string& location) {
+    const UrlHandle handle(curl_url());
+    if (!handle) throw std::bad_alloc();
+    curl_url_set(handle.get(), CURLUPART_URL, base.url.c_str(), 0);
+    const CURLUcode code =
+        curl_url_set(handle.get(), CURLUPART_URL, location.c_str(), CURLU_URLENCODE);
+    if (code != CURLUE_OK)
+        throw_bad_url(std::string("after a redirect: ") + curl_url_strerror(code));
+    return read_parts(handle.get());
+}
+
+bool same_origin(const RequestUrl& a, const RequestUrl& b) noexcept {
+    return a.scheme == b.scheme && a.host == b.host && a.port == b.port;
+}
+
+bool no_proxy_matches(std::string_view list, const std::string& host, bool is_address,
+                      std::uint16_t port) {
+    const auto address = is_address ? parse_address(host) : std::nullopt;
+    while (!list.empty()) {
+        const std::size_t begin = list.find_first_not_of(", \t");
+        if (begin == std::string_view::npos) return false;
+        list.remove_prefix(begin);
+        std::string_view entry = list.substr(0, list.find_first_of(", \t"));
+        list.remove_prefix(entry.size());
+        if (entry == "*") return true;
+        const std::string_view only = take_port(entry);
+        if (!only.empty() && to_port(std::string(only)) != port) continue;
+        if (address ? address_matches(entry, *address)
+                    : name_matches(lower(std::string(entry)), host))
+            return true;
+    }
+    return false;
+}
+
+ProxyChoice choose_proxy(const RequestUrl& url, const EnvLookup& env) {
+    ProxyChoice proxy;
+    std::string value = url.scheme == "http" ? first_set(env, {"http_proxy"})
+                                             : first_set(env, {"https_proxy", "HTTPS_PROXY"});
+    if (value.empty()) value = first_set(env, {"all_proxy", "ALL_PROXY"});
+    if (value.empty()) return proxy;
+    if (no_proxy_matches(first_set(env, {"no_proxy", "NO_PROXY"}), url.host, url.is_address,
+                         url.port))
+        return proxy;
+
+    const UrlHandle handle(curl_url());
+    if (!handle) throw std::bad_alloc();
+    const std::string with_scheme =
+        value.find("://") == std::string::npos ? "http://" + value : value;
+    const CURLUcode code =
+        curl_url_set(handle.get(), CURLUPART_URL, with_scheme.c_str(), CURLU_NON_SUPPORT_SCHEME);
+    if (code != CURLUE_OK) {
+        throw Error(ErrorCode::proxy,
+                    "The proxy that the environment names for " + url.scheme + " (" + url.scheme +
+                        "_proxy or all_proxy) is no usable URL: " + curl_url_strerror(code) + ".");
+    }
+    const std::string scheme = lower(part(handle.get(), CURLUPART_SCHEME));
+    const std::string port = part(handle.get(), CURLUPART_PORT);
+    proxy.url = with_scheme;
+    proxy.host = unbracketed(lower(part(handle.get(), CURLUPART_HOST)));
+    // libcurl's own defaults.
+    proxy.port = port.empty() ? (scheme == "https" ? 443 : 1080) : to_port(port);
+    proxy.is_address = is_ip_address(proxy.host);
+    proxy.resolves_target = scheme != "socks4" && scheme != "socks5";
+    return proxy;
+}
+
+}  // namespace cubepi::detail

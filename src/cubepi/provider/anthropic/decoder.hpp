@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/provider/wire/wire_protocol.hpp>
+
+namespace cubepi::detail {
+
+class AnthropicEventParser;
+
+/// Reads a stream of the Messages API (docs.claude.com, "Streaming Messages"), or an unstreamed message.
+///
+/// Blocks keep the endpoint's order; they may be open at the same time. Signatures and redacted thinking are kept in
+/// the blocks' extra keys (D13), blocks of a kind that CubePi has no word for in the message's.
+class AnthropicDecoder final : public WireDecoder {
+public:
+    AnthropicDecoder(MessageAssembler& assembler, IdSource& ids);
+    ~AnthropicDecoder() override;
+
+    void decode(std::string_view event, std::string_view data, EventQueue& out) override;
+    bool complete() const noexcept override { return finished_; }
+    bool over() const noexcept override { return over_; }
+    void finish(EventQueue& out) override;
+
+private:
+    enum class Kind : std::uint8_t { text, thinking, call, foreign };
+
+    /// A block under way.
+    struct Block {
+        Kind kind = Kind::foreign;
+        std::int64_t wire_index = -1;
+        std::int32_t index = -1;  ///< in the message; -1 for a foreign one
+        bool has_deltas = false;
+        std::string signature = {};
+        JsonArray citations = {};
+        JsonObject wire = {};        ///< a foreign block as it came; of a call only its input
+        std::string arguments = {};  ///< of a foreign block
+        std::size_t before = 0;  ///< the block of the message that a foreign one stands in front of
+    };
+
+    void apply_hot(EventQueue& out);
+    void apply(std::string_view name, const JsonObject& event, EventQueue& out);
+    void announce(EventQueue& out);
+    void begin_message(const JsonObject& message, EventQueue& out);
+    void whole_message(const JsonObject& message, EventQueue& out);
+    void end_message(const JsonObject& delta, EventQueue& out);
+    void read_usage(const Json* usage);
+
+    Block* find(std::int64_t wire_index);
+    /// Throws Error (too_large) when too many are open.
+    Block& new_block();
+    Block& open_text(Kind kind, std::int64_t wire_index, EventQueue& out);
+    void start_block(std::int64_t wire_index, const JsonObject& block, EventQueue& out);
+    void start_call(std::int64_t wire_index, const JsonObject& block, EventQueue& out);
+    void add(Block& block, std::string_view piece, EventQueue& out);
+    void add_foreign(Block& block, const JsonObject& delta);
+    void close(Block& block, EventQueue& out);
+    void close(std::int64_t wire_index, EventQueue& out);
+    void close_all(EventQueue& out);
+    std::string usable_id(std::string_view id);
+
+    MessageAssembler& assembler_;
+    IdSource& ids_;
+    std::unique_ptr<AnthropicEventParser> parser_;
+    std::vector<Block> open_;
+    std::vector<std::string> call_ids_;
+    std::string response_id_;
+    std::string reason_;
+    std::size_t blocks_ = 0;  ///< in the message so far
+    std::size_t foreign_blocks_ = 0;
+    std::int64_t last_delta_ = -1;
+    bool announced_ = false;
+    bool finished_ = false;
+    bool over_ = false;
+};
+
+}  // namespace cubepi::detail

@@ -1,0 +1,306 @@
+#include <cubepi/provider/anthropic/messages.hpp>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <cubepi/provider/anthropic/words.hpp>
+#include <cubepi/provider/wire/prompt_text.hpp>
+#include <cubepi/provider/wire/request_notices.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+/// The API refuses texts without a visible character.
+bool is_blank(std::string_view text) {
+    return text.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos;
+}
+
+JsonObject block_of(std::string_view type) {
+    JsonObject block;
+    block["type"] = type;
+    return block;
+}
+
+JsonObject text_block(std::string_view text) {
+    JsonObject block = block_of("text");
+    block["text"] = text;
+    return block;
+}
+
+JsonObject image_block(const ImageContent& image) {
+    JsonObject source;
+    if (image.source.starts_with("http://") || image.source.starts_with("https://")) {
+        source["type"] = "url";
+        source["url"] = image.source;
+    } else {
+        source["type"] = "base64";
+        source["media_type"] = image.media_type.str();
+        source["data"] = image.source;
+    }
+    JsonObject block = block_of("image");
+    block["source"] = std::move(source);
+    return block;
+}
+
+JsonArray content_blocks(const ContentList<Content>& content) {
+    JsonArray blocks;
+    for (const Content& part : content) {
+        if (const auto* text = std::get_if<TextContent>(&part)) {
+            if (!is_blank(text->text)) blocks.push_back(text_block(text->text));
+        } else if (const auto* image = std::get_if<ImageContent>(&part)) {
+            blocks.push_back(image_block(*image));
+        }
+    }
+    return blocks;
+}
+
+JsonObject message_of(std::string_view role, JsonArray content) {
+    JsonObject message;
+    message["role"] = role;
+    message["content"] = std::move(content);
+    return message;
+}
+
+Notice repaired(std::string text, const std::string& call_id) {
+    Notice notice;
+    notice.code = "repair";
+    notice.text = std::move(text);
+    notice.details["tool_call_id"] = call_id;
+    return notice;
+}
+
+/// Claude's models are one family wherever they run; other models are their provider's.
+std::string_view family_of(std::string_view model_id, std::string_view provider_id) {
+    return model_id.find("claude") != std::string_view::npos ? "claude" : provider_id;
+}
+
+JsonObject text_to_wire(const TextContent& text, bool own) {
+    JsonObject block = text_block(text.text);
+    const Json* citations = own ? text.extra.find(citations_key) : nullptr;
+    if (citations) block[citations_key] = *citations;
+    return block;
+}
+
+/// Thinking as the endpoint gave it. What it did not sign (the answer was broken off) it would refuse as thinking: it
+/// goes as text. Another family's is left out.
+std::optional<JsonObject> thinking_to_wire(const ThinkingContent& thinking, bool own) {
+    if (!own) return std::nullopt;
+    if (const Json* data = thinking.extra.find(redacted_key)) {
+        JsonObject block = block_of("redacted_thinking");
+        block["data"] = *data;
+        return block;
+    }
+    if (const Json* signature = thinking.extra.find(signature_key)) {
+        JsonObject block = block_of("thinking");
+        block["thinking"] = thinking.thinking;
+        block["signature"] = *signature;
+        return block;
+    }
+    if (is_blank(thinking.thinking)) return std::nullopt;
+    return text_block(thinking.thinking);
+}
+
+JsonObject call_to_wire(const ToolCall& call, std::string_view id, bool own) {
+    JsonObject block = block_of("tool_use");
+    block["id"] = id;
+    block["name"] = call.name.str();
+    block["input"] = call.arguments;
+    const Json* caller = own ? call.extra.find("caller") : nullptr;
+    if (caller) block["caller"] = *caller;
+    return block;
+}
+
+/// Puts the blocks that CubePi has no word for back in front of block `before`.
+void add_foreign(JsonArray& blocks, const JsonArray& foreign, std::size_t before) {
+    for (const Json& item : foreign) {
+        const JsonObject* kept = item.if_object();
+        const Json* at = kept ? kept->if_contains("before") : nullptr;
+        const Json* block = kept ? kept->if_contains("block") : nullptr;
+        if (!at || !at->is_number() || !block || !block->is_object()) continue;
+        if (at->to_number<double>() == static_cast<double>(before)) blocks.push_back(*block);
+    }
+}
+
+class Writer {
+public:
+    explicit Writer(const ModelRequest& request) : request_(request) {
+        made_.source = request.messages;
+        while (!made_.source.empty()) {
+            const AssistantMessage* last = made_.source.back().assistant();
+            if (!last || !last->content.empty()) break;
+            made_.source.truncate(made_.source.size() - 1);
+        }
+    }
+
+    AnthropicMessages run() {
+        made_.places.resize(made_.source.size());
+        for (std::size_t i = 0; i < made_.source.size(); ++i) {
+            const Message& message = made_.source[i];
+            if (const ToolResultMessage* result = message.tool_result()) {
+                add(*result, i);
+                continue;
+            }
+            close_results();
+            if (const UserMessage* user = message.user())
+                put("user", content_blocks(with_sender(*user)), i);
+            if (const AssistantMessage* answer = message.assistant()) add(*answer, i);
+        }
+        close_results();
+        return std::move(made_);
+    }
+
+private:
+    struct OpenCall {
+        std::string id;
+        std::string wire_id;
+    };
+
+    void put(std::string_view role, JsonArray blocks, std::size_t source) {
+        if (blocks.empty()) return;
+        made_.places[source] = AnthropicMessages::Place{made_.wire.size(), 0, blocks.size() - 1};
+        made_.wire.push_back(message_of(role, std::move(blocks)));
+    }
+
+    void add(const AssistantMessage& answer, std::size_t source) {
+        const bool own = same_anthropic_family(answer, request_.model);
+        const JsonArray* foreign = own ? foreign_blocks(answer) : nullptr;
+        JsonArray blocks;
+        for (std::size_t i = 0; i < answer.content.size(); ++i) {
+            if (foreign) add_foreign(blocks, *foreign, i);
+            const AssistantContent& part = answer.content[i];
+            if (const auto* text = std::get_if<TextContent>(&part)) {
+                if (!is_blank(text->text)) blocks.push_back(text_to_wire(*text, own));
+            } else if (const auto* thinking = std::get_if<ThinkingContent>(&part)) {
+                if (auto block = thinking_to_wire(*thinking, own))
+                    blocks.push_back(std::move(*block));
+            } else if (const auto* call = std::get_if<ToolCall>(&part)) {
+                open_.push_back(OpenCall{call->id, wire_id(call->id, own)});
+                blocks.push_back(call_to_wire(*call, open_.back().wire_id, own));
+            } else {
+                leave_out_image(source);
+            }
+        }
+        if (foreign) add_foreign(blocks, *foreign, answer.content.size());
+        put("assistant", std::move(blocks), source);
+    }
+
+    /// Blocks of an answer that was broken off may lack what belongs to them.
+    static const JsonArray* foreign_blocks(const AssistantMessage& answer) {
+        if (answer.stop_reason == stop_reason::error || answer.stop_reason == stop_reason::aborted)
+            return nullptr;
+        const Json* kept = answer.extra.find(foreign_blocks_key);
+        return kept ? kept->if_array() : nullptr;
+    }
+
+    void leave_out_image(std::size_t source) {
+        Notice notice = request_changed(
+            "An image in an answer was left out: this endpoint takes images from users and tools "
+            "only",
+            "messages");
+        notice.details["message"] = source;
+        made_.notices.push_back(std::move(notice));
+    }
+
+    /// Ids may have letters, digits, "_" and "-", and must not occur twice in a conversation; those of other providers
+    /// have other signs, or begin anew with each answer. The endpoint's own go back as they came.
+    std::string wire_id(std::string_view id, bool own) {
+        std::string made(id);
+        for (char& c : made) {
+            if (own) break;
+            const bool fits = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                              (c >= '0' && c <= '9') || c == '_' || c == '-';
+            if (!fits) c = '_';
+        }
+        if (made.empty()) made = "call";
+        std::string unique = made;
+        for (int n = 2; !used_ids_.insert(unique).second; ++n)
+            unique = made + "_" + std::to_string(n);
+        return unique;
+    }
+
+    void add(const ToolResultMessage& result, std::size_t source) {
+        const auto call = std::find_if(open_.begin(), open_.end(), [&](const OpenCall& open) {
+            return open.id == result.tool_call_id;
+        });
+        if (call == open_.end()) {
+            made_.notices.push_back(repaired("A result of tool call " + result.tool_call_id +
+                                                 " that answers no call was left out",
+                                             result.tool_call_id));
+            return;
+        }
+        JsonObject block =
+            result_block(call->wire_id, content_blocks(result.content), result.is_error);
+        open_.erase(call);
+        made_.places[source] =
+            AnthropicMessages::Place{made_.wire.size(), results_.size(), results_.size()};
+        results_.push_back(std::move(block));
+    }
+
+    static JsonObject result_block(const std::string& wire_id, JsonArray content, bool is_error) {
+        JsonObject block = block_of("tool_result");
+        block["tool_use_id"] = wire_id;
+        if (!content.empty()) block["content"] = std::move(content);
+        block["is_error"] = is_error;
+        return block;
+    }
+
+    /// All results of an answer are one message; a call without one gets one (D1).
+    void close_results() {
+        for (const OpenCall& call : open_) {
+            JsonArray text;
+            text.push_back(text_block(interrupted_result));
+            results_.push_back(result_block(call.wire_id, std::move(text), true));
+            made_.notices.push_back(repaired(
+                "Tool call " + call.id +
+                    " had no result in the history; the request says that it was interrupted",
+                call.id));
+        }
+        open_.clear();
+        if (!results_.empty())
+            made_.wire.push_back(message_of("user", std::exchange(results_, JsonArray())));
+    }
+
+    const ModelRequest& request_;
+    AnthropicMessages made_;
+    std::vector<OpenCall> open_;
+    JsonArray results_;
+    std::set<std::string> used_ids_;
+};
+
+}  // namespace
+
+bool same_anthropic_family(const AssistantMessage& answer, const Model& model) {
+    if (answer.provider_id.empty()) return true;
+    return family_of(answer.model_id, answer.provider_id) == family_of(model.id, model.provider_id);
+}
+
+AnthropicMessages anthropic_messages(const ModelRequest& request) { return Writer(request).run(); }
+
+JsonArray anthropic_content(const AssistantMessage& answer) {
+    JsonArray blocks;
+    const Json* kept = answer.extra.find(foreign_blocks_key);
+    const JsonArray none;
+    const JsonArray& foreign = kept && kept->is_array() ? kept->get_array() : none;
+    for (std::size_t i = 0; i < answer.content.size(); ++i) {
+        add_foreign(blocks, foreign, i);
+        const AssistantContent& part = answer.content[i];
+        if (const auto* text = std::get_if<TextContent>(&part)) {
+            blocks.push_back(text_to_wire(*text, true));
+        } else if (const auto* thinking = std::get_if<ThinkingContent>(&part)) {
+            JsonObject block = block_of("thinking");
+            block["thinking"] = thinking->thinking;
+            const bool as_it_came =
+                thinking->extra.find(redacted_key) || thinking->extra.find(signature_key);
+            blocks.push_back(as_it_came ? *thinking_to_wire(*thinking, true) : std::move(block));
+        } else if (const auto* call = std::get_if<ToolCall>(&part)) {
+            blocks.push_back(call_to_wire(*call, call->id, true));
+        }
+    }
+    add_foreign(blocks, foreign, answer.content.size());
+    return blocks;
+}
+
+}  // namespace cubepi::detail

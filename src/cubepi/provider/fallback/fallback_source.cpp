@@ -1,0 +1,354 @@
+#include <cubepi/provider/fallback/fallback_source.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/provider/error_classification.hpp>
+#include <cubepi/provider/message_assembler.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+AssistantMessage head_of(const ModelRequest& request) {
+    AssistantMessage head;
+    head.id = request.options.message_id();
+    head.provider_id = request.model.provider_id;
+    head.model_id = request.model.id;
+    const auto wall = request.options.runtime()->clock->wall().time_since_epoch();
+    head.timestamp = std::chrono::duration<double>(wall).count();
+    return head;
+}
+
+JsonObject json_of(const Model& model) {
+    JsonObject object;
+    object["provider_id"] = model.provider_id;
+    object["model_id"] = model.id;
+    return object;
+}
+
+Notice notice_of(const Failover& failover) {
+    Notice notice;
+    notice.code = "failover";
+    notice.text = name_of(failover.from) + ": " + failover.reason;
+    notice.text += failover.to ? "; going on with " + name_of(*failover.to)
+                               : std::string("; no model is left");
+    notice.details["cause"] = to_string(failover.cause);
+    notice.details["from"] = json_of(failover.from);
+    notice.details["to"] = failover.to ? Json(json_of(*failover.to)) : Json(nullptr);
+    notice.details["reason"] = failover.reason;
+    notice.details["error_type"] = failover.error.type;
+    if (failover.error.status_code) notice.details["status_code"] = *failover.error.status_code;
+    return notice;
+}
+
+/// What all failures have in common, for code that branches.
+ErrorInfo common_info(const std::vector<ErrorInfo>& all) {
+    const bool same = std::all_of(all.begin(), all.end(), [&](const ErrorInfo& info) {
+        return info.code == all.front().code;
+    });
+    ErrorInfo common;
+    if (same) {
+        common = all.back();
+    } else {
+        common.code = ErrorCode::unavailable;
+        common.type = error_type_of(common.code);
+    }
+    common.retry_after.reset();
+    common.message.clear();  // the error text lists the messages of all models
+    for (const ErrorInfo& info : all) {
+        if (!info.retry_after) continue;
+        common.retry_after =
+            std::min(*info.retry_after, common.retry_after.value_or(*info.retry_after));
+    }
+    return common;
+}
+
+}  // namespace
+
+FallbackSource::FallbackSource(std::shared_ptr<FallbackChain> chain, ModelRequest request)
+    : chain_(std::move(chain)), request_(std::move(request)) {}
+
+std::optional<StreamEvent> FallbackSource::ready() {
+    while (queue_.empty()) {
+        if (over_ || !stream_) return std::nullopt;
+        std::optional<StreamEvent> event = stream_->ready();
+        if (!event) return std::nullopt;
+        take(std::move(*event));
+    }
+    return queue_.pop();
+}
+
+Task<StreamEvent> FallbackSource::next() {
+    for (;;) {
+        std::optional<StreamEvent> event = ready();
+        if (event) co_return std::move(*event);
+        if (!stream_) {
+            co_await next_leg();
+            continue;
+        }
+        std::optional<StreamEvent> arrived = co_await stream_->next();
+        if (arrived) {
+            take(std::move(*arrived));
+        } else {
+            ErrorInfo info;
+            info.code = ErrorCode::protocol;
+            info.type = error_type_of(info.code);
+            MessageAssembler assembler(head_of(request_));
+            take(assembler.error("the provider's stream ended without done or error", info));
+        }
+    }
+}
+
+// Which leg is next.
+
+Task<> FallbackSource::next_leg() {
+    if (!has_chosen_ && !stopped()) choose();
+    while (!untold_.empty() && !stopped()) {
+        Failover failover = std::move(untold_.front().failover);
+        untold_.erase(untold_.begin());
+        queue_.push(MessageAssembler::notice(notice_of(failover)));
+        if (chain_->options().on_failover) co_await tell(std::move(failover));
+    }
+    // The consumer sees the notices before anything is sent, and may abort.
+    if (!queue_.empty()) co_return;
+    if (stopped()) {
+        end_aborted();
+    } else if (chosen_) {
+        has_chosen_ = false;
+        ask(*chosen_);
+    } else {
+        end_exhausted();
+    }
+}
+
+void FallbackSource::choose() {
+    const std::size_t count = chain_->legs().size();
+    if (!begun_) {
+        begun_ = true;
+        own_ = chain_->leg_of(request_.options.run_id().str());
+        const std::size_t first = own_.value_or(0);
+        for (std::size_t i = count; i-- > 0;) order_.push_back((first + i) % count);
+    }
+    chosen_ = take_candidate();
+    has_chosen_ = true;
+    if (!chosen_) return;
+    // A model that is asked in its cool-down after all was not passed over.
+    std::erase_if(untold_, [this](const Untold& untold) {
+        return untold.leg == *chosen_ && untold.failover.cause == Failover::Cause::cooling_down;
+    });
+    for (Untold& untold : untold_) untold.failover.to = chain_->legs()[*chosen_].spec();
+}
+
+std::optional<std::size_t> FallbackSource::take_candidate() {
+    while (!order_.empty()) {
+        const std::size_t leg = order_.back();
+        order_.pop_back();
+        if (too_small(leg)) continue;
+        const std::optional<FallbackChain::CoolDown> rest = chain_->cooling(leg, now());
+        // The model that worked for this run is asked again, whatever other runs have seen of it.
+        if (!rest || leg == own_) return leg;
+        deferred_.push_back(leg);
+        const auto left = std::chrono::ceil<std::chrono::seconds>(rest->until - now());
+        pass_over(leg, Failover::Cause::cooling_down,
+                  "left alone for another " + std::to_string(left.count()) +
+                      " s after it failed: " + rest->why,
+                  rest->error);
+    }
+    if (deferred_.empty()) return std::nullopt;
+    // Better a model that failed a moment ago than none: the one whose cool-down ends first.
+    const auto earliest =
+        std::min_element(deferred_.begin(), deferred_.end(), [&](std::size_t a, std::size_t b) {
+            const auto end = [&](std::size_t leg) {
+                const auto rest = chain_->cooling(leg, now());
+                return rest ? rest->until : Clock::time_point::min();
+            };
+            return end(a) < end(b);
+        });
+    const std::size_t leg = *earliest;
+    deferred_.erase(earliest);
+    return leg;
+}
+
+/// Passes a leg over whose window does not take the request.
+bool FallbackSource::too_small(std::size_t leg) {
+    const std::optional<std::int64_t>& window = chain_->legs()[leg].spec().context_window;
+    if (!window) return false;
+    if (!tokens_) tokens_ = estimate_request_tokens(request_);
+    const bool refused = *window <= largest_refused_;
+    if (*tokens_ <= *window && !refused) return false;
+    ErrorInfo info;
+    info.code = ErrorCode::context_length;
+    info.type = error_type_of(info.code);
+    info.tokens_in = tokens_;
+    info.context_window = window;
+    std::string reason =
+        "its context window of " + std::to_string(*window) + " tokens is too small";
+    reason +=
+        refused ? " (a larger one was)" : " for the request of about " + std::to_string(*tokens_);
+    Failed failed;
+    failed.leg = leg;
+    failed.text = reason;
+    failed.error = info;
+    failures_.push_back(std::move(failed));
+    pass_over(leg, Failover::Cause::context_window, std::move(reason), std::move(info));
+    return true;
+}
+
+void FallbackSource::pass_over(std::size_t leg, Failover::Cause cause, std::string reason,
+                               ErrorInfo error) {
+    Untold untold;
+    untold.leg = leg;
+    untold.failover.cause = cause;
+    untold.failover.from = chain_->legs()[leg].spec();
+    untold.failover.reason = std::move(reason);
+    untold.failover.error = std::move(error);
+    untold_.push_back(std::move(untold));
+}
+
+Task<> FallbackSource::tell(Failover failover) {
+    const FailoverObserver& observer = *chain_->options().on_failover;
+    std::exception_ptr failure;
+    try {
+        MaybeTask<> outcome = observer(failover);
+        if (outcome.is_pending()) {
+            std::stop_token token = request_.options.stop_token();
+            Task<> told = std::move(outcome).task();
+            co_await cancel_on(std::move(token), std::move(told));
+        }
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (!failure) co_return;
+    if (is_cancellation(failure)) {
+        if (stopped()) co_return;
+        std::rethrow_exception(failure);
+    }
+    Notice notice;
+    notice.code = "observer_failed";
+    notice.text = "The on_failover callback threw: " + exception_text(failure);
+    queue_.push(MessageAssembler::notice(std::move(notice)));
+}
+
+void FallbackSource::ask(std::size_t leg) {
+    leg_ = leg;
+    const BoundModel& bound = chain_->legs()[leg];
+    ModelRequest request = request_;
+    // A caller may have changed the model that it was given, which is the first one.
+    const bool callers = leg == 0 && request.model.id == bound.spec().id;
+    if (!callers) request.model = bound.spec();
+    try {
+        stream_.emplace(bound.provider()->stream(std::move(request)));
+    } catch (...) {
+        const std::exception_ptr failure = std::current_exception();
+        MessageAssembler assembler(head_of(request_));
+        take(assembler.error(exception_text(failure), classify_exception(failure)));
+    }
+}
+
+// What a leg says.
+
+void FallbackSource::take(StreamEvent event) {
+    switch (event.type) {
+        case StreamEventType::notice: queue_.push(std::move(event)); break;
+        case StreamEventType::start: start_ = std::move(event); break;
+        case StreamEventType::error: take_failure(std::move(event)); break;
+        case StreamEventType::done:
+            settle();
+            over_ = true;
+            queue_.push(std::move(event));
+            break;
+        default: settle(); queue_.push(std::move(event));
+    }
+}
+
+/// From here on it is this leg's answer, whatever comes (D15).
+void FallbackSource::settle() {
+    if (settled_) return;
+    settled_ = true;
+    chain_->worked(leg_, request_.options.run_id().str());
+    if (start_) queue_.push(std::move(*start_));
+    start_.reset();
+}
+
+void FallbackSource::take_failure(StreamEvent event) {
+    const Message message = event.partial.message();
+    const AssistantMessage& answer = *message.assistant();
+    const bool aborted = answer.stop_reason == stop_reason::aborted;
+    const ErrorInfo error = answer.error ? *answer.error : ErrorInfo();
+    if (!aborted) chain_->failed(leg_, error, answer.error_message.str(), now());
+    if (settled_ || aborted || !chain_->triggers(error)) {
+        over_ = true;
+        if (start_) queue_.push(std::move(*start_));
+        start_.reset();
+        queue_.push(settled_ || aborted ? std::move(event) : with_history(std::move(event)));
+        return;
+    }
+    if (error.code == ErrorCode::context_length) {
+        const auto& window = chain_->legs()[leg_].spec().context_window;
+        largest_refused_ = std::max(largest_refused_, window.value_or(0));
+    }
+    Failed failed;
+    failed.leg = leg_;
+    failed.text = answer.error_message.str();
+    failed.error = error;
+    pass_over(leg_, Failover::Cause::failed, failed.text, error);
+    failures_.push_back(std::move(failed));
+    last_failure_ = std::move(event);
+    start_.reset();
+    stream_.reset();
+}
+
+// The end.
+
+void FallbackSource::end_aborted() {
+    over_ = true;
+    MessageAssembler assembler(head_of(request_));
+    queue_.push(assembler.aborted());
+}
+
+std::string FallbackSource::list_of_failures() const {
+    std::string list;
+    for (const Failed& failed : failures_) {
+        list += "\n- ";
+        if (!failed.text.starts_with('['))
+            list += name_of(chain_->legs()[failed.leg].spec()) + ": ";
+        list += failed.text;
+    }
+    return list;
+}
+
+/// An error that ends the call although there are models left, with what went before.
+StreamEvent FallbackSource::with_history(StreamEvent event) const {
+    if (failures_.empty()) return event;
+    AssistantMessage message = event.partial.get();
+    const std::string earlier = "\nBefore that:" + list_of_failures();
+    message.error_message = message.error_message.str() + earlier;
+    if (message.error) {
+        ErrorInfo info = *message.error;
+        if (!info.message.empty()) info.message += earlier;
+        message.error = SharedValue<ErrorInfo>(std::move(info));
+    }
+    return MessageAssembler::finish(StreamEventType::error, std::move(message));
+}
+
+void FallbackSource::end_exhausted() {
+    over_ = true;
+    if (chain_->legs().size() == 1 && last_failure_) {
+        queue_.push(std::move(*last_failure_));
+        return;
+    }
+    AssistantMessage message = last_failure_ ? last_failure_->partial.get() : head_of(request_);
+    message.stop_reason = stop_reason::shared(stop_reason::error);
+    message.error_message = "No model of the fallback chain could answer:" + list_of_failures();
+    std::vector<ErrorInfo> errors;
+    for (const Failed& failed : failures_) errors.push_back(failed.error);
+    message.error = SharedValue<ErrorInfo>(common_info(errors));
+    queue_.push(MessageAssembler::finish(StreamEventType::error, std::move(message)));
+}
+
+}  // namespace cubepi::detail

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/core/usage.hpp>
+#include <cubepi/provider/wire/json_text.hpp>
+#include <cubepi/schema/json/padded_text.hpp>
+#include <cubepi/schema/json/simdjson_walk.hpp>
+
+namespace cubepi::detail {
+
+/// A piece of a call.
+struct OpenAIChatCallPiece {
+    std::int64_t index = -1;
+    std::string_view id;
+    std::string_view name;
+    std::string_view arguments;
+};
+
+/// What one chunk says, in any order of its keys. The views point into the parser or its scratch texts.
+struct OpenAIChatChunk {
+    std::string_view id;
+    std::string_view thinking;
+    std::string_view thinking_field;
+    std::string_view text;
+    std::string_view refusal;
+    std::string_view thinking_details;  ///< raw JSON
+    std::string_view finish_reason;
+    std::string_view error;  ///< raw JSON
+    bool is_error = false;   ///< is one itself: {"object": "error", "message": ...}
+    std::vector<OpenAIChatCallPiece> calls;
+    std::optional<Usage> usage;
+    bool whole = false;  ///< says all of the answer so far ("message"), not what is new ("delta")
+
+    void clear() {
+        clear_content();
+        id = finish_reason = error = {};
+        is_error = false;
+        usage.reset();
+    }
+    void clear_content() {
+        thinking = thinking_field = text = refusal = thinking_details = {};
+        calls.clear();
+        whole = false;
+    }
+};
+
+/// Reads the chunks of a Chat Completions stream, one after the other. Keeps its memory.
+class OpenAIChatChunkParser {
+public:
+    /// False when `data` is not JSON, or not an object; otherwise `chunk` is what it says, until the next call.
+    bool parse(std::string_view data);
+
+    OpenAIChatChunk chunk;
+    // What the last chunk kept back of a text: half of a character.
+    SplitText thinking;
+    SplitText text;
+    SplitText refusal;
+
+private:
+    void read_root(od::object& root);
+    void read_usage(od::value& value);
+    bool read_choice(od::object choice);
+    void read_delta(od::object delta);
+    void read_content(od::value& value);
+    void read_calls(od::array calls);
+    void read_call(od::object call);
+
+    od::parser parser_;
+    PaddedText padded_;
+    std::int64_t choice_ = -1;  ///< the index of the choice that is read; -1: none has come yet
+    SplitText arguments_;
+};
+
+}  // namespace cubepi::detail

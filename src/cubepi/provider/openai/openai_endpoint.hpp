@@ -1,0 +1,52 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/http_transport.hpp>
+#include <cubepi/provider/wire/endpoint.hpp>
+#include <cubepi/provider/wire/wire_protocol.hpp>
+
+namespace cubepi::detail {
+
+/// Where an OpenAI-compatible endpoint is, with which key and headers it is asked: the same for all of its APIs.
+class OpenAIEndpoint {
+public:
+    using Headers = std::vector<std::pair<std::string, std::string>>;
+
+    /// Takes the members of an options struct. `name` is for error texts: "OpenAI" of OpenAIProvider and OpenAIOptions.
+    /// Throws Error(invalid_argument) when `base_url` is not an http(s) URL.
+    template <class Options>
+    OpenAIEndpoint(std::string_view name, const Options& options)
+        : OpenAIEndpoint(name, options.base_url, options.api_key, options.extra_headers) {
+        timeouts_.http.connect = options.connect_timeout;
+        timeouts_.http.first_byte = options.first_byte_timeout;
+        timeouts_.http.total = options.total_timeout;
+        timeouts_.idle = options.idle_timeout;
+    }
+
+    /// A streaming POST below the base URL. Throws ProviderError when a key is needed and there is none.
+    HttpRequest post(std::string_view path) const;
+    /// OpenAI's own, also at Azure; not a server that is compatible with it.
+    bool is_openai() const noexcept;
+    /// Without what may be secret.
+    const std::string& shown_url() const noexcept { return shown_url_; }
+    const CallTimeouts& timeouts() const noexcept { return timeouts_; }
+    std::string without_secrets(std::string text) const;
+
+private:
+    OpenAIEndpoint(std::string_view name, std::string base_url, std::string api_key,
+                   Headers extra_headers);
+
+    std::string name_;
+    std::string base_url_;
+    std::string api_key_;
+    Headers extra_headers_;
+    std::string host_;
+    std::string shown_url_;
+    CallTimeouts timeouts_;
+};
+
+}  // namespace cubepi::detail

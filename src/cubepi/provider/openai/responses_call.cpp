@@ -1,0 +1,197 @@
+#include <cubepi/provider/openai/responses_call.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <utility>
+
+#include <cubepi/provider/openai/responses_decoder.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+constexpr std::string_view state_key = "server_state";
+
+/// FNV-1a. Nobody gains by a collision, whose chance is one in 2^64.
+class Fingerprint {
+public:
+    void add(std::string_view text) noexcept {
+        for (const char c : text) hash_ = (hash_ ^ static_cast<unsigned char>(c)) * 1099511628211u;
+        hash_ = (hash_ ^ 0xffu) * 1099511628211u;
+    }
+    std::string text() const {
+        char digits[17];
+        std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash_));
+        return digits;
+    }
+
+private:
+    std::uint64_t hash_ = 14695981039346656037u;
+};
+
+std::string_view text_in(const JsonObject& object, std::string_view key) {
+    const Json* value = object.if_contains(key);
+    return value && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
+}
+
+const JsonObject* state_of(const AssistantMessage& message) {
+    const Json* state = message.extra.find(state_key);
+    return state && state->is_object() ? &state->get_object() : nullptr;
+}
+
+const AssistantMessage* last_answer(const MessageList& messages) {
+    const AssistantMessage* last = nullptr;
+    for (const Message& message : messages) {
+        if (const AssistantMessage* assistant = message.assistant()) last = assistant;
+    }
+    return last;
+}
+
+/// The endpoint once knew this conversation.
+bool had_state(const MessageList& messages, std::string_view provider_id) {
+    for (const Message& message : messages) {
+        const AssistantMessage* assistant = message.assistant();
+        if (assistant && state_of(*assistant) && is_own_answer(*assistant, provider_id))
+            return true;
+    }
+    return false;
+}
+
+Notice dropped(const std::string& why) {
+    Notice notice;
+    notice.code = "server_state_dropped";
+    notice.text = "The conversation that the endpoint keeps is not this one any more (" + why +
+                  "): the whole history is sent";
+    notice.details["reason"] = why;
+    return notice;
+}
+
+bool says(const EndpointFailure& failure, std::string_view code, std::string_view words) {
+    return failure.code == code || failure.message.find(words) != std::string::npos;
+}
+
+}  // namespace
+
+ModelProfile OpenAIResponsesEndpoint::profile_of(const Model& model) const {
+    const ProviderCapability told{options.capability, options.model_capability_overrides,
+                                  options.base_url};
+    return effective_profile(ModelApi::openai_responses, model, told);
+}
+
+std::string OpenAIResponsesCall::digest(const JsonArray& items, std::size_t begin,
+                                        std::size_t end) const {
+    Fingerprint fingerprint;
+    fingerprint.add(at_->endpoint.shown_url());
+    for (std::size_t i = begin; i < end; ++i) fingerprint.add(boost::json::serialize(items[i]));
+    return fingerprint.text();
+}
+
+/// The answer that stands for the history up to it, or null and why there is none.
+const AssistantMessage* OpenAIResponsesCall::usable_answer(const ModelRequest& request,
+                                                           const ResponsesInput& input,
+                                                           std::string& why_not) const {
+    const AssistantMessage* answer = last_answer(request.messages);
+    if (!answer) {
+        why_not = "the history was shortened";
+        return nullptr;
+    }
+    const JsonObject* state = state_of(*answer);
+    const bool own = is_own_answer(*answer, request.model.provider_id);
+    if (!state || !own || answer->response_id.empty()) {
+        why_not =
+            own ? "the last answer was not finished" : "the last answer is another provider's";
+    } else if (!may_refer_) {
+        why_not = "the endpoint does not know the response";
+    } else if (input.repaired) {
+        why_not = "the history was repaired";
+    } else if (text_in(*state, "input") != digest(input.items, 0, input.answer_begin) ||
+               text_in(*state, "output") !=
+                   digest(input.items, input.answer_begin, input.answer_end)) {
+        why_not = "the history was changed";
+    }
+    return why_not.empty() ? answer : nullptr;
+}
+
+WireProtocol::Built OpenAIResponsesCall::build(const ModelRequest& request) const {
+    std::vector<Notice> notices;
+    ResponsesInput input = responses_input(request, encrypted_, notices);
+    OpenAIResponsesSettings settings;
+    settings.profile = at_->profile_of(request.model);
+    const bool keeps = at_->options.server_state;
+    settings.store = at_->options.store || keeps;
+    settings.prompt_as_instructions = keeps;
+    settings.extra_body = at_->options.extra_body;
+
+    const AssistantMessage* before = nullptr;
+    refers_ = false;
+    if (keeps) {
+        input_digest_ = digest(input.items, 0, input.items.size());
+        std::string why_not;
+        before = usable_answer(request, input, why_not);
+        if (!before && had_state(request.messages, request.model.provider_id))
+            notices.push_back(dropped(why_not));
+    }
+    if (before) {
+        refers_ = true;
+        const auto begin = input.items.begin();
+        input.items.erase(begin, begin + static_cast<std::ptrdiff_t>(input.answer_end));
+    }
+    if (keeps) sent_digest_ = digest(input.items, 0, input.items.size());
+    Built built = build_openai_responses(request, settings, std::move(input.items));
+    if (before) built.body["previous_response_id"] = before->response_id.str();
+    notices.insert(notices.end(), std::make_move_iterator(built.notices.begin()),
+                   std::make_move_iterator(built.notices.end()));
+    built.notices = std::move(notices);
+    return built;
+}
+
+void OpenAIResponsesCall::finish_body(JsonObject& body) const {
+    unfold_extra_body(body);
+    if (!at_->options.server_state) return;
+    // What a hook has put in is kept by the endpoint and not by the history, and an id of its own stands for what is
+    // not known here: the answer's id cannot stand for the history then.
+    const Json* input = body.if_contains("input");
+    const Json* store = body.if_contains("store");
+    const bool ours = input && input->is_array() && store && *store == Json(true) &&
+                      body.contains("previous_response_id") == refers_ &&
+                      !body.contains("conversation") &&
+                      digest(input->get_array(), 0, input->get_array().size()) == sent_digest_;
+    if (!ours) input_digest_.clear();
+}
+
+std::string OpenAIResponsesCall::build_differently(const EndpointFailure& failure) const {
+    if (refers_ && may_refer_ &&
+        (says(failure, "previous_response_not_found", "Previous response") ||
+         failure.status == 404)) {
+        may_refer_ = false;
+        return "The endpoint does not know the response any more that the request went on from: "
+               "the whole history is sent";
+    }
+    if (encrypted_ && says(failure, "invalid_encrypted_content", "encrypted content")) {
+        encrypted_ = false;
+        may_refer_ = false;
+        return "The endpoint cannot read the reasoning of earlier answers: the history is sent "
+               "without it";
+    }
+    return {};
+}
+
+/// Notes with the answer what the endpoint has now.
+void OpenAIResponsesCall::remember(MessageAssembler& assembler, std::string input) const {
+    const JsonArray items = responses_items(assembler.message(), true);
+    JsonObject state;
+    state["input"] = std::move(input);
+    state["output"] = digest(items, 0, items.size());
+    assembler.head().extra[state_key] = std::move(state);
+}
+
+std::unique_ptr<WireDecoder> OpenAIResponsesCall::decoder(MessageAssembler& assembler,
+                                                          IdSource& ids) const {
+    std::function<void(MessageAssembler&)> at_end;
+    if (!input_digest_.empty() && encrypted_) {
+        at_end = [this](MessageAssembler& made) { remember(made, input_digest_); };
+    }
+    return std::make_unique<OpenAIResponsesDecoder>(assembler, ids, std::move(at_end));
+}
+
+}  // namespace cubepi::detail

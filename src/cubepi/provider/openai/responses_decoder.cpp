@@ -1,0 +1,415 @@
+#include <cubepi/provider/openai/responses_decoder.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/provider/openai/responses_event.hpp>
+#include <cubepi/provider/wire/answer_size.hpp>
+#include <cubepi/provider/wire/event_data.hpp>
+#include <cubepi/provider/wire/json_text.hpp>
+#include <cubepi/schema/parse_json.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+std::string_view string_in(const JsonObject& object, std::string_view key) {
+    const Json* value = object.if_contains(key);
+    return value && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
+}
+
+constexpr std::size_t max_open_items = MessageAssembler::max_tool_calls;
+
+JsonObject read_object(std::string_view raw) {
+    JsonTextError error;
+    Json value = parse_json(raw, error);
+    return value.is_object() ? std::move(value.get_object()) : JsonObject();
+}
+
+/// The texts in a list of parts, joined.
+std::string texts_in(const JsonObject& item, std::string_view list, std::string_view separator) {
+    std::string joined;
+    const Json* parts = item.if_contains(list);
+    if (!parts || !parts->is_array()) return joined;
+    bool first = true;
+    for (const Json& part : parts->get_array()) {
+        if (!part.is_object()) continue;
+        if (!std::exchange(first, false)) joined += separator;
+        joined += string_in(part.get_object(), "text");
+        joined += string_in(part.get_object(), "refusal");
+    }
+    return joined;
+}
+
+bool has_parts(const JsonObject& item) {
+    const Json* parts = item.if_contains("content");
+    return parts && parts->is_array() && !parts->get_array().empty();
+}
+
+bool has_refusal(const JsonObject& item) {
+    if (!has_parts(item)) return false;
+    const JsonArray& parts = item.at("content").get_array();
+    return std::any_of(parts.begin(), parts.end(), [](const Json& part) {
+        return part.is_object() && string_in(part.get_object(), "type") == "refusal";
+    });
+}
+
+JsonArray annotations_in(const JsonObject& item) {
+    JsonArray all;
+    if (!has_parts(item)) return all;
+    for (const Json& part : item.at("content").get_array()) {
+        const Json* list =
+            part.is_object() ? part.get_object().if_contains("annotations") : nullptr;
+        if (!list || !list->is_array()) continue;
+        for (const Json& one : list->get_array()) all.push_back(one);
+    }
+    return all;
+}
+
+/// Items of tools that the endpoint runs itself: they go back with the history.
+bool is_servers_own(std::string_view type) {
+    for (const std::string_view one :
+         {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call",
+          "mcp_list_tools", "mcp_call", "compaction"}) {
+        if (type == one) return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+OpenAIResponsesDecoder::OpenAIResponsesDecoder(MessageAssembler& assembler, IdSource& ids,
+                                               std::function<void(MessageAssembler&)> at_end)
+    : assembler_(assembler),
+      ids_(ids),
+      at_end_(std::move(at_end)),
+      parser_(std::make_unique<OpenAIResponsesEventParser>()),
+      split_(std::make_unique<SplitText>()) {
+    // What an attempt that failed before it said anything has left.
+    assembler_.head().extra.erase("server_items");
+    assembler_.head().usage.reset();
+}
+OpenAIResponsesDecoder::~OpenAIResponsesDecoder() = default;
+
+void OpenAIResponsesDecoder::decode(std::string_view event, std::string_view data,
+                                    EventQueue& out) {
+    data = trimmed(data);
+    if (data.empty() || finished_) return;
+    if (data == "[DONE]") {
+        done_marker_ = true;
+        return;
+    }
+    parse_event(*parser_, data);
+    const OpenAIResponsesEvent& read = parser_->event;
+    const std::string_view type = read.type.empty() ? event : read.type;
+    const bool failed = type == "error" || type == "response.failed" ||
+                        type == "response.cancelled" || read.status == "failed" ||
+                        read.status == "cancelled" || (type.empty() && !read.error.empty());
+    if (failed) fail(type, data);
+    apply(type, out);
+}
+
+/// Throws what the endpoint reported.
+void OpenAIResponsesDecoder::fail(std::string_view type, std::string_view data) {
+    const OpenAIResponsesEvent& event = parser_->event;
+    if (event.usage) assembler_.head().usage = *event.usage;
+    JsonTextError ignored;
+    const bool has_words = !event.error.empty() || type == "error";
+    if (has_words) {
+        const std::string_view words = event.error.empty() ? data : event.error;
+        throw StreamFailure(read_stream_failure(parse_json(words, ignored)));
+    }
+    EndpointFailure failure;
+    failure.message = "the endpoint says that the response " +
+                      std::string(event.status.empty() ? "failed" : event.status) + ", and not why";
+    failure.code = "server_error";
+    throw StreamFailure(std::move(failure));
+}
+
+void OpenAIResponsesDecoder::announce(EventQueue& out) {
+    if (announced_) return;
+    announced_ = true;
+    const bool again = assembler_.started();
+    StreamEvent start = assembler_.start();
+    if (!again) out.push(std::move(start));
+}
+
+void OpenAIResponsesDecoder::apply(std::string_view type, EventQueue& out) {
+    const OpenAIResponsesEvent& event = parser_->event;
+    if (event.is_response) {
+        announce(out);
+        end(event, out);
+        return;
+    }
+    constexpr std::string_view family = "response.";
+    if (!type.starts_with(family)) return;
+    announce(out);
+    type.remove_prefix(family.size());
+    if (type == "output_text.delta") {
+        delta(Kind::text, out);
+    } else if (type == "function_call_arguments.delta") {
+        delta(Kind::call, out);
+    } else if (type == "reasoning_summary_text.delta" || type == "reasoning_text.delta") {
+        delta(Kind::thinking, out);
+    } else if (type == "refusal.delta") {
+        item_for_delta(Kind::text, out).refusal = true;
+        delta(Kind::text, out);
+    } else if (type == "reasoning_summary_part.done") {
+        add(item_for_delta(Kind::thinking, out), "\n\n", out);
+    } else if (type == "output_item.added") {
+        item_added(read_object(event.item), event.output_index, out);
+    } else if (type == "output_item.done") {
+        item_done(read_object(event.item), event.output_index, out);
+    } else if (type == "completed" || type == "incomplete") {
+        end(event, out);
+    }
+}
+
+OpenAIResponsesDecoder::Item* OpenAIResponsesDecoder::find(std::int64_t output_index,
+                                                           std::string_view id) {
+    for (auto item = items_.rbegin(); item != items_.rend(); ++item) {
+        const bool same =
+            output_index >= 0 ? item->output_index == output_index : !id.empty() && item->id == id;
+        if (same) return &*item;
+    }
+    return nullptr;
+}
+
+OpenAIResponsesDecoder::Item& OpenAIResponsesDecoder::item_for_delta(Kind kind, EventQueue& out) {
+    const OpenAIResponsesEvent& event = parser_->event;
+    Item* item = find(event.output_index, event.item_id);
+    if (!item && event.output_index < 0 && event.item_id.empty() && !items_.empty())
+        item = &items_.back();
+    if (item && item->open && item->kind == kind) return *item;
+    return open(kind, event.output_index, event.item_id, JsonObject(), out);
+}
+
+OpenAIResponsesDecoder::Item& OpenAIResponsesDecoder::open(Kind kind, std::int64_t output_index,
+                                                           std::string_view id,
+                                                           const JsonObject& given,
+                                                           EventQueue& out) {
+    // Each event looks for its item among all of them, and the end of one reads what came since it began.
+    MessageAssembler::check_block_count(items_.size() + 1);
+    if (open_items_ == max_open_items) {
+        throw Error(ErrorCode::too_large, "the answer has more than " +
+                                              std::to_string(max_open_items) +
+                                              " output items that are not ended");
+    }
+    if (kind == Kind::other) assembler_.count_detail(block_overhead + id.size());
+    Item item;
+    item.kind = kind;
+    item.output_index = output_index;
+    item.id = id;
+    if (kind == Kind::text) {
+        LazyObject extra;
+        if (!id.empty()) extra["item_id"] = id;
+        item.phase = string_in(given, "phase");
+        if (!item.phase.empty()) extra["phase"] = item.phase;
+        out.push(assembler_.text_start(std::move(extra)));
+    } else if (kind == Kind::thinking) {
+        out.push(assembler_.thinking_start());
+    } else if (kind == Kind::call) {
+        item.call_id = usable_id(string_in(given, "call_id"), id);
+        item.name = string_in(given, "name");
+        out.push(assembler_.toolcall_start(item.call_id, SharedString(item.name)));
+    }
+    if (kind != Kind::other) item.block = blocks_++;
+    ++open_items_;
+    return items_.emplace_back(std::move(item));
+}
+
+std::string OpenAIResponsesDecoder::usable_id(std::string_view call_id, std::string_view item_id) {
+    std::string id(call_id);
+    if (id.empty()) id = "call_" + ids_.next();
+    if (!item_id.empty()) id += "|" + std::string(item_id);
+    const bool taken = std::any_of(items_.begin(), items_.end(),
+                                   [&](const Item& item) { return item.call_id == id; });
+    return taken ? "call_" + ids_.next() : id;
+}
+
+void OpenAIResponsesDecoder::item_added(const JsonObject& given, std::int64_t output_index,
+                                        EventQueue& out) {
+    const std::string_view type = string_in(given, "type");
+    Kind kind = Kind::other;
+    if (type == "message") kind = Kind::text;
+    if (type == "reasoning") kind = Kind::thinking;
+    if (type == "function_call") kind = Kind::call;
+    open(kind, output_index, string_in(given, "id"), given, out);
+}
+
+void OpenAIResponsesDecoder::item_done(const JsonObject& given, std::int64_t output_index,
+                                       EventQueue& out) {
+    Item* item = find(output_index, string_in(given, "id"));
+    if (!item) {
+        item_added(given, output_index, out);
+        item = &items_.back();
+    }
+    if (item->open) close(*item, given, out);
+}
+
+void OpenAIResponsesDecoder::delta(Kind kind, EventQueue& out) {
+    const OpenAIResponsesEvent& event = parser_->event;
+    if (event.delta_token.empty()) return;
+    Item& item = item_for_delta(kind, out);
+    const auto number = static_cast<std::size_t>(&item - items_.data());
+    if (split_->holds_back() && split_item_ != number) flush_split(out);
+    if (event.delta && !split_->holds_back()) {
+        add(item, *event.delta, out);
+        return;
+    }
+    split_item_ = number;
+    const std::string_view text = split_->unescape(event.delta_token);
+    if (!text.empty()) add(item, text, out);
+}
+
+void OpenAIResponsesDecoder::flush_split(EventQueue& out) {
+    if (split_->holds_back()) add(items_[split_item_], split_->give_up(), out);
+}
+
+void OpenAIResponsesDecoder::add(Item& item, std::string_view text, EventQueue& out) {
+    item.length += text.size();
+    if (item.kind == Kind::text) out.push(assembler_.text_delta(item.block, text));
+    if (item.kind == Kind::thinking) out.push(assembler_.thinking_delta(item.block, text));
+    if (item.kind == Kind::call) out.push(assembler_.toolcall_delta(item.block, text));
+}
+
+bool OpenAIResponsesDecoder::complete_deltas(Item& item, std::string_view whole, EventQueue& out) {
+    if (whole.size() == item.length) return true;
+    if (whole.size() < item.length) return false;
+    if (!whole.starts_with(streamed(item))) return false;
+    add(item, whole.substr(item.length), out);
+    return true;
+}
+
+std::string OpenAIResponsesDecoder::streamed(const Item& item) const {
+    return item.length == 0 ? std::string() : assembler_.raw_arguments(item.block);
+}
+
+/// Ends an item with what the endpoint says it has become; `given` is empty when it did not say.
+void OpenAIResponsesDecoder::close(Item& item, const JsonObject& given, EventQueue& out) {
+    if (split_item_ == static_cast<std::size_t>(&item - items_.data())) flush_split(out);
+    item.open = false;
+    --open_items_;
+    switch (item.kind) {
+        case Kind::text: close_text(item, given, out); break;
+        case Kind::thinking: close_thinking(item, given, out); break;
+        case Kind::call: close_call(item, given, out); break;
+        case Kind::other: keep_other(given, out); break;
+    }
+}
+
+void OpenAIResponsesDecoder::close_text(Item& item, const JsonObject& given, EventQueue& out) {
+    std::string whole = texts_in(given, "content", "");
+    const bool said = has_parts(given);
+    const bool same = !said || complete_deltas(item, whole, out);
+    const bool refusal = item.refusal || has_refusal(given);
+    JsonArray annotations = annotations_in(given);
+    const std::string_view late = string_in(given, "phase");
+    const bool new_phase = !late.empty() && late != item.phase;
+    if (new_phase) item.phase = late;
+    if (same && !refusal && !new_phase && annotations.empty()) {
+        out.push(assembler_.text_end(item.block));
+        return;
+    }
+    TextContent block;
+    block.text = said ? std::move(whole) : streamed(item);
+    if (!item.id.empty()) block.extra["item_id"] = item.id;
+    if (!item.phase.empty()) block.extra["phase"] = item.phase;
+    if (refusal) block.extra["refusal"] = true;
+    if (!annotations.empty()) block.extra["annotations"] = std::move(annotations);
+    out.push(assembler_.text_end(item.block, std::move(block)));
+}
+
+void OpenAIResponsesDecoder::close_thinking(Item& item, const JsonObject& given, EventQueue& out) {
+    if (given.empty()) {
+        out.push(assembler_.thinking_end(item.block));
+        return;
+    }
+    ThinkingContent block;
+    block.thinking = texts_in(given, "summary", "\n\n");
+    if (block.thinking.empty()) block.thinking = streamed(item);
+    if (block.thinking.empty()) block.thinking = texts_in(given, "content", "\n\n");
+    complete_deltas(item, block.thinking, out);
+    block.extra["reasoning_item"] = given;
+    out.push(assembler_.thinking_end(item.block, std::move(block)));
+}
+
+void OpenAIResponsesDecoder::close_call(Item& item, const JsonObject& given, EventQueue& out) {
+    std::string raw;
+    if (const Json* arguments = given.if_contains("arguments")) {
+        // Some servers send the object itself instead of its text.
+        raw = arguments->is_string()   ? std::string(arguments->get_string())
+              : arguments->is_object() ? boost::json::serialize(*arguments)
+                                       : std::string();
+    }
+    if (raw.empty()) raw = streamed(item);
+    complete_deltas(item, raw, out);
+    ToolCall call;
+    call.id = item.call_id;
+    const std::string_view name = string_in(given, "name");
+    call.name = SharedString(name.empty() ? std::string_view(item.name) : name);
+    out.push(assembler_.toolcall_end(item.block, std::move(call), raw));
+}
+
+void OpenAIResponsesDecoder::keep_other(const JsonObject& given, EventQueue& out) {
+    const std::string_view type = string_in(given, "type");
+    if (is_servers_own(type)) {
+        assembler_.count_detail(json_memory(given));
+        JsonObject kept;
+        kept["at"] = blocks_;
+        kept["item"] = given;
+        Json& list = assembler_.head().extra["server_items"];
+        if (!list.is_array()) list = JsonArray();
+        list.get_array().push_back(std::move(kept));
+        return;
+    }
+    if (!type.ends_with("_call") && !type.ends_with("_request")) return;
+    Notice notice;
+    notice.code = "unsupported_item";
+    notice.text = "The model asked for something that only a client of its own can do (" +
+                  std::string(type) + "): it was left out of the answer";
+    notice.details["type"] = type;
+    out.push(MessageAssembler::notice(std::move(notice)));
+}
+
+void OpenAIResponsesDecoder::end(const OpenAIResponsesEvent& event, EventQueue& out) {
+    const bool unfinished = items_.empty() || std::any_of(items_.begin(), items_.end(),
+                                                          [](const Item& i) { return i.open; });
+    if (unfinished && !event.output.empty()) {
+        JsonTextError error;
+        const Json output = parse_json(event.output, error);
+        std::int64_t index = 0;
+        if (output.is_array()) {
+            for (const Json& item : output.get_array()) {
+                if (item.is_object()) item_done(item.get_object(), index, out);
+                ++index;
+            }
+        }
+    }
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+        if (items_[i].open) close(items_[i], JsonObject(), out);
+    }
+    AssistantMessage& head = assembler_.head();
+    if (!event.response_id.empty()) head.response_id = SharedString(event.response_id);
+    if (event.usage) head.usage = *event.usage;
+    const bool called = std::any_of(items_.begin(), items_.end(),
+                                    [](const Item& item) { return item.kind == Kind::call; });
+    reason_ = called ? stop_reason::tool_use : stop_reason::stop;
+    if (event.type == "response.incomplete" || event.status == "incomplete") {
+        const std::string_view why = event.incomplete_reason;
+        reason_ = why.empty() || why == "max_output_tokens" ? stop_reason::length : why;
+    }
+    finished_ = true;
+}
+
+void OpenAIResponsesDecoder::finish(EventQueue& out) {
+    if (!finished_) {
+        throw Error(ErrorCode::disconnected,
+                    announced_ ? "the answer ended without response.completed: it may be cut off"
+                               : "the answer ended before it began");
+    }
+    if (at_end_) at_end_(assembler_);
+    out.push(assembler_.done(reason_));
+}
+
+}  // namespace cubepi::detail

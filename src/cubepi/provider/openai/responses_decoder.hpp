@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/provider/wire/wire_protocol.hpp>
+
+namespace cubepi::detail {
+
+struct OpenAIResponsesEvent;
+class OpenAIResponsesEventParser;
+class SplitText;
+
+/// Reads the events of a Responses stream (platform.openai.com/docs/api-reference/responses-streaming). Each item that
+/// says something is a block, in the order in which the endpoint began them; items may interleave.
+class OpenAIResponsesDecoder final : public WireDecoder {
+public:
+    /// `at_end` sees the answer when it is complete, before its terminal event.
+    OpenAIResponsesDecoder(MessageAssembler& assembler, IdSource& ids,
+                           std::function<void(MessageAssembler&)> at_end = {});
+    ~OpenAIResponsesDecoder() override;
+
+    void decode(std::string_view event, std::string_view data, EventQueue& out) override;
+    bool complete() const noexcept override { return finished_; }
+    bool over() const noexcept override { return finished_ || done_marker_; }
+    void finish(EventQueue& out) override;
+
+private:
+    enum class Kind : std::uint8_t { text, thinking, call, other };
+
+    /// An output item under way.
+    struct Item {
+        Kind kind = Kind::other;
+        std::int64_t output_index = -1;
+        std::string id;
+        std::int32_t block = -1;
+        std::size_t length = 0;  ///< bytes that its deltas have so far
+        bool refusal = false;
+        bool open = true;
+        std::string call_id;  ///< of the block
+        std::string name;
+        std::string phase;
+    };
+
+    void apply(std::string_view type, EventQueue& out);
+    void announce(EventQueue& out);
+    void fail(std::string_view type, std::string_view data);
+
+    Item* find(std::int64_t output_index, std::string_view id);
+    /// The item that a delta belongs to, opened when the endpoint never said that it began.
+    Item& item_for_delta(Kind kind, EventQueue& out);
+    Item& open(Kind kind, std::int64_t output_index, std::string_view id, const JsonObject& given,
+               EventQueue& out);
+    void item_added(const JsonObject& given, std::int64_t output_index, EventQueue& out);
+    void item_done(const JsonObject& given, std::int64_t output_index, EventQueue& out);
+    void delta(Kind kind, EventQueue& out);
+    void add(Item& item, std::string_view text, EventQueue& out);
+    void flush_split(EventQueue& out);
+    /// Puts out what `whole` has beyond the deltas. True when deltas and whole are then the same.
+    bool complete_deltas(Item& item, std::string_view whole, EventQueue& out);
+    /// What its deltas add up to.
+    std::string streamed(const Item& item) const;
+    void close(Item& item, const JsonObject& given, EventQueue& out);
+    void close_text(Item& item, const JsonObject& given, EventQueue& out);
+    void close_thinking(Item& item, const JsonObject& given, EventQueue& out);
+    void close_call(Item& item, const JsonObject& given, EventQueue& out);
+    void keep_other(const JsonObject& given, EventQueue& out);
+    void end(const OpenAIResponsesEvent& event, EventQueue& out);
+    std::string usable_id(std::string_view call_id, std::string_view item_id);
+
+    MessageAssembler& assembler_;
+    IdSource& ids_;
+    std::function<void(MessageAssembler&)> at_end_;
+    std::unique_ptr<OpenAIResponsesEventParser> parser_;
+    std::unique_ptr<SplitText> split_;  ///< holds half a character of `split_item_`
+    std::size_t split_item_ = 0;
+    std::vector<Item> items_;
+    std::size_t open_items_ = 0;
+    std::int32_t blocks_ = 0;
+    std::string reason_;
+    bool announced_ = false;
+    bool finished_ = false;
+    bool done_marker_ = false;
+};
+
+}  // namespace cubepi::detail

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <cubepi/core/usage.hpp>
+#include <cubepi/schema/json/padded_text.hpp>
+#include <cubepi/schema/json/simdjson_walk.hpp>
+
+namespace cubepi::detail {
+
+/// What one event of a Responses stream says, in any order of its keys. The views live until the next event.
+struct OpenAIResponsesEvent {
+    std::string_view type;
+    std::string_view item_id;
+    std::int64_t output_index = -1;
+    std::string_view delta_token;           ///< as it stands in the JSON, with its quotes
+    std::optional<std::string_view> delta;  ///< absent: half of a character is in it
+    std::string_view item;                  ///< raw JSON
+    std::string_view error;                 ///< raw JSON; of the event itself, or of its response
+    // Of its response.
+    std::string_view output;  ///< raw JSON
+    std::string_view status;
+    std::string_view response_id;
+    std::string_view incomplete_reason;
+    std::optional<Usage> usage;
+    bool is_response = false;  ///< no event, but a whole response: the answer was not streamed
+
+    /// Forgets the last event.
+    void clear() noexcept;
+};
+
+/// Reads the events of a Responses stream, one after the other. Keeps its memory.
+class OpenAIResponsesEventParser {
+public:
+    /// False when `data` is not JSON, or not an object.
+    bool parse(std::string_view data);
+
+    OpenAIResponsesEvent event;
+
+private:
+    bool walk(std::string_view data, void (OpenAIResponsesEventParser::*read)(od::object&));
+    void read_event(od::object& root);
+    void read_member(const od::raw_json_string& key, od::value& value);
+    void read_delta(od::value& value);
+    void read_response(od::object& response);
+
+    od::parser parser_;
+    PaddedText padded_;
+    bool has_output_ = false;  ///< the event itself has an output, as a whole response does
+};
+
+}  // namespace cubepi::detail

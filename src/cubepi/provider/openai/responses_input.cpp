@@ -1,0 +1,284 @@
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/provider/openai/responses_request.hpp>
+#include <cubepi/provider/wire/prompt_text.hpp>
+#include <cubepi/schema/python_json.hpp>
+
+// Messages to input items.
+
+namespace cubepi::detail {
+
+namespace {
+
+/// The longest call id that the endpoint takes.
+constexpr std::size_t longest_call_id = 64;
+
+/// How the texts end that stand for a result nobody knows.
+constexpr std::string_view interrupted_mark = "interrupted; whether it took effect is unknown.";
+
+std::string_view text_in(const LazyObject& extra, std::string_view key) {
+    const Json* value = extra.find(key);
+    return value && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
+}
+
+JsonObject typed(std::string_view type) {
+    JsonObject item;
+    item["type"] = type;
+    return item;
+}
+
+JsonObject input_text(std::string_view text) {
+    JsonObject part = typed("input_text");
+    part["text"] = text;
+    return part;
+}
+
+JsonObject input_image(const ImageContent& image) {
+    JsonObject part = typed("input_image");
+    part["image_url"] = image_url(image);
+    return part;
+}
+
+JsonArray input_parts(const ContentList<Content>& content) {
+    JsonArray parts;
+    for (const Content& block : content) {
+        if (const auto* text = std::get_if<TextContent>(&block))
+            parts.push_back(input_text(text->text));
+        if (const auto* image = std::get_if<ImageContent>(&block))
+            parts.push_back(input_image(*image));
+    }
+    return parts;
+}
+
+/// The two halves of "<call id>|<item id>".
+struct CallIds {
+    std::string call;
+    std::string item;
+};
+
+CallIds split_ids(std::string_view id) {
+    const std::size_t bar = id.find('|');
+    if (bar == std::string_view::npos) return {shortened_id(id, longest_call_id), {}};
+    return {shortened_id(id.substr(0, bar), longest_call_id), std::string(id.substr(bar + 1))};
+}
+
+JsonObject output_part(const TextContent& block) {
+    const Json* refusal = block.extra.find("refusal");
+    if (refusal && *refusal == Json(true)) {
+        JsonObject part = typed("refusal");
+        part["refusal"] = block.text;
+        return part;
+    }
+    JsonObject part = typed("output_text");
+    part["text"] = block.text;
+    const Json* annotations = block.extra.find("annotations");
+    part["annotations"] = annotations && annotations->is_array() ? *annotations : Json(JsonArray());
+    return part;
+}
+
+/// Writes the items of one answer.
+class AnswerWriter {
+public:
+    AnswerWriter(const AssistantMessage& message, bool own, bool encrypted)
+        : message_(message), own_(own), encrypted_(encrypted) {}
+
+    JsonArray run() {
+        for (std::size_t i = 0; i < message_.content.size(); ++i) {
+            add_server_items(i);
+            const AssistantContent& block = message_.content[i];
+            if (const auto* text = std::get_if<TextContent>(&block)) add(*text);
+            if (const auto* thinking = std::get_if<ThinkingContent>(&block)) add(*thinking);
+            if (const auto* call = std::get_if<ToolCall>(&block)) add(*call);
+        }
+        add_server_items(message_.content.size());
+        // Reasoning is refused without what it led to: an aborted answer may end with it.
+        while (!items_.empty() && items_.back().get_object().at("type") == Json("reasoning"))
+            items_.pop_back();
+        return std::move(items_);
+    }
+
+private:
+    void add(const TextContent& block) {
+        const std::string_view id = own_ ? text_in(block.extra, "item_id") : std::string_view();
+        if (!open_ || id != open_id_) {
+            JsonObject item = typed("message");
+            item["role"] = "assistant";
+            item["content"] = JsonArray();
+            item["status"] = "completed";
+            if (!id.empty()) item["id"] = id;
+            const std::string_view phase = text_in(block.extra, "phase");
+            if (own_ && !phase.empty()) item["phase"] = phase;
+            items_.push_back(std::move(item));
+            open_ = true;
+            open_id_ = id;
+        }
+        items_.back().get_object()["content"].as_array().push_back(output_part(block));
+    }
+
+    void add(const ThinkingContent& block) {
+        if (!own_ || !encrypted_) return;
+        const Json* item = block.extra.find("reasoning_item");
+        if (!item || !item->is_object()) return;
+        // Without its encrypted content the endpoint would look the item up by its id, and not find it.
+        const Json* sealed = item->get_object().if_contains("encrypted_content");
+        const Json* content = item->get_object().if_contains("content");
+        const bool whole = (sealed && sealed->is_string() && !sealed->get_string().empty()) ||
+                           (content && content->is_array() && !content->get_array().empty());
+        if (whole) push(item->get_object());
+    }
+
+    void add(const ToolCall& block) {
+        const CallIds ids = split_ids(block.id);
+        JsonObject item = typed("function_call");
+        item["call_id"] = ids.call;
+        item["name"] = block.name.str();
+        item["arguments"] = to_python_json(block.arguments);
+        if (own_ && !ids.item.empty()) item["id"] = ids.item;
+        push(std::move(item));
+    }
+
+    void add_server_items(std::size_t at) {
+        const Json* list = own_ && encrypted_ ? message_.extra.find("server_items") : nullptr;
+        if (!list || !list->is_array()) return;
+        for (const Json& entry : list->get_array()) {
+            if (!entry.is_object()) continue;
+            const Json* position = entry.get_object().if_contains("at");
+            const Json* item = entry.get_object().if_contains("item");
+            if (!position || !item || !item->is_object() || *position != Json(at)) continue;
+            push(item->get_object());
+        }
+    }
+
+    void push(JsonObject item) {
+        items_.push_back(std::move(item));
+        open_ = false;
+    }
+
+    const AssistantMessage& message_;
+    bool own_;
+    bool encrypted_;
+    JsonArray items_;
+    bool open_ = false;  ///< the last item is a message that takes more parts
+    std::string open_id_;
+};
+
+/// Turns the messages into items: a result for each call, and no result without its call (D1).
+class InputWriter {
+public:
+    InputWriter(const ModelRequest& request, bool encrypted, std::vector<Notice>& notices)
+        : request_(request), encrypted_(encrypted), notices_(notices) {}
+
+    ResponsesInput run() {
+        for (const Message& message : request_.messages) {
+            if (const ToolResultMessage* result = message.tool_result()) {
+                add(*result);
+                continue;
+            }
+            close_results();
+            if (const UserMessage* user = message.user()) add(*user);
+            if (const AssistantMessage* assistant = message.assistant()) add(*assistant);
+        }
+        close_results();
+        if (!has_answer_) input_.answer_begin = input_.answer_end = input_.items.size();
+        return std::move(input_);
+    }
+
+private:
+    void add(const UserMessage& message) {
+        JsonArray parts = input_parts(with_sender(message));
+        if (parts.empty()) return;
+        JsonObject item;
+        item["role"] = "user";
+        item["content"] = std::move(parts);
+        input_.items.push_back(std::move(item));
+    }
+
+    void add(const AssistantMessage& message) {
+        const bool own = is_own_answer(message, request_.model.provider_id);
+        has_answer_ = true;
+        input_.answer_begin = input_.items.size();
+        for (Json& item : responses_items(message, own, encrypted_))
+            input_.items.push_back(std::move(item));
+        input_.answer_end = input_.items.size();
+        for (const ToolCall* call : message.tool_calls())
+            open_calls_.push_back(split_ids(call->id).call);
+        const bool has_image = std::any_of(
+            message.content.begin(), message.content.end(),
+            [](const auto& block) { return std::holds_alternative<ImageContent>(block); });
+        if (has_image)
+            changed("An image in an answer of the history cannot be sent back: left out", {});
+    }
+
+    void add(const ToolResultMessage& message) {
+        const std::string id = split_ids(message.tool_call_id).call;
+        const auto call = std::find(open_calls_.begin(), open_calls_.end(), id);
+        if (call == open_calls_.end()) {
+            changed("The result of " + message.tool_call_id +
+                        " has no call in the history: it was left out of the request",
+                    message.tool_call_id);
+            return;
+        }
+        open_calls_.erase(call);
+        std::string text = joined_text(message.content, "\n");
+        // The history was repaired before it came here, and what the endpoint has was not.
+        if (message.is_error && text.ends_with(interrupted_mark)) input_.repaired = true;
+        if (message.is_error) text = marked_error(std::move(text));
+        JsonObject item = typed("function_call_output");
+        item["call_id"] = id;
+        if (has_images(message.content)) {
+            JsonArray parts = input_parts(message.content);
+            if (message.is_error) parts.insert(parts.begin(), input_text("Error:"));
+            item["output"] = std::move(parts);
+        } else {
+            item["output"] = std::move(text);
+        }
+        input_.items.push_back(std::move(item));
+    }
+
+    void close_results() {
+        for (const std::string& id : open_calls_) {
+            JsonObject item = typed("function_call_output");
+            item["call_id"] = id;
+            item["output"] = interrupted_result;
+            input_.items.push_back(std::move(item));
+            changed("Tool call " + id +
+                        " had no result in the history; the request says that it was interrupted",
+                    id);
+        }
+        open_calls_.clear();
+    }
+
+    void changed(std::string text, std::string_view call_id) {
+        input_.repaired = true;
+        Notice notice;
+        notice.code = "repair";
+        notice.text = std::move(text);
+        if (!call_id.empty()) notice.details["tool_call_id"] = call_id;
+        notices_.push_back(std::move(notice));
+    }
+
+    const ModelRequest& request_;
+    bool encrypted_;
+    std::vector<Notice>& notices_;
+    ResponsesInput input_;
+    bool has_answer_ = false;
+    std::vector<std::string> open_calls_;
+};
+
+}  // namespace
+
+bool is_own_answer(const AssistantMessage& message, std::string_view provider_id) {
+    return message.provider_id.empty() || message.provider_id == provider_id;
+}
+
+JsonArray responses_items(const AssistantMessage& message, bool own, bool encrypted) {
+    return AnswerWriter(message, own, encrypted).run();
+}
+
+ResponsesInput responses_input(const ModelRequest& request, bool encrypted,
+                               std::vector<Notice>& notices) {
+    return InputWriter(request, encrypted, notices).run();
+}
+
+}  // namespace cubepi::detail

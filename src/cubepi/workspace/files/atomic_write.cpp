@@ -1,0 +1,87 @@
+#include <cubepi/workspace/files/atomic_write.hpp>
+
+#include <cerrno>
+#include <cstdio>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/ids.hpp>
+#include <cubepi/workspace/files/file_error.hpp>
+#include <cubepi/workspace/files/unique_fd.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+bool write_all(int fd, std::string_view content) {
+    while (!content.empty()) {
+        const auto written = ::write(fd, content.data(), content.size());
+        if (written < 0) {
+            if (errno == EINTR) continue;
+            return false;
+        }
+        content.remove_prefix(static_cast<std::size_t>(written));
+    }
+    return true;
+}
+
+bool take_over(int fd, const struct stat& old) {
+    // The owner first: changing it clears the set-user-id bits. Only root may change it; others keep their own.
+    if ((old.st_uid != ::geteuid() || old.st_gid != ::getegid()) &&
+        ::fchown(fd, old.st_uid, old.st_gid) != 0 && errno != EPERM) {
+        return false;
+    }
+    return ::fchmod(fd, old.st_mode & 07777) == 0;
+}
+
+/// The status of the file that is to be replaced; `exists` is false when there is none.
+struct stat replaced_file(int directory, const std::string& name, const std::string& path,
+                          bool& exists) {
+    struct stat old{};
+    exists = ::fstatat(directory, name.c_str(), &old, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!exists && errno != ENOENT) throw_file_error("write", path, errno);
+    if (exists && S_ISDIR(old.st_mode)) throw_file_error("write", path, EISDIR);
+    if (exists && !S_ISREG(old.st_mode)) {
+        throw Error(ErrorCode::invalid_argument,
+                    path + " is not a regular file and cannot be replaced.");
+    }
+    // A rename needs no right on the file itself, but a file that was made read-only was made so on purpose.
+    if (exists && ::faccessat(directory, name.c_str(), W_OK, AT_EACCESS) != 0)
+        throw_file_error("write", path, errno);
+    return old;
+}
+
+}  // namespace
+
+bool check_replaceable(int directory, const std::string& name, const std::string& path) {
+    bool exists = false;
+    replaced_file(directory, name, path, exists);
+    if (::faccessat(directory, ".", W_OK | X_OK, AT_EACCESS) != 0)
+        throw_file_error("write", path, errno);
+    return exists;
+}
+
+bool atomic_write(int directory, const std::string& name, std::string_view content,
+                  const std::string& path) {
+    bool exists = false;
+    const struct stat old = replaced_file(directory, name, path, exists);
+
+    const std::string temporary = ".cubepi-" + RandomIds().next() + ".tmp";
+    UniqueFd fd(::openat(directory, temporary.c_str(),
+                         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                         exists ? 0600 : 0666));
+    if (!fd) throw_file_error("write", path, errno);
+    const bool done = write_all(fd.get(), content) && (!exists || take_over(fd.get(), old)) &&
+                      ::renameat(directory, temporary.c_str(), directory, name.c_str()) == 0;
+    if (!done) {
+        const int code = errno;
+        ::unlinkat(directory, temporary.c_str(), 0);
+        throw_file_error("write", path, code);
+    }
+    return !exists;
+}
+
+}  // namespace cubepi::detail

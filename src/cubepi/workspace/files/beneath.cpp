@@ -1,0 +1,159 @@
+#include <cubepi/workspace/files/beneath.hpp>
+
+#include <cerrno>
+#include <deque>
+#include <vector>
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace cubepi::detail {
+
+UniqueFd::~UniqueFd() {
+    if (fd_ < 0) return;
+    const int saved = errno;
+    ::close(fd_);
+    errno = saved;
+}
+
+namespace {
+
+constexpr int max_links = 40;
+constexpr int max_retries = 64;
+
+std::vector<std::string> components(std::string_view path) {
+    std::vector<std::string> parts;
+    while (!path.empty()) {
+        const auto slash = path.find('/');
+        const auto part = path.substr(0, slash);
+        if (!part.empty() && part != ".") parts.emplace_back(part);
+        path = slash == std::string_view::npos ? std::string_view() : path.substr(slash + 1);
+    }
+    return parts;
+}
+
+UniqueFd fail(int code) {
+    errno = code;
+    return UniqueFd();
+}
+
+/// The target of the link `name` in `directory`. False when it is no link (errno EINVAL) or cannot be read.
+bool read_link(int directory, const std::string& name, std::string& target) {
+    target.resize(4096);
+    const auto size = ::readlinkat(directory, name.c_str(), target.data(), target.size());
+    if (size < 0) return false;
+    target.resize(static_cast<std::size_t>(size));
+    return true;
+}
+
+/// Opens `name`, which must not be a link (then errno is ELOOP).
+UniqueFd open_no_follow(int directory, const std::string& name, int flags) {
+    UniqueFd fd(::openat(directory, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY));
+    if (!fd || (flags & O_PATH) == 0) return fd;
+    struct stat info{};
+    if (::fstat(fd.get(), &info) != 0) return UniqueFd();
+    return S_ISLNK(info.st_mode) ? fail(ELOOP) : std::move(fd);
+}
+
+}  // namespace
+
+std::string tidy_path(std::string_view path) {
+    std::string tidy;
+    for (const auto& part : components(path)) {
+        if (!tidy.empty()) tidy += '/';
+        tidy += part;
+    }
+    return tidy;
+}
+
+UniqueFd open_beneath(int root, const std::string& path, int flags, Links links) {
+    open_how how{};
+    how.flags = static_cast<unsigned>(flags | O_CLOEXEC | O_NOCTTY);
+    if (flags & O_PATH) how.flags = static_cast<unsigned>(flags | O_CLOEXEC);
+    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+    if (links == Links::refused) how.resolve |= RESOLVE_NO_SYMLINKS;
+    const char* target = path.empty() ? "." : path.c_str();
+    for (int tries = 0; tries < max_retries; ++tries) {
+        const long fd = ::syscall(SYS_openat2, root, target, &how, sizeof how);
+        if (fd >= 0) return UniqueFd(static_cast<int>(fd));
+        // EAGAIN: something was renamed while ".." was looked up. Kernels before 5.6 and some sandboxes do not
+        // have the call, and a sandbox may say EPERM.
+        if (errno == ENOSYS || errno == EPERM) return open_beneath_walk(root, path, flags, links);
+        if (errno != EAGAIN && errno != EINTR) return UniqueFd();
+    }
+    return UniqueFd();
+}
+
+UniqueFd open_beneath_walk(int root, const std::string& path, int flags, Links links) {
+    std::vector<UniqueFd> directories;
+    directories.emplace_back(::openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!directories.back()) return UniqueFd();
+    auto parts = components(path);
+    std::deque<std::string> left(parts.begin(), parts.end());
+    int followed = 0;
+    int retries = 0;
+    std::string target;
+    while (!left.empty()) {
+        const std::string part = std::move(left.front());
+        left.pop_front();
+        if (part == "..") {
+            if (directories.size() == 1) return fail(EXDEV);
+            directories.pop_back();
+            continue;
+        }
+        const int directory = directories.back().get();
+        if (read_link(directory, part, target)) {
+            if (links == Links::refused || ++followed > max_links) return fail(ELOOP);
+            if (target.starts_with('/')) return fail(EXDEV);
+            parts = components(target);
+            left.insert(left.begin(), parts.begin(), parts.end());
+            continue;
+        }
+        if (errno != EINVAL) return UniqueFd();
+        const bool last = left.empty();
+        UniqueFd next = open_no_follow(directory, part, last ? flags : O_PATH | O_DIRECTORY);
+        if (!next && (errno == ELOOP || errno == ENOTDIR) && ++retries < max_retries) {
+            // Either really no directory, or somebody has put a link there since we looked.
+            if (errno == ELOOP || read_link(directory, part, target)) {
+                left.push_front(part);
+                continue;
+            }
+            return fail(ENOTDIR);
+        }
+        if (!next || last) return next;
+        directories.push_back(std::move(next));
+    }
+    return UniqueFd(::openat(directories.back().get(), ".", flags | O_CLOEXEC | O_NOCTTY));
+}
+
+UniqueFd open_parent_beneath(int root, const std::string& path, bool create, std::string& name,
+                             Links links) {
+    const std::string tidy = tidy_path(path);
+    const auto slash = tidy.rfind('/');
+    name = slash == std::string::npos ? tidy : tidy.substr(slash + 1);
+    if (name.empty() || name == "..") return fail(EISDIR);
+    const std::string parent = slash == std::string::npos ? std::string() : tidy.substr(0, slash);
+    constexpr int flags = O_PATH | O_DIRECTORY;
+    UniqueFd directory = open_beneath(root, parent, flags, links);
+    if (directory || errno != ENOENT || !create) return directory;
+
+    directory = open_beneath(root, "", flags);
+    std::string done;
+    for (const auto& part : components(parent)) {
+        if (!directory) return directory;
+        done += done.empty() ? part : "/" + part;
+        UniqueFd next = open_beneath(root, done, flags, links);
+        if (!next && errno == ENOENT) {
+            if (::mkdirat(directory.get(), part.c_str(), 0777) != 0 && errno != EEXIST)
+                return UniqueFd();
+            next = open_no_follow(directory.get(), part, flags);
+        }
+        directory = std::move(next);
+    }
+    return directory;
+}
+
+}  // namespace cubepi::detail

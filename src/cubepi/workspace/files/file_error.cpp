@@ -1,0 +1,46 @@
+#include <cubepi/workspace/files/file_error.hpp>
+
+#include <cerrno>
+#include <cstring>
+
+#include <cubepi/core/error.hpp>
+
+namespace cubepi::detail {
+
+void throw_file_error(const std::string& action, const std::string& path, int errno_code) {
+    const std::string what = "Cannot " + action + " " + (path.empty() ? "." : path) + ": ";
+    switch (errno_code) {
+        case ENOENT:
+            throw Error(ErrorCode::not_found, what +
+                                                  "there is no such file or directory. List the "
+                                                  "directory above it to see what is there.");
+        case ENOTDIR:
+            throw Error(ErrorCode::not_found,
+                        what + "it is not a directory, or a part of the path is not one.");
+        case EISDIR:
+            throw Error(ErrorCode::invalid_argument,
+                        what + "it is a directory, not a file. List it instead.");
+        case EACCES:
+        case EPERM:
+        case EROFS:
+            throw Error(ErrorCode::permission_denied,
+                        what + "the system does not allow it (" + std::strerror(errno_code) + ").");
+        case ELOOP:
+            throw Error(ErrorCode::permission_denied,
+                        what + "too many symbolic links, or one that leads nowhere.");
+        case ENOSPC:
+        case EDQUOT:
+            throw Error(ErrorCode::storage_full,
+                        what + "no space is left. The file is as it was before.");
+        case ENAMETOOLONG: throw Error(ErrorCode::invalid_argument, what + "the name is too long.");
+        case ENOTEMPTY:
+            throw Error(ErrorCode::invalid_argument, what + "the directory is not empty.");
+        case EMFILE:
+        case ENFILE:
+            throw Error(ErrorCode::io,
+                        what + "too many files are open. Raise the limit (ulimit -n).");
+        default: throw Error(ErrorCode::io, what + std::strerror(errno_code) + ".");
+    }
+}
+
+}  // namespace cubepi::detail

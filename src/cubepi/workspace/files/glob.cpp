@@ -1,0 +1,186 @@
+#include <cubepi/workspace/files/glob.hpp>
+
+#include <utility>
+
+namespace cubepi::detail {
+
+namespace {
+
+/// Does `c` match the set that begins at `at` (behind "[")? Moves `at` behind the "]". A set without its end is no set.
+bool matches_set(std::string_view pattern, std::size_t& at, char c, bool& is_set) {
+    std::size_t i = at;
+    const bool negated = i < pattern.size() && (pattern[i] == '!' || pattern[i] == '^');
+    if (negated) ++i;
+    bool found = false;
+    for (bool first = true; i < pattern.size() && (first || pattern[i] != ']'); first = false) {
+        if (pattern[i] == '\\' && i + 1 < pattern.size()) ++i;
+        const char low = pattern[i++];
+        char high = low;
+        if (i + 1 < pattern.size() && pattern[i] == '-' && pattern[i + 1] != ']') {
+            high = pattern[i + 1];
+            i += 2;
+        }
+        if (low <= c && c <= high) found = true;
+    }
+    is_set = i < pattern.size();
+    if (is_set) at = i + 1;
+    return found != negated;
+}
+
+/// Keeps the place to come back to for `*` and for `**` apart, so that the work is bounded by the product of the
+/// lengths and not by a power of them.
+struct Retry {
+    std::size_t pattern = std::string_view::npos;
+    std::size_t path = 0;
+};
+
+std::vector<std::string> expand_braces(std::string_view pattern) {
+    std::vector<std::string> all(1);
+    for (std::size_t i = 0; i < pattern.size(); ++i) {
+        const auto end = pattern[i] == '{' ? pattern.find('}', i) : std::string_view::npos;
+        if (end == std::string_view::npos || all.size() > 64) {
+            for (auto& text : all) text += pattern[i];
+            continue;
+        }
+        std::vector<std::string> next;
+        std::string_view list = pattern.substr(i + 1, end - i - 1);
+        for (bool more = true; more;) {
+            const auto comma = list.find(',');
+            more = comma != std::string_view::npos;
+            for (const auto& text : all) next.push_back(text + std::string(list.substr(0, comma)));
+            if (more) list.remove_prefix(comma + 1);
+        }
+        all = std::move(next);
+        i = end;
+    }
+    return all;
+}
+
+}  // namespace
+
+bool glob_match(std::string_view pattern, std::string_view path) {
+    std::size_t p = 0;
+    std::size_t s = 0;
+    Retry star;
+    Retry double_star;
+    for (;;) {
+        if (p < pattern.size() && pattern.substr(p, 2) == "**") {
+            while (p < pattern.size() && pattern[p] == '*') ++p;
+            // "**/" may stand for nothing at all.
+            if (p < pattern.size() && pattern[p] == '/' && (s == 0 || path[s - 1] == '/')) ++p;
+            double_star.pattern = p;
+            double_star.path = s;
+            star = Retry();
+            continue;
+        }
+        if (p < pattern.size() && pattern[p] == '*') {
+            star.pattern = ++p;
+            star.path = s;
+            continue;
+        }
+        if (p == pattern.size() && s == path.size()) return true;
+        if (p < pattern.size() && s < path.size()) {
+            std::size_t next = p + 1;
+            bool is_set = false;
+            bool same = false;
+            if (pattern[p] == '?') {
+                same = path[s] != '/';
+            } else if (pattern[p] == '[' && path[s] != '/') {
+                same = matches_set(pattern, next, path[s], is_set);
+                if (!is_set) same = path[s] == '[';
+            } else {
+                if (pattern[p] == '\\' && p + 1 < pattern.size()) next = ++p + 1;
+                same = pattern[p] == path[s];
+            }
+            if (same) {
+                p = next;
+                ++s;
+                continue;
+            }
+        }
+        if (star.pattern != std::string_view::npos && star.path < path.size() &&
+            path[star.path] != '/') {
+            p = star.pattern;
+            s = ++star.path;
+        } else if (double_star.pattern != std::string_view::npos &&
+                   double_star.path < path.size()) {
+            p = double_star.pattern;
+            // Behind "**/" only a whole component can begin.
+            const bool whole = p > 0 && pattern[p - 1] == '/';
+            do {
+                s = ++double_star.path;
+            } while (whole && s < path.size() && path[s - 1] != '/');
+            star = Retry();
+        } else {
+            return false;
+        }
+    }
+}
+
+Glob::Glob(std::string_view pattern)
+    : alternatives_(expand_braces(pattern)),
+      name_only_(pattern.find('/') == std::string_view::npos) {
+    for (auto& text : alternatives_) {
+        if (text.starts_with("./")) text.erase(0, 2);
+    }
+}
+
+bool Glob::matches(std::string_view path) const {
+    if (name_only_) path = path.substr(path.rfind('/') + 1);
+    for (const auto& pattern : alternatives_) {
+        if (glob_match(pattern, path)) return true;
+    }
+    return false;
+}
+
+IgnoreRules::IgnoreRules(std::string directory, std::string_view content)
+    : directory_(std::move(directory)) {
+    while (!content.empty()) {
+        const auto end = content.find('\n');
+        std::string_view line = content.substr(0, end);
+        content = end == std::string_view::npos ? std::string_view() : content.substr(end + 1);
+        while (!line.empty() &&
+               (line.back() == ' ' || line.back() == '\r' || line.back() == '\t')) {
+            line.remove_suffix(1);
+        }
+        Rule rule;
+        if (line.empty() || line[0] == '#') continue;
+        if (line[0] == '!') {
+            rule.negated = true;
+            line.remove_prefix(1);
+        }
+        if (line.ends_with('/')) {
+            rule.directories_only = true;
+            line.remove_suffix(1);
+        }
+        if (line.starts_with('/')) {
+            rule.anchored = true;
+            line.remove_prefix(1);
+        }
+        rule.anchored = rule.anchored || line.find('/') != std::string_view::npos;
+        if (line.empty()) continue;
+        rule.pattern = line;
+        rules_.push_back(std::move(rule));
+    }
+}
+
+IgnoreRules::Verdict IgnoreRules::check(std::string_view path, bool is_directory) const {
+    if (!directory_.empty()) {
+        if (!path.starts_with(directory_) || path.size() <= directory_.size() ||
+            path[directory_.size()] != '/') {
+            return Verdict::none;
+        }
+        path.remove_prefix(directory_.size() + 1);
+    }
+    const auto name = path.substr(path.rfind('/') + 1);
+    // The last rule that matches decides.
+    for (auto rule = rules_.rbegin(); rule != rules_.rend(); ++rule) {
+        if (rule->directories_only && !is_directory) continue;
+        if (glob_match(rule->pattern, rule->anchored ? path : name)) {
+            return rule->negated ? Verdict::kept : Verdict::ignored;
+        }
+    }
+    return Verdict::none;
+}
+
+}  // namespace cubepi::detail

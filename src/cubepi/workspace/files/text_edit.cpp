@@ -1,0 +1,188 @@
+#include <cubepi/workspace/files/text_edit.hpp>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include <cubepi/core/error.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+std::string with_lf(std::string_view text) {
+    std::string out;
+    out.reserve(text.size());
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
+        out += text[i];
+    }
+    return out;
+}
+
+std::string with_crlf(std::string_view lf_text) {
+    std::string out;
+    for (const char c : lf_text) {
+        if (c == '\n') out += '\r';
+        out += c;
+    }
+    return out;
+}
+
+/// More lines end in CRLF than in LF alone.
+bool prefers_crlf(std::string_view text) {
+    std::size_t crlf = 0;
+    std::size_t lf = 0;
+    for (auto at = text.find('\n'); at != std::string_view::npos; at = text.find('\n', at + 1)) {
+        if (at > 0 && text[at - 1] == '\r')
+            ++crlf;
+        else
+            ++lf;
+    }
+    return crlf > lf;
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+    std::vector<std::string_view> lines;
+    while (!text.empty()) {
+        const auto end = text.find('\n');
+        lines.push_back(text.substr(0, end));
+        text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+    }
+    return lines;
+}
+
+std::string_view trim(std::string_view line) {
+    constexpr std::string_view blank = " \t\r";
+    const auto begin = line.find_first_not_of(blank);
+    if (begin == std::string_view::npos) return {};
+    return line.substr(begin, line.find_last_not_of(blank) - begin + 1);
+}
+
+std::size_t line_at(std::string_view text, std::size_t offset) {
+    return 1 + static_cast<std::size_t>(std::count(
+                   text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n'));
+}
+
+using Pairs = std::array<unsigned char, 1024>;
+
+/// How often pairs of neighbouring characters occur, by hash.
+Pairs pairs_of(std::string_view line) {
+    Pairs pairs{};
+    for (std::size_t i = 0; i + 1 < line.size(); ++i) {
+        auto& count = pairs[(static_cast<unsigned char>(line[i]) * 31u +
+                             static_cast<unsigned char>(line[i + 1])) %
+                            1024];
+        if (count < 255) ++count;
+    }
+    return pairs;
+}
+
+/// 0 to 1: the share of pairs that both lines have.
+double likeness(const Pairs& wanted, std::size_t wanted_size, std::string_view line) {
+    if (wanted_size < 2 || line.size() < 2) return 0;
+    const Pairs pairs = pairs_of(line);
+    std::size_t common = 0;
+    for (std::size_t i = 0; i < pairs.size(); ++i) common += std::min(pairs[i], wanted[i]);
+    return 2.0 * static_cast<double>(common) / static_cast<double>(wanted_size + line.size() - 2);
+}
+
+/// A sentence about the place that comes nearest to `old_text`; empty when nothing does.
+std::string nearest(std::string_view text, std::string_view old_text) {
+    std::string_view wanted;
+    for (const auto line : lines_of(old_text)) {
+        wanted = trim(line);
+        if (!wanted.empty()) break;
+    }
+    wanted = wanted.substr(0, 500);
+    if (wanted.empty()) return {};
+    const Pairs pairs = pairs_of(wanted);
+    constexpr std::size_t max_lines = 20000;
+    const auto lines = lines_of(text);
+    double best = 0.5;
+    std::size_t best_line = 0;
+    for (std::size_t i = 0; i < std::min(lines.size(), max_lines); ++i) {
+        const auto line = trim(lines[i]);
+        const double score =
+            line == wanted ? 2.0 : likeness(pairs, wanted.size(), line.substr(0, 1000));
+        if (score <= best) continue;
+        best = score;
+        best_line = i + 1;
+    }
+    if (best_line == 0) return " Nothing in the file resembles it.";
+    const std::string where = " The nearest is line " + std::to_string(best_line);
+    if (best == 2.0) {
+        return where +
+               ", which is the same as old_text's first line but for spaces or what follows: "
+               "compare the "
+               "indentation and the lines after it.";
+    }
+    return where + ": " + std::string(lines[best_line - 1].substr(0, 200));
+}
+
+[[noreturn]] void refuse(const std::string& sentence) {
+    throw Error(ErrorCode::invalid_argument, sentence);
+}
+
+/// Offsets of all occurrences; overlapping ones too, unless `all` are to be replaced.
+std::vector<std::size_t> occurrences(std::string_view text, std::string_view wanted, bool all) {
+    std::vector<std::size_t> found;
+    for (auto at = text.find(wanted); at != std::string_view::npos;
+         at = text.find(wanted, at + (all ? wanted.size() : 1))) {
+        found.push_back(at);
+    }
+    return found;
+}
+
+}  // namespace
+
+EditOutcome edit_text(std::string_view text, std::string_view old_text, std::string_view new_text,
+                      bool all, const std::string& path) {
+    if (old_text.empty()) {
+        refuse("old_text is empty. To create a file or replace all of it use the write tool.");
+    }
+    if (old_text == new_text)
+        refuse("old_text and new_text are the same, so there is nothing to change.");
+    const std::string plain = with_lf(text);
+    const std::string wanted = with_lf(old_text);
+    const auto found = occurrences(plain, wanted, all);
+    if (found.empty()) {
+        refuse("old_text does not occur in " + path + " (0 matches)." + nearest(plain, wanted) +
+               " Read the file and copy the text exactly, without line numbers.");
+    }
+    if (found.size() > 1 && !all) {
+        std::string lines;
+        for (std::size_t i = 0; i < std::min<std::size_t>(found.size(), 10); ++i) {
+            lines += (i == 0 ? "" : ", ") + std::to_string(line_at(plain, found[i]));
+        }
+        refuse("old_text occurs " + std::to_string(found.size()) + " times in " + path +
+               " (lines " + lines + (found.size() > 10 ? ", ..." : "") +
+               "). Add lines around it until it is unique, or set all to replace every one.");
+    }
+    std::string put_in = with_lf(new_text);
+    if (prefers_crlf(text)) put_in = with_crlf(put_in);
+
+    EditOutcome outcome;
+    outcome.replacements = found.size();
+    outcome.first_line = line_at(plain, found.front());
+    // Walk over the real text beside the one with plain line ends: what is not replaced stays byte for byte.
+    std::size_t at = 0;
+    std::size_t plain_at = 0;
+    const auto advance = [&](std::size_t until, bool copy) {
+        const std::size_t begin = at;
+        for (; plain_at < until; ++plain_at) {
+            if (plain[plain_at] == '\n' && text[at] == '\r') ++at;
+            ++at;
+        }
+        if (copy) outcome.text += text.substr(begin, at - begin);
+    };
+    for (const std::size_t place : found) {
+        advance(place, true);
+        advance(place + wanted.size(), false);
+        outcome.text += put_in;
+    }
+    outcome.text += text.substr(at);
+    return outcome;
+}
+
+}  // namespace cubepi::detail

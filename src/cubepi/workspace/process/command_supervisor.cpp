@@ -1,0 +1,259 @@
+#include <cubepi/workspace/process/command_supervisor.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cubepi/workspace/process/process_tree.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+using Kind = SupervisorReport::Kind;
+
+constexpr int first_plain_descriptor = 3;
+
+void close_between(int first, int last) noexcept {
+    if (first > last) return;
+    if (::syscall(SYS_close_range, first, last, 0) == 0) return;
+    constexpr int highest = 65536;  // for a kernel before 5.9
+    for (int one = first; one <= std::min(last, highest); ++one) ::close(one);
+}
+
+/// Closes all that was inherited but two descriptors, and leaves /dev/null as the standard streams.
+void close_all_but(int one, int other) noexcept {
+    const int low = std::min(one, other);
+    const int high = std::max(one, other);
+    close_between(0, low - 1);
+    close_between(low + 1, high - 1);
+    close_between(high + 1, ~0U >> 1U);
+    for (int stream = 0; stream < first_plain_descriptor; ++stream)
+        (void)::open("/dev/null", stream == 0 ? O_RDONLY : O_WRONLY);
+}
+
+void reset_signals() noexcept {
+    struct sigaction standard = {};
+    standard.sa_handler = SIG_DFL;
+    for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &standard, nullptr);
+}
+
+/// In the child of the supervisor. Reports an error through `failure`, which a successful exec closes.
+[[noreturn]] void become_command(const SupervisedCommand& command, int failure) noexcept {
+    // If the supervisor itself is killed, at least the command ends with it.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::setsid();
+    bool ready = ::dup2(command.output, STDOUT_FILENO) >= 0;
+    ready = ready && ::dup2(command.output, STDERR_FILENO) >= 0;
+    sigset_t none;
+    sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    if (ready) ::execve(command.program, command.arguments, command.environment);
+    const int code = errno;
+    (void)!::write(failure, &code, sizeof(code));
+    ::_exit(127);
+}
+
+class Supervisor {
+public:
+    explicit Supervisor(const SupervisedCommand& command) noexcept : control_(command.control) {}
+
+    /// Returns an errno value.
+    int start(const SupervisedCommand& command) noexcept {
+        if (::fchdir(command.working_directory) != 0) return errno;
+        close_all_but(command.control, command.output);
+        if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return errno;
+        sigset_t ended;
+        sigemptyset(&ended);
+        sigaddset(&ended, SIGCHLD);
+        signals_ = ::signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);
+        if (signals_ < 0) return errno;
+        int failure[2];
+        if (::pipe2(failure, O_CLOEXEC) != 0) return errno;
+        // The child shares this memory until it has become the command; it only calls the system. A fork would copy the
+        // tables of a memory that may be large a second time.
+        const pid_t pid = ::vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
+        if (pid == 0) become_command(command, failure[1]);
+        const int fork_error = errno;
+        ::close(failure[1]);
+        ::close(command.output);
+        (void)!::chdir("/");
+        if (pid < 0) return fork_error;
+        int code = 0;
+        const ssize_t got = ::read(failure[0], &code, sizeof(code));
+        ::close(failure[0]);
+        if (got == sizeof(code)) return code;
+        leader_ = pid;
+        return 0;
+    }
+
+    void report_start(int code) const noexcept {
+        SupervisorReport report;
+        report.kind = code == 0 ? Kind::started : Kind::failed;
+        report.value = code == 0 ? leader_ : code;
+        send(report);
+    }
+
+    [[noreturn]] void watch() noexcept {
+        for (;;) {
+            reap();
+            if (all_gone_) ::_exit(0);
+            wait_for_event();
+            if (!take_orders()) {
+                kill_all();
+                ::_exit(0);
+            }
+        }
+    }
+
+private:
+    void send(const SupervisorReport& report) const noexcept {
+        (void)!::send(control_, &report, sizeof(report), MSG_NOSIGNAL);
+    }
+
+    /// Waits for a child that ended, or for an order.
+    void wait_for_event() const noexcept {
+        pollfd events[2] = {{control_, POLLIN, 0}, {signals_, POLLIN, 0}};
+        if (::poll(events, 2, -1) > 0) clear_signals();
+    }
+
+    /// Waits for children that ended. Each process of the command becomes one, or descends from one.
+    void reap() noexcept {
+        SupervisorReport report;
+        bool leader_ended = false;
+        for (;;) {
+            siginfo_t info{};
+            if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG) != 0) {
+                all_gone_ = true;
+                break;
+            }
+            if (info.si_pid == 0) break;
+            if (info.si_pid != leader_) continue;
+            leader_ended = true;
+            report.value = info.si_status;
+            report.how = info.si_code;
+        }
+        if (!leader_ended && !all_gone_) return;
+        // One packet, so that a command that leaves nothing behind is not taken for one that does.
+        report.kind = leader_ended ? Kind::ended : Kind::all_gone;
+        report.all_gone = all_gone_;
+        if (leader_ended) leader_ = -1;
+        send(report);
+    }
+
+    /// False when no more can come, and this process has no reason to be any more.
+    bool take_orders() noexcept {
+        for (;;) {
+            char order = 0;
+            const ssize_t got = ::recv(control_, &order, 1, MSG_DONTWAIT);
+            if (got < 0 && errno == EINTR) continue;
+            if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
+            if (got <= 0) return false;
+            if (order == static_cast<char>(SupervisorOrder::terminate)) signal_all(SIGTERM);
+            if (order == static_cast<char>(SupervisorOrder::kill)) kill_all();
+        }
+    }
+
+    struct Signalled {
+        int sent = 0;
+        int refused = 0;
+    };
+
+    /// Signals every process of the command that runs.
+    Signalled signal_all(int signal) noexcept {
+        Signalled result;
+        if (!tree_.scan() && leader_ > 0) {
+            // Without /proc there is still the group of the command.
+            result.sent = ::kill(-leader_, signal) == 0 ? 1 : 0;
+            return result;
+        }
+        tree_.select_descendants(::getpid());
+        for (const ListedProcess& one : tree_) {
+            if (!one.selected || !one.running()) continue;
+            const int error = send_signal(one, signal);
+            result.sent += error == 0 ? 1 : 0;
+            result.refused += error != 0 && error != ESRCH ? 1 : 0;
+        }
+        return result;
+    }
+
+    /// Repeats, since a process may start another one until the signal has reached it. What a killed process has started
+    /// becomes a child of this one, so that the end of all children is the end of the command.
+    void kill_all() noexcept {
+        constexpr int most_rounds = 100;
+        constexpr int pause_milliseconds = 10;
+        for (int round = 0; round < most_rounds; ++round) {
+            reap();
+            if (all_gone_) return;
+            const Signalled killed = signal_all(SIGKILL);
+            if (killed.sent == 0 && killed.refused > 0) break;
+            wait_for_end(pause_milliseconds);
+        }
+        reap();
+        if (!all_gone_) report_unkilled();
+    }
+
+    void wait_for_end(int milliseconds) const noexcept {
+        pollfd event = {signals_, POLLIN, 0};
+        if (::poll(&event, 1, milliseconds) > 0) clear_signals();
+    }
+
+    void clear_signals() const noexcept {
+        signalfd_siginfo ignored;
+        while (::read(signals_, &ignored, sizeof(ignored)) > 0) continue;
+    }
+
+    void report_unkilled() noexcept {
+        (void)tree_.scan();
+        tree_.select_descendants(::getpid());
+        SupervisorReport report;
+        report.kind = Kind::unkilled;
+        for (const ListedProcess& one : tree_) {
+            if (!one.selected || !one.running()) continue;
+            const int error = send_signal(one, SIGKILL);
+            if (error == ESRCH) continue;
+            if (report.unkilled_count < SupervisorReport::most_unkilled) {
+                UnkilledProcess& unkilled = report.unkilled[report.unkilled_count];
+                unkilled.pid = one.pid;
+                unkilled.error = error;
+                std::memcpy(unkilled.name, one.name, sizeof(unkilled.name));
+            }
+            ++report.unkilled_count;
+        }
+        send(report);
+    }
+
+    const int control_;
+    int signals_ = -1;
+    pid_t leader_ = -1;
+    bool all_gone_ = false;
+    ProcessTree tree_;
+};
+
+}  // namespace
+
+void supervise(const SupervisedCommand& command) noexcept {
+    ::setsid();  // no signal from a terminal is for this process
+    // A copy of another process's memory, keys included, is nobody's to read.
+    ::prctl(PR_SET_DUMPABLE, 0);
+    ::prctl(PR_SET_NAME, "cubepi-command");
+    reset_signals();
+    Supervisor supervisor(command);
+    const int code = supervisor.start(command);
+    supervisor.report_start(code);
+    if (code != 0) ::_exit(1);
+    supervisor.watch();
+}
+
+}  // namespace cubepi::detail
