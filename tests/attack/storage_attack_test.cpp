@@ -180,9 +180,9 @@ TEST(StorageAttack, LinksInATapeDirectoryLeadNowhere) {
         const bub::TestDirectory directory;
         make_tape(directory);
         fs::remove_all(directory.path() / name);
-        const bool directory =
+        const bool is_directory =
             std::string_view(name) == "media" || std::string_view(name).ends_with(".turns");
-        fs::create_symlink(directory ? outside.path() : outside.path() / "secret",
+        fs::create_symlink(is_directory ? outside.path() : outside.path() / "secret",
                            directory.path() / name);
         const auto store = store_in(directory);
         bub::TapeCheckpointer memory(store);

@@ -99,9 +99,9 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
             timer->cancel();
         end_timer->cancel();
         boost::system::error_code ignored;
-        input.cancel(ignored);
-        resized.cancel(ignored);
-        ended.cancel(ignored);
+        (void)input.cancel(ignored);
+        (void)resized.cancel(ignored);
+        (void)ended.cancel(ignored);
         area.hide();
         output.drain();
         raw.reset();

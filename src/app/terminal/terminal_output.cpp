@@ -111,7 +111,7 @@ TerminalOutput::TerminalOutput(Executor executor, int fd, bool ascii)
 TerminalOutput::~TerminalOutput() {
     state_->then = nullptr;
     boost::system::error_code ignored;
-    state_->own.close(ignored);
+    (void)state_->own.close(ignored);
 }
 
 void TerminalOutput::write(TerminalView text) {

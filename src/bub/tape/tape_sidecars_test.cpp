@@ -132,15 +132,15 @@ TEST(Sidecars, ThatCannotBeArchivedAreNotEmptied) {
 TEST(Sidecars, ArchivesOfOneSecondKeepTheirOwnFilesAndEmptyTapesLeaveNone) {
     const TestDirectory directory;
     const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
-    const std::string directory = (directory.path() / "archive").string();
+    const std::string archive = (directory.path() / "archive").string();
     note(tape, "one");
-    const std::string first = run(tape.archive(directory));
-    const std::string second = run(tape.archive(directory));
-    const std::string third = run(tape.archive(directory));
+    const std::string first = run(tape.archive(archive));
+    const std::string second = run(tape.archive(archive));
+    const std::string third = run(tape.archive(archive));
     EXPECT_NE(first, second);
     EXPECT_NE(second, third);
     EXPECT_EQ(directory.count("archive"), 3u);
-    EXPECT_EQ(run(tape.sidecar("notes").archive(directory)), "");
+    EXPECT_EQ(run(tape.sidecar("notes").archive(archive)), "");
     EXPECT_EQ(directory.count("archive"), 3u);
 }
 

@@ -107,7 +107,7 @@ TEST(LoopLagGauge, MayBeDestroyedWhileItsTickIsDue) {
 TEST(LoopLagGauge, IntervalMustBePositive) {
     boost::asio::io_context context(1);
     try {
-        LoopLagGauge(context.get_executor(), Runtime::standard(), 0ns);
+        const LoopLagGauge gauge(context.get_executor(), Runtime::standard(), 0ns);
         FAIL();
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::invalid_argument);

@@ -165,10 +165,10 @@ private:
     void put(StreamEvent event, std::vector<Notice> notices) {
         // Nothing may follow the end of a stream.
         const bool last = event.is_terminal();
-        if (!last) queue_.push_back(std::move(event));
+        queue_.push_back(std::move(event));
         for (Notice& notice : notices)
-            queue_.push_back(MessageAssembler::notice(std::move(notice)));
-        if (last) queue_.push_back(std::move(event));
+            queue_.insert(last ? queue_.end() - 1 : queue_.end(),
+                          MessageAssembler::notice(std::move(notice)));
     }
 
     StreamEvent take() {

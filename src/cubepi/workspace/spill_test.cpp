@@ -72,7 +72,7 @@ TEST(FileSpillSink, KeepsADirectoryThatItWasGiven) {
     EXPECT_THROW(FileSpillSink(FileSpillOptions().in(directory.path() / "a" / "spill")), Error);
     std::ofstream(directory.path() / "file") << "x";
     try {
-        FileSpillSink(FileSpillOptions().in(directory.path() / "file" / "b" / "spill"));
+        const FileSpillSink sink(FileSpillOptions().in(directory.path() / "file" / "b" / "spill"));
         ADD_FAILURE() << "there is no place for it";
     } catch (const Error& error) {
         EXPECT_NE(std::string(error.what()).find("it is not a directory"), std::string::npos)

@@ -36,7 +36,7 @@ constexpr const char* whole_text = "Fine.";
 struct TableTimeouts {
     std::chrono::nanoseconds connect{0};
     std::chrono::nanoseconds first_byte{0};
-    std::chrono::nanoseconds gap{0};
+    std::chrono::nanoseconds idle{0};
     std::chrono::nanoseconds total{0};
 };
 constexpr const char* table_key = "sk-of-the-table";

@@ -53,7 +53,7 @@ void SocketSet::forget(int fd) noexcept {
     epoll_ctl(descriptor_.native_handle(), EPOLL_CTL_DEL, fd, &unused);
     boost::system::error_code ignored;
     // A wait that cannot end would keep the context running forever.
-    if (sockets_.empty()) descriptor_.cancel(ignored);
+    if (sockets_.empty()) (void)descriptor_.cancel(ignored);
 }
 
 std::size_t SocketSet::ready(std::span<Ready> out) {
