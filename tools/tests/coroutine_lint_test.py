@@ -95,7 +95,7 @@ class Harmless(unittest.TestCase):
             [[nodiscard]] Task<int> m() { co_return co_await f(); }
             """), [])
 
-    def test_subscript_and_attribute_are_no_lambda(self):
+    def test_subscript_and_attribute_are_not_a_lambda(self):
         self.assert_clean("co_await f(list[i]); [[maybe_unused]] auto x = co_await g();")
         self.assert_clean("auto& [a, b] = pair; co_await f(map_[key].value);")
 

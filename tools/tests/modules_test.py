@@ -20,11 +20,11 @@ snippets = load("extract_snippets.py")
 ORDER = ["core", "net", "agent", "testing"]
 
 
-class RoomOrder(unittest.TestCase):
+class ModuleOrder(unittest.TestCase):
     def complaints(self, path, text):
         return list(modules.check_file(pathlib.PurePath(path), text, ORDER))
 
-    def test_a_room_includes_what_stands_above_it(self):
+    def test_a_module_includes_the_modules_listed_before_it(self):
         self.assertEqual(self.complaints("agent/run/loop.cpp", "#include <cubepi/core/task.hpp>\n#include <curl/curl.h>\n"), [])
 
     def test_and_not_what_stands_below(self):

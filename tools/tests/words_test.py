@@ -1,4 +1,4 @@
-"""tools/check-words: what counts as prose, and what a marker allows."""
+"""tools/check-words: prose, names, the marker and the lists of exceptions."""
 import importlib.machinery
 import importlib.util
 import pathlib
@@ -17,6 +17,9 @@ loader.exec_module(words)
 class DeniedWords(unittest.TestCase):
     def found(self, path, text):
         return [(line, word) for line, word, _ in words.denied_words(path, text)]
+
+    def found_names(self, path, text):
+        return [(line, name) for line, name, _ in words.denied_names(path, text)]
 
     # words: allowed, an input with denied words
     def test_comments_and_string_literals_of_cpp_are_prose(self):
@@ -43,6 +46,30 @@ class DeniedWords(unittest.TestCase):
     def test_whole_words_in_any_case(self):
         self.assertEqual(self.found("a.md", "cubepi_room, check-rooms, bedroom, there is no longer a way\n"), [])
         self.assertEqual(self.found("a.md", "WHOEVER Gives\n"), [(1, "WHOEVER"), (1, "Gives")])
+
+    # words: allowed, an input with denied words
+    def test_names_are_split_into_words(self):
+        source = 'int kept_bytes;\nTEST(Loop, ItGoesOnD16) {}\nint user_room_;  // is_no\nbedroom("nobody"); CURLOPT_NOBODY;\nint kept_bytes;\n'
+        self.assertEqual(self.found_names("a.cpp", source), [(1, "kept_bytes"), (2, "ItGoesOnD16"), (3, "user_room_")])
+
+    # words: allowed, an input with denied words
+    def test_names_of_python_count_and_words_of_pages_do_not(self):
+        source = "def test_it_is_no_input(self):\n    folder = 'room'  # nobody\n"
+        self.assertEqual(self.found_names("a.py", source), [(1, "test_it_is_no_input"), (2, "folder")])
+        self.assertEqual(self.found_names("run", "#!/usr/bin/env python3\nsaid = 1\n"), [(2, "said")])
+        self.assertEqual(self.found_names("a.md", "kept_bytes\n"), [])
+
+    # words: allowed, an input with denied words
+    def test_words_that_are_denied_only_in_names_are_allowed_in_prose(self):
+        self.assertEqual(self.found("a.cpp", "int kept;  // is kept as usual\n"), [])
+        self.assertEqual(self.found_names("a.cpp", "int kept;  // words: allowed, a reason\n"), [])
+
+    # words: allowed, an input with denied words
+    def test_a_list_of_exceptions_applies_to_its_files_and_has_no_needless_entry(self):
+        def find(name, text):
+            return [(1, "room", "module")] if name in ("tools/lint", "tools/fuzz") else []
+        self.assertEqual(words.check(find, ["tools/lint"]), ["tools/fuzz:1: 'room': use module"])
+        self.assertEqual(words.check(find, ["tools/[fl]*", "README.md"]), ["tools/check-words: 'README.md' is clean: remove it from the list"])
 
     # words: allowed, an input with denied words
     def test_a_marker_with_a_reason_allows_its_line(self):
