@@ -19,7 +19,7 @@ Json read_golden(const std::string& name) {
 
 /// {"about", "schema", "lowered"[, "changes"]} each.
 TEST(AnthropicSchema, D27_ToolsAgainstTheGoldenFile) {
-    const Json golden = read_golden("anthropic_tools.golden.json");
+    const Json golden = read_golden("tools.golden.json");
     ASSERT_FALSE(golden.as_array().empty());
     for (const Json& one : golden.as_array()) {
         const AnthropicSchema lowered =
@@ -33,7 +33,7 @@ TEST(AnthropicSchema, D27_ToolsAgainstTheGoldenFile) {
 }
 
 TEST(AnthropicSchema, D27_FormatsAgainstTheGoldenFile) {
-    const Json golden = read_golden("anthropic_formats.golden.json");
+    const Json golden = read_golden("formats.golden.json");
     ASSERT_FALSE(golden.as_array().empty());
     for (const Json& one : golden.as_array()) {
         const AnthropicSchema lowered = lower_anthropic_format(one.at("schema"));
