@@ -11,10 +11,10 @@ void guard_turns(benchmark::State& state, int length) {
     ModelRequest request;
     request.model.id = "m";
     request.system_prompt = "You are helpful.";
-    const Message said = user_message("hello");
+    const Message message = user_message("hello");
     constexpr int turns = 256;
     const auto turn = [&](PrefixGuard& guard) {
-        request.messages.push_back(said);
+        request.messages.push_back(message);
         benchmark::DoNotOptimize(guard.check(request));
     };
     for (auto _ : state) {
@@ -22,7 +22,7 @@ void guard_turns(benchmark::State& state, int length) {
         // from the caches, so the first turns after it are part of the preparation and are not timed.
         state.PauseTiming();
         request.messages.clear();
-        for (int i = 0; i < length; ++i) request.messages.push_back(said);
+        for (int i = 0; i < length; ++i) request.messages.push_back(message);
         PrefixGuard guard;
         for (int i = 0; i < 64; ++i) turn(guard);
         state.ResumeTiming();

@@ -56,7 +56,7 @@ void turns(benchmark::State& state, bool streams) {
             const std::size_t before = allocations();
             bub::Envelope inbound("hello");
             inbound.channel = "cli";
-            inbound.chat_id = "room";
+            inbound.chat_id = "chat";
             Task<bub::TurnResult> turn = framework.process_inbound(std::move(inbound), streams);
             const bub::TurnResult result = co_await std::move(turn);
             benchmark::DoNotOptimize(result.outbounds.size());
@@ -86,7 +86,7 @@ void idle_pipeline_sessions(benchmark::State& state) {
             for (std::size_t i = 0; i < sessions; ++i) {
                 bub::Envelope inbound("hello");
                 inbound.channel = "cli";
-                inbound.chat_id = "room" + std::to_string(i);
+                inbound.chat_id = "chat" + std::to_string(i);
                 Task<bub::TurnResult> turn = framework.process_inbound(std::move(inbound));
                 (void)co_await std::move(turn);
             }

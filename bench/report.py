@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 
-# What one lap of yardstick_bench.cpp costs on the two-core machine of the budgets when it has nothing else to do.
+# Cost of one lap of yardstick_bench.cpp on the idle two-core machine of the budgets.
 YARDSTICK_NS = 3000.0
 
 
@@ -29,12 +29,12 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Benchmarks of one process. Their repetitions take turns, so that a slow moment hits ours and the floor alike."""
+    """Benchmarks of one process. Their repetitions alternate, so that a slow moment affects ours and the floor alike."""
     name: str
     rows: tuple
     repetitions: int = 9
     seconds: float = 0.05
-    in_memory: bool = False  # files go to the memory's file system: bytes are measured, not the disk
+    in_memory: bool = False  # files are in a memory file system: bytes are measured, not the disk
 
 
 def wire_rows(wire):
@@ -86,7 +86,7 @@ def best_of(rows):
 
 
 def benchmarks_of(part):
-    """The benchmarks that a part needs; the yardstick beside a time whose floor is a number."""
+    """The benchmarks that a part needs; with the yardstick for a time whose floor is a number."""
     names = []
     for row in part.rows:
         names += [value.split(":")[0] for value in (row.ours, row.floor) if isinstance(value, str)]
@@ -96,7 +96,7 @@ def benchmarks_of(part):
 
 
 def value_of(best, what, divisor):
-    """A number of the budget as it is, a counter as it is, a benchmark's time in the row's unit."""
+    """Returns a number of the budget or a counter unchanged, and the time of a benchmark in the row's unit."""
     if not isinstance(what, str):
         return what
     name, _, counter = what.partition(":")
@@ -104,7 +104,7 @@ def value_of(best, what, divisor):
 
 
 def numbers(row, best):
-    """Ours, the floor, and what their ratio would be on a quiet machine, where the yardstick tells."""
+    """Returns ours, the floor, and their ratio, corrected by the yardstick to that of an idle machine."""
     ours, floor = value_of(best, row.ours, row.divisor), value_of(best, row.floor, row.divisor)
     if isinstance(row.floor, str) or row.unit not in TIMES:
         return ours, floor, None
@@ -131,7 +131,7 @@ def measured(binary, part):
 
 
 def many_streams(binary):
-    """1,000 streams at once: agents against the least that a reader can do."""
+    """1,000 streams at once: agents compared with a minimal reader."""
     seen = json.loads(subprocess.run([binary], check=True, capture_output=True, text=True).stdout)
     flood, bare = seen["agents_flood"], seen["bare_flood"]
     line("streams cpu", flood["cpu_ns_per_event"] / 1e3, bare["cpu_ns_per_event"] / 1e3, "us/ev", "-")
@@ -143,7 +143,7 @@ def many_streams(binary):
 
 
 def starts(binary, ours, floor):
-    """Rows of `--version` against curl's."""
+    """Rows of `--version`, compared with curl's."""
     text = subprocess.run([binary, ours, floor], check=True, capture_output=True, text=True).stdout
     mine, others = json.loads(text)
     line("start cpu", mine["cpu_ms"], others["cpu_ms"], "ms", "1")
@@ -151,7 +151,7 @@ def starts(binary, ours, floor):
 
 
 def counted(command):
-    """Instructions of a process, by callgrind."""
+    """The number of instructions of a process, counted by callgrind."""
     text = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command],
                           check=True, capture_output=True, text=True).stderr
     total = [line for line in text.splitlines() if "refs" in line][-1]
@@ -168,7 +168,7 @@ def instructions(bench, cubepi):
 
 
 class Clock:
-    """How long each part took."""
+    """The duration of each part."""
 
     def __init__(self):
         self.begin = self.last = time.monotonic()

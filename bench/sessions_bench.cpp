@@ -78,7 +78,7 @@ public:
         for (std::size_t i = 0; i < warm_up; ++i) co_await one_turn("first" + std::to_string(i));
         const LiveBytes live;
         const std::ptrdiff_t before = live.now();
-        for (std::size_t i = 0; i < count; ++i) co_await one_turn("room" + std::to_string(i));
+        for (std::size_t i = 0; i < count; ++i) co_await one_turn("chat" + std::to_string(i));
         const std::ptrdiff_t left = live.now() - before;
         stop.request_stop();
         co_await scope.join();
@@ -89,11 +89,11 @@ public:
     static constexpr std::size_t warm_up = 10;
 
 private:
-    Task<> one_turn(std::string room) {
+    Task<> one_turn(std::string chat) {
         std::vector<FauxStep> steps;
         steps.emplace_back(faux_assistant_message("hello to you"));
         faux_.set_responses(std::move(steps));
-        bub::Envelope inbound = bub::Envelope("hello").on("chat", std::move(room));
+        bub::Envelope inbound = bub::Envelope("hello").on("chat", std::move(chat));
         inbound.is_active = true;
         co_await manager_->receive(std::move(inbound));
         co_await manager_->idle();

@@ -17,7 +17,7 @@ namespace cubepi::bench {
 namespace {
 
 constexpr const char* row =
-    R"({"role": "user", "content": [{"type": "text", "text": "a message of ordinary length, as people write them"}],)"
+    R"({"role": "user", "content": [{"type": "text", "text": "a message of ordinary length, as users write them"}],)"
     R"( "id": "m", "timestamp": 1795303670.61, "metadata": {}, "run_id": "run-1"})";
 
 class File {
@@ -96,7 +96,7 @@ BENCHMARK(bare_append)->UseRealTime();
 
 Message message() {
     UserMessage made;
-    made.content.emplace_back(TextContent{"a message of ordinary length, as people write them"});
+    made.content.emplace_back(TextContent{"a message of ordinary length, as users write them"});
     made.id = "m";
     made.timestamp = 1795303670.61;
     made.run_id = "run-1";

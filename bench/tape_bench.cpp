@@ -41,7 +41,7 @@ private:
 
 bub::TapeEntry entry(std::int64_t id = 0) {
     bub::TapeEntry made =
-        bub::message_entry("user", "a message of ordinary length, as people write them");
+        bub::message_entry("user", "a message of ordinary length, as users write them");
     made.id = id;
     made.date = "2026-03-01T12:00:00.250000+00:00";
     return made;

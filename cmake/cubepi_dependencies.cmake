@@ -2,7 +2,7 @@
 # states how an installed CubePi finds it: the package for CMake, the module for pkg-config (or -l flags). cubepi_module()
 # rejects a library that is not in the table, so that every install is complete.
 
-# What ships is one file that asks a bare Debian 12 for as few packages as possible, and starts faster so.
+# The released program is one file that needs as few packages of a minimal Debian 12 as possible, which also makes it start faster.
 option(CUBEPI_STATIC_DEPENDENCIES "Link Boost, SQLite and yaml-cpp from their archives" OFF)
 if(CUBEPI_STATIC_DEPENDENCIES)
     set(Boost_USE_STATIC_LIBS ON)

@@ -1,4 +1,4 @@
-# An install has the headers, the libraries, the program, and two ways for others to find them:
+# An install contains the headers, the libraries, the program, and two ways to find them:
 # find_package(cubepi COMPONENTS agent sqlite) and `pkg-config --cflags --libs cubepi`.
 
 include(CMakePackageConfigHelpers)

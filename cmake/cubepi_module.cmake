@@ -1,4 +1,4 @@
-# A module (module) is a directory of src/cubepi: one library, one test binary. (words: allowed, the name of the functions)
+# A module is a directory of src/cubepi: one library, one test binary.
 #
 #   cubepi_module(net
 #       SOURCES http_client.cpp sse.cpp         # relative to the module's directory
@@ -20,7 +20,7 @@
 #   cubepi_test(abort SOURCES abort_test.cpp DEPENDS agent testing [LINK ...] [LABELS slow] [THREADED]
 #               [TIMEOUT 300] [SHARDS 3] [NO_MAIN] [ENVIRONMENT A=b])
 #
-# gives a test binary `cubepi_abort_test` and its one ctest entry `abort`, for tests that cross modules. With SHARDS its tests
+# defines the test binary `cubepi_abort_test` and its one ctest entry `abort`, for tests that cross modules. With SHARDS its tests
 # are divided among that many entries, `abort_1` to `abort_3`, which can run at the same time.
 #
 #   cubepi_program(cubepi_app NAME cubepi SOURCES main.cpp DEPENDS agent [LINK ...])
@@ -218,7 +218,7 @@ function(cubepi_test name)
     endforeach()
 endfunction()
 
-# What every ctest entry has: a time limit, where GoogleTest leaves its counts, the sanitizers' settings.
+# Properties of every ctest entry: a time limit, the file for GoogleTest's counts, the sanitizers' settings.
 function(cubepi_test_properties name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS;ENVIRONMENT")
     if(CUBEPI_SANITIZE)
@@ -234,7 +234,7 @@ function(cubepi_test_properties name)
         "TSAN_SYMBOLIZER_PATH=/usr/lib/llvm-19/bin/llvm-symbolizer"
         ${arg_ENVIRONMENT})
     set_property(TEST ${name} PROPERTY ENVIRONMENT "${environment}")
-    # The Node that tools/setup took from npm, where it did, goes before the machine's own.
+    # A Node that tools/setup installed from npm takes precedence over the machine's own.
     set_property(TEST ${name} PROPERTY ENVIRONMENT_MODIFICATION
         PATH=path_list_prepend:${PROJECT_SOURCE_DIR}/build/tools/bin)
 endfunction()

@@ -1,4 +1,4 @@
-# How our own targets are compiled. Nothing here touches a project that includes us:
+# Compiler settings of our own targets. A project that includes CubePi is not affected:
 # warnings, sanitizers, ccache and linker choice apply when CubePi is the top-level project.
 
 set(CMAKE_CXX_STANDARD 20)
@@ -25,7 +25,7 @@ endif()
 
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-# ccache: two of its checks are wrong for precompiled headers, and it must be told so.
+# ccache: two of its checks do not work with precompiled headers and are disabled.
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
     find_program(CUBEPI_CCACHE ccache)
     mark_as_advanced(CUBEPI_CCACHE)
@@ -36,7 +36,7 @@ if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
     endif()
 endif()
 
-# lld links several times faster than ld. g++ has to be told where Debian's versioned one lives.
+# lld links several times faster than ld. g++ needs the path of Debian's versioned lld.
 find_program(CUBEPI_LLD ld.lld PATHS /usr/lib/llvm-19/bin)
 mark_as_advanced(CUBEPI_LLD)
 if(CUBEPI_LLD)
@@ -45,7 +45,7 @@ if(CUBEPI_LLD)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
         add_link_options(-B${lld_directory})
     endif()
-    # Every start runs the initialisers of all files. With them side by side it reads a few pages of the program instead
+    # Every start runs the initialisers of all files. Stored contiguously, they need a few pages of the program instead
     # of most of it (4 MB less memory for `cubepi --version`); the other three make it smaller.
     string(JOIN "," lean -Wl -z keep-text-section-prefix -z pack-relative-relocs --gc-sections --icf=safe)
     add_link_options("$<$<CONFIG:Release>:${lean}>")
@@ -62,7 +62,7 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     add_compile_options(-fcolor-diagnostics)
     if(CUBEPI_PCH)
-        # Without the time stamp a precompiled header from the cache is as good as a new one.
+        # Without the time stamp a precompiled header from the cache equals a new one.
         add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
     endif()
 endif()

@@ -16,11 +16,11 @@ public:
     BoundModel model() const { return faux_.model("offline"); }
     void refill() {
         faux_.set_responses({[](const ModelRequest& request) {
-            std::size_t said = 0;
-            for (const Message& message : request.messages) said += message.user() != nullptr;
+            std::size_t prompts = 0;
+            for (const Message& message : request.messages) prompts += message.user() != nullptr;
             return faux_assistant_message(
-                "You said " + std::to_string(said) +
-                " things; the first was: " + request.messages.front().text());
+                "You sent " + std::to_string(prompts) +
+                " messages; the first was: " + request.messages.front().text());
         }});
     }
 

@@ -1,7 +1,7 @@
 """Finds a value that is used and moved in one list of arguments; see tools/check-argument-order.
 
-Works on tokens, not on types. An argument list is what stands in parentheses between commas; a braced list is evaluated
-from left to right and is only looked into.
+Works on tokens, not on types. An argument list is the text in parentheses, split at commas; a braced list is evaluated from
+left to right, so only the calls inside are checked.
 """
 import re
 
@@ -15,7 +15,7 @@ SENTENCE = "{} is moved in one argument and used in another: compilers differ in
 
 
 def closing(tokens, at):
-    """The place of the bracket that closes the one at `at`."""
+    """Returns the index of the bracket that closes the one at `at`."""
     depth = 0
     for index in range(at, len(tokens)):
         depth += (tokens[index][0] in OPENING) - (tokens[index][0] in OPENING.values())
@@ -30,7 +30,7 @@ def is_lambda(tokens, at):
 
 
 def split(tokens, begin, end):
-    """The arguments between two brackets, as ranges. A lambda's body and what is in inner brackets does not count."""
+    """Yields the arguments between two brackets as ranges. Bodies of lambdas and inner brackets are skipped."""
     start = at = begin
     while at < end:
         text = tokens[at][0]
@@ -44,7 +44,7 @@ def split(tokens, begin, end):
 
 
 def evaluated(tokens, begin, end):
-    """Tokens of an argument that are evaluated with it: no bodies of lambdas, and of their captures what is copied."""
+    """The tokens evaluated with an argument: without bodies of lambdas, and of their captures only the copied ones."""
     at = begin
     words = []
     while at < end:
@@ -71,7 +71,7 @@ def captured(tokens, begin, end):
 
 
 def moved_in(words):
-    """What an argument moves, as lists of tokens: x, this->x, x.y, x[i]."""
+    """The objects that an argument moves, as lists of tokens: x, this->x, x.y, x[i]."""
     texts = [text for text, _ in words]
     for at in range(len(texts)):
         begin = None
@@ -99,7 +99,7 @@ def plain(texts):
 
 
 def uses(words, moved):
-    """Is `moved`, or an object that it is a part of, read among these tokens?"""
+    """Whether these tokens read `moved` or an object that contains it."""
     texts = [text for text, _ in words]
     for at in range(len(texts)):
         before = texts[at - 1] if at else ""
@@ -117,7 +117,7 @@ def uses(words, moved):
 
 
 def lint(source):
-    """[(line, sentence)] for one C++ source."""
+    """Returns [(line, sentence)] for one C++ source."""
     excused = {number for number, text in enumerate(source.splitlines(), 1) if re.search(r"// any order: \w", text)}
     tokens = tokenize(source)
     findings = set()

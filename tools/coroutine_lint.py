@@ -1,4 +1,4 @@
-"""Finds what g++ 12 miscompiles around co_await; see tools/check-coroutines for the rules.
+"""Finds code around co_await that g++ 12 miscompiles; see tools/check-coroutines for the rules.
 
 A small parser, not a compiler: it splits a source into tokens, tells blocks from braced initialisers, and collects for each
 full expression (a statement, or one part of the parentheses of if, for, while, switch) what it contains. The body
@@ -31,7 +31,7 @@ DETACHED = "detached coroutine: start children through TaskScope"
 
 
 def tokenize(source):
-    """(text, line) of every token but comments, directives and blanks. Strings become "" tokens."""
+    """Returns (text, line) of every token except comments, directives and blanks. Strings become "" tokens."""
     line = 1
     tokens = []
     for match in TOKEN.finditer(source):
@@ -45,7 +45,7 @@ def tokenize(source):
 
 
 class Expression:
-    """What has been seen of one full expression."""
+    """The state of the parser within one full expression."""
 
     def __init__(self):
         self.head = []            # tokens outside all brackets: tells a type or a function from a statement
@@ -240,7 +240,7 @@ class Linter:
 
 
 def lint(source):
-    """[(line, sentence)] for one C++ source."""
+    """Returns [(line, sentence)] for one C++ source."""
     return Linter(source).run()
 
 

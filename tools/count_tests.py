@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sums what one run of ctest did.
+"""Sums the results of one run of ctest.
 
 A GoogleTest binary is one ctest entry and writes its own counts to test-results/<entry>.xml; any other entry
 counts as one test. An entry that died before it could write its counts is one failure. Prints the output of each
@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ElementTree
 
 
 def google_test_counts(file):
-    """(passed, failed) of one GoogleTest result file, or None where there is no readable one."""
+    """Returns (passed, failed) of one GoogleTest result file, or None if the file is missing or unreadable."""
     try:
         root = ElementTree.parse(file).getroot()
     except (OSError, ElementTree.ParseError):
@@ -27,7 +27,7 @@ MOST_LINES = 400
 
 
 def interesting(output):
-    """The output of an entry without what went well: what is left of a test that hung is its RUN line."""
+    """The output of an entry without its successful tests. Of a test that hung the RUN line remains."""
     output = re.sub(r"^\[ RUN      \] (.*)\n\[       OK \] \1 .*\n", "", output, flags=re.MULTILINE)
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith(("[-----", "[====="))]
     if len(lines) > MOST_LINES:
@@ -40,8 +40,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--label", required=True)
-    parser.add_argument("--append", type=pathlib.Path, help="a file that gets the counts")
-    parser.add_argument("--failures", type=pathlib.Path, help="a file that gets what failed entries printed")
+    parser.add_argument("--append", type=pathlib.Path, help="append the counts to this file")
+    parser.add_argument("--failures", type=pathlib.Path, help="append the output of failed entries to this file")
     arguments = parser.parse_args()
 
     passed = failed = 0
@@ -58,7 +58,7 @@ def main():
         if not good:
             failures.append(f"---- {name} ({arguments.label}) failed:\n{interesting(entry.findtext('system-out') or '')}\n")
     if not entries:
-        print(f"{arguments.label}: no tests were run")
+        print(f"{arguments.label}: no tests ran")
         failed += 1
     print(*failures, sep="", end="")
     print(f"{arguments.label}: {passed} passed, {failed} failed")

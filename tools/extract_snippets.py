@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the C++ snippets of a Markdown page as one source file, so that the tests compile what the pages show.
+"""Writes the C++ snippets of a Markdown page to one source file, which the tests compile.
 
     ```cpp          statements: the body of a coroutine, or a whole program when it has `int main(`
     ```cpp file     declarations and functions, outside of any function
@@ -18,7 +18,7 @@ INCLUDE = re.compile(r"^\s*#\s*include\s.*$", re.MULTILINE)
 
 
 def convert(page, text):
-    """The source file for one page; None where it has no snippet."""
+    """Returns the source file for one page, or None if it has no snippets."""
     includes = ["#include <cubepi/cubepi.hpp>"]
     body = []
     context = ""
@@ -27,7 +27,7 @@ def convert(page, text):
         code = part.group("context") or part.group("code") or ""
         start = part.start("context") if part.group("context") is not None else part.start("code")
         includes += [line.strip() for line in INCLUDE.findall(code)]
-        # Blank lines keep the numbering.
+        # Blank lines preserve the line numbers.
         code = INCLUDE.sub("", code)
         located = f'#line {text.count(chr(10), 0, start) + 1} "{page}"\n{code}'
         if part.group("context") is not None:

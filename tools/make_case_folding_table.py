@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes src/bub/tape/search/case_folding_table.hpp from the Unicode tables of this Python.
+"""Generates src/bub/tape/search/case_folding_table.hpp from the Unicode tables of this Python.
 
     tools/make_case_folding_table.py            writes the file
     tools/make_case_folding_table.py --check    compares it, if this Python has the Unicode version that it names
@@ -118,19 +118,19 @@ def check() -> int:
     there = PATH.read_text(encoding="utf-8")
     made_with = re.search(r"from Unicode ([0-9.]+):", there)
     if made_with is None:
-        print(f"{PATH}: its head does not name a Unicode version; run tools/make_case_folding_table.py")
+        print(f"{PATH}: the first lines do not name a Unicode version; run tools/make_case_folding_table.py")
         return 1
     if made_with[1] != unicodedata.unidata_version:
         return 0
     if there == header():
         return 0
-    print(f"{PATH}: is not what tools/make_case_folding_table.py makes; run it")
+    print(f"{PATH}: differs from the output of tools/make_case_folding_table.py; run it")
     return 1
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; is the file what would be written?")
+    parser.add_argument("--check", action="store_true", help="write nothing; check that the file is up to date")
     if parser.parse_args().check:
         sys.exit(check())
     PATH.write_text(header(), encoding="utf-8")

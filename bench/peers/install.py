@@ -1,4 +1,4 @@
-"""Makes what the peers need under build/peers, from the pinned lists beside this file. What cannot be had is said, not hidden."""
+"""Installs the peers under build/peers, from the pinned lists in this directory. Missing requirements are reported."""
 
 import functools
 import hashlib
@@ -12,21 +12,21 @@ BUILD = HERE.parent.parent / "build" / "peers"
 
 
 class Missing(Exception):
-    """A peer cannot run here; the text says why, and what would help."""
+    """Raised when a peer cannot run on this machine; the text states the reason and the remedy."""
 
 
 def run(command, directory, log, **environment):
-    """Runs an installer; its output goes to a file, whose end is the reason when it fails."""
+    """Runs an installer. Its output goes to a file; the last line is the reason of a failure."""
     with open(log, "w") as out:
         done = subprocess.run(command, cwd=directory, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                               env={**os.environ, **environment})
     if done.returncode:
-        said = [line for line in log.read_text().splitlines() if line.strip()]
-        raise Missing(f"{command[0]} failed: {said[-1].strip() if said else 'it said nothing'} (all of it: {log})")
+        printed = [line for line in log.read_text().splitlines() if line.strip()]
+        raise Missing(f"{command[0]} failed: {printed[-1].strip() if printed else 'without any output'} (log: {log})")
 
 
 def once(directory, inputs, make):
-    """Calls `make` when the directory was not made from just these inputs."""
+    """Calls `make` unless the directory was created from exactly these inputs."""
     mark = directory / ".made-of"
     print_of = hashlib.sha256("\0".join(inputs).encode()).hexdigest()
     if mark.exists() and mark.read_text() == print_of:
@@ -38,7 +38,7 @@ def once(directory, inputs, make):
 
 
 def version_of(python):
-    """(3, 12) of an interpreter that can make environments, else None."""
+    """Returns the version, e.g. (3, 12), of an interpreter that can create environments, else None."""
     asked = "import ensurepip, sys, venv; print(*sys.version_info[:2])"
     try:
         done = subprocess.run([python, "-c", asked], capture_output=True, text=True)
@@ -49,7 +49,7 @@ def version_of(python):
 
 @functools.cache
 def pythons():
-    """Interpreters that may serve, best first: PYTHON, then 3.12 of those on PATH and pyenv's, the version of the pinned lists."""
+    """Candidate interpreters, best first: PYTHON, then those on PATH and in pyenv; 3.12, the version of the pinned lists, first."""
     names = ["python3.12", "python3.13", "python3.14", "python3.11", "python3"]
     if shutil.which("pyenv"):
         for version in subprocess.run(["pyenv", "versions", "--bare"], capture_output=True, text=True).stdout.split():
@@ -62,7 +62,7 @@ def pythons():
 
 
 def python_env(name, at_least):
-    """The interpreter of an environment with python/NAME.txt in it."""
+    """Returns the interpreter of an environment in which python/NAME.txt is installed."""
     python = next((python for python, version in pythons() if version >= at_least), None)
     if not python:
         raise Missing(f"needs Python {at_least[0]}.{at_least[1]} with venv; name one: PYTHON=python3.12")
@@ -78,7 +78,7 @@ def python_env(name, at_least):
 
 
 def node_env():
-    """(node, directory): the programs of node/, copied beside the modules that they import."""
+    """Returns (node, directory): the programs of node/ are copied next to the modules that they import."""
     node = HERE.parent.parent / "build/tools/bin/node"
     node = str(node) if node.exists() else shutil.which("node")
     if not node or not shutil.which("npm"):

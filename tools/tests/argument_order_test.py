@@ -11,7 +11,7 @@ def found(body):
 
 
 class Offenders(unittest.TestCase):
-    def test_a_use_before_and_behind_the_move(self):
+    def test_a_use_before_and_after_the_move(self):
         self.assertEqual(lint("g(x.size(),\n  std::move(x));"), [(1, SENTENCE.format("x"))])
         self.assertEqual(found("g(std::move(x), x.size());"), ["x"])
 
@@ -23,7 +23,7 @@ class Offenders(unittest.TestCase):
         self.assertEqual(found("if (a(b, c(x.id, std::move(x)))) { return; }"), ["x"])
         self.assertEqual(found("return {1, g(x.id, std::move(x))};"), ["x"])
 
-    def test_members_elements_and_what_is_pointed_to(self):
+    def test_members_elements_and_pointees(self):
         self.assertEqual(found("m.emplace(x.y.id(), std::move(x.y));"), ["x.y"])
         self.assertEqual(found("g(all[i].id, std::move(all[i]));"), ["all[i]"])
         self.assertEqual(found("g(x->id, std::move(*x));"), ["x"])
@@ -61,7 +61,7 @@ class Harmless(unittest.TestCase):
         self.nothing("g(std::move(x).size());")
         self.nothing("g(c ? std::move(x) : x);")
 
-    def test_what_is_called_comes_first(self):
+    def test_the_called_expression_is_evaluated_first(self):
         self.nothing("x.g(std::move(x));")
         self.nothing("x.name().g(1, std::move(x));")
 

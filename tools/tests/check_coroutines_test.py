@@ -1,4 +1,4 @@
-"""tools/check-coroutines on the files that are named."""
+"""tools/check-coroutines with files as arguments."""
 import pathlib
 import subprocess
 import unittest

@@ -15,7 +15,7 @@ LOADER.exec_module(fuzz)
 
 
 class Complaint(unittest.TestCase):
-    def test_a_log_alone_gives_back_the_input(self):
+    def test_the_report_contains_the_input(self):
         data = bytes(range(256)) * 3
         with tempfile.TemporaryDirectory() as directory:
             file = pathlib.Path(directory) / "input"
@@ -27,8 +27,8 @@ class Complaint(unittest.TestCase):
         inside = re.search(r"<<'END'\n(.*?)\nEND\n", text, re.DOTALL).group(1)
         self.assertEqual(base64.b64decode(inside), data)
 
-    def test_a_target_that_kept_no_input_says_so(self):
-        self.assertIn("kept no input", fuzz.complaint("cubepi_fuzz_sse", "", None))
+    def test_the_report_states_that_no_input_was_saved(self):
+        self.assertIn("did not save an input", fuzz.complaint("cubepi_fuzz_sse", "", None))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every program of tools/ says with --help what it does, and does nothing else."""
+"""Every program of tools/ prints a description with --help and does nothing else."""
 import os
 import pathlib
 import subprocess
@@ -9,7 +9,7 @@ PROGRAMS = sorted(path for path in TOOLS.iterdir() if path.is_file() and os.acce
 
 
 class Help(unittest.TestCase):
-    def test_each_program_names_itself_and_what_it_does(self):
+    def test_each_program_describes_itself(self):
         self.assertGreater(len(PROGRAMS), 10)
         for program in PROGRAMS:
             with self.subTest(program.name):
@@ -18,7 +18,7 @@ class Help(unittest.TestCase):
                 self.assertIn(program.name, done.stdout)
                 self.assertGreater(len(done.stdout.split()), 10)
 
-    def test_a_wrong_argument_is_answered_with_the_help(self):
+    def test_a_wrong_argument_prints_the_help(self):
         for name in ("lint", "check", "check-tidy", "check-words", "check-modules"):
             with self.subTest(name):
                 done = subprocess.run([TOOLS / name, "surplus"], cwd="/", capture_output=True, text=True, timeout=60, check=False)

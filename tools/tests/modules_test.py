@@ -27,7 +27,7 @@ class ModuleOrder(unittest.TestCase):
     def test_a_module_includes_the_modules_listed_before_it(self):
         self.assertEqual(self.complaints("agent/run/loop.cpp", "#include <cubepi/core/task.hpp>\n#include <curl/curl.h>\n"), [])
 
-    def test_and_not_what_stands_below(self):
+    def test_a_module_does_not_include_later_modules(self):
         self.assertIn("may not include agent", self.complaints("net/a.cpp", "\n#include <cubepi/agent/loop.hpp>\n")[0])
 
     def test_tests_may_use_testing(self):

@@ -25,40 +25,40 @@ install = run.install
 
 def table_of(peer, ours):
     table = run.Table(pathlib.Path("nowhere"), run.TURN_COLUMNS, lambda build: ours)
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
         table.row(peer)
-    return table, said.getvalue()
+    return table, printed.getvalue()
 
 
 class Ratios(unittest.TestCase):
     def test_a_peer_is_compared_with_the_better_of_ours_before_and_after(self):
         self.assertEqual(run.best_of_both({"run": 5.0, "idle": 3}, {"run": 4.0, "idle": 4}), {"run": 4.0, "idle": 3})
 
-    def test_more_events_are_no_ratio(self):
+    def test_the_number_of_events_has_no_ratio(self):
         self.assertEqual(run.times({"run": 8.0, "events": 40}, {"run": 4.0, "events": 20}), {"run": 2.0})
 
-    def test_numbers_have_three_digits_that_count(self):
+    def test_numbers_have_three_significant_digits(self):
         self.assertEqual([run.digits(value) for value in (None, 0.1234, 1.234, 12.34, 1234.5)], ["-", "0.123", "1.23", "12.3", "1,234"])
 
 
-class WhatCannotBeHad(unittest.TestCase):
-    def test_is_said_with_its_reason_and_is_no_failure(self):
+class UnavailablePeer(unittest.TestCase):
+    def test_is_reported_with_its_reason_and_is_not_a_failure(self):
         def prepare():
             raise install.Missing("needs Go")
 
-        table, said = table_of(run.Peer("x", "Some system", prepare), {})
-        self.assertIn("Some system", said)
-        self.assertIn("not measured: needs Go", said)
+        table, printed = table_of(run.Peer("x", "Some system", prepare), {})
+        self.assertIn("Some system", printed)
+        self.assertIn("not measured: needs Go", printed)
         self.assertEqual(table.failed, [])
 
     def test_an_installed_peer_that_breaks_is_a_failure(self):
         broken = [sys.executable, "-c", "raise SystemExit('no such call')"]
-        table, said = table_of(run.Peer("x", "Some system", lambda: (broken, broken)), {"turn": 1.0})
-        self.assertIn("failed: no such call", said)
+        table, printed = table_of(run.Peer("x", "Some system", lambda: (broken, broken)), {"turn": 1.0})
+        self.assertIn("failed: no such call", printed)
         self.assertEqual(table.failed, ["Some system"])
 
-    def test_the_installers_last_words_are_the_reason(self):
+    def test_the_last_line_of_the_installer_is_the_reason(self):
         with tempfile.TemporaryDirectory() as directory:
             log = pathlib.Path(directory) / "log"
             with self.assertRaisesRegex(install.Missing, "no network here"):
@@ -66,7 +66,7 @@ class WhatCannotBeHad(unittest.TestCase):
 
 
 class Installing(unittest.TestCase):
-    def test_happens_again_only_when_the_pinned_list_changed(self):
+    def test_is_repeated_only_after_a_change_of_the_pinned_list(self):
         made = []
         with tempfile.TemporaryDirectory() as directory:
             target = pathlib.Path(directory) / "peer"
@@ -74,7 +74,7 @@ class Installing(unittest.TestCase):
                 install.once(target, [wanted], lambda: made.append(1))
         self.assertEqual(len(made), 2)
 
-    def test_an_installation_that_broke_off_is_begun_anew(self):
+    def test_restarts_after_an_interruption(self):
         def broken():
             raise install.Missing("half way")
 

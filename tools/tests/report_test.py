@@ -15,7 +15,7 @@ class Report(unittest.TestCase):
         best = best_of([repetition("a", 2.0, 9.0, bytes=1), repetition("a", 1.0, 9.0, bytes=2)])
         self.assertEqual((best["a"]["ns"], best["a"]["bytes"]), (1000.0, 2))
 
-    def test_what_waits_for_a_disk_is_measured_by_the_clock_on_the_wall(self):
+    def test_disk_benchmarks_are_measured_in_wall_time(self):
         self.assertEqual(best_of([repetition("a/real_time", 2.0, 9.0)])["a"]["ns"], 9000.0)
 
     def test_the_mean_of_repetitions_is_none_of_them(self):

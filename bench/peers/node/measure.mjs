@@ -1,10 +1,11 @@
-// What every Node peer is asked: the "2+1" run, an agent made, bytes kept, one delta of a long answer. Prints one JSON object.
+// Measurements of every Node peer: the "2+1" run, constructing an agent, bytes in use, one delta of a long answer. Prints one
+// JSON object.
 // Run with --expose-gc. A peer has
 //   agent()         a new agent with its tool, ready for a prompt
 //   script(runs)    the model is to answer that many "2+1" runs; long(deltas): one answer of so many deltas
 //   run(agent)      one prompt; each event goes to one listener; resolves to what the caller must keep for the history
 //   events          how many events the listener got so far
-//   servesAll       one agent serves all sessions: a session is then what `run` gave, without the agent
+//   servesAll       one agent serves all sessions: a session is then the result of `run`, without the agent
 
 const batches = 30;
 const enough = 3; // seconds of work in batches, five of them at least; the first ones warm the compiler up
@@ -13,7 +14,7 @@ const sessions = 500;
 const deltas = 10_000;
 export const answer = "ten short deltas, of four letters each!!";
 
-/// Begins to measure: the time on the wall, or what this process used of the CPU where that is less, as on a busy machine.
+/// Starts a measurement: wall time, or the CPU time of this process if that is less, as on a busy machine.
 function clock() {
   globalThis.gc();
   const wall = process.hrtime.bigint();
@@ -25,7 +26,7 @@ function clock() {
 }
 
 async function heap() {
-  await new Promise((resolve) => setTimeout(resolve, 10)); // what waits for the end of a task goes first
+  await new Promise((resolve) => setTimeout(resolve, 10)); // lets pending tasks run first
   globalThis.gc();
   globalThis.gc();
   return process.memoryUsage().heapUsed;
@@ -90,7 +91,7 @@ export async function measure(peer) {
   const construct = bestConstruct(peer);
   const delta = await bestDelta(peer);
   await keptBytes(peer);
-  // Twice: what is made once for many is not counted as kept.
+  // Twice, so that objects created once for all agents are not counted.
   const [idle, session] = await keptBytes(peer);
   console.log(JSON.stringify({ run, events, construct, idle, session, delta }));
 }

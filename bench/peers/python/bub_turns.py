@@ -56,7 +56,7 @@ async def best_turn(streamed):
         for _ in range(BATCHES):
             clock = measure.Clock()
             for _ in range(TURNS):
-                inbound = {"content": "hello", "channel": "cli", "chat_id": "room"}
+                inbound = {"content": "hello", "channel": "cli", "chat_id": "chat"}
                 turn = await framework.process_inbound(inbound, stream_output=streamed)
             best = min(best, clock.seconds() / TURNS)
         assert turn.model_output == "constant" and len(turn.outbounds) == 3, turn

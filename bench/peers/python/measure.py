@@ -1,11 +1,13 @@
-"""What every Python peer is asked: the "2+1" run, an agent made, bytes kept, one delta of a long answer. Prints one JSON object.
+"""Measurements of every Python peer: the "2+1" run, constructing an agent, bytes in use, one delta of a long answer.
+
+Prints one JSON object.
 
 A peer is an object with
     agent()          a new agent with its tool, ready for a prompt
     script(runs)     the model is to answer that many "2+1" runs; long(deltas): one answer of so many deltas
-    await run(agent) one prompt; each event goes to one listener; gives what the caller must keep for the history
+    await run(agent) one prompt; each event goes to one listener; returns what the caller must keep for the history
     events           how many events the listener got so far
-    serves_all       one agent serves all sessions: a session is then what `run` gave, without the agent
+    serves_all       one agent serves all sessions: a session is then the result of `run`, without the agent
 """
 
 import asyncio
@@ -24,7 +26,7 @@ PIECES = [ANSWER[at:at + 4] for at in range(0, len(ANSWER), 4)]
 
 
 class Clock:
-    """The time since it was made: on the wall, or what this process used of the CPU where that is less, as on a busy machine."""
+    """Time since its construction: wall time, or the CPU time of this process if that is less, as on a busy machine."""
 
     def __init__(self):
         gc.collect()
@@ -35,7 +37,7 @@ class Clock:
 
 
 async def best_run(peer):
-    """Microseconds of one run, and its events: fresh agents each time, made before the clock starts."""
+    """Microseconds of one run, and its events; the agents are new and created before the measurement starts."""
     best, worked, batches = float("inf"), 0.0, 0
     while batches < 5 or (batches < BATCHES and worked < ENOUGH):
         agents = [peer.agent() for _ in range(RUNS)]
@@ -59,7 +61,7 @@ def best_construct(peer):
     return best * 1e6
 
 
-async def kept_bytes(peer):
+async def bytes_in_use(peer):
     """Bytes of an idle agent, and of a session after one run with its history, as Python's allocator counts them."""
     gc.collect()
     tracemalloc.start()
@@ -67,10 +69,10 @@ async def kept_bytes(peer):
     agents = [peer.agent() for _ in range(AGENTS)]
     gc.collect()
     idle = (tracemalloc.get_traced_memory()[0] - before) / AGENTS
-    kept = []
+    results = []
     for agent in agents:
         peer.script(1)
-        kept.append(await peer.run(agent))
+        results.append(await peer.run(agent))
     gc.collect()
     session = (tracemalloc.get_traced_memory()[0] - before) / AGENTS
     tracemalloc.stop()
@@ -90,11 +92,11 @@ async def best_delta(peer):
 
 async def all_of(peer):
     peer.script(1)
-    await peer.run(peer.agent())  # what is made at first use
+    await peer.run(peer.agent())  # creates what is created at first use
     run, events = await best_run(peer)
     construct = best_construct(peer)
     delta = await best_delta(peer)
-    idle, session = await kept_bytes(peer)
+    idle, session = await bytes_in_use(peer)
     return {"run": run, "events": events, "construct": construct, "idle": idle, "session": session, "delta": delta}
 
 
