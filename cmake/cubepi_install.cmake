@@ -23,9 +23,9 @@ endif()
 
 # Dependencies of each module, for CMake and for pkg-config. A shared library contains its private libraries.
 set(CUBEPI_MODULE_TABLE "")
-set(pkgconfig_modules)
+set(pkgconfig_libraries)
 set(pkgconfig_flags)
-set(pkgconfig_modules)
+set(pkgconfig_requires)
 set(pkgconfig_pipeline)   # the modules of src/bub: `pkg-config bub`, which requires cubepi
 set(pkgconfig_pipeline_modules)
 foreach(module IN LISTS modules)
@@ -42,7 +42,7 @@ foreach(module IN LISTS modules)
             string(REPLACE " " ";" pkgconfig "${pkgconfig}")
             list(APPEND pkgconfig_flags ${pkgconfig})
         else()
-            list(APPEND pkgconfig_modules ${pkgconfig})
+            list(APPEND pkgconfig_requires ${pkgconfig})
         endif()
     endforeach()
     list(REMOVE_DUPLICATES packages)
@@ -52,7 +52,7 @@ foreach(module IN LISTS modules)
     if(module MATCHES "^bub")
         list(PREPEND pkgconfig_pipeline -lcubepi_${module})
     elseif(NOT type STREQUAL "INTERFACE_LIBRARY")
-        list(PREPEND pkgconfig_modules -lcubepi_${module})   # dependents come before their dependencies
+        list(PREPEND pkgconfig_libraries -lcubepi_${module})   # dependents come before their dependencies
     endif()
 endforeach()
 set(CUBEPI_MODULES_BUILT "${modules}")
@@ -66,11 +66,11 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/cubepi-config-version.cma
 install(FILES ${PROJECT_BINARY_DIR}/cubepi-config.cmake ${PROJECT_BINARY_DIR}/cubepi-config-version.cmake
     DESTINATION ${config_directory})
 
-list(REMOVE_DUPLICATES pkgconfig_modules)
+list(REMOVE_DUPLICATES pkgconfig_requires)
 list(REMOVE_DUPLICATES pkgconfig_flags)
-list(JOIN pkgconfig_modules " " CUBEPI_PC_MODULES)
+list(JOIN pkgconfig_requires " " CUBEPI_PC_MODULES)
 list(JOIN pkgconfig_flags " " pkgconfig_flags)
-list(JOIN pkgconfig_modules " " CUBEPI_PC_LIBS)
+list(JOIN pkgconfig_libraries " " CUBEPI_PC_LIBS)
 list(TRANSFORM CUBEPI_CORE_DEFINITIONS PREPEND -D OUTPUT_VARIABLE CUBEPI_PC_DEFINITIONS)
 list(JOIN CUBEPI_PC_DEFINITIONS " " CUBEPI_PC_DEFINITIONS)
 # Boost.JSON is part of our interface; the other libraries are needed by name only when ours are static.
