@@ -16,7 +16,7 @@
 
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/agent/agent.hpp>
-#include <cubepi/checkpoint/claims/claim_rules.hpp>
+#include <cubepi/checkpoint/claims/store_errors.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/network_error.hpp>
 #include <cubepi/provider/faux.hpp>
@@ -283,7 +283,7 @@ TEST(FirstDayErrors, LockedSessions) {
 }
 
 TEST(FirstDayErrors, D50_ASessionInUse) {
-    detail::HeldClaim held;
+    HeldClaim held;
     held.run_id = "r1";
     held.owner.owner_id = "somebody";
     held.owner.description = "pid 4711 on lighthouse";
@@ -292,8 +292,7 @@ TEST(FirstDayErrors, D50_ASessionInUse) {
     context.session = "plan";
     Failure failure;
     try {
-        ClaimResult result;
-        detail::take_over("9d206d8bd1ce919f__c53a75b7909f4322", held, 0, result);
+        detail::throw_thread_in_use("9d206d8bd1ce919f__c53a75b7909f4322", held);
     } catch (const Error& error) {
         failure = explain(error, context);
     }

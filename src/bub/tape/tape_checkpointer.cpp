@@ -8,7 +8,7 @@
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/search/dates.hpp>
 #include <bub/tape/tape_context.hpp>
-#include <cubepi/checkpoint/claims/claim_rules.hpp>
+#include <cubepi/checkpoint/claims/store_errors.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 

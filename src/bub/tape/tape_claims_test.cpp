@@ -361,6 +361,19 @@ TEST_F(TwoOwners, D50_ARunThatAnotherOwnerCompletedIsNotClaimedAgain) {
     EXPECT_THROW(claim("second", ClaimKind::continue_run), RunAlreadyCompletedError);
 }
 
+TEST_F(TwoOwners, D50_ARepeatedCompletionRemovesTheClaimThatRemained) {
+    claim("first", ClaimKind::new_run);
+    const JsonObject claimed = run(store_->read_state("w__s"));
+    run(memory().complete_run("w__s", "r", "first"));
+    // The process could not write the side state after the event.
+    run(store_->edit_state("w__s", [&](JsonObject& state) {
+        state = claimed;
+        return Json();
+    }));
+    run(memory().complete_run("w__s", "r", "first"));
+    EXPECT_TRUE(run(store_->read_state("w__s")).empty());
+}
+
 TEST_F(TwoOwners, D50_CompletingAnUnknownRunIsRefused) {
     EXPECT_THROW(run(memory().complete_run("w__s", "r", "first")), RunNotClaimedError);
 }

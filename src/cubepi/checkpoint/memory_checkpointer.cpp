@@ -8,7 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include <cubepi/checkpoint/claims/claim_rules.hpp>
+#include <cubepi/checkpoint/claim_rules.hpp>
+#include <cubepi/checkpoint/claims/store_errors.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace cubepi {
@@ -27,7 +28,7 @@ struct Thread {
     double updated_at = 0;
     std::unordered_map<std::string, std::size_t> by_message_id = {};
     std::map<std::string, Run> runs = {};
-    std::vector<detail::HeldClaim> claims = {};
+    std::vector<HeldClaim> claims = {};
     std::vector<PendingRequest> pending = {};
     std::map<std::pair<std::string, std::string>, Json> answers = {};
 
@@ -36,15 +37,6 @@ struct Thread {
     bool is_complete(const std::string& run_id) const {
         const auto run = runs.find(run_id);
         return run != runs.end() && run->second.completion > 0;
-    }
-    detail::HeldClaim* find_claim(const std::string& run_id, const std::string& owner_id) {
-        for (detail::HeldClaim& claim : claims) {
-            if (claim.run_id == run_id && claim.owner.owner_id == owner_id) return &claim;
-        }
-        return nullptr;
-    }
-    void drop_claims(const std::string& run_id) {
-        std::erase_if(claims, [&](const auto& claim) { return claim.run_id == run_id; });
     }
 };
 
@@ -67,6 +59,45 @@ void store_messages(Thread& thread, const MessageList& messages) {
     }
 }
 
+/// A thread that may not exist yet: it is created by the first change.
+class MemoryClaims final : public ClaimTable {
+public:
+    MemoryClaims(std::map<std::string, Thread>& threads, const std::string& thread_id)
+        : threads_(threads), thread_id_(thread_id) {}
+
+    RunState run_state(const std::string& run_id) const override {
+        const auto thread = threads_.find(thread_id_);
+        if (thread == threads_.end() || !thread->second.runs.contains(run_id))
+            return RunState::unknown;
+        return thread->second.is_complete(run_id) ? RunState::complete : RunState::open;
+    }
+    std::vector<HeldClaim> claims() const override {
+        const auto thread = threads_.find(thread_id_);
+        return thread == threads_.end() ? std::vector<HeldClaim>() : thread->second.claims;
+    }
+    void open_run(const std::string& run_id) override {
+        threads_[thread_id_].runs.try_emplace(run_id);
+    }
+    void complete_run(const std::string& run_id) override {
+        std::map<std::string, Run>& runs = threads_[thread_id_].runs;
+        std::int64_t last = 0;
+        for (const auto& [id, run] : runs) last = std::max(last, run.completion);
+        runs[run_id].completion = last + 1;
+    }
+    void put_claim(const HeldClaim& claim) override {
+        remove_claim(claim.run_id);
+        threads_[thread_id_].claims.push_back(claim);
+    }
+    void remove_claim(const std::string& run_id) override {
+        std::erase_if(threads_[thread_id_].claims,
+                      [&](const HeldClaim& claim) { return claim.run_id == run_id; });
+    }
+
+private:
+    std::map<std::string, Thread>& threads_;
+    const std::string& thread_id_;
+};
+
 }  // namespace
 
 struct MemoryCheckpointer::State {
@@ -81,8 +112,12 @@ struct MemoryCheckpointer::State {
     double now() const {
         return std::chrono::duration<double>(options.clock->wall().time_since_epoch()).count();
     }
-    double lease_end() const {
-        return now() + std::chrono::duration<double>(options.lease).count();
+    /// Calls `function` with the claim rules of a thread.
+    template <class F>
+    auto with_claims(const std::string& thread_id, F function) {
+        MemoryClaims claims(threads, thread_id);
+        ClaimRules rules(claims, thread_id, ClaimTime{now(), options.lease});
+        return function(rules);
     }
     Thread* find(const std::string& thread_id) {
         const auto found = threads.find(thread_id);
@@ -94,9 +129,10 @@ struct MemoryCheckpointer::State {
         Thread* stored = find(thread_id);
         static const Thread none;
         const Thread& before = stored ? *stored : none;
-        if (!wanted.claim_owner().empty() &&
-            (!stored || !stored->find_claim(wanted.claim_run_id(), wanted.claim_owner()))) {
-            detail::throw_claim_lost(thread_id, wanted.claim_run_id());
+        if (!wanted.claim_owner().empty()) {
+            with_claims(thread_id, [&](const ClaimRules& rules) {
+                rules.require_claim(wanted.claim_run_id(), wanted.claim_owner());
+            });
         }
         for (const Message& message : messages) {
             if (!message.run_id().empty() && before.is_complete(message.run_id().str())) {
@@ -115,49 +151,7 @@ struct MemoryCheckpointer::State {
         return thread.position;
     }
 
-    ClaimResult claim(const std::string& thread_id, const std::string& run_id, ClaimOwner owner,
-                      ClaimKind kind) {
-        ClaimResult result;
-        if (Thread* thread = find(thread_id)) {
-            if (thread->is_complete(run_id)) detail::throw_run_completed(thread_id, run_id);
-            if (kind == ClaimKind::new_run && thread->runs.contains(run_id)) {
-                detail::throw_run_claimed(thread_id, run_id);
-            }
-            for (const detail::HeldClaim& held : thread->claims) {
-                if (held.owner.owner_id != owner.owner_id) {
-                    detail::take_over(thread_id, held, now(), result);
-                }
-            }
-        }
-        Thread& thread = threads[thread_id];
-        std::erase_if(thread.claims, [&](const detail::HeldClaim& held) {
-            return held.owner.owner_id != owner.owner_id || held.run_id == run_id;
-        });
-        thread.runs.try_emplace(run_id);
-        if (!owner.owner_id.empty()) {
-            detail::HeldClaim held;
-            held.run_id = run_id;
-            held.owner = std::move(owner);
-            held.lease_until = lease_end();
-            thread.claims.push_back(std::move(held));
-        }
-        return result;
-    }
-
-    void complete(const std::string& thread_id, const std::string& run_id) {
-        Thread* thread = find(thread_id);
-        const bool claimed = thread && thread->runs.contains(run_id);
-        if (!claimed) detail::throw_run_not_claimed(thread_id, run_id);
-        Run& run = thread->runs[run_id];
-        if (run.completion == 0) {
-            std::int64_t last = 0;
-            for (const auto& [id, other] : thread->runs) last = std::max(last, other.completion);
-            run.completion = last + 1;
-        }
-        thread->drop_claims(run_id);
-    }
-
-    /// Which messages a cut after `run_id` keeps; throws when there is no such cut.
+    /// Returns the messages of a snapshot after `run_id`.
     MessageList cut(const Thread* thread, const std::string& thread_id, const std::string& run_id) {
         if (!thread || !thread->known()) detail::throw_thread_not_found(thread_id);
         if (!thread->is_complete(run_id)) detail::throw_run_not_completed(thread_id, run_id);
@@ -209,43 +203,34 @@ Task<void> MemoryCheckpointer::save_extra(std::string thread_id, JsonObject extr
 Task<ClaimResult> MemoryCheckpointer::claim_run(std::string thread_id, std::string run_id,
                                                 ClaimOwner owner, ClaimKind kind) {
     const std::lock_guard lock(state_->mutex);
-    co_return state_->claim(thread_id, run_id, std::move(owner), kind);
+    co_return state_->with_claims(
+        thread_id, [&](ClaimRules& rules) { return rules.claim(run_id, owner, kind); });
 }
 
 Task<void> MemoryCheckpointer::renew_claim(std::string thread_id, std::string run_id,
                                            std::string owner_id) {
     const std::lock_guard lock(state_->mutex);
-    Thread* thread = state_->find(thread_id);
-    detail::HeldClaim* claim = thread ? thread->find_claim(run_id, owner_id) : nullptr;
-    if (!claim) detail::throw_claim_lost(thread_id, run_id);
-    claim->lease_until = state_->lease_end();
+    state_->with_claims(thread_id, [&](ClaimRules& rules) { rules.renew(run_id, owner_id); });
     co_return;
 }
 
 Task<void> MemoryCheckpointer::release_claim(std::string thread_id, std::string run_id,
                                              std::string owner_id) {
     const std::lock_guard lock(state_->mutex);
-    if (Thread* thread = state_->find(thread_id)) {
-        std::erase_if(thread->claims, [&](const detail::HeldClaim& claim) {
-            return claim.run_id == run_id && claim.owner.owner_id == owner_id;
-        });
-    }
+    state_->with_claims(thread_id, [&](ClaimRules& rules) { rules.release(run_id, owner_id); });
     co_return;
 }
 
 Task<void> MemoryCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
     const std::lock_guard lock(state_->mutex);
-    state_->complete(thread_id, run_id);
+    state_->with_claims(thread_id, [&](ClaimRules& rules) { rules.mark_complete(run_id); });
     co_return;
 }
 
 Task<void> MemoryCheckpointer::complete_run(std::string thread_id, std::string run_id,
                                             std::string owner_id) {
     const std::lock_guard lock(state_->mutex);
-    Thread* thread = state_->find(thread_id);
-    const bool open = thread && thread->runs.contains(run_id) && !thread->is_complete(run_id);
-    if (open && !thread->find_claim(run_id, owner_id)) detail::throw_claim_lost(thread_id, run_id);
-    state_->complete(thread_id, run_id);
+    state_->with_claims(thread_id, [&](ClaimRules& rules) { rules.complete(run_id, owner_id); });
     co_return;
 }
 

@@ -141,6 +141,31 @@ Task<> check_continue_dead_run(StoreProbe& probe) {
                             "an append of the run's former owner (D50)");
 }
 
+Task<> check_completion_of_superseded_run(StoreProbe& probe) {
+    RunStore& runs = *probe.runs();
+    co_await claim(probe, "r", dead_owner("dead"), ClaimKind::new_run);
+    co_await claim(probe, "r", live_owner("b"), ClaimKind::continue_run);
+    Task<> completion = runs.complete_run("t", "r", "dead");
+    co_await expect_refused(probe, ErrorCode::stale_append, std::move(completion),
+                            "completing a run whose claim was superseded (D50)");
+    completion = runs.complete_run("t", "r", "");
+    co_await expect_refused(probe, ErrorCode::stale_append, std::move(completion),
+                            "completing a claimed run as no owner (D50)");
+    Task<> renewal = runs.renew_claim("t", "r", "");
+    co_await expect_refused(probe, ErrorCode::stale_append, std::move(renewal),
+                            "renewing a claim as no owner (D50)");
+    co_await runs.release_claim("t", "r", "dead");
+    co_await runs.release_claim("t", "r", "");
+    co_await append_under(probe, "r", "b");
+    bool complete = co_await runs.is_run_complete("t", "r");
+    probe.expect(!complete, "a rejected completion leaves the run open");
+    co_await runs.complete_run("t", "r", "b");
+    complete = co_await runs.is_run_complete("t", "r");
+    probe.expect(complete, "the owner of the claim completes the run");
+    co_await runs.complete_run("t", "r", "dead");
+    co_await claim(probe, "r2", live_owner("c"), ClaimKind::new_run);
+}
+
 Task<> check_ownerless_claim(StoreProbe& probe) {
     co_await claim(probe, "r1", ClaimOwner(), ClaimKind::new_run);
     Task<> again = claim(probe, "r1", live_owner("b"), ClaimKind::new_run);
@@ -190,6 +215,7 @@ std::vector<StoreCheck> run_checks() {
         {"claim_complete_run_frees", check_complete_run_frees, has_runs},
         {"claim_dead_owner", check_dead_owner, has_runs},
         {"claim_continue_dead_run", check_continue_dead_run, has_runs},
+        {"claim_superseded_completion", check_completion_of_superseded_run, has_runs},
         {"claim_without_owner", check_ownerless_claim, has_runs},
         {"claim_lease", check_lease, has_runs_and_time},
         {"claim_frozen_process", check_lease_of_frozen_process, has_runs_and_time},

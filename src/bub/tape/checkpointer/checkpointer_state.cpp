@@ -15,12 +15,9 @@ namespace bub {
 
 using namespace cubepi;
 
-double TapeCheckpointer::State::now() const {
-    return std::chrono::duration<double>(options.clock->wall().time_since_epoch()).count();
-}
-
-double TapeCheckpointer::State::lease_end() const {
-    return now() + std::chrono::duration<double>(options.lease).count();
+ClaimTime TapeCheckpointer::State::time() const {
+    const auto since_epoch = options.clock->wall().time_since_epoch();
+    return ClaimTime{std::chrono::duration<double>(since_epoch).count(), options.lease};
 }
 
 Task<void> TapeCheckpointer::State::edit_at_end(std::string tape,

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,7 @@ struct TapeCheckpointer::State : std::enable_shared_from_this<TapeCheckpointer::
     std::mutex mutex;
     std::map<std::string, Batch> batches;
 
-    double now() const;
-    double lease_end() const;
+    cubepi::ClaimTime time() const;
 
     /// Edits the side state at the end of the turn if the store is a turn's fork, otherwise immediately.
     Task<void> edit_at_end(std::string tape, std::function<void(JsonObject& state)> edit);
@@ -37,7 +37,7 @@ struct TapeCheckpointer::State : std::enable_shared_from_this<TapeCheckpointer::
     Task<std::vector<TapeEntry>> read_newest(std::string tape, TapeQuery query);
     Task<bool> is_complete(std::string tape, std::string run_id);
     /// Marks a run as complete and removes its claims. With an owner: only if that owner holds the run's claim (D50).
-    Task<void> complete(std::string tape, std::string run_id, std::string owner_id);
+    Task<void> complete(std::string tape, std::string run_id, std::optional<std::string> owner_id);
     /// Releases the new claim on a run and throws RunAlreadyCompletedError if the run is complete.
     Task<void> check_still_open(std::string tape, std::string run_id, std::string owner_id);
     Task<JsonObject> extra_of(std::string tape);

@@ -5,6 +5,7 @@
 #include <bub/tape/checkpointer/checkpointer_state.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/tape_context.hpp>
+#include <cubepi/checkpoint/claims/store_errors.hpp>
 #include <cubepi/core/error.hpp>
 
 // Reads a tape as of a completed run, and continues from there on another tape.

@@ -3,6 +3,7 @@
 
 #include <bub/tape/checkpointer/checkpointer_state.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
+#include <cubepi/checkpoint/claims/store_errors.hpp>
 #include <cubepi/core/error.hpp>
 
 // Runs and pending requests: the side state of TapeCheckpointer.
@@ -11,25 +12,10 @@ namespace bub {
 
 using namespace cubepi;
 using detail::SideState;
+using detail::SideStateClaims;
 using detail::state_text;
 
 namespace {
-
-bool is_claim_of(const Json& json, const std::string& run_id, const std::string& owner_id) {
-    const JsonObject* claim = json.if_object();
-    return claim && state_text(*claim, "run_id") == run_id &&
-           (owner_id.empty() || state_text(*claim, "owner_id") == owner_id);
-}
-
-/// Returns the owners of the claims on a run.
-std::vector<std::string> owners_of(const JsonObject& state, const std::string& run_id) {
-    std::vector<std::string> owners;
-    for (const Json& json : SideState(state).list("claims")) {
-        if (is_claim_of(json, run_id, {}))
-            owners.push_back(state_text(json.get_object(), "owner_id"));
-    }
-    return owners;
-}
 
 template <class Is>
 std::size_t erase_where(JsonArray& list, Is is) {
@@ -39,47 +25,12 @@ std::size_t erase_where(JsonArray& list, Is is) {
     return removed;
 }
 
-/// Removes the claims of these owners on a run, and the run itself if no other owner has a claim on it.
-void remove_run(JsonObject& state, const std::string& run_id,
-                const std::vector<std::string>& owners) {
-    for (const std::string& owner : owners) {
-        erase_where(SideState::edit(state, "claims"),
-                    [&](const Json& json) { return is_claim_of(json, run_id, owner); });
-    }
-    if (owners_of(state, run_id).empty()) {
-        erase_where(SideState::edit(state, "open_runs"),
-                    [&](const Json& json) { return json == Json(run_id); });
-    }
-    SideState::tidy(state);
-}
-
-/// Claims the run in `state`, or throws; a superseded claim is recorded in `result`.
-void claim_in(JsonObject& state, const std::string& thread_id, const std::string& run_id,
-              const ClaimOwner& owner, ClaimKind kind, double now, double lease_end,
-              ClaimResult& result) {
-    if (kind == ClaimKind::new_run && SideState(state).is_open(run_id))
-        cubepi::detail::throw_run_claimed(thread_id, run_id);
-    for (const Json& json : SideState(state).list("claims")) {
-        if (!json.is_object()) continue;
-        const cubepi::detail::HeldClaim held = SideState::read_claim(json.get_object());
-        if (held.owner.owner_id != owner.owner_id)
-            cubepi::detail::take_over(thread_id, held, now, result);
-    }
-    JsonArray& claims = SideState::edit(state, "claims");
-    erase_where(claims, [&](const Json& json) {
-        const JsonObject* claim = json.if_object();
-        return !claim || state_text(*claim, "owner_id") != owner.owner_id ||
-               state_text(*claim, "run_id") == run_id;
-    });
-    if (!SideState(state).is_open(run_id)) SideState::edit(state, "open_runs").emplace_back(run_id);
-    if (!owner.owner_id.empty()) {
-        cubepi::detail::HeldClaim claim;
-        claim.run_id = run_id;
-        claim.owner = owner;
-        claim.lease_until = lease_end;
-        SideState::edit(state, "claims").emplace_back(SideState::claim_json(claim));
-    }
-    SideState::tidy(state);
+/// Removes the owner's claim on a run, and the run itself if no other owner has a claim on it.
+void remove_run(JsonObject& state, const std::string& run_id, const std::string& owner_id) {
+    SideStateClaims claims(state);
+    ClaimRules rules(claims, {});
+    rules.release(run_id, owner_id);
+    if (!rules.claim_on(run_id)) claims.complete_run(run_id);
 }
 
 bool is_request(const Json& json, const std::string& run_id, const std::string& question_id) {
@@ -95,6 +46,25 @@ bool is_answer(const Json& json, const std::string& run_id, const std::string& q
            state_text(*one, "question_id") == question_id;
 }
 
+std::vector<TapeEntry> completion_of(const std::string& run_id) {
+    JsonObject data;
+    data["run_id"] = run_id;
+    data["status"] = "complete";
+    std::vector<TapeEntry> entries;
+    entries.push_back(event_entry(detail::run_event, std::move(data), hidden_from_context()));
+    return entries;
+}
+
+/// Returns the check of complete_run(); nothing without an owner, for mark_run_complete().
+std::function<void(const JsonObject&)> completion_guard(std::string tape, std::string run_id,
+                                                        std::optional<std::string> owner_id) {
+    if (!owner_id) return {};
+    return [tape = std::move(tape), run_id = std::move(run_id),
+            owner_id = std::move(*owner_id)](const JsonObject& now) {
+        if (!SideState(now).holds(run_id, owner_id)) cubepi::detail::throw_claim_lost(tape, run_id);
+    };
+}
+
 }  // namespace
 
 Task<ClaimResult> TapeCheckpointer::claim_run(std::string thread_id, std::string run_id,
@@ -104,7 +74,8 @@ Task<ClaimResult> TapeCheckpointer::claim_run(std::string thread_id, std::string
         cubepi::detail::throw_run_completed(thread_id, run_id);
     auto result = std::make_shared<ClaimResult>();
     std::function<Json(JsonObject&)> edit = [=](JsonObject& beside) {
-        claim_in(beside, thread_id, run_id, owner, kind, state->now(), state->lease_end(), *result);
+        SideStateClaims claims(beside);
+        *result = ClaimRules(claims, thread_id, state->time()).claim(run_id, owner, kind);
         note_session(beside, state->options.session);
         return Json();
     };
@@ -122,7 +93,7 @@ Task<void> TapeCheckpointer::State::check_still_open(std::string tape, std::stri
     const bool complete = co_await is_complete(tape, run_id);
     if (!complete) co_return;
     std::function<Json(JsonObject&)> give_up = [=](JsonObject& beside) {
-        remove_run(beside, run_id, {owner_id});
+        remove_run(beside, run_id, owner_id);
         return Json();
     };
     co_await side->edit_state(tape, std::move(give_up));
@@ -133,13 +104,8 @@ Task<void> TapeCheckpointer::renew_claim(std::string thread_id, std::string run_
                                          std::string owner_id) {
     const std::shared_ptr<State> state = state_;
     std::function<Json(JsonObject&)> edit = [=](JsonObject& beside) {
-        bool found = false;
-        for (Json& json : SideState::edit(beside, "claims")) {
-            if (!is_claim_of(json, run_id, owner_id)) continue;
-            json.get_object()["lease_until"] = state->lease_end();
-            found = true;
-        }
-        if (!found) cubepi::detail::throw_claim_lost(thread_id, run_id);
+        SideStateClaims claims(beside);
+        ClaimRules(claims, thread_id, state->time()).renew(run_id, owner_id);
         return Json();
     };
     co_await state->side->edit_state(thread_id, std::move(edit));
@@ -149,16 +115,14 @@ Task<void> TapeCheckpointer::release_claim(std::string thread_id, std::string ru
                                            std::string owner_id) {
     const std::shared_ptr<State> state = state_;
     std::function<void(JsonObject&)> edit = [=](JsonObject& beside) {
-        erase_where(SideState::edit(beside, "claims"), [&](const Json& json) {
-            return !owner_id.empty() && is_claim_of(json, run_id, owner_id);
-        });
-        SideState::tidy(beside);
+        SideStateClaims claims(beside);
+        ClaimRules(claims, {}).release(run_id, owner_id);
     };
     co_await state->edit_at_end(std::move(thread_id), std::move(edit));
 }
 
 Task<void> TapeCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
-    return state_->complete(std::move(thread_id), std::move(run_id), {});
+    return state_->complete(std::move(thread_id), std::move(run_id), std::nullopt);
 }
 
 Task<void> TapeCheckpointer::complete_run(std::string thread_id, std::string run_id,
@@ -167,33 +131,27 @@ Task<void> TapeCheckpointer::complete_run(std::string thread_id, std::string run
 }
 
 /// The claim is checked when the event is appended, under the lock of the tape. In a turn it is checked again when the
-/// turn is merged. The claims are removed after that, when another owner may have claimed the run: only claims held
-/// before are removed.
+/// turn is merged. The claim is removed after that, when another owner may have claimed the run: only a claim held
+/// before is removed. A completion that is repeated removes a claim that remained when its removal failed.
 Task<void> TapeCheckpointer::State::complete(std::string tape, std::string run_id,
-                                             std::string owner_id) {
+                                             std::optional<std::string> owner_id) {
     const std::shared_ptr<State> self = shared_from_this();
-    if (co_await is_complete(tape, run_id)) co_return;
-    const JsonObject beside = co_await side->read_state(tape);
-    if (!SideState(beside).is_open(run_id)) cubepi::detail::throw_run_not_claimed(tape, run_id);
-    std::vector<std::string> owners = owners_of(beside, run_id);
-    std::function<void(const JsonObject&)> guard;
-    if (!owner_id.empty()) {
-        owners = {owner_id};
-        guard = [tape, run_id, owner_id](const JsonObject& now) {
-            if (!SideState(now).holds(run_id, owner_id))
-                cubepi::detail::throw_claim_lost(tape, run_id);
-        };
+    const bool complete_before = co_await is_complete(tape, run_id);
+    JsonObject beside = co_await side->read_state(tape);
+    const bool open = SideState(beside).is_open(run_id);
+    if (complete_before && !open) co_return;
+    if (!open) cubepi::detail::throw_run_not_claimed(tape, run_id);
+    SideStateClaims claims(beside);
+    const std::optional<HeldClaim> held = ClaimRules(claims, tape).claim_on(run_id);
+    if (!complete_before) {
+        std::vector<TapeEntry> entries = completion_of(run_id);
+        TapeAppend options = TapeAppend().guard(completion_guard(tape, run_id, owner_id));
+        co_await store->append(tape, std::move(entries), std::move(options));
     }
-    JsonObject data;
-    data["run_id"] = run_id;
-    data["status"] = "complete";
-    std::vector<TapeEntry> entries;
-    entries.push_back(event_entry(detail::run_event, std::move(data), hidden_from_context()));
-    TapeAppend options = TapeAppend().guard(std::move(guard));
-    co_await store->append(tape, std::move(entries), std::move(options));
-    std::function<void(JsonObject&)> edit = [run_id, owners = std::move(owners)](JsonObject& now) {
-        remove_run(now, run_id, owners);
-    };
+    std::function<void(JsonObject&)> edit =
+        [run_id, owner = held ? held->owner.owner_id : std::string()](JsonObject& now) {
+            remove_run(now, run_id, owner);
+        };
     co_await edit_at_end(std::move(tape), std::move(edit));
 }
 

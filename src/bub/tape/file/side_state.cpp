@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <cubepi/checkpoint/claims/store_errors.hpp>
+
 namespace bub::detail {
 
 namespace {
@@ -9,6 +11,33 @@ namespace {
 std::int64_t number_at(const JsonObject& object, std::string_view key) {
     const Json* value = object.if_contains(key);
     return value && value->is_int64() ? value->get_int64() : 0;
+}
+
+cubepi::HeldClaim read_claim(const JsonObject& json) {
+    cubepi::HeldClaim claim;
+    claim.run_id = state_text(json, "run_id");
+    claim.owner.owner_id = state_text(json, "owner_id");
+    claim.owner.host = state_text(json, "host");
+    claim.owner.boot_id = state_text(json, "boot_id");
+    claim.owner.pid = number_at(json, "pid");
+    claim.owner.process_start = number_at(json, "process_start");
+    claim.owner.description = state_text(json, "description");
+    const Json* until = json.if_contains("lease_until");
+    if (until && until->is_number()) claim.lease_until = until->to_number<double>();
+    return claim;
+}
+
+JsonObject claim_json(const cubepi::HeldClaim& claim) {
+    JsonObject json;
+    json["run_id"] = claim.run_id;
+    json["owner_id"] = claim.owner.owner_id;
+    json["host"] = claim.owner.host;
+    json["boot_id"] = claim.owner.boot_id;
+    json["pid"] = claim.owner.pid;
+    json["process_start"] = claim.owner.process_start;
+    json["description"] = claim.owner.description;
+    json["lease_until"] = claim.lease_until;
+    return json;
 }
 
 }  // namespace
@@ -31,38 +60,11 @@ bool SideState::is_open(const std::string& run_id) const {
 
 bool SideState::holds(const std::string& run_id, const std::string& owner_id) const {
     for (const Json& json : list("claims")) {
-        if (!json.is_object()) continue;
-        const cubepi::detail::HeldClaim claim = read_claim(json.get_object());
-        if (claim.run_id == run_id && claim.owner.owner_id == owner_id) return true;
+        const JsonObject* claim = json.if_object();
+        if (claim && state_text(*claim, "run_id") == run_id)
+            return state_text(*claim, "owner_id") == owner_id;
     }
     return false;
-}
-
-cubepi::detail::HeldClaim SideState::read_claim(const JsonObject& json) {
-    cubepi::detail::HeldClaim claim;
-    claim.run_id = state_text(json, "run_id");
-    claim.owner.owner_id = state_text(json, "owner_id");
-    claim.owner.host = state_text(json, "host");
-    claim.owner.boot_id = state_text(json, "boot_id");
-    claim.owner.pid = number_at(json, "pid");
-    claim.owner.process_start = number_at(json, "process_start");
-    claim.owner.description = state_text(json, "description");
-    const Json* until = json.if_contains("lease_until");
-    if (until && until->is_number()) claim.lease_until = until->to_number<double>();
-    return claim;
-}
-
-JsonObject SideState::claim_json(const cubepi::detail::HeldClaim& claim) {
-    JsonObject json;
-    json["run_id"] = claim.run_id;
-    json["owner_id"] = claim.owner.owner_id;
-    json["host"] = claim.owner.host;
-    json["boot_id"] = claim.owner.boot_id;
-    json["pid"] = claim.owner.pid;
-    json["process_start"] = claim.owner.process_start;
-    json["description"] = claim.owner.description;
-    json["lease_until"] = claim.lease_until;
-    return json;
 }
 
 JsonArray& SideState::edit(JsonObject& state, std::string_view name) {
@@ -76,6 +78,44 @@ void SideState::tidy(JsonObject& state) {
         const Json* value = state.if_contains(name);
         if (value && value->is_array() && value->get_array().empty()) state.erase(name);
     }
+}
+
+cubepi::RunState SideStateClaims::run_state(const std::string& run_id) const {
+    if (!completed_.empty() && run_id == completed_) return cubepi::RunState::complete;
+    return SideState(state_).is_open(run_id) ? cubepi::RunState::open : cubepi::RunState::unknown;
+}
+
+std::vector<cubepi::HeldClaim> SideStateClaims::claims() const {
+    std::vector<cubepi::HeldClaim> claims;
+    for (const Json& json : SideState(state_).list("claims")) {
+        if (json.is_object()) claims.push_back(read_claim(json.get_object()));
+    }
+    return claims;
+}
+
+void SideStateClaims::open_run(const std::string& run_id) {
+    SideState::edit(state_, "open_runs").emplace_back(run_id);
+}
+
+void SideStateClaims::complete_run(const std::string& run_id) {
+    JsonArray& open = SideState::edit(state_, "open_runs");
+    open.erase(std::remove(open.begin(), open.end(), Json(run_id)), open.end());
+    SideState::tidy(state_);
+}
+
+void SideStateClaims::put_claim(const cubepi::HeldClaim& claim) {
+    remove_claim(claim.run_id);
+    SideState::edit(state_, "claims").emplace_back(claim_json(claim));
+}
+
+void SideStateClaims::remove_claim(const std::string& run_id) {
+    JsonArray& claims = SideState::edit(state_, "claims");
+    const auto of_run = [&](const Json& json) {
+        const JsonObject* claim = json.if_object();
+        return !claim || state_text(*claim, "run_id") == run_id;
+    };
+    claims.erase(std::remove_if(claims.begin(), claims.end(), of_run), claims.end());
+    SideState::tidy(state_);
 }
 
 void check_claims(const JsonObject& state, const std::string& tape,

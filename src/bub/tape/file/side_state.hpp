@@ -2,10 +2,11 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <bub/tape/tape_store.hpp>
-#include <cubepi/checkpoint/claims/claim_rules.hpp>
+#include <cubepi/checkpoint/claim_rules.hpp>
 
 namespace bub::detail {
 
@@ -18,8 +19,6 @@ public:
     bool holds(const std::string& run_id, const std::string& owner_id) const;
     const JsonArray& list(std::string_view name) const;
 
-    static cubepi::detail::HeldClaim read_claim(const JsonObject& json);
-    static JsonObject claim_json(const cubepi::detail::HeldClaim& claim);
     /// Returns the list with this name, creating it if missing.
     static JsonArray& edit(JsonObject& state, std::string_view name);
     /// Removes empty lists.
@@ -27,6 +26,25 @@ public:
 
 private:
     const JsonObject& state_;
+};
+
+/// The runs and claims in a tape's side state. Completed runs are on the tape, not in the side state: `completed` is one
+/// of them, known to the caller. A run whose completion event the caller appends remains open until complete_run().
+class SideStateClaims final : public cubepi::ClaimTable {
+public:
+    explicit SideStateClaims(JsonObject& state, std::string completed = {})
+        : state_(state), completed_(std::move(completed)) {}
+
+    cubepi::RunState run_state(const std::string& run_id) const override;
+    std::vector<cubepi::HeldClaim> claims() const override;
+    void open_run(const std::string& run_id) override;
+    void complete_run(const std::string& run_id) override;
+    void put_claim(const cubepi::HeldClaim& claim) override;
+    void remove_claim(const std::string& run_id) override;
+
+private:
+    JsonObject& state_;
+    std::string completed_;
 };
 
 /// Returns the text under `key`; empty if absent.

@@ -1,7 +1,7 @@
 #include <string>
 #include <utility>
 
-#include <cubepi/checkpoint/claims/claim_rules.hpp>
+#include <cubepi/checkpoint/claims/store_errors.hpp>
 #include <cubepi/checkpoint/format/extra_text.hpp>
 #include <cubepi/checkpoint/sqlite/operations.hpp>
 #include <cubepi/core/error.hpp>

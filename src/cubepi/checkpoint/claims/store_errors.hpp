@@ -1,27 +1,16 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
-#include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/checkpoint/claim_rules.hpp>
 
 namespace cubepi::detail {
 
-/// A claim with an owner, as a store keeps it.
-struct HeldClaim {
-    std::string run_id = {};
-    ClaimOwner owner = {};
-    double lease_until = 0;  ///< Unix seconds
-};
+// The errors of all stores, so that their texts are the same.
 
-/// True when nobody can be writing under the claim any more, or its lease is over (D50).
-bool is_abandoned(const HeldClaim& claim, double now);
-
-/// Decides about a claim of another owner on the thread: takes it over into `result`, or throws
-/// RunAlreadyClaimedError that names the owner.
-void take_over(const std::string& thread_id, const HeldClaim& claim, double now,
-               ClaimResult& result);
-
-// What the stores throw, in the same words.
+/// Throws RunAlreadyClaimedError, which names the owner of the claim.
+[[noreturn]] void throw_thread_in_use(const std::string& thread_id, const HeldClaim& claim);
 [[noreturn]] void throw_run_claimed(const std::string& thread_id, const std::string& run_id);
 [[noreturn]] void throw_run_completed(const std::string& thread_id, const std::string& run_id);
 [[noreturn]] void throw_run_not_claimed(const std::string& thread_id, const std::string& run_id);

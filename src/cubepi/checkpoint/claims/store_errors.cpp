@@ -1,8 +1,7 @@
-#include <cubepi/checkpoint/claims/claim_rules.hpp>
+#include <cubepi/checkpoint/claims/store_errors.hpp>
 
 #include <string>
 
-#include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace cubepi::detail {
@@ -13,22 +12,13 @@ std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
 }  // namespace
 
-bool is_abandoned(const HeldClaim& claim, double now) {
-    return claim.lease_until <= now || is_dead_owner(claim.owner);
-}
-
-void take_over(const std::string& thread_id, const HeldClaim& claim, double now,
-               ClaimResult& result) {
-    if (!is_abandoned(claim, now)) {
-        const std::string& who =
-            claim.owner.description.empty() ? claim.owner.owner_id : claim.owner.description;
-        throw RunAlreadyClaimedError("thread " + quoted(thread_id) + " is in use: run " +
-                                         quoted(claim.run_id) + " is open in " + who +
-                                         "; wait for it to end, or end that process",
-                                     thread_id, claim.run_id, who);
-    }
-    result.taken_over = claim.owner;
-    result.taken_over_run_id = claim.run_id;
+void throw_thread_in_use(const std::string& thread_id, const HeldClaim& claim) {
+    const std::string& owner =
+        claim.owner.description.empty() ? claim.owner.owner_id : claim.owner.description;
+    throw RunAlreadyClaimedError("thread " + quoted(thread_id) + " is in use: run " +
+                                     quoted(claim.run_id) + " is open in " + owner +
+                                     "; wait for it to end, or end that process",
+                                 thread_id, claim.run_id, owner);
 }
 
 void throw_run_claimed(const std::string& thread_id, const std::string& run_id) {
