@@ -26,7 +26,7 @@ public:
             return std::optional<bub::StreamEvent>(std::move(event));
         });
     }
-    Task<bool> dispatch_output(bub::Envelope) override { co_return true; }
+    Task<bool> dispatch_output(bub::TurnOutput) override { co_return true; }
 
     /// What the stream reported as an error; empty: nothing.
     const std::string& complaint() const noexcept { return complaint_; }

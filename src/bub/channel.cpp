@@ -27,7 +27,7 @@ Task<std::optional<AdmitDecision>> OutboundChannelRouter::admit_message(std::str
     co_return std::nullopt;
 }
 
-Task<> OutboundChannelRouter::plan_outputs(std::string, std::vector<Envelope>) { co_return; }
+Task<> OutboundChannelRouter::plan_outputs(std::string, std::vector<TurnOutput>) { co_return; }
 
 Task<> OutboundChannelRouter::quit(std::string) { co_return; }
 

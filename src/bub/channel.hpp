@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <bub/admission.hpp>
 #include <bub/envelope.hpp>
@@ -49,6 +52,18 @@ public:
                                                              TurnSnapshot turn);
 };
 
+/// An outbound message and its position among the outbound messages of its turn.
+struct TurnOutput {
+    /// A message that is not an output of a turn, e.g. a notice.
+    explicit TurnOutput(Envelope notice) : message(std::move(notice)) {}
+    TurnOutput(Envelope output, std::size_t at, std::size_t of)
+        : message(std::move(output)), index(at), count(of) {}
+
+    Envelope message;
+    std::size_t index = 0;  ///< from 0
+    std::size_t count = 0;  ///< number of outputs of the turn; 0: not an output of a turn
+};
+
 /// The router of answers to the channels. Bound to a Framework by the component that runs the channels. (Bub's
 /// ChannelRouter.)
 class OutboundChannelRouter {
@@ -59,17 +74,10 @@ public:
         (void)message;
         return stream;
     }
-    /// Announces all outbound messages of a turn, in order, before the first is dispatched. Called only if there is
-    /// more than one.
-    virtual Task<> plan_outputs(std::string session_id, std::vector<Envelope> messages);
-    /// Announces that message `number` (from 0) of `count` is dispatched next.
-    virtual void next_output(const std::string& session_id, std::size_t number, std::size_t count) {
-        (void)session_id;
-        (void)number;
-        (void)count;
-    }
+    /// Announces all outputs of a turn, in order, before the first is dispatched. Called only if there is more than one.
+    virtual Task<> plan_outputs(std::string session_id, std::vector<TurnOutput> outputs);
     /// Returns true if a channel accepted the message.
-    virtual Task<bool> dispatch_output(Envelope message) = 0;
+    virtual Task<bool> dispatch_output(TurnOutput output) = 0;
     /// Returns the decision of the message's channel.
     virtual Task<std::optional<AdmitDecision>> admit_message(std::string session_id,
                                                              const Envelope& message,

@@ -95,9 +95,10 @@ struct Envelope {
     /// this id does not accept it a second time (B18), and the builtin agent treats all deliveries of it as one user
     /// message (D42). Absent: each message is new.
     std::optional<std::string> inbound_id;
-    /// The sequence number that the channel manager assigned on arrival; 0: none. Identifies the manager's records of a
-    /// message that is returned from a steering inbox.
+    /// Set by the channel manager while the message waits in a debouncer or a steering inbox: the sequence number of its
+    /// arrival (0: none), and the delivery log's ids of this message and of those merged into it.
     std::uint64_t arrival = 0;
+    std::vector<std::string> receipts;
     JsonObject rest;
 
     /// Returns `content`, or an empty string.
@@ -108,7 +109,7 @@ struct Envelope {
 };
 
 /// Converts the envelope to a JSON object: the fields that are set, then `rest`. Lifespan, is_active, from_operator,
-/// inbound_id and arrival are left out.
+/// inbound_id, arrival and receipts are left out.
 JsonObject to_json(const Envelope& envelope);
 
 /// The result of render_outbound: zero or more envelopes.

@@ -66,8 +66,15 @@ Task<Prompt> Framework::build_prompt(std::shared_ptr<Envelope> message, std::str
     co_return Prompt(message->content_text());
 }
 
-Task<> Framework::dispatch_outbound(std::shared_ptr<Envelope> outbound) {
-    DispatchOutboundCall call{*outbound};
+Task<> Framework::dispatch_outbound(std::shared_ptr<Envelope> message) {
+    DispatchOutboundCall call{*message};
+    const auto ignore = [](const Plugin&, std::optional<bool>) {};
+    auto outcome = ask_all(impl_->plugins(), &Plugin::dispatch_outbound, call, ignore);
+    if (outcome.is_pending()) (void)co_await std::move(outcome).task();
+}
+
+Task<> Framework::dispatch_outbound(TurnOutput output) {
+    DispatchOutboundCall call{output.message, output.index, output.count};
     const auto ignore = [](const Plugin&, std::optional<bool>) {};
     auto outcome = ask_all(impl_->plugins(), &Plugin::dispatch_outbound, call, ignore);
     if (outcome.is_pending()) (void)co_await std::move(outcome).task();

@@ -88,7 +88,10 @@ public:
     /// Returns the prompt built by the hooks, or the content.
     Task<Prompt> build_prompt(std::shared_ptr<Envelope> message, std::string session_id,
                               TurnState& state);
-    Task<> dispatch_outbound(std::shared_ptr<Envelope> outbound);
+    /// Dispatches a message that is not an output of a turn.
+    Task<> dispatch_outbound(std::shared_ptr<Envelope> message);
+    /// Dispatches an output of a turn, the position of which it keeps.
+    Task<> dispatch_outbound(TurnOutput output);
     /// Notifies all observers; their exceptions are reported to on_warning. Throws only a cancellation.
     Task<> notify_error(std::string stage, std::exception_ptr error,
                         std::shared_ptr<Envelope> message);

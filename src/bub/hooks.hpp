@@ -74,7 +74,12 @@ struct RenderOutboundCall {
     const std::string& model_output;
 };
 struct DispatchOutboundCall {
-    Envelope& message;  ///< the outbound one
+    Envelope& message;      ///< the outbound one
+    std::size_t index = 0;  ///< among the outputs of the turn, from 0
+    std::size_t count = 0;  ///< number of these outputs; 0: `message` is not an output of a turn
+
+    /// Returns the argument of OutboundChannelRouter::dispatch_output.
+    TurnOutput output() const { return TurnOutput(message, index, count); }
 };
 struct OnErrorCall {
     std::string_view stage;  ///< run_model, save_state, turn, resolve_session, admit_message

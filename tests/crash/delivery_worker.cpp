@@ -28,9 +28,9 @@ bub::Plugin plugin(bub::Framework& framework, const std::filesystem::path& direc
         return "re: " + call.prompt.text();
     };
     plugin.dispatch_outbound = [&framework](bub::DispatchOutboundCall& call) -> Task<bool> {
-        bub::Envelope message = call.message;
+        bub::TurnOutput output = call.output();
         const auto router = framework.router();
-        const bool taken = co_await router->dispatch_output(std::move(message));
+        const bool taken = co_await router->dispatch_output(std::move(output));
         co_return taken;
     };
     plugin.provide_channels = [directory, brought](bub::ProvideChannelsCall& call) {

@@ -33,8 +33,8 @@ Task<Content> content_of(DeliveryLog& log) {
     const std::vector<StoredInbound> unfinished = co_await log.unfinished();
     for (const StoredInbound& one : unfinished) {
         std::string text = one.id;
-        for (const PlannedAnswer& part : one.planned) text += " " + std::to_string(part.number);
-        if (one.said_all) text += " all";
+        for (const TurnOutput& output : one.planned) text += " " + std::to_string(output.index);
+        if (one.all_sent) text += " all";
         content.in.push_back(std::move(text));
     }
     const std::vector<Delivery> unsettled = co_await log.unsettled();

@@ -137,6 +137,33 @@ TEST(LiveChat, InputsThatAreEqualOrEndAlikeAreToldApart) {
     EXPECT_EQ(chat.wait(), 0);
 }
 
+TEST(LiveChat, TwoEqualInputsInARowAreTwoInputs) {
+    const Home home;
+    write_file(home.work() / "a.txt", "x\n");
+    Terminal chat(home, {"chat", "--script", home.script(tool_then_text)});
+    ASSERT_TRUE(chat.expect_on_screen("talks to"));
+    chat.type("go\r");
+    ASSERT_TRUE(chat.expect_on_screen("I will"));
+    chat.type("/later again\r");
+    ASSERT_TRUE(chat.expect_on_screen("↳ later: again")) << chat.screen().text();
+    chat.type("again\r");
+    ASSERT_TRUE(chat.expect_on_screen("↳ again")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("Later.")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("↳")) << chat.screen().text();
+    // The second one steers the first answer, and the first one has a turn of its own after it.
+    const std::string screen = chat.screen().text();
+    const std::size_t steering = screen.find("> again\n");
+    const std::size_t seen = screen.find("Seen.");
+    const std::size_t follow_up = screen.find("> again\n", steering + 1);
+    ASSERT_NE(steering, std::string::npos) << screen;
+    ASSERT_NE(follow_up, std::string::npos) << screen;
+    EXPECT_LT(steering, seen) << screen;
+    EXPECT_GT(follow_up, seen) << screen;
+    EXPECT_EQ(screen.find("> again\n", follow_up + 1), std::string::npos) << screen;
+    chat.type("/quit\r");
+    EXPECT_EQ(chat.wait(), 0);
+}
+
 TEST(LiveChat, WhatWasNotHeardComesBackWhenTheAnswerIsStopped) {
     const Home home;
     Terminal chat(home, {"chat", "--script", home.script(slow_script())});

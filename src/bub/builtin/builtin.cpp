@@ -198,8 +198,8 @@ Task<std::optional<bool>> dispatch(CorePtr core, DispatchOutboundCall& call) {
     const std::shared_ptr<OutboundChannelRouter> router = core->framework().router();
     std::optional<bool> sent(false);
     if (router) {
-        Envelope message = call.message;
-        sent = co_await router->dispatch_output(std::move(message));
+        TurnOutput output = call.output();
+        sent = co_await router->dispatch_output(std::move(output));
     }
     co_return sent;
 }

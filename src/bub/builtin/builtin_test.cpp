@@ -271,7 +271,7 @@ TEST_F(Builtin, B19_TheSeparatorIsADeltaOfTheStream) {
     class Listening final : public OutboundChannelRouter {
     public:
         explicit Listening(std::vector<std::string>& deltas) : deltas_(deltas) {}
-        Task<bool> dispatch_output(Envelope) override { co_return true; }
+        Task<bool> dispatch_output(TurnOutput) override { co_return true; }
         EventStream wrap_stream(const Envelope&, EventStream stream) override {
             const auto hear = [this](StreamEvent event) {
                 if (event.kind == event_kind::text) deltas_.emplace_back(event.delta());

@@ -93,7 +93,7 @@ private:
                 return std::optional<StreamEvent>(std::move(event));
             });
         }
-        Task<bool> dispatch_output(Envelope) override { co_return true; }
+        Task<bool> dispatch_output(TurnOutput) override { co_return true; }
 
     private:
         std::vector<cubepi::Notice>& notices_;

@@ -88,11 +88,12 @@ TEST(Redelivery, D42_ATurnOfSeveralAnswersThatIsCutOffAnywhereIsCompletedWithout
 TEST(Redelivery, B18_WhatIsLeftOfAnAnswerWaitsForItsChannel) {
     const auto log = log_with_message();
     cubepi::run(log->begin(Texts(1, "1")));
-    std::vector<std::optional<Envelope>> parts;
+    std::vector<TurnOutput> outputs;
     for (const char* text : {"first", "second"}) {
-        parts.emplace_back(from("chat", "1", text)).value().session_id = "chat:1";
+        outputs.emplace_back(from("chat", "1", text), outputs.size(), 2).message.session_id =
+            "chat:1";
     }
-    cubepi::run(log->plan(parts, Texts(1, "1")));
+    cubepi::run(log->plan(outputs, Texts(1, "1")));
     for (const bool served : {false, true}) {
         House house;
         house.options.deliveries = log;

@@ -116,9 +116,9 @@ struct House {
             co_return "re: " + text;
         };
         model.dispatch_outbound = [this](DispatchOutboundCall& call) -> Task<bool> {
-            Envelope message = call.message;
+            TurnOutput output = call.output();
             const auto router = framework->router();
-            const bool taken = router && co_await router->dispatch_output(std::move(message));
+            const bool taken = router && co_await router->dispatch_output(std::move(output));
             co_return taken;
         };
         model.on_error = [this](OnErrorCall& call) { errors.emplace_back(call.stage); };

@@ -58,6 +58,7 @@ Envelope merge_messages(std::vector<Envelope> messages) {
     std::vector<std::shared_ptr<Lifespan>> lifespans;
     JsonObject context;
     JsonObject rest;
+    std::vector<std::string> receipts;
     bool active = false;
     bool operators = true;
     for (Envelope& message : messages) {
@@ -65,6 +66,7 @@ Envelope merge_messages(std::vector<Envelope> messages) {
         text += message.content_text();
         for (MediaItem& item : message.media) media.push_back(std::move(item));
         if (message.lifespan) lifespans.push_back(std::move(message.lifespan));
+        for (std::string& receipt : message.receipts) receipts.push_back(std::move(receipt));
         active = active || message.is_active;
         operators = operators && message.is_operator();
         merge_into(context, std::move(message.context));
@@ -75,6 +77,7 @@ Envelope merge_messages(std::vector<Envelope> messages) {
     merged.media = std::move(media);
     merged.context = std::move(context);
     merged.rest = std::move(rest);
+    merged.receipts = std::move(receipts);
     merged.is_active = active;
     merged.from_operator = operators;
     merged.lifespan = nullptr;
@@ -144,9 +147,9 @@ void Debouncer::flush() {
     flush_(merge_messages(std::exchange(messages_, {})));
 }
 
-std::size_t Debouncer::clear() {
+std::vector<Envelope> Debouncer::drain() {
     timer_->cancel();
-    return std::exchange(messages_, {}).size();
+    return std::exchange(messages_, {});
 }
 
 }  // namespace bub

@@ -25,7 +25,7 @@ struct DebounceOptions {
 };
 
 /// Merges several messages into one: texts joined with line feeds, media concatenated, contexts and other fields merged
-/// so that later ones win, all lifespans preserved. The result may use commands only if every message may. Throws
+/// so that later ones win, all lifespans and receipts preserved. The result may use commands only if every message may. Throws
 /// Error(invalid_argument) if `messages` is empty.
 Envelope merge_messages(std::vector<Envelope> messages);
 
@@ -49,8 +49,8 @@ public:
     bool add(Envelope message);
     /// Returns what add() would return.
     bool wants(const Envelope& message) const;
-    /// Drops the collected messages and returns their number.
-    std::size_t clear();
+    /// Removes and returns the collected messages.
+    std::vector<Envelope> drain();
     std::size_t waiting() const noexcept { return messages_.size(); }
 
 private:

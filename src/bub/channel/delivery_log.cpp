@@ -46,23 +46,19 @@ Task<std::vector<StoredInbound>> MemoryDeliveryLog::unfinished() {
 }
 
 Task<std::string> MemoryDeliveryLog::intend(Envelope message, std::vector<std::string> answers) {
-    std::string id = records_->next_id();
-    records_->apply(records_->intended(message, answers, {}));
-    co_return id;
+    TurnOutput output(std::move(message));
+    return intend_output(std::move(output), std::move(answers));
 }
 
-Task<> MemoryDeliveryLog::plan(std::vector<std::optional<Envelope>> parts,
-                               std::vector<std::string> answers) {
-    records_->apply(DeliveryRecords::planned(parts, answers));
+Task<> MemoryDeliveryLog::plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) {
+    records_->apply(DeliveryRecords::planned(outputs, answers));
     co_return;
 }
 
-Task<std::string> MemoryDeliveryLog::intend_part(Envelope message, std::vector<std::string> answers,
-                                                 std::size_t number, std::size_t count) {
+Task<std::string> MemoryDeliveryLog::intend_output(TurnOutput output,
+                                                   std::vector<std::string> answers) {
     std::string id = records_->next_id();
-    JsonObject record = records_->intended(message, answers, {});
-    DeliveryRecords::note_part(record, number, count);
-    records_->apply(record);
+    records_->apply(records_->intended(output, answers, {}));
     co_return id;
 }
 

@@ -16,12 +16,6 @@ namespace detail {
 class DeliveryRecords;
 }
 
-/// A part of a turn's output that has not begun to be sent.
-struct PlannedAnswer {
-    std::size_t number = 0;  ///< index among the parts, from 0
-    Envelope message = {};
-};
-
 /// An accepted message that is not yet finished.
 struct StoredInbound {
     std::string id = {};
@@ -30,10 +24,9 @@ struct StoredInbound {
     std::uint64_t begun = 0;  ///< number of turns that began on it and whose end was not recorded
     std::string turn = {};    ///< the same for all messages of one turn; empty: no turn began
     bool answered = false;    ///< sending of an answer has begun
-    /// The remaining output of its turn, and the number of all parts; if several messages were merged, stored with the first.
-    std::vector<PlannedAnswer> planned = {};
-    std::size_t parts = 0;
-    bool said_all = false;  ///< sending of the last part has begun
+    /// The outputs of its turn that have not begun to be sent; if several messages were merged, stored with the first.
+    std::vector<TurnOutput> planned = {};
+    bool all_sent = false;  ///< sending of the last output has begun
 };
 
 /// An answer to be sent by a channel.
@@ -80,13 +73,12 @@ public:
 class PlansAnswers {
 public:
     virtual ~PlansAnswers() = default;
-    /// Records the parts; completes when they are durable. A part without a value is not sent after a crash.
-    virtual Task<> plan(std::vector<std::optional<Envelope>> parts,
-                        std::vector<std::string> answers) = 0;
-    /// Does the same as intend() for part `number` of `count`, and removes this part and the earlier ones from the
-    /// plan.
-    virtual Task<std::string> intend_part(Envelope message, std::vector<std::string> answers,
-                                          std::size_t number, std::size_t count) = 0;
+    /// Records the outputs of a turn; completes when they are durable. Outputs of the turn that are left out are not sent
+    /// after a crash.
+    virtual Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) = 0;
+    /// Does the same as intend() for an output of a turn, and removes this output and the earlier ones from the plan.
+    virtual Task<std::string> intend_output(TurnOutput output,
+                                            std::vector<std::string> answers) = 0;
 };
 
 /// A delivery log in memory, for programs whose channels end with the process, and for tests.
@@ -100,10 +92,8 @@ public:
     Task<> finish(std::vector<std::string> ids) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::string> intend(Envelope message, std::vector<std::string> answers) override;
-    Task<> plan(std::vector<std::optional<Envelope>> parts,
-                std::vector<std::string> answers) override;
-    Task<std::string> intend_part(Envelope message, std::vector<std::string> answers,
-                                  std::size_t number, std::size_t count) override;
+    Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
+    Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
     Task<> resend(std::string id) override;
     Task<> sent(std::string id) override;
     Task<> failed(std::string id, std::string reason) override;

@@ -63,19 +63,16 @@ public:
         after();
         co_return id;
     }
-    Task<> plan(std::vector<std::optional<Envelope>> parts,
-                std::vector<std::string> answers) override {
-        note("plan " + std::to_string(parts.size()));
+    Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override {
+        note("plan " + std::to_string(outputs.size()));
         auto& plans = dynamic_cast<PlansAnswers&>(*inner);
-        co_await plans.plan(std::move(parts), std::move(answers));
+        co_await plans.plan(std::move(outputs), std::move(answers));
         after();
     }
-    Task<std::string> intend_part(Envelope message, std::vector<std::string> answers,
-                                  std::size_t number, std::size_t count) override {
-        note("intend " + message.content_text());
+    Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override {
+        note("intend " + output.message.content_text());
         auto& plans = dynamic_cast<PlansAnswers&>(*inner);
-        std::string id =
-            co_await plans.intend_part(std::move(message), std::move(answers), number, count);
+        std::string id = co_await plans.intend_output(std::move(output), std::move(answers));
         after();
         co_return id;
     }

@@ -8,6 +8,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 
 namespace bub {
@@ -141,52 +142,35 @@ Task<std::vector<StoredInbound>> FileDeliveryLog::unfinished() {
     co_return std::move(*found);
 }
 
-Task<> FileDeliveryLog::plan(std::vector<std::optional<Envelope>> parts,
-                             std::vector<std::string> answers) {
+Task<> FileDeliveryLog::plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) {
     auto step = std::make_shared<DeliveryStep>();
     step->must_last = true;
-    step->make = [parts = std::move(parts), answers = std::move(answers)](DeliveryRecords&) {
-        return std::optional<JsonObject>(DeliveryRecords::planned(parts, answers));
+    step->make = [outputs = std::move(outputs), answers = std::move(answers)](DeliveryRecords&) {
+        return std::optional<JsonObject>(DeliveryRecords::planned(outputs, answers));
     };
     return take(std::move(step));
 }
 
 Task<std::string> FileDeliveryLog::intend(Envelope message, std::vector<std::string> answers) {
-    return intend_as([message = std::move(message), answers = std::move(answers),
-                      date = state_->date()](const DeliveryRecords& records) {
-        return records.intended(message, answers, date);
-    });
+    TurnOutput output(std::move(message));
+    return intend_output(std::move(output), std::move(answers));
 }
 
-Task<std::string> FileDeliveryLog::intend_part(Envelope message, std::vector<std::string> answers,
-                                               std::size_t number, std::size_t count) {
-    return intend_as([message = std::move(message), answers = std::move(answers),
-                      date = state_->date(), number, count](const DeliveryRecords& records) {
-        JsonObject record = records.intended(message, answers, date);
-        DeliveryRecords::note_part(record, number, count);
-        return record;
-    });
-}
-
-Task<std::string> FileDeliveryLog::intend_as(
-    std::function<JsonObject(const DeliveryRecords& records)> make) {
+Task<std::string> FileDeliveryLog::intend_output(TurnOutput output,
+                                                 std::vector<std::string> answers) {
     auto id = std::make_shared<std::string>();
     auto step = std::make_shared<DeliveryStep>();
     step->must_last = true;
-    step->make = [id, make = std::move(make),
+    step->make = [id, output = std::move(output), answers = std::move(answers),
+                  date = state_->date(),
                   most = state_->options.max_open](DeliveryRecords& records) {
         check_room(records, most);
         *id = records.next_id();
-        return std::optional<JsonObject>(make(records));
+        return std::optional<JsonObject>(records.intended(output, answers, date));
     };
-    std::exception_ptr failure;
-    try {
-        co_await take(std::move(step));
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    if (cubepi::is_cancellation(failure)) state_->journal.enqueue(withdrawal_step(id));
-    if (failure) std::rethrow_exception(failure);
+    const cubepi::Outcome<> written = co_await cubepi::outcome_of(take(std::move(step)));
+    if (written.cancelled()) state_->journal.enqueue(withdrawal_step(id));
+    written.rethrow();
     co_return std::move(*id);
 }
 

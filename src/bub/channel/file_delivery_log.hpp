@@ -59,10 +59,8 @@ public:
     Task<> finish(std::vector<std::string> ids) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::string> intend(Envelope message, std::vector<std::string> answers) override;
-    Task<> plan(std::vector<std::optional<Envelope>> parts,
-                std::vector<std::string> answers) override;
-    Task<std::string> intend_part(Envelope message, std::vector<std::string> answers,
-                                  std::size_t number, std::size_t count) override;
+    Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
+    Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
     Task<> resend(std::string id) override;
     Task<> sent(std::string id) override;
     Task<> failed(std::string id, std::string reason) override;
@@ -71,9 +69,6 @@ public:
 private:
     struct State;
     Task<> take(std::shared_ptr<detail::DeliveryStep> step);
-    /// Writes the record that `make` returns; the record has the next id.
-    Task<std::string> intend_as(
-        std::function<JsonObject(const detail::DeliveryRecords& records)> make);
 
     std::shared_ptr<State> state_;
     cubepi::WorkerPool thread_;  // tasks on it may still use the state

@@ -177,17 +177,16 @@ TEST_F(DeliveryFile, B18_ALineThatWasCutOffIsTakenBackWhereverItWasCut) {
     EXPECT_TRUE(warnings.empty());
 }
 
-TEST_F(DeliveryFile, B18_WhatATurnHasStillToSayIsKeptWhenTheFileIsWrittenAnew) {
+TEST_F(DeliveryFile, B18_PlannedOutputsSurviveTheRewriteOfTheFile) {
     options.compact_bytes = 1;
     {
         const auto log = open();
         EXPECT_EQ(store(*log, "one"), "1");
-        std::vector<std::optional<Envelope>> parts;
-        for (const char* text : {"a", "b", "c"}) parts.emplace_back(from("chat", "1", text));
-        parts[1].reset();
-        cubepi::run(log->plan(parts, Texts(1, "1")));
-        const std::string id =
-            cubepi::run(log->intend_part(from("chat", "1", "a"), Texts(1, "1"), 0, 3));
+        std::vector<TurnOutput> outputs;
+        outputs.emplace_back(from("chat", "1", "a"), 0, 3);
+        outputs.emplace_back(from("chat", "1", "c"), 2, 3);
+        cubepi::run(log->plan(outputs, Texts(1, "1")));
+        const std::string id = cubepi::run(log->intend_output(outputs.front(), Texts(1, "1")));
         cubepi::run(log->sent(id));
     }
     for (const bool last : {false, true}) {
@@ -195,13 +194,13 @@ TEST_F(DeliveryFile, B18_WhatATurnHasStillToSayIsKeptWhenTheFileIsWrittenAnew) {
         const std::vector<StoredInbound> inbounds = cubepi::run(log->unfinished());
         ASSERT_EQ(inbounds.size(), 1u);
         EXPECT_TRUE(inbounds[0].answered);
-        EXPECT_EQ(inbounds[0].said_all, last);
+        EXPECT_EQ(inbounds[0].all_sent, last);
         ASSERT_EQ(inbounds[0].planned.size(), last ? 0u : 1u);
         if (last) break;
-        EXPECT_EQ(inbounds[0].planned[0].number, 2u);
+        EXPECT_EQ(inbounds[0].planned[0].index, 2u);
         EXPECT_EQ(inbounds[0].planned[0].message.content_text(), "c");
-        EXPECT_EQ(inbounds[0].parts, 3u);
-        (void)cubepi::run(log->intend_part(from("chat", "1", "c"), Texts(1, "1"), 2, 3));
+        EXPECT_EQ(inbounds[0].planned[0].count, 3u);
+        (void)cubepi::run(log->intend_output(inbounds[0].planned[0], Texts(1, "1")));
     }
 }
 

@@ -315,12 +315,13 @@ Task<> Turn::dispatch_outbound() {
     const std::shared_ptr<OutboundChannelRouter> router = framework.router();
     const std::size_t count = result.outbounds.size();
     if (router && count > 1) {
-        std::vector<Envelope> all = result.outbounds;
+        std::vector<TurnOutput> all;
+        for (const Envelope& outbound : result.outbounds)
+            all.emplace_back(outbound, all.size(), count);
         co_await router->plan_outputs(result.session_id, std::move(all));
     }
-    for (std::size_t number = 0; number < count; ++number) {
-        if (router) router->next_output(result.session_id, number, count);
-        DispatchOutboundCall call{result.outbounds[number]};
+    for (std::size_t index = 0; index < count; ++index) {
+        DispatchOutboundCall call{result.outbounds[index], index, count};
         auto outcome = ask_all(plugins, &Plugin::dispatch_outbound, call, ignore);
         if (outcome.is_pending()) (void)co_await std::move(outcome).task();
     }

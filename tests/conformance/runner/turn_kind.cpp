@@ -36,8 +36,8 @@ public:
         return stream;
     }
 
-    Task<bool> dispatch_output(bub::Envelope message) override {
-        dispatched.push_back(std::move(message));
+    Task<bool> dispatch_output(bub::TurnOutput output) override {
+        dispatched.push_back(std::move(output.message));
         co_return true;
     }
 

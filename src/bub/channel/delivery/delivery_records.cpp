@@ -105,35 +105,35 @@ JsonObject DeliveryRecords::received(const Envelope& message, const std::string&
     return record;
 }
 
-JsonObject DeliveryRecords::intended(const Envelope& message,
+JsonObject DeliveryRecords::intended(const TurnOutput& output,
                                      const std::vector<std::string>& answers,
                                      const std::string& date) const {
     JsonObject record;
     record["out"] = next_;
     record["at"] = date;
-    // An error message is not an answer.
-    if (message.kind != envelope_kind::error && !answers.empty()) record["for"] = list_of(answers);
-    record["message"] = stored_form(message);
+    // An error message is not an answer, nor an output of a turn.
+    const bool answers_turn = output.message.kind != envelope_kind::error && !answers.empty();
+    if (answers_turn) record["for"] = list_of(answers);
+    record["message"] = stored_form(output.message);
+    if (answers_turn && output.count > 0) {
+        record["part"] = output.index;
+        record["of"] = output.count;
+    }
     return record;
 }
 
-JsonObject DeliveryRecords::planned(const std::vector<std::optional<Envelope>>& parts,
+JsonObject DeliveryRecords::planned(const std::vector<TurnOutput>& outputs,
                                     const std::vector<std::string>& answers) {
     JsonArray list;
-    for (const std::optional<Envelope>& part : parts) {
-        list.push_back(part ? Json(stored_form(*part)) : Json());
+    for (const TurnOutput& output : outputs) {
+        // The place of an output that is left out holds null.
+        if (list.size() < output.count) list.resize(output.count);
+        if (output.index < list.size()) list[output.index] = stored_form(output.message);
     }
     JsonObject record;
     record["plan"] = std::move(list);
     record["for"] = list_of(answers);
     return record;
-}
-
-void DeliveryRecords::note_part(JsonObject& record, std::size_t number, std::size_t count) {
-    // An error message is not part of an answer.
-    if (!record.contains("for")) return;
-    record["part"] = number;
-    record["of"] = count;
 }
 
 JsonObject DeliveryRecords::about(std::string_view what, const std::vector<std::string>& ids) {
@@ -181,7 +181,7 @@ void DeliveryRecords::apply_part(const JsonObject& record) {
     if (inbound == inbounds_.end()) return;
     auto& planned = inbound->second.planned;
     planned.erase(planned.begin(), planned.upper_bound(*number));
-    inbound->second.said_all = *number + 1 == *count;
+    inbound->second.all_sent = *number + 1 == *count;
 }
 
 bool DeliveryRecords::apply_inbound(const JsonObject& record) {
@@ -197,7 +197,7 @@ bool DeliveryRecords::apply_inbound(const JsonObject& record) {
     inbound.turn = number_in(record, "with").value_or(0);
     inbound.answered = is_true(record, "answered");
     inbound.parts = number_in(record, "parts").value_or(0);
-    inbound.said_all = is_true(record, "said");
+    inbound.all_sent = is_true(record, "said");
     if (const JsonObject* planned = object_in(record, "planned")) {
         for (const auto& [number, part] : *planned) {
             const auto key = number_of(std::string(number));
@@ -255,7 +255,7 @@ bool DeliveryRecords::apply_to_outbound(const JsonObject& record) {
                 if (inbound == inbounds_.end()) continue;
                 if (what == "sent") inbound->second.answered = true;
                 // The last part was not sent after all.
-                if (what == "failed") inbound->second.said_all = false;
+                if (what == "failed") inbound->second.all_sent = false;
             }
             outbounds_.erase(found);
         }
@@ -311,12 +311,10 @@ std::vector<StoredInbound> DeliveryRecords::unfinished() const {
         stored.begun = inbound.begun;
         if (inbound.turn > 0) stored.turn = std::to_string(inbound.turn);
         stored.answered = inbound.answered || is_being_answered(id);
-        stored.parts = static_cast<std::size_t>(inbound.parts);
-        stored.said_all = inbound.said_all;
+        stored.all_sent = inbound.all_sent;
         for (const auto& [number, message] : inbound.planned) {
-            PlannedAnswer& part = stored.planned.emplace_back();
-            part.number = static_cast<std::size_t>(number);
-            part.message = from_stored_form(message);
+            stored.planned.emplace_back(from_stored_form(message), static_cast<std::size_t>(number),
+                                        static_cast<std::size_t>(inbound.parts));
         }
     }
     return found;
@@ -353,7 +351,7 @@ std::vector<JsonObject> DeliveryRecords::all() const {
         if (inbound.turn > 0) record["with"] = inbound.turn;
         if (inbound.answered) record["answered"] = true;
         if (inbound.parts > 0) record["parts"] = inbound.parts;
-        if (inbound.said_all) record["said"] = true;
+        if (inbound.all_sent) record["said"] = true;
         JsonObject planned;
         for (const auto& [number, message] : inbound.planned)
             planned[std::to_string(number)] = message;

@@ -28,13 +28,11 @@ public:
     // Records. Those that create an id use the next one.
     JsonObject head() const;
     JsonObject received(const Envelope& message, const std::string& date) const;
-    JsonObject intended(const Envelope& message, const std::vector<std::string>& answers,
+    JsonObject intended(const TurnOutput& output, const std::vector<std::string>& answers,
                         const std::string& date) const;
     /// The outputs planned by the turn of `answers`.
-    static JsonObject planned(const std::vector<std::optional<Envelope>>& parts,
+    static JsonObject planned(const std::vector<TurnOutput>& outputs,
                               const std::vector<std::string>& answers);
-    /// Adds the part's number to a record of intended().
-    static void note_part(JsonObject& record, std::size_t number, std::size_t count);
     /// `what`: begun, back, done, again, sent, failed. Invalid ids are omitted.
     static JsonObject about(std::string_view what, const std::vector<std::string>& ids);
 
@@ -61,7 +59,7 @@ private:
         bool answered = false;   // by an answer that was sent
         std::map<std::uint64_t, JsonObject> planned = {};  // by number
         std::uint64_t parts = 0;
-        bool said_all = false;
+        bool all_sent = false;
     };
     struct Outbound {
         JsonObject message;

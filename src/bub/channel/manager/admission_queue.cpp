@@ -1,0 +1,299 @@
+#include <bub/channel/manager/admission_queue.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+
+namespace bub::detail {
+
+using cubepi::Error;
+using cubepi::ErrorCode;
+using cubepi::Outcome;
+using cubepi::outcome_of;
+
+namespace {
+
+void check_open(bool open) {
+    if (!open)
+        throw Error(ErrorCode::invalid_state, "the channel manager does not accept messages");
+}
+
+Error no_room() {
+    return Error(ErrorCode::limit, "too many messages are waiting; this one was rejected");
+}
+
+}  // namespace
+
+std::string lane_key(const Envelope& message) {
+    if (message.session_id && !message.session_id->empty()) return *message.session_id;
+    return message.channel.value_or("default") + ":" + message.chat_id.value_or("default");
+}
+
+AdmissionQueue::AdmissionQueue(ManagerContext& context, const ChannelSet& channels,
+                               Deliveries& deliveries, SessionScheduler& sessions,
+                               OutboundChannelRouter& router)
+    : context_(context),
+      channels_(channels),
+      deliveries_(deliveries),
+      sessions_(sessions),
+      router_(router) {}
+
+Task<> AdmissionQueue::receive(Envelope message) {
+    check_open(context_.open);
+    const std::shared_ptr<Channel> channel = channels_.find(message.channel);
+    if (!channel) {
+        throw Error(ErrorCode::not_found,
+                    "the message's channel is not running: " + message.channel.value_or("(none)"));
+    }
+    retired_.clear();
+    const std::string key = lane_key(message);
+    const bool collects = channel->needs_debounce() && !is_command(message);
+    if (collects && !is_wanted(key, message)) {
+        // The debouncer, if there is one, records that the conversation is over.
+        const LanePtr lane = find(key);
+        if (lane && lane->debouncer) lane->debouncer->add(std::move(message));
+        co_return;
+    }
+    if (!collects && is_full(key)) {
+        co_await notify_rejected(std::move(message));
+        throw no_room();
+    }
+    message.arrival = 0;
+    message.receipts.clear();
+    if (deliveries_.records(*channel)) {
+        Task<std::optional<std::string>> storing = deliveries_.receive(message);
+        std::optional<std::string> receipt = co_await std::move(storing);
+        // The platform delivered a message again that is already stored.
+        if (!receipt) co_return;
+        message.receipts.push_back(std::move(*receipt));
+        check_open(context_.open);
+    }
+    const LanePtr lane = find_or_add(key);
+    if (collects) {
+        co_await collect(lane, std::move(message));
+        co_return;
+    }
+    const AdmissionPtr admission = submit(lane, QueuedMessage(std::move(message)));
+    co_await admission->done.wait();
+    if (admission->failure) std::rethrow_exception(admission->failure);
+}
+
+/// Passes the message to the lane's debouncer.
+Task<> AdmissionQueue::collect(LanePtr lane, Envelope message) {
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    if (!lane->debouncer) add_debouncer(lane, executor);
+    lane->debouncer_done = false;
+    Receipts receipts = message.receipts;
+    const bool accepted = lane->debouncer->add(std::move(message));
+    if (!accepted) co_await deliveries_.finish(std::move(receipts));
+}
+
+void AdmissionQueue::add_debouncer(const LanePtr& lane, const cubepi::Executor& executor) {
+    std::weak_ptr<Lane> weak = lane;
+    Debouncer::Flush flush = [this, weak](Envelope merged) {
+        const LanePtr here = weak.lock();
+        if (here && context_.open) on_debounced(here, std::move(merged));
+    };
+    Debouncer::Idle idle = [this, weak] {
+        const LanePtr here = weak.lock();
+        if (!here) return;
+        here->debouncer_done = true;
+        forget_if_idle(here);
+    };
+    lane->debouncer = std::make_unique<Debouncer>(
+        context_.clock(), executor, context_.options.debounce, std::move(flush), std::move(idle));
+}
+
+void AdmissionQueue::on_debounced(const LanePtr& lane, Envelope message) {
+    QueuedMessage queued(std::move(message));
+    if (is_full(lane->key)) {
+        context_.spawn(reject(std::move(queued)));
+    } else {
+        submit(lane, std::move(queued));
+    }
+}
+
+Task<> AdmissionQueue::reject(QueuedMessage message) {
+    const std::shared_ptr<void> alive = context_.keep_alive();
+    co_await notify_rejected(std::move(*message.message));
+    co_await deliveries_.finish(std::move(message.receipts));
+}
+
+AdmissionQueue::LanePtr AdmissionQueue::find(const std::string& key) const {
+    const auto found = lanes_.find(key);
+    return found == lanes_.end() ? nullptr : found->second;
+}
+
+AdmissionQueue::LanePtr AdmissionQueue::find_or_add(const std::string& key) {
+    LanePtr& lane = lanes_[key];
+    if (!lane) {
+        lane = std::make_shared<Lane>();
+        lane->key = key;
+    }
+    return lane;
+}
+
+bool AdmissionQueue::is_full(const std::string& key) const {
+    const LanePtr lane = find(key);
+    return context_.is_full() || (lane && lane->arrivals.size() >= context_.options.max_waiting);
+}
+
+bool AdmissionQueue::is_wanted(const std::string& key, const Envelope& message) const {
+    const LanePtr lane = find(key);
+    return lane && lane->debouncer ? lane->debouncer->wants(message) : message.is_active;
+}
+
+void AdmissionQueue::resubmit(QueuedMessage message) {
+    submit(find_or_add(lane_key(*message.message)), std::move(message));
+}
+
+AdmissionQueue::AdmissionPtr AdmissionQueue::submit(const LanePtr& lane, QueuedMessage message) {
+    auto admission = std::make_shared<Admission>();
+    message.number = ++context_.arrivals;
+    Arrival arrival;
+    arrival.queued = std::move(message);
+    arrival.admission = admission;
+    lane->arrivals.push_back(std::move(arrival));
+    context_.add_waiting();
+    if (!std::exchange(lane->working, true)) context_.spawn(admit_all(lane));
+    return admission;
+}
+
+Task<> AdmissionQueue::admit_all(LanePtr lane) {
+    const std::shared_ptr<void> alive = context_.keep_alive();
+    while (!lane->arrivals.empty()) {
+        Arrival arrival = std::move(lane->arrivals.front());
+        lane->arrivals.pop_front();
+        context_.remove_waiting();
+        lane->admitting = std::stop_source();
+        Task<> admitting =
+            cubepi::cancel_on(lane->admitting.get_token(), admit(lane, std::move(arrival.queued)));
+        const Outcome<> admitted = co_await outcome_of(std::move(admitting));
+        arrival.admission->failure = admitted.failure();
+        arrival.admission->done.set();
+        if (!context_.open) break;
+    }
+    lane->working = false;
+    forget_if_idle(lane);
+}
+
+void AdmissionQueue::forget_if_idle(const LanePtr& lane) {
+    if (!lane->working && lane->arrivals.empty() && (!lane->debouncer || lane->debouncer_done)) {
+        const auto found = lanes_.find(lane->key);
+        if (found != lanes_.end() && found->second == lane) {
+            retired_.push_back(std::move(found->second));
+            lanes_.erase(found);
+        }
+    }
+    context_.changed.pulse();
+}
+
+Task<> AdmissionQueue::admit(LanePtr lane, QueuedMessage message) {
+    lane->session_id.clear();
+    Task<AdmitDecision> deciding = decide(lane, message.message);
+    Outcome<AdmitDecision> decision = co_await outcome_of(std::move(deciding));
+    if (decision) {
+        co_await place(std::move(message), std::move(decision).value());
+        co_return;
+    }
+    // A message that is not admitted is rejected (B8), and the observers are notified.
+    if (!decision.cancelled()) {
+        std::string stage = lane->session_id.empty() ? "resolve_session" : "admit_message";
+        co_await context_.framework.notify_error(std::move(stage), decision.failure(),
+                                                 message.message);
+    }
+    co_await cubepi::shield();
+    // Messages interrupted by the end of the manager are delivered again.
+    if (context_.open) co_await deliveries_.finish(std::move(message.receipts));
+    co_await cubepi::unshield();
+    decision.rethrow();
+}
+
+Task<AdmitDecision> AdmissionQueue::decide(LanePtr lane, std::shared_ptr<Envelope> message) {
+    std::string id = co_await context_.framework.resolve_session(message);
+    message->session_id = id;
+    lane->session_id = std::move(id);
+    TurnSnapshot turn = sessions_.snapshot(lane->session_id);
+    const std::optional<AdmitDecision> decision =
+        co_await context_.framework.admit_message(lane->session_id, *message, std::move(turn));
+    co_return decision.value_or(AdmitDecision());
+}
+
+Task<> AdmissionQueue::place(QueuedMessage message, AdmitDecision decision) {
+    const std::string id = message.message->session_id.value_or(std::string());
+    if (decision.action == AdmitAction::drop) {
+        co_await deliveries_.finish(std::move(message.receipts));
+        co_return;
+    }
+    const bool steered =
+        decision.action == AdmitAction::steer && sessions_.steer(id, message, decision.reason);
+    if (steered) co_return;
+    if (sessions_.is_full(id) && !message.redelivered) {
+        co_await deliveries_.finish(std::move(message.receipts));
+        co_await notify_rejected(std::move(*message.message));
+        throw no_room();
+    }
+    sessions_.enqueue(id, std::move(message));
+}
+
+/// Notifies the sender that the queue is full (B14).
+Task<> AdmissionQueue::notify_rejected(Envelope message) {
+    Envelope notice(
+        "Too many messages are waiting. Your last message was not accepted: send it again after "
+        "this one is answered.");
+    notice.session_id = message.session_id;
+    notice.channel = message.channel;
+    notice.chat_id = message.chat_id;
+    notice.output_channel = message.output_channel;
+    notice.kind = std::string(envelope_kind::error);
+    TurnOutput output(std::move(notice));
+    Task<bool> sending = router_.dispatch_output(std::move(output));
+    Outcome<bool> sent = co_await outcome_of(std::move(sending));
+    if (sent.cancelled()) sent.rethrow();
+    if (!sent) {
+        context_.warn(
+            "a message was rejected because too many are waiting; its sender could not "
+            "be notified: " +
+            describe(sent.failure()));
+    } else if (!sent.value()) {
+        context_.warn(
+            "a message was rejected because too many are waiting; its sender was not "
+            "notified, because the channel is not running");
+    }
+}
+
+void AdmissionQueue::cancel(const std::string& session_id) {
+    for (const auto& [key, lane] : lanes_) {
+        if (lane->working && (key == session_id || lane->session_id == session_id))
+            lane->admitting.request_stop();
+    }
+}
+
+void AdmissionQueue::clear(Leftover& leftover) {
+    for (auto& [key, lane] : lanes_) {
+        if (lane->debouncer) {
+            for (const Envelope& message : lane->debouncer->drain())
+                leftover.count(message.receipts);
+        }
+        for (Arrival& arrival : lane->arrivals) {
+            leftover.count(arrival.queued.receipts);
+            arrival.admission->failure = cubepi::make_cancelled();
+            arrival.admission->done.set();
+        }
+        context_.remove_waiting(lane->arrivals.size());
+        lane->arrivals.clear();
+    }
+}
+
+std::size_t AdmissionQueue::busy() const {
+    const auto is_busy = [](const auto& entry) {
+        const Lane& lane = *entry.second;
+        return lane.working || (lane.debouncer && lane.debouncer->waiting() > 0);
+    };
+    return static_cast<std::size_t>(std::count_if(lanes_.begin(), lanes_.end(), is_busy));
+}
+
+}  // namespace bub::detail

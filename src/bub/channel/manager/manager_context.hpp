@@ -1,0 +1,74 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+#include <bub/channel/channel_manager.hpp>
+
+namespace bub::detail {
+
+/// The delivery log's ids of a message and of those merged into it; empty if nothing is recorded.
+using Receipts = std::vector<std::string>;
+
+/// A message on its way to a turn. The receipts are part of it rather than of the envelope, which hooks may replace.
+struct QueuedMessage {
+    std::shared_ptr<Envelope> message;
+    Receipts receipts = {};
+    std::uint64_t number = 0;  ///< in order of arrival
+    bool redelivered = false;  ///< accepted by an earlier process; cannot be rejected
+
+    QueuedMessage() = default;
+    /// Takes the message back from a debouncer or a steering inbox.
+    explicit QueuedMessage(Envelope returned)
+        : receipts(std::exchange(returned.receipts, {})),
+          number(std::exchange(returned.arrival, 0)) {
+        message = std::make_shared<Envelope>(std::move(returned));
+    }
+};
+
+/// The number of messages that the end of the manager removed from its queues.
+struct Leftover {
+    std::size_t dropped = 0;
+    std::size_t recorded = 0;  ///< delivered again at the next start
+
+    void count(const Receipts& receipts) { ++(receipts.empty() ? dropped : recorded); }
+};
+
+/// The state that the parts of a channel manager share.
+struct ManagerContext {
+    ManagerContext(Framework& used_framework, ChannelManagerOptions given)
+        : framework(used_framework), options(std::move(given)) {}
+
+    void warn(const std::string& text) const {
+        if (options.on_warning) options.on_warning(text);
+    }
+    /// Returns true if no more messages may wait.
+    bool is_full() const { return waiting >= options.max_waiting_in_all; }
+    void add_waiting() { ++waiting; }
+    void remove_waiting(std::size_t messages = 1) { waiting -= std::min(waiting, messages); }
+    cubepi::Clock& clock() const { return *framework.runtime()->clock; }
+    /// Starts a coroutine that ends with the manager. It must hold keep_alive().
+    void spawn(Task<> task) { work->spawn(std::move(task)); }
+    /// Returns an object that keeps the manager alive, for coroutines that may outlast its last user.
+    std::shared_ptr<void> keep_alive() const { return owner.lock(); }
+
+    Framework& framework;
+    const ChannelManagerOptions options;
+    std::weak_ptr<void> owner;
+    std::unique_ptr<cubepi::BackgroundScope> work;
+    cubepi::AsyncEvent ready;    ///< all channels have started: turns may begin
+    cubepi::AsyncEvent changed;  ///< pulsed when a queue becomes idle
+    std::uint64_t arrivals = 0;
+    std::size_t waiting = 0;  ///< in all queues
+    bool open = false;        ///< messages are accepted
+};
+
+}  // namespace bub::detail

@@ -1,0 +1,266 @@
+#include <bub/channel/manager/recovery.hpp>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+
+namespace bub::detail {
+
+using cubepi::Error;
+using cubepi::ErrorCode;
+using cubepi::Outcome;
+
+namespace {
+
+/// A turn that ended the process twice would probably do so again.
+constexpr std::uint64_t max_turns = 2;
+/// An answer that was resent this often is held.
+constexpr std::uint64_t max_resends = 3;
+
+/// Describes the origin of a message without its content (B13).
+std::string origin_of(const std::string& id, const Envelope& message, const std::string& date) {
+    const std::optional<std::string>& channel =
+        message.output_channel ? message.output_channel : message.channel;
+    return id + " (" + channel.value_or("no channel") + ", chat " +
+           message.chat_id.value_or("unknown") + (date.empty() ? "" : ", " + date) + ")";
+}
+
+template <class Record>
+std::string origin_of(const Record& record) {
+    return origin_of(record.id, record.message, record.date);
+}
+
+/// The first few items of a list, for a warning.
+class TruncatedList {
+public:
+    void add(const std::string& item) {
+        if (++count_ > limit) return;
+        text_ += (text_.empty() ? "" : ", ") + item;
+    }
+    /// Reports the items, if there are any.
+    void warn(const ManagerContext& context, const std::string& what) const {
+        if (count_ == 0) return;
+        context.warn(what + " (" + std::to_string(count_) + "): " + text_ +
+                     (count_ > limit ? ", ..." : ""));
+    }
+
+private:
+    static constexpr std::size_t limit = 10;
+    std::size_t count_ = 0;
+    std::string text_;
+};
+
+/// A command that was begun may have had its effect; only its operator may run it again.
+bool needs_decision(const StoredInbound& inbound) {
+    return inbound.begun >= max_turns || (inbound.begun > 0 && is_command(inbound.message));
+}
+
+/// Returns the turn that a message belongs to: that of the first of the messages that were merged.
+const std::string& turn_of(const StoredInbound& inbound) {
+    return inbound.turn.empty() ? inbound.id : inbound.turn;
+}
+
+}  // namespace
+
+Recovery::Recovery(ManagerContext& context, const ChannelSet& channels, Deliveries& deliveries,
+                   SessionScheduler& sessions, AdmissionQueue& admission)
+    : context_(context),
+      channels_(channels),
+      deliveries_(deliveries),
+      sessions_(sessions),
+      admission_(admission) {}
+
+Task<> Recovery::resume_inbounds() {
+    if (!context_.options.deliveries) co_return;
+    std::vector<StoredInbound> all = co_await context_.options.deliveries->unfinished();
+    std::vector<StoredInbound> others = resume_outputs(std::move(all));
+    co_await sort_out(std::move(others));
+}
+
+bool Recovery::is_served(const StoredInbound& inbound) const {
+    return std::all_of(inbound.planned.begin(), inbound.planned.end(),
+                       [this](const TurnOutput& output) {
+                           return channels_.find_output(output.message) != nullptr;
+                       });
+}
+
+/// Queues the remaining outputs of turns; returns the messages of other turns.
+std::vector<StoredInbound> Recovery::resume_outputs(std::vector<StoredInbound> inbounds) {
+    struct Remainder {
+        std::vector<TurnOutput> outputs;
+        Receipts receipts;
+    };
+    std::map<std::string, Remainder> remainders;  // by turn
+    std::set<std::string> postponed;
+    TruncatedList unserved;
+    for (StoredInbound& inbound : inbounds) {
+        if (inbound.planned.empty()) continue;
+        if (is_served(inbound)) {
+            remainders[inbound.id].outputs = std::move(inbound.planned);
+        } else {
+            unserved.add(origin_of(inbound));
+            postponed.insert(inbound.id);
+        }
+    }
+    unserved.warn(context_, "partly sent answers wait for channels that are not running");
+    std::vector<StoredInbound> others;
+    for (StoredInbound& inbound : inbounds) {
+        if (postponed.contains(turn_of(inbound))) continue;
+        const auto remainder = remainders.find(turn_of(inbound));
+        if (remainder == remainders.end()) {
+            others.push_back(std::move(inbound));
+        } else {
+            remainder->second.receipts.push_back(inbound.id);
+        }
+    }
+    for (auto& [turn, remainder] : remainders) {
+        const std::string session_id =
+            remainder.outputs.front().message.session_id.value_or(std::string());
+        sessions_.enqueue_outputs(session_id, std::move(remainder.outputs),
+                                  std::move(remainder.receipts));
+    }
+    return others;
+}
+
+/// Decides about messages without planned outputs.
+Task<> Recovery::sort_out(std::vector<StoredInbound> inbounds) {
+    std::set<std::string> complete;  // turns whose last output was sent
+    for (const StoredInbound& inbound : inbounds) {
+        if (inbound.answered && inbound.all_sent) complete.insert(inbound.id);
+    }
+    std::vector<StoredInbound> again;
+    Receipts over;
+    TruncatedList cut_off;
+    TruncatedList held;
+    TruncatedList unserved;
+    for (StoredInbound& inbound : inbounds) {
+        if (inbound.answered) {
+            // Accepting it again would produce a second answer.
+            if (!complete.contains(turn_of(inbound))) cut_off.add(origin_of(inbound));
+            over.push_back(inbound.id);
+        } else if (needs_decision(inbound)) {
+            deliveries_.hold(inbound.id);
+            held.add(origin_of(inbound));
+        } else if (!channels_.find(inbound.message.channel)) {
+            unserved.add(origin_of(inbound));
+        } else {
+            again.push_back(std::move(inbound));
+        }
+    }
+    cut_off.warn(context_,
+                 "the process ended while these turns were being answered; their answers may be "
+                 "incomplete");
+    held.warn(context_, "messages held for the operator, because the process ended in their turns");
+    unserved.warn(context_, "messages wait for channels that are not running");
+    co_await deliveries_.finish(std::move(over));
+    resubmit(std::move(again));
+}
+
+void Recovery::restore(Channel& channel, Envelope& message) const {
+    auto* settles = dynamic_cast<SettlesDeliveries*>(&channel);
+    if (!settles) return;
+    try {
+        settles->restore(message);
+    } catch (...) {
+        context_.warn("channel " + channel.name() +
+                      " could not restore a message, which is delivered as it was stored: " +
+                      describe(std::current_exception()));
+    }
+}
+
+/// Delivers messages again, in order; those that a debounced channel would have merged are merged.
+void Recovery::resubmit(std::vector<StoredInbound> inbounds) {
+    struct Group {
+        std::string turn;
+        std::vector<Envelope> messages;
+    };
+    std::vector<Group> groups;
+    std::map<std::string, std::size_t> last_of_chat;
+    for (StoredInbound& inbound : inbounds) {
+        Envelope& message = inbound.message;
+        const std::shared_ptr<Channel> channel = channels_.find(message.channel);
+        restore(*channel, message);
+        message.context["redelivered"] = true;
+        message.receipts.assign(1, inbound.id);
+        const std::string chat = lane_key(message);
+        const bool merges = channel->needs_debounce() && !is_command(message);
+        const auto last = last_of_chat.find(chat);
+        // The messages on which a turn had begun are one message (D42): no others are merged with them.
+        const bool joins = (merges || !inbound.turn.empty()) && last != last_of_chat.end() &&
+                           groups[last->second].turn == inbound.turn;
+        if (!joins) groups.emplace_back().turn = inbound.turn;
+        const std::size_t place = joins ? last->second : groups.size() - 1;
+        groups[place].messages.push_back(std::move(message));
+        // A message that is not merged, in particular a command, keeps its position among the others.
+        if (merges || !inbound.turn.empty()) {
+            last_of_chat[chat] = place;
+        } else {
+            last_of_chat.erase(chat);
+        }
+    }
+    for (Group& group : groups) {
+        QueuedMessage message(merge_messages(std::move(group.messages)));
+        message.redelivered = true;
+        admission_.resubmit(std::move(message));
+    }
+}
+
+Task<> Recovery::resume_deliveries() {
+    if (!context_.options.deliveries) co_return;
+    std::vector<Delivery> all = co_await context_.options.deliveries->unsettled();
+    TruncatedList held;
+    for (Delivery& delivery : all) {
+        const std::shared_ptr<Channel> channel = channels_.find_output(delivery.message);
+        const bool resends = channel && policy_of(*channel) == UnsettledPolicy::resend &&
+                             delivery.resent < max_resends;
+        const std::string origin = origin_of(delivery);
+        if (!resends) {
+            deliveries_.hold(delivery.id);
+            held.add(origin);
+            continue;
+        }
+        Task<> sending = deliveries_.resend(channel, std::move(delivery));
+        const Outcome<> sent = co_await cubepi::outcome_of(std::move(sending));
+        if (sent.cancelled()) sent.rethrow();
+        // The delivery state is still unknown.
+        if (!sent)
+            context_.warn("answer " + origin +
+                          " could not be sent again: " + describe(sent.failure()));
+    }
+    held.warn(context_,
+              "answers held for the operator, because they may or may not have been sent");
+}
+
+Task<> Recovery::release_held(std::string id) {
+    HeldMessages all = co_await deliveries_.held();
+    for (Delivery& delivery : all.answers) {
+        if (delivery.id != id) continue;
+        const std::shared_ptr<Channel> channel = channels_.find_output(delivery.message);
+        if (!channel)
+            throw Error(ErrorCode::not_found, "the channel of answer " + id + " is not running");
+        co_await deliveries_.resend(channel, std::move(delivery));
+        deliveries_.unhold(id);
+        co_return;
+    }
+    const auto wanted = std::find_if(all.inbounds.begin(), all.inbounds.end(),
+                                     [&id](const auto& one) { return one.id == id; });
+    if (wanted == all.inbounds.end())
+        throw Error(ErrorCode::not_found, "no held message or answer has the id " + id);
+    if (!context_.open || !channels_.find(wanted->message.channel))
+        throw Error(ErrorCode::not_found, "the channel of message " + id + " is not running");
+    // Messages that formed one message in the interrupted turn stay together.
+    const std::string turn = wanted->turn;
+    std::vector<StoredInbound> released;
+    for (StoredInbound& inbound : all.inbounds) {
+        if (inbound.id != id && (turn.empty() || inbound.turn != turn)) continue;
+        deliveries_.unhold(inbound.id);
+        released.push_back(std::move(inbound));
+    }
+    resubmit(std::move(released));
+}
+
+}  // namespace bub::detail

@@ -1,0 +1,187 @@
+#include <bub/channel/manager/session_scheduler.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
+
+namespace bub::detail {
+
+namespace {
+
+void append(Receipts& receipts, const Receipts& more) {
+    receipts.insert(receipts.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+SessionScheduler::SessionPtr SessionScheduler::find(const std::string& id) const {
+    const auto found = sessions_.find(id);
+    return found == sessions_.end() ? nullptr : found->second;
+}
+
+void SessionScheduler::enqueue(const std::string& session_id, QueuedMessage message) {
+    Waiting waiting;
+    waiting.queued = std::move(message);
+    enqueue(session_id, std::move(waiting));
+}
+
+void SessionScheduler::enqueue_outputs(const std::string& session_id,
+                                       std::vector<TurnOutput> outputs, Receipts receipts) {
+    Waiting waiting;
+    waiting.queued.receipts = std::move(receipts);
+    waiting.queued.number = ++context_.arrivals;
+    waiting.outputs = std::move(outputs);
+    enqueue(session_id, std::move(waiting));
+}
+
+void SessionScheduler::enqueue(const std::string& session_id, Waiting waiting) {
+    SessionPtr& session = sessions_[session_id];
+    if (!session) {
+        session = std::make_shared<Session>();
+        session->id = session_id;
+    }
+    session->waiting.push_back(std::move(waiting));
+    context_.add_waiting();
+    if (!std::exchange(session->working, true)) context_.spawn(run(session));
+}
+
+Task<> SessionScheduler::run(SessionPtr session) {
+    const std::shared_ptr<void> alive = context_.keep_alive();
+    co_await context_.ready.wait();
+    while (!session->waiting.empty() && context_.open) {
+        Waiting next = std::move(session->waiting.front());
+        session->waiting.pop_front();
+        context_.remove_waiting();
+        session->turn.emplace();
+        session->answered = std::move(next.queued.receipts);
+        Task<> turn = run_turn(session, std::move(next));
+        // The observers were notified of a failure, which does not affect the next turn.
+        const cubepi::Outcome<> ended = co_await cubepi::outcome_of(std::move(turn));
+        session->turn.reset();
+        co_await cubepi::shield();
+        // Turns interrupted by the end of the manager are run again by the next one.
+        co_await end_turn(session, !context_.open && ended.cancelled());
+        co_await cubepi::unshield();
+    }
+    session->working = false;
+    const auto found = sessions_.find(session->id);
+    if (found != sessions_.end() && found->second == session && session->waiting.empty())
+        sessions_.erase(found);
+    context_.changed.pulse();
+}
+
+Task<> SessionScheduler::run_turn(SessionPtr session, Waiting next) {
+    std::stop_token stop = session->turn->get_token();
+    if (!next.outputs.empty()) {
+        Task<> sending = send_outputs(std::move(next.outputs));
+        co_await cubepi::cancel_on(std::move(stop), std::move(sending));
+        co_return;
+    }
+    co_await deliveries_.begin(session->answered);
+    Task<TurnResult> turn = context_.framework.process_inbound(std::move(next.queued.message),
+                                                               context_.options.stream_output);
+    const TurnResult result = co_await cubepi::cancel_on(std::move(stop), std::move(turn));
+}
+
+Task<> SessionScheduler::send_outputs(std::vector<TurnOutput> outputs) {
+    for (TurnOutput& output : outputs)
+        co_await context_.framework.dispatch_outbound(std::move(output));
+}
+
+Task<> SessionScheduler::end_turn(SessionPtr session, bool interrupted) {
+    Receipts over = std::exchange(session->answered, {});
+    const Receipts accepted = take_back_steered(*session);
+    if (interrupted) {
+        co_await deliveries_.put_back(std::move(over));
+    } else {
+        append(over, accepted);
+        co_await deliveries_.finish(std::move(over));
+    }
+}
+
+bool SessionScheduler::steer(const std::string& session_id, const QueuedMessage& message,
+                             const std::string& reason) {
+    const SessionPtr session = find(session_id);
+    // A command must not be passed to the model (B11).
+    if (!session || !session->turn || !inbox_ || is_command(*message.message)) return false;
+    Envelope steering = *message.message;
+    steering.arrival = message.number;
+    steering.receipts = message.receipts;
+    if (!reason.empty()) steering.context["steering_reason"] = reason;
+    if (!inbox_->enqueue(session_id, std::move(steering))) return false;
+    append(session->steered, message.receipts);
+    return true;
+}
+
+/// Requeues messages that the turn did not accept, in order of arrival among the other waiting messages; a message that
+/// did not come through the manager (a plugin put it into the inbox) comes last. Returns the receipts of the messages
+/// that the turn accepted.
+Receipts SessionScheduler::take_back_steered(Session& session) {
+    Receipts accepted = std::exchange(session.steered, {});
+    if (!inbox_) return accepted;
+    for (Envelope& message : inbox_->drain(session.id)) {
+        Waiting waiting;
+        waiting.queued = QueuedMessage(std::move(message));
+        if (waiting.queued.number == 0) waiting.queued.number = ++context_.arrivals;
+        for (const std::string& receipt : waiting.queued.receipts) std::erase(accepted, receipt);
+        session.waiting.push_back(std::move(waiting));
+        context_.add_waiting();
+    }
+    std::sort(session.waiting.begin(), session.waiting.end(),
+              [](const Waiting& a, const Waiting& b) { return a.queued.number < b.queued.number; });
+    return accepted;
+}
+
+bool SessionScheduler::is_full(const std::string& session_id) const {
+    const SessionPtr session = find(session_id);
+    return context_.is_full() ||
+           (session && session->waiting.size() >= context_.options.max_waiting);
+}
+
+bool SessionScheduler::cancel_turn(const std::string& session_id) {
+    const SessionPtr session = find(session_id);
+    if (!session || !session->turn) return false;
+    session->turn->request_stop();
+    return true;
+}
+
+Task<> SessionScheduler::drop_waiting(std::string session_id) {
+    if (inbox_) (void)inbox_->drain(session_id);
+    const SessionPtr session = find(session_id);
+    if (!session) co_return;
+    Receipts dropped = std::exchange(session->steered, {});
+    for (const Waiting& waiting : session->waiting) append(dropped, waiting.queued.receipts);
+    context_.remove_waiting(session->waiting.size());
+    session->waiting.clear();
+    co_await deliveries_.finish(std::move(dropped));
+}
+
+void SessionScheduler::clear_waiting(Leftover& leftover) {
+    for (auto& [id, session] : sessions_) {
+        for (const Waiting& waiting : session->waiting) leftover.count(waiting.queued.receipts);
+        context_.remove_waiting(session->waiting.size());
+        session->waiting.clear();
+    }
+}
+
+Receipts SessionScheduler::receipts_of_turn(const std::optional<std::string>& session_id) const {
+    if (!session_id) return {};
+    const SessionPtr session = find(*session_id);
+    return session ? session->answered : Receipts();
+}
+
+TurnSnapshot SessionScheduler::snapshot(const std::string& session_id) const {
+    TurnSnapshot turn;
+    turn.session_id = session_id;
+    if (const SessionPtr session = find(session_id)) {
+        turn.is_running = session->turn.has_value();
+        turn.running_count = turn.is_running ? 1 : 0;
+        turn.pending_count = session->waiting.size();
+    }
+    if (inbox_) turn.steering_count = inbox_->count(session_id);
+    return turn;
+}
+
+}  // namespace bub::detail

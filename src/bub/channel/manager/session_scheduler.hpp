@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <bub/channel/manager/deliveries.hpp>
+#include <bub/channel/manager/manager_context.hpp>
+
+namespace bub::detail {
+
+/// The sessions of a manager: one turn at a time in each, in order of arrival (B8), and the messages that wait for their
+/// turn or steer the running one. A session without either does not exist.
+class SessionScheduler {
+public:
+    SessionScheduler(ManagerContext& context, Deliveries& deliveries)
+        : context_(context), deliveries_(deliveries) {}
+
+    void set_inbox(std::shared_ptr<SteeringInbox> inbox) { inbox_ = std::move(inbox); }
+
+    /// Queues a message for its own turn.
+    void enqueue(const std::string& session_id, QueuedMessage message);
+    /// Queues the remaining outputs of a turn that an earlier process has finished; `receipts` are those of the turn.
+    void enqueue_outputs(const std::string& session_id, std::vector<TurnOutput> outputs,
+                         Receipts receipts);
+    /// Passes the message to the running turn. Returns false, without effect, if there is none or its inbox is full.
+    bool steer(const std::string& session_id, const QueuedMessage& message,
+               const std::string& reason);
+    /// Returns true if no more messages may wait in this session.
+    bool is_full(const std::string& session_id) const;
+
+    bool cancel_turn(const std::string& session_id);
+    /// Drops the waiting messages of a session.
+    Task<> drop_waiting(std::string session_id);
+    /// Drops the waiting messages of all sessions at the end of the manager; their records remain.
+    void clear_waiting(Leftover& leftover);
+    /// Forgets all sessions, after their coroutines have ended.
+    void forget() { sessions_.clear(); }
+
+    /// Returns the receipts of the message that the running turn of this session answers.
+    Receipts receipts_of_turn(const std::optional<std::string>& session_id) const;
+    TurnSnapshot snapshot(const std::string& session_id) const;
+    std::size_t busy() const { return sessions_.size(); }
+
+private:
+    /// A message that waits for its turn, or the remaining outputs of a turn.
+    struct Waiting {
+        QueuedMessage queued = {};
+        std::vector<TurnOutput> outputs = {};
+    };
+    struct Session {
+        std::string id;
+        std::deque<Waiting> waiting;
+        std::optional<std::stop_source> turn;
+        Receipts answered;  // of the message whose turn is running
+        Receipts steered;   // of the messages that were passed to this turn
+        bool working = false;
+    };
+    using SessionPtr = std::shared_ptr<Session>;
+
+    SessionPtr find(const std::string& id) const;
+    void enqueue(const std::string& session_id, Waiting waiting);
+    Task<> run(SessionPtr session);
+    Task<> run_turn(SessionPtr session, Waiting next);
+    Task<> send_outputs(std::vector<TurnOutput> outputs);
+    Task<> end_turn(SessionPtr session, bool interrupted);
+    Receipts take_back_steered(Session& session);
+
+    ManagerContext& context_;
+    Deliveries& deliveries_;
+    std::shared_ptr<SteeringInbox> inbox_;
+    std::unordered_map<std::string, SessionPtr> sessions_;
+};
+
+}  // namespace bub::detail
