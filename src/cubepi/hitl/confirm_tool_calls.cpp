@@ -1,0 +1,133 @@
+#include <cubepi/hitl/confirm_tool_calls.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/core/number_text.hpp>
+#include <cubepi/core/outcome.hpp>
+
+namespace cubepi {
+
+namespace {
+
+/// A schema above this size is not stored with each request (D63).
+constexpr std::size_t max_stored_schema = 64 * 1024;
+
+BeforeToolCallResult blocked(std::string reason, JsonObject trace) {
+    BeforeToolCallResult result;
+    result.block = true;
+    result.reason = std::move(reason);
+    result.hitl_trace = Json(std::move(trace));
+    return result;
+}
+
+BeforeToolCallResult result_of(ApproveAnswer answer, const JsonObject& args) {
+    BeforeToolCallResult result;
+    switch (answer.decision) {
+        case ApproveDecision::approve:
+            result.hitl_trace = Json(JsonObject{{"decision", "human_approve"}});
+            break;
+        case ApproveDecision::deny: {
+            std::string reason = answer.reason.value_or("the user denied this call");
+            return blocked(reason, JsonObject{{"decision", "human_deny"}, {"reason", reason}});
+        }
+        case ApproveDecision::edit:
+            result.hitl_trace = Json(JsonObject{{"decision", "edit"},
+                                                {"original_args", args},
+                                                {"edited_args", *answer.edited_args}});
+            result.edited_args = std::move(answer.edited_args);
+            break;
+    }
+    return result;
+}
+
+/// The result of a call whose request ended without an answer. Rethrows any other failure.
+BeforeToolCallResult result_of(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const HitlTimedOutError& error) {
+        return blocked("approval_timeout: no answer within " + seconds_text(error.limit()),
+                       JsonObject{{"decision", "timed_out"}});
+    } catch (const HitlCancelledError& error) {
+        return blocked("cancelled: " + error.reason(),
+                       JsonObject{{"decision", "cancelled"}, {"reason", error.reason()}});
+    }
+}
+
+HitlOptions options_for(const BeforeToolCallContext& call, const AskUser& question) {
+    HitlOptions options;
+    options.timeout = question.timeout;
+    const Json& schema = call.tool.parameters.source();
+    if (json_text(schema).size() <= max_stored_schema) options.extra["input_schema"] = schema;
+    return options;
+}
+
+Task<std::optional<BeforeToolCallResult>> ask_user(std::shared_ptr<HitlChannel> channel,
+                                                   const BeforeToolCallContext& call,
+                                                   AskUser question) {
+    HitlOptions options = options_for(call, question);
+    JsonObject args = call.args;
+    Task<ApproveAnswer> asking =
+        channel->approve(call.tool_call.name.str(), call.tool_call.id.str(), std::move(args),
+                         std::move(question.details), std::move(options));
+    Outcome<ApproveAnswer> answer = co_await outcome_of(std::move(asking));
+    std::optional<BeforeToolCallResult> result;
+    if (answer.ok()) {
+        result.emplace(result_of(std::move(answer).value(), call.args));
+    } else {
+        result.emplace(result_of(answer.failure()));
+    }
+    co_return result;
+}
+
+}  // namespace
+
+ApprovalPolicyMiddleware::ApprovalPolicyMiddleware(std::shared_ptr<HitlChannel> channel,
+                                                   ApprovalPolicy policy)
+    : channel_(std::move(channel)), policy_(std::move(policy)) {
+    if (!channel_)
+        throw Error(ErrorCode::invalid_argument, "ApprovalPolicyMiddleware needs a channel");
+    if (!policy_)
+        throw Error(ErrorCode::invalid_argument, "ApprovalPolicyMiddleware needs a policy");
+}
+
+Task<std::optional<BeforeToolCallResult>> ApprovalPolicyMiddleware::before_tool_call(
+    BeforeToolCallContext& call) {
+    PolicyDecision decision = co_await policy_(call);
+    std::optional<BeforeToolCallResult> result;
+    if (auto* deny = std::get_if<Deny>(&decision)) {
+        JsonObject trace{{"decision", "policy_deny"}, {"reason", deny->reason}};
+        result.emplace(blocked(deny->reason, std::move(trace)));
+    } else if (auto* question = std::get_if<AskUser>(&decision)) {
+        result = co_await ask_user(channel_, call, std::move(*question));
+    }
+    co_return result;
+}
+
+ConfirmToolCallMiddleware::ConfirmToolCallMiddleware(std::shared_ptr<HitlChannel> channel,
+                                                     ConfirmToolCallOptions options)
+    : channel_(std::move(channel)), options_(std::move(options)) {
+    if (!channel_)
+        throw Error(ErrorCode::invalid_argument, "ConfirmToolCallMiddleware needs a channel");
+}
+
+Task<std::optional<BeforeToolCallResult>> ConfirmToolCallMiddleware::before_tool_call(
+    BeforeToolCallContext& call) {
+    const auto& tools = options_.tools;
+    bool asks = true;
+    if (!tools.empty()) {
+        asks = std::find(tools.begin(), tools.end(), call.tool_call.name.str()) != tools.end();
+    } else if (options_.needs_approval) {
+        asks = options_.needs_approval(call);
+    }
+    std::optional<BeforeToolCallResult> result;
+    if (asks) {
+        AskUser question;
+        question.timeout = options_.timeout;
+        if (options_.details) question.details = options_.details(call);
+        result = co_await ask_user(channel_, call, std::move(question));
+    }
+    co_return result;
+}
+
+}  // namespace cubepi

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <cubepi/agent/hitl_channel.hpp>
+#include <cubepi/agent/middleware.hpp>
+
+namespace cubepi {
+
+/// The decisions of an approval policy about a call.
+struct Approve {};
+struct Deny {
+    std::string reason;
+};
+/// Asks the user on the channel.
+struct AskUser {
+    std::optional<std::chrono::nanoseconds> timeout = {};  ///< absent: the default of the channel
+    Json details = {};                                     ///< shown with the call
+};
+using PolicyDecision = std::variant<Approve, Deny, AskUser>;
+
+/// Decides about a call. The arguments are validated and contain defaults.
+using ApprovalPolicy = std::function<Task<PolicyDecision>(const BeforeToolCallContext& call)>;
+
+/// Middleware that lets a policy decide about each call: run it, refuse it, or ask the user. While the user is asked the
+/// run waits.
+///
+/// The answer is recorded in the tool result, under `details.hitl`: {"decision": "human_approve"}, "human_deny" with the
+/// reason, "edit" with both versions of the arguments, "timed_out", or "cancelled" with the reason. A refusal by the
+/// policy is recorded as "policy_deny". An exception of the policy blocks the call.
+class ApprovalPolicyMiddleware {
+public:
+    ApprovalPolicyMiddleware(std::shared_ptr<HitlChannel> channel, ApprovalPolicy policy);
+
+    Task<std::optional<BeforeToolCallResult>> before_tool_call(BeforeToolCallContext& call);
+
+private:
+    std::shared_ptr<HitlChannel> channel_;
+    ApprovalPolicy policy_;
+};
+
+struct ConfirmToolCallOptions {
+    /// The names of the tools whose calls need approval. Empty: those for which `needs_approval` returns true.
+    std::vector<std::string> tools = {};
+    /// Default: every call.
+    std::function<bool(const BeforeToolCallContext& call)> needs_approval = {};
+    /// Returns what to show with a call, such as a preview of its effect.
+    std::function<Json(const BeforeToolCallContext& call)> details = {};
+    /// Absent: the default of the channel. Zero: no limit.
+    std::optional<std::chrono::nanoseconds> timeout = {};
+};
+
+/// Middleware that asks the user about the calls of some tools; see ApprovalPolicyMiddleware for what is recorded.
+class ConfirmToolCallMiddleware {
+public:
+    explicit ConfirmToolCallMiddleware(std::shared_ptr<HitlChannel> channel,
+                                       ConfirmToolCallOptions options = {});
+
+    Task<std::optional<BeforeToolCallResult>> before_tool_call(BeforeToolCallContext& call);
+
+private:
+    std::shared_ptr<HitlChannel> channel_;
+    ConfirmToolCallOptions options_;
+};
+
+}  // namespace cubepi

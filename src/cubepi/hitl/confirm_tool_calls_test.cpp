@@ -1,0 +1,215 @@
+#include <cubepi/hitl/confirm_tool_calls.hpp>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/agent/agent.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/hitl/in_memory_channel.hpp>
+#include <cubepi/provider/faux.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+
+namespace cubepi {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct PathArgs {
+    std::string path;
+};
+
+using Answers = std::function<Task<>(std::shared_ptr<InMemoryChannel>, HitlRequest)>;
+
+/// Passes each request of a channel to `answers` until the stream ends.
+Task<> serve(std::shared_ptr<InMemoryChannel> channel, HitlRequestStream stream, Answers answers) {
+    while (true) {
+        std::optional<HitlRequest> request = co_await stream.next();
+        if (!request) co_return;
+        co_await answers(channel, std::move(*request));
+    }
+}
+
+/// An agent whose model calls `rm` once on the path /tmp/x.
+struct Fixture {
+    explicit Fixture(InMemoryChannelOptions options = {}) {
+        options.clock = clock;
+        channel = std::make_shared<InMemoryChannel>(std::move(options));
+    }
+
+    Task<RunResult> prompt_and_serve(Agent& agent, Answers answers) {
+        BackgroundScope host(co_await this_executor);
+        if (answers) host.spawn(serve(channel, channel->subscribe(), std::move(answers)));
+        Outcome<RunResult> result = co_await outcome_of(agent.prompt("hi"));
+        co_await host.close();
+        co_return std::move(result).value();
+    }
+
+    RunResult prompt(Middleware middleware, Answers answers) {
+        FauxProvider faux;
+        faux.set_responses({faux_assistant_message(faux_tool_call("rm", {{"path", "/tmp/x"}}, "c1"),
+                                                   stop_reason::tool_use),
+                            "done"});
+        AgentTool rm = tool<PathArgs>("rm", "Removes a file.", [this](PathArgs args) {
+            removed.push_back(args.path);
+            return "removed " + args.path;
+        });
+        Agent agent({.model = faux.model(),
+                     .tools = {rm},
+                     .middleware = {std::move(middleware)},
+                     .runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock))});
+        agent.subscribe([this](const AgentEvent& event) {
+            const auto* end = event.get_if<ToolExecutionEndEvent>();
+            if (end) blocked = end->blocked_by_hook;
+        });
+        RunResult result =
+            testing::run_advancing(*clock, prompt_and_serve(agent, std::move(answers)));
+        EXPECT_EQ(result.outcome, RunOutcome::completed);
+        const Message& message = result.new_messages[2];
+        text = message.text();
+        const Json details = message.tool_result()->details;
+        trace = details.is_object() ? details.get_object().at("hitl") : Json();
+        return result;
+    }
+
+    std::shared_ptr<testing::ManualClock> clock = std::make_shared<testing::ManualClock>();
+    std::shared_ptr<InMemoryChannel> channel;
+    std::vector<std::string> removed;
+    bool blocked = false;
+    std::string text;  // the tool result
+    Json trace;        // its details.hitl
+};
+
+Answers always(Json answer) {
+    return [answer](std::shared_ptr<InMemoryChannel> channel, HitlRequest request) {
+        return channel->answer(request.question_id, answer);
+    };
+}
+
+TEST(ConfirmToolCalls, D54_AnApprovedCallRunsAndLeavesATrace) {
+    Fixture agent;
+    agent.prompt(ConfirmToolCallMiddleware(agent.channel),
+                 always(Json(JsonObject{{"decision", "approve"}})));
+    EXPECT_EQ(agent.removed, (std::vector<std::string>{"/tmp/x"}));
+    EXPECT_EQ(agent.text, "removed /tmp/x");
+    EXPECT_EQ(agent.trace, Json(JsonObject{{"decision", "human_approve"}}));
+}
+
+TEST(ConfirmToolCalls, ADeniedCallIsBlockedWithTheReason) {
+    Fixture agent;
+    agent.prompt(ConfirmToolCallMiddleware(agent.channel),
+                 always(Json(to_json(ApproveAnswer::deny("too risky")))));
+    EXPECT_TRUE(agent.removed.empty());
+    EXPECT_TRUE(agent.blocked);
+    EXPECT_EQ(agent.text, "too risky");
+    EXPECT_EQ(agent.trace, Json(JsonObject{{"decision", "human_deny"}, {"reason", "too risky"}}));
+}
+
+TEST(ConfirmToolCalls, AnEditedCallRunsWithTheNewArguments) {
+    Fixture agent;
+    agent.prompt(ConfirmToolCallMiddleware(agent.channel),
+                 always(Json(to_json(ApproveAnswer::edit({{"path", "/tmp/y"}})))));
+    EXPECT_EQ(agent.removed, (std::vector<std::string>{"/tmp/y"}));
+    EXPECT_EQ(agent.trace, Json(JsonObject{{"decision", "edit"},
+                                           {"original_args", JsonObject{{"path", "/tmp/x"}}},
+                                           {"edited_args", JsonObject{{"path", "/tmp/y"}}}}));
+}
+
+TEST(ConfirmToolCalls, D36_AnEditThatTheToolDoesNotAcceptIsRejectedWhenItArrives) {
+    Fixture agent;
+    int rejected = 0;
+    struct Host {
+        static Task<> answer(std::shared_ptr<InMemoryChannel> channel, HitlRequest request,
+                             int* rejected) {
+            Json bad(to_json(ApproveAnswer::edit({{"path", JsonArray()}})));
+            const Outcome<> first =
+                co_await outcome_of(channel->answer(request.question_id, std::move(bad)));
+            if (!first.ok()) ++*rejected;
+            Json good(to_json(ApproveAnswer::edit({{"path", "/tmp/z"}})));
+            co_await channel->answer(request.question_id, std::move(good));
+        }
+    };
+    agent.prompt(ConfirmToolCallMiddleware(agent.channel),
+                 [&rejected](std::shared_ptr<InMemoryChannel> channel, HitlRequest request) {
+                     return Host::answer(std::move(channel), std::move(request), &rejected);
+                 });
+    EXPECT_EQ(rejected, 1);
+    EXPECT_EQ(agent.removed, (std::vector<std::string>{"/tmp/z"}));
+}
+
+TEST(ConfirmToolCalls, D18_TheTimeoutOfTheChannelAppliesUnlessTheCallHasItsOwn) {
+    InMemoryChannelOptions options;
+    options.default_timeout = 40s;
+    Fixture agent(options);
+    agent.prompt(ConfirmToolCallMiddleware(agent.channel), {});
+    EXPECT_TRUE(agent.blocked);
+    EXPECT_EQ(agent.text, "approval_timeout: no answer within 40 s");
+    EXPECT_EQ(agent.trace, Json(JsonObject{{"decision", "timed_out"}}));
+    ConfirmToolCallOptions own;
+    own.timeout = 5s;
+    agent.prompt(ConfirmToolCallMiddleware(agent.channel, own), {});
+    EXPECT_EQ(agent.text, "approval_timeout: no answer within 5 s");
+}
+
+TEST(ConfirmToolCalls, ACancelledRequestBlocksTheCall) {
+    Fixture agent;
+    agent.prompt(ConfirmToolCallMiddleware(agent.channel),
+                 [](std::shared_ptr<InMemoryChannel> channel, HitlRequest request) {
+                     return channel->cancel(request.question_id, "went home");
+                 });
+    EXPECT_EQ(agent.text, "cancelled: went home");
+    EXPECT_EQ(agent.trace, Json(JsonObject{{"decision", "cancelled"}, {"reason", "went home"}}));
+}
+
+TEST(ConfirmToolCalls, OnlyTheCallsOfTheNamedToolsAreConfirmed) {
+    Fixture agent;
+    ConfirmToolCallOptions options;
+    options.tools = {"write"};
+    agent.prompt(ConfirmToolCallMiddleware(agent.channel, options), {});
+    EXPECT_EQ(agent.text, "removed /tmp/x");
+    EXPECT_TRUE(agent.trace.is_null());
+    ConfirmToolCallOptions other;
+    other.needs_approval = [](const BeforeToolCallContext& call) {
+        return call.args.at("path") != "/tmp/x";
+    };
+    agent.prompt(ConfirmToolCallMiddleware(agent.channel, other), {});
+    EXPECT_EQ(agent.removed.size(), 2U);
+}
+
+Task<PolicyDecision> decide(const BeforeToolCallContext& call, PolicyDecision decision) {
+    EXPECT_EQ(call.args.at("path"), "/tmp/x");
+    co_return decision;
+}
+
+ApprovalPolicy policy(PolicyDecision decision) {
+    return [decision](const BeforeToolCallContext& call) { return decide(call, decision); };
+}
+
+TEST(ApprovalPolicyMiddleware, RunsRefusesOrAsks) {
+    Fixture agent;
+    agent.prompt(ApprovalPolicyMiddleware(agent.channel, policy(Approve{})), {});
+    EXPECT_EQ(agent.text, "removed /tmp/x");
+    EXPECT_TRUE(agent.trace.is_null());
+    agent.prompt(ApprovalPolicyMiddleware(agent.channel, policy(Deny{"not here"})), {});
+    EXPECT_EQ(agent.text, "not here");
+    EXPECT_EQ(agent.trace, Json(JsonObject{{"decision", "policy_deny"}, {"reason", "not here"}}));
+    AskUser ask;
+    ask.details = "why";
+    agent.prompt(ApprovalPolicyMiddleware(agent.channel, policy(ask)),
+                 [](std::shared_ptr<InMemoryChannel> channel, HitlRequest request) {
+                     EXPECT_EQ(std::get<ApproveRequest>(request.payload).details, Json("why"));
+                     return channel->answer(request.question_id,
+                                            Json(JsonObject{{"decision", "approve"}}));
+                 });
+    EXPECT_EQ(agent.text, "removed /tmp/x");
+    EXPECT_EQ(agent.removed.size(), 2U);
+}
+
+}  // namespace
+}  // namespace cubepi
