@@ -8,6 +8,7 @@
 #include <bub/input_id.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/net/utf8.hpp>
 
 #include "exit_code.hpp"
@@ -183,18 +184,13 @@ void CliChannel::enter(Unheard unheard) {
 
 Task<> CliChannel::deliver(bub::Envelope message) {
     const std::string id = bub::input_id_of(message);
-    std::exception_ptr failure;
-    try {
-        co_await parts_.handler(std::move(message));
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    if (!failure) co_return;
-    // Refused, which somebody has said, or dropped because the person stopped everything.
+    const Outcome<> accepted = co_await outcome_of(parts_.handler(std::move(message)));
+    if (accepted) co_return;
+    // Rejected, of which the manager has notified the user, or dropped because the user stopped everything.
     std::erase_if(unheard_, [&](const Unheard& one) { return one.id == id; });
     show_waiting();
     const auto state = co_await this_cancellation;
-    if (state.cancelled() != boost::asio::cancellation_type::none) std::rethrow_exception(failure);
+    if (state.cancelled() != boost::asio::cancellation_type::none) accepted.rethrow();
 }
 
 Task<std::optional<bub::AdmitDecision>> CliChannel::admit_message(std::string,

@@ -4,14 +4,14 @@
 
 #include <bub/kernel/framework_impl.hpp>
 #include <bub/kernel/turn.hpp>
-#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
 
 namespace bub {
 
 using detail::ask_all;
 using detail::ask_first;
 
-// The turn, in source order. A stage that throws ends it; detail/turn.cpp implements the default of each stage, for
+// The turn, in source order. A stage that throws ends it; kernel/turn.cpp implements the default of each stage, for
 // hooks that return nothing.
 Task<TurnResult> Framework::process_inbound(std::shared_ptr<Envelope> inbound, bool stream_output) {
     detail::Turn turn(*this, *impl_, impl_->plugins(), inbound, stream_output);
@@ -86,17 +86,13 @@ Task<> Framework::notify_error(std::string stage, std::exception_ptr error,
     const detail::PluginList plugins = impl_->plugins();
     for (const auto& plugin : *plugins) {
         if (!plugin->on_error) continue;
-        std::exception_ptr broke;
-        try {
-            MaybeTask<Done> outcome = plugin->on_error(call);
-            if (outcome.is_pending()) (void)co_await std::move(outcome).task();
-        } catch (...) {
-            broke = std::current_exception();
-        }
-        if (!broke) continue;
-        if (cubepi::is_cancellation(broke)) std::rethrow_exception(broke);
+        MaybeTask<Done> notifying = detail::call_isolated(plugin->on_error, call);
+        if (!notifying.is_pending()) continue;
+        const auto notified = co_await cubepi::outcome_of(std::move(notifying).task());
+        if (notified.cancelled()) notified.rethrow();
+        if (notified) continue;
         impl_->warn("on_error of plugin " + plugin->name + " failed at stage " + stage + ": " +
-                    describe(broke));
+                    describe(notified.failure()));
     }
 }
 

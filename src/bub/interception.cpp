@@ -4,6 +4,7 @@
 #include <bub/framework.hpp>
 #include <bub/kernel/framework_impl.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/provider/message_assembler.hpp>
 #include <cubepi/provider/stream_from.hpp>
 
@@ -43,23 +44,16 @@ public:
 private:
     template <class R, class Call>
     Task<R> ask(const Plugin& plugin, const Hook<R(Call)>& hook, Call call, std::string_view name) {
-        R given = R();
-        std::exception_ptr broke;
-        try {
-            MaybeTask<R> outcome = hook(call);
-            if (outcome.is_pending()) {
-                given = co_await std::move(outcome).task();
-            } else {
-                given = std::move(outcome).value();
-            }
-        } catch (...) {
-            broke = std::current_exception();
+        MaybeTask<R> asking = detail::call_isolated(hook, call);
+        if (!asking.is_pending()) co_return std::move(asking).value();
+        cubepi::Outcome<R> answer = co_await cubepi::outcome_of(std::move(asking).task());
+        if (answer.cancelled()) answer.rethrow();
+        if (answer) co_return std::move(answer).value();
+        if (warn_) {
+            warn_(std::string(name) + " of plugin " + plugin.name +
+                  " failed: " + describe(answer.failure()));
         }
-        if (broke && cubepi::is_cancellation(broke)) std::rethrow_exception(broke);
-        if (broke && warn_) {
-            warn_(std::string(name) + " of plugin " + plugin.name + " failed: " + describe(broke));
-        }
-        co_return given;
+        co_return R();
     }
 
     detail::PluginList plugins_;

@@ -10,7 +10,7 @@
 #include <bub/channel/steering_inbox.hpp>
 #include <bub/input_id.hpp>
 #include <bub/tape/file_tape_store.hpp>
-#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
 
 namespace bub {
 
@@ -145,32 +145,30 @@ Task<EventStream> answer(CorePtr core, RunModelCall& call) {
         std::make_unique<detail::AgentTurn>(core, call.prompt, std::move(plan), call.state));
 }
 
-/// Returns the whole answer as text; notifies the observers of errors in the stream (B7).
+/// Reads a stream as text; notifies the observers of errors in it (B7).
+Task<std::optional<std::string>> read_text(CorePtr core, EventStream& stream,
+                                           const Envelope& inbound) {
+    std::optional<std::string> text(std::in_place);
+    while (std::optional<StreamEvent> event = co_await stream.next()) {
+        if (event->kind == event_kind::text) {
+            *text += event->delta();
+        } else if (event->kind == event_kind::error) {
+            auto message = std::make_shared<Envelope>(inbound);
+            auto error = std::make_exception_ptr(error_from_event(event->data));
+            co_await core->framework().notify_error("run_model", std::move(error),
+                                                    std::move(message));
+        }
+    }
+    co_return text;
+}
+
+Task<> close_stream(EventStream& stream) { co_await stream.close(); }
+
+/// Returns the whole answer as text.
 Task<std::optional<std::string>> answer_text(CorePtr core, RunModelCall& call) {
     EventStream stream = co_await answer(core, call);
-    std::string text;
-    std::exception_ptr failure;
-    try {
-        while (std::optional<StreamEvent> event = co_await stream.next()) {
-            if (event->kind == event_kind::text) {
-                text += event->delta();
-            } else if (event->kind == event_kind::error) {
-                auto message = std::make_shared<Envelope>(call.message);
-                auto error = std::make_exception_ptr(error_from_event(event->data));
-                co_await core->framework().notify_error("run_model", std::move(error),
-                                                        std::move(message));
-            }
-        }
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    const bool cancelled = failure && cubepi::is_cancellation(failure);
-    if (cancelled) co_await cubepi::shield();
-    co_await stream.close();
-    if (cancelled) co_await cubepi::unshield();
-    if (failure) std::rethrow_exception(failure);
-    std::optional<std::string> given(std::move(text));
-    co_return given;
+    Task<std::optional<std::string>> reading = read_text(core, stream, call.message);
+    co_return co_await cubepi::with_cleanup(std::move(reading), close_stream(stream));
 }
 
 MaybeTask<Done> save_state(SaveStateCall& call) {

@@ -4,8 +4,8 @@
 #include <exception>
 #include <utility>
 
-#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
 
 namespace bub {
 
@@ -25,16 +25,17 @@ public:
         // A lifespan whose open() failed was also called, so it is closed too.
         const std::size_t begun = std::min(opened_ + 1, all_.size());
         for (std::size_t i = begun; i > 0; --i) {
-            try {
-                co_await all_[i - 1]->close(error);
-            } catch (...) {
-                if (!first) first = std::current_exception();
-            }
+            const auto closed = co_await cubepi::outcome_of(close_one(all_[i - 1], error));
+            if (!first) first = closed.failure();
         }
         if (first) std::rethrow_exception(first);
     }
 
 private:
+    static Task<> close_one(std::shared_ptr<Lifespan> one, std::exception_ptr error) {
+        co_await one->close(std::move(error));
+    }
+
     std::vector<std::shared_ptr<Lifespan>> all_;
     std::size_t opened_ = 0;
 };

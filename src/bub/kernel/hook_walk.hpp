@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -15,6 +16,22 @@ namespace bub::detail {
 
 /// The plugins of a turn, highest precedence first; immutable while shared.
 using PluginList = std::shared_ptr<const std::vector<std::shared_ptr<const Plugin>>>;
+
+template <class R>
+Task<R> rethrow_later(std::exception_ptr failure) {
+    std::rethrow_exception(std::move(failure));
+    co_return R();
+}
+
+/// Calls an isolated hook. An exception of the call itself is thrown by the task, as one of the hook's own task is.
+template <class R, class Call>
+MaybeTask<R> call_isolated(const Hook<R(Call)>& hook, Call& call) {
+    try {
+        return hook(call);
+    } catch (...) {
+        return MaybeTask<R>(rethrow_later<R>(std::current_exception()));
+    }
+}
 
 template <class R, class Call>
 Task<R> ask_rest(PluginList plugins, Hook<R(Call)> Plugin::* hook, Call& call, std::size_t next,

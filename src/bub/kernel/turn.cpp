@@ -7,9 +7,13 @@
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
 
 namespace bub::detail {
+
+using cubepi::Outcome;
+using cubepi::outcome_of;
 
 namespace {
 
@@ -32,8 +36,16 @@ void append_delta(std::string& output, const StreamEvent& event) {
 std::string answer_id(const std::string& input_id) { return input_id + "/answer"; }
 
 template <class R>
-Task<> drop_value(Task<R> task) {
+Task<> discard_value(Task<R> task) {
     (void)co_await std::move(task);
+}
+
+// As coroutines, so that an exception of the call itself is part of the outcome.
+
+Task<> close_stream(EventStream& stream) { co_await stream.close(); }
+
+Task<> call_closer(TurnState::Closer closer, std::exception_ptr failure) {
+    co_await closer(std::move(failure));
 }
 
 }  // namespace
@@ -66,47 +78,48 @@ Task<> Turn::load_state() {
 }
 
 Task<> Turn::run_model() {
-    std::exception_ptr failure;
-    try {
-        if (!input_id_.empty()) answered_ = co_await answer_again();
-        for (const auto& plugin : *plugins) {
-            if (answered_) break;
-            const bool asks_stream = plugin->run_model_stream && (streaming || !plugin->run_model);
-            if (asks_stream) {
-                answered_ = co_await ask_stream(*plugin);
-            } else if (plugin->run_model) {
-                RunModelCall call{result.prompt, result.session_id, result.state, *inbound};
-                MaybeTask<std::optional<std::string>> outcome = plugin->run_model(call);
-                std::optional<std::string> text;
-                if (outcome.is_pending()) {
-                    text = co_await std::move(outcome).task();
-                } else {
-                    text = std::move(outcome).value();
-                }
-                answered_ = text.has_value();
-                if (text && streaming) {
-                    co_await take_text(std::move(*text));
-                } else if (text) {
-                    result.model_output = std::move(*text);
-                }
-            }
-        }
-        if (!answered_) {
-            require_streams();
-            co_await fall_back();
-        }
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    // A cancelled coroutine cannot await anything, not even its own cleanup, before it is shielded.
-    if (is_cancelled_by(failure)) co_await cubepi::shield();
-    failure = co_await save_state(std::move(failure));
+    const Outcome<> answered = co_await outcome_of(answer());
+    if (is_cancelled_by(answered.failure())) co_await cubepi::shield();
+    const std::exception_ptr failure = co_await save_state(answered.failure());
     if (failure) std::rethrow_exception(failure);
 }
 
-/// Wraps a text for a streaming caller in a stream of one event, which the router may wrap.
+Task<> Turn::answer() {
+    if (!input_id_.empty()) answered_ = co_await answer_again();
+    for (const auto& plugin : *plugins) {
+        if (answered_) co_return;
+        const bool asks_stream = plugin->run_model_stream && (streaming || !plugin->run_model);
+        if (asks_stream) {
+            answered_ = co_await ask_stream(*plugin);
+        } else if (plugin->run_model) {
+            answered_ = co_await ask_text(*plugin);
+        }
+    }
+    if (answered_) co_return;
+    require_streams();
+    co_await fall_back();
+}
+
+Task<bool> Turn::ask_text(const Plugin& plugin) {
+    RunModelCall call{result.prompt, result.session_id, result.state, *inbound};
+    MaybeTask<std::optional<std::string>> asking = plugin.run_model(call);
+    std::optional<std::string> text;
+    if (asking.is_pending()) {
+        text = co_await std::move(asking).task();
+    } else {
+        text = std::move(asking).value();
+    }
+    if (text && streaming) {
+        co_await take_text(std::move(*text));
+    } else if (text) {
+        result.model_output = std::move(*text);
+    }
+    co_return text.has_value();
+}
+
+/// Sets the output; for a streaming caller the text becomes a stream of one event, which the router may wrap.
 Task<> Turn::take_text(std::string text) {
-    const std::shared_ptr<OutboundChannelRouter> router = framework.router();
+    const std::shared_ptr<OutboundChannelRouter> router = streaming ? framework.router() : nullptr;
     if (!router) {
         result.model_output = std::move(text);
         co_return;
@@ -135,30 +148,26 @@ Task<bool> Turn::ask_stream(const Plugin& plugin) {
 }
 
 Task<> Turn::consume(EventStream stream) {
-    std::exception_ptr failure;
-    try {
-        while (true) {
-            std::optional<StreamEvent> event = stream.ready();
-            if (!event) event = co_await stream.next();
-            if (!event) break;
-            if (event->kind == event_kind::text) {
-                append_delta(result.model_output, *event);
-            } else if (event->kind == event_kind::error) {
-                auto error = std::make_exception_ptr(error_from_event(event->data));
-                co_await framework.notify_error("run_model", std::move(error), inbound);
-            }
+    const Outcome<> consumed = co_await outcome_of(read(stream));
+    if (is_cancelled_by(consumed.failure())) co_await cubepi::shield();
+    Task<> closing = settle(close_stream(stream), "closing a model's stream");
+    const Outcome<> closed = co_await outcome_of(std::move(closing));
+    consumed.rethrow();
+    closed.rethrow();
+}
+
+Task<> Turn::read(EventStream& stream) {
+    while (true) {
+        std::optional<StreamEvent> event = stream.ready();
+        if (!event) event = co_await stream.next();
+        if (!event) break;
+        if (event->kind == event_kind::text) {
+            append_delta(result.model_output, *event);
+        } else if (event->kind == event_kind::error) {
+            auto error = std::make_exception_ptr(error_from_event(event->data));
+            co_await framework.notify_error("run_model", std::move(error), inbound);
         }
-    } catch (...) {
-        failure = std::current_exception();
     }
-    if (is_cancelled_by(failure)) co_await cubepi::shield();
-    try {
-        Task<> closing = stream.close();
-        co_await settle(std::move(closing), "closing a model's stream");
-    } catch (...) {
-        if (!failure) failure = std::current_exception();
-    }
-    if (failure) std::rethrow_exception(failure);
 }
 
 void Turn::require_streams() const {
@@ -170,9 +179,9 @@ void Turn::require_streams() const {
 }
 
 Task<> Turn::fall_back() {
-    auto error = std::make_exception_ptr(
-        cubepi::Error(cubepi::ErrorCode::invalid_state,
-                      "no plugin answered: run_model and run_model_stream gave nothing"));
+    auto error = std::make_exception_ptr(cubepi::Error(
+        cubepi::ErrorCode::invalid_state,
+        "no plugin answered: neither run_model nor run_model_stream returned a result"));
     co_await framework.notify_error("run_model", std::move(error), inbound);
     const std::string* text = result.prompt.if_text();
     result.model_output = text ? *text : inbound->content_text();
@@ -183,41 +192,29 @@ Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
                        result.model_output, result.prompt, failure};
     for (const auto& plugin : *plugins) {
         if (!plugin->save_state) continue;
-        std::exception_ptr broke;
-        try {
-            MaybeTask<Done> outcome = plugin->save_state(call);
-            if (outcome.is_pending()) {
-                Task<> saving = drop_value(std::move(outcome).task());
-                co_await settle(std::move(saving), "save_state");
-            }
-        } catch (...) {
-            broke = std::current_exception();
-        }
-        if (!broke) continue;
-        if (!cancelled_ && cubepi::is_cancellation(broke)) {
+        MaybeTask<Done> saving = call_isolated(plugin->save_state, call);
+        if (!saving.is_pending()) continue;
+        Task<> settling = settle(discard_value(std::move(saving).task()), "save_state");
+        const Outcome<> saved = co_await outcome_of(std::move(settling));
+        if (is_cancelled_by(saved.failure())) {
+            co_await cubepi::shield();
             // A cancellation supersedes an earlier failure, which is only reported.
             if (failure)
                 kernel.warn("a turn was cancelled after it had failed: " + describe(failure));
-            failure = broke;
-            if (is_cancelled_by(broke)) co_await cubepi::shield();
-            continue;
+            failure = saved.failure();
+        } else if (!saved && !failure) {
+            failure = saved.failure();
+        } else if (!saved) {
+            Task<> notifying = framework.notify_error("save_state", saved.failure(), inbound);
+            co_await settle(std::move(notifying), "on_error");
         }
-        if (!failure) {
-            failure = std::move(broke);
-            continue;
-        }
-        Task<> notice = framework.notify_error("save_state", broke, inbound);
-        co_await settle(std::move(notice), "on_error");
     }
-    try {
-        if (kernel.has_store && !result.state.recorded()) {
-            Task<> recording = record(!failure);
-            co_await settle(std::move(recording), "recording the turn");
-        }
-    } catch (...) {
-        if (!failure) failure = std::current_exception();
+    if (kernel.has_store && !result.state.recorded()) {
+        Task<> recording = settle(record(!failure), "recording the turn");
+        const Outcome<> recorded = co_await outcome_of(std::move(recording));
+        if (!failure) failure = recorded.failure();
+        if (is_cancelled_by(failure)) co_await cubepi::shield();
     }
-    if (is_cancelled_by(failure)) co_await cubepi::shield();
     co_return failure;
 }
 
@@ -236,11 +233,7 @@ Task<bool> Turn::answer_again() {
     if (!entry) co_return false;
     std::string text = text_of(entry->payload.at("content"));
     result.state.mark_recorded();
-    if (streaming) {
-        co_await take_text(std::move(text));
-    } else {
-        result.model_output = std::move(text);
-    }
+    co_await take_text(std::move(text));
     co_return true;
 }
 
@@ -332,19 +325,13 @@ bool Turn::has_something_open() const noexcept { return cancelled_ || result.sta
 Task<std::exception_ptr> Turn::close(std::exception_ptr failure) {
     std::vector<TurnState::Closer> closers = result.state.take_closers();
     for (auto closer = closers.rbegin(); closer != closers.rend(); ++closer) {
-        std::exception_ptr broke;
-        try {
-            Task<> closing = (*closer)(failure);
-            co_await settle(std::move(closing), "the end of a turn");
-        } catch (...) {
-            broke = std::current_exception();
-        }
-        if (!broke) continue;
-        if (!cancelled_ && cubepi::is_cancellation(broke)) {
-            failure = broke;
-            if (is_cancelled_by(broke)) co_await cubepi::shield();
-        } else {
-            kernel.warn("what a turn opened could not be closed: " + describe(broke));
+        Task<> closing = settle(call_closer(std::move(*closer), failure), "the end of a turn");
+        const Outcome<> closed = co_await outcome_of(std::move(closing));
+        if (is_cancelled_by(closed.failure())) {
+            co_await cubepi::shield();
+            failure = closed.failure();
+        } else if (!closed) {
+            kernel.warn("cleanup at the end of a turn failed: " + describe(closed.failure()));
         }
     }
     if (cancelled_) co_await cubepi::unshield();

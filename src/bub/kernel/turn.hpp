@@ -23,7 +23,8 @@ public:
     /// Each envelope is dispatched to all plugins before the next one.
     Task<> dispatch_outbound();
     bool has_something_open() const noexcept;
-    /// Returns true if this is the cancellation of the turn, seen for the first time; then call shield().
+    /// Returns true if this is the first cancellation of the turn; then call shield(), because a cancelled coroutine cannot
+    /// await anything, not even its own cleanup. From then on cleanup is limited to the grace period (settle()).
     bool is_cancelled_by(const std::exception_ptr& failure) noexcept;
     /// Runs the cleanup registered by load_state, and returns the final failure of the turn: `failure`, or a
     /// cancellation that arrived meanwhile.
@@ -37,9 +38,13 @@ public:
     TurnResult result;
 
 private:
+    /// Sets the model's output: the recorded answer, that of the first plugin that has one, or the fallback.
+    Task<> answer();
+    Task<bool> ask_text(const Plugin& plugin);
     Task<bool> ask_stream(const Plugin& plugin);
     Task<> take_text(std::string text);
     Task<> consume(EventStream stream);
+    Task<> read(EventStream& stream);
     /// Throws if a plugin returned no stream to a non-streaming caller (B1). Called if no plugin answered.
     void require_streams() const;
     Task<> fall_back();

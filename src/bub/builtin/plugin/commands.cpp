@@ -8,6 +8,7 @@
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
@@ -342,12 +343,13 @@ Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, PendingCommand 
     std::exception_ptr failure;
     {
         CommandRun command(core, tape, session_id, state, pending.pasted);
-        try {
-            std::string without_comma(trimmed(std::string_view(line).substr(1)));
-            output = co_await command.run(std::move(without_comma), name);
+        std::string without_comma(trimmed(std::string_view(line).substr(1)));
+        Task<std::string> running = command.run(std::move(without_comma), name);
+        cubepi::Outcome<std::string> ended = co_await cubepi::outcome_of(std::move(running));
+        failure = ended.failure();
+        if (ended) {
+            output = std::move(ended).value();
             for_model = command.for_model();
-        } catch (...) {
-            failure = std::current_exception();
         }
     }
     const bool cancelled = cubepi::is_cancellation(failure);

@@ -4,6 +4,7 @@
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
 
 namespace bub::detail {
 
@@ -36,30 +37,31 @@ std::string lower(std::string text) {
     return text;
 }
 
+void append_error(std::string& text, const std::string& message) {
+    text += text.empty() ? "" : "\n";
+    text += "[Error: " + message + "]";
+}
+
+Task<> read_answer(AgentTurn& turn, std::string& text) {
+    while (std::optional<StreamEvent> event = co_await turn.next()) {
+        if (event->kind == event_kind::text) {
+            text += event->delta();
+        } else if (event->kind == event_kind::error) {
+            append_error(text, error_from_event(event->data).message());
+        }
+    }
+}
+
 /// Returns the answer of a turn; the turn is closed on every path.
 Task<AgentToolResult> answer_of(AgentTurn& turn) {
     std::string text;
-    std::exception_ptr failure;
-    try {
-        while (std::optional<StreamEvent> event = co_await turn.next()) {
-            if (event->kind == event_kind::text) {
-                text += event->delta();
-            } else if (event->kind == event_kind::error) {
-                text += text.empty() ? "" : "\n";
-                text += "[Error: " + error_from_event(event->data).message() + "]";
-            }
-        }
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    const bool cancelled = failure && cubepi::is_cancellation(failure);
-    if (cancelled) co_await cubepi::shield();
+    const cubepi::Outcome<> read = co_await cubepi::outcome_of(read_answer(turn, text));
+    if (read.cancelled()) co_await cubepi::shield();
     co_await turn.close();
-    if (cancelled) co_await cubepi::unshield();
-    if (cancelled) std::rethrow_exception(failure);
-    if (!failure) co_return AgentToolResult(std::move(text));
-    text += text.empty() ? "" : "\n";
-    text += "[Error: " + describe(failure) + "]";
+    if (read.cancelled()) co_await cubepi::unshield();
+    if (read) co_return AgentToolResult(std::move(text));
+    if (read.cancelled()) read.rethrow();
+    append_error(text, describe(read.failure()));
     co_return AgentToolResult::error(std::move(text));
 }
 

@@ -147,7 +147,8 @@ bool AdmissionQueue::is_wanted(const std::string& key, const Envelope& message) 
 }
 
 void AdmissionQueue::resubmit(QueuedMessage message) {
-    submit(find_or_add(lane_key(*message.message)), std::move(message));
+    const LanePtr lane = find_or_add(lane_key(*message.message));
+    submit(lane, std::move(message));
 }
 
 AdmissionQueue::AdmissionPtr AdmissionQueue::submit(const LanePtr& lane, QueuedMessage message) {
