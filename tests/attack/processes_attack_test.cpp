@@ -120,7 +120,8 @@ TEST_F(ProcessAttack, ProcessesDoNotSurviveAnAbort) {
                                     &result));
         both.push_back(abort_when_started(stop, directory / "started"));
         run(when_all(std::move(both)));
-        const bool claims = result.text().find("with all that it had started") != std::string::npos;
+        const bool claims =
+            result.text().find("with all processes that it had started") != std::string::npos;
         row.attempt(claims && !is_running(child()), escape.name);
     }
 }

@@ -277,7 +277,7 @@ TEST(Chat, D72_SaysWhyNoRuleAllowsAWriteToAgentsMd) {
     Terminal chat(home, {"chat", "--script", home.script(script)}, 160, 40);
     ASSERT_TRUE(chat.expect("> "));
     chat.type("write\r");
-    ASSERT_TRUE(chat.expect("Always asked about: it becomes instructions of later turns"))
+    ASSERT_TRUE(chat.expect("Always needs approval: it becomes instructions of later turns"))
         << chat.shown();
     ASSERT_TRUE(chat.expect("[y]es  [n]o  [e]dit > ")) << chat.shown();
     chat.type("n\r");

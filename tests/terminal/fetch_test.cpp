@@ -46,7 +46,7 @@ struct FetchInAChat : ::testing::Test {
 };
 
 constexpr const char* not_followed =
-    "a redirect from http://93.184.216.34/moved to another place, "
+    "a redirect from http://93.184.216.34/moved to another origin, "
     "http://8.8.8.8, which was not followed";
 
 TEST_F(FetchInAChat, D52_ARedirectToAnotherHostIsAskedAboutAsACallOfItsOwn) {

@@ -110,7 +110,7 @@ TEST_F(Spill, WithoutAPlaceOfItsOwnItLastsAsLongAsTheProcess) {
     made.tools = extra_tools;
     framework->add(builtin_plugin(*framework, std::move(made)));
     const std::string shown = said_by_tool("long_text", JsonObject());
-    EXPECT_NE(shown.find("All of it is in "), std::string::npos);
+    EXPECT_NE(shown.find("The whole text is in "), std::string::npos);
 }
 
 TEST_F(Spill, OfBubIsReadFromTheTapeBesideTheConversation) {

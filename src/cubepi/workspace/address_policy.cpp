@@ -27,7 +27,7 @@ constexpr std::array special4 = {
     Block4{v4(10, 0, 0, 0), 8},       // private
     Block4{v4(100, 64, 0, 0), 10},    // carrier-grade NAT
     Block4{v4(127, 0, 0, 0), 8},      // loopback
-    Block4{v4(169, 254, 0, 0), 16},   // link-local, and where clouds keep their credentials
+    Block4{v4(169, 254, 0, 0), 16},   // link-local, and metadata services of clouds
     Block4{v4(172, 16, 0, 0), 12},    // private
     Block4{v4(192, 0, 0, 0), 24},     // protocol assignments
     Block4{v4(192, 0, 2, 0), 24},     // documentation
@@ -55,10 +55,10 @@ bool starts_with(const V6& address, std::initializer_list<unsigned> bytes) {
 }
 
 bool is_public6(const V6& address) {
-    // NAT64 stands for the IPv4 address at its end.
+    // NAT64 embeds the IPv4 address at its end.
     if (starts_with(address, {0x00, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0}))
         return is_public4(v4_at(address, 12));
-    // Only 2000::/3 is given out; that leaves out loopback, mapped, link-local, unique-local and multicast.
+    // Only 2000::/3 is allocated; this excludes loopback, mapped, link-local, unique-local and multicast addresses.
     if ((address[0] & 0xe0) != 0x20) return false;
     if (starts_with(address, {0x20, 0x02})) return is_public4(v4_at(address, 2));  // 6to4
     if (starts_with(address, {0x20, 0x01, 0x0d, 0xb8})) return false;              // documentation

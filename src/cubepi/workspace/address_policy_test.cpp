@@ -5,7 +5,7 @@
 namespace cubepi {
 namespace {
 
-TEST(AddressPolicy, LetsPublicAddressesThrough) {
+TEST(AddressPolicy, AllowsPublicAddresses) {
     for (const char* address :
          {"8.8.8.8", "1.1.1.1", "93.184.216.34", "172.15.0.1", "172.32.0.1", "100.63.255.255",
           "100.128.0.1", "223.255.255.255", "192.0.1.1", "2606:4700::1111", "2a00:1450:4001::1",
@@ -14,7 +14,7 @@ TEST(AddressPolicy, LetsPublicAddressesThrough) {
     }
 }
 
-TEST(AddressPolicy, RefusesEverythingElse) {
+TEST(AddressPolicy, RefusesAllOtherAddresses) {
     for (const char* address : {"127.0.0.1",
                                 "127.255.255.255",
                                 "0.0.0.0",

@@ -24,7 +24,7 @@ std::string text_argument(const JsonObject& arguments, std::string_view name) {
     return std::string(text.data(), text.size());
 }
 
-/// True for the characters that make a terminal show text in another order, or that show as nothing.
+/// True for characters that reorder text on a terminal, or that are invisible.
 bool is_deceptive(std::string_view text) {
     if (text.size() < 3 || text[0] != '\xE2') return false;
     const auto last = static_cast<unsigned char>(text[2]);
@@ -32,7 +32,7 @@ bool is_deceptive(std::string_view text) {
     return text[1] == '\x81' && last >= 0xA6 && last <= 0xA9;
 }
 
-/// One line for a person, without anything that could hide or forge what a terminal shows.
+/// Converts a text to one line without characters that could hide or forge text on a terminal.
 std::string shown(std::string_view text) {
     std::string out;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -81,7 +81,7 @@ std::string describe(std::string_view tool, ToolRisk risk, const JsonObject& arg
     std::string sentence = "Call the tool " + shown(tool) + " (" + std::string(to_string(risk)) +
                            ") with " + shown(detail::cut_text(json_text(arguments), max_shown));
     if (risk == ToolRisk::irreversible)
-        sentence += "\nThe tool says that what it does cannot be undone.";
+        sentence += "\nThe tool declares that its effects cannot be undone.";
     return sentence;
 }
 
@@ -99,8 +99,8 @@ ApprovalRule ApprovalRule::parse(std::string_view text) {
     if (rule.tool.empty() || rule.match.empty()) {
         throw Error(ErrorCode::invalid_argument,
                     "\"" + std::string(text) +
-                        "\" is no approval rule. One looks like shell: git status, "
-                        "fetch: example.org or write: *.");
+                        "\" is not an approval rule. Examples: shell: git status, "
+                        "fetch: example.org, write: *.");
     }
     return rule;
 }
@@ -122,9 +122,8 @@ void ApprovalPolicy::allow(const ApprovalRule& rule) {
     if (rule.tool == "shell") {
         commands_.allow(CommandRule::parse(rule.match));
     } else if (rule.tool != "fetch" && rule.match != "*") {
-        throw Error(ErrorCode::invalid_argument, "The rule " + rule.text() +
-                                                     " matches nothing: for " + rule.tool +
-                                                     " only * is possible.");
+        throw Error(ErrorCode::invalid_argument, "The rule " + rule.text() + " matches nothing: " +
+                                                     rule.tool + " supports only *.");
     }
     if (!has(rule.tool, rule.match)) rules_.push_back(rule);
 }
@@ -141,7 +140,7 @@ bool ApprovalPolicy::allows_fetch(std::string_view origin) const {
     });
 }
 
-/// Where a command would run; empty: unknown. Links are not resolved: "x/.." can be anywhere.
+/// The working directory of a command; empty: unknown. Links are not resolved: "x/.." can be anywhere.
 std::string ApprovalPolicy::directory_of(const JsonObject& arguments) const {
     const std::string given = text_argument(arguments, "working_directory");
     if (workspace_.empty() || given.find('\0') != std::string::npos) return {};
@@ -174,7 +173,7 @@ ApprovalDecision ApprovalPolicy::decide(std::string_view tool, ToolRisk risk,
                                         const std::optional<std::string>& write_target) const {
     ApprovalDecision decision;
     decision.risk = risk;
-    // Ending what the person has allowed to run needs no consent of its own.
+    // Ending a command that the user has allowed needs no further approval.
     if (risk == ToolRisk::read_only || tool == "shell_kill") {
         decision.allowed = true;
         return decision;
@@ -192,10 +191,10 @@ ApprovalDecision ApprovalPolicy::decide(std::string_view tool, ToolRisk risk,
     decision.question = describe(tool, risk, arguments);
     std::string_view why = detail::protected_because(text_argument(arguments, "path"));
     if (why.empty() && write_target) why = detail::protected_because(*write_target);
-    if (why.empty() && !write_target) why = "where it would be written is not known";
+    if (why.empty() && !write_target) why = "the target of the write is unknown";
     if (!why.empty()) {
         decision.allowed = false;
-        decision.question += "\nAlways asked about: " + std::string(why) + ".";
+        decision.question += "\nAlways needs approval: " + std::string(why) + ".";
     } else if (risk != ToolRisk::irreversible && !match.empty()) {
         decision.always = ApprovalRule{std::string(tool), std::move(match)};
     }

@@ -10,60 +10,60 @@
 
 namespace cubepi {
 
-/// What a person has allowed for a tool: for "shell" the commands of a CommandRule; for "fetch" an origin
+/// The calls of a tool that the user has allowed: for "shell" the commands of a CommandRule; for "fetch" an origin
 /// ("https://example.org", "http://localhost:8080"; a host alone, as earlier versions saved it, is https on port 443; "*":
 /// any); for any other tool all of its calls ("*").
 struct ApprovalRule {
     std::string tool;
     std::string match;
 
-    /// "shell: git status", as it is shown and saved.
+    /// The rule as it is shown and saved: "shell: git status".
     std::string text() const { return tool + ": " + match; }
     /// Throws Error(invalid_argument).
     static ApprovalRule parse(std::string_view text);
-    /// Why the rule allows nothing, as some that earlier versions saved, and what to write instead; empty: it allows
-    /// something.
+    /// Returns why the rule allows nothing (as some rules saved by earlier versions) and what to write instead; empty if
+    /// the rule allows something.
     std::string problem() const;
     friend bool operator==(const ApprovalRule&, const ApprovalRule&) = default;
 };
 
 struct ApprovalDecision {
-    /// True: the call may run without being asked about.
+    /// True: the call may run without approval.
     bool allowed = false;
-    /// What this call may do, which can be more than its tool's risk (a shell command that deletes).
+    /// The risk of this call, which can be higher than its tool's risk (a shell command that deletes).
     ToolRisk risk = ToolRisk::writes;
-    /// What is about to happen, in a sentence or two, for the person who is asked.
+    /// A description of the call in a sentence or two, for the approver.
     std::string question;
-    /// The rule that "always" would add; none: "always" is not offered.
+    /// The rule that the answer "always" would add; none: "always" is not offered.
     std::optional<ApprovalRule> always;
 };
 
-/// Decides which tool calls need a person's consent, by the tool's risk (D52) and by what was allowed before. It asks
-/// nobody itself: before_tool_call does, with what decide() returns. Not thread-safe.
+/// Decides which tool calls need approval, by the tool's risk (D52) and the existing rules. The policy does not ask for
+/// approval itself: before_tool_call does, with the result of decide(). Not thread-safe.
 ///
-/// No rule allows a write to a repository's `.git`, to skills or to AGENTS.md: such a call is always asked about.
+/// No rule allows a write to a repository's `.git`, to skills or to AGENTS.md: such a call always needs approval.
 class ApprovalPolicy {
 public:
-    /// For a workspace below the current directory.
+    /// Creates a policy for a workspace at the current directory.
     ApprovalPolicy();
-    /// `workspace`: the root that working directories of commands are relative to, absolute; empty: unknown, and no
+    /// `workspace` is the absolute root that working directories of commands are relative to. If it is empty (unknown), no
     /// rule that names a directory matches.
     explicit ApprovalPolicy(std::string workspace) : workspace_(std::move(workspace)) {}
 
-    /// Adding a rule twice changes nothing. Throws Error(invalid_argument) for a rule that cannot be read; one that allows
-    /// nothing (ApprovalRule::problem) is kept.
+    /// Adds a rule; adding it twice has no effect. Throws Error(invalid_argument) for an invalid rule; a rule that allows
+    /// nothing (ApprovalRule::problem) is added.
     void allow(const ApprovalRule& rule);
 
     /// The rules, in the order in which they were added.
     const std::vector<ApprovalRule>& rules() const noexcept { return rules_; }
 
-    /// Takes the argument `path` of a call as it is written. Where a workspace can have symbolic links, use the overload below.
+    /// Decides on a call; uses its argument `path` literally. For a workspace with symbolic links, use the overload below.
     ApprovalDecision decide(std::string_view tool, ToolRisk risk,
                             const JsonObject& arguments) const;
     ApprovalDecision decide(const AgentTool& tool, const JsonObject& arguments) const {
         return decide(tool.name.str(), tool.risk_level, arguments);
     }
-    /// `write_target`: what Workspace::write_target returns for the argument `path`; absent when it throws.
+    /// `write_target` is the result of Workspace::write_target for the argument `path`; absent if that throws.
     ApprovalDecision decide(std::string_view tool, ToolRisk risk, const JsonObject& arguments,
                             const std::optional<std::string>& write_target) const;
 
@@ -78,7 +78,7 @@ private:
     CommandPolicy commands_;
 };
 
-/// What whoever allows shell commands has to know, for where they are asked and for documentation.
+/// The warning to show to a user who allows shell commands, in prompts and in documentation.
 inline constexpr std::string_view shell_warning =
     "A command can do whatever you can, anywhere on this machine: it is not confined to the "
     "workspace.";

@@ -21,14 +21,14 @@ ApprovalDecision shell(const ApprovalPolicy& policy, const char* command) {
     return policy.decide("shell", ToolRisk::writes, arguments({{"command", command}}));
 }
 
-TEST(ApprovalPolicy, D52_ReadingNeedsNoConsent) {
+TEST(ApprovalPolicy, D52_ReadingNeedsNoApproval) {
     const ApprovalPolicy policy("/src/app");
     EXPECT_TRUE(policy.decide("read", ToolRisk::read_only, arguments({{"path", "x"}})).allowed);
     EXPECT_TRUE(policy.decide("shell_output", ToolRisk::read_only, {}).allowed);
     EXPECT_TRUE(policy.decide("shell_kill", ToolRisk::writes, {}).allowed);
 }
 
-TEST(ApprovalPolicy, D52_WritingNetworkAndShellAreAskedAbout) {
+TEST(ApprovalPolicy, D52_WritingNetworkAndShellNeedApproval) {
     const ApprovalPolicy policy("/src/app");
     const auto write = policy.decide("write", ToolRisk::writes,
                                      arguments({{"path", "src/a.c"}, {"content", "a\nb\n"}}));
@@ -47,7 +47,7 @@ TEST(ApprovalPolicy, D52_WritingNetworkAndShellAreAskedAbout) {
     EXPECT_FALSE(shell(policy, "ls").allowed);
 }
 
-TEST(ApprovalPolicy, SaysThatACommandIsNotConfined) {
+TEST(ApprovalPolicy, StatesThatACommandIsNotConfined) {
     const ApprovalPolicy policy("/src/app");
     const auto decision = shell(policy, "make test");
     EXPECT_THAT(decision.question, HasSubstr("make test"));
@@ -56,7 +56,7 @@ TEST(ApprovalPolicy, SaysThatACommandIsNotConfined) {
     EXPECT_EQ(decision.always->text(), "shell: cd /src/app && make test");
 }
 
-TEST(ApprovalPolicy, D52_NeverOffersAlwaysForWhatCannotBeUndone) {
+TEST(ApprovalPolicy, D52_NeverOffersAlwaysForIrreversibleCalls) {
     const ApprovalPolicy policy("/src/app");
     const auto decision = shell(policy, "git push");
     EXPECT_EQ(decision.risk, ToolRisk::irreversible);
@@ -67,10 +67,10 @@ TEST(ApprovalPolicy, D52_NeverOffersAlwaysForWhatCannotBeUndone) {
     EXPECT_FALSE(tool.allowed);
     EXPECT_FALSE(tool.always);
     EXPECT_THAT(tool.question, HasSubstr("deploy (irreversible) with {\"where\":\"production\"}"));
-    EXPECT_THAT(tool.question, HasSubstr("The tool says that what it does cannot be undone."));
+    EXPECT_THAT(tool.question, HasSubstr("The tool declares that its effects cannot be undone."));
 }
 
-TEST(ApprovalPolicy, OffersNoRuleThatCouldNotMatch) {
+TEST(ApprovalPolicy, OffersOnlyRulesThatCanMatch) {
     const ApprovalPolicy policy("/src/app");
     EXPECT_FALSE(shell(policy, "make && ls").always);
     EXPECT_FALSE(shell(policy, "").always);
@@ -78,7 +78,7 @@ TEST(ApprovalPolicy, OffersNoRuleThatCouldNotMatch) {
         policy.decide("fetch", ToolRisk::network, arguments({{"url", "nonsense"}})).always);
 }
 
-TEST(ApprovalPolicy, RemembersWhatWasAllowed) {
+TEST(ApprovalPolicy, RemembersAllowedCalls) {
     ApprovalPolicy policy("/src/app");
     const auto asked = shell(policy, "git status -s");
     policy.allow(*asked.always);
@@ -94,7 +94,7 @@ TEST(ApprovalPolicy, RemembersWhatWasAllowed) {
     EXPECT_FALSE(policy.decide("edit", ToolRisk::writes, arguments({{"path", "x"}})).allowed);
 }
 
-TEST(ApprovalPolicy, ACommandIsAllowedInTheDirectoryOfItsRule) {
+TEST(ApprovalPolicy, AllowsACommandInTheDirectoryOfItsRule) {
     ApprovalPolicy policy("/src/app");
     const auto in = [&policy](const char* command, const char* directory) {
         return policy.decide("shell", ToolRisk::writes,
@@ -111,7 +111,7 @@ TEST(ApprovalPolicy, ACommandIsAllowedInTheDirectoryOfItsRule) {
     EXPECT_FALSE(in("./b.sh", "link/../sub").always) << "a link could lead anywhere";
 }
 
-TEST(ApprovalPolicy, FetchIsAllowedByOrigin) {
+TEST(ApprovalPolicy, AllowsFetchByOrigin) {
     ApprovalPolicy policy("/src/app");
     const auto fetch = [&policy](const char* url) {
         return policy.decide("fetch", ToolRisk::network, arguments({{"url", url}})).allowed;
@@ -137,7 +137,7 @@ TEST(ApprovalPolicy, FetchIsAllowedByOrigin) {
     }
 }
 
-TEST(ApprovalPolicy, D72_WritesThatInstructOrRunAreAlwaysAskedAbout) {
+TEST(ApprovalPolicy, D72_WritesToProtectedPathsAlwaysNeedApproval) {
     ApprovalPolicy policy("/src/app");
     policy.allow(ApprovalRule::parse("write: *"));
     policy.allow(ApprovalRule::parse("edit: *"));
@@ -173,11 +173,11 @@ TEST(ApprovalPolicy, D72_WritesThatInstructOrRunAreAlwaysAskedAbout) {
         const auto decision = write(path, path);
         EXPECT_FALSE(decision.allowed) << path;
         EXPECT_FALSE(decision.always) << path;
-        EXPECT_THAT(decision.question, HasSubstr("Always asked about: ")) << path;
+        EXPECT_THAT(decision.question, HasSubstr("Always needs approval: ")) << path;
         EXPECT_FALSE(policy.decide("edit", ToolRisk::writes, arguments({{"path", path}})).allowed);
     }
     EXPECT_FALSE(write("link/x", ".git/x").allowed) << "it leads there";
-    EXPECT_FALSE(write("new/../x", std::nullopt).allowed) << "nobody knows where it leads";
+    EXPECT_FALSE(write("new/../x", std::nullopt).allowed) << "its target is unknown";
 }
 
 TEST(ApprovalPolicy, RefusesRulesThatMatchNothing) {
@@ -189,7 +189,7 @@ TEST(ApprovalPolicy, RefusesRulesThatMatchNothing) {
     EXPECT_TRUE(policy.rules().empty());
 }
 
-TEST(ApprovalPolicy, ShowsNothingThatForgesATerminal) {
+TEST(ApprovalPolicy, ShowsNoCharactersThatForgeTerminalOutput) {
     const ApprovalPolicy policy("/src/app");
     const auto decision = shell(policy, "ls\x1b[2K\rmake\nx \xE2\x80\xAE");
     EXPECT_THAT(decision.question, HasSubstr("ls?[2K?make\\nx ?\n"));

@@ -16,7 +16,7 @@ using Words = std::vector<std::string>;
 
 constexpr std::string_view any_directory = "*";
 
-/// Words with which a shell begins something other than a program.
+/// Words that a shell does not treat as a program at the beginning of a command.
 constexpr std::array<std::string_view, 18> reserved = {
     "if",    "then",  "else", "elif", "fi",       "do",     "done",   "case", "esac",
     "while", "until", "for",  "in",   "function", "coproc", "select", "time", "!"};
@@ -28,14 +28,14 @@ bool has_control_character(std::string_view text) {
                        [](char c) { return (c >= 0 && c < ' ') || c == 0x7F; });
 }
 
-/// Absolute, and without components that make another directory of it.
+/// Whether the path is absolute and has no components that change the directory.
 bool is_plain_directory(std::string_view path) {
     if (!path.starts_with('/') || has_control_character(path)) return false;
     const std::string padded = std::string(path) + "/";
     return padded.find("/../") == std::string::npos && padded.find("/./") == std::string::npos;
 }
 
-/// Takes "cd DIRECTORY && " from the beginning of `text`. Returns the directory, or nothing when there is none.
+/// Removes "cd DIRECTORY && " from the beginning of `text`. Returns the directory, or nothing if there is none.
 std::optional<std::string> take_directory(std::string_view& text) {
     if (!text.starts_with("cd ")) return std::nullopt;
     constexpr std::string_view separator = " && ";
@@ -87,11 +87,12 @@ CommandRule CommandRule::parse(std::string_view text) {
     rule.directory = std::move(directory).value_or(std::string());
     auto words = simple_command(rest);
     if (!words) {
-        throw Error(ErrorCode::invalid_argument,
-                    "\"" + std::string(text) +
-                        "\" is not a rule for commands. A rule is a directory and a command, such "
-                        "as cd /src/app && make test, without ; & | < > $ or backticks in the "
-                        "command.");
+        throw Error(
+            ErrorCode::invalid_argument,
+            "\"" + std::string(text) +
+                "\" is not a rule for commands. A rule consists of a directory and a command, such "
+                "as cd /src/app && make test, without ; & | < > $ or backticks in the "
+                "command.");
     }
     rule.words = std::move(*words);
     return rule;
@@ -104,13 +105,14 @@ std::string CommandRule::problem() const {
     exact.words = words;
     exact.directory = directory.empty() ? "/DIRECTORY" : directory;
     if (!listed) {
-        return "it does not name a command of the list of harmless ones. Allow the exact command "
+        return "it does not name a command of the list of harmless commands. Allow the exact "
+               "command "
                "in its directory: shell: " +
                exact.text();
     }
     if (listed->needs_directory && directory.empty()) {
         exact.with_arguments = true;
-        return "it names no directory, and what the command does depends on it. Write shell: " +
+        return "it does not name a directory, but the command depends on it. Write shell: " +
                exact.text() + ", or cd * for any directory";
     }
     return {};
@@ -142,7 +144,7 @@ std::optional<std::vector<std::string>> simple_command(std::string_view command)
 
 void CommandPolicy::allow(CommandRule rule) {
     if (rule.words.empty())
-        throw Error(ErrorCode::invalid_argument, "A rule for commands needs a program.");
+        throw Error(ErrorCode::invalid_argument, "A rule for commands must name a program.");
     if (std::find(rules_.begin(), rules_.end(), rule) == rules_.end())
         rules_.push_back(std::move(rule));
 }

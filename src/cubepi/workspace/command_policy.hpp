@@ -7,49 +7,49 @@
 
 #include <cubepi/agent/tool.hpp>
 
-// Which commands may run without being asked about. No look at its text can tell what a command will do: a shell cannot
-// be confined to a directory that way. So everything is asked about but the exact commands that a person has allowed, and
-// commands of a short list whose options are all known (detail/harmless_commands.cpp).
+// Decides which commands may run without approval. The effects of a command cannot be determined from its text, so checking
+// the text cannot confine a shell to a directory. Therefore every command needs approval, except the exact commands that the
+// user has allowed and the commands of a short list whose options are all known (policy/harmless_commands.cpp).
 
 namespace cubepi {
 
 /// Commands that are allowed in a directory.
 ///
 ///   cd /src/app && make test       this command, word by word, in this directory
-///   cd /src/app && git status *    also with options and operands of the list behind it
+///   cd /src/app && git status *    also followed by options and operands of the list
 ///   cd * && make test               in any directory
 ///   ls *                            the same, for programs of the list that do the same everywhere
 ///
-/// Without `cd` a rule is read as if `*` were behind it, which is how earlier versions saved rules.
+/// Without `cd` a rule is read as if it ended in `*`, because earlier versions saved rules that way.
 struct CommandRule {
     std::vector<std::string> words;
     std::string
-        directory;  ///< absolute; "*": any; empty: any, and the list must say that it does not matter
-    bool with_arguments = false;  ///< what the list allows behind `words`
+        directory;  ///< absolute; "*": any; empty: any, for commands that the list marks as independent of it
+    bool with_arguments = false;  ///< `words` may be followed by arguments that the list allows
 
-    /// As above; words are quoted where a shell would need it.
+    /// The rule in the form above; words are quoted where a shell requires it.
     std::string text() const;
-    /// Throws Error(invalid_argument) for a text that could match nothing: empty, or with an operator in it.
+    /// Throws Error(invalid_argument) for a text that cannot match: empty, or with an operator in it.
     static CommandRule parse(std::string_view text);
-    /// Why the rule allows nothing, and what to write instead; empty: it allows something.
+    /// Returns why the rule allows nothing and what to write instead; empty if the rule allows something.
     std::string problem() const;
-    /// `words` of a simple command, run in `directory` (absolute; empty: unknown).
+    /// Whether the rule allows a simple command with these words in `directory` (absolute; empty: unknown).
     bool allows(const std::vector<std::string>& words, std::string_view directory) const;
     friend bool operator==(const CommandRule&, const CommandRule&) = default;
 };
 
-/// The words of a command that is one program with its arguments, each written as the program gets it. Empty for anything
-/// else: when `;`, `&`, `|`, a line break, `<`, `>`, `$(`, `${`, `$[` or a backtick occurs, be it within quotes; for anything
-/// that the shell would replace (variables, patterns, braces, ~); for an assignment in the program's place and a word
-/// with which the shell begins something else; for an open quote.
+/// Returns the words of a command that consists of one program and its arguments, as the program receives them. Returns
+/// nothing for any other command: if `;`, `&`, `|`, a line break, `<`, `>`, `$(`, `${`, `$[` or a backtick occurs, even within
+/// quotes; if the shell would expand something (variables, patterns, braces, ~); if the first word is an assignment or a
+/// keyword of the shell; if a quote is not closed.
 std::optional<std::vector<std::string>> simple_command(std::string_view command);
 
-/// The allow list. Not thread-safe.
+/// The list of allowed commands. Not thread-safe.
 class CommandPolicy {
 public:
-    /// Adding a rule twice changes nothing.
+    /// Adds a rule; adding it twice has no effect.
     void allow(CommandRule rule);
-    /// `directory` is where the command would run: absolute; empty: unknown.
+    /// `directory` is the command's working directory: absolute; empty: unknown.
     bool allows(std::string_view command, std::string_view directory) const;
     const std::vector<CommandRule>& rules() const noexcept { return rules_; }
 
@@ -57,17 +57,17 @@ private:
     std::vector<CommandRule> rules_;
 };
 
-/// `irreversible` when the command contains a program that is known to destroy or publish (rm, dd, git push, ...), else
-/// `writes`. A list of names can only serve as a warning: what is not on it may be worse.
+/// Returns `irreversible` if the command contains a program that is known to destroy or publish (rm, dd, git push, ...), else
+/// `writes`. A list of names can only serve as a warning: other commands may be worse.
 ToolRisk command_risk(std::string_view command);
 
-/// What is known that the command destroys or publishes: "git push publishes commits". Empty: nothing is known, which is no
-/// sign that it is harmless.
+/// Returns the known destructive or publishing effect of a command: "git push publishes commits". An empty result does not
+/// mean that the command is harmless.
 std::string known_command_effect(std::string_view command);
 
-/// The rule that "always" would add for this command: exactly its words in this directory, or the list's entry that allows
-/// it. None for a command that no rule can match, for one with a known effect, and where the directory is unknown
-/// (empty) but matters.
+/// Returns the rule that the answer "always" would add for this command: exactly its words in this directory, or the list's
+/// entry that allows it. None for a command that no rule can match, for one with a known effect, and if the directory is
+/// unknown (empty) but relevant.
 std::optional<CommandRule> rule_for(std::string_view command, std::string_view directory);
 
 }  // namespace cubepi

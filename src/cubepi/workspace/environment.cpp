@@ -13,7 +13,7 @@ constexpr std::array<std::string_view, 15> secret_words = {
     "KEY", "TOKEN", "SECRET", "PASSWORD",   "PASSWD",      "PASSPHRASE", "PASS",  "PWD",
     "PAT", "DSN",   "AUTH",   "CREDENTIAL", "CREDENTIALS", "JWT",        "COOKIE"};
 
-/// Names that end in no word of the list above, or go on behind it.
+/// Names that do not end in a word of the list above.
 constexpr std::array<std::string_view, 33> secret_patterns = {"*ACCESS_KEY*",
                                                               "*API_KEY*",
                                                               "*APIKEY*",
@@ -73,7 +73,7 @@ constexpr std::array<std::string_view, 22> core_patterns = {"PATH",
 
 char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
 
-/// * is any text, ? one character; case does not count.
+/// Matches a pattern: * is any text, ? one character; case is ignored.
 bool matches(std::string_view pattern, std::string_view name) {
     std::size_t at = 0;
     std::size_t in_name = 0;
@@ -144,16 +144,16 @@ bool EnvironmentPolicy::allows(std::string_view name, std::string_view value) co
     if (inherit == InheritEnvironment::none) return false;
     if (inherit == InheritEnvironment::core && !matches_any(core_patterns, name)) return false;
     if (is_secret_variable(name) || matches_any(exclude, name)) return false;
-    // Without its proxy a build cannot load anything.
+    // A build behind a proxy cannot download anything without this variable.
     return !has_password(value) || matches("*_proxy", name);
 }
 
 std::vector<std::string> child_environment(const EnvironmentPolicy& policy) {
-    std::vector<std::string> kept;
+    std::vector<std::string> allowed;
     for_each_variable([&](std::string_view name, std::string_view value, std::string_view line) {
-        if (policy.allows(name, value)) kept.emplace_back(line);
+        if (policy.allows(name, value)) allowed.emplace_back(line);
     });
-    return kept;
+    return allowed;
 }
 
 std::vector<std::string> withheld_variables(const EnvironmentPolicy& policy) {

@@ -8,7 +8,7 @@
 namespace cubepi {
 namespace {
 
-TEST(Environment, D58_KnowsSecretsByTheirNames) {
+TEST(Environment, D58_RecognizesSecretsByTheirNames) {
     for (const char* name :
          {"OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET", "DB_PASSWORD", "db_password", "TOKEN",
           "DATABASE_URL", "AWS_ACCESS_KEY_ID", "PGPASSWORD", "GITHUB_PAT", "MYSQL_PWD",
@@ -41,15 +41,15 @@ TEST(Environment, D58_KnowsSecretsByTheirNames) {
     }
 }
 
-TEST(Environment, D58_LeavesSecretsAndNamedVariablesOut) {
+TEST(Environment, D58_OmitsSecretsAndNamedVariables) {
     ::setenv("CUBEPI_TEST_API_KEY", "1", 1);
     ::setenv("CUBEPI_TEST_HIDDEN", "2", 1);
     ::setenv("CUBEPI_TEST_PLAIN", "3", 1);
     EnvironmentPolicy policy;
     policy.hidden = {"CUBEPI_TEST_HIDDEN"};
-    const auto kept = child_environment(policy);
+    const auto environment = child_environment(policy);
     const auto has = [&](const char* entry) {
-        return std::find(kept.begin(), kept.end(), entry) != kept.end();
+        return std::find(environment.begin(), environment.end(), entry) != environment.end();
     };
     EXPECT_TRUE(has("CUBEPI_TEST_PLAIN=3"));
     EXPECT_FALSE(has("CUBEPI_TEST_API_KEY=1"));
@@ -58,7 +58,7 @@ TEST(Environment, D58_LeavesSecretsAndNamedVariablesOut) {
     EXPECT_NE(std::find(withheld.begin(), withheld.end(), "CUBEPI_TEST_API_KEY"), withheld.end());
 }
 
-TEST(Environment, D58_ThePolicyIsAppliedInOrder) {
+TEST(Environment, D58_AppliesThePolicyInOrder) {
     EnvironmentPolicy policy;
     policy.exclude = {"npm_*", "CI"};
     policy.include = {"*_URL", "FORCED_?_KEY"};
@@ -80,7 +80,7 @@ TEST(Environment, D58_ThePolicyIsAppliedInOrder) {
     EXPECT_TRUE(policy.allows("HOME_URL", "x"));
 }
 
-TEST(Environment, D58_ValuesWithAPasswordAreWithheld) {
+TEST(Environment, D58_WithholdsValuesWithAPassword) {
     const EnvironmentPolicy policy;
     EXPECT_FALSE(policy.allows("STORE", "postgres://user:secret@host/db"));
     EXPECT_TRUE(policy.allows("STORE", "postgres://user@host/db"));

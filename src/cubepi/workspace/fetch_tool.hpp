@@ -13,33 +13,34 @@
 
 namespace cubepi {
 
-/// True for an IPv4 or IPv6 address (text) that anybody on the Internet may have: not loopback, link-local, private,
-/// carrier-grade NAT, multicast, reserved, documentation, nor an IPv6 address that stands for such an IPv4 one (mapped,
-/// NAT64, 6to4, Teredo). False for what is no address. After the IANA special-purpose address registries (RFC 6890).
+/// True for a publicly routable IPv4 or IPv6 address (text): not loopback, link-local, private, carrier-grade NAT, multicast,
+/// reserved or documentation, nor an IPv6 address that embeds such an IPv4 address (mapped, NAT64, 6to4, Teredo). False for a
+/// text that is not an address. Follows the IANA special-purpose address registries (RFC 6890).
 bool is_public_address(std::string_view address);
 
 struct FetchOptions {
-    /// Who makes the exchanges; null: the Runtime's.
+    /// The transport of the requests; null: the Runtime's.
     std::shared_ptr<HttpTransport> transport;
     /// Called on the Runtime's resolver threads. Empty: resolve_with_system.
     Resolver resolve;
-    /// Also loopback, private and other special addresses. Off, so that a model, or a page that it reads, cannot
-    /// reach what only this machine and its network can.
+    /// Allows loopback, private and other special addresses. Off by default, so that a model, or a page that it reads, cannot
+    /// reach services that are only accessible to this machine and its network.
     bool allow_private_addresses = false;
-    /// Whether a redirect to another origin (scheme, host and port) may be followed, by its URL. Empty: none. From http to https
-    /// of the same host, both on their own ports, needs no such consent. What is not followed is told to the
-    /// model, whose next call asks for it like any other. Called where the tool runs.
+    /// Decides by URL whether a redirect to another origin (scheme, host and port) may be followed; empty: no redirect may. A
+    /// redirect from http to https of the same host, both on their default ports, is always followed. The model is told about
+    /// a redirect that was not followed, and its next call needs approval like any other. Called on the tool's executor.
     std::function<bool(const std::string& url)> follow_to_other_host;
-    std::size_t max_bytes = 2 * 1024 * 1024;  ///< of a body; the rest is not read
+    std::size_t max_bytes = 2 * 1024 * 1024;  ///< of a body; the remainder is not read
     int max_redirects = 5;
-    std::chrono::seconds timeout = std::chrono::seconds(60);  ///< for all of it, redirects included
+    std::chrono::seconds timeout =
+        std::chrono::seconds(60);  ///< of the whole call, including redirects
 
     FetchOptions() {}
 };
 
-/// Gets a page by http or https. HTML becomes readable text. Each redirect and each resolved address is checked, and
-/// the connection goes to the address that was checked. A redirect to another origin than the call's is not followed,
-/// unless the options say so. network.
+/// Fetches a page by http or https. HTML is converted to readable text. Each redirect and each resolved address is checked,
+/// and the connection uses the checked address. A redirect to another origin than the call's is followed only if the options
+/// allow it. Risk: network.
 AgentTool fetch_tool(FetchOptions options = FetchOptions());
 
 }  // namespace cubepi

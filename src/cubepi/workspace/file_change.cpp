@@ -22,7 +22,7 @@ std::string bytes_text(std::uint64_t count) {
     return std::to_string(count) + (count == 1 ? " byte" : " bytes");
 }
 
-/// Tells contents of one file apart. Content that was not read counts by its size and time.
+/// Identifies a version of a file by its content, or by size and time if the content was not read.
 std::uint64_t version_of(const FileBefore& before) {
     if (!before.exists) return 0;
     const std::uint64_t hash =
@@ -39,7 +39,7 @@ void check_version(const std::string& path, std::uint64_t version,
     throw Error(ErrorCode::invalid_state,
                 path +
                     " has changed since this call was approved, so nothing was written. Read "
-                    "the file again and repeat the call.");
+                    "the file again and retry the call.");
 }
 
 void compare(FileChange& change, const std::string& before, const std::string& after,
@@ -149,7 +149,7 @@ PlannedChange edit_file(Workspace& workspace, const FileChangeLimits& limits, co
     workspace.rewrite(args.path, limits.max_file_bytes, [&](const FileBefore& before) {
         planned.version = version_of(before);
         check_version(args.path, planned.version, expected);
-        // For a missing file or one that is too large read() throws.
+        // read() throws if the file is missing or too large.
         const std::string text =
             before.content ? *before.content : workspace.read(args.path, limits.max_file_bytes);
         EditOutcome outcome = edit_text(text, args.old_text, args.new_text, args.all, args.path);

@@ -28,12 +28,12 @@ struct FileChange {
     std::size_t removed = 0;       ///< lines, as in the diff
     std::size_t added = 0;         ///< lines, as in the diff
     std::size_t replacements = 0;  ///< of an edit
-    std::size_t first_line = 0;  ///< of an edit: where the first replacement begins, counted from 1
+    std::size_t first_line = 0;  ///< of an edit: the line of the first replacement, counted from 1
     /// False: there is no diff, because one of the contents is binary or too large.
     bool compared = true;
     std::string diff;        ///< hunks of a unified diff, without file names
-    std::size_t hidden = 0;  ///< changed lines that `diff` does not have
-    bool cut_lines = false;  ///< `diff` has a long line that was cut off
+    std::size_t hidden = 0;  ///< changed lines that `diff` does not contain
+    bool cut_lines = false;  ///< `diff` contains a long line that was truncated
 
     /// "creates src/new.py, 12 lines", "replaces 8 lines of src/calc.py", "changes 2 lines of src/calc.py".
     std::string summary() const;
@@ -48,7 +48,7 @@ struct FileChangeLimits {
     FileChangeLimits() {}
 };
 
-/// Previews calls of the write and edit tools, and binds them to what was shown.
+/// Previews calls of the write and edit tools, and binds the calls to the previewed content.
 ///
 /// An approver calls preview() and shows the change. The tools of the same agent, made with this object in their
 /// FileToolOptions, refuse a call whose file has changed since its preview. Thread-safe.
@@ -62,15 +62,15 @@ public:
     /// True for the tools whose calls can be previewed: "write" and "edit".
     static bool covers(std::string_view tool) noexcept;
 
-    /// Computes what a call would do, without doing it, and remembers which content the file has. `arguments` satisfy the
-    /// tool's schema. Blocks. Throws the Error that the tool would throw.
+    /// Computes the change that a call would make, without making it, and remembers the version of the file. `arguments`
+    /// satisfy the tool's schema. Blocks. Throws the Error that the tool would throw.
     FileChange preview(const std::string& tool_call_id, std::string_view tool,
                        const JsonObject& arguments);
 
-    /// Drops what was remembered of a call, for a call that is not made.
+    /// Forgets the preview of a call that will not be made.
     void forget(const std::string& tool_call_id);
 
-    /// Returns what was remembered of a call and drops it. For the tools.
+    /// Returns the remembered version for a call and forgets it. For the tools.
     std::optional<std::uint64_t> take(const std::string& tool_call_id);
 
 private:

@@ -21,7 +21,7 @@ protected:
         edit = edit_tool(workspace, options);
     }
 
-    /// As the preview says it, or as the tool does.
+    /// The message of the preview or of the tool.
     std::string previewed(const AgentTool& tool, const JsonObject& arguments) {
         try {
             return previews->preview("call_1", tool.name.str(), arguments).summary();
@@ -39,7 +39,7 @@ protected:
     AgentTool edit;
 };
 
-TEST_F(FileChangeTest, APreviewSaysWhatWillHappenAndChangesNothing) {
+TEST_F(FileChangeTest, APreviewDescribesTheChangeWithoutMakingIt) {
     directory.put("src/calc.py", "1\n2\n3\n4\n5\n6\n7\n8\n");
     EXPECT_EQ(previewed(write, {{"path", "src/calc.py"}, {"content", "x\n"}}),
               "replaces 8 lines of src/calc.py");
@@ -69,7 +69,7 @@ TEST_F(FileChangeTest, APreviewHasTheDiffOfTheWholeFile) {
     EXPECT_EQ(replaced.diff, "@@ -1,4 +1,2 @@\n a\n b\n-c\n-b\n");
 }
 
-TEST_F(FileChangeTest, APreviewFailsAsTheToolDoes) {
+TEST_F(FileChangeTest, APreviewFailsLikeTheTool) {
     directory.put("f", "a\nb\na\n");
     directory.put("dir/x", "");
     std::filesystem::create_symlink("/etc/passwd", directory / "out");
@@ -95,14 +95,14 @@ TEST_F(FileChangeTest, APreviewFailsAsTheToolDoes) {
     }
 }
 
-TEST_F(FileChangeTest, ACallWhoseFileHasChangedSinceThePreviewIsRefused) {
+TEST_F(FileChangeTest, RefusesACallIfTheFileChangedAfterThePreview) {
     directory.put("f", "a\n");
     const JsonObject arguments{{"path", "f"}, {"content", "b\n"}};
     previewed(write, arguments);
     directory.put("f", "precious\n");
     EXPECT_EQ(tool_text(write, arguments),
               "error invalid_state: f has changed since this call was approved, so nothing was "
-              "written. Read the file again and repeat the call.");
+              "written. Read the file again and retry the call.");
     EXPECT_EQ(directory.get("f"), "precious\n");
     previewed(write, {{"path", "new"}, {"content", "b\n"}});
     directory.put("new", "made meanwhile\n");
@@ -112,12 +112,12 @@ TEST_F(FileChangeTest, ACallWhoseFileHasChangedSinceThePreviewIsRefused) {
     previewed(edit, change);
     directory.put("f", "precious\nthing\n");
     EXPECT_THAT(tool_text(edit, change), HasSubstr("has changed since"));
-    // A preview counts once: the repeated call is a call like any other.
+    // A preview applies to one call only: the repeated call is an ordinary call.
     EXPECT_EQ(tool_text(edit, change), "Edited f at line 1.");
     EXPECT_EQ(directory.get("f"), "x\nthing\n");
 }
 
-TEST_F(FileChangeTest, ThePreviewedChangeIsMadeWhenTheFileIsTheSame) {
+TEST_F(FileChangeTest, MakesThePreviewedChangeIfTheFileIsUnchanged) {
     directory.put("f", "a\n");
     previewed(write, {{"path", "f"}, {"content", "b\n"}});
     const AgentToolResult result = run_tool(write, {{"path", "f"}, {"content", "b\n"}});
@@ -149,7 +149,7 @@ TEST_F(FileChangeTest, BinaryAndHugeContentsHaveNoDiff) {
     directory.put("big", "12345\n");
     EXPECT_EQ(tool_text(edit_tool(workspace, options),
                         {{"path", "big"}, {"old_text", "1"}, {"new_text", "2"}}),
-              "error too_large: big has more than 4 bytes, which is too much for this.");
+              "error too_large: big has more than 4 bytes, which is too large.");
 }
 
 TEST_F(FileChangeTest, TheDiffInAResultIsBounded) {
@@ -161,7 +161,7 @@ TEST_F(FileChangeTest, TheDiffInAResultIsBounded) {
     EXPECT_EQ(result.details.at("added"), 1000);
 }
 
-/// A workspace as a user may write one, with nothing but the functions that it must have.
+/// A workspace with only the required functions.
 class PlainWorkspace final : public Workspace {
 public:
     explicit PlainWorkspace(std::shared_ptr<Workspace> inner) : inner_(std::move(inner)) {}
@@ -189,7 +189,7 @@ private:
     std::shared_ptr<Workspace> inner_;
 };
 
-TEST_F(FileChangeTest, AWorkspaceWithoutARewriteOfItsOwnIsEnough) {
+TEST_F(FileChangeTest, WorksWithTheDefaultRewrite) {
     workspace = std::make_shared<PlainWorkspace>(workspace);
     previews = std::make_shared<FilePreviews>(workspace);
     write = write_tool(workspace);

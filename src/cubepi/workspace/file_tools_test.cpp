@@ -32,7 +32,7 @@ protected:
     }
 };
 
-TEST_F(FileToolsTest, D52_EachSaysItsRisk) {
+TEST_F(FileToolsTest, D52_EachToolDeclaresItsRisk) {
     std::vector<std::string> names;
     for (const auto& tool : standard_tools(workspace)) {
         names.push_back(tool.name.str() + "=" + std::string(to_string(tool.risk_level)));
@@ -54,9 +54,9 @@ TEST_F(FileToolsTest, ReadNumbersLines) {
     directory.put("f", "one\r\ntwo\n\nfour");
     EXPECT_EQ(read({{"path", "f"}}), "     1\tone\n     2\ttwo\n     3\t\n     4\tfour\n");
     EXPECT_EQ(read({{"path", "f"}, {"start_line", 2}, {"line_count", 1}}),
-              "     2\ttwo\n[lines 2 to 2 of 4; read on with start_line 3]\n");
+              "     2\ttwo\n[lines 2 to 2 of 4; continue with start_line 3]\n");
     EXPECT_EQ(read({{"path", "f"}, {"start_line", 9}}), "(f has only 4 lines)");
-    EXPECT_THAT(read({{"path", "f"}, {"start_line", 0}}), HasSubstr("count from 1"));
+    EXPECT_THAT(read({{"path", "f"}, {"start_line", 0}}), HasSubstr("must be at least 1"));
     directory.put("empty", "");
     EXPECT_EQ(read({{"path", "empty"}}), "(empty is empty)");
     directory.put("bom", "\xEF\xBB\xBFx\n");
@@ -65,7 +65,7 @@ TEST_F(FileToolsTest, ReadNumbersLines) {
     EXPECT_THAT(read({{"path", "../x"}}), StartsWith("error permission_denied"));
 }
 
-TEST_F(FileToolsTest, ReadIsBoundedAndSaysHowToGoOn) {
+TEST_F(FileToolsTest, ReadIsBoundedAndStatesHowToContinue) {
     std::string text;
     for (int i = 0; i < 100; ++i) text += "0123456789\n";
     directory.put("f", text);
@@ -86,7 +86,7 @@ TEST_F(FileToolsTest, ReadIsBoundedAndSaysHowToGoOn) {
     EXPECT_EQ(next, 101);
 }
 
-TEST_F(FileToolsTest, ReadComesThroughOneEndlessLine) {
+TEST_F(FileToolsTest, ReadHandlesAVeryLongLine) {
     std::string text;
     for (int i = 0; i < 200; ++i) text += "\xE2\x82\xAC" + std::to_string(i);
     directory.put("f", text);
@@ -100,13 +100,13 @@ TEST_F(FileToolsTest, ReadComesThroughOneEndlessLine) {
         const auto line = part.substr(7, part.find('\n') - 7);
         all += line;
         next += static_cast<std::int64_t>(line.size());
-        if (part.find("goes on") == std::string::npos) break;
+        if (part.find("is incomplete") == std::string::npos) break;
         EXPECT_THAT(part, HasSubstr("start_line 1 and start_byte " + std::to_string(next)));
     }
     EXPECT_EQ(all, text);
 }
 
-TEST_F(FileToolsTest, ReadMendsBrokenUtf8AndRefusesBinaries) {
+TEST_F(FileToolsTest, ReadSanitizesInvalidUtf8AndRefusesBinaries) {
     directory.put("latin1", "caf\xE9\n");
     EXPECT_EQ(read({{"path", "latin1"}}), "     1\tcaf\xEF\xBF\xBD\n");
     directory.put("binary", std::string_view("ELF\0\1\2", 6));
@@ -125,7 +125,7 @@ TEST_F(FileToolsTest, ReadShowsImages) {
     EXPECT_EQ(run_tool(read_tool(workspace, options), {{"path", "a.png"}}).is_error, true);
 }
 
-TEST_F(FileToolsTest, DetailsSayHowMuchWasFound) {
+TEST_F(FileToolsTest, DetailsContainCounts) {
     directory.put("a", "1\nx\nx\n");
     directory.put("b", "x\n");
     EXPECT_EQ(
@@ -136,7 +136,7 @@ TEST_F(FileToolsTest, DetailsSayHowMuchWasFound) {
     EXPECT_EQ(run_tool(list_tool(workspace), {}).details.at("entries"), 2);
 }
 
-TEST_F(FileToolsTest, WriteSaysWhatItDid) {
+TEST_F(FileToolsTest, WriteReportsItsChange) {
     EXPECT_EQ(tool_text(write_tool(workspace), {{"path", "a/b"}, {"content", "x\ny\n"}}),
               "Created a/b (2 lines, 4 bytes).");
     EXPECT_EQ(tool_text(write_tool(workspace), {{"path", "a/b"}, {"content", ""}}),
@@ -181,8 +181,8 @@ TEST_F(FileToolsTest, ListFindsByPattern) {
     EXPECT_EQ(list({{"pattern", "**/b.cpp"}, {"path", "src"}}), "src/deep/b.cpp\n");
     EXPECT_EQ(list({{"pattern", "*.cpp"}, {"ignored", true}}),
               "build/gen.cpp\nsrc/a.cpp\nsrc/deep/b.cpp\n");
-    EXPECT_THAT(list({{"pattern", "*.o"}}), HasSubstr("nothing here matches *.o"));
-    EXPECT_THAT(list({{"pattern", "*.o"}, {"path", "src"}}), HasSubstr("nothing here matches"));
+    EXPECT_THAT(list({{"pattern", "*.o"}}), HasSubstr("no name matches *.o"));
+    EXPECT_THAT(list({{"pattern", "*.o"}, {"path", "src"}}), HasSubstr("no name matches"));
 }
 
 TEST_F(FileToolsTest, ListIsBounded) {
@@ -191,7 +191,7 @@ TEST_F(FileToolsTest, ListIsBounded) {
     options.max_entries = 3;
     EXPECT_EQ(
         tool_text(list_tool(workspace, options), {}),
-        "f100\nf101\nf102\n[cut off after 3 entries; use a narrower path, pattern or depth]\n");
+        "f100\nf101\nf102\n[truncated after 3 entries; use a narrower path, pattern or depth]\n");
 }
 
 TEST_F(FileToolsTest, ListDoesNotFollowLinks) {
@@ -235,8 +235,9 @@ TEST_F(FileToolsTest, GrepIsBoundedAndSkipsBinaries) {
     FileToolOptions options;
     options.max_matches = 2;
     options.max_search_bytes = 5500;
-    EXPECT_EQ(tool_text(grep_tool(workspace, options), {{"pattern", "x"}, {"path", "f"}}),
-              "f:1: x\nf:2: x\n[cut off after 2 matches; use a narrower pattern, path or glob]\n");
+    EXPECT_EQ(
+        tool_text(grep_tool(workspace, options), {{"pattern", "x"}, {"path", "f"}}),
+        "f:1: x\nf:2: x\n[truncated after 2 matches; use a narrower pattern, path or glob]\n");
     EXPECT_EQ(grep({{"pattern", "x"}, {"path", "bin"}}), "(no matches)\n");
     EXPECT_EQ(grep({{"pattern", "x"}, {"path", "long"}}).substr(0, 10), "long:1: yy");
     EXPECT_LT(grep({{"pattern", "x"}, {"path", "long"}}).size(), 500u);
@@ -245,11 +246,11 @@ TEST_F(FileToolsTest, GrepIsBoundedAndSkipsBinaries) {
                 HasSubstr("files too large to search: 3"));
 }
 
-TEST_F(FileToolsTest, GrepGivesUpOnAnExpressionThatWouldTakeForever) {
+TEST_F(FileToolsTest, GrepStopsMatchingATooComplexExpression) {
     std::string text;
     for (int i = 0; i < 100; ++i) text += std::string(1000, 'a') + "\n";
     directory.put("f", text);
-    EXPECT_THAT(grep({{"pattern", "^(a|aa)+c$"}}), HasSubstr("given up as too complex: 6"));
+    EXPECT_THAT(grep({{"pattern", "^(a|aa)+c$"}}), HasSubstr("the expression is too complex: 6"));
 }
 
 TEST_F(FileToolsTest, AStopEndsASearch) {

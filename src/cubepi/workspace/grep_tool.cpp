@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-// How many steps one match may take; a fraction of a second.
+// The limit of steps of one match; a fraction of a second.
 #define BOOST_REGEX_MAX_STATE_COUNT 1000000
 #include <boost/regex.hpp>
 
@@ -26,18 +26,18 @@ struct GrepArgs {
     bool ignored = false;
 };
 
-/// Longer lines are searched up to here.
+/// The searched length of a line, in bytes.
 constexpr std::size_t max_line = 64 * 1024;
-/// Lines on which an expression may be given up before the search is.
+/// The number of lines on which an expression may be too complex before the search ends.
 constexpr std::size_t max_too_complex = 5;
-/// Of a line that is shown.
+/// The shown length of a line, in bytes.
 constexpr std::size_t max_shown = 400;
 
-/// A type of our own, so that the limit above stays within this file.
+/// A separate type, so that the limit above applies to this file only.
 struct Traits : boost::regex_traits<char> {};
 using Regex = boost::basic_regex<char, Traits>;
 
-/// A plain text or a regular expression. Boost.Regex gives up on an expression that would take forever.
+/// A plain text or a regular expression. Boost.Regex throws if a match takes too many steps.
 class Matcher {
 public:
     explicit Matcher(const GrepArgs& args) {
@@ -54,11 +54,11 @@ public:
         } catch (const boost::regex_error& error) {
             throw Error(ErrorCode::invalid_argument,
                         "The pattern is not a regular expression: " + std::string(error.what()) +
-                            " Set literal to look for it as it is.");
+                            " Set literal to search for it as plain text.");
         }
     }
 
-    /// False: no line of `content` can match.
+    /// Returns false if no line of `content` can match.
     bool may_match(const std::string& content) const {
         return expression_ || content.find(text_) != std::string::npos;
     }
@@ -89,7 +89,7 @@ public:
         context_ = static_cast<std::size_t>(std::clamp<std::int64_t>(args.context, 0, 20));
     }
 
-    /// False when there is no room for more.
+    /// Returns false when the result is full.
     bool file(const std::string& path) {
         std::string content;
         try {
@@ -115,13 +115,13 @@ private:
         std::string text = text_;
         if (matches_ == 0) text = "(no matches)\n";
         if (full_) {
-            text += "[cut off after " + std::to_string(matches_) +
+            text += "[truncated after " + std::to_string(matches_) +
                     " matches; use a narrower pattern, path or glob]\n";
         }
         if (too_large_ > 0)
             text += "[files too large to search: " + std::to_string(too_large_) + "]\n";
         if (matcher_.too_complex > 0) {
-            text += "[lines on which the expression was given up as too complex: " +
+            text += "[lines skipped because the expression is too complex: " +
                     std::to_string(matcher_.too_complex) + "; use a simpler one]\n";
         }
         return text;
@@ -220,9 +220,10 @@ AgentToolResult grep_files(Workspace& workspace, const FileToolOptions& options,
 AgentTool grep_tool(std::shared_ptr<Workspace> workspace, FileToolOptions options) {
     return blocking_tool<GrepArgs>(
                "grep",
-               "Find lines in files by a regular expression (Perl syntax). Gives path:line: text. "
-               "Binary files, hidden "
-               "ones and those that .gitignore leaves out are passed over unless asked for.",
+               "Find lines in files by a regular expression (Perl syntax). Returns path:line: "
+               "text. "
+               "Binary files are skipped, and so are hidden and ignored files (.gitignore) "
+               "unless requested.",
                [workspace = std::move(workspace), options = std::move(options)](
                    GrepArgs args, ToolContext& context) {
                    return grep_files(*workspace, options, args, context.stop_token());
@@ -231,10 +232,10 @@ AgentTool grep_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
         .describe("path", "A directory or a file, relative to the workspace's root.")
         .describe("glob", "Only files whose names match, e.g. *.{cpp,hpp}.")
         .describe("literal", "The pattern is plain text.")
-        .describe("ignore_case", "Upper and lower case are the same.")
-        .describe("context", "How many lines to show before and after each match.")
-        .describe("hidden", "Also names that begin with a dot.")
-        .describe("ignored", "Also what .gitignore leaves out.")
+        .describe("ignore_case", "Ignore upper and lower case.")
+        .describe("context", "The number of lines to show before and after each match.")
+        .describe("hidden", "Also search files whose names begin with a dot.")
+        .describe("ignored", "Also search files that .gitignore excludes.")
         .risk(ToolRisk::read_only);
 }
 

@@ -27,7 +27,7 @@ AgentToolResult list_files(Workspace& workspace, const FileToolOptions& options,
     walk.ignored = args.ignored;
     if (!args.pattern) walk.max_depth = 1;
     if (args.depth) {
-        if (*args.depth < 1) return AgentToolResult::error("depth counts from 1.");
+        if (*args.depth < 1) return AgentToolResult::error("depth must be at least 1.");
         walk.max_depth = static_cast<std::size_t>(*args.depth);
     }
     std::optional<detail::Glob> glob;
@@ -48,15 +48,15 @@ AgentToolResult list_files(Workspace& workspace, const FileToolOptions& options,
             return true;
         });
     if (count == 0) {
-        text = glob ? "(nothing here matches " + *args.pattern + ")" : "(the directory is empty)";
+        text = glob ? "(no name matches " + *args.pattern + ")" : "(the directory is empty)";
         if (!args.hidden || !args.ignored) {
             text +=
-                "\n[hidden files, and those that .gitignore leaves out, are not shown; set hidden "
+                "\n[hidden files and files that .gitignore excludes are not shown; set hidden "
                 "or ignored]";
         }
     }
     if (more) {
-        text += "[cut off after " + std::to_string(count) +
+        text += "[truncated after " + std::to_string(count) +
                 " entries; use a narrower path, pattern or depth]\n";
     }
     AgentToolResult result(std::move(text));
@@ -70,8 +70,8 @@ AgentTool list_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
     return blocking_tool<ListArgs>("list",
                                    "List the files in a directory, or find files by a pattern of "
                                    "their names. Directories end in /, symbolic "
-                                   "links in @. Files that .gitignore leaves out, and hidden ones, "
-                                   "are not listed unless asked for.",
+                                   "links in @. Hidden files and files that .gitignore excludes "
+                                   "are not listed unless requested.",
                                    [workspace = std::move(workspace), options = std::move(options)](
                                        ListArgs args, ToolContext& context) {
                                        return list_files(*workspace, options, args,
@@ -82,11 +82,11 @@ AgentTool list_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
                   "A pattern such as *.cpp or src/**/test_*.py: without a slash it is matched "
                   "against names at any "
                   "depth, with one against paths from the directory.")
-        .describe(
-            "depth",
-            "How deep to go; 1 is the directory itself. Default: 1, with a pattern all of it.")
-        .describe("hidden", "Also names that begin with a dot.")
-        .describe("ignored", "Also what .gitignore leaves out.")
+        .describe("depth",
+                  "The depth of the search; 1 is the directory itself. Default: 1; with a pattern, "
+                  "unlimited.")
+        .describe("hidden", "Also list names that begin with a dot.")
+        .describe("ignored", "Also list files that .gitignore excludes.")
         .risk(ToolRisk::read_only);
 }
 

@@ -67,14 +67,14 @@ protected:
     void TearDown() override { EXPECT_FALSE(has_children()); }
 };
 
-TEST_F(LocalProcessTest, GivesOutputInOrderAndTheExitCode) {
+TEST_F(LocalProcessTest, ReturnsOutputInOrderAndTheExitCode) {
     const auto ran = run("echo out; echo err >&2; echo out2; exit 3");
     EXPECT_EQ(ran.output, "out\nerr\nout2\n");
     EXPECT_EQ(ran.status.code, 3);
     EXPECT_FALSE(ran.status.signal);
 }
 
-TEST_F(LocalProcessTest, OutputWithoutAPauseLeavesTheEventLoopItsTurns) {
+TEST_F(LocalProcessTest, ContinuousOutputDoesNotBlockTheEventLoop) {
     Flood flood;
     const auto body = [this, &flood](TaskScope& scope) {
         return read_flood(scope, workspace, flood);
@@ -84,14 +84,14 @@ TEST_F(LocalProcessTest, OutputWithoutAPauseLeavesTheEventLoopItsTurns) {
     EXPECT_GE(flood.turns, flood.bytes / (512 * 1024));
 }
 
-TEST_F(LocalProcessTest, TellsASignal) {
+TEST_F(LocalProcessTest, ReportsASignal) {
     const auto ran = run("kill -9 $$");
     EXPECT_EQ(ran.status.signal, SIGKILL);
     EXPECT_FALSE(ran.status.code);
     EXPECT_FALSE(ran.status.ok());
 }
 
-TEST_F(LocalProcessTest, RunsInTheDirectoryThatWasAskedFor) {
+TEST_F(LocalProcessTest, RunsInTheRequestedDirectory) {
     directory.put("a/x", "");
     EXPECT_EQ(run("pwd").output, directory.path().string() + "\n");
     EXPECT_EQ(run("pwd", "a").output, directory / "a\n");
@@ -99,11 +99,11 @@ TEST_F(LocalProcessTest, RunsInTheDirectoryThatWasAskedFor) {
     EXPECT_THROW(run("pwd", "none"), Error);
 }
 
-TEST_F(LocalProcessTest, B12_StandardInputIsAtItsEnd) {
+TEST_F(LocalProcessTest, B12_StandardInputIsEmpty) {
     EXPECT_EQ(run("cat; echo done").output, "done\n");
 }
 
-TEST_F(LocalProcessTest, D58_TheEnvironmentHasNoSecrets) {
+TEST_F(LocalProcessTest, D58_TheEnvironmentContainsNoSecrets) {
     ::setenv("CUBEPI_TEST_API_KEY", "SECRET", 1);
     ::setenv("CUBEPI_TEST_OTHER", "SECRET2", 1);
     WorkspacePolicy policy;
@@ -128,7 +128,7 @@ TEST_F(LocalProcessTest, InheritsNoDescriptorsAndNoTerminal) {
               "leads\n");
 }
 
-TEST_F(LocalProcessTest, SignalsAreAsForANewProgram) {
+TEST_F(LocalProcessTest, ResetsSignalHandling) {
     struct sigaction old{};
     struct sigaction ignore{};
     ignore.sa_handler = SIG_IGN;
@@ -137,7 +137,7 @@ TEST_F(LocalProcessTest, SignalsAreAsForANewProgram) {
     ::sigaction(SIGTERM, &old, nullptr);
 }
 
-TEST_F(LocalProcessTest, SaysWhenItCannotStart) {
+TEST_F(LocalProcessTest, ReportsAFailedStart) {
     EXPECT_THROW(run(std::string("a\0b", 3)), Error);
     EXPECT_THROW(run(std::string(200000, 'x')), Error);
     WorkspacePolicy policy;
@@ -162,7 +162,7 @@ Task<pid_t> start_and_drop(std::shared_ptr<Workspace> workspace, std::string mar
     co_return static_cast<pid_t>(std::stol(output));
 }
 
-TEST_F(LocalProcessTest, D7_DroppingItKillsItsWholeGroup) {
+TEST_F(LocalProcessTest, D7_DestructionKillsTheWholeGroup) {
     const pid_t grandchild = cubepi::run(start_and_drop(workspace, directory / "started"));
     expect_gone(grandchild);
 }
@@ -177,7 +177,7 @@ Task<std::vector<SurvivingProcess>> start_and_end(std::shared_ptr<Workspace> wor
     co_return survivors;
 }
 
-TEST_F(LocalProcessTest, D7_EndingItEndsProcessesOfOtherGroupsAndSessions) {
+TEST_F(LocalProcessTest, D7_EndsProcessesOfOtherGroupsAndSessions) {
     for (const char* command :
          {"setsid sleep 1000 & echo $! > child; touch started; wait",
           "timeout 1000 sleep 1000 & echo $! > child; touch started; wait",
@@ -200,7 +200,7 @@ Task<std::vector<SurvivingProcess>> start_and_end_after_loss(std::shared_ptr<Wor
     co_return co_await process->end();
 }
 
-TEST_F(LocalProcessTest, SaysWhenTheSupervisorWasKilled) {
+TEST_F(LocalProcessTest, ReportsAKilledSupervisor) {
     const auto survivors = cubepi::run(start_and_end_after_loss(workspace, directory / "started"));
     ASSERT_EQ(survivors.size(), 1u);
     EXPECT_EQ(survivors[0].pid, 0);
@@ -227,7 +227,7 @@ Task<> cancel_waits(std::shared_ptr<Workspace> workspace) {
     EXPECT_EQ(scope.live(), 0u);
 }
 
-TEST_F(LocalProcessTest, D7_WaitingIsCancelled) { cubepi::run(cancel_waits(workspace)); }
+TEST_F(LocalProcessTest, D7_WaitsCanBeCancelled) { cubepi::run(cancel_waits(workspace)); }
 
 Task<> close_while_reading(std::shared_ptr<Workspace> workspace) {
     ProcessRequest request("sleep 1000");

@@ -22,7 +22,8 @@ namespace {
 
 struct Root {
     detail::UniqueFd fd;
-    std::vector<std::string> spellings;  ///< absolute: as it was given, and without symbolic links
+    std::vector<std::string>
+        spellings;  ///< absolute: as configured, and with symbolic links resolved
 };
 
 Root open_root(const std::filesystem::path& path) {
@@ -44,7 +45,7 @@ Root open_root(const std::filesystem::path& path) {
     return root;
 }
 
-/// What follows `prefix` in `path`; false when `path` is not below it.
+/// Stores the part of `path` after `prefix`; returns false if `path` is not below `prefix`.
 bool strip_prefix(const std::string& path, const std::string& prefix, std::string& rest) {
     if (!path.starts_with(prefix)) return false;
     if (path.size() > prefix.size() && prefix != "/" && path[prefix.size()] != '/') return false;
@@ -53,7 +54,7 @@ bool strip_prefix(const std::string& path, const std::string& prefix, std::strin
     return true;
 }
 
-/// The path of an open directory, as the kernel knows it.
+/// Returns the kernel's path of an open directory.
 std::string path_of(int directory) {
     std::error_code failed;
     return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(directory), failed)
@@ -110,7 +111,7 @@ struct LocalWorkspace::State {
     std::vector<std::string> environment;
     std::mutex writing;
 
-    /// Which root a path belongs to. That it stays there is checked when it is opened.
+    /// Finds the root of a path. Opening the path checks that it stays below that root.
     Location locate(const std::string& path) const {
         if (path.find('\0') != std::string::npos) {
             throw Error(ErrorCode::invalid_argument, "A path must not contain a zero byte.");
@@ -129,9 +130,9 @@ struct LocalWorkspace::State {
             location.root = &root;
             if (below(root)) return location;
         }
-        throw Error(ErrorCode::permission_denied,
-                    path + " is outside of the workspace " + main.spellings.front() +
-                        ". Give a path inside of it, relative to its root.");
+        throw Error(ErrorCode::permission_denied, path + " is outside of the workspace " +
+                                                      main.spellings.front() +
+                                                      ". Use a path relative to its root.");
     }
 
     detail::UniqueFd open(const std::string& path, int flags, const char* action) const {
@@ -155,14 +156,14 @@ struct LocalWorkspace::State {
             throw Error(
                 ErrorCode::permission_denied,
                 path + " leads out of the workspace " + main.spellings.front() +
-                    " (through \"..\" or a symbolic link), which is not allowed. Give a path that "
+                    " (through \"..\" or a symbolic link), which is not allowed. Use a path that "
                     "stays inside.");
         }
         if (code == ELOOP && !policy.follow_links) {
             throw Error(ErrorCode::permission_denied,
                         path +
-                            " is a symbolic link, or leads through one, which is not followed "
-                            "here. Put the file itself in its place.");
+                            " is or contains a symbolic link, which this workspace does not "
+                            "follow. Replace the link by the file itself.");
         }
         detail::throw_file_error(action, path, code);
     }
@@ -170,13 +171,12 @@ struct LocalWorkspace::State {
     Location locate_for_writing(const std::string& path) const {
         Location location = locate(path);
         if (location.root != &main || !policy.writable) {
-            throw Error(ErrorCode::permission_denied,
-                        path + " can only be read here, not changed.");
+            throw Error(ErrorCode::permission_denied, path + " is read-only in this workspace.");
         }
         return location;
     }
 
-    /// Where a write to `path` goes: the path itself or, when that is a symbolic link, what it stands for.
+    /// Returns the target of a write to `path`: the path itself, or the target of a symbolic link.
     std::string write_target(const std::string& path, const std::string& relative) const {
         std::string target = relative;
         for (int links = 0; links < 40; ++links) {
@@ -195,14 +195,14 @@ struct LocalWorkspace::State {
         fail("write", path, ELOOP);
     }
 
-    /// Checks what write_locked() would refuse, without making directories. True when the file exists.
+    /// Performs the checks of write_locked() without creating directories. Returns whether the file exists.
     bool check_write(const std::string& path) const {
         const Location location = locate_for_writing(path);
         std::string target = write_target(path, detail::tidy_path(location.relative));
         std::string name;
         auto directory = open_parent(target, false, name);
         if (directory) return detail::check_replaceable(directory.get(), name, path);
-        // The directory that the missing ones would be made in.
+        // The existing directory in which the missing ones would be created.
         while (!directory && errno == ENOENT && !target.empty()) {
             const auto slash = target.rfind('/');
             target.resize(slash == std::string::npos ? 0 : slash);
@@ -213,7 +213,7 @@ struct LocalWorkspace::State {
         return false;
     }
 
-    /// `target` below the root without symbolic links. Of directories that do not exist yet the names stay as they are.
+    /// Resolves the symbolic links of `target` below the root. Names of directories that do not exist remain unchanged.
     std::string resolved(const std::string& path, const std::string& target) const {
         std::string directory = target;
         std::string rest;
@@ -254,7 +254,7 @@ LocalWorkspace::LocalWorkspace(const std::filesystem::path& root, WorkspacePolic
     environment.hidden.insert(environment.hidden.end(), policy.hidden_variables.begin(),
                               policy.hidden_variables.end());
     state_->environment = child_environment(environment);
-    // Nobody sits at a terminal: pagers and password prompts would only hang.
+    // Commands are not interactive: pagers and password prompts would hang.
     for (const char* entry : {"PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0", "TERM=dumb"}) {
         detail::set_variable(state_->environment, entry);
     }
@@ -270,9 +270,9 @@ LocalWorkspace::~LocalWorkspace() = default;
 std::string LocalWorkspace::root() const { return state_->main.spellings.front(); }
 
 FileInfo LocalWorkspace::stat(const std::string& path) {
-    const auto fd = state_->open(path, O_PATH, "look at");
+    const auto fd = state_->open(path, O_PATH, "access");
     struct stat info{};
-    if (::fstat(fd.get(), &info) != 0) state_->fail("look at", path, errno);
+    if (::fstat(fd.get(), &info) != 0) state_->fail("access", path, errno);
     return to_info(info);
 }
 
@@ -306,7 +306,7 @@ std::vector<DirectoryEntry> LocalWorkspace::list(const std::string& path) {
         const std::string_view name(found->d_name);
         if (name == "." || name == "..") continue;
         struct stat info{};
-        // An entry that vanished since is no entry.
+        // Skip an entry that was removed in the meantime.
         if (::fstatat(::dirfd(directory.get()), found->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         DirectoryEntry& entry = entries.emplace_back();
@@ -364,7 +364,7 @@ Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {
     const auto state = state_;
     if (!state->policy.writable) {
         throw Error(ErrorCode::permission_denied,
-                    "Commands are not allowed in a workspace that can only be read.");
+                    "Commands are not allowed in a read-only workspace.");
     }
     const auto directory =
         state->open(request.working_directory, O_RDONLY | O_DIRECTORY, "start a command in");

@@ -11,21 +11,21 @@
 
 namespace cubepi {
 
-/// What a LocalWorkspace allows.
+/// The permissions of a LocalWorkspace.
 struct WorkspacePolicy {
-    /// False: files can only be read, and no command is started.
+    /// False: files can only be read, and commands are not allowed.
     bool writable = true;
-    /// False: a path with a symbolic link in it is refused, also one that stays inside. The root itself may be one.
+    /// False: a path with a symbolic link in it is refused, even if the link stays inside. The root itself may be a link.
     bool follow_links = true;
-    /// Directories that may be read besides the root, under their absolute paths.
+    /// Additional directories that may be read, under their absolute paths.
     std::vector<std::filesystem::path> read_only_roots;
     /// The variables of this process that commands inherit.
     EnvironmentPolicy environment;
-    /// Variables that commands never get, whatever `environment` says.
+    /// Variables that commands never receive, regardless of `environment`.
     std::vector<std::string> hidden_variables;
-    /// "NAME=value" for commands, over what they inherit.
+    /// Additional variables of commands, "NAME=value"; they override inherited ones.
     std::vector<std::string> extra_environment;
-    /// The shell; empty: /bin/bash, or /bin/sh where there is none.
+    /// The shell; empty: /bin/bash if it exists, else /bin/sh.
     std::string shell;
 
     WorkspacePolicy() {}
@@ -45,13 +45,12 @@ struct WorkspacePolicy {
 
 /// A directory of this machine.
 ///
-/// A path is checked by opening it: the kernel (openat2, RESOLVE_BENEATH) refuses whatever leads out of the root, so
-/// that nothing can change between check and use. Symbolic links that stay inside are followed, absolute ones and
-/// those to the outside are refused. This holds for files; a command that is started here can go wherever its user
-/// can, because no look at its text could tell.
+/// A path is checked by opening it: the kernel (openat2, RESOLVE_BENEATH) refuses every path that leads out of the root, so
+/// nothing can change between check and use. Symbolic links that stay inside are followed; absolute links and links to the
+/// outside are refused. This applies to files only; a command can access everything that its user can.
 class LocalWorkspace final : public Workspace {
 public:
-    /// Throws Error: not_found, permission_denied. Reads the environment for commands now.
+    /// Throws Error: not_found, permission_denied. Reads the environment for commands during construction.
     explicit LocalWorkspace(const std::filesystem::path& root,
                             WorkspacePolicy policy = WorkspacePolicy());
     ~LocalWorkspace() override;

@@ -83,7 +83,7 @@ TEST_F(LocalWorkspaceTest, WithoutLinksRefusesThemEverywhereInAPath) {
     EXPECT_EQ(strict.list(".").size(), 3u) << "a link is listed as one";
 }
 
-TEST_F(LocalWorkspaceTest, TellsWhereAWriteGoes) {
+TEST_F(LocalWorkspaceTest, ResolvesWriteTargets) {
     directory.put("dir/sub/f", "");
     directory.put(".git/config", "");
     link(".git", "plain");
@@ -116,7 +116,7 @@ TEST_F(LocalWorkspaceTest, RemovesFilesLinksAndEmptyDirectories) {
     EXPECT_EQ(code_of([&] { workspace.remove("a"); }), ErrorCode::not_found);
 }
 
-TEST_F(LocalWorkspaceTest, RefusesPathsThatLeaveIt) {
+TEST_F(LocalWorkspaceTest, RefusesPathsOutsideTheRoot) {
     outside.put("secret", "s");
     directory.put("a/x", "");
     for (const std::string& path :
@@ -133,7 +133,7 @@ TEST_F(LocalWorkspaceTest, RefusesPathsThatLeaveIt) {
     EXPECT_EQ(code_of([&] { read(std::string("a\0b", 3)); }), ErrorCode::invalid_argument);
 }
 
-TEST_F(LocalWorkspaceTest, FollowsLinksInsideAndRefusesThoseToTheOutside) {
+TEST_F(LocalWorkspaceTest, FollowsLinksInsideAndRefusesLinksToTheOutside) {
     outside.put("secret", "s");
     directory.put("dir/in.txt", "in");
     link("dir", "d");
@@ -174,7 +174,7 @@ TEST_F(LocalWorkspaceTest, RefusesMagicLinks) {
     EXPECT_EQ(code_of([&] { read("r/etc/passwd"); }), ErrorCode::permission_denied);
 }
 
-TEST_F(LocalWorkspaceTest, SaysWhatIsWrong) {
+TEST_F(LocalWorkspaceTest, ErrorsNameTheCause) {
     directory.put("f", "x");
     EXPECT_EQ(code_of([&] { read("nothing"); }), ErrorCode::not_found);
     EXPECT_EQ(code_of([&] { read("f/x"); }), ErrorCode::not_found);
@@ -185,7 +185,7 @@ TEST_F(LocalWorkspaceTest, SaysWhatIsWrong) {
     try {
         read("nothing");
     } catch (const Error& error) {
-        EXPECT_THAT(error.what(), HasSubstr("List the directory above it"));
+        EXPECT_THAT(error.what(), HasSubstr("List the parent directory"));
     }
     EXPECT_EQ(code_of([&] { LocalWorkspace("/nowhere/at/all"); }), ErrorCode::not_found);
 }
@@ -196,7 +196,7 @@ TEST_F(LocalWorkspaceTest, DoesNotWaitForAPipe) {
     EXPECT_EQ(code_of([&] { workspace.write("pipe", "x"); }), ErrorCode::invalid_argument);
 }
 
-TEST_F(LocalWorkspaceTest, AWriteKeepsTheModeAndLeavesNothingBehind) {
+TEST_F(LocalWorkspaceTest, AWritePreservesTheModeAndLeavesNoTemporaryFiles) {
     directory.put("run.sh", "old");
     ASSERT_EQ(::chmod((directory / "run.sh").c_str(), 0751), 0);
     workspace.write("run.sh", "new");
@@ -257,7 +257,7 @@ TEST_F(LocalWorkspaceTest, ReadsItsReadOnlyRootsAndWritesNothingThere) {
               ErrorCode::permission_denied);
 }
 
-TEST_F(LocalWorkspaceTest, AReadOnlyOneChangesNothingAndRunsNothing) {
+TEST_F(LocalWorkspaceTest, AReadOnlyWorkspaceRefusesWritesAndCommands) {
     directory.put("f", "x");
     LocalWorkspace fixed(directory.path(), WorkspacePolicy().read_only());
     EXPECT_EQ(fixed.read("f", any_size), "x");
@@ -268,7 +268,7 @@ TEST_F(LocalWorkspaceTest, AReadOnlyOneChangesNothingAndRunsNothing) {
               ErrorCode::permission_denied);
 }
 
-TEST_F(LocalWorkspaceTest, IsReachedUnderTheRootsOtherName) {
+TEST_F(LocalWorkspaceTest, AcceptsTheRootsOtherName) {
     std::filesystem::create_directory_symlink(directory.path(), outside / "alias");
     directory.put("f", "x");
     LocalWorkspace other(outside / "alias");
@@ -277,7 +277,7 @@ TEST_F(LocalWorkspaceTest, IsReachedUnderTheRootsOtherName) {
     EXPECT_EQ(other.root(), outside / "alias");
 }
 
-/// While one thread puts a link to the outside in the place of a directory and back, no access may ever get out.
+/// While one thread repeatedly replaces a directory by a link to the outside, no access may leave the root.
 TEST_F(LocalWorkspaceTest, ASwappedLinkNeverLeadsOut) {
     outside.put("f", "SECRET");
     directory.put("dir/f", "fine");
@@ -316,7 +316,7 @@ TEST_F(LocalWorkspaceTest, ASwappedLinkNeverLeadsOut) {
     EXPECT_FALSE(std::filesystem::exists(outside / "new"));
 }
 
-/// The way that is taken where the kernel has no openat2.
+/// The fallback for kernels without openat2.
 class WalkTest : public LocalWorkspaceTest {
 protected:
     detail::UniqueFd root{::open(directory.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
@@ -346,7 +346,7 @@ TEST_F(WalkTest, OpensWhatOpenat2Opens) {
         const auto fast = detail::open_beneath(root.get(), path, O_RDONLY);
         ASSERT_FALSE(fast) << path;
         const int code = errno;
-        // The walk takes a path as relative; openat2 refuses an absolute one.
+        // The walk treats every path as relative; openat2 refuses an absolute one.
         if (path[0] == '/') continue;
         EXPECT_EQ(failure(path), code) << path;
     }

@@ -13,11 +13,11 @@
 
 #include <cubepi/core/task.hpp>
 
-// What tests of processes ask the system.
+// Queries about processes, for tests.
 
 namespace cubepi {
 
-/// Zombies do not run: whoever inherits an orphan may take its time to reap it.
+/// Zombies do not count as running: the process that inherits an orphan may reap it late.
 inline bool is_running(pid_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
     std::string line;
@@ -38,7 +38,7 @@ inline std::size_t open_files() {
     return count;
 }
 
-/// Lets everything else go on until `condition` holds.
+/// Yields to other handlers until `condition` holds.
 inline Task<> until(std::function<bool()> condition) {
     while (!condition()) co_await yield_now();
 }
@@ -47,7 +47,7 @@ inline std::function<bool()> exists(std::string path) {
     return [path = std::move(path)] { return std::filesystem::exists(path); };
 }
 
-/// Waits for a process that was killed and is not our child.
+/// Waits for the end of a killed process that is not a child of this one.
 inline void expect_gone(pid_t pid) {
     for (int i = 0; i < 100000 && is_running(pid); ++i) ::usleep(100);
     EXPECT_FALSE(is_running(pid)) << pid;

@@ -18,7 +18,7 @@ struct ReadArgs {
     std::optional<std::int64_t> start_byte;
 };
 
-/// Takes a file in pieces and keeps the lines that were asked for, within the limits.
+/// Receives a file in pieces and collects the requested lines, within the limits.
 class LineReader {
 public:
     LineReader(std::uint64_t first, std::uint64_t count, std::uint64_t start_byte,
@@ -41,10 +41,10 @@ public:
         if (!at_line_start_) finish_line();
     }
 
-    /// How many lines the text has.
+    /// The number of lines of the text.
     std::uint64_t line_count() const noexcept { return next_ > first_ ? next_ - first_ : 0; }
 
-    /// The text and what the model needs to know to go on.
+    /// Returns the text and, if it is incomplete, how the model can read on.
     std::string result(const std::string& path) const {
         const std::uint64_t total = line_ - 1;
         if (total == 0) return "(" + path + " is empty)";
@@ -53,12 +53,12 @@ public:
         }
         std::string text = text_;
         if (cut_line_ != 0) {
-            text += "[line " + std::to_string(cut_line_) + " goes on: read on with start_line " +
-                    std::to_string(cut_line_) + " and start_byte " + std::to_string(cut_byte_ + 1) +
-                    "]\n";
+            text += "[line " + std::to_string(cut_line_) +
+                    " is incomplete: continue with start_line " + std::to_string(cut_line_) +
+                    " and start_byte " + std::to_string(cut_byte_ + 1) + "]\n";
         } else if (next_ <= total) {
             text += "[lines " + std::to_string(first_) + " to " + std::to_string(next_ - 1) +
-                    " of " + std::to_string(total) + "; read on with start_line " +
+                    " of " + std::to_string(total) + "; continue with start_line " +
                     std::to_string(next_) + "]\n";
         }
         return text;
@@ -75,10 +75,10 @@ private:
             part.remove_prefix(static_cast<std::size_t>(skip));
         }
         const std::size_t used = text_.size() + current_.size();
-        const std::size_t room = used < max_bytes_ ? max_bytes_ - used : 0;
-        if (part.size() > room) {
+        const std::size_t space = used < max_bytes_ ? max_bytes_ - used : 0;
+        if (part.size() > space) {
             overlong_ = true;
-            part = part.substr(0, room);
+            part = part.substr(0, space);
         }
         current_ += part;
     }
@@ -92,7 +92,7 @@ private:
     }
 
     void add_line() {
-        // A line that does not fit comes next time, unless it would never fit.
+        // A line that does not fit is left for the next call, unless it would never fit.
         if (overlong_ && !text_.empty()) {
             full_ = true;
             return;
@@ -133,9 +133,9 @@ AgentToolResult read_image(FileReader& file, std::string bytes, std::string_view
                            const FileToolOptions& options) {
     if (file.info().size > options.max_image_bytes) {
         return AgentToolResult::error("The image has " + std::to_string(file.info().size) +
-                                      " bytes, which is too much to look at (the limit is " +
+                                      " bytes, which is too large to show (the limit is " +
                                       std::to_string(options.max_image_bytes) +
-                                      "). Make a smaller copy first.");
+                                      "). Create a smaller copy first.");
     }
     std::array<char, 64 * 1024> buffer;
     while (bytes.size() <= options.max_image_bytes) {
@@ -162,12 +162,12 @@ AgentToolResult read_file(Workspace& workspace, const FileToolOptions& options,
     if (detail::looks_binary(piece)) {
         return AgentToolResult::error(
             args.path + " is a binary file of " + std::to_string(file->info().size) +
-            " bytes and cannot be shown as text. A command in the shell may tell more "
-            "about it, e.g. file, xxd or strings.");
+            " bytes and cannot be shown as text. Shell commands such as file, xxd or strings "
+            "may help to inspect it.");
     }
     if (args.start_line.value_or(1) < 1 || args.start_byte.value_or(1) < 1 ||
         args.line_count.value_or(1) < 1) {
-        return AgentToolResult::error("start_line, line_count and start_byte count from 1.");
+        return AgentToolResult::error("start_line, line_count and start_byte must be at least 1.");
     }
     const auto first = static_cast<std::uint64_t>(args.start_line.value_or(1));
     const auto most = static_cast<std::int64_t>(options.max_lines);
@@ -190,22 +190,23 @@ AgentToolResult read_file(Workspace& workspace, const FileToolOptions& options,
 }  // namespace
 
 AgentTool read_tool(std::shared_ptr<Workspace> workspace, FileToolOptions options) {
-    return blocking_tool<ReadArgs>("read",
-                                   "Read a file. Text comes with line numbers, followed by a tab, "
-                                   "which are not part of the file; images "
-                                   "(png, jpeg, gif, webp) are shown. A long file is read in "
-                                   "parts: the end of the result says how to go "
-                                   "on.",
-                                   [workspace = std::move(workspace), options = std::move(options)](
-                                       ReadArgs args, ToolContext& context) {
-                                       return read_file(*workspace, options, args,
-                                                        context.stop_token());
-                                   })
+    return blocking_tool<ReadArgs>(
+               "read",
+               "Read a file. Each line of text is preceded by its number and a tab, "
+               "which are not part of the file; images "
+               "(png, jpeg, gif, webp) are shown. A long file is read in "
+               "parts: the end of the result states how to read "
+               "on.",
+               [workspace = std::move(workspace), options = std::move(options)](
+                   ReadArgs args, ToolContext& context) {
+                   return read_file(*workspace, options, args, context.stop_token());
+               })
         .describe("path", "The file, relative to the workspace's root.")
         .describe("start_line", "The first line to read, counted from 1. Default: 1.")
-        .describe("line_count", "How many lines to read at most.")
-        .describe("start_byte",
-                  "Where to begin within the first line, counted from 1; only for very long lines.")
+        .describe("line_count", "The maximum number of lines to read.")
+        .describe(
+            "start_byte",
+            "The first byte to read of the first line, counted from 1; only for very long lines.")
         .risk(ToolRisk::read_only);
 }
 

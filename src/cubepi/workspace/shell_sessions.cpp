@@ -15,8 +15,8 @@
 
 namespace cubepi {
 
-/// Shared by the command's handle and the two coroutines that serve it. Only those coroutines own the process, so that
-/// it goes when its event loop goes.
+/// Shared by the command's handle and the two coroutines that serve it. Only those coroutines own the process, so that it is
+/// destroyed with its event loop.
 struct ShellSessions::Command::State {
     State(std::shared_ptr<const Runtime> runtime_, std::string line, const ShellOptions& options)
         : runtime(std::move(runtime_)),
@@ -33,13 +33,13 @@ struct ShellSessions::Command::State {
     Utf8Splitter decoder;
     detail::OutputBuffer output;
     std::shared_ptr<SpillFile> file;
-    std::string unwritten;  ///< of the spill file
+    std::string unwritten;  ///< output for the spill file
     bool writing = false;
     Clock::time_point started;
     Clock::time_point ended;
     bool exited = false;
     bool output_ended = false;
-    bool all_ended = false;  ///< no process of the command is left
+    bool all_ended = false;  ///< all processes of the command have exited
     std::vector<SurvivingProcess> survivors;
     ExitStatus status;
     AsyncEvent changed;
@@ -70,7 +70,7 @@ namespace {
 
 using CommandState = std::shared_ptr<ShellSessions::Command::State>;
 
-/// Writes to the spill file what has come up to now.
+/// Writes the output received so far to the spill file.
 Task<> write_out(CommandState state) {
     while (state->writing) co_await state->changed.wait();
     state->writing = true;
@@ -92,7 +92,7 @@ Task<> serve_output(CommandState state, std::shared_ptr<Process> process) {
         const bool more = co_await process->read(bytes);
         if (!more) break;
         state->take(bytes);
-        // Before more is read: a command that writes faster than the disk has to wait.
+        // Before more output is read, so that a command that writes faster than the disk has to wait.
         if (!state->unwritten.empty()) co_await write_out(state);
     }
     std::string rest;
@@ -105,7 +105,7 @@ Task<> serve_output(CommandState state, std::shared_ptr<Process> process) {
 
 Task<> serve_exit(CommandState state, std::shared_ptr<Process> process) {
     const ExitStatus status = co_await process->wait();
-    // What the command itself wrote fits the pipe; more than that comes from processes it has left behind.
+    // Output of the command itself fits the pipe; any more comes from child processes that still run.
     constexpr std::size_t enough = 1024 * 1024;
     std::string bytes;
     while (bytes.size() < enough && process->read_ready(bytes)) continue;
@@ -113,14 +113,14 @@ Task<> serve_exit(CommandState state, std::shared_ptr<Process> process) {
     co_await write_out(state);
     state->status = status;
     state->ended = state->runtime->clock->now();
-    // The end of the output is known here, but served by the other coroutine: let it come first.
+    // The end of the output is known here but handled by the other coroutine: wait for it.
     while (process->output_ended() && !state->output_ended) co_await state->changed.wait();
     state->exited = true;
     state->all_ended = process->all_ended();
     state->changed.pulse();
-    // Processes that the command has left stay until they end or are killed: this holds what they belong to.
+    // Child processes may continue until they exit or are killed: this coroutine owns the process object meanwhile.
     co_await process->wait_all();
-    // Without its supervisor a command is over, and what of it still runs is not known: that stays to be reported.
+    // Without its supervisor the command has ended, but its remaining processes are unknown: report them.
     if (!process->all_ended()) state->survivors = co_await process->end();
     state->all_ended = true;
     state->changed.pulse();
@@ -198,7 +198,7 @@ Task<> ShellSessions::Command::stop(std::chrono::nanoseconds grace) {
     }
     state->survivors = co_await process->end();
     if (state->survivors.empty()) {
-        // What it wrote last is read before the stream is closed.
+        // Read the last output before the stream is closed.
         while (!state->exited) co_await state->changed.wait();
     }
     process->close_output();
@@ -233,12 +233,13 @@ struct ShellSessions::State {
     void bind(const Executor& current) {
         if (scope && executor == current) return;
         if (scope && scope->live() > 0) {
-            throw Error(ErrorCode::invalid_state,
-                        "These shell tools have commands running on another event loop. Make a set "
-                        "of tools for "
-                        "each agent.");
+            throw Error(
+                ErrorCode::invalid_state,
+                "These shell tools have commands running on another event loop. Create separate "
+                "tools for "
+                "each agent.");
         }
-        // A command's failure is the end of its output; nobody waits for the coroutines themselves.
+        // A failure of a command ends its output; no caller waits for the coroutines themselves.
         scope.emplace(current, [](std::exception_ptr) {});
         executor = current;
     }
@@ -300,13 +301,13 @@ Task<std::shared_ptr<ShellSessions::Command>> ShellSessions::start(
     co_return command;
 }
 
-bool ShellSessions::has_room() const noexcept {
+bool ShellSessions::has_background_slot() const noexcept {
     return state_->running() < state_->options.max_background;
 }
 
-bool ShellSessions::keep(const std::shared_ptr<Command>& command) {
+bool ShellSessions::move_to_background(const std::shared_ptr<Command>& command) {
     if (!command->id().empty()) return true;
-    if (!has_room()) return false;
+    if (!has_background_slot()) return false;
     command->state_->id = "sh" + std::to_string(++state_->count);
     state_->background.push_back(command);
     state_->drop_old();

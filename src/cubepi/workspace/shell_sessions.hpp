@@ -19,34 +19,35 @@ struct ShellOptions {
     std::chrono::seconds default_timeout = std::chrono::seconds(120);
     std::chrono::seconds max_timeout = std::chrono::seconds(600);
     std::size_t max_background = 8;  ///< commands that run in the background at once
-    std::size_t max_finished = 16;   ///< background commands that have ended and can still be read
-    /// From asking a group to end to killing it. Less than the agent's own grace of 2 s (D7).
+    std::size_t max_finished = 16;   ///< exited background commands whose output can still be read
+    /// The time between asking a process group to terminate and killing it. Less than the agent's own grace of 2 s (D7).
     std::chrono::milliseconds kill_grace = std::chrono::milliseconds(1000);
-    /// What is kept in memory of a command's output, and shown at once at most; the rest goes to `spill`.
+    /// The parts of a command's output that are held in memory, which are also the most that is shown at once; the complete
+    /// output goes to `spill`.
     std::size_t head_bytes = 16 * 1024;
     std::size_t tail_bytes = 24 * 1024;
-    std::shared_ptr<FileSpillSink> spill;  ///< null: the middle of a long output is dropped
-    /// Receives what the end of the session could not end: survivors_text(). Must not throw.
+    std::shared_ptr<FileSpillSink> spill;  ///< null: the middle of a long output is discarded
+    /// Receives survivors_text() of the processes that could not be ended with the session. Must not throw.
     std::function<void(const std::string& text)> on_survivors = nullptr;
 
     ShellOptions() {}
 };
 
-/// "could not be ended: process 4711 (sudo): Operation not permitted"; empty when there are none.
+/// Describes the processes: "could not be ended: process 4711 (sudo): Operation not permitted"; empty if there are none.
 std::string survivors_text(const std::vector<SurvivingProcess>& survivors);
 
-/// The commands of one session: those that go on in the background, and their output (B12). Shared by the shell tools.
-/// Used on one executor at a time: bound to the first caller's while commands run. The destructor kills what runs.
+/// The commands of one session: those that run in the background, and their output (B12). Shared by the shell tools. Used on
+/// one executor at a time: that of the first caller as long as commands run. The destructor kills running commands.
 class ShellSessions : public std::enable_shared_from_this<ShellSessions> {
 public:
-    /// One command. Its members are used on the executor it was started on.
+    /// One command. Its members are used on the executor on which it was started.
     class Command;
 
     struct Summary {
         std::string id;
         std::string command;
-        bool running = false;  ///< the command, or processes that it has left
-        ExitStatus status;     ///< once the command has exited
+        bool running = false;  ///< the command or a process that it started
+        ExitStatus status;     ///< valid after the command has exited
     };
 
     static std::shared_ptr<ShellSessions> create(std::shared_ptr<Workspace> workspace,
@@ -55,23 +56,24 @@ public:
 
     const ShellOptions& options() const noexcept;
 
-    /// Starts a command in the foreground: it has no id, and is killed when nobody holds it.
+    /// Starts a command in the foreground: it has no id, and is killed when the last reference is released.
     Task<std::shared_ptr<Command>> start(std::shared_ptr<const Runtime> runtime,
                                          ProcessRequest request);
 
-    /// Gives a command an id under which it goes on. False when as many as allowed run already.
-    bool keep(const std::shared_ptr<Command>& command);
+    /// Moves a command to the background and assigns an id. Returns false if max_background commands are running.
+    bool move_to_background(const std::shared_ptr<Command>& command);
 
-    bool has_room() const noexcept;
+    /// Whether another command may run in the background.
+    bool has_background_slot() const noexcept;
 
-    /// Null when there is none of that id.
+    /// Returns the background command with that id, or null.
     std::shared_ptr<Command> find(const std::string& id) const;
 
     /// The background commands, oldest first.
     std::vector<Summary> list() const;
 
-    /// Kills all background commands at once, and waits for that: blocks for microseconds, and for seconds when a process
-    /// cannot be ended. Returns those processes.
+    /// Kills all background commands at once and waits for their end: blocks for microseconds, or for seconds if a process
+    /// cannot be ended. Returns the processes that could not be ended.
     std::vector<SurvivingProcess> kill_all() noexcept;
 
 private:
@@ -86,36 +88,36 @@ public:
             const ShellOptions& options);
     ~Command();
 
-    const std::string& id() const noexcept;  ///< empty: in the foreground
+    const std::string& id() const noexcept;  ///< empty for a foreground command
     const std::string& command_line() const noexcept;
     Clock::time_point started() const noexcept;
-    /// How long it has run, or ran.
+    /// The duration of the command, until now or until its exit.
     std::chrono::nanoseconds elapsed() const;
 
     bool exited() const noexcept;
-    /// Nothing of it is left that is known: it has exited, so have all processes that it started, and its output has ended.
+    /// True if the command and all known processes that it started have exited, and its output has ended.
     bool finished() const noexcept;
     /// The processes that the last stop() could not end.
     const std::vector<SurvivingProcess>& survivors() const noexcept;
     const ExitStatus& status() const noexcept;
 
-    /// Output from a byte offset on, at most head_bytes + tail_bytes of it and a notice.
+    /// Returns the output from a byte offset on, at most head_bytes + tail_bytes of it and a notice.
     std::string output(std::uint64_t from) const;
     std::uint64_t output_size() const noexcept;
     std::string last_output(std::size_t bytes) const;
 
-    /// Where shell_output goes on reading.
+    /// The byte offset at which the next shell_output call starts reading.
     std::uint64_t read_until = 0;
 
-    /// Waits until it has exited and what it wrote is here.
+    /// Waits until the command has exited and its output has been received.
     Task<> wait_exit();
     /// Waits for more output or the exit.
     Task<> wait_change();
 
-    /// Asks all processes of the command to end, and kills them after the grace. Returns when they are gone, or when it is
-    /// known that some cannot be ended: survivors().
+    /// Asks all processes of the command to terminate, and kills them after the grace period. Returns when they have exited,
+    /// or when it is known that some cannot be ended: survivors().
     Task<> stop(std::chrono::nanoseconds grace);
-    /// Kills all processes of the command, and does not wait for that.
+    /// Kills all processes of the command without waiting for their end.
     void kill() noexcept;
 
     Command(const Command&) = delete;

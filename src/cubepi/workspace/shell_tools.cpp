@@ -40,7 +40,7 @@ std::string ending(const ExitStatus& status) {
     return "exit code " + std::to_string(status.code.value_or(-1));
 }
 
-/// The text with a last line of ours in brackets; without a note, the text.
+/// Appends the note to the text as a last line in brackets; returns the text if the note is empty.
 std::string with_note(std::string text, const std::string& note) {
     if (text.empty()) text = "(no output)";
     if (note.empty()) return text;
@@ -62,7 +62,7 @@ AgentToolResult result_of(const CommandPtr& command, std::string text, bool is_e
     return result;
 }
 
-/// `done` when everything was ended, else `part`, and what was not.
+/// Returns `done` if all processes were ended, else `part` and the remaining processes.
 std::string ended_note(const CommandPtr& command, const std::string& done,
                        const std::string& part) {
     const std::string left = survivors_text(command->survivors());
@@ -70,7 +70,7 @@ std::string ended_note(const CommandPtr& command, const std::string& done,
 }
 
 std::string how_to_follow(const std::string& id) {
-    return "shell_output with id " + id + " reads what it prints, shell_kill ends it";
+    return "shell_output with id " + id + " reads its output, shell_kill ends it";
 }
 
 AgentToolResult background_full(const SessionsPtr& sessions) {
@@ -78,11 +78,11 @@ AgentToolResult background_full(const SessionsPtr& sessions) {
     for (const auto& summary : sessions->list()) {
         if (summary.running) ids += (ids.empty() ? "" : ", ") + summary.id;
     }
-    return AgentToolResult::error("As many commands as allowed run in the background already (" +
-                                  ids + "). End one with shell_kill first.");
+    return AgentToolResult::error("The maximum number of background commands is running (" + ids +
+                                  "). End one of them with shell_kill first.");
 }
 
-/// Reports what the command prints, not more than a few times a second, until it exits.
+/// Reports the output of the command, at most a few times per second, until it exits.
 Task<> watch(CommandPtr command, ToolContext* context) {
     constexpr auto pause = std::chrono::milliseconds(250);
     constexpr std::size_t shown = 2000;
@@ -101,8 +101,8 @@ Task<> watch(CommandPtr command, ToolContext* context) {
 
 enum class Wait { exited, timed_out, stopped };
 
-/// Waits for the exit, the time limit or an abort. When the coroutine itself is cancelled, kills the command, sees it
-/// gone and throws.
+/// Waits for the exit, the time limit or an abort. If the coroutine itself is cancelled, kills the command, waits for its end
+/// and throws.
 Task<Wait> wait_foreground(CommandPtr command, ToolContext* context, std::chrono::seconds limit,
                            std::chrono::nanoseconds grace) {
     const std::stop_token stop = context->stop_token();
@@ -134,12 +134,12 @@ AgentToolResult after_exit(const SessionsPtr& sessions, const CommandPtr& comman
     std::string note;
     if (!command->status().ok()) note = ending(command->status());
     if (!command->finished()) {
-        kill_rest = !sessions->keep(command);
+        kill_rest = !sessions->move_to_background(command);
         note += (note.empty() ? "" : "; ") +
-                std::string("the command has ended, but processes that it started ");
+                std::string("the command has exited, but processes that it started ");
         note +=
             kill_rest
-                ? "were still running and have been killed: too many run in the background already"
+                ? "were still running and have been killed: too many commands run in the background"
                 : "still run: " + how_to_follow(command->id());
     }
     std::string output = command->output(0);
@@ -149,7 +149,7 @@ AgentToolResult after_exit(const SessionsPtr& sessions, const CommandPtr& comman
 
 Task<AgentToolResult> run_shell(SessionsPtr sessions, ShellArgs args, ToolContext* context) {
     const ShellOptions& options = sessions->options();
-    if (args.background && !sessions->has_room()) co_return background_full(sessions);
+    if (args.background && !sessions->has_background_slot()) co_return background_full(sessions);
     const std::int64_t wanted = args.timeout_seconds.value_or(options.default_timeout.count());
     const std::chrono::seconds limit(
         std::clamp<std::int64_t>(wanted, 1, options.max_timeout.count()));
@@ -157,7 +157,7 @@ Task<AgentToolResult> run_shell(SessionsPtr sessions, ShellArgs args, ToolContex
     auto runtime = context->shared_runtime();
     const CommandPtr command = co_await sessions->start(std::move(runtime), std::move(request));
     if (args.background) {
-        sessions->keep(command);
+        sessions->move_to_background(command);
         co_return result_of(command,
                             "Started in the background as " + command->id() + ". " +
                                 how_to_follow(command->id()) + ".",
@@ -170,22 +170,23 @@ Task<AgentToolResult> run_shell(SessionsPtr sessions, ShellArgs args, ToolContex
         if (kill_rest) co_await command->stop(std::chrono::nanoseconds::zero());
         co_return result;
     }
-    if (wait == Wait::timed_out && sessions->keep(command)) {
+    if (wait == Wait::timed_out && sessions->move_to_background(command)) {
         std::string output = command->output(0);
         command->read_until = command->output_size();
         std::string note = "still running after " + std::to_string(limit.count()) +
-                           " s; it goes on in the background as " + command->id() + ": " +
+                           " s; moved to the background as " + command->id() + ": " +
                            how_to_follow(command->id());
         co_return result_of(command, with_note(std::move(output), note), false);
     }
     if (wait == Wait::timed_out) co_await command->stop(options.kill_grace);
     const std::string note =
         wait == Wait::stopped
-            ? ended_note(command, "aborted: the command was killed, with all that it had started",
+            ? ended_note(command,
+                         "aborted: the command was killed with all processes that it had started",
                          "aborted: the command was killed")
             : ended_note(command,
                          "killed after " + std::to_string(limit.count()) +
-                             " s: it could not go on in the background, where too many run already",
+                             " s: not moved to the background, where too many commands run",
                          "killed after " + std::to_string(limit.count()) + " s");
     co_return result_of(command, with_note(command->output(0), note), true);
 }
@@ -223,7 +224,7 @@ Task<AgentToolResult> show_output(SessionsPtr sessions, OutputArgs args, ToolCon
             Task<> limited = with_timeout(*context->runtime().clock, wait, std::move(news), "wait");
             co_await cancel_on(context->stop_token(), std::move(limited));
         } catch (const TimeoutError&) {
-            // Then there is nothing new, and the text says so.
+            // There is no new output, which the text states.
         }
     }
     std::string output = command->output(command->read_until);
@@ -251,10 +252,10 @@ Task<AgentToolResult> kill_command(SessionsPtr sessions, KillArgs args) {
         text += (was_running ? " was ended (" : " had already ended (") +
                 ending(command->status()) + ").";
     } else {
-        text += " was killed, but not all of it: " + left + ".";
+        text += " was killed, but not all of its processes: " + left + ".";
     }
     if (command->output_size() > command->read_until)
-        text += " shell_output still reads its output.";
+        text += " Its output can still be read with shell_output.";
     co_return result_of(command, std::move(text), !left.empty());
 }
 
@@ -262,22 +263,23 @@ Task<AgentToolResult> kill_command(SessionsPtr sessions, KillArgs args) {
 
 AgentTool shell_tool(std::shared_ptr<ShellSessions> sessions) {
     const auto limit = std::to_string(sessions->options().default_timeout.count());
-    return tool<ShellArgs>("shell",
-                           "Run a command in the workspace's directory with the shell, and get its "
-                           "output (standard output and "
-                           "error) and exit code. Its standard input is empty. A command that runs "
-                           "longer than its time limit "
-                           "goes on in the background, where shell_output and shell_kill reach it.",
-                           [sessions = std::move(sessions)](ShellArgs args, ToolContext& context) {
-                               return run_shell(sessions, std::move(args), &context);
-                           })
+    return tool<ShellArgs>(
+               "shell",
+               "Run a command in the workspace's directory with the shell, and return its "
+               "output (standard output and "
+               "error) and exit code. Its standard input is empty. A command that runs "
+               "longer than its time limit "
+               "is moved to the background; use shell_output and shell_kill for it.",
+               [sessions = std::move(sessions)](ShellArgs args, ToolContext& context) {
+                   return run_shell(sessions, std::move(args), &context);
+               })
         .describe("command", "The command line.")
-        .describe("timeout_seconds", "When to stop waiting for it. Default: " + limit + ".")
+        .describe("timeout_seconds", "The time limit of the call. Default: " + limit + ".")
         .describe("working_directory",
                   "A directory relative to the workspace's root. Default: the root.")
-        .describe("background", "Start it in the background at once, e.g. a server.")
+        .describe("background", "Start the command in the background, e.g. a server.")
         .sequential()
-        // The tool keeps time itself; the agent's limit would end the command instead of moving it away.
+        // The tool has its own time limit; the agent's would end the command instead of moving it to the background.
         .timeout(std::chrono::milliseconds(0))
         .risk(ToolRisk::writes);
 }
@@ -285,14 +287,14 @@ AgentTool shell_tool(std::shared_ptr<ShellSessions> sessions) {
 AgentTool shell_output_tool(std::shared_ptr<ShellSessions> sessions) {
     return tool<OutputArgs>(
                "shell_output",
-               "Read what a background command has printed since the last time, and whether it "
-               "still runs. Without an "
+               "Read the new output of a background command since the last call, and its status. "
+               "Without an "
                "id, list the background commands.",
                [sessions = std::move(sessions)](OutputArgs args, ToolContext& context) {
                    return show_output(sessions, std::move(args), &context);
                })
         .describe("id", "The command, e.g. sh1.")
-        .describe("wait_seconds", "How long to wait for something new, at most. Default: 0.")
+        .describe("wait_seconds", "The maximum time to wait for new output. Default: 0.")
         .describe("from_start", "Read the output from its beginning again.")
         .timeout(std::chrono::milliseconds(0))
         .risk(ToolRisk::read_only);
@@ -300,7 +302,7 @@ AgentTool shell_output_tool(std::shared_ptr<ShellSessions> sessions) {
 
 AgentTool shell_kill_tool(std::shared_ptr<ShellSessions> sessions) {
     return tool<KillArgs>("shell_kill",
-                          "End a background command and all processes that it has started.",
+                          "End a background command and all processes that it started.",
                           [sessions = std::move(sessions)](KillArgs args) {
                               return kill_command(sessions, std::move(args));
                           })

@@ -18,11 +18,11 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// What a driver does beside a call: it waits for a file that the command makes, then does something.
+/// An action during a call: the driver waits for a file that the command creates, then performs the action.
 struct Driver {
     std::string marker;
     std::function<void()> act;
-    bool repeat = false;  ///< until the call has ended
+    bool repeat = false;  ///< repeats the action until the call has ended
 };
 
 Task<> keep_result(Task<AgentToolResult> call, AgentToolResult* result, bool* ended) {
@@ -47,7 +47,7 @@ Task<> drive(Driver driver, bool* ended) {
     } while (driver.repeat && !*ended);
 }
 
-Task<AgentToolResult> call_beside(Task<AgentToolResult> call, Driver driver) {
+Task<AgentToolResult> call_with_driver(Task<AgentToolResult> call, Driver driver) {
     AgentToolResult result;
     bool ended = false;
     std::vector<Task<>> both;
@@ -79,9 +79,9 @@ protected:
         return run_tool(shell_tool(sessions), std::move(arguments), settings);
     }
     AgentToolResult shell(const char* command) { return shell(JsonObject{{"command", command}}); }
-    AgentToolResult shell_beside(JsonObject arguments, Driver driver) {
-        return run(call_beside(call_tool(shell_tool(sessions), std::move(arguments), settings),
-                               std::move(driver)));
+    AgentToolResult shell_with_driver(JsonObject arguments, Driver driver) {
+        return run(call_with_driver(call_tool(shell_tool(sessions), std::move(arguments), settings),
+                                    std::move(driver)));
     }
     std::string output(JsonObject arguments) {
         return run_tool(shell_output_tool(sessions), std::move(arguments), settings).text();
@@ -89,7 +89,7 @@ protected:
     std::string kill(const char* id) {
         return run_tool(shell_kill_tool(sessions), JsonObject{{"id", id}}, settings).text();
     }
-    /// Reads until the command has ended.
+    /// Reads until the command has exited.
     std::string all_output(const char* id) {
         std::string text;
         do {
@@ -106,7 +106,7 @@ protected:
     }
 };
 
-TEST_F(ShellToolsTest, GivesOutputAndExitCode) {
+TEST_F(ShellToolsTest, ReturnsOutputAndExitCode) {
     const auto good = shell("echo hello");
     EXPECT_EQ(good.text(), "hello\n");
     EXPECT_FALSE(good.is_error);
@@ -120,7 +120,7 @@ TEST_F(ShellToolsTest, GivesOutputAndExitCode) {
 }
 
 TEST_F(ShellToolsTest, B12_DecodesUtf8AcrossReads) {
-    const auto result = shell_beside(
+    const auto result = shell_with_driver(
         {{"command",
           "printf 'a\\303'; touch half; until [ -e go ]; do :; done; printf '\\251 \\377 \\303'"}},
         Driver{directory / "half", [this] { directory.put("go", ""); }});
@@ -137,7 +137,7 @@ TEST_F(ShellToolsTest, B12_BoundsAFloodAndSpillsIt) {
     const auto text = shell("head -c 3000000 /dev/zero | tr '\\0' x; echo END").text();
     EXPECT_LT(text.size(), 600u);
     EXPECT_THAT(text, StartsWith("xxxx"));
-    EXPECT_THAT(text, HasSubstr("[... 2999704 bytes left out; the whole output is in " +
+    EXPECT_THAT(text, HasSubstr("[... 2999704 bytes omitted; the whole output is in " +
                                 spill->directory().string()));
     EXPECT_THAT(text, EndsWith("xEND\n"));
     std::uintmax_t size = 0;
@@ -146,15 +146,15 @@ TEST_F(ShellToolsTest, B12_BoundsAFloodAndSpillsIt) {
     EXPECT_EQ(size, 3000004u);
 }
 
-TEST_F(ShellToolsTest, B12_AtItsTimeLimitACommandGoesOnInTheBackground) {
-    const auto result = shell_beside(
+TEST_F(ShellToolsTest, B12_MovesACommandToTheBackgroundAtItsTimeLimit) {
+    const auto result = shell_with_driver(
         {{"command",
           "echo before; touch started; until [ -e go ]; do sleep 0.01; done; echo after; exit 4"},
          {"timeout_seconds", 5}},
         advance("started", seconds(5)));
     EXPECT_FALSE(result.is_error);
     EXPECT_THAT(result.text(),
-                HasSubstr("still running after 5 s; it goes on in the background as sh1"));
+                HasSubstr("still running after 5 s; moved to the background as sh1"));
     EXPECT_EQ(result.details.at("id"), "sh1");
     EXPECT_THAT(output({}), StartsWith("sh1: running: echo before"));
     directory.put("go", "");
@@ -174,8 +174,8 @@ TEST_F(ShellToolsTest, B12_BackgroundCommandsAreBoundedAndNamed) {
     const auto second = shell({{"command", "sleep 1000"}, {"background", true}});
     EXPECT_EQ(second.is_error, true);
     EXPECT_THAT(second.text(), HasSubstr("(sh1)"));
-    const auto third =
-        shell_beside({{"command", "touch started; sleep 1000"}}, advance("started", seconds(120)));
+    const auto third = shell_with_driver({{"command", "touch started; sleep 1000"}},
+                                         advance("started", seconds(120)));
     EXPECT_EQ(third.is_error, true);
     EXPECT_THAT(third.text(), HasSubstr("killed after 120 s"));
     EXPECT_THAT(kill("sh1"), HasSubstr("was ended (ended by signal 15)"));
@@ -184,7 +184,7 @@ TEST_F(ShellToolsTest, B12_BackgroundCommandsAreBoundedAndNamed) {
     EXPECT_EQ(all_output("sh2"), "x\n[sh2: exit code 0]");
 }
 
-TEST_F(ShellToolsTest, ForgetsTheOldestOfTheFinished) {
+TEST_F(ShellToolsTest, ForgetsTheOldestFinishedCommand) {
     ShellOptions options;
     options.max_finished = 2;
     use(std::move(options));
@@ -199,35 +199,37 @@ TEST_F(ShellToolsTest, ForgetsTheOldestOfTheFinished) {
 }
 
 TEST_F(ShellToolsTest, D7_AnAbortKillsTheWholeGroup) {
-    const auto result =
-        shell_beside({{"command", "echo some; sleep 1000 & echo $! > child; touch started; wait"}},
-                     abort("started"));
+    const auto result = shell_with_driver(
+        {{"command", "echo some; sleep 1000 & echo $! > child; touch started; wait"}},
+        abort("started"));
     EXPECT_EQ(result.is_error, true);
-    EXPECT_THAT(result.text(),
-                EndsWith("[aborted: the command was killed, with all that it had started]"));
+    EXPECT_THAT(
+        result.text(),
+        EndsWith("[aborted: the command was killed with all processes that it had started]"));
     expect_gone(pid_in("child"));
     EXPECT_FALSE(has_children());
     EXPECT_EQ(clock->pending_sleepers(), 0u);
 }
 
-TEST_F(ShellToolsTest, D7_WhatIgnoresTheRequestIsKilledAfterTheGrace) {
+TEST_F(ShellToolsTest, D7_KillsProcessesThatIgnoreTheRequestAfterTheGrace) {
     auto driver = abort("started");
     driver.act = [this] {
         stop.request_stop();
         clock->advance(seconds(1));
     };
     driver.repeat = true;
-    const auto result = shell_beside({{"command",
-                                       "trap '' TERM; (trap '' TERM; while :; do sleep 1000; done) "
-                                       "& echo $! > child; touch started; while :; do wait; done"}},
-                                     std::move(driver));
+    const auto result =
+        shell_with_driver({{"command",
+                            "trap '' TERM; (trap '' TERM; while :; do sleep 1000; done) "
+                            "& echo $! > child; touch started; while :; do wait; done"}},
+                          std::move(driver));
     EXPECT_EQ(result.details.at("signal"), SIGKILL);
     expect_gone(pid_in("child"));
     EXPECT_FALSE(has_children());
 }
 
-TEST_F(ShellToolsTest, D7_AnAbortKillsAProcessThatHasLeftTheGroup) {
-    const auto result = shell_beside(
+TEST_F(ShellToolsTest, D7_AnAbortKillsAProcessOutsideTheGroup) {
+    const auto result = shell_with_driver(
         {{"command",
           "setsid sleep 1000 & echo $! > child; until [ -e /proc/$!/stat ]; do :; done; "
           "until [ $(cut -d' ' -f5 /proc/$!/stat) = $! ]; do :; done; touch started; wait"}},
@@ -242,18 +244,18 @@ TEST_F(ShellToolsTest, D7_AnAbortKillsAProcessThatHasLeftTheGroup) {
     expect_gone(pid_in("child"));
 }
 
-TEST_F(ShellToolsTest, B12_ALeftProcessWithoutOutputIsReportedAndKilled) {
+TEST_F(ShellToolsTest, B12_ReportsAndKillsARemainingProcessWithoutOutput) {
     const auto result = shell(
         "( setsid sleep 1000 > /dev/null 2>&1 & echo $! > child ) ; until [ $(cut -d' ' -f6 "
         "/proc/$(cat child)/stat) != $(cut -d' ' -f6 /proc/$$/stat) ]; do :; done; echo done");
-    EXPECT_THAT(result.text(), StartsWith("done\n[the command has ended, but processes that it "
+    EXPECT_THAT(result.text(), StartsWith("done\n[the command has exited, but processes that it "
                                           "started still run: shell_output with id sh1"));
     EXPECT_TRUE(is_running(pid_in("child")));
     EXPECT_THAT(kill("sh1"), StartsWith("sh1 was ended (exit code 0)"));
     EXPECT_FALSE(is_running(pid_in("child")));
 }
 
-/// A command of which one process cannot be ended.
+/// A command with a process that cannot be ended.
 class StubbornProcess final : public Process {
 public:
     Task<bool> read(std::string&) override { co_return false; }
@@ -300,27 +302,27 @@ public:
     }
 };
 
-TEST_F(ShellToolsTest, SaysWhatCouldNotBeEnded) {
+TEST_F(ShellToolsTest, ReportsProcessesThatCouldNotBeEnded) {
     ShellOptions options;
     options.kill_grace = std::chrono::milliseconds(0);
     sessions = ShellSessions::create(std::make_shared<StubbornWorkspace>(), std::move(options));
     EXPECT_THAT(shell("sudo daemon").text(), HasSubstr("still run"));
     const auto result = run_tool(shell_kill_tool(sessions), JsonObject{{"id", "sh1"}}, settings);
     EXPECT_EQ(result.is_error, true);
-    EXPECT_EQ(
-        result.text(),
-        "sh1 was killed, but not all of it: could not be ended: process 4711 (sudo): Operation "
-        "not permitted.");
+    EXPECT_EQ(result.text(),
+              "sh1 was killed, but not all of its processes: could not be ended: process 4711 "
+              "(sudo): Operation "
+              "not permitted.");
 }
 
-TEST_F(ShellToolsTest, TheEndOfASessionSaysWhatCouldNotBeEnded) {
-    std::string said;
+TEST_F(ShellToolsTest, TheEndOfASessionReportsProcessesThatCouldNotBeEnded) {
+    std::string reported;
     ShellOptions options;
-    options.on_survivors = [&said](const std::string& text) { said = text; };
+    options.on_survivors = [&reported](const std::string& text) { reported = text; };
     sessions = ShellSessions::create(std::make_shared<StubbornWorkspace>(), std::move(options));
     shell("sudo daemon");
     sessions.reset();
-    EXPECT_EQ(said, "could not be ended: process 4711 (sudo): Operation not permitted");
+    EXPECT_EQ(reported, "could not be ended: process 4711 (sudo): Operation not permitted");
 }
 
 Task<> cancelled_call(Task<AgentToolResult> call, std::stop_token stop, bool* thrown) {
@@ -331,7 +333,7 @@ Task<> cancelled_call(Task<AgentToolResult> call, std::stop_token stop, bool* th
     }
 }
 
-TEST_F(ShellToolsTest, D7_CancellingTheCallKillsTheCommandBeforeItThrows) {
+TEST_F(ShellToolsTest, D7_CancellingTheCallKillsTheCommandFirst) {
     std::stop_source cancel;
     bool thrown = false;
     bool ended = false;
@@ -350,10 +352,10 @@ TEST_F(ShellToolsTest, D7_CancellingTheCallKillsTheCommandBeforeItThrows) {
     expect_gone(pid_in("child"));
 }
 
-TEST_F(ShellToolsTest, ReportsProcessesThatACommandHasLeft) {
+TEST_F(ShellToolsTest, ReportsRemainingProcessesOfACommand) {
     const auto result = shell("sleep 1000 & echo $! > child; echo done");
     EXPECT_FALSE(result.is_error);
-    EXPECT_THAT(result.text(), StartsWith("done\n[the command has ended, but processes that it "
+    EXPECT_THAT(result.text(), StartsWith("done\n[the command has exited, but processes that it "
                                           "started still run: shell_output with id sh1"));
     EXPECT_TRUE(is_running(pid_in("child")));
     EXPECT_THAT(output({}), StartsWith("sh1: running"));
@@ -382,13 +384,13 @@ TEST_F(ShellToolsTest, ReportsProgress) {
                             if (!updates.empty()) directory.put("go", "");
                         },
                         true};
-    shell_beside({{"command", "touch started; until [ -e go ]; do echo line; done; echo end"}},
-                 driver);
+    shell_with_driver({{"command", "touch started; until [ -e go ]; do echo line; done; echo end"}},
+                      driver);
     ASSERT_FALSE(updates.empty());
     EXPECT_THAT(std::string(updates.front().at("output").as_string()), HasSubstr("line\n"));
 }
 
-TEST_F(ShellToolsTest, AMissingDirectoryOrIdIsSaid) {
+TEST_F(ShellToolsTest, ReportsAMissingDirectoryOrId) {
     EXPECT_THAT(
         tool_text(shell_tool(sessions), {{"command", "true"}, {"working_directory", "none"}}),
         StartsWith("error not_found: Cannot start a command in none"));

@@ -25,25 +25,25 @@ namespace cubepi {
 namespace {
 
 constexpr std::string_view cut_notice =
-    "\n[the rest was dropped: the file has reached its limit]\n";
+    "\n[further text was discarded: the file has reached its size limit]\n";
 
 void check_private_directory(const std::filesystem::path& directory) {
     std::error_code code;
     std::filesystem::create_directories(directory.parent_path(), code);
     if (code)
-        detail::throw_file_error("make the directory", directory.parent_path().string(),
+        detail::throw_file_error("create the directory", directory.parent_path().string(),
                                  code.value());
     if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
-        detail::throw_file_error("make the directory", directory.string(), errno);
+        detail::throw_file_error("create the directory", directory.string(), errno);
     }
     struct stat info{};
     if (::lstat(directory.c_str(), &info) != 0)
-        detail::throw_file_error("look at", directory.string(), errno);
+        detail::throw_file_error("access", directory.string(), errno);
     if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
         throw Error(
             ErrorCode::permission_denied,
             directory.string() +
-                " is not a directory that only you can enter. Choose another, or chmod 700 it.");
+                " is accessible to other users. Choose another directory, or run chmod 700 on it.");
     }
 }
 
@@ -73,7 +73,7 @@ struct FileSpillSink::State {
     std::list<File> files;  ///< oldest first
     std::uint64_t total = 0;
 
-    /// The files that earlier sinks have left count, and are the first to go.
+    /// Files of earlier sinks count towards the limit and are removed first.
     void adopt() {
         std::vector<std::pair<std::filesystem::file_time_type, File>> found;
         std::error_code failed;
@@ -93,7 +93,7 @@ struct FileSpillSink::State {
         }
     }
 
-    /// How many of `wanted` more bytes `file` may have; removes older files to make room.
+    /// Returns how many of `wanted` further bytes fit into `file`; removes older files to free space.
     std::uint64_t reserve(File& file, std::uint64_t wanted) {
         const std::uint64_t one = std::min(options.max_file_bytes, options.max_total_bytes);
         wanted = std::min(wanted, one - std::min(one, file.size));
@@ -152,9 +152,9 @@ std::string FileSpillSink::spill(std::string_view tool_name, std::string_view,
     const std::lock_guard lock(state_->mutex);
     State::File& file = state_->files.emplace_back();
     file.path = (state_->directory / safe_name(tool_name)).string();
-    const auto room = state_->reserve(file, text.size());
-    int code = write_to(file.path, text.substr(0, room), true);
-    if (code == 0 && room < text.size()) code = write_to(file.path, cut_notice, false);
+    const auto space = state_->reserve(file, text.size());
+    int code = write_to(file.path, text.substr(0, space), true);
+    if (code == 0 && space < text.size()) code = write_to(file.path, cut_notice, false);
     if (code != 0) {
         const std::string path = file.path;
         ::unlink(path.c_str());
@@ -162,8 +162,8 @@ std::string FileSpillSink::spill(std::string_view tool_name, std::string_view,
         state_->files.pop_back();
         detail::throw_file_error("write", path, code);
     }
-    return "All of it is in " + file.path +
-           "; the read tool reads it (start_line and line_count choose a part).";
+    return "The whole text is in " + file.path +
+           "; use the read tool (start_line and line_count select a part).";
 }
 
 std::shared_ptr<SpillFile> FileSpillSink::create(std::string_view tool_name) {
@@ -187,16 +187,16 @@ std::shared_ptr<SpillFile> FileSpillSink::create(std::string_view tool_name) {
                 file_->path = path_;
                 file_->growing = true;
             }
-            const auto room = state_->reserve(*file_, text.size());
-            const int code = write_to(path_, text.substr(0, room), first);
-            full_ = code != 0 || room < text.size();
+            const auto space = state_->reserve(*file_, text.size());
+            const int code = write_to(path_, text.substr(0, space), first);
+            full_ = code != 0 || space < text.size();
             if (code == 0 && full_) write_to(path_, cut_notice, false);
         }
 
     private:
         const std::shared_ptr<State> state_;
         const std::string path_;
-        State::File* file_ = nullptr;  ///< in the list, which keeps growing files
+        State::File* file_ = nullptr;  ///< in the list; growing files are not removed from it
         bool full_ = false;
     };
     return std::make_shared<Growing>(state_, (state_->directory / safe_name(tool_name)).string());

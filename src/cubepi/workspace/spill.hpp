@@ -12,13 +12,13 @@
 namespace cubepi {
 
 struct FileSpillOptions {
-    /// Where the files go: made with mode 0700 when missing, refused when others can get in. The files stay, and count
-    /// for the next sink there.
-    /// Empty: a new directory in the system's place for temporary files, removed with the sink.
+    /// The directory of the files: created with mode 0700 if missing, refused if others can access it. The files remain, and
+    /// count towards the limit of the next sink in that directory.
+    /// Empty: a new directory in the system's directory for temporary files, removed with the sink.
     std::filesystem::path directory;
-    /// All files together; the oldest go when there is no room for a new one.
+    /// The limit of all files together; the oldest files are removed when a new one does not fit.
     std::uint64_t max_total_bytes = 256 * 1024 * 1024;
-    /// One file; what comes after is dropped, and the file's last line says so.
+    /// The limit of one file; further text is discarded, and the last line of the file states that.
     std::uint64_t max_file_bytes = 64 * 1024 * 1024;
 
     FileSpillOptions() {}
@@ -32,9 +32,9 @@ struct FileSpillOptions {
 class SpillFile {
 public:
     virtual ~SpillFile() = default;
-    /// The path under which it can be read.
+    /// The path for reading the file.
     virtual const std::string& path() const noexcept = 0;
-    /// Blocks. What does not fit, or cannot be written, is dropped.
+    /// Blocks. Discards text that does not fit or cannot be written.
     virtual void append(std::string_view text) noexcept = 0;
 
     SpillFile(const SpillFile&) = delete;
@@ -44,8 +44,8 @@ protected:
     SpillFile() = default;
 };
 
-/// Keeps texts that are too long for the model (D24) in a private directory. Give that directory to the workspace as a
-/// read-only root, so that the read tool reaches it. Any thread may call any member.
+/// Stores texts that are too long for the model (D24) in a private directory. Add that directory to the workspace as a
+/// read-only root, so that the read tool can access it. Any thread may call any member.
 class FileSpillSink final : public SpillSink {
 public:
     /// Throws Error: io, permission_denied.
@@ -54,11 +54,11 @@ public:
 
     const std::filesystem::path& directory() const noexcept;
 
-    /// Writes a file and returns a sentence that says where it is and how to read it. Throws Error: storage_full, io.
+    /// Writes a file and returns a sentence with its path and how to read it. Throws Error: storage_full, io.
     std::string spill(std::string_view tool_name, std::string_view tool_call_id,
                       std::string_view text) override;
 
-    /// A file for text that comes in pieces; it is made with the first one. Keeps the sink's directory alive.
+    /// Returns a file for text that arrives in pieces; it is created with the first piece. Keeps the sink's directory alive.
     std::shared_ptr<SpillFile> create(std::string_view tool_name);
 
 private:

@@ -33,7 +33,7 @@ mode_t mode_of(const std::string& path) {
     return info.st_mode & 0777;
 }
 
-TEST(FileSpillSink, D24_KeepsATextThatTheReadToolCanRead) {
+TEST(FileSpillSink, D24_StoresATextForTheReadTool) {
     TemporaryDirectory directory;
     FileSpillSink sink;
     const auto hint = sink.spill("my/tool", "call_1", "line one\nline two\n");
@@ -60,7 +60,7 @@ TEST(FileSpillSink, RemovesItsOwnDirectory) {
     EXPECT_FALSE(std::filesystem::exists(directory));
 }
 
-TEST(FileSpillSink, KeepsADirectoryThatItWasGiven) {
+TEST(FileSpillSink, KeepsAConfiguredDirectory) {
     TemporaryDirectory directory;
     {
         FileSpillSink sink(FileSpillOptions().in(directory.path() / "a" / "spill"));
@@ -93,7 +93,7 @@ TEST(FileSpillSink, ForgetsTheOldestWhenItIsFull) {
     EXPECT_TRUE(std::filesystem::exists(third));
 }
 
-TEST(FileSpillSink, CountsWhatAnEarlierSinkHasLeft) {
+TEST(FileSpillSink, CountsFilesOfAnEarlierSink) {
     TemporaryDirectory directory;
     const auto options = [&directory] {
         FileSpillOptions made = FileSpillOptions().in(directory.path() / "spill");
@@ -124,10 +124,10 @@ TEST(FileSpillSink, BoundsAFileThatGrows) {
     std::getline(content, line);
     EXPECT_EQ(line, "abcdabcdab");
     std::getline(content, line);
-    EXPECT_THAT(line, HasSubstr("the rest was dropped"));
+    EXPECT_THAT(line, HasSubstr("further text was discarded"));
 }
 
-TEST(FileSpillSink, AFileThatGrowsIsNotForgotten) {
+TEST(FileSpillSink, DoesNotRemoveAGrowingFile) {
     FileSpillOptions options;
     options.max_total_bytes = 100;
     FileSpillSink sink(std::move(options));

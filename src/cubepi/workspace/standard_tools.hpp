@@ -11,9 +11,8 @@
 #include <cubepi/workspace/shell_sessions.hpp>
 #include <cubepi/workspace/workspace.hpp>
 
-// The tools with which a model works on files, commands and web pages. Each is an AgentTool like any other: take those
-// you want, or all of them. Their names are "read", "list", "grep", "write", "edit", "shell", "shell_output",
-// "shell_kill", "fetch".
+// Tools for files, commands and web pages: "read", "list", "grep", "write", "edit", "shell", "shell_output", "shell_kill" and
+// "fetch". Each is an ordinary AgentTool; use some or all of them.
 
 namespace cubepi {
 
@@ -24,10 +23,10 @@ struct FileToolOptions {
     std::size_t max_image_bytes =
         4 * 1024 * 1024;  ///< png, jpeg, gif and webp files are read as images
     std::size_t max_edit_bytes = 16 * 1024 * 1024;   ///< of a file that is edited or compared
-    std::size_t max_search_bytes = 8 * 1024 * 1024;  ///< of a file that grep looks into
+    std::size_t max_search_bytes = 8 * 1024 * 1024;  ///< of a file that grep searches
     std::size_t max_entries = 1000;                  ///< of one list
     std::size_t max_matches = 200;                   ///< of one grep
-    /// What binds calls of write and edit to the changes that an approver was shown; null: nothing does.
+    /// Binds calls of write and edit to the changes shown to an approver; null: calls are not bound.
     std::shared_ptr<FilePreviews> previews = nullptr;
 
     FileToolOptions() {}
@@ -37,7 +36,7 @@ struct StandardToolOptions {
     FileToolOptions files;
     ShellOptions shell;
     FetchOptions fetch;
-    /// Which of them; read, list and grep are always there.
+    /// The tools to include; read, list and grep are always included.
     bool with_writing = true;
     bool with_shell = true;
     bool with_fetch = true;
@@ -49,33 +48,33 @@ struct StandardToolOptions {
     }
 };
 
-/// All of them on one workspace, in the order of the list above. For one agent: its commands are a session.
-/// `shell_sessions`, when not null, is what the shell tools share.
+/// Returns all tools for one workspace, in the order of the list above, for one agent: its commands form a session.
+/// `shell_sessions`, if not null, is shared by the shell tools.
 std::vector<AgentTool> standard_tools(std::shared_ptr<Workspace> workspace,
                                       StandardToolOptions options = StandardToolOptions(),
                                       std::shared_ptr<ShellSessions> shell_sessions = nullptr);
 
-/// Reads a text file by lines, with their numbers, or an image. read_only.
+/// Reads a text file by lines, with their numbers, or an image. Risk: read_only.
 AgentTool read_tool(std::shared_ptr<Workspace> workspace,
                     FileToolOptions options = FileToolOptions());
-/// Lists a directory, or finds files by a pattern of their names. read_only.
+/// Lists a directory, or finds files by a pattern of their names. Risk: read_only.
 AgentTool list_tool(std::shared_ptr<Workspace> workspace,
                     FileToolOptions options = FileToolOptions());
-/// Finds lines in files by a regular expression. read_only.
+/// Finds lines in files by a regular expression. Risk: read_only.
 AgentTool grep_tool(std::shared_ptr<Workspace> workspace,
                     FileToolOptions options = FileToolOptions());
-/// Creates or replaces a file. writes.
+/// Creates or replaces a file. Risk: writes.
 AgentTool write_tool(std::shared_ptr<Workspace> workspace,
                      FileToolOptions options = FileToolOptions());
-/// Replaces one piece of text in a file, keeping its line ends. writes.
+/// Replaces one piece of text in a file and preserves its line endings. Risk: writes.
 AgentTool edit_tool(std::shared_ptr<Workspace> workspace,
                     FileToolOptions options = FileToolOptions());
 
-/// Runs a command. At its time limit it goes on in the background. writes; for one call see command_risk().
+/// Runs a command. At its time limit the command is moved to the background. Risk: writes; for one call see command_risk().
 AgentTool shell_tool(std::shared_ptr<ShellSessions> sessions);
-/// What background commands print, and which there are. read_only.
+/// Reads the output of a background command, or lists the background commands. Risk: read_only.
 AgentTool shell_output_tool(std::shared_ptr<ShellSessions> sessions);
-/// Ends a background command. writes.
+/// Ends a background command. Risk: writes.
 AgentTool shell_kill_tool(std::shared_ptr<ShellSessions> sessions);
 
 }  // namespace cubepi

@@ -19,14 +19,14 @@ namespace cubepi {
 
 namespace {
 
-/// A younger directory may be one that its process has made and not locked yet.
+/// The process of a younger directory may not have locked it yet.
 constexpr std::chrono::seconds youngest_abandoned(60);
 
 detail::UniqueFd open_directory(const std::filesystem::path& path) {
     return detail::UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-/// Whether `path` is a directory of this user that no process has locked. Locks it if so, through `directory`.
+/// Whether `path` is a directory of this user that no process has locked. If so, locks it through `directory`.
 bool is_abandoned(const std::filesystem::path& path, detail::UniqueFd& directory) {
     directory = open_directory(path);
     if (!directory) return false;
@@ -57,11 +57,11 @@ TemporaryDirectory::TemporaryDirectory(std::string_view kind) {
     remove_abandoned(base, prefix);
     std::string name = (base / (prefix + "XXXXXX")).string();
     if (::mkdtemp(name.data()) == nullptr) {
-        detail::throw_file_error("make a directory for temporary files in", base.string(), errno);
+        detail::throw_file_error("create a temporary directory in", base.string(), errno);
     }
     path_ = name;
     detail::UniqueFd directory = open_directory(path_);
-    // Where locks are not supported, directories that were left behind stay.
+    // If the file system does not support locks, stale directories remain.
     if (directory && ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0) lock_ = directory.release();
 }
 

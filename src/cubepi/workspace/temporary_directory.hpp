@@ -5,12 +5,12 @@
 
 namespace cubepi {
 
-/// A directory of this process in the system's directory for temporary files, for this user only (0700). Removed with its
-/// content by the destructor. A process that is killed leaves its directory behind; the next process that makes one of the
-/// same kind removes it.
+/// A directory of this process in the system's directory for temporary files, accessible to this user only (0700). The
+/// destructor removes it with its content. If the process is killed, the directory remains until the next process that
+/// creates one of the same kind removes it.
 class TemporaryDirectory {
 public:
-    /// `kind` is part of the name: "cubepi-KIND-XXXXXX". Throws Error(io and others) when none can be made.
+    /// `kind` is part of the name: "cubepi-KIND-XXXXXX". Throws Error(io and others) if the directory cannot be created.
     explicit TemporaryDirectory(std::string_view kind);
     ~TemporaryDirectory();
     TemporaryDirectory(const TemporaryDirectory&) = delete;
@@ -20,7 +20,7 @@ public:
 
 private:
     std::filesystem::path path_;
-    int lock_ = -1;  // the open directory, locked as long as it is in use
+    int lock_ = -1;  // the open directory, locked while it is in use
 };
 
 }  // namespace cubepi

@@ -17,13 +17,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Makes a directory look as old as one that was left behind long ago.
+/// Sets the time of a directory to that of an old stale one.
 void make_old(const fs::path& directory) {
     const timespec times[2] = {{1, 0}, {1, 0}};
     ASSERT_EQ(::utimensat(AT_FDCWD, directory.c_str(), times, 0), 0);
 }
 
-/// A process that makes a directory and is killed before it can remove it. Returns the directory.
+/// Runs a process that creates a directory and is killed before it can remove it. Returns the directory.
 fs::path left_behind(const std::string& kind) {
     int channel[2];
     if (::pipe(channel) != 0) return {};
@@ -43,7 +43,7 @@ fs::path left_behind(const std::string& kind) {
     return size > 0 ? fs::path(std::string(text, static_cast<std::size_t>(size))) : fs::path();
 }
 
-TEST(TemporaryDirectory, IsForThisUserOnlyAndRemovedAtItsEnd) {
+TEST(TemporaryDirectory, IsPrivateAndRemovedByTheDestructor) {
     std::optional<TemporaryDirectory> directory(std::in_place, "test-one");
     const fs::path path = directory->path();
     struct stat info{};
@@ -54,7 +54,7 @@ TEST(TemporaryDirectory, IsForThisUserOnlyAndRemovedAtItsEnd) {
     EXPECT_FALSE(fs::exists(path));
 }
 
-TEST(TemporaryDirectory, RemovesThoseOfKilledProcesses) {
+TEST(TemporaryDirectory, RemovesDirectoriesOfKilledProcesses) {
     const fs::path old = left_behind("test-killed");
     ASSERT_TRUE(fs::exists(old / "file"));
     make_old(old);
@@ -62,7 +62,7 @@ TEST(TemporaryDirectory, RemovesThoseOfKilledProcesses) {
     EXPECT_FALSE(fs::exists(old));
 }
 
-TEST(TemporaryDirectory, LeavesThoseInUseAndYoungOnesAlone) {
+TEST(TemporaryDirectory, KeepsUsedAndRecentDirectories) {
     const TemporaryDirectory in_use("test-used");
     make_old(in_use.path());
     const fs::path young = left_behind("test-used");

@@ -31,7 +31,7 @@ std::string Workspace::read(const std::string& path, std::size_t max_bytes) {
         content.resize(old_size + got);
         if (content.size() > max_bytes) {
             throw Error(ErrorCode::too_large, path + " has more than " + std::to_string(max_bytes) +
-                                                  " bytes, which is too much for this.");
+                                                  " bytes, which is too large.");
         }
         if (got == 0) return content;
     }

@@ -10,7 +10,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/temporary_directory_test.hpp>
 
-// What the tests of this room share: calls of tools as the agent makes them.
+// Shared code of this module's tests: calls of tools as the agent makes them.
 
 namespace cubepi {
 
@@ -45,7 +45,7 @@ inline AgentToolResult run_tool(const AgentTool& tool, JsonObject arguments,
     return run(call_tool(tool, std::move(arguments), std::move(settings)));
 }
 
-/// The text that the model gets, also when the tool throws.
+/// Returns the text that the model receives, also if the tool throws.
 inline std::string tool_text(const AgentTool& tool, JsonObject arguments) {
     try {
         return run_tool(tool, std::move(arguments)).text();

@@ -5,15 +5,15 @@ namespace cubepi {
 
 namespace {
 
-/// Of the diff in a result's details, which is stored with the conversation.
-constexpr std::size_t kept_diff_lines = 100;
-constexpr std::size_t kept_diff_bytes = 8 * 1024;
+/// Limits of the diff in a result's details, which are stored with the conversation.
+constexpr std::size_t stored_diff_lines = 100;
+constexpr std::size_t stored_diff_bytes = 8 * 1024;
 
 FileChangeLimits limits_of(const FileToolOptions& options) {
     FileChangeLimits limits;
     limits.max_file_bytes = options.max_edit_bytes;
-    limits.max_diff_lines = kept_diff_lines;
-    limits.max_diff_bytes = kept_diff_bytes;
+    limits.max_diff_lines = stored_diff_lines;
+    limits.max_diff_bytes = stored_diff_bytes;
     return limits;
 }
 
@@ -66,9 +66,9 @@ AgentToolResult edited(const FileChange& change) {
 AgentTool write_tool(std::shared_ptr<Workspace> workspace, FileToolOptions options) {
     return blocking_tool<detail::WriteArgs>(
                "write",
-               "Create a file with this content, or replace all that is in "
-               "it. Missing directories are made. For a change "
-               "in a part of a file use edit.",
+               "Create a file with this content, or replace its whole "
+               "content. Missing directories are created. To change "
+               "a part of a file, use edit.",
                [workspace = std::move(workspace), options = std::move(options)](
                    detail::WriteArgs args, ToolContext& context) {
                    return written(detail::write_file(*workspace, limits_of(options), args,
@@ -77,7 +77,7 @@ AgentTool write_tool(std::shared_ptr<Workspace> workspace, FileToolOptions optio
                                       .change);
                })
         .describe("path", "The file, relative to the workspace's root.")
-        .describe("content", "All of the file's new content.")
+        .describe("content", "The complete new content of the file.")
         .sequential()
         .risk(ToolRisk::writes);
 }
@@ -85,9 +85,12 @@ AgentTool write_tool(std::shared_ptr<Workspace> workspace, FileToolOptions optio
 AgentTool edit_tool(std::shared_ptr<Workspace> workspace, FileToolOptions options) {
     return blocking_tool<detail::EditArgs>(
                "edit",
-               "Replace one piece of text in a file. old_text must occur exactly once: take enough "
-               "lines around it, "
-               "copied exactly from the file, without line numbers. The file's line ends are kept.",
+               "Replace one piece of text in a file. old_text must occur exactly once: include "
+               "enough "
+               "surrounding lines, "
+               "copied exactly from the file, without line numbers. The line endings of the file "
+               "are "
+               "preserved.",
                [workspace = std::move(workspace), options = std::move(options)](
                    detail::EditArgs args, ToolContext& context) {
                    return edited(detail::edit_file(*workspace, limits_of(options), args,
@@ -97,7 +100,7 @@ AgentTool edit_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
                })
         .describe("path", "The file, relative to the workspace's root.")
         .describe("old_text", "The text to replace.")
-        .describe("new_text", "What to put in its place; may be empty.")
+        .describe("new_text", "The replacement; may be empty.")
         .describe("all", "Replace every occurrence instead of exactly one.")
         .sequential()
         .risk(ToolRisk::writes);

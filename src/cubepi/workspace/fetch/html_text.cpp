@@ -55,7 +55,7 @@ constexpr std::array<std::pair<std::string_view, std::uint32_t>, 30> named = {{
     {"bull", 0x2022},  {"hellip", 0x2026}, {"euro", 0x20AC},  {"trade", 0x2122}, {"rarr", 0x2192},
 }};
 
-/// The character that `name` (without & and ;) stands for; 0 when it is not known.
+/// Returns the character of the entity `name` (without & and ;), or 0 if the name is unknown.
 std::uint32_t entity(std::string_view name) {
     if (!name.starts_with('#')) {
         const auto found = std::find_if(named.begin(), named.end(),
@@ -85,7 +85,7 @@ struct Tag {
     std::string href;
 };
 
-/// Text with the white space of a page: one space where there was any, lines where blocks begin.
+/// Collects text with normalized white space: runs of white space become one space, blocks start on new lines.
 class Writer {
 public:
     void text(std::string_view piece) {
@@ -222,7 +222,7 @@ private:
         return html_.substr(begin, at_ - begin);
     }
 
-    /// The raw content up to the closing tag, which is passed.
+    /// Returns the raw content up to the closing tag, and moves past that tag.
     std::string_view skip_element(const std::string& name) {
         const std::size_t begin = at_;
         for (;;) {

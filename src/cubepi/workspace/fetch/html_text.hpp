@@ -5,11 +5,11 @@
 
 namespace cubepi::detail {
 
-/// What a person reads of an HTML page, as plain text with Markdown's marks for headings, lists and links. Takes
-/// whatever it gets; knows no layout. `title` gets the page's title when there is one.
+/// Converts an HTML page to readable plain text, with Markdown's marks for headings, lists and links. Accepts any input;
+/// ignores layout. `title` receives the page's title, if it has one.
 std::string html_to_text(std::string_view html, std::string& title);
 
-/// `text` with "&amp;", "&#8212;" and the like replaced by what they stand for.
+/// Returns `text` with character references such as "&amp;" and "&#8212;" decoded.
 std::string decode_entities(std::string_view text);
 
 }  // namespace cubepi::detail

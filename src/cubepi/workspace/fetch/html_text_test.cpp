@@ -10,7 +10,7 @@ std::string text_of(std::string_view html) {
     return html_to_text(html, title);
 }
 
-TEST(HtmlText, KeepsWhatAPersonReads) {
+TEST(HtmlText, KeepsReadableText) {
     std::string title;
     const auto text = html_to_text(
         "<!DOCTYPE html><html><head><title> A &amp; B\n</title><style>p { color: red }</style>"
@@ -33,7 +33,7 @@ TEST(HtmlText, ShowsLinksTablesAndCode) {
     EXPECT_EQ(text_of("x<pre>\n int a;\n  int b;\n</pre>y"), "x\n\n\n int a;\n  int b;\n\n\ny");
 }
 
-TEST(HtmlText, TakesBrokenPages) {
+TEST(HtmlText, AcceptsMalformedPages) {
     EXPECT_EQ(text_of("a < b <"), "a < b <");
     EXPECT_EQ(text_of("<p"), "");
     EXPECT_EQ(text_of("<p class='"), "");

@@ -29,7 +29,7 @@ bool write_all(int fd, std::string_view content) {
 }
 
 bool take_over(int fd, const struct stat& old) {
-    // The owner first: changing it clears the set-user-id bits. Only root may change it; others keep their own.
+    // The owner first: changing it clears the set-user-id bits. Only root may change it; for other users this has no effect.
     if ((old.st_uid != ::geteuid() || old.st_gid != ::getegid()) &&
         ::fchown(fd, old.st_uid, old.st_gid) != 0 && errno != EPERM) {
         return false;
@@ -37,7 +37,7 @@ bool take_over(int fd, const struct stat& old) {
     return ::fchmod(fd, old.st_mode & 07777) == 0;
 }
 
-/// The status of the file that is to be replaced; `exists` is false when there is none.
+/// The status of the file to be replaced; `exists` is false if there is none.
 struct stat replaced_file(int directory, const std::string& name, const std::string& path,
                           bool& exists) {
     struct stat old{};
@@ -48,7 +48,7 @@ struct stat replaced_file(int directory, const std::string& name, const std::str
         throw Error(ErrorCode::invalid_argument,
                     path + " is not a regular file and cannot be replaced.");
     }
-    // A rename needs no right on the file itself, but a file that was made read-only was made so on purpose.
+    // A rename requires no permission on the file itself, but a read-only file is read-only on purpose.
     if (exists && ::faccessat(directory, name.c_str(), W_OK, AT_EACCESS) != 0)
         throw_file_error("write", path, errno);
     return old;

@@ -5,11 +5,11 @@
 
 namespace cubepi::detail {
 
-/// Checks that atomic_write() could replace or create `name` in `directory`. True when it exists. Throws Error.
+/// Checks that atomic_write() could replace or create `name` in `directory`. Returns whether it exists. Throws Error.
 bool check_replaceable(int directory, const std::string& name, const std::string& path);
 
-/// Writes `content` under another name in `directory` and renames it to `name`; an existing file's mode is kept, and its
-/// owner where the system allows it. `path` is for error texts. True when the file is new. Throws Error.
+/// Writes `content` under another name in `directory` and renames it to `name`. Preserves the mode of an existing file, and
+/// its owner if the system permits. `path` is for error texts. Returns true if the file is new. Throws Error.
 bool atomic_write(int directory, const std::string& name, std::string_view content,
                   const std::string& path);
 

@@ -40,7 +40,7 @@ UniqueFd fail(int code) {
     return UniqueFd();
 }
 
-/// The target of the link `name` in `directory`. False when it is no link (errno EINVAL) or cannot be read.
+/// Reads the target of the link `name` in `directory`. Returns false if it is not a link (errno EINVAL) or cannot be read.
 bool read_link(int directory, const std::string& name, std::string& target) {
     target.resize(4096);
     const auto size = ::readlinkat(directory, name.c_str(), target.data(), target.size());
@@ -49,7 +49,7 @@ bool read_link(int directory, const std::string& name, std::string& target) {
     return true;
 }
 
-/// Opens `name`, which must not be a link (then errno is ELOOP).
+/// Opens `name`, which must not be a link (errno ELOOP).
 UniqueFd open_no_follow(int directory, const std::string& name, int flags) {
     UniqueFd fd(::openat(directory, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY));
     if (!fd || (flags & O_PATH) == 0) return fd;
@@ -79,8 +79,8 @@ UniqueFd open_beneath(int root, const std::string& path, int flags, Links links)
     for (int tries = 0; tries < max_retries; ++tries) {
         const long fd = ::syscall(SYS_openat2, root, target, &how, sizeof how);
         if (fd >= 0) return UniqueFd(static_cast<int>(fd));
-        // EAGAIN: something was renamed while ".." was looked up. Kernels before 5.6 and some sandboxes do not
-        // have the call, and a sandbox may say EPERM.
+        // EAGAIN: a directory was renamed while ".." was resolved. Kernels before 5.6 and some sandboxes do not support the
+        // call; a sandbox may return EPERM.
         if (errno == ENOSYS || errno == EPERM) return open_beneath_walk(root, path, flags, links);
         if (errno != EAGAIN && errno != EINTR) return UniqueFd();
     }
@@ -116,7 +116,7 @@ UniqueFd open_beneath_walk(int root, const std::string& path, int flags, Links l
         const bool last = left.empty();
         UniqueFd next = open_no_follow(directory, part, last ? flags : O_PATH | O_DIRECTORY);
         if (!next && (errno == ELOOP || errno == ENOTDIR) && ++retries < max_retries) {
-            // Either really no directory, or somebody has put a link there since we looked.
+            // Either it is not a directory, or another process replaced it by a link after the check.
             if (errno == ELOOP || read_link(directory, part, target)) {
                 left.push_front(part);
                 continue;

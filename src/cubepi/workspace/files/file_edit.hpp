@@ -20,17 +20,17 @@ struct EditArgs {
     bool all = false;
 };
 
-/// Whether a change takes place.
+/// Whether to apply a change or only compute it.
 enum class Effect : std::uint8_t { preview, apply };
 
-/// A change and the version of the file that it was computed from.
+/// A change, and the version of the file from which it was computed.
 struct PlannedChange {
     FileChange change;
     std::uint64_t version = 0;
 };
 
-/// The one implementation of the write and edit tools and of their previews. With `expected`, throws Error(invalid_state)
-/// and changes nothing when the file has another version.
+/// The implementation shared by the write and edit tools and their previews. With `expected`, throws Error(invalid_state) and
+/// changes nothing if the file has another version.
 PlannedChange write_file(Workspace& workspace, const FileChangeLimits& limits,
                          const WriteArgs& args, Effect effect,
                          std::optional<std::uint64_t> expected = {});

@@ -13,25 +13,25 @@ void throw_file_error(const std::string& action, const std::string& path, int er
         case ENOENT:
             throw Error(ErrorCode::not_found, what +
                                                   "there is no such file or directory. List the "
-                                                  "directory above it to see what is there.");
+                                                  "parent directory to see its entries.");
         case ENOTDIR:
             throw Error(ErrorCode::not_found,
-                        what + "it is not a directory, or a part of the path is not one.");
+                        what + "it, or a part of the path, is not a directory.");
         case EISDIR:
             throw Error(ErrorCode::invalid_argument,
                         what + "it is a directory, not a file. List it instead.");
         case EACCES:
         case EPERM:
         case EROFS:
-            throw Error(ErrorCode::permission_denied,
-                        what + "the system does not allow it (" + std::strerror(errno_code) + ").");
+            throw Error(ErrorCode::permission_denied, what + "the operating system denies it (" +
+                                                          std::strerror(errno_code) + ").");
         case ELOOP:
             throw Error(ErrorCode::permission_denied,
-                        what + "too many symbolic links, or one that leads nowhere.");
+                        what + "too many symbolic links, or a cycle of links.");
         case ENOSPC:
         case EDQUOT:
             throw Error(ErrorCode::storage_full,
-                        what + "no space is left. The file is as it was before.");
+                        what + "no space left on the device. The file is unchanged.");
         case ENAMETOOLONG: throw Error(ErrorCode::invalid_argument, what + "the name is too long.");
         case ENOTEMPTY:
             throw Error(ErrorCode::invalid_argument, what + "the directory is not empty.");

@@ -4,7 +4,7 @@
 
 namespace cubepi::detail {
 
-/// Throws the Error that fits `errno_code`: "cannot <action> <path>: <why>. <what to do>".
+/// Throws the Error for `errno_code`: "cannot <action> <path>: <reason>. <remedy>".
 [[noreturn]] void throw_file_error(const std::string& action, const std::string& path,
                                    int errno_code);
 

@@ -6,7 +6,8 @@ namespace cubepi::detail {
 
 namespace {
 
-/// Does `c` match the set that begins at `at` (behind "[")? Moves `at` behind the "]". A set without its end is no set.
+/// Returns whether `c` matches the set that begins at `at` (after "["), and moves `at` after the "]". A set without an end is
+/// not a set.
 bool matches_set(std::string_view pattern, std::size_t& at, char c, bool& is_set) {
     std::size_t i = at;
     const bool negated = i < pattern.size() && (pattern[i] == '!' || pattern[i] == '^');
@@ -27,8 +28,8 @@ bool matches_set(std::string_view pattern, std::size_t& at, char c, bool& is_set
     return found != negated;
 }
 
-/// Keeps the place to come back to for `*` and for `**` apart, so that the work is bounded by the product of the
-/// lengths and not by a power of them.
+/// Has separate backtracking positions for `*` and `**`, so that the work is bounded by the product of the lengths instead of
+/// a power of them.
 struct Retry {
     std::size_t pattern = std::string_view::npos;
     std::size_t path = 0;
@@ -66,7 +67,7 @@ bool glob_match(std::string_view pattern, std::string_view path) {
     for (;;) {
         if (p < pattern.size() && pattern.substr(p, 2) == "**") {
             while (p < pattern.size() && pattern[p] == '*') ++p;
-            // "**/" may stand for nothing at all.
+            // "**/" may match nothing.
             if (p < pattern.size() && pattern[p] == '/' && (s == 0 || path[s - 1] == '/')) ++p;
             double_star.pattern = p;
             double_star.path = s;
@@ -105,7 +106,7 @@ bool glob_match(std::string_view pattern, std::string_view path) {
         } else if (double_star.pattern != std::string_view::npos &&
                    double_star.path < path.size()) {
             p = double_star.pattern;
-            // Behind "**/" only a whole component can begin.
+            // After "**/" a match starts at the beginning of a component.
             const bool whole = p > 0 && pattern[p - 1] == '/';
             do {
                 s = ++double_star.path;
@@ -173,11 +174,11 @@ IgnoreRules::Verdict IgnoreRules::check(std::string_view path, bool is_directory
         path.remove_prefix(directory_.size() + 1);
     }
     const auto name = path.substr(path.rfind('/') + 1);
-    // The last rule that matches decides.
+    // The last matching rule decides.
     for (auto rule = rules_.rbegin(); rule != rules_.rend(); ++rule) {
         if (rule->directories_only && !is_directory) continue;
         if (glob_match(rule->pattern, rule->anchored ? path : name)) {
-            return rule->negated ? Verdict::kept : Verdict::ignored;
+            return rule->negated ? Verdict::included : Verdict::ignored;
         }
     }
     return Verdict::none;

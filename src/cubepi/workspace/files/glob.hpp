@@ -18,17 +18,17 @@ private:
     bool name_only_;
 };
 
-/// One pattern without braces, against all of `path`.
+/// Matches one pattern without braces against the whole `path`.
 bool glob_match(std::string_view pattern, std::string_view path);
 
 /// The rules of one .gitignore file.
 class IgnoreRules {
 public:
-    /// `directory` is where the file is ("" for the root of the walk).
+    /// `directory` contains the file ("" for the root of the walk).
     IgnoreRules(std::string directory, std::string_view content);
 
-    enum class Verdict { none, ignored, kept };
-    /// `path` from the root of the walk.
+    enum class Verdict { none, ignored, included };
+    /// `path` is relative to the root of the walk.
     Verdict check(std::string_view path, bool is_directory) const;
 
 private:

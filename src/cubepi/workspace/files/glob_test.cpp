@@ -46,7 +46,7 @@ TEST(Glob, MatchesLikeAShell) {
     }
 }
 
-TEST(Glob, TakesNoExponentialTime) {
+TEST(Glob, IsNotExponential) {
     std::string pattern;
     for (int i = 0; i < 30; ++i) pattern += "a*";
     EXPECT_FALSE(Glob(pattern + "b").matches(std::string(2000, 'a')));
@@ -57,7 +57,7 @@ TEST(IgnoreRules, FollowGitignore) {
     using V = IgnoreRules::Verdict;
     EXPECT_EQ(rules.check("a.o", false), V::ignored);
     EXPECT_EQ(rules.check("x/a.o", false), V::ignored);
-    EXPECT_EQ(rules.check("x/keep.o", false), V::kept);
+    EXPECT_EQ(rules.check("x/keep.o", false), V::included);
     EXPECT_EQ(rules.check("x/build", true), V::ignored);
     EXPECT_EQ(rules.check("x/build", false), V::none);
     EXPECT_EQ(rules.check("top", false), V::ignored);
@@ -66,7 +66,7 @@ TEST(IgnoreRules, FollowGitignore) {
     EXPECT_EQ(rules.check("x/docs/a.html", false), V::none);
 }
 
-TEST(IgnoreRules, OfADirectoryHoldBelowIt) {
+TEST(IgnoreRules, ApplyBelowTheirDirectory) {
     const IgnoreRules rules("lib", "/out\n");
     EXPECT_EQ(rules.check("lib/out", true), IgnoreRules::Verdict::ignored);
     EXPECT_EQ(rules.check("out", true), IgnoreRules::Verdict::none);

@@ -11,7 +11,7 @@ namespace cubepi::detail {
 
 namespace {
 
-/// `removed` lines from `old_line` on become the `added` lines from `new_line` on; counted from 0.
+/// A replacement of the `removed` lines starting at `old_line` by the `added` lines starting at `new_line`; counted from 0.
 struct Block {
     std::size_t old_line = 0;
     std::size_t removed = 0;
@@ -29,7 +29,7 @@ struct Box {
 
 using Ids = std::vector<std::uint32_t>;
 
-/// Finds the blocks by which two sequences differ: the middle of a shortest edit script first, then both of its halves.
+/// Finds the blocks in which two sequences differ: first the middle of a shortest edit script, then both halves recursively.
 class Comparison {
 public:
     Comparison(const Ids& a, const Ids& b, std::size_t max_work)
@@ -51,7 +51,7 @@ private:
         return a_[static_cast<std::size_t>(a)] == b_[static_cast<std::size_t>(b)];
     }
 
-    // The depth of the recursion is logarithmic: each half has half of the differences.
+    // The recursion depth is logarithmic: each half contains half of the differences.
     void compare(Box box) {
         while (box.a < box.a_end && box.b < box.b_end && same(box.a, box.b)) ++box.a, ++box.b;
         while (box.a < box.a_end && box.b < box.b_end && same(box.a_end - 1, box.b_end - 1))
@@ -63,7 +63,7 @@ private:
         compare(Box{common.a_end, box.a_end, common.b_end, box.b_end});
     }
 
-    /// The lines in common in the middle of a shortest script; false when the work is used up.
+    /// Finds the common lines in the middle of a shortest script; returns false if the work limit is reached.
     bool find_middle(const Box& box, Box& common) {
         const std::ptrdiff_t n = box.a_end - box.a;
         const std::ptrdiff_t m = box.b_end - box.b;
@@ -81,8 +81,8 @@ private:
         return false;
     }
 
-    /// Extends all paths of one direction by one edit and the lines in common after it. True when one of them meets a path of
-    /// the other direction.
+    /// Extends all paths of one direction by one edit and the common lines after it. Returns true if one of them meets a path
+    /// of the other direction.
     template <bool Forward>
     bool extend(const Box& box, std::ptrdiff_t edits, Box& common) {
         const std::ptrdiff_t n = box.a_end - box.a;
@@ -152,7 +152,7 @@ class Lines {
 public:
     explicit Lines(std::string_view text) : text_(text) {}
 
-    /// With its '\n'; empty at the end.
+    /// Returns the next line with its '\n'; empty at the end.
     std::string_view next() {
         const auto end = text_.find('\n', at_);
         const auto line = text_.substr(at_, end == std::string_view::npos ? end : end + 1 - at_);
@@ -180,7 +180,7 @@ Ids number_lines(std::string_view text, std::unordered_map<std::string_view, std
     return numbers;
 }
 
-/// The number of bytes at the beginning that are whole lines in common.
+/// Returns the length of the common lines at the beginning, in bytes.
 std::size_t common_head(std::string_view a, std::string_view b) {
     const auto differ = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
     const auto size = static_cast<std::size_t>(differ - a.begin());
@@ -189,12 +189,12 @@ std::size_t common_head(std::string_view a, std::string_view b) {
     return end == std::string_view::npos ? 0 : end + 1;
 }
 
-/// The same at the end.
+/// Returns the length of the common lines at the end, in bytes.
 std::size_t common_tail(std::string_view a, std::string_view b) {
     std::size_t size = 0;
     while (size < a.size() && size < b.size() && a[a.size() - 1 - size] == b[b.size() - 1 - size])
         ++size;
-    // A tail begins after a '\n' in both texts.
+    // A common tail begins after a '\n' in both texts.
     const auto begins_line = [&](std::string_view text) {
         return size == text.size() || text[text.size() - 1 - size] == '\n';
     };
@@ -281,7 +281,7 @@ private:
         write_context(end.old_line + end.removed + after);
     }
 
-    /// "5,3": the first line, counted from 1, and the number of lines.
+    /// Returns the range of a hunk, e.g. "5,3": the first line, counted from 1, and the number of lines.
     static std::string range(std::size_t begin, std::size_t end) {
         const std::size_t count = end - begin;
         return std::to_string(count == 0 ? begin : begin + 1) + "," + std::to_string(count);

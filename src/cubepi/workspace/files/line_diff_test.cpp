@@ -108,7 +108,7 @@ TEST(LineDiff, IsTheShortestAndAppliesToTheOldText) {
         const std::size_t common = common_lines(lines_of(before), lines_of(after));
         ASSERT_EQ(diff.removed, count_lines(before) - common) << before << "---\n" << after;
         ASSERT_EQ(diff.added, count_lines(after) - common);
-        // Without any work the diff is coarser and as correct.
+        // With a work limit of zero the diff is coarser but still correct.
         limits.max_work = 0;
         ASSERT_EQ(patched(before, diff_lines(before, after, limits).text), after);
         limits.max_compared_lines = 1;
@@ -116,7 +116,7 @@ TEST(LineDiff, IsTheShortestAndAppliesToTheOldText) {
     }
 }
 
-TEST(LineDiff, IsBoundedForHugeTextsThatHaveNothingInCommon) {
+TEST(LineDiff, IsBoundedForHugeTextsWithoutCommonLines) {
     std::string before;
     std::string after;
     for (int i = 0; i < 90'000; ++i) {

@@ -29,7 +29,7 @@ std::string with_crlf(std::string_view lf_text) {
     return out;
 }
 
-/// More lines end in CRLF than in LF alone.
+/// Whether more lines end in CRLF than in LF alone.
 bool prefers_crlf(std::string_view text) {
     std::size_t crlf = 0;
     std::size_t lf = 0;
@@ -66,7 +66,7 @@ std::size_t line_at(std::string_view text, std::size_t offset) {
 
 using Pairs = std::array<unsigned char, 1024>;
 
-/// How often pairs of neighbouring characters occur, by hash.
+/// The number of occurrences of pairs of adjacent characters, by hash.
 Pairs pairs_of(std::string_view line) {
     Pairs pairs{};
     for (std::size_t i = 0; i + 1 < line.size(); ++i) {
@@ -78,7 +78,7 @@ Pairs pairs_of(std::string_view line) {
     return pairs;
 }
 
-/// 0 to 1: the share of pairs that both lines have.
+/// Returns the similarity of two lines, from 0 to 1: the share of common pairs.
 double likeness(const Pairs& wanted, std::size_t wanted_size, std::string_view line) {
     if (wanted_size < 2 || line.size() < 2) return 0;
     const Pairs pairs = pairs_of(line);
@@ -87,7 +87,7 @@ double likeness(const Pairs& wanted, std::size_t wanted_size, std::string_view l
     return 2.0 * static_cast<double>(common) / static_cast<double>(wanted_size + line.size() - 2);
 }
 
-/// A sentence about the place that comes nearest to `old_text`; empty when nothing does.
+/// Returns a sentence about the line most similar to `old_text`.
 std::string nearest(std::string_view text, std::string_view old_text) {
     std::string_view wanted;
     for (const auto line : lines_of(old_text)) {
@@ -113,7 +113,7 @@ std::string nearest(std::string_view text, std::string_view old_text) {
     const std::string where = " The nearest is line " + std::to_string(best_line);
     if (best == 2.0) {
         return where +
-               ", which is the same as old_text's first line but for spaces or what follows: "
+               ", which equals the first line of old_text except for spaces or the text after it: "
                "compare the "
                "indentation and the lines after it.";
     }
@@ -124,7 +124,7 @@ std::string nearest(std::string_view text, std::string_view old_text) {
     throw Error(ErrorCode::invalid_argument, sentence);
 }
 
-/// Offsets of all occurrences; overlapping ones too, unless `all` are to be replaced.
+/// The offsets of all occurrences, including overlapping ones unless `all` are to be replaced.
 std::vector<std::size_t> occurrences(std::string_view text, std::string_view wanted, bool all) {
     std::vector<std::size_t> found;
     for (auto at = text.find(wanted); at != std::string_view::npos;
@@ -139,7 +139,7 @@ std::vector<std::size_t> occurrences(std::string_view text, std::string_view wan
 EditOutcome edit_text(std::string_view text, std::string_view old_text, std::string_view new_text,
                       bool all, const std::string& path) {
     if (old_text.empty()) {
-        refuse("old_text is empty. To create a file or replace all of it use the write tool.");
+        refuse("old_text is empty. To create a file or replace all of it, use the write tool.");
     }
     if (old_text == new_text)
         refuse("old_text and new_text are the same, so there is nothing to change.");
@@ -155,9 +155,10 @@ EditOutcome edit_text(std::string_view text, std::string_view old_text, std::str
         for (std::size_t i = 0; i < std::min<std::size_t>(found.size(), 10); ++i) {
             lines += (i == 0 ? "" : ", ") + std::to_string(line_at(plain, found[i]));
         }
-        refuse("old_text occurs " + std::to_string(found.size()) + " times in " + path +
-               " (lines " + lines + (found.size() > 10 ? ", ..." : "") +
-               "). Add lines around it until it is unique, or set all to replace every one.");
+        refuse(
+            "old_text occurs " + std::to_string(found.size()) + " times in " + path + " (lines " +
+            lines + (found.size() > 10 ? ", ..." : "") +
+            "). Add surrounding lines until it is unique, or set all to replace every occurrence.");
     }
     std::string put_in = with_lf(new_text);
     if (prefers_crlf(text)) put_in = with_crlf(put_in);
@@ -165,7 +166,7 @@ EditOutcome edit_text(std::string_view text, std::string_view old_text, std::str
     EditOutcome outcome;
     outcome.replacements = found.size();
     outcome.first_line = line_at(plain, found.front());
-    // Walk over the real text beside the one with plain line ends: what is not replaced stays byte for byte.
+    // Walks the original text and the one with normalized line endings in parallel, so that other bytes remain unchanged.
     std::size_t at = 0;
     std::size_t plain_at = 0;
     const auto advance = [&](std::size_t until, bool copy) {

@@ -34,24 +34,24 @@ TEST(TextEdit, B12_RefusesSeveralMatchesAndNamesTheirLines) {
     EXPECT_THAT(failure("aaa", "aa", "x"), HasSubstr("occurs 2 times"));
 }
 
-TEST(TextEdit, ReplacesAllWhenTold) {
+TEST(TextEdit, ReplacesAllOnRequest) {
     const auto outcome = edit_text("a\nb\naa\n", "a", "xa", true, "a.txt");
     EXPECT_EQ(outcome.text, "xa\nb\nxaxa\n");
     EXPECT_EQ(outcome.replacements, 3u);
 }
 
-TEST(TextEdit, B12_KeepsCrLfLineEnds) {
+TEST(TextEdit, B12_PreservesCrLfLineEndings) {
     const auto outcome =
         edit_text("one\r\ntwo\r\nthree\r\n", "one\ntwo", "1\n2\n2b", false, "a.txt");
     EXPECT_EQ(outcome.text, "1\r\n2\r\n2b\r\nthree\r\n");
 }
 
-TEST(TextEdit, B12_LeavesMixedLineEndsAloneOutsideOfTheMatch) {
+TEST(TextEdit, B12_PreservesMixedLineEndingsOutsideTheMatch) {
     const auto outcome = edit_text("a\r\nb\nc\r\nd\ne\n", "c\nd", "x\ny", false, "a.txt");
     EXPECT_EQ(outcome.text, "a\r\nb\nx\ny\ne\n");
 }
 
-TEST(TextEdit, GivesAnLfFileNoCarriageReturns) {
+TEST(TextEdit, InsertsNoCarriageReturnsIntoAnLfFile) {
     const auto outcome = edit_text("a\nb\n", "a\r\nb", "x\r\ny", false, "a.txt");
     EXPECT_EQ(outcome.text, "x\ny\n");
 }
@@ -70,7 +70,7 @@ TEST(TextEdit, PointsToTheNearestLine) {
     EXPECT_THAT(failure(text, "zzzzqqqq", "x"), HasSubstr("0 matches"));
 }
 
-TEST(TextEdit, RefusesWhatMakesNoSense) {
+TEST(TextEdit, RefusesEmptyAndIdenticalTexts) {
     EXPECT_THAT(failure("a", "", "b"), HasSubstr("write tool"));
     EXPECT_THAT(failure("a", "a", "a"), HasSubstr("nothing to change"));
 }

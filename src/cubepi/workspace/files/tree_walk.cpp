@@ -28,7 +28,7 @@ public:
             const std::string file = join_path(directory, ".gitignore");
             rules_.emplace_back(directory, workspace_.read(file, max_ignore_file));
         } catch (const Error&) {
-            // No such file, or none that can be read: nothing is ignored.
+            // The file does not exist or cannot be read: nothing is ignored.
         }
     }
 
@@ -47,9 +47,9 @@ public:
             return entry.name == ".gitignore";
         });
         if (has_rules) load_rules(directory);
-        const bool go_on = visit_all(entries, directory, relative, depth);
+        const bool proceed = visit_all(entries, directory, relative, depth);
         rules_.resize(rules_before, IgnoreRules(std::string(), {}));
-        return go_on;
+        return proceed;
     }
 
 private:
@@ -71,7 +71,7 @@ private:
     }
 
     bool is_ignored(const std::string& path, const std::string& name, bool is_directory) const {
-        // Nobody looks for anything in git's own files.
+        // Git's own files are never of interest.
         if (is_directory && name == ".git") return true;
         for (auto rules = rules_.rbegin(); rules != rules_.rend(); ++rules) {
             const auto verdict = rules->check(path, is_directory);
@@ -104,7 +104,7 @@ void walk_tree(Workspace& workspace, const std::string& start, const WalkOptions
     std::string directory = tidy_path(start);
     if (start.starts_with('/')) directory.insert(0, "/");
     Walk walk(workspace, options, std::move(stop), visit);
-    // The rules of the directories above hold here too.
+    // The rules of the parent directories apply as well.
     if (!start.starts_with('/') && !directory.empty() &&
         directory.find("..") == std::string::npos) {
         walk.load_rules("");

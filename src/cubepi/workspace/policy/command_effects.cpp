@@ -98,7 +98,7 @@ constexpr std::array effects = {
     Effect{"redis-cli", "flushall flushdb FLUSHALL FLUSHDB", "deletes databases"},
 };
 
-/// Programs that run what their arguments say.
+/// Programs that run the command in their arguments.
 constexpr std::array<std::string_view, 27> runners = {
     "sudo",   "doas", "env",     "xargs",   "nohup", "time",     "timeout", "nice",   "ionice",
     "setsid", "exec", "command", "builtin", "eval",  "watch",    "find",    "strace", "bash",
@@ -119,7 +119,7 @@ bool is_assignment(std::string_view word) {
     return equals != std::string_view::npos && equals > 0 && word.find('/') > equals;
 }
 
-/// The first of the alternatives that is among the words; empty: none.
+/// Returns the first alternative that occurs among the words; empty if there is none.
 std::string_view find_any(const Words& words, std::string_view alternatives) {
     while (!alternatives.empty()) {
         const auto blank = alternatives.find(' ');
@@ -155,7 +155,7 @@ std::string effect_of_segment(const Words& words) {
     return effect;
 }
 
-/// Splits at blanks, and into segments where another command may begin. Knows nothing of quotes.
+/// Splits at blanks, and into segments at which another command may begin. Ignores quotes.
 std::string effect_of_any_segment(std::string_view command) {
     Words words;
     std::string word;
@@ -183,7 +183,7 @@ std::string effect_of_any_segment(std::string_view command) {
 }  // namespace
 
 std::string known_effect(std::string_view command) {
-    // Once with quotes as borders (bash -c "rm x") and once without them (r'm' x).
+    // Once with quotes as separators (bash -c "rm x") and once without them (r'm' x).
     std::string spaced(command);
     std::string joined;
     for (char& c : spaced) {

@@ -12,8 +12,8 @@ using Words = std::vector<std::string>;
 
 enum class Operands { none, any_text, below };
 
-/// A program, its subcommand, and every option that it may have. Lists are separated by blanks. An option is compared as a
-/// whole, so an abbreviation is none; letters of `flags` may stand together (-la); # is a decimal number.
+/// A program, its subcommand, and every option that it may have. Lists are separated by blanks. An option must match as a
+/// whole, so abbreviations are rejected; letters of `flags` may be combined (-la); # is a decimal number.
 struct Entry {
     std::string_view command;
     std::string_view flags;  ///< options without a value, or with this one (--color=never)
@@ -23,22 +23,22 @@ struct Entry {
     bool needs_directory = false;
 };
 
-// Why each entry is here: with these options the program
+// Conditions for an entry: with these options the program
 //   1. runs no other program that its arguments name,
 //   2. writes no file that its arguments name,
-//   3. prints no content of a file outside of the directory; programs that print files (cat, grep, sort, diff) are not
-//      here at all, since `read` and `grep` do that inside of the workspace without a question.
+//   3. prints no content of a file outside of the directory; programs that print files (cat, grep, sort, diff) are not listed
+//      at all, because the tools `read` and `grep` do that inside of the workspace without approval.
 // Operands are relative, without "..".
 //
-// git runs what its configuration names (core.fsmonitor, diff.*.textconv, filters, hooks). That configuration is the
-// user's own or that of the repository, to which a write always asks (detail/protected_path.hpp). A repository is
-// found by the directory: hence `needs_directory`, so that no other one is used that came along in a clone. Not here are
-// options that write (--output), run (--ext-diff, --open-files-in-pager, --show-signature, --upload-pack) or read outside
-// (--no-index, --contents), subcommands that change anything, and `git -c`, which is no subcommand.
+// git runs programs named in its configuration (core.fsmonitor, diff.*.textconv, filters, hooks). That configuration is the
+// user's own or that of the repository; a write to it always needs approval (policy/protected_path.hpp). Git finds the
+// repository by the directory: hence `needs_directory`, so that another repository, which may come with a clone, is not used.
+// Not listed are options that write (--output), run programs (--ext-diff, --open-files-in-pager, --show-signature,
+// --upload-pack) or read outside (--no-index, --contents), subcommands that change anything, and `git -c`.
 //
-// cargo and go build what the project says, which may run programs of the project: consent to the command without
-// options means that, too. Options that name a program, a manifest, a configuration or an output (--config,
-// --manifest-path, -exec, -toolexec, -vettool, -o, -C) are not here.
+// cargo and go run the project's build, which may run programs of the project: approval of the command without options
+// includes that. Options that name a program, a manifest, a configuration or an output (--config, --manifest-path, -exec,
+// -toolexec, -vettool, -o, -C) are not listed.
 constexpr std::string_view diff_flags =
     "-p --patch --stat --shortstat --numstat --summary --name-only --name-status --no-color "
     "--color=never "
@@ -139,7 +139,7 @@ bool is_number(std::string_view text) {
            text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-/// What several entries share: diff options for log and show.
+/// Options shared by several entries: diff options for log and show.
 struct Options {
     std::array<std::string_view, 3> flags;
     std::array<std::string_view, 2> values;
@@ -174,7 +174,7 @@ bool has_flag(const Options& options, std::string_view word) {
     });
 }
 
-/// -la: every letter is a flag.
+/// Whether every letter of combined flags (-la) is allowed.
 bool is_cluster(const Options& options, std::string_view word) {
     if (word.size() < 3 || word[0] != '-' || word[1] == '-') return false;
     return std::all_of(word.begin() + 1, word.end(), [&](char letter) {
@@ -183,7 +183,7 @@ bool is_cluster(const Options& options, std::string_view word) {
     });
 }
 
-/// A format of git without %G, which runs gpg, and without %( and others that are not known to be harmless.
+/// Whether a format of git contains only placeholders known to be harmless: not %G, which runs gpg, nor %(.
 bool is_plain_format(std::string_view format) {
     for (std::size_t at = format.find('%'); at != std::string_view::npos;
          at = format.find('%', at + 2)) {
@@ -201,7 +201,7 @@ bool has_value_option(const Options& options, std::string_view name) {
     });
 }
 
-/// --max-count=5
+/// Whether an option with its value is allowed: --max-count=5
 bool is_option_with_value(const Options& options, std::string_view word) {
     const auto equals = word.find('=');
     if (equals == std::string_view::npos) return false;
@@ -210,7 +210,7 @@ bool is_option_with_value(const Options& options, std::string_view word) {
     return name != "--format=" || is_plain_format(word.substr(equals + 1));
 }
 
-/// Relative, and without ".." between slashes or behind a revision (HEAD:../x).
+/// Whether an operand is relative and without ".." between slashes or after a revision (HEAD:../x).
 bool stays_below(std::string_view operand) {
     if (operand.empty() || operand.front() == '/' || operand.front() == '~') return false;
     while (!operand.empty()) {
@@ -230,7 +230,7 @@ bool takes_operand(const Entry& entry, std::string_view word) {
     return false;
 }
 
-/// How many words the entry's command has, when `words` begin with it; else 0.
+/// Returns the number of words of the entry's command if `words` begin with it, else 0.
 std::size_t command_words(const Entry& entry, const Words& words) {
     std::size_t count = 0;
     const bool differs = any_of_list(entry.command, [&](std::string_view part) {

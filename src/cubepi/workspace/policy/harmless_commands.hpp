@@ -7,15 +7,14 @@
 
 namespace cubepi::detail {
 
-/// A command that the positive list takes with all of its words.
+/// A command whose words are all on the list of harmless commands.
 struct ListedCommand {
     std::size_t words =
-        0;  ///< of the program and its subcommand: the rest are options and operands
-    bool needs_directory =
-        false;  ///< what it does depends on files of the directory that it runs in
+        0;  ///< of the program and its subcommand; the other words are options and operands
+    bool needs_directory = false;  ///< its effect depends on files of its working directory
 };
 
-/// The list entry that `words` is made of; none when any word is not on the list.
+/// Returns the list entry for `words`, or nothing if a word is not on the list.
 std::optional<ListedCommand> find_listed(const std::vector<std::string>& words);
 
 }  // namespace cubepi::detail

@@ -6,8 +6,8 @@ namespace cubepi::detail {
 
 namespace {
 
-/// A component as the most lenient file systems compare it: HFS+ ignores some characters beyond ASCII, NTFS blanks and dots
-/// at the end and what follows a colon, and both the case.
+/// Normalizes a component as the most lenient file systems compare it: HFS+ ignores some characters beyond ASCII, NTFS blanks
+/// and dots at the end and everything after a colon, and both ignore case.
 std::string folded(std::string_view component) {
     std::string name;
     for (const char c : component.substr(0, component.find(':'))) {
@@ -21,7 +21,8 @@ std::string folded(std::string_view component) {
 }
 
 std::string_view reason_of(const std::string& name) {
-    if (name.ends_with(".git") || name == "git~1") return "git runs programs that are named there";
+    if (name.ends_with(".git") || name == "git~1")
+        return "git runs programs named in this directory";
     if (name == ".agents" || name == ".agent") return "skills become instructions of later turns";
     if (name == "agents.md") return "it becomes instructions of later turns";
     return {};
@@ -38,8 +39,8 @@ std::string_view protected_because(std::string_view path) {
         if (const std::string_view reason = reason_of(name); !reason.empty()) return reason;
         path = end == std::string_view::npos ? std::string_view() : path.substr(end + 1);
     }
-    // With a file HEAD a directory can pass for a repository without a work tree, whose configuration counts.
-    if (name == "head") return "git takes a directory with that file for a repository";
+    // With a file HEAD a directory can be taken for a bare repository, whose configuration git reads.
+    if (name == "head") return "git treats a directory with that file as a repository";
     return {};
 }
 

@@ -4,11 +4,11 @@ namespace cubepi::detail {
 
 namespace {
 
-/// Characters that have no meaning for a shell, wherever they stand outside of quotes.
+/// Characters that have no special meaning for a shell anywhere outside of quotes.
 constexpr std::string_view plain =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,^";
 
-/// Splits a text at blanks, and stops at the first thing that is not literal.
+/// Splits a text at blanks, and stops at the first part that is not literal.
 class LiteralReader {
 public:
     explicit LiteralReader(std::string_view text) : text_(text) {}
@@ -36,7 +36,7 @@ private:
             word_ += text_[at_++];
             return true;
         }
-        // A home directory: at the beginning, and behind = and : (bash).
+        // A home directory: at the beginning, and after = and : (bash).
         if (c == '~') {
             if (begins || word_.empty() || word_.back() == '=' || word_.back() == ':') return false;
         } else if (c == '#') {

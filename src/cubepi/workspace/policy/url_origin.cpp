@@ -17,7 +17,7 @@ std::string origin_of(const boost::urls::url_view& url) {
     const bool https = url.scheme_id() == boost::urls::scheme::https;
     if (!https && url.scheme_id() != boost::urls::scheme::http) return {};
     if (url.has_userinfo()) return {};
-    // Decoded and brought to one spelling: %65xample.org is example.org.
+    // Decoded and normalized: %65xample.org is example.org.
     const bool ip6 = url.host_type() == boost::urls::host_type::ipv6;
     const std::string host = ip6 ? "[" + std::string(url.host_ipv6_address().to_string()) + "]"
                                  : lower(std::string(url.host_name()));

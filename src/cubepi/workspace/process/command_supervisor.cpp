@@ -32,7 +32,7 @@ void close_between(int first, int last) noexcept {
     for (int one = first; one <= std::min(last, highest); ++one) ::close(one);
 }
 
-/// Closes all that was inherited but two descriptors, and leaves /dev/null as the standard streams.
+/// Closes all inherited descriptors except two, and opens /dev/null as the standard streams.
 void close_all_but(int one, int other) noexcept {
     const int low = std::min(one, other);
     const int high = std::max(one, other);
@@ -49,9 +49,9 @@ void reset_signals() noexcept {
     for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &standard, nullptr);
 }
 
-/// In the child of the supervisor. Reports an error through `failure`, which a successful exec closes.
+/// Runs in the child of the supervisor. Reports an error through `failure`, which a successful exec closes.
 [[noreturn]] void become_command(const SupervisedCommand& command, int failure) noexcept {
-    // If the supervisor itself is killed, at least the command ends with it.
+    // If the supervisor itself is killed, at least the command is killed too.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::setsid();
     bool ready = ::dup2(command.output, STDOUT_FILENO) >= 0;
@@ -81,8 +81,8 @@ public:
         if (signals_ < 0) return errno;
         int failure[2];
         if (::pipe2(failure, O_CLOEXEC) != 0) return errno;
-        // The child shares this memory until it has become the command; it only calls the system. A fork would copy the
-        // tables of a memory that may be large a second time.
+        // The child shares this memory until its exec, and only makes system calls. A fork would copy the page tables of a
+        // possibly large memory a second time.
         const pid_t pid = ::vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
         if (pid == 0) become_command(command, failure[1]);
         const int fork_error = errno;
@@ -122,13 +122,13 @@ private:
         (void)!::send(control_, &report, sizeof(report), MSG_NOSIGNAL);
     }
 
-    /// Waits for a child that ended, or for an order.
+    /// Waits for an exited child or a request.
     void wait_for_event() const noexcept {
         pollfd events[2] = {{control_, POLLIN, 0}, {signals_, POLLIN, 0}};
         if (::poll(events, 2, -1) > 0) clear_signals();
     }
 
-    /// Waits for children that ended. Each process of the command becomes one, or descends from one.
+    /// Reaps exited children. Each process of the command becomes a child, or descends from one.
     void reap() noexcept {
         SupervisorReport report;
         bool leader_ended = false;
@@ -145,14 +145,14 @@ private:
             report.how = info.si_code;
         }
         if (!leader_ended && !all_gone_) return;
-        // One packet, so that a command that leaves nothing behind is not taken for one that does.
+        // One packet, so that a command without remaining processes is not mistaken for one with such processes.
         report.kind = leader_ended ? Kind::ended : Kind::all_gone;
         report.all_gone = all_gone_;
         if (leader_ended) leader_ = -1;
         send(report);
     }
 
-    /// False when no more can come, and this process has no reason to be any more.
+    /// Returns false if no further request can arrive, so that this process can exit.
     bool take_orders() noexcept {
         for (;;) {
             char order = 0;
@@ -170,11 +170,11 @@ private:
         int refused = 0;
     };
 
-    /// Signals every process of the command that runs.
+    /// Signals every running process of the command.
     Signalled signal_all(int signal) noexcept {
         Signalled result;
         if (!tree_.scan() && leader_ > 0) {
-            // Without /proc there is still the group of the command.
+            // Without /proc, at least the process group of the command is known.
             result.sent = ::kill(-leader_, signal) == 0 ? 1 : 0;
             return result;
         }
@@ -188,8 +188,8 @@ private:
         return result;
     }
 
-    /// Repeats, since a process may start another one until the signal has reached it. What a killed process has started
-    /// becomes a child of this one, so that the end of all children is the end of the command.
+    /// Repeats, because a process can start another one until the signal reaches it. The children of a killed process become
+    /// children of this one, so the end of all children is the end of the command.
     void kill_all() noexcept {
         constexpr int most_rounds = 100;
         constexpr int pause_milliseconds = 10;
@@ -244,8 +244,8 @@ private:
 }  // namespace
 
 void supervise(const SupervisedCommand& command) noexcept {
-    ::setsid();  // no signal from a terminal is for this process
-    // A copy of another process's memory, keys included, is nobody's to read.
+    ::setsid();  // no signals from a terminal
+    // This process is a copy of another one's memory, including keys, and must not be readable.
     ::prctl(PR_SET_DUMPABLE, 0);
     ::prctl(PR_SET_NAME, "cubepi-command");
     reset_signals();

@@ -4,42 +4,42 @@
 
 #include <sys/types.h>
 
-// One process watches over each command: the supervisor. It is a fork of this process that stays small, becomes the
-// parent of every process of the command whose own parent has ended (a "child subreaper"), and therefore finds all of them,
-// also those that made a session or a process group of their own. It ends the command when this process ends, in whatever way.
+// A supervisor process for each command. It is a small fork of this process that becomes the parent of every process of the
+// command whose own parent has exited (a "child subreaper"), and therefore finds all of them, also those in a session or
+// process group of their own. It ends the command when this process exits for any reason.
 
 namespace cubepi::detail {
 
-/// What the supervisor is told, one byte each. The end of the stream means kill, and then exit.
+/// A request to the supervisor, one byte. The end of the stream means kill, then exit.
 enum class SupervisorOrder : char { terminate = 't', kill = 'k' };
 
-/// A process that was told to end and did not.
+/// A process that was killed and has not exited.
 struct UnkilledProcess {
     std::int32_t pid = 0;
     std::int32_t error = 0;  ///< an errno value; 0: the signal was sent
     char name[16] = {};
 };
 
-/// What the supervisor reports, one packet each.
+/// A report of the supervisor, one packet.
 struct SupervisorReport {
     enum class Kind : std::uint8_t {
         started,   ///< the command runs; `value` is its pid
-        failed,    ///< it could not be started; `value` is an errno value
-        ended,     ///< of the command itself; `value` and `how` are those of waitid()
-        all_gone,  ///< no process of the command is left
-        unkilled,  ///< some did not end after they were killed
+        failed,    ///< the command could not be started; `value` is an errno value
+        ended,     ///< the command itself has exited; `value` and `how` are those of waitid()
+        all_gone,  ///< no process of the command remains
+        unkilled,  ///< some processes have not exited after they were killed
     };
     static constexpr std::uint32_t most_unkilled = 8;
 
     Kind kind = Kind::started;
-    bool all_gone = false;  ///< of `ended`: the command has left no process
+    bool all_gone = false;  ///< with `ended`: no process of the command remains
     std::int32_t value = 0;
     std::int32_t how = 0;
-    std::uint32_t unkilled_count = 0;  ///< may be more than are listed
+    std::uint32_t unkilled_count = 0;  ///< may exceed the number of listed processes
     UnkilledProcess unkilled[most_unkilled] = {};
 };
 
-/// All that the supervisor needs, made before the fork.
+/// The data of the supervisor, prepared before the fork.
 struct SupervisedCommand {
     const char* program = nullptr;
     char* const* arguments = nullptr;

@@ -28,7 +28,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// The most that one read() takes, so that a flood of output does not starve the rest of the loop.
+/// The limit of one read(), so that a flood of output does not starve the event loop.
 constexpr std::size_t read_size = 64 * 1024;
 
 [[noreturn]] void fail(const char* what, int code) {
@@ -36,7 +36,7 @@ constexpr std::size_t read_size = 64 * 1024;
                                    std::strerror(code) + ".");
 }
 
-/// A pipe whose ends are above the standard streams, also in a program that has closed those.
+/// A pipe whose descriptors are above those of the standard streams, also in a program that has closed them.
 void make_pipe(UniqueFd& reader, UniqueFd& writer) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) fail("pipe", errno);
@@ -45,11 +45,11 @@ void make_pipe(UniqueFd& reader, UniqueFd& writer) {
     reader = UniqueFd(::fcntl(ends[0], F_DUPFD_CLOEXEC, 3));
     writer = UniqueFd(::fcntl(ends[1], F_DUPFD_CLOEXEC, 3));
     if (!reader || !writer) fail("pipe", errno);
-    // Only our end: the command's must block, as programs expect.
+    // Only our end is nonblocking: programs expect a blocking output.
     if (::fcntl(reader.get(), F_SETFL, O_NONBLOCK) != 0) fail("pipe", errno);
 }
 
-/// Both ends of the supervisor's socket, above the standard streams.
+/// Both ends of the supervisor's socket, above the descriptors of the standard streams.
 void make_control(UniqueFd& ours, UniqueFd& theirs) {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
@@ -61,7 +61,7 @@ void make_control(UniqueFd& ours, UniqueFd& theirs) {
     if (!ours || !theirs) fail("socketpair", errno);
 }
 
-/// No signal handler of this program runs in the child of a fork.
+/// Prevents signal handlers of this program from running in the child of a fork.
 class SignalsBlocked {
 public:
     SignalsBlocked() {
@@ -77,17 +77,17 @@ private:
     sigset_t before_{};
 };
 
-/// A null-terminated list of the texts, which it refers to.
+/// A null-terminated list of pointers to the texts.
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
     std::vector<char*> pointers;
     pointers.reserve(texts.size() + 1);
-    // execve() takes char* for historical reasons and changes nothing.
+    // execve() takes char* for historical reasons and does not modify the texts.
     for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
     pointers.push_back(nullptr);
     return pointers;
 }
 
-/// Forks the supervisor, which starts the command and reports that.
+/// Forks the supervisor, which starts the command and reports its start.
 pid_t start_supervisor(const SupervisedCommand& command) {
     const SignalsBlocked blocked;
     const pid_t pid = ::fork();
@@ -96,7 +96,7 @@ pid_t start_supervisor(const SupervisedCommand& command) {
     return pid;
 }
 
-/// False when there is nothing to receive; `ended`: nothing can come any more.
+/// Returns false if no report is available; sets `ended` at the end of the stream.
 bool receive(int control, int flags, SupervisorReport& report, bool& ended) noexcept {
     ssize_t got = -1;
     do {
@@ -111,7 +111,7 @@ SurvivingProcess described(const UnkilledProcess& process) {
     survivor.pid = process.pid;
     survivor.name = process.name;
     survivor.reason =
-        process.error == 0 ? "it has not ended after SIGKILL yet" : std::strerror(process.error);
+        process.error == 0 ? "it has not exited after SIGKILL" : std::strerror(process.error);
     return survivor;
 }
 
@@ -124,7 +124,7 @@ std::vector<SurvivingProcess> survivors_in(const SupervisorReport& report) {
         more.name = report.unkilled_count == 0
                         ? "a process that is not listed"
                         : std::to_string(report.unkilled_count - listed) + " more";
-        more.reason = "it has not ended";
+        more.reason = "it has not exited";
     }
     return survivors;
 }
@@ -142,7 +142,7 @@ public:
     }
 
     ~LocalProcess() override {
-        // The end of the stream tells the supervisor to kill what is left, and to exit.
+        // The end of the stream tells the supervisor to kill the remaining processes and to exit.
         boost::system::error_code ignored;
         (void)control_.close(ignored);
         pollfd waiting = {supervisor_.get(), POLLIN, 0};
@@ -152,7 +152,7 @@ public:
     }
 
     Task<bool> read(std::string& out) override {
-        // Output that never pauses must not keep other handlers from the event loop.
+        // Output without pauses must not keep other handlers from running.
         if (read_since_pause_ >= most_without_pause) {
             read_since_pause_ = 0;
             co_await yield_now();
@@ -226,7 +226,7 @@ public:
     }
 
 private:
-    /// How long the supervisor tries at most, and some more.
+    /// Longer than the supervisor tries to end the processes.
     static constexpr int longest_kill_milliseconds = 3000;
     static constexpr std::size_t most_without_pause = std::size_t{256} << 10U;
 
@@ -240,14 +240,14 @@ private:
         (void)!::send(control_.native_handle(), &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     }
 
-    /// Returns when something was reported.
+    /// Waits for a report.
     Task<> next_report() {
         if (take_reports()) co_return;
         co_await control_.async_wait(asio::posix::descriptor_base::wait_read, asio::use_awaitable);
         take_reports();
     }
 
-    /// Whether there was a report, or the supervisor is known to be gone.
+    /// Whether there was a report, or the supervisor is known to have exited.
     bool take_reports() {
         SupervisorReport report;
         bool any = false;
@@ -278,8 +278,8 @@ private:
         survivors_ = survivors_in(report);
     }
 
-    /// The supervisor was killed. The command itself ends with it, and its session is found by its number; a process that has
-    /// left the session is not.
+    /// Handles the death of the supervisor. The command itself is killed with it, and the processes of its session are found
+    /// by the session id; processes that have left the session are not.
     void lose() {
         if (lost_) return;
         lost_ = true;
@@ -301,7 +301,7 @@ private:
     const UniqueFd supervisor_;
     bool exited_ = false;
     bool all_ended_ = false;
-    bool lost_ = false;  ///< the supervisor has ended before the command
+    bool lost_ = false;  ///< the supervisor exited before the command
     bool output_ended_ = false;
     std::size_t read_since_pause_ = 0;  ///< bytes
     std::size_t kills_reported_ = 0;
@@ -347,7 +347,7 @@ std::shared_ptr<Process> start_local_process(Executor executor, const std::strin
     supervised.output = writer.get();
     supervised.control = theirs.get();
     const pid_t pid = start_supervisor(supervised);
-    // Until it is waited for the process cannot vanish, so the number still means it.
+    // The pid remains valid until the process has been waited for.
     UniqueFd supervisor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     const int no_handle = supervisor ? 0 : errno;
     theirs = UniqueFd();
@@ -361,7 +361,7 @@ std::shared_ptr<Process> start_local_process(Executor executor, const std::strin
     control = UniqueFd();
     ::waitpid(pid, nullptr, 0);
     if (no_handle != 0) fail("pidfd_open (Linux 5.4 or newer is needed)", no_handle);
-    if (!reported) fail("the process that supervises it ended", EPIPE);
+    if (!reported) fail("the supervising process exited", EPIPE);
     fail(report.value == E2BIG ? "the command or the environment is too long" : shell.c_str(),
          report.value);
 }

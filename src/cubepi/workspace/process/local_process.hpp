@@ -17,7 +17,7 @@ std::shared_ptr<Process> start_local_process(Executor executor, const std::strin
                                              const std::string& command, int working_directory,
                                              const std::vector<std::string>& environment);
 
-/// Sets one variable, "NAME=value", in a list of them.
+/// Sets one variable, "NAME=value", in a list of variables.
 void set_variable(std::vector<std::string>& environment, std::string_view assignment);
 
 }  // namespace cubepi::detail

@@ -8,13 +8,13 @@ namespace {
 
 bool inside_character(char c) noexcept { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-/// The first place at or after `at` where a character begins.
+/// Returns the first character boundary at or after `at`.
 std::size_t next_character(std::string_view text, std::size_t at) noexcept {
     while (at < text.size() && inside_character(text[at])) ++at;
     return std::min(at, text.size());
 }
 
-/// The last place at or before `at` where a character begins.
+/// Returns the last character boundary at or before `at`.
 std::size_t this_character(std::string_view text, std::size_t at) noexcept {
     if (at >= text.size()) return text.size();
     while (at > 0 && inside_character(text[at])) --at;
@@ -30,7 +30,7 @@ void OutputBuffer::append(std::string_view text) {
         text.remove_prefix(part);
     }
     tail_ += text;
-    // Twice the limit before anything is moved: otherwise each byte would move all others.
+    // The tail may grow to twice the limit before it is moved: otherwise each byte would move all others.
     if (tail_.size() <= 2 * tail_limit_) return;
     const auto cut = next_character(tail_, tail_.size() - tail_limit_);
     tail_.erase(0, cut);
@@ -40,11 +40,11 @@ void OutputBuffer::append(std::string_view text) {
 bool OutputBuffer::holds_all(std::size_t more) const noexcept {
     if (middle_ > 0) return false;
     if (size() + more <= head_limit_) return true;
-    // The head ends at a character, so up to 3 bytes of its room may stay empty.
-    std::size_t room =
+    // The head ends at a character boundary, so up to 3 bytes of its capacity may remain unused.
+    std::size_t space =
         tail_.empty() && head_.size() + 3 < head_limit_ ? head_limit_ - head_.size() - 3 : 0;
-    room += tail_limit_;
-    return tail_.size() + more <= room;
+    space += tail_limit_;
+    return tail_.size() + more <= space;
 }
 
 std::string OutputBuffer::from(std::uint64_t offset, std::string_view elsewhere) const {
@@ -61,7 +61,7 @@ std::string OutputBuffer::from(std::uint64_t offset, std::string_view elsewhere)
     const std::uint64_t missing = tail_begin + start > offset ? tail_begin + start - offset : 0;
     if (missing > 0) {
         if (!text.empty() && text.back() != '\n') text += '\n';
-        text += "[... " + std::to_string(missing) + " bytes left out";
+        text += "[... " + std::to_string(missing) + " bytes omitted";
         if (!elsewhere.empty()) text.append("; ").append(elsewhere);
         text += " ...]\n";
     }

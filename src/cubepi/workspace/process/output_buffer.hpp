@@ -7,7 +7,7 @@
 
 namespace cubepi::detail {
 
-/// The beginning and the end of a text that may be endless, in bounded memory. Offsets are bytes from its beginning.
+/// Holds the beginning and the end of a text of unlimited length in bounded memory. Offsets are bytes from its beginning.
 class OutputBuffer {
 public:
     OutputBuffer(std::size_t head_limit, std::size_t tail_limit)
@@ -17,21 +17,21 @@ public:
 
     std::uint64_t size() const noexcept { return head_.size() + middle_ + tail_.size(); }
 
-    /// True when from(0) would still be the whole text after `more` bytes were appended.
+    /// True if from(0) would still return the whole text after `more` further bytes.
     bool holds_all(std::size_t more) const noexcept;
 
-    /// The text from `offset` on, cut at characters. Where something is missing it says how much; `elsewhere` is added
-    /// to that ("the whole output is in ...").
+    /// Returns the text from `offset` on, cut at character boundaries. A notice replaces missing text and states its size;
+    /// `elsewhere` is appended to the notice ("the whole output is in ...").
     std::string from(std::uint64_t offset, std::string_view elsewhere) const;
 
-    /// The last `bytes` of it, at most.
+    /// Returns at most the last `bytes`.
     std::string_view last(std::size_t bytes) const noexcept;
 
 private:
     const std::size_t head_limit_;
     const std::size_t tail_limit_;
     std::string head_;
-    std::uint64_t middle_ = 0;  ///< bytes between head and tail that are gone
+    std::uint64_t middle_ = 0;  ///< discarded bytes between head and tail
     std::string tail_;
 };
 

@@ -7,7 +7,7 @@
 namespace cubepi::detail {
 namespace {
 
-TEST(OutputBuffer, GivesBackWhatFits) {
+TEST(OutputBuffer, ReturnsShortTextUnchanged) {
     OutputBuffer buffer(4, 6);
     buffer.append("abc");
     buffer.append("defghij");
@@ -18,12 +18,12 @@ TEST(OutputBuffer, GivesBackWhatFits) {
     EXPECT_EQ(buffer.from(10, {}), "");
 }
 
-TEST(OutputBuffer, B12_KeepsHeadAndTailOfAFloodInBoundedMemory) {
+TEST(OutputBuffer, B12_KeepsHeadAndTailInBoundedMemory) {
     OutputBuffer buffer(10, 20);
     for (int i = 0; i < 100000; ++i) buffer.append("0123456789");
     EXPECT_EQ(buffer.size(), 1000000u);
     EXPECT_EQ(buffer.from(0, "see f"),
-              "0123456789\n[... 999970 bytes left out; see f ...]\n01234567890123456789");
+              "0123456789\n[... 999970 bytes omitted; see f ...]\n01234567890123456789");
     EXPECT_EQ(buffer.from(999995, {}), "56789");
     EXPECT_EQ(buffer.last(5), "56789");
 }
@@ -43,7 +43,7 @@ TEST(OutputBuffer, NeverCutsACharacter) {
     }
 }
 
-TEST(OutputBuffer, KnowsWhenSomethingWillBeMissing) {
+TEST(OutputBuffer, DetectsTruncationInAdvance) {
     for (const std::string piece : {"a", "\xE2\x82\xAC", "0123456"}) {
         OutputBuffer buffer(8, 16);
         std::string all;

@@ -30,7 +30,7 @@ bool is_number(const char* text) noexcept {
     return true;
 }
 
-/// The number at `at`, which moves behind it and the blank that follows.
+/// Parses the number at `at` and moves `at` after it and the following blank.
 std::uint64_t take_number(const char*& at) noexcept {
     std::uint64_t value = 0;
     while (*at == '-') ++at;
@@ -39,7 +39,7 @@ std::uint64_t take_number(const char*& at) noexcept {
     return value;
 }
 
-/// "PID (NAME) STATE PPID PGRP SESSION ...", the start time is field 22. The name may contain anything.
+/// Parses "PID (NAME) STATE PPID PGRP SESSION ..."; the start time is field 22. The name may contain any characters.
 bool parse_stat(const char* text, ListedProcess& process) noexcept {
     const char* name = std::strchr(text, '(');
     const char* name_end = std::strrchr(text, ')');
@@ -81,7 +81,7 @@ bool read_process(int proc, const char* pid, ListedProcess& process) noexcept {
     return parse_stat(text, process);
 }
 
-/// Writes the decimal digits of a pid; `text` has room for 16 characters.
+/// Writes the decimal digits of a pid; `text` has space for 16 characters.
 void print_pid(pid_t pid, char* text) noexcept {
     char digits[16];
     std::size_t count = 0;
@@ -121,7 +121,7 @@ bool ProcessTree::add(int proc, const char* pid) noexcept {
     if (count_ == capacity_ && !grow()) return false;
     ListedProcess process;
     if (read_process(proc, pid, process)) entries_[count_++] = process;
-    return true;  // a process that ended meanwhile is not there any more
+    return true;  // a process that exited meanwhile is skipped
 }
 
 bool ProcessTree::scan() noexcept {
@@ -147,7 +147,7 @@ bool ProcessTree::scan() noexcept {
 }
 
 void ProcessTree::select_descendants(pid_t ancestor) noexcept {
-    // The kernel lists processes in the order of their numbers.
+    // The kernel lists processes in the order of their pids.
     const auto selected = [this, ancestor](pid_t pid) {
         if (pid == ancestor) return true;
         const ListedProcess* found = std::lower_bound(
@@ -172,7 +172,7 @@ void ProcessTree::select_session(pid_t session) noexcept {
 int send_signal(const ListedProcess& process, int signal) noexcept {
     const int handle = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
     if (handle < 0) return errno;
-    // The handle keeps the number from changing its meaning; so this check holds for the signal.
+    // The handle refers to one process, so the result of this check also applies to the signal.
     ListedProcess now;
     char pid[16];
     print_pid(process.pid, pid);

@@ -14,9 +14,10 @@ struct ListedProcess {
     pid_t pid = 0;
     pid_t parent = 0;
     pid_t session = 0;
-    char state = 0;           ///< 'Z' is a process that has ended and was not waited for
-    bool selected = false;    ///< by select_descendants() or select_session()
-    std::uint64_t start = 0;  ///< clock ticks since boot: with the pid it identifies the process
+    char state = 0;         ///< 'Z' for a process that has exited and was not waited for
+    bool selected = false;  ///< by select_descendants() or select_session()
+    std::uint64_t start =
+        0;  ///< clock ticks since boot; identifies the process together with the pid
     char name[16] = {};
 
     bool running() const noexcept { return state != 'Z' && state != 'X' && state != 'x'; }
@@ -29,9 +30,9 @@ public:
     ProcessTree(const ProcessTree&) = delete;
     ProcessTree& operator=(const ProcessTree&) = delete;
 
-    /// Lists all processes anew. False when /proc cannot be read.
+    /// Refreshes the list of processes. Returns false if /proc cannot be read.
     bool scan() noexcept;
-    /// Selects the processes that descend from `ancestor`, without itself.
+    /// Selects the descendants of `ancestor`, without the process itself.
     void select_descendants(pid_t ancestor) noexcept;
     /// Selects the processes of a session.
     void select_session(pid_t session) noexcept;
@@ -48,8 +49,8 @@ private:
     std::size_t capacity_ = 0;
 };
 
-/// Sends a signal to the process that was listed, not to another one that has its number by now. 0, or an errno value;
-/// ESRCH when the process is gone.
+/// Sends a signal to the listed process, not to another one that has reused its pid. Returns 0 or an errno value; ESRCH if the
+/// process has exited.
 int send_signal(const ListedProcess& process, int signal) noexcept;
 
 }  // namespace cubepi::detail
