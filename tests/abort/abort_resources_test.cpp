@@ -26,7 +26,7 @@
 #include "left_behind.hpp"
 #include "round.hpp"
 
-// Sockets and processes: what a run holds outside of the program is gone when the run is aborted.
+// Sockets and processes: an aborted run releases its resources outside of the program.
 
 namespace cubepi::abort_tests {
 
@@ -60,7 +60,7 @@ BoundModel model_at(std::uint16_t port) {
     return OpenAIProvider(std::move(options)).model("m");
 }
 
-/// A port that takes connections and never says a word.
+/// A port that accepts connections and never sends anything.
 class SilentPort {
 public:
     SilentPort() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -94,7 +94,7 @@ struct Directory {
     ~Directory() { std::filesystem::remove_all(path); }
 };
 
-/// False also for a process that has ended and waits for somebody to ask how.
+/// False also for a zombie process.
 bool is_running(pid_t pid) {
     std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
     std::string line;
@@ -103,7 +103,7 @@ bool is_running(pid_t pid) {
     return state != std::string::npos && line[state + 2] != 'Z';
 }
 
-/// Prompts, and aborts from another thread as soon as `ready` says so. The outcome.
+/// Prompts, and aborts from another thread as soon as `ready` returns true. Returns the outcome.
 class AbortedRun {
 public:
     AbortedRun(AgentOptions options, std::function<bool()> ready)
@@ -203,7 +203,7 @@ TEST(AbortResources, D7_CommandsOfAShell) {
     abort_everywhere(situation);
 }
 
-TEST(AbortResources, D7_EveryProcessOfACommandIsGone) {
+TEST(AbortResources, D7_EndsEveryProcessOfACommand) {
     const Directory directory;
     const std::filesystem::path pids = directory.path / "pids";
     auto workspace = std::make_shared<LocalWorkspace>(directory.path);

@@ -36,7 +36,7 @@ Task<std::string> honoring_body(Points& points, ToolContext& context) {
     co_await context.update("begun");
     co_await points.wait_for_stop(*context.runtime().clock, context.stop_token());
     co_await context.update("nearly done");
-    co_return "heeded";
+    co_return "stopped";
 }
 
 Task<std::string> deaf_body(Points& points, ToolContext& context) {
@@ -50,14 +50,14 @@ Task<std::string> failing_body(Points& points, ToolContext& context) {
     throw std::runtime_error("no such luck");
 }
 
-/// Ends when it is told to; never by an interruption from outside.
+/// Ends on request; never by an external interruption.
 AgentTool heeding(Points& points) {
     return tool<NoArgs>(
-        "heeding", "Ends when it is asked to.",
+        "stoppable", "Ends when it is asked to stop.",
         [&points](NoArgs, ToolContext& context) { return honoring_body(points, context); });
 }
 
-/// Does not look at its stop token: the coroutine is cancelled.
+/// Ignores its stop token: the coroutine is cancelled.
 AgentTool deaf(Points& points) {
     return tool<NoArgs>(
         "deaf", "Ends when it is cancelled.",
@@ -187,7 +187,7 @@ Situation waiting_hooks() {
 }
 
 Situation steered() {
-    Situation situation = tool_turn("steering and follow-ups", {"quick", "heeding"});
+    Situation situation = tool_turn("steering and follow-ups", {"quick", "stoppable"});
     const auto script = situation.script;
     situation.script = [script] {
         std::vector<FauxStep> steps = script();
@@ -204,7 +204,7 @@ Situation steered() {
     return situation;
 }
 
-/// A database in a directory that goes with it.
+/// A database in a temporary directory.
 struct OwnDatabase {
     std::filesystem::path directory;
     std::unique_ptr<SQLiteCheckpointer> store;
@@ -242,17 +242,17 @@ TEST(Abort, D7_TextTurn) { abort_everywhere(text_turn()); }
 
 TEST(Abort, D7_ThinkingTurn) { abort_everywhere(thinking_turn()); }
 
-TEST(Abort, D7_ToolTurn) { abort_everywhere(tool_turn("tool turn", {"heeding"})); }
+TEST(Abort, D7_ToolTurn) { abort_everywhere(tool_turn("tool turn", {"stoppable"})); }
 
-TEST(Abort, D7_ToolThatDoesNotHeedTheAbort) { abort_everywhere(tool_turn("deaf tool", {"deaf"})); }
+TEST(Abort, D7_ToolThatIgnoresTheAbort) { abort_everywhere(tool_turn("deaf tool", {"deaf"})); }
 
 TEST(Abort, D7_ParallelTools) {
     abort_everywhere(
-        tool_turn("parallel tools", {"heeding", "deaf", "quick", "failing", "unknown"}));
+        tool_turn("parallel tools", {"stoppable", "deaf", "quick", "failing", "unknown"}));
 }
 
 TEST(Abort, D7_SequentialTools) {
-    abort_everywhere(tool_turn("sequential tools", {"quick", "heeding", "deaf", "failing"},
+    abort_everywhere(tool_turn("sequential tools", {"quick", "stoppable", "deaf", "failing"},
                                ExecutionMode::sequential));
 }
 
@@ -260,16 +260,16 @@ TEST(Abort, D7_BlockingTools) {
     abort_everywhere(tool_turn("blocking tools", {"blocking", "blocking"}));
 }
 
-TEST(Abort, D7_HooksThatWait) { abort_everywhere(waiting_hooks()); }
+TEST(Abort, D7_WaitingHooks) { abort_everywhere(waiting_hooks()); }
 
 TEST(Abort, D7_SteeringAndFollowUps) { abort_everywhere(steered()); }
 
 TEST(Abort, D51_WhileClaimingLoadingAndStoring) {
-    abort_everywhere(
-        with_store(tool_turn("tool turn", {"quick", "heeding"}), "slow store", make_waiting_store));
+    abort_everywhere(with_store(tool_turn("tool turn", {"quick", "stoppable"}), "slow store",
+                                make_waiting_store));
 }
 
-TEST(Abort, D51_WhileLookingForAnIdentifiedInput) {
+TEST(Abort, D51_WhileSearchingAnIdentifiedInput) {
     Situation situation =
         with_store(tool_turn("tool turn", {"quick"}), "identified input", make_waiting_store);
     situation.input = [] { return PromptInput(user_message("hi", "input-1")); };
@@ -277,7 +277,7 @@ TEST(Abort, D51_WhileLookingForAnIdentifiedInput) {
 }
 
 TEST(Abort, D7_WithSqlite) {
-    abort_everywhere(with_store(tool_turn("tool turn", {"quick", "heeding"}), "SQLite",
+    abort_everywhere(with_store(tool_turn("tool turn", {"quick", "stoppable"}), "SQLite",
                                 [](Points&) { return make_sqlite_store(); }));
 }
 

@@ -31,7 +31,7 @@ std::size_t count_children() {
 Holdings holdings() {
     Holdings now;
     now.files = entries("/proc/self/fd");
-    // The pools keep their threads; how many they need depends on how busy the machine is.
+    // The pools keep their threads; their number depends on the load of the machine.
     const auto runtime = Runtime::standard();
     const std::size_t pooled =
         runtime->workers->stats().threads + runtime->resolvers->stats().threads;

@@ -5,7 +5,7 @@
 
 namespace cubepi::abort_tests {
 
-/// What a process holds on to: open files and sockets, threads, children.
+/// The resources of a process: open files and sockets, threads, children.
 struct Holdings {
     std::size_t files = 0;
     std::size_t threads = 0;
@@ -16,7 +16,7 @@ struct Holdings {
 Holdings holdings();
 std::string describe(const Holdings& holdings);
 
-/// True once the process holds no more than `before`; waits a while for threads and children that are on their way out.
+/// True when the process holds no more resources than `before`; waits a while for threads and children that are exiting.
 bool back_to(const Holdings& before);
 
 }  // namespace cubepi::abort_tests

@@ -10,28 +10,28 @@
 
 namespace cubepi::abort_tests {
 
-/// The places of a run at which it can be aborted, numbered in the order in which the run comes by: events, and whatever
-/// the test's own hooks, tools, stores and models wait for. At one of them, `fire` is called.
+/// The points of a run at which it can be aborted, numbered in the order in which the run reaches them: events, and the waits
+/// of the test's hooks, tools, stores and models. At one of them, `fire` is called.
 class Points {
 public:
     Points(std::size_t target, std::function<void()> fire)
         : target_(target), fire_(std::move(fire)) {}
 
-    /// A place where nothing waits: fires on the spot.
+    /// A point without a wait: fires immediately.
     void pass() {
         if (++count_ == target_) hit();
     }
 
-    /// A place that waits. If it is the one, it waits for ever, and fires when it does.
+    /// A point that waits. If it is the target, it fires and waits forever.
     Task<> wait(Clock& clock);
 
-    /// A place that waits until `stop` is requested, if it is the one.
+    /// A point that waits until `stop` is requested, if it is the target.
     Task<> wait_for_stop(Clock& clock, std::stop_token stop);
 
-    /// A place that waits and cannot be interrupted. Fires while it waits.
+    /// A point that waits and cannot be interrupted. Fires while it waits.
     Task<> wait_shortly();
 
-    /// Fires no more.
+    /// Disables firing.
     void disarm() noexcept { target_ = 0; }
 
     std::size_t count() const noexcept { return count_; }

@@ -78,7 +78,7 @@ public:
             case AgentEventType::turn_start: ++open_turns_; break;
             case AgentEventType::turn_end: --open_turns_; break;
             case AgentEventType::message_start:
-                // An answer that came and could not be kept is followed by the one that says so.
+                // An answer that could not be stored is followed by the one that reports the failure.
                 open_messages_ = 1;
                 break;
             case AgentEventType::message_end:
@@ -219,7 +219,7 @@ Task<> Player::run_and_check() {
 Task<> Player::prompt_again() {
     order_ = std::make_unique<EventOrder>();
     faux_.set_responses({"fine"});
-    // What was queued and not reached makes the run longer.
+    // Queued responses that were not reached make the run longer.
     for (int i = 0; i < 3; ++i) faux_.append_responses({"fine"});
     Task<RunResult> prompt = agent_->prompt("again");
     const RunResult result = co_await std::move(prompt);
@@ -253,7 +253,7 @@ BoundModel waiting_model(FauxProvider faux, Points& points) {
 }
 
 Round play_round(const Situation& situation, std::size_t target, Way way) {
-    // What the context still has to do when a run is over is a coroutine, a timer or a descriptor that was left behind.
+    // Pending work of the context after a run is a leaked coroutine, timer or descriptor.
     auto context = std::make_unique<boost::asio::io_context>(1);
     auto player = std::make_unique<Player>(situation, target, way);
     Round round;

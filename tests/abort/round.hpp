@@ -14,36 +14,36 @@
 
 namespace cubepi::abort_tests {
 
-/// One way to use an agent, to be aborted everywhere.
+/// One use of an agent, to be aborted at every point.
 struct Situation {
     std::string name;
-    /// What the model says until it is asked the second time.
+    /// The answer of the model to the first prompt.
     std::function<std::vector<FauxStep>()> script;
-    /// What the user says.
+    /// The message of the user.
     std::function<PromptInput()> input = [] { return PromptInput("hi"); };
-    /// Adds what the situation has beside the model. `points` outlives the agent.
+    /// Adds the parts of the situation other than the model. `points` outlives the agent.
     std::function<void(AgentOptions&, Points&)> equip = [](AgentOptions&, Points&) {};
     /// Called at each event, before the point of the event.
     std::function<void(Agent&, const AgentEvent&)> at_event = [](Agent&, const AgentEvent&) {};
-    /// Makes the model; absent: Faux with the script, waiting before each event.
+    /// Creates the model; absent: Faux with the script, waiting before each event.
     std::function<BoundModel(Points&)> model = {};
-    /// Makes the store; absent: one in memory.
+    /// Creates the store; absent: one in memory.
     std::function<std::shared_ptr<Checkpointer>(Points&)> store = {};
 };
 
-/// How the run is ended.
+/// The way to end the run.
 enum class Way { abort, abort_from_thread, cancel };
 
-/// What a round was like.
+/// The result of a round.
 struct Round {
     std::size_t points = 0;
 };
 
-/// Runs the situation and ends it at point `target` (0: lets it run), checks what must hold after an abort anywhere (D1, D7), and
-/// prompts again. Failures are gtest failures.
+/// Runs the situation and ends it at point `target` (0: lets it run), checks the guarantees after an abort (D1, D7), and prompts
+/// again. Failures are gtest failures.
 Round play_round(const Situation& situation, std::size_t target, Way way);
 
-/// A round for every point, in every way; nothing is left behind by any.
+/// Runs a round for every point and every way; checks that none leaks resources.
 void abort_everywhere(const Situation& situation);
 
 /// Waits before each event of a model, so that there is a point between any two.

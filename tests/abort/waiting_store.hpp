@@ -8,7 +8,7 @@
 
 namespace cubepi::abort_tests {
 
-/// A store in memory that takes its time, so that a run can be aborted while it is being claimed, loaded and stored.
+/// A slow store in memory, so that a run can be aborted while it is being claimed, loaded and stored.
 std::shared_ptr<Checkpointer> make_waiting_store(Points& points);
 
 }  // namespace cubepi::abort_tests

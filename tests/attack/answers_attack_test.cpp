@@ -1,4 +1,4 @@
-// What a hostile endpoint streams as an answer.
+// Answers of a hostile endpoint.
 #include <algorithm>
 #include <cstddef>
 #include <functional>
@@ -36,13 +36,13 @@ std::unique_ptr<detail::WireDecoder> decoder_of(Wire wire, MessageAssembler& ans
     return std::make_unique<detail::AnthropicDecoder>(answer, ids);
 }
 
-/// What an answer has become: its final message, and whether the endpoint's events were all read.
+/// The result of an answer: its final message, and whether all events of the endpoint were read.
 struct Outcome {
     AssistantMessage message;
     bool read_all = true;
 };
 
-/// Decodes events until `next` gives none, or until they end the answer.
+/// Decodes events until `next` returns none, or until they end the answer.
 Outcome decode(Wire wire, std::size_t limit, const std::function<std::string()>& next) {
     MessageAssembler answer{AssistantMessage(), limit};
     cubepi::testing::SequentialIds ids;
@@ -67,7 +67,7 @@ Outcome decode(Wire wire, std::size_t limit, const std::function<std::string()>&
     return outcome;
 }
 
-/// `first`, then `again` for ever. N in it is a number that grows.
+/// `first`, then `again` forever. N in it is a growing number.
 struct Growing {
     Wire wire;
     const char* about;
@@ -125,7 +125,7 @@ std::vector<Growing> growing() {
         {Wire::responses, "items without an end",
          response("output_text.delta", R"("output_index":0,"delta":"x")"),
          response("output_item.added", R"("output_index":N,"item":{"type":"message"})")},
-        {Wire::responses, "items that nobody knows",
+        {Wire::responses, "unknown items",
          response("output_text.delta", R"("output_index":0,"delta":"x")"),
          response("output_item.done", R"("output_index":N,"item":{"type":"x"})")},
         {Wire::responses, "annotations",
@@ -163,7 +163,7 @@ std::string numbered(std::string text, std::size_t number) {
 
 }  // namespace
 
-TEST(AnswerAttack, FloodsOfToolCallsAreRefused) {
+TEST(AnswerAttack, RefusesFloodsOfToolCalls) {
     Row row("answers", "more tool calls than the limit");
     for (const std::size_t more : {1UL, 10UL, 5000UL}) {
         MessageAssembler answer{AssistantMessage()};
@@ -180,10 +180,10 @@ TEST(AnswerAttack, FloodsOfToolCallsAreRefused) {
     }
 }
 
-TEST(AnswerAttack, NothingInAnAnswerGrowsWithoutALimit) {
+TEST(AnswerAttack, BoundsEveryPartOfAnAnswer) {
     Row row("answers", "parts of an answer that grow without end");
     constexpr std::size_t limit = std::size_t{2} << 20U;
-    // Each of them sends several times the limit, if it is let.
+    // Each of them sends several times the limit unless it is stopped.
     constexpr std::size_t events = 80'000;
     for (const Growing& attack : growing()) {
         std::size_t sent = 0;
@@ -195,11 +195,11 @@ TEST(AnswerAttack, NothingInAnAnswerGrowsWithoutALimit) {
             outcome.message.error && (outcome.message.error->code == ErrorCode::limit ||
                                       outcome.message.error->code == ErrorCode::too_large);
         const bool by_size = ended && outcome.message.error->code == ErrorCode::limit;
-        const std::size_t kept = boost::json::serialize(to_json(Message(outcome.message))).size();
-        row.attempt(ended && (!by_size || kept <= 80 * 1024),
+        const std::size_t bytes = boost::json::serialize(to_json(Message(outcome.message))).size();
+        row.attempt(ended && (!by_size || bytes <= 80 * 1024),
                     std::string(attack.about) + ", " + std::to_string(sent) + " events, " +
-                        std::to_string(kept) +
-                        " bytes kept: " + outcome.message.error_message.str());
+                        std::to_string(bytes) +
+                        " bytes stored: " + outcome.message.error_message.str());
     }
 }
 
@@ -253,7 +253,7 @@ bool is_valid_name(std::string_view name) {
 
 }  // namespace
 
-TEST(AnswerAttack, NamesOfToolsAreValidHoweverTheyCome) {
+TEST(AnswerAttack, AcceptsOnlyValidToolNames) {
     Row row("answers", "names of tools with escape sequences and other bytes");
     const std::vector<std::string> names{
         "\x1b]52;c;ZWNobyBoaQ==\x07",

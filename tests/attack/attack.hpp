@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-// What all attacks share: a seed, a number of rounds, and the table of what was tried and what held.
+// Shared code of all attacks: a seed, a number of rounds, and the table of attempts and results.
 //
 // Without settings every run makes the same attempts. `make attack` makes more of them, from a new seed:
 //
@@ -31,10 +31,10 @@ public:
     Row(const Row&) = delete;
     Row& operator=(const Row&) = delete;
 
-    /// An attempt that must be prevented. If it was not, the test fails and `what` says which attempt it was.
+    /// An attempt that must be prevented. If it was not, the test fails with `what`, which describes the attempt.
     void attempt(bool held, std::string_view what);
 
-    /// An attempt of a kind that the program does not promise to prevent. Counted, and no failure.
+    /// An attempt of a kind that the program does not promise to prevent. Counted, but never a failure.
     void count(bool held);
 
 private:

@@ -1,4 +1,4 @@
-// Commands that look for the keys of the program that runs them.
+// Commands that search for the keys of the program that runs them.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -148,13 +148,13 @@ TEST(EnvironmentAttack, SecretsInValuesDoNotReachCommands) {
 TEST(EnvironmentAttack, KeysOfModelsNeverReachCommands) {
     Row row("environment", "a policy that includes the variables that hold the keys of models");
     app::ConfigFile config;
-    config.api_key_env = "HOUSE";
+    config.api_key_env = "COMPANY";
     config.environment.include = {"*"};
     app::ProviderConfig provider;
     provider.name = "work";
     provider.api_key_env = "WORK_PLAIN";
     config.providers.push_back(provider);
-    for (const char* name : {"HOUSE", "WORK_PLAIN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY",
+    for (const char* name : {"COMPANY", "WORK_PLAIN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY",
                              "OPENROUTER_API_KEY", "BUB_API_KEY", "BUB_OPENAI_API_KEY"}) {
         for (const auto inherit : {InheritEnvironment::all, InheritEnvironment::core}) {
             config.environment.inherit = inherit;
@@ -166,7 +166,7 @@ TEST(EnvironmentAttack, KeysOfModelsNeverReachCommands) {
     }
 }
 
-TEST(EnvironmentAttack, WhatBuildsNeedReachesCommands) {
+TEST(EnvironmentAttack, VariablesOfBuildsReachCommands) {
     for (const char* name : needed_names()) {
         ASSERT_EQ(std::getenv(name) == nullptr || *std::getenv(name) != '\0', true);
         const EnvironmentPolicy policy = app::command_environment(app::ConfigFile());

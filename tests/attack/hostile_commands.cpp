@@ -218,7 +218,7 @@ void add_tool_attacks(Texts& all) {
          "du -x"});
 }
 
-/// What a shell makes of an ordinary command with something around it.
+/// An ordinary command with an addition that changes its effect.
 void add_shell_attacks(Texts& all) {
     for (const char* command : {"ls", "git status", "make test", "echo hello", "cargo build"}) {
         const std::string text(command);

@@ -9,13 +9,13 @@ namespace cubepi::attack {
 
 using Texts = std::vector<std::string>;
 
-/// What a user may have answered with "always".
+/// Commands that a user may have answered with "always".
 const Texts& ordinary_commands();
 
-/// Rules as earlier versions saved them: a program and the words behind it.
+/// Rules as earlier versions saved them: a program and the words after it.
 const Texts& earlier_rules();
 
-/// Commands that make something else of a rule for one of those.
+/// Commands that abuse a rule for one of those commands.
 void add_git_attacks(Texts& all);
 void add_build_attacks(Texts& all);
 void add_tool_attacks(Texts& all);

@@ -25,15 +25,15 @@ struct Source {
     std::function<void(ModelSources&)> set;
 };
 
-/// Each says a key of the provider openai.
+/// Each configures a key of the provider openai.
 std::vector<Source> keys() {
     return {
         {"OPENAI_API_KEY", [](ModelSources& s) { s.environment["OPENAI_API_KEY"] = "k"; }},
         {"api_key of the file", [](ModelSources& s) { s.config.api_key = "k"; }},
         {"api_key_env of the file",
          [](ModelSources& s) {
-             s.config.api_key_env = "HOUSE";
-             s.environment["HOUSE"] = "k";
+             s.config.api_key_env = "COMPANY";
+             s.environment["COMPANY"] = "k";
          }},
         {"Bub's settings",
          [](ModelSources& s) {
@@ -43,7 +43,7 @@ std::vector<Source> keys() {
     };
 }
 
-/// Each says another address, in the order of precedence from the weakest on.
+/// Each configures another address, in ascending order of precedence.
 std::vector<Source> addresses() {
     return {
         {"Bub's settings",
@@ -57,7 +57,7 @@ std::vector<Source> addresses() {
     };
 }
 
-/// Whether the key and the address stand in the same place.
+/// Whether the key and the address are configured in the same place.
 bool belong_together(const std::string& key, const std::string& address) {
     return (key == "OPENAI_API_KEY" && address == "OPENAI_BASE_URL") ||
            (key.ends_with("of the file") && address.ends_with("of the file")) || key == address;
@@ -65,7 +65,7 @@ bool belong_together(const std::string& key, const std::string& address) {
 
 }  // namespace
 
-TEST(KeyAttack, AKeyGoesOnlyToTheOriginItWasConfiguredFor) {
+TEST(KeyAttack, SendsAKeyOnlyToItsConfiguredOrigin) {
     Row row("keys", "a key and an address from different places");
     for (const Source& key : keys()) {
         for (const Source& address : addresses()) {
@@ -86,7 +86,7 @@ TEST(KeyAttack, AKeyGoesOnlyToTheOriginItWasConfiguredFor) {
     }
 }
 
-TEST(KeyAttack, TheOriginIsSchemeHostAndPort) {
+TEST(KeyAttack, AnOriginIsSchemeHostAndPort) {
     Row row("keys", "an address that looks like the provider's");
     for (const char* address :
          {"http://api.openai.com/v1", "https://api.openai.com:444/v1",
@@ -109,7 +109,7 @@ TEST(KeyAttack, TheOriginIsSchemeHostAndPort) {
     }
 }
 
-TEST(KeyAttack, AKeyForAnotherProviderIsNotUsed) {
+TEST(KeyAttack, DoesNotUseAKeyOfAnotherProvider) {
     Row row("keys", "a key of one provider at the address of another");
     for (const app::KnownProvider& has_key : app::known_providers()) {
         if (has_key.key_variable.empty()) continue;
@@ -124,14 +124,14 @@ TEST(KeyAttack, AKeyForAnotherProviderIsNotUsed) {
     }
 }
 
-TEST(KeyAttack, AKeyInClearIsSaid) {
+TEST(KeyAttack, WarnsAboutAKeyWithoutEncryption) {
     Row row("keys", "a key sent in clear without a note");
     for (const char* address :
          {"http://box:8000/v1", "http://192.168.1.2/v1", "http://10.0.0.1:1/v1",
           "http://127.evil.example/v1", "http://localhost.evil.example/v1"}) {
         ModelSources sources;
-        sources.environment["HOUSE"] = "k";
-        sources.flags.api_key_env = "HOUSE";
+        sources.environment["COMPANY"] = "k";
+        sources.flags.api_key_env = "COMPANY";
         sources.flags.base_url = address;
         const Endpoint endpoint = choose_endpoint(sources);
         EXPECT_EQ(endpoint.api_key, "k") << address;
@@ -144,7 +144,7 @@ TEST(KeyAttack, AKeyInClearIsSaid) {
 
 namespace {
 
-/// The key with each character plain or escaped in one of the ways that answers have.
+/// The key with each character plain or escaped in one of the ways that occur in answers.
 std::string disguised(const std::string& key, std::mt19937_64& random) {
     constexpr const char* digits = "0123456789abcdef";
     std::string text;
@@ -164,7 +164,7 @@ std::string disguised(const std::string& key, std::mt19937_64& random) {
 
 }  // namespace
 
-TEST(KeyAttack, AnEscapedKeyIsFoundInAnErrorText) {
+TEST(KeyAttack, RedactsAnEscapedKeyInAnErrorText) {
     Row row("keys", "a key that an endpoint repeats in escaped form");
     std::mt19937_64 random = generator("escaped keys");
     const std::string key = "sk-proj/AbC+dE=9_x";

@@ -1,4 +1,4 @@
-// Processes that leave their command's group, session or parent, and must end with it nevertheless.
+// Processes that leave their command's group, session or parent, and must nevertheless end with it.
 #include <csignal>
 #include <fstream>
 #include <memory>
@@ -167,7 +167,7 @@ Task<> start_and_die(std::shared_ptr<Workspace> workspace, std::string command,
 
 }  // namespace
 
-TEST_F(ProcessAttack, ProcessesDoNotSurviveAProgramThatIsKilled) {
+TEST_F(ProcessAttack, ProcessesDoNotSurviveAKilledProgram) {
     Row row("processes", "leaving the group, session or parent, then SIGKILL of the program");
     for (const Escape& escape : escapes()) {
         SCOPED_TRACE(escape.name);
@@ -179,13 +179,13 @@ TEST_F(ProcessAttack, ProcessesDoNotSurviveAProgramThatIsKilled) {
         }
         int status = 0;
         ::waitpid(program, &status, 0);
-        // Nobody is left to wait for: the supervisor notices the end of its socket.
+        // No process remains to wait for: the supervisor notices the end of its socket.
         for (int i = 0; i < 100000 && is_running(child()); ++i) ::usleep(100);
         row.attempt(WIFSIGNALED(status) && !is_running(child()), escape.name);
     }
 }
 
-TEST_F(ProcessAttack, ACommandThatKillsItsSupervisorIsNotCalledEnded) {
+TEST_F(ProcessAttack, ACommandThatKillsItsSupervisorIsNotReportedAsEnded) {
     Row row("processes", "killing the supervisor of the command (reported, not prevented)");
     for (const bool leaves : {false, true}) {
         forget();

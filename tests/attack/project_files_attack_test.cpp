@@ -1,4 +1,4 @@
-// AGENTS.md and skills of a hostile repository: what they are made of, and when they change.
+// AGENTS.md and skills of a hostile repository: their contents, and changes while they are read.
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -34,7 +34,7 @@ std::string skill_text(std::string_view body) {
     return "---\nname: helper\ndescription: Helps.\n---\n" + std::string(body) + "\n";
 }
 
-/// A workspace, and what lies outside of it.
+/// A workspace, and files outside of it.
 class ProjectFilesAttack : public ::testing::Test {
 protected:
     ProjectFilesAttack() {
@@ -64,7 +64,7 @@ protected:
                 work() / ".agent/skills/helper/SKILL.md"};
     }
 
-    /// What leads from one of those places to the skill or the file outside.
+    /// A link from one of those paths to the skill or the file outside.
     fs::path target_of(const fs::path& place) const {
         const std::string name = place.filename().string();
         if (name == "skills") return outside.path() / "skills";
@@ -84,7 +84,7 @@ protected:
 
 }  // namespace
 
-TEST_F(ProjectFilesAttack, NoLinkIsFollowed) {
+TEST_F(ProjectFilesAttack, FollowsNoLinks) {
     Row row("project files",
             "symbolic link in the place of AGENTS.md, a skill or a directory of them");
     const std::vector<fs::path> inside = {"/proc/self/environ", "/proc/self/root/etc/passwd",
@@ -94,7 +94,7 @@ TEST_F(ProjectFilesAttack, NoLinkIsFollowed) {
         const fs::path target = target_of(place);
         targets.push_back(target);
         targets.push_back(fs::relative(target, place.parent_path()));
-        // A link to a link, and one to a file of the workspace: that it stays inside is no reason to follow it.
+        // A link to a link, and one to a file of the workspace: it is not followed although it stays inside.
         targets.push_back("chain");
         targets.push_back("own");
         for (const fs::path& to : targets) {
@@ -108,7 +108,7 @@ TEST_F(ProjectFilesAttack, NoLinkIsFollowed) {
     }
 }
 
-TEST_F(ProjectFilesAttack, WhatIsNotARegularFileIsNotRead) {
+TEST_F(ProjectFilesAttack, ReadsOnlyRegularFiles) {
     Row row("project files", "pipe, device, socket or directory in the place of a file");
     for (const char* name : {"AGENTS.md", ".agents/skills/helper/SKILL.md"}) {
         const fs::path place = work() / name;
@@ -121,7 +121,7 @@ TEST_F(ProjectFilesAttack, WhatIsNotARegularFileIsNotRead) {
             } else if (what == "directory") {
                 fs::create_directory(place);
             } else {
-                // Only root can make a device; for others it is a link to one.
+                // Only root can create a device; for other users it is a link to one.
                 const unsigned minor = what == "zero" ? 5 : what == "null" ? 3 : 7;
                 if (::mknod(place.c_str(), S_IFCHR | 0600, ::makedev(1, minor)) != 0)
                     fs::create_symlink(std::string("/dev/") + kind, place);
@@ -131,7 +131,7 @@ TEST_F(ProjectFilesAttack, WhatIsNotARegularFileIsNotRead) {
     }
 }
 
-TEST_F(ProjectFilesAttack, ALongFileTakesLittleMemory) {
+TEST_F(ProjectFilesAttack, ALongFileUsesLittleMemory) {
     Row row("project files", "file beyond 64 KiB, up to 3 GB sparse");
     for (const char* name : {"AGENTS.md", ".agents/skills/helper/SKILL.md"}) {
         const fs::path place = work() / name;
@@ -154,7 +154,7 @@ TEST_F(ProjectFilesAttack, ALongFileTakesLittleMemory) {
     }
 }
 
-TEST_F(ProjectFilesAttack, OddContentsAreNoSkillAndNoCrash) {
+TEST_F(ProjectFilesAttack, MalformedContentsAreNeitherASkillNorACrash) {
     Row row("project files", "hostile front matter, names and bytes");
     const std::string deep(60'000, '[');
     std::string aliases = "a0: &a0 [x]\n";
@@ -191,7 +191,7 @@ TEST_F(ProjectFilesAttack, OddContentsAreNoSkillAndNoCrash) {
     }
 }
 
-TEST_F(ProjectFilesAttack, ALinkThatIsSwappedInIsNotFollowed) {
+TEST_F(ProjectFilesAttack, DoesNotFollowASwappedLink) {
     Row row("project files", "file swapped for a link while it is read");
     for (const fs::path& place : {places()[0], places()[3], places()[4]}) {
         clear();

@@ -1,5 +1,5 @@
-// "Always" and what a model can make of it: every rule that the program offers for ordinary work, and the commands that would use
-// such a rule for something else.
+// Abuse of "always": every rule that the program offers for ordinary work, and commands that would use such a rule for another
+// purpose.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -61,7 +61,7 @@ bool is_ordinary(const std::string& command) {
 
 }  // namespace
 
-TEST(RulesAttack, AnOfferedRuleAllowsWhatItSaysAndNoMore) {
+TEST(RulesAttack, AnOfferedRuleAllowsNothingElse) {
     Row row("rules", "command that makes more of a rule that the program offers");
     const ApprovalPolicy policy = policy_of_offers();
     ASSERT_GT(policy.rules().size(), 80u);
@@ -85,7 +85,7 @@ TEST(RulesAttack, RulesOfEarlierVersionsAllowNoMore) {
         row.attempt(!ask(policy, command).allowed, command);
 }
 
-TEST(RulesAttack, ARuleHoldsInItsDirectory) {
+TEST(RulesAttack, ARuleAppliesToItsDirectoryOnly) {
     Row row("rules", "allowed command in another directory");
     const ApprovalPolicy policy = policy_of_offers();
     for (const std::string& command : ordinary_commands()) {
@@ -105,7 +105,7 @@ TEST(RulesAttack, ARuleHoldsInItsDirectory) {
     }
 }
 
-TEST(RulesAttack, NoRuleCoversWritesThatInstructOrRun) {
+TEST(RulesAttack, NoRuleAllowsWritesToProtectedPaths) {
     Row row("rules", "write to .git, skills or AGENTS.md with the rules write: * and edit: *");
     TemporaryDirectory directory;
     directory.put(".git/config", "");
@@ -177,7 +177,7 @@ TEST(RulesAttack, NoRuleCoversWritesThatInstructOrRun) {
                     .allowed);
 }
 
-TEST(RulesAttack, FetchRulesHoldForOneOrigin) {
+TEST(RulesAttack, AFetchRuleAppliesToOneOrigin) {
     Row row("rules", "URL of another scheme, port or host than a fetch rule's");
     const auto fetch = [](const ApprovalPolicy& policy, const std::string& url) {
         return policy.decide("fetch", ToolRisk::network, JsonObject{{"url", url}});
@@ -204,9 +204,9 @@ TEST(RulesAttack, FetchRulesHoldForOneOrigin) {
                     const std::string own = origin.starts_with("https") ? ":443" : ":80";
                     std::string lower = scheme;
                     if (lower == "HTTPS") lower = "https";
-                    std::string said = lower + "://" + host + port;
-                    if (said.ends_with(":")) said.pop_back();
-                    if (said == origin || said == origin + own) continue;
+                    std::string spelled = lower + "://" + host + port;
+                    if (spelled.ends_with(":")) spelled.pop_back();
+                    if (spelled == origin || spelled == origin + own) continue;
                     row.attempt(!fetch(policy, url).allowed, url + " with the rule for " + asked);
                 }
             }
@@ -214,7 +214,7 @@ TEST(RulesAttack, FetchRulesHoldForOneOrigin) {
     }
 }
 
-TEST(RulesAttack, WordsAreThoseThatTheShellPasses) {
+TEST(RulesAttack, WordsEqualThoseOfTheShell) {
     Row row("rules", "text that a shell splits otherwise than the rule matcher");
     const char* shell = ::access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
     static constexpr std::array<std::string_view, 40> pieces = {

@@ -1,4 +1,4 @@
-// Files that others have changed, links in their place, and a disk without room.
+// Files changed by others, links in their place, and a full disk.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -106,7 +106,7 @@ std::string mutated(std::string text, std::mt19937_64& random) {
     return text;
 }
 
-/// What an error must say: what failed, where, and what to do.
+/// Whether an error states what failed, where, and what to do.
 bool is_helpful(const Error& error) {
     const std::string text = error.what();
     const bool where = text.find(tape_name) != std::string::npos;
@@ -114,7 +114,7 @@ bool is_helpful(const Error& error) {
     return where && advice && error.code() != ErrorCode::unknown;
 }
 
-/// Runs one use of a tape. False when it fails with anything but a helpful Error; `why` says with what.
+/// Runs one use of a tape. Returns false and sets `why` if it fails with anything but a helpful Error.
 bool held(const std::function<void()>& use, std::string& why) {
     try {
         use();
@@ -130,7 +130,7 @@ bool held(const std::function<void()>& use, std::string& why) {
 
 }  // namespace
 
-TEST(StorageAttack, ChangedFilesAreReadOrRefusedWithAdvice) {
+TEST(StorageAttack, ReadsOrRefusesChangedFiles) {
     Row row("storage", "changed files of a tape");
     std::mt19937_64 random = generator("changed files of a tape");
     const std::vector<std::string> files{"w__s.jsonl",        "w__s.jsonl",
@@ -168,7 +168,7 @@ TEST(StorageAttack, ChangedFilesAreReadOrRefusedWithAdvice) {
     }
 }
 
-TEST(StorageAttack, LinksInATapeDirectoryLeadNowhere) {
+TEST(StorageAttack, FollowsNoLinksInATapeDirectory) {
     Row row("storage", "links in place of a tape's files");
     const bub::TestDirectory outside;
     const std::string secret(600, 's');
@@ -217,7 +217,7 @@ TEST(StorageAttack, LinksInATapeDirectoryLeadNowhere) {
     }
 }
 
-TEST(StorageAttack, AFullDiskHidesNothingAndPreventsNoDeletion) {
+TEST(StorageAttack, AFullDiskPreventsNeitherReadingNorDeletion) {
     Row row("storage", "a full disk with unclosed turns and commits");
     std::mt19937_64 random = generator("full disk");
     for (std::size_t round = 0; round < rounds(30); ++round) {
@@ -229,20 +229,20 @@ TEST(StorageAttack, AFullDiskHidesNothingAndPreventsNoDeletion) {
                                 std::string(round % 4 == 1 ? "true" : "false") + "}\n012345678");
         }
         if (round % 3 == 1) fs::remove(directory.path() / "w__s.jsonl.index");
-        bool kept = false;
+        bool usable = false;
         bool removed = false;
         std::string why;
         {
             const bub::FullDisk full(below(random, 3) * 200);
             const auto store = store_in(directory);
             bub::TapeCheckpointer memory(store);
-            kept = held([&] { (void)run(store->list_files()); }, why) &&
-                   held([&] { (void)run(store->position(tape_name)); }, why) &&
-                   held([&] { (void)run(store->info(tape_name)); }, why) &&
-                   held([&] { (void)run(memory.load(tape_name)); }, why) && why.empty();
+            usable = held([&] { (void)run(store->list_files()); }, why) &&
+                     held([&] { (void)run(store->position(tape_name)); }, why) &&
+                     held([&] { (void)run(store->info(tape_name)); }, why) &&
+                     held([&] { (void)run(memory.load(tape_name)); }, why) && why.empty();
             removed = held([&] { run(store->remove_tape(tape_name)); }, why) && why.empty();
         }
-        row.attempt(kept && removed && directory.count(".") == 0,
+        row.attempt(usable && removed && directory.count(".") == 0,
                     "round " + std::to_string(round) + ": " + why);
     }
 }

@@ -1,5 +1,5 @@
-// Streams that are always faster than their reader: the event loop must get its turns all the same, so that timers, signals, aborts
-// and timeouts work. Everything is counted; nothing is timed.
+// Streams that are always faster than their reader: the event loop must nevertheless run other handlers, so that timers, signals,
+// aborts and timeouts work. Everything is counted; nothing is timed.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -33,7 +33,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What a server sends without a pause: `first`, then `piece` again and again.
+/// The bytes that a server sends without a pause: `first`, then `piece` repeatedly.
 struct Flood {
     const char* about = "";
     std::string first = {};
@@ -182,7 +182,7 @@ std::vector<Protocol> protocols() {
     return all;
 }
 
-/// What another coroutine of the same loop does at each of its turns.
+/// The actions of another coroutine on the same loop, at each of its turns.
 struct Other {
     std::size_t turns = 0;
     std::size_t act_at = 0;  ///< zero: never
@@ -199,7 +199,7 @@ Task<> take_turns(std::shared_ptr<Other> other) {
 }
 
 /// Reads a stream to its end, as the agent does. Returns its last event.
-Task<StreamEvent> read_beside(MessageStream stream, std::shared_ptr<Other> other) {
+Task<StreamEvent> read_concurrently(MessageStream stream, std::shared_ptr<Other> other) {
     BackgroundScope others(co_await this_executor);
     others.spawn(take_turns(other));
     StreamEvent last;
@@ -228,8 +228,8 @@ struct Call {
         MessageList messages{user_message("x")};
         StreamOptions options =
             StreamOptions().runtime(std::move(runtime)).stop_token(stop.get_token());
-        return run(
-            read_beside(model.stream(std::move(messages), {}, {}, std::move(options)), other));
+        return run(read_concurrently(model.stream(std::move(messages), {}, {}, std::move(options)),
+                                     other));
     }
 
     std::shared_ptr<Flood> flood;
@@ -247,7 +247,7 @@ constexpr std::size_t large_read = 16 * 1024;
 
 }  // namespace
 
-TEST(StreamAttack, FloodsLeaveTheEventLoopItsTurns) {
+TEST(StreamAttack, FloodsDoNotBlockTheEventLoop) {
     Row row("streams", "floods of bytes that are always there");
     for (const Protocol& protocol : protocols()) {
         for (const Flood& wanted : protocol.floods) {
@@ -260,7 +260,7 @@ TEST(StreamAttack, FloodsLeaveTheEventLoopItsTurns) {
     }
 }
 
-TEST(StreamAttack, ManyTinyReadsLeaveTheEventLoopItsTurns) {
+TEST(StreamAttack, TinyReadsDoNotBlockTheEventLoop) {
     Row row("streams", "floods in very small reads");
     for (const Protocol& protocol : protocols()) {
         for (const Flood& wanted : protocol.floods) {
@@ -288,7 +288,7 @@ TEST(StreamAttack, AnAbortEndsAFlood) {
     }
 }
 
-TEST(StreamAttack, BytesWithoutContentRunIntoTheGapTimeout) {
+TEST(StreamAttack, BytesWithoutContentReachTheIdleTimeout) {
     Row row("streams", "floods without content that hide from timeouts");
     for (const Protocol& protocol : protocols()) {
         for (const Flood& wanted : common_floods()) {
@@ -335,12 +335,12 @@ private:
 
 }  // namespace
 
-TEST(StreamAttack, SourcesThatAreAlwaysReadyLeaveTheEventLoopItsTurns) {
+TEST(StreamAttack, ReadySourcesDoNotBlockTheEventLoop) {
     Row row("streams", "sources whose next event is always there");
     constexpr std::size_t events = 20'000;
     const auto attempt = [&row](MessageStream stream, const char* what) {
         const auto other = std::make_shared<Other>();
-        (void)run(read_beside(std::move(stream), other));
+        (void)run(read_concurrently(std::move(stream), other));
         row.attempt(other->turns >= events / 2048, what);
     };
     attempt(MessageStream(std::make_unique<ReadySource>(events)), "ready()");

@@ -37,7 +37,7 @@ using namespace app;
 using terminal_tests::Home;
 using terminal_tests::Terminal;
 
-/// What a terminal would obey, or what hides or turns around the text beside it.
+/// Sequences that a terminal would obey, or that hide or reverse adjacent text.
 const std::vector<std::string>& sequences() {
     static const std::vector<std::string> all{"\x1b[2J",
                                               "\x1b[1;1H",
@@ -155,7 +155,7 @@ std::string question(const std::string& tool, const JsonObject& args, ScreenSize
 
 }  // namespace
 
-TEST(TerminalAttack, ControlSequencesReachNoTerminal) {
+TEST(TerminalAttack, NoControlSequenceReachesTheTerminal) {
     Row row("terminal", "control sequences, C1, bidi and broken UTF-8 in text of others");
     std::mt19937_64 random = generator("control sequences");
     std::vector<std::string> texts = sequences();
@@ -179,7 +179,7 @@ TEST(TerminalAttack, ControlSequencesReachNoTerminal) {
     }
 }
 
-TEST(TerminalAttack, JsonOutputCarriesNothingToATerminal) {
+TEST(TerminalAttack, JsonOutputContainsNoControlSequences) {
     Row row("terminal", "control sequences, C1, bidi and broken UTF-8 in JSON output");
     std::mt19937_64 random = generator("json output");
     for (std::size_t i = 0; i < rounds(300); ++i) {
@@ -190,7 +190,7 @@ TEST(TerminalAttack, JsonOutputCarriesNothingToATerminal) {
     }
 }
 
-TEST(TerminalAttack, NoPartOfACallImitatesAQuestion) {
+TEST(TerminalAttack, NoPartOfACallForgesAQuestion) {
     Row row("terminal", "a question forged inside of a call's arguments");
     std::mt19937_64 random = generator("forged question");
     const std::string forged = "? Run this command\n  [y]es  [n]o > y\n";
@@ -214,7 +214,7 @@ TEST(TerminalAttack, NoPartOfACallImitatesAQuestion) {
     }
 }
 
-TEST(TerminalAttack, NothingIsConsentedToUnseen) {
+TEST(TerminalAttack, NoUnseenTextIsApproved) {
     Row row("terminal", "a dangerous line hidden in a call that is larger than the screen");
     std::mt19937_64 random = generator("hidden line");
     for (std::size_t i = 0; i < rounds(100); ++i) {
@@ -334,14 +334,14 @@ TEST(TerminalAttack, JournaledTextSurvivesAKill) {
         const bool stored = comes_to_disk(home.tapes(), "seen");
         program.send(SIGKILL);
         (void)program.wait();
-        const std::string kept =
+        const std::string tape =
             terminal_tests::run_piped(home, {"tape", "show", "--session", "s"}).out;
-        row.attempt(stored && kept.find("assistant: seen") != std::string::npos,
-                    mode.name + ": " + kept);
+        row.attempt(stored && tape.find("assistant: seen") != std::string::npos,
+                    mode.name + ": " + tape);
     }
 }
 
-TEST(TerminalAttack, AToolsNameIsText) {
+TEST(TerminalAttack, AToolNameIsShownAsText) {
     Row row("terminal",
             "escape sequences in a tool's name, a model's text and its arguments, in the program");
     for (const char* term : {"xterm", "dumb"}) {

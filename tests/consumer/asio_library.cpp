@@ -1,4 +1,4 @@
-// An existing static library of a user: it uses Asio with flags of its own and has never heard of CubePi.
+// An existing static library of a user: it uses Asio with flags of its own and does not use CubePi.
 #include "asio_library.hpp"
 
 #include <boost/asio/awaitable.hpp>

@@ -1,5 +1,5 @@
 // A user's program that links CubePi and a static library with its own use of Asio. Both allocate coroutine frames and run event
-// loops on the same thread, in turns and nested, so a difference in Asio's types corrupts the stack or the heap.
+// loops on the same thread, alternating and nested, so a difference in Asio's types corrupts the stack or the heap.
 #include "asio_library.hpp"
 
 #include <cubepi/agent/agent.hpp>

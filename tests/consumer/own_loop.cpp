@@ -1,5 +1,5 @@
-// A user's program with an event loop of its own. It calls what Boost.Asio has compiled into the library, which g++ and clang
-// name differently.
+// A user's program with an event loop of its own. It calls functions of Boost.Asio compiled into the library, whose names differ
+// between g++ and clang.
 #include <cubepi/cubepi.hpp>
 
 #include <boost/asio/co_spawn.hpp>

@@ -18,7 +18,7 @@
 #include "worker.hpp"
 #include "worker_process.hpp"
 
-// A process is killed at every step of a run; a second one goes on from what it left in the database.
+// A process is killed at every step of a run; a second one continues from the database.
 
 namespace cubepi::crash_tests {
 
@@ -38,7 +38,7 @@ bool is_finished(const MessageList& messages) {
 class Successor {
 public:
     explicit Successor(const std::filesystem::path& crashed) : places_{directory_.path()} {
-        // The journal of a transaction that was cut off is part of what was left.
+        // The journal of an interrupted transaction is part of the remains.
         std::filesystem::copy(crashed, directory_.path(),
                               std::filesystem::copy_options::recursive |
                                   std::filesystem::copy_options::overwrite_existing);
@@ -57,16 +57,16 @@ public:
         (void)agent_->subscribe([this](const AgentEvent& event) {
             if (event.get_if<ToolExecutionStartEvent>()) ++executions_;
             const auto* notice = event.get_if<NoticeEvent>();
-            if (notice && notice->notice.code == "claim_taken_over") taken_over_ = true;
+            if (notice && notice->notice.code == "claim_taken_over") reclaimed_ = true;
         });
     }
 
     Agent& agent() { return *agent_; }
     const MessageList& before() const { return before_; }
-    bool taken_over() const { return taken_over_; }
+    bool reclaimed() const { return reclaimed_; }
     std::size_t requests() const { return requests_.size(); }
 
-    void expect_went_on(const RunResult& result) const {
+    void expect_continuation(const RunResult& result) const {
         EXPECT_EQ(to_string(result.outcome), "completed");
         EXPECT_EQ(result.text(), "I see");
         ASSERT_EQ(requests_.size(), 1u);
@@ -75,7 +75,7 @@ public:
         expect_log();
     }
 
-    /// No call was made again, and the log is what it was, and more.
+    /// Checks that no call was repeated, and that the log was only extended.
     void expect_log() const {
         EXPECT_EQ(executions_, 0) << "a call was executed again";
         EXPECT_EQ(effects_of(places_), effects_before_);
@@ -96,7 +96,7 @@ private:
     FauxProvider faux_;
     std::vector<MessageList> requests_;
     int executions_ = 0;
-    bool taken_over_ = false;
+    bool reclaimed_ = false;
     std::unique_ptr<Agent> agent_;
 };
 
@@ -107,7 +107,7 @@ void expect_each_effect_once(const Places& places) {
         << "a call took effect twice";
 }
 
-/// Kills a process at each step and gives `check` what it left. The number of steps.
+/// Kills a process at each step and passes its remains to `check`. Returns the number of steps.
 std::size_t kill_everywhere(const std::function<void(const Places&)>& check) {
     return kill_at_each_step("--worker", [&check](const Remains& remains) {
         const Places places{remains.directory};
@@ -119,20 +119,20 @@ std::size_t kill_everywhere(const std::function<void(const Places&)>& check) {
 }  // namespace
 
 TEST(Crash, D1_TheNextPromptWorks) {
-    bool took_over = false;
-    bool mended = false;
+    bool reclaimed = false;
+    bool completed = false;
     const std::size_t steps = kill_everywhere([&](const Places& places) {
         Successor successor(places.directory);
-        mended = mended || !unanswered(successor.before()).empty();
-        successor.expect_went_on(run(successor.agent().prompt("What happened?")));
-        took_over = took_over || successor.taken_over();
+        completed = completed || !unanswered(successor.before()).empty();
+        successor.expect_continuation(run(successor.agent().prompt("What happened?")));
+        reclaimed = reclaimed || successor.reclaimed();
     });
     EXPECT_GT(steps, 40u);
-    EXPECT_TRUE(mended) << "no step was in the middle of a call";
-    EXPECT_TRUE(took_over) << "D50: the claim of a dead process is taken over";
+    EXPECT_TRUE(completed) << "no step was in the middle of a call";
+    EXPECT_TRUE(reclaimed) << "D50: another process claims the run of a dead process";
 }
 
-TEST(Crash, D2_ResumeGoesOnFromWhatIsStored) {
+TEST(Crash, D2_ResumeContinuesFromTheStore) {
     (void)kill_everywhere([](const Places& places) {
         Successor successor(places.directory);
         std::optional<ErrorCode> refused;
@@ -148,23 +148,23 @@ TEST(Crash, D2_ResumeGoesOnFromWhatIsStored) {
             EXPECT_EQ(refused, ErrorCode::cannot_continue);
         } else {
             ASSERT_TRUE(result) << "resume threw";
-            successor.expect_went_on(*result);
+            successor.expect_continuation(*result);
         }
     });
 }
 
-TEST(Crash, D42_TheSameInputAgainIsOneMessage) {
+TEST(Crash, D42_ARepeatedInputIsStoredOnce) {
     (void)kill_everywhere([](const Places& places) {
         Successor successor(places.directory);
         const bool finished = is_finished(successor.before());
         Message input = user_message("Do three things.", input_id);
         const RunResult result = run(successor.agent().prompt(std::move(input)));
         if (finished) {
-            EXPECT_EQ(result.text(), "All done") << "the answer of then";
+            EXPECT_EQ(result.text(), "All done") << "the stored answer";
             EXPECT_EQ(successor.requests(), 0u);
             successor.expect_log();
         } else {
-            successor.expect_went_on(result);
+            successor.expect_continuation(result);
         }
         const MessageList& messages = successor.agent().state().messages;
         const auto same = [](const Message& message) { return message.id() == input_id; };

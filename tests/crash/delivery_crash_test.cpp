@@ -11,13 +11,13 @@
 #include "directory_channel.hpp"
 #include "worker_process.hpp"
 
-// A gateway is killed at every record and at every thing that it does outside; the next one finds out what to do.
+// A gateway is killed at every record and at every external effect; the next one recovers.
 
 namespace cubepi::crash_tests {
 
 namespace {
 
-/// A gateway from its start to its end, or to its step `kill_at`.
+/// Runs a gateway to its end, or to its step `kill_at`.
 Ended run_gateway(const std::filesystem::path& directory, std::size_t kill_at = 0) {
     return run_worker({"--deliveries", directory.string(), std::to_string(kill_at)});
 }
@@ -26,7 +26,7 @@ std::string answer_to(const std::string& update) { return "re: " + update; }
 
 }  // namespace
 
-TEST(DeliveryCrash, B18_AKillAnywhereLosesNothingAndDoublesNothingUnmarked) {
+TEST(DeliveryCrash, B18_AKillLosesNothingAndMarksRepeatedAnswers) {
     std::size_t again = 0;
     const std::size_t steps = kill_at_each_step("--deliveries", [&](const Remains& remains) {
         EXPECT_EQ(run_gateway(remains.directory).status, 0);
@@ -38,7 +38,7 @@ TEST(DeliveryCrash, B18_AKillAnywhereLosesNothingAndDoublesNothingUnmarked) {
     EXPECT_GT(again, 4u);
 }
 
-TEST(DeliveryCrash, B18_NorDoTwoKills) {
+TEST(DeliveryCrash, B18_TwoKillsLoseNothingEither) {
     (void)kill_at_each_step("--deliveries", [&](const Remains& remains) {
         if (!remains.killed) return;
         const std::size_t then = remains.step * 7 % 60 + 1;
@@ -49,20 +49,20 @@ TEST(DeliveryCrash, B18_NorDoTwoKills) {
     });
 }
 
-TEST(DeliveryCrash, B18_AMessageWhoseTurnsEndTheProcessTwiceIsHeld) {
+TEST(DeliveryCrash, B18_HoldsAMessageThatKillsTheProcessTwice) {
     const TestDirectory directory;
     const std::vector<std::string> gateway = {"--deliveries", directory.path().string(), "0",
                                               "two"};
     EXPECT_TRUE(run_worker(gateway).killed);
     EXPECT_TRUE(run_worker(gateway).killed);
     EXPECT_EQ(run_worker(gateway).status, 0);
-    // One of the other chat may have been under way both times, too.
+    // A message of the other chat may have been in progress both times as well.
     EXPECT_GE(expect_dealt_with(directory.path(), answer_to).held, 1u);
     const std::vector<std::string> sent = lines_of(sent_file(directory.path()));
     EXPECT_EQ(std::count(sent.begin(), sent.end(), answer_to("two")), 0);
 }
 
-TEST(DeliveryCrash, B18_TwoProcessesDoNotServeTheSameChannels) {
+TEST(DeliveryCrash, B18_OnlyOneProcessServesAChannel) {
     const TestDirectory directory;
     auto log = deliveries_in(directory.path());
     (void)run(log->unfinished());

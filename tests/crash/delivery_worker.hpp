@@ -6,11 +6,11 @@
 
 namespace cubepi::crash_tests {
 
-/// The exit status of a process that found another one at work.
+/// The exit status of a process that found another one running.
 inline constexpr int found_locked = 3;
 
-/// A gateway that takes in what is not confirmed, answers what it has, and ends. Kills itself at step `kill_at`,
-/// and in every turn on the update `deadly`.
+/// A gateway that receives unconfirmed updates, answers them, and exits. Kills itself at step `kill_at`, and in every turn for
+/// the update `deadly`.
 int run_delivery_worker(const std::filesystem::path& directory, std::size_t kill_at,
                         const std::string& deadly);
 

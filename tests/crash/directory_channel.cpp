@@ -27,7 +27,7 @@ void add_line(const std::filesystem::path& file, std::string line) {
     close(fd);
 }
 
-/// A platform in a directory: it brings updates until they are confirmed, and shows what is sent.
+/// A platform in a directory: it delivers updates until they are confirmed, and shows sent messages.
 class DirectoryChannel final : public bub::Channel, public bub::SettlesDeliveries {
 public:
     DirectoryChannel(std::filesystem::path directory, bub::MessageHandler handler,
@@ -126,13 +126,13 @@ Count expect_dealt_with(const std::filesystem::path& directory,
     for (const std::string& update : updates) {
         const auto plain = std::count(sent.begin(), sent.end(), answer(update));
         const auto again = std::count(sent.begin(), sent.end(), answer(update) + " (again)");
-        const auto kept = std::count(held.begin(), held.end(), update);
+        const auto held_count = std::count(held.begin(), held.end(), update);
         EXPECT_LE(plain, 1) << update << " was answered twice";
-        EXPECT_GE(plain + again + kept, 1) << update << " is lost";
-        EXPECT_LE(kept, 1);
+        EXPECT_GE(plain + again + held_count, 1) << update << " is lost";
+        EXPECT_LE(held_count, 1);
         others -= plain + again;
         count.again += static_cast<std::size_t>(again);
-        count.held += static_cast<std::size_t>(kept);
+        count.held += static_cast<std::size_t>(held_count);
     }
     EXPECT_EQ(others, 0) << "something else was sent";
     return count;

@@ -15,16 +15,16 @@
 
 namespace cubepi::crash_tests {
 
-/// What the platform has to bring.
+/// The updates of the platform.
 inline const std::vector<std::string> updates = {"one", "two", "three", "four"};
 inline std::filesystem::path delivery_directory(const std::filesystem::path& directory) {
     return directory / "deliveries";
 }
-/// The answers that arrived, one a line; those that came again end with "(again)".
+/// The answers that arrived, one per line; repeated ones end with "(again)".
 inline std::filesystem::path sent_file(const std::filesystem::path& directory) {
     return directory / "sent";
 }
-/// The updates that the platform will not bring again, one a line.
+/// The updates that the platform will not deliver again, one per line.
 inline std::filesystem::path confirmed_file(const std::filesystem::path& directory) {
     return directory / "confirmed";
 }
@@ -33,13 +33,13 @@ std::vector<std::string> lines_of(const std::filesystem::path& file);
 /// The log of the gateway in `directory`.
 std::shared_ptr<bub::FileDeliveryLog> deliveries_in(const std::filesystem::path& directory);
 
-/// Brings updates until they are confirmed, and shows what is sent. Sets `brought` when it has brought all. Its name is
+/// Delivers updates until they are confirmed, and shows sent messages. Sets `brought` when it has delivered all. Its name is
 /// "platform", its chats are "short" and "long".
 std::shared_ptr<bub::Channel> directory_channel(const std::filesystem::path& directory,
                                                 bub::MessageHandler handler,
                                                 std::shared_ptr<AsyncEvent> brought);
 
-/// Serves until all updates are in, and nothing is left to do.
+/// Serves until all updates have been received and processed.
 Task<> serve_until_idle(bub::ChannelManager& manager, std::shared_ptr<AsyncEvent> brought);
 
 struct Count {
@@ -47,7 +47,8 @@ struct Count {
     std::size_t again = 0;
 };
 
-/// Each update was answered as `answer` says, or is held; no answer came twice without a mark, and nothing else came.
+/// Checks that each update was answered as `answer` defines, or is held; that no answer was repeated without a mark, and that
+/// nothing else was sent.
 Count expect_dealt_with(const std::filesystem::path& directory,
                         const std::function<std::string(const std::string& update)>& answer);
 

@@ -10,7 +10,7 @@
 #include "gateway_worker.hpp"
 #include "worker_process.hpp"
 
-// A gateway with the agent behind it is killed at every write, between the arrival of a message and that of its answer.
+// A gateway with the agent is killed at every write, between the arrival of a message and that of its answer.
 
 namespace cubepi::crash_tests {
 
@@ -26,32 +26,32 @@ bool is_whole_answer(const Message& message) {
            answer->stop_reason != stop_reason::error;
 }
 
-/// What is on the tape of a chat: the updates that are messages of the user, and the answers that are whole.
+/// The content of a chat's tape: the updates that are messages of the user, and the complete answers.
 struct Conversation {
     std::vector<std::string> inputs;
     std::vector<std::string> answers;
 };
 
 Conversation conversation_of(const std::filesystem::path& directory, const std::string& chat) {
-    const MessageList messages = kept_of_chat(directory, chat);
+    const MessageList messages = messages_of_chat(directory, chat);
     EXPECT_TRUE(is_legal_transcript(messages)) << "D1";
-    Conversation kept;
+    Conversation stored;
     for (const Message& message : messages) {
         const std::string text = message.text();
         const std::string last_line = text.substr(text.rfind('\n') + 1);
         if (message.user() && std::count(updates.begin(), updates.end(), last_line) > 0)
-            kept.inputs.push_back(last_line);
-        if (is_whole_answer(message)) kept.answers.push_back(text);
+            stored.inputs.push_back(last_line);
+        if (is_whole_answer(message)) stored.answers.push_back(text);
     }
-    return kept;
+    return stored;
 }
 
-/// One message of the user and one answer of the model for each update of the chat.
-void expect_one_each(const Conversation& kept, const std::vector<std::string>& of_chat) {
-    EXPECT_EQ(kept.inputs, of_chat);
+/// Checks that there is one message of the user and one answer of the model for each update of the chat.
+void expect_one_each(const Conversation& stored, const std::vector<std::string>& of_chat) {
+    EXPECT_EQ(stored.inputs, of_chat);
     std::vector<std::string> answers;
     for (const std::string& update : of_chat) answers.push_back("re: " + update);
-    EXPECT_EQ(kept.answers, answers);
+    EXPECT_EQ(stored.answers, answers);
 }
 
 void expect_none_twice(std::vector<std::string> texts) {
@@ -61,7 +61,7 @@ void expect_none_twice(std::vector<std::string> texts) {
 
 }  // namespace
 
-TEST(GatewayCrash, D42_AKillAnywhereLeavesOneMessageOneAnswerAndOneDelivery) {
+TEST(GatewayCrash, D42_AKillLeavesOneMessageOneAnswerAndOneDelivery) {
     std::size_t again = 0;
     const std::size_t steps = kill_at_each_step("--gateway", [&](const Remains& remains) {
         EXPECT_EQ(run_gateway(remains.directory).status, 0);
@@ -76,7 +76,7 @@ TEST(GatewayCrash, D42_AKillAnywhereLeavesOneMessageOneAnswerAndOneDelivery) {
     EXPECT_GT(again, 4u);
 }
 
-TEST(GatewayCrash, D42_TwoKillsDoubleNothingEither) {
+TEST(GatewayCrash, D42_TwoKillsRepeatNothing) {
     constexpr std::size_t stride = 4;
     (void)kill_at_each_step("--gateway", [&](const Remains& remains) {
         if (!remains.killed || remains.step % stride != 0) return;
@@ -85,9 +85,9 @@ TEST(GatewayCrash, D42_TwoKillsDoubleNothingEither) {
         (void)run_gateway(remains.directory, then);
         EXPECT_EQ(run_gateway(remains.directory).status, 0);
         for (const char* chat : {"short", "long"}) {
-            const Conversation kept = conversation_of(remains.directory, chat);
-            expect_none_twice(kept.inputs);
-            expect_none_twice(kept.answers);
+            const Conversation stored = conversation_of(remains.directory, chat);
+            expect_none_twice(stored.inputs);
+            expect_none_twice(stored.answers);
         }
         EXPECT_LE(times_looked(remains.directory), 1u) << "a call took effect twice";
         (void)expect_dealt_with(remains.directory, answer_to);

@@ -41,7 +41,7 @@ AgentTool look(const std::filesystem::path& directory) {
     });
 }
 
-/// The update that the newest message of the user brought: its last line.
+/// The update in the newest message of the user: its last line.
 std::string update_in(const MessageList& messages) {
     std::string update;
     for (const Message& message : messages) {
@@ -90,7 +90,7 @@ std::string answer_to(const std::string& update) {
     return update == with_tool ? "Looking.  re: " + update : "re: " + update;
 }
 
-MessageList kept_of_chat(const std::filesystem::path& directory, const std::string& chat) {
+MessageList messages_of_chat(const std::filesystem::path& directory, const std::string& chat) {
     const std::string tape = bub::tape_name(directory, "platform:" + chat);
     return bub::agent_messages(run(tapes_in(directory)->fetch(tape, bub::TapeQuery())));
 }

@@ -8,20 +8,20 @@
 
 namespace cubepi::crash_tests {
 
-/// The update that the model looks something up for.
+/// The update for which the model calls a tool.
 inline constexpr const char* with_tool = "three";
 
-/// What the model makes of an update, in one line.
+/// The answer of the model to an update, in one line.
 std::string answer_to(const std::string& update);
 
-/// The messages of a chat of the platform ("short", "long"), those that were broken off too.
-MessageList kept_of_chat(const std::filesystem::path& directory, const std::string& chat);
+/// The messages of a chat of the platform ("short", "long"), including interrupted ones.
+MessageList messages_of_chat(const std::filesystem::path& directory, const std::string& chat);
 
-/// How often the tool took effect.
+/// The number of times the tool took effect.
 std::size_t times_looked(const std::filesystem::path& directory);
 
-/// A gateway whose turns are those of the builtin agent, on tapes. It takes in what is not confirmed, answers what it has, and
-/// ends. Kills itself at step `kill_at`.
+/// A gateway with the builtin agent on tapes. It receives unconfirmed updates, answers them, and exits. Kills itself at step
+/// `kill_at`.
 int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_at);
 
 }  // namespace cubepi::crash_tests

@@ -3,17 +3,17 @@
 #include <cstddef>
 #include <string_view>
 
-// This program's own write, rename and unlink, so that it can die at each of them: before, in the middle of, and after a
-// write to a file, and around a rename and a removal.
+// Replacements of write, rename and unlink that can kill this program: before, in the middle of, and after a write to a file, and
+// before and after a rename and a removal.
 
 namespace cubepi::crash_tests {
 
-/// From now on steps are counted; the process kills itself at step `kill_at`. Zero: it lives.
+/// Starts counting steps; the process kills itself at step `kill_at`, unless it is zero.
 void arm(std::size_t kill_at);
 void disarm();
-/// A step that is no write of a file.
+/// A step other than a write to a file.
 void step();
-/// What a test writes down for itself, which is no step.
+/// A note of the test itself, which is not a step.
 void write_without_step(int fd, std::string_view bytes);
 
 }  // namespace cubepi::crash_tests

@@ -7,10 +7,10 @@
 
 namespace cubepi::crash_tests {
 
-/// The calls that have no result.
+/// Returns the calls without a result.
 std::set<std::string> unanswered(const MessageList& messages);
 
-/// Each of the calls in `open` has a result, which says that nobody knows whether it took effect.
+/// Checks that each call in `open` has a result, which states that its effect is unknown.
 void expect_unknown_outcomes(const MessageList& messages, std::set<std::string> open);
 
 }  // namespace cubepi::crash_tests

@@ -14,13 +14,13 @@
 #include "pipeline_worker.hpp"
 #include "worker_process.hpp"
 
-// A process is killed at every step of a turn with tools, through the whole pipeline; the next one goes on with the session.
+// A process is killed at every step of a turn with tools, through the whole pipeline; the next one continues the session.
 
 namespace cubepi::crash_tests {
 
 namespace {
 
-MessageList kept_in(const std::filesystem::path& directory) {
+MessageList stored_in(const std::filesystem::path& directory) {
     bub::TapeCheckpointer memory(tapes_in(directory));
     const auto data = run(memory.load(bub::tape_name(directory, session_id)));
     return data ? data->messages : MessageList();
@@ -32,7 +32,7 @@ void expect_continued(const std::filesystem::path& directory) {
     std::sort(sorted.begin(), sorted.end());
     EXPECT_EQ(std::adjacent_find(sorted.begin(), sorted.end()), sorted.end())
         << "a call took effect twice";
-    const MessageList before = kept_in(directory);
+    const MessageList before = stored_in(directory);
     FauxProvider faux;
     MessageList request;
     std::vector<FauxStep> script;
@@ -48,7 +48,7 @@ void expect_continued(const std::filesystem::path& directory) {
     EXPECT_EQ(request.back().text(), "What happened?");
     expect_unknown_outcomes(request, unanswered(before));
     EXPECT_EQ(calls_made(directory), made) << "a call was executed again";
-    const MessageList after = kept_in(directory);
+    const MessageList after = stored_in(directory);
     EXPECT_TRUE(is_legal_transcript(after)) << "D1";
     ASSERT_GT(after.size(), before.size());
     for (std::size_t i = 0; i < before.size(); ++i)
@@ -57,11 +57,11 @@ void expect_continued(const std::filesystem::path& directory) {
 
 }  // namespace
 
-TEST(PipelineCrash, D1_AKillAtAnyStepOfAToolTurnIsContinuedAndNoCallIsMadeAgain) {
+TEST(PipelineCrash, D1_ContinuesAfterAKillWithoutRepeatingCalls) {
     std::size_t with_open_calls = 0;
     const std::size_t steps = kill_at_each_step("--pipeline", [&](const Remains& remains) {
         if (!remains.killed) return;
-        with_open_calls += unanswered(kept_in(remains.directory)).empty() ? 0 : 1;
+        with_open_calls += unanswered(stored_in(remains.directory)).empty() ? 0 : 1;
         expect_continued(remains.directory);
     });
     EXPECT_GT(steps, 60u);
@@ -78,7 +78,7 @@ bool has_text(const MessageList& messages, std::string_view text) {
 
 }  // namespace
 
-TEST(PipelineCrash, B9_AKillAtAnyStepOfAHandOffLosesNeitherConversationNorSummary) {
+TEST(PipelineCrash, B9_AKillDuringAHandOffLosesNothing) {
     std::size_t handed_off = 0;
     const std::size_t steps = kill_at_each_step("--handoff", [&](const Remains& remains) {
         FauxProvider faux;
@@ -100,7 +100,8 @@ TEST(PipelineCrash, B9_AKillAtAnyStepOfAHandOffLosesNeitherConversationNorSummar
                              bub::tape_name(remains.directory, session_id));
         bub::TapeSearch search;
         search.text = "Use Postgres.";
-        EXPECT_FALSE(run(tape.search(std::move(search))).empty()) << "what was dropped is there";
+        EXPECT_FALSE(run(tape.search(std::move(search))).empty())
+            << "the summarized entries can be found";
     });
     EXPECT_GT(steps, 10u);
     EXPECT_GT(handed_off, 3u);

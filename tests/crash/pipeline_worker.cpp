@@ -112,7 +112,7 @@ int run_handoff_worker(const std::filesystem::path& directory, std::size_t kill_
     const std::unique_ptr<bub::Framework> framework = pipeline_in(directory, faux);
     (void)say(*framework, "Use Postgres.");
     arm(kill_at);
-    (void)say(*framework, "Go on.");
+    (void)say(*framework, "Continue.");
     disarm();
     return 0;
 }

@@ -16,7 +16,7 @@ inline constexpr const char* session_id = "cli:plan";
 
 std::shared_ptr<bub::FileTapeStore> tapes_in(const std::filesystem::path& directory);
 
-/// A pipeline over the tapes in `directory`, with a tool whose every call leaves a line in a file.
+/// A pipeline over the tapes in `directory`, with a tool that appends a line to a file for each call.
 std::unique_ptr<bub::Framework> pipeline_in(const std::filesystem::path& directory,
                                             FauxProvider& faux);
 
@@ -26,10 +26,10 @@ std::string say(bub::Framework& framework, const std::string& text);
 /// The calls that took effect, in order.
 std::vector<std::string> calls_made(const std::filesystem::path& directory);
 
-/// A turn with three calls in two steps. Kills itself at step `kill_at`; returns the exit status when there are fewer.
+/// Runs a turn with three calls in two steps. Kills itself at step `kill_at`; returns the exit status if there are fewer.
 int run_pipeline_worker(const std::filesystem::path& directory, std::size_t kill_at);
 
-/// The same for a turn whose conversation does not fit the model's window and is summarized. The turn before it is not killed.
+/// Runs a turn whose conversation does not fit the model's window and is summarized. The turn before it is not killed.
 int run_handoff_worker(const std::filesystem::path& directory, std::size_t kill_at);
 
 }  // namespace cubepi::crash_tests

@@ -18,7 +18,7 @@
 #include "tape_worker.hpp"
 #include "worker_process.hpp"
 
-// A process is killed at every write of two turns; the next one finds a whole tape and goes on.
+// A process is killed at every write of two turns; the next one finds a valid tape and continues.
 
 namespace cubepi::crash_tests {
 
@@ -40,22 +40,22 @@ std::vector<bub::TapeEntry> entries_in(const std::filesystem::path& directory) {
     return run(store_in(directory)->fetch(tape, bub::TapeQuery()));
 }
 
-/// All that the model said, as it is on the tape.
-std::string said_on(const std::vector<bub::TapeEntry>& entries) {
-    std::string said;
+/// The whole text of the model on the tape.
+std::string text_on(const std::vector<bub::TapeEntry>& entries) {
+    std::string text;
     for (const bub::TapeEntry& entry : entries) {
         const Json* role = entry.payload.if_contains("role");
         const bool answer = entry.kind == "tool_call" || (role && *role == Json("assistant"));
-        if (answer) said += entry.payload.at("content").as_string();
+        if (answer) text += entry.payload.at("content").as_string();
     }
-    return said;
+    return text;
 }
 
 std::string status_of(const bub::TapeEntry& marker) {
     return std::string(marker.payload.at("data").as_object().at("status").as_string());
 }
 
-/// What an agent is told of the tape.
+/// The messages that an agent receives from the tape.
 std::string conversation_in(const std::filesystem::path& directory) {
     bub::TapeCheckpointer memory(store_in(directory));
     const auto data = run(memory.load(tape));
@@ -65,7 +65,7 @@ std::string conversation_in(const std::filesystem::path& directory) {
     return texts;
 }
 
-/// What is kept of a turn that was refused, as text.
+/// The record of a refused turn, as text.
 std::string refused_on(const std::filesystem::path& directory) {
     const auto event = run(store_in(directory)->find_event(tape, "turn.refused"));
     return event ? bub::tape_line(*event) : std::string();
@@ -92,12 +92,12 @@ void expect_whole(const std::vector<bub::TapeEntry>& entries) {
     EXPECT_EQ(std::adjacent_find(closed.begin(), closed.end()), closed.end());
 }
 
-/// The next process: what was shown is there, the turn is closed, and an agent goes on.
+/// Checks in the next process that the shown text is stored, the turn is closed, and an agent can continue.
 void expect_recovered(const std::filesystem::path& directory) {
     const std::string shown = read(shown_file(directory));
     const std::vector<bub::TapeEntry> entries = entries_in(directory);
-    const std::string said = said_on(entries);
-    EXPECT_TRUE(said.starts_with(shown)) << "shown: " << shown << "\nkept: " << said;
+    const std::string text = text_on(entries);
+    EXPECT_TRUE(text.starts_with(shown)) << "shown: " << shown << "\nstored: " << text;
     expect_whole(entries);
     EXPECT_EQ(entries_in(directory), entries) << "closing is done once";
     for (const auto& file : std::filesystem::directory_iterator(directory / "tapes")) {
@@ -124,7 +124,7 @@ void expect_recovered(const std::filesystem::path& directory) {
 
 }  // namespace
 
-TEST(TapeCrash, B9_AKillAtAnyWriteLosesNothingThatWasShown) {
+TEST(TapeCrash, B9_AKillLosesNoShownText) {
     std::size_t interrupted = 0;
     const std::size_t steps = kill_at_each_step("--tape", [&](const Remains& remains) {
         expect_recovered(remains.directory);
@@ -139,7 +139,7 @@ TEST(TapeCrash, B9_AKillAtAnyWriteLosesNothingThatWasShown) {
     EXPECT_GT(interrupted, 30u);
 }
 
-TEST(TapeCrash, B9_AKillWhileAKilledTurnIsClosedClosesItOnce) {
+TEST(TapeCrash, B9_AKillDuringRecoveryClosesTheTurnOnce) {
     const TestDirectory left;
     EXPECT_TRUE(run_worker({"--tape", left.path().string(), "30"}).killed);
     std::size_t at = 0;
@@ -173,7 +173,7 @@ TEST(TapeCrash, B9_TwoProcessesOnOneTape) {
     }
 }
 
-TEST(TapeCrash, D50_AProcessThatSleptWhileAnotherTookOverIsFencedOffWhereverItSlept) {
+TEST(TapeCrash, D50_AProcessThatSleptAtAnyPointIsFencedOff) {
     std::size_t at = 1;
     for (bool in_run = true; in_run && !::testing::Test::HasFailure(); ++at) {
         SCOPED_TRACE("frozen at event " + std::to_string(at));
@@ -187,9 +187,9 @@ TEST(TapeCrash, D50_AProcessThatSleptWhileAnotherTookOverIsFencedOffWhereverItSl
         EXPECT_EQ(conversation_in(directory.path()), "Who is other?||seen|I am other|");
         in_run = !std::filesystem::exists(before_merge_file(directory.path()));
         if (in_run) continue;
-        const std::string kept = refused_on(directory.path());
-        EXPECT_NE(kept.find("Who is sleeper?"), std::string::npos) << kept;
-        EXPECT_NE(kept.find("I am sleeper"), std::string::npos) << kept;
+        const std::string refused = refused_on(directory.path());
+        EXPECT_NE(refused.find("Who is sleeper?"), std::string::npos) << refused;
+        EXPECT_NE(refused.find("I am sleeper"), std::string::npos) << refused;
     }
     EXPECT_GT(at, 10u);
 }

@@ -32,7 +32,7 @@ bub::FileTapeOptions options_in(const std::filesystem::path& directory) {
     return options;
 }
 
-/// A person sees the text; from then on it must not get lost.
+/// Shows the text to the user; from now on it must not get lost.
 Task<void> show(std::shared_ptr<bub::TapeFork> fork, int shown, std::string delta) {
     fork->said(delta);
     co_await fork->flush();
@@ -93,7 +93,7 @@ int run_tape_worker(const std::filesystem::path& directory, std::size_t kill_at)
 
 namespace {
 
-/// Stops the process once: at an event, or behind the last one.
+/// Stops the process once: at an event, or after the last one.
 class Freezer {
 public:
     Freezer(std::filesystem::path directory, std::size_t at)

@@ -9,7 +9,7 @@ namespace cubepi::crash_tests {
 inline constexpr const char* tape = "w__s";
 inline constexpr const char* second_input = "And then?";
 
-/// Where the process writes what it has shown, and what a person was told is stored.
+/// The file of the text that the process has shown and reported as stored.
 inline std::filesystem::path shown_file(const std::filesystem::path& directory) {
     return directory / "shown";
 }
@@ -19,21 +19,21 @@ inline std::filesystem::path shown_file(const std::filesystem::path& directory) 
 /// there are fewer steps.
 int run_tape_worker(const std::filesystem::path& directory, std::size_t kill_at);
 
-/// Looks at the tape, which closes the turns that dead processes left. Kills itself at step `kill_at`.
+/// Reads the tape, which closes the turns of dead processes. Kills itself at step `kill_at`.
 int run_tape_reader(const std::filesystem::path& directory, std::size_t kill_at);
 
-/// Appends `turns` turns of three entries each, all of which say `name`.
+/// Appends `turns` turns of three entries each, all with the text `name`.
 int run_tape_writer(const std::filesystem::path& directory, const std::string& name, int turns);
 
 /// The exit status of a process whose turn was refused.
 inline constexpr int was_refused = 4;
-/// There when a process sleeps between the end of its run and the merge of its turn.
+/// Exists while a process sleeps between the end of its run and the merge of its turn.
 inline std::filesystem::path before_merge_file(const std::filesystem::path& directory) {
     return directory / "before-merge";
 }
 
 /// One turn with a call, under a claim whose lease is over at once. Freezes itself (SIGSTOP) at event `freeze_at` of the run;
-/// when there are fewer, behind the run and before the merge of the turn. Zero: never. Returns the exit status.
+/// if there are fewer, after the run and before the merge of the turn. Zero: never. Returns the exit status.
 int run_claimed_turn(const std::filesystem::path& directory, const std::string& name,
                      std::size_t freeze_at);
 

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-// This program, run again as the process that is killed, or as one beside it.
+// Runs this program again, as the process that is killed or as a concurrent one.
 
 namespace cubepi::crash_tests {
 
-/// A directory of its own for one test, gone with it.
+/// A temporary directory for one test.
 class TestDirectory {
 public:
     TestDirectory();
@@ -26,10 +26,10 @@ private:
     std::filesystem::path path_;
 };
 
-/// How a worker ended.
+/// The end of a worker.
 struct Ended {
     bool killed = false;  ///< by SIGKILL
-    int status = 0;       ///< what it returned, when it was not
+    int status = 0;       ///< the exit status, if it was not killed
 };
 
 /// A worker of this program (see tests_or_worker). Killed with its object.
@@ -40,11 +40,11 @@ public:
     WorkerProcess(const WorkerProcess&) = delete;
     WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-    /// Returns when it is over; that it ended in another way than Ended knows fails the test.
+    /// Waits for its end; an end that Ended cannot represent fails the test.
     Ended wait();
-    /// Returns when it has stopped itself, or is over. True: it has stopped (SIGSTOP).
+    /// Waits until it has stopped itself or ended. Returns true if it has stopped (SIGSTOP).
     bool wait_until_frozen();
-    /// It goes on (SIGCONT).
+    /// Continues it (SIGCONT).
     void thaw();
 
 private:
@@ -55,24 +55,24 @@ private:
     Ended ended_;
 };
 
-/// One worker from its start to its end.
+/// Runs one worker to its end.
 Ended run_worker(std::vector<std::string> arguments);
 
-/// What a worker left that was to be killed at step `step`.
+/// The remains of a worker that was to be killed at step `step`.
 struct Remains {
     const std::filesystem::path& directory;
     std::size_t step;
-    bool killed;  ///< false: it came to its end before that step
+    bool killed;  ///< false: it ended before that step
 };
 
-/// Runs `worker FOLDER STEP` in a fresh directory for step 1, 2, 3, ..., and gives `check` what each left, until one comes to its
-/// end (with status 0) or a check fails. The number of steps.
+/// Runs `worker DIRECTORY STEP` in a new directory for step 1, 2, 3, ..., and passes the remains to `check`, until one ends by
+/// itself (with status 0) or a check fails. Returns the number of steps.
 std::size_t kill_at_each_step(const std::string& worker,
                               const std::function<void(const Remains&)>& check);
 
-/// A worker's arguments, without its name; gives the exit status.
+/// A worker: receives the arguments without its name, returns the exit status.
 using Worker = std::function<int(const std::vector<std::string>& arguments)>;
-/// The main function: runs the worker that the first argument names, else the tests.
+/// The main function: runs the worker named by the first argument, else the tests.
 int tests_or_worker(int argc, char** argv, const std::map<std::string, Worker>& workers);
 
 }  // namespace cubepi::crash_tests

@@ -1,4 +1,4 @@
-// run() in a static destructor, when the event loop of the main thread has been destroyed: throws instead of using it.
+// run() in a static destructor, after the event loop of the main thread has been destroyed: throws instead of using it.
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// The configuration file is read or refused with a reason, and an edit of it says what was wanted, whatever it looked like.
+// Any configuration file is read or refused with a reason, and an edit of any file has the requested effect.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace {
 
 using namespace cubepi;
 
-/// What has no form in JSON.
+/// Whether a value cannot be represented in JSON.
 bool has_odd_number(const Json& value) {
     if (value.is_double()) return !std::isfinite(value.get_double());
     if (const JsonArray* array = value.if_array()) {

@@ -1,7 +1,6 @@
 #pragma once
 
-// Counts what the program allocates with new, as a measure of work that is the same on every machine. To be included by one file of
-// a program.
+// Counts allocations with new, as a measure of work that is the same on every machine. To be included by one file of a program.
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -15,7 +14,7 @@ inline std::size_t& allocated_bytes() {
 
 }  // namespace cubepi::fuzz
 
-// All forms but those with an alignment: a library may free with one what it has allocated with another.
+// All forms except those with an alignment: a library may allocate with one form and free with another.
 // NOLINTBEGIN(misc-definitions-in-headers,cppcoreguidelines-no-malloc)
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
     cubepi::fuzz::allocated_bytes() += size;

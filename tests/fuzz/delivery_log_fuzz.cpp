@@ -1,5 +1,5 @@
-// Whatever a crash or a disk has made of a delivery log, it opens, or says that a later version wrote it; what is added then
-// is there after the next opening, beside all that was.
+// Any corruption of a delivery log: the log opens, or reports that a later version wrote it; records added afterwards are present
+// at the next opening, together with all previous ones.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -42,8 +42,8 @@ Task<Content> content_of(DeliveryLog& log) {
     co_return content;
 }
 
-/// Two messages come, an answer to the first is intended. Gives what is there then.
-Task<Content> go_on(DeliveryLog& log) {
+/// Records two messages and an intended answer to the first. Returns the content of the log.
+Task<Content> add_records(DeliveryLog& log) {
     Content content = co_await content_of(log);
     for (int i = 0; i < 2; ++i) {
         Envelope message;
@@ -61,7 +61,7 @@ Task<Content> go_on(DeliveryLog& log) {
     co_return now;
 }
 
-/// A directory for the life of the process.
+/// A directory for the lifetime of the process.
 const fs::path& directory() {
     static const fs::path made = [] {
         std::string name = (fs::temp_directory_path() / "cubepi-fuzz-XXXXXX").string();
@@ -87,7 +87,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Content before;
     try {
         FileDeliveryLog log(options());
-        before = cubepi::run(go_on(log));
+        before = cubepi::run(add_records(log));
     } catch (const cubepi::Error& error) {
         CUBEPI_FUZZ_CHECK(error.code() == cubepi::ErrorCode::schema_mismatch);
         return 0;

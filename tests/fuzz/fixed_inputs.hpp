@@ -9,9 +9,8 @@
 
 namespace cubepi_fuzz {
 
-/// Inputs that follow from a corpus and the words of a dictionary alone: the same ones with every compiler, on every
-/// machine, in every run. libFuzzer's do not, not even with a fixed seed: it goes by addresses and by what the
-/// threads and files of a target do.
+/// Inputs derived only from a corpus and the words of a dictionary: the same with every compiler, on every machine, in every run.
+/// libFuzzer's inputs differ even with a fixed seed, because they depend on addresses and on the threads and files of a target.
 class FixedInputs {
 public:
     static constexpr std::size_t most_bytes = 4096;
@@ -20,9 +19,9 @@ public:
     FixedInputs(std::vector<std::string> corpus, std::vector<std::string> words)
         : corpus_(std::move(corpus)), words_(std::move(words)) {}
 
-    /// The next one, valid until the next call.
+    /// Returns the next input, valid until the next call.
     const std::string& next() {
-        // Half of them go on from the one before, so that some are far from everything that was kept.
+        // Half of them are based on the previous one, so that some differ much from the corpus.
         if (steps_ == 0 || below(2) == 0) {
             current_ = corpus_[below(corpus_.size())];
             steps_ = 32;
@@ -34,7 +33,7 @@ public:
     }
 
 private:
-    /// splitmix64, and no distribution of the standard library: those differ.
+    /// splitmix64, without a distribution of the standard library: those differ between implementations.
     std::uint64_t random() {
         state_ += 0x9e3779b97f4a7c15;
         std::uint64_t mixed = state_;
@@ -68,14 +67,14 @@ private:
             case 3: insert(std::string(part(current_))); break;
             case 4: insert(part(corpus_[below(corpus_.size())])); break;
             case 5: {
-                // The head of this one with the tail of another.
+                // The head of this input with the tail of another.
                 const std::string& other = corpus_[below(corpus_.size())];
                 current_.resize(at);
                 current_ += std::string_view(other).substr(below(other.size() + 1));
                 break;
             }
             case 6: {
-                // Many of one kind: what is deep or long.
+                // Many repetitions, for deep or long inputs.
                 const std::size_t count = 1 + below(below(8) == 0 ? 1024 : 16);
                 insert(std::string(count, current_[at]));
                 break;
@@ -86,7 +85,7 @@ private:
         }
     }
 
-    /// Another number in place of the first digits from `at` on.
+    /// Replaces the first digits at or after `at` by another number.
     void number(std::size_t at) {
         static constexpr std::string_view digits = "0123456789";
         const std::size_t begin = current_.find_first_of(digits, at);

@@ -1,8 +1,8 @@
-// What a fuzz target does beside libFuzzer's search:
-//   cubepi_fuzz_sse FOLDER...      every file once (only in builds without libFuzzer)
-//   cubepi_fuzz_sse --fixed RUNS SECONDS NOTE WORDS FOLDER
+// The modes of a fuzz target other than libFuzzer's search:
+//   cubepi_fuzz_sse DIRECTORY...   every file once (only in builds without libFuzzer)
+//   cubepi_fuzz_sse --fixed RUNS SECONDS NOTE WORDS DIRECTORY
 //                                  the files, then RUNS fixed inputs, for at most SECONDS
-// NOTE is a file that holds the input which is running: its length in 8 bytes, then its bytes. It outlives any death.
+// NOTE is a file with the current input: its length in 8 bytes, then its bytes. It remains if the process dies.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -70,7 +70,7 @@ std::vector<std::string> words_of(const char* name) {
     return words;
 }
 
-/// A note of the input that runs, in a mapped file: writing it costs nothing, and it stays when the program dies.
+/// A note of the current input, in a mapped file: writing it is free, and it remains if the program dies.
 class Note {
 public:
     explicit Note(const char* name) {
@@ -123,14 +123,14 @@ int run_fixed(long runs, long seconds, const char* note_name, const char* words,
 
 }  // namespace
 
-/// libFuzzer calls this before it does anything.
+/// libFuzzer calls this function first.
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
     char** const words = *argv;
     if (*argc != 7 || std::strcmp(words[1], "--fixed") != 0) return 0;
     std::exit(run_fixed(std::atol(words[2]), std::atol(words[3]), words[4], words[5], words[6]));
 }
 
-/// Weak: where libFuzzer is linked in, its own takes the place of this one.
+/// Weak: libFuzzer's own function replaces it if linked.
 __attribute__((weak)) int main(int argc, char** argv) {
     LLVMFuzzerInitialize(&argc, &argv);
     std::size_t count = 0;

@@ -1,4 +1,4 @@
-// A stored message is read or refused with a reason; what is read is written and read again as the same message.
+// A stored message is read or refused with a reason; a message that was read can be written and read again unchanged.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
-// JSON as models and other programs write it: nothing but Error(parse) is thrown, what is read can be written and
-// read again, and the readers agree where the text is JSON.
+// JSON as written by models and other programs: only Error(parse) is thrown, values can be written and read again, and the readers
+// agree if the text is JSON.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// Whatever an endpoint says when it refuses: a reason in whole characters that can be stored, and a wait that is a number.
+// Any refusal of an endpoint: the reason is valid UTF-8 that can be stored, and the wait is a number.
 // The first line is a header's value, the rest the body.
 #include <algorithm>
 #include <chrono>

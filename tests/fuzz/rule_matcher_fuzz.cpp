@@ -1,4 +1,4 @@
-// A rule and a command, each on a line: what a rule allows is what it says, seen by a second, simpler implementation.
+// A rule and a command, each on a line: compares the decision with that of a second, simpler implementation.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -21,7 +21,7 @@ using Words = std::vector<std::string>;
 
 constexpr std::string_view here = "/src/app";
 
-/// Splits at blanks that no quote and no backslash protects. Only for commands that a rule has allowed.
+/// Splits at blanks that are not quoted or escaped. Only for commands that a rule has allowed.
 Words split(std::string_view command) {
     Words words;
     bool open = false;
@@ -48,7 +48,7 @@ Words split(std::string_view command) {
     return words;
 }
 
-/// True when a shell would have to compute something, or begin a second command.
+/// True if a shell would expand something or begin a second command.
 bool needs_a_shell(std::string_view command) {
     char quote = 0;
     for (std::size_t at = 0; at < command.size(); ++at) {
@@ -69,7 +69,7 @@ bool needs_a_shell(std::string_view command) {
     return quote != 0;
 }
 
-/// Options that run, write or read elsewhere; git, and others, take the beginning of a long one for the whole.
+/// Options that run, write or read elsewhere; git and others accept abbreviations of long options.
 constexpr std::array<std::string_view, 26> dangerous = {
     "--output",        "--ext-diff", "--textconv",       "--no-index",    "--open-files-in-pager",
     "--exec",          "--git-dir",  "--work-tree",      "--config",      "--config-env",
@@ -86,7 +86,7 @@ bool is_dangerous(const std::string& word) {
     }
     if (!word.starts_with("--") || word.size() < 4) return false;
     const std::string name = word.substr(0, word.find('='));
-    // --exclude-standard and --show-stash begin as others do, but are whole names themselves.
+    // --exclude-standard and --show-stash begin like others, but are complete names themselves.
     return std::any_of(dangerous.begin(), dangerous.end(),
                        [&](std::string_view option) { return option.starts_with(name); });
 }
@@ -97,7 +97,7 @@ bool leaves(std::string_view operand) {
            operand.find(":../") != std::string_view::npos || operand.ends_with(":..");
 }
 
-/// What a rule with a star may allow: a known program, no dangerous option, nothing outside.
+/// Whether a rule with a star may allow the words: a known program, no dangerous option, no path outside.
 bool is_harmless(const Words& words) {
     static constexpr std::array<std::string_view, 15> programs = {
         "ls",   "pwd", "echo", "whoami", "id",  "uname", "date", "which",

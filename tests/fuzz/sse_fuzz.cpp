@@ -1,4 +1,4 @@
-// The same bytes give the same events however they are cut, and nothing but Error(too_large) is thrown.
+// The same bytes produce the same events for every split, and only Error(too_large) is thrown.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -30,7 +30,7 @@ struct Outcome {
     friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-/// Decodes `bytes` in pieces of `piece`, or of sizes that change where it is zero.
+/// Decodes `bytes` in pieces of `piece` bytes, or of varying sizes if it is zero.
 Outcome decode(std::string_view bytes, std::size_t piece) {
     SseLimits limits;
     limits.max_line = 256;

@@ -1,5 +1,4 @@
-// The quick reader of stored messages reads what the plain one reads, and refuses what that refuses, whatever it has read
-// before.
+// The fast reader of stored messages accepts and refuses the same texts as the plain reader, regardless of what it has read before.
 #include <cstddef>
 #include <cstdint>
 #include <optional>

@@ -1,7 +1,7 @@
 #pragma once
 
-// Whatever an endpoint streams, the answer is one legal sequence of events and a message, or a typed error, and the work for it is in
-// proportion to its bytes.
+// Any stream of an endpoint: the answer is one legal sequence of events and a message, or a typed error, and the work is
+// proportional to the number of bytes.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -72,8 +72,8 @@ private:
     bool ended_ = false;
 };
 
-/// What a decoder may allocate and say for `size` bytes. Twice the work for twice the bytes: an answer that is copied again for
-/// each of its pieces breaks this.
+/// The limits of allocations and of output of a decoder for `size` bytes. They are linear: a decoder that copies an answer for each
+/// of its pieces exceeds them.
 inline void check_work(std::size_t size, std::size_t allocated, std::size_t events,
                        std::size_t delta_bytes) {
     constexpr std::size_t fixed = std::size_t{256} << 10U;
@@ -84,7 +84,7 @@ inline void check_work(std::size_t size, std::size_t allocated, std::size_t even
     CUBEPI_FUZZ_CHECK(delta_bytes <= 1024 + 4 * size);
 }
 
-/// Gives the bytes to the decoder that `make(assembler, ids)` makes.
+/// Passes the bytes to the decoder created by `make(assembler, ids)`.
 template <class Make>
 void check_decoder(std::string_view bytes, const Make& make) {
     AssistantMessage head;
@@ -95,7 +95,7 @@ void check_decoder(std::string_view bytes, const Make& make) {
     detail::EventQueue queue;
     const std::size_t allocated_before = allocated_bytes();
     try {
-        // What is no event stream is taken as payloads, one on each line.
+        // Text that is not an event stream is treated as payloads, one per line.
         SseDecoder sse;
         sse.feed(bytes);
         SseEvent event;
@@ -118,18 +118,19 @@ void check_decoder(std::string_view bytes, const Make& make) {
     const std::size_t events = queue.size();
     std::size_t delta_bytes = 0;
     Grammar grammar;
-    std::vector<PartialMessage> kept;
+    std::vector<PartialMessage> snapshots;
     while (!queue.empty()) {
         const StreamEvent event = queue.pop();
         delta_bytes += event.delta.size();
         grammar.take(event);
-        if (event.type != StreamEventType::notice) kept.push_back(event.partial);
+        if (event.type != StreamEventType::notice) snapshots.push_back(event.partial);
     }
     CUBEPI_FUZZ_CHECK(grammar.ended());
     check_work(bytes.size(), allocated, events, delta_bytes);
-    for (std::size_t i = 0; i < kept.size(); i += kept.size() / 8 + 1) (void)kept[i].get();
-    // What came is whole text, and can be stored.
-    const Message message = kept.back().message();
+    for (std::size_t i = 0; i < snapshots.size(); i += snapshots.size() / 8 + 1)
+        (void)snapshots[i].get();
+    // The received text is valid and can be stored.
+    const Message message = snapshots.back().message();
     const JsonObject stored = to_json(message);
     const Json loaded = parse_json(boost::json::serialize(stored));
     CUBEPI_FUZZ_CHECK(message_from_json(loaded).text() == message.text());

@@ -1,5 +1,5 @@
-// A line of a tape is an entry or skipped, by the quick reader as by the full one; an entry is written as a line that is
-// read as the same entry. A journal, whatever is in it, can be closed.
+// A line of a tape is an entry or skipped, equally by the fast reader and the full one; an entry is written as a line that is read
+// as the same entry. A journal with any content can be closed.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Whatever text others have: what the gate lets through is UTF-8 without a control character or a character that turns the
-// direction of text around, its size is bounded by that of the input, and passing the gate twice changes nothing.
+// Any text: the output of the gate is UTF-8 without control characters and characters that change the direction of text, its size
+// is bounded by that of the input, and passing the gate twice changes nothing.
 #include <cstddef>
 #include <cstdint>
 #include <string>

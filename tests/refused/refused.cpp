@@ -1,5 +1,5 @@
-// Each of these is a mistake that a user makes on the first day. It must not compile, on either compiler, and the error must
-// say what to do: the line "says" is part of it.
+// Common mistakes of new users. None may compile with either compiler, and the error must state the remedy: it must contain the
+// line "says".
 
 #include <app/terminal/terminal_stream.hpp>
 #include <bub/builtin/builtin.hpp>
@@ -184,7 +184,7 @@ bub::Plugin plugin_hook_result() {
     return plugin;
 }
 
-// Of the program: what is written to a terminal.
+// A part of the program: text for a terminal.
 
 // says: text for a terminal must be a literal or have passed for_terminal()
 void unescaped_output(app::TerminalStream& out, const std::string& tool_name) { out << tool_name; }

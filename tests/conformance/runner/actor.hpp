@@ -14,7 +14,7 @@
 
 namespace conformance {
 
-/// What actions work on and write to. Outlives the actor.
+/// The objects that actions use and write to. Outlive the actor.
 struct Stage {
     cubepi::Agent* agent = nullptr;
     std::stop_source* step_stop = nullptr;  ///< cancels the coroutine that awaits the current step
@@ -27,7 +27,7 @@ struct Stage {
 class Actor {
 public:
     Actor(const std::vector<ActionRule>& rules, Stage& stage);
-    /// Throws what a rule says, after everything else at this event.
+    /// Throws the error of a rule, after all other actions at this event.
     void on_event(const cubepi::AgentEvent& event);
 
 private:

@@ -149,7 +149,7 @@ void remove_at(Json& value, std::string_view pointer) {
     if (JsonObject* object = at->if_object()) {
         object->erase(parts.back());
     } else if (JsonArray* array = at->if_array()) {
-        // The place stays, so that later pointers still fit.
+        // The element remains, so that later pointers stay valid.
         if (const auto index = index_of(parts.back(), array->size()))
             (*array)[*index] = placeholder;
     }

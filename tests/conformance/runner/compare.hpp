@@ -8,10 +8,10 @@
 
 namespace conformance {
 
-/// Puts the same placeholder where the pointers of `ignore` go (README.md, section 4).
+/// Replaces the values at the pointers of `ignore` by the same placeholder (README.md, section 4).
 void blank_out(cubepi::Json& value, const std::vector<std::string>& ignore);
 
-/// Removes what a pointer names, if it is there; the empty pointer makes the value null.
+/// Removes the value at a pointer, if it exists; the empty pointer sets the value to null.
 void remove_at(cubepi::Json& value, std::string_view pointer);
 
 /// "/json/pointer: want X, got Y" for each difference. Objects are equal whatever their order, numbers by value.

@@ -6,11 +6,11 @@
 
 namespace conformance {
 
-/// Copies a database, with its write-ahead log where there is one, and gives the copy's name.
+/// Copies a database, with its write-ahead log if there is one, and returns the name of the copy.
 std::filesystem::path copy_database(const std::filesystem::path& original,
                                     const std::filesystem::path& directory);
 
-/// What Python wrote, as text: of each table its columns and rows. Read without the product.
+/// Returns the columns and rows of each table as text. Reads the database without the product.
 struct TableRows {
     std::string table;
     std::vector<std::string> columns;
@@ -19,12 +19,11 @@ struct TableRows {
 
 std::vector<TableRows> read_tables(const std::filesystem::path& database);
 
-/// Rows of `before` that are not in the database any more, or are not what they were. Tables, columns and rows that were
-/// added are no concern.
+/// Returns the rows of `before` that the database no longer contains or that have changed. Ignores added tables, columns and rows.
 std::vector<std::string> changed_rows(const std::filesystem::path& database,
                                       const std::vector<TableRows>& before);
 
-/// "ok", or what SQLite's integrity check says.
+/// Returns "ok", or the result of SQLite's integrity check.
 std::string integrity_of(const std::filesystem::path& database);
 
 }  // namespace conformance

@@ -29,7 +29,7 @@ bool is_odd(const Json& value) {
            text.starts_with("<integer ");
 }
 
-/// What JSON does not know may be loaded as an approximation: such values are taken from what was loaded.
+/// Values that JSON cannot represent may be loaded as approximations: such values are taken from the loaded message.
 void adopt_odd(Json& want, const Json& got) {
     if (is_odd(want)) {
         want = got;
@@ -45,11 +45,11 @@ void adopt_odd(Json& want, const Json& got) {
 }
 
 void keep_keys_of(JsonObject& got, const JsonObject& want) {
-    JsonObject kept;
+    JsonObject common;
     for (const auto& [key, value] : got) {
-        if (want.contains(key)) kept[key] = value;
+        if (want.contains(key)) common[key] = value;
     }
-    got = std::move(kept);
+    got = std::move(common);
 }
 
 /// CubePi shows a count that was not reported as 0 (D12).
@@ -59,7 +59,7 @@ void count_unreported(JsonObject& usage, const JsonObject& want) {
     }
 }
 
-/// Keys that CubePi does not know are kept by us and not shown by it.
+/// Keys that CubePi does not know are preserved by us but not shown by CubePi.
 void drop_unknown_keys(JsonObject& got, const JsonObject& want) {
     keep_keys_of(got, want);
     Json* usage = got.if_contains("usage");
@@ -255,7 +255,8 @@ std::vector<std::string> check_database(const std::filesystem::path& file, const
     if (integrity_of(copy) != "ok")
         found.push_back("/sqlite/integrity: want \"ok\", got " + integrity_of(copy));
 
-    if (!run_within(go_on(copy, threads, found), limit)) throw std::runtime_error("hang: going on");
+    if (!run_within(continue_from(copy, threads, found), limit))
+        throw std::runtime_error("hang: continuing");
     std::vector<TableRows> log;
     for (const TableRows& table : before) {
         if (table.table == "messages") log.push_back(table);

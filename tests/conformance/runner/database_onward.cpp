@@ -28,7 +28,7 @@ cubepi::ClaimOwner other_owner() {
     return owner;
 }
 
-/// The name of the error class that a task ends with; "nothing" when it ends well.
+/// Returns the name of the error class with which a task ends, or "nothing" if it succeeds.
 Task<std::string> error_of(Task<> task) {
     std::exception_ptr failure;
     try {
@@ -121,22 +121,23 @@ Task<> prompt_on(Store store, std::string thread, std::vector<std::string>& foun
     options.checkpointer = store;
     options.thread_id = thread;
     cubepi::Agent agent(std::move(options));
-    Task<cubepi::RunResult> run = agent.prompt("go on");
+    Task<cubepi::RunResult> run = agent.prompt("continue");
     const cubepi::RunResult result = co_await std::move(run);
     if (!result) found.push_back(at + ": want a completed run, got " + result.error().what());
     if (!legal) found.push_back(at + ": the request was not legal");
     const std::optional<cubepi::CheckpointData> after = co_await store->load(thread);
     const std::size_t old = before ? before->messages.size() : 0;
-    bool kept = after && after->messages.size() >= old + 2;
-    for (std::size_t i = 0; kept && i < old; ++i) kept = after->messages[i] == before->messages[i];
-    if (!kept)
+    bool unchanged = after && after->messages.size() >= old + 2;
+    for (std::size_t i = 0; unchanged && i < old; ++i)
+        unchanged = after->messages[i] == before->messages[i];
+    if (!unchanged)
         found.push_back(at + ": the thread is not what it was and two messages more");
     else if (after->messages.back().text() != "fine")
         found.push_back(at + ": the answer was not stored");
 }
 
-Task<> go_on_thread(Store store, std::string thread, const JsonObject& want,
-                    std::vector<std::string>& found) {
+Task<> continue_thread(Store store, std::string thread, const JsonObject& want,
+                       std::vector<std::string>& found) {
     if (!want.at("messages").is_null()) {
         co_await check_refusals(store, thread, want, found);
         co_await check_forks(store, thread, want, found);
@@ -146,21 +147,21 @@ Task<> go_on_thread(Store store, std::string thread, const JsonObject& want,
 
 }  // namespace
 
-Task<> go_on(std::filesystem::path file, const JsonObject& threads,
-             std::vector<std::string>& found) {
+Task<> continue_from(std::filesystem::path file, const JsonObject& threads,
+                     std::vector<std::string>& found) {
     auto store = std::make_shared<cubepi::SQLiteCheckpointer>(file.string());
     for (const auto& [key, want] : threads) {
         if (want.as_object().contains("error")) continue;
         const std::string thread(key);
         std::exception_ptr failure;
         try {
-            co_await go_on_thread(store, thread, want.as_object(), found);
+            co_await continue_thread(store, thread, want.as_object(), found);
         } catch (...) {
             failure = std::current_exception();
         }
         if (failure)
             found.push_back("/threads/" + thread +
-                            ": going on: " + cubepi::exception_text(failure));
+                            ": continuing: " + cubepi::exception_text(failure));
     }
 }
 

@@ -10,9 +10,9 @@
 
 namespace conformance {
 
-/// Goes on from a database that CubePi wrote (README-fixtures.md, section 1.2): prompts on every thread, is refused what it must
-/// be refused, forks. `threads` and `found` outlive the task.
-cubepi::Task<> go_on(std::filesystem::path file, const JsonObject& threads,
-                     std::vector<std::string>& found);
+/// Continues from a database written by CubePi (README-fixtures.md, section 1.2): prompts on every thread, checks refusals, forks.
+/// `threads` and `found` outlive the task.
+cubepi::Task<> continue_from(std::filesystem::path file, const JsonObject& threads,
+                             std::vector<std::string>& found);
 
 }  // namespace conformance

@@ -24,7 +24,7 @@ public:
     using std::runtime_error::runtime_error;
 };
 
-/// The category of what came out of a step (README.md, section 3.1).
+/// The category of the exception of a step (README.md, section 3.1).
 std::string category_of(const std::exception_ptr& failure);
 
 }  // namespace conformance

@@ -8,9 +8,9 @@
 
 namespace conformance {
 
-// Checks of the kinds of files that are no agent scenarios: the differences, in the form of compare.hpp.
+// Checks of the kinds of files other than agent scenarios: return the differences, in the form of compare.hpp.
 
-/// `file` is the JSON file; the database lies beside it.
+/// `file` is the JSON file; the database is in the same directory.
 std::vector<std::string> check_database(const std::filesystem::path& file, const Json& content);
 std::vector<std::string> check_wire(const Json& content);
 std::vector<std::string> check_turn(const Json& content);

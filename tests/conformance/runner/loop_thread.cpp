@@ -42,7 +42,7 @@ bool run_within(cubepi::Task<> task, std::chrono::steady_clock::duration limit) 
         (void)loop.release();
         return false;
     }
-    // What ended last may still have something queued that belongs to it.
+    // The task that ended last may still have queued handlers.
     (void)loop->context.poll();
     if (loop->failure) std::rethrow_exception(loop->failure);
     return true;

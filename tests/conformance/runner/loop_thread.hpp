@@ -6,8 +6,8 @@
 
 namespace conformance {
 
-/// Runs a task on an event loop of its own on this thread; throws what it throws. False when it has not ended within
-/// `limit`: the loop and what lives in it are then left alone for good, since nothing can be said about them.
+/// Runs a task on an event loop of its own on this thread and rethrows its exception. Returns false if it has not ended within
+/// `limit`: the loop and its objects are then leaked, because their state is unknown.
 bool run_within(cubepi::Task<> task, std::chrono::steady_clock::duration limit);
 
 }  // namespace conformance

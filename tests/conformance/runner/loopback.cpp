@@ -106,7 +106,7 @@ void send_body(int fd, const HttpAnswer& answer) {
         if (!send_all(fd, answer.stride != 0 ? chunk(piece) : std::string(piece))) return;
         rest.remove_prefix(size);
         done += size;
-        // Whoever closes the connection during the pause ends it.
+        // A client that closes the connection ends the pause.
         if (done == pause_at) (void)wait_for_input(fd, answer.pause_ms);
     }
     if (answer.stride != 0 && !answer.cut) (void)send_all(fd, "0\r\n\r\n");

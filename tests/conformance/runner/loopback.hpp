@@ -13,11 +13,11 @@ struct HttpAnswer {
     int status = 200;
     std::map<std::string, std::string> headers;
     std::string body;
-    /// The connection breaks after the body, whose length was promised 1,000 bytes longer.
+    /// The connection breaks after the body, whose content-length is 1,000 bytes larger.
     bool cut = false;
     std::size_t pause_after_bytes = 0;  ///< 0: no pause
     int pause_ms = 0;
-    /// The body goes out in chunks of so many bytes; 0: in one piece with its length.
+    /// The body is sent in chunks of this many bytes; 0: in one piece with its length.
     std::size_t stride = 0;
 };
 
@@ -28,7 +28,7 @@ struct HttpAsked {
     std::string body;
 };
 
-/// An HTTP server on a loopback port that gives its answers one by one, the last one again and again.
+/// An HTTP server on a loopback port that sends its answers one by one, and then repeats the last one.
 class Loopback {
 public:
     explicit Loopback(std::vector<HttpAnswer> answers);

@@ -15,11 +15,11 @@
 #include "reading.hpp"
 
 // conformance_runner SCENARIO.json                       prints the result
-// conformance_runner --check FILE.json...                compares with what the files expect
+// conformance_runner --check FILE.json...                compares with the expectations of the files
 // conformance_runner --keep FILE.sqlite SCENARIO.json    runs the scenario on a new SQLite file and keeps it
-// conformance_runner --trace FOLDER SCENARIO.json        the same for traces, once there is a tracer
+// conformance_runner --trace DIRECTORY SCENARIO.json     the same for traces, once there is a tracer
 //
-// Exit status: 0 all well, 1 differences, 2 a file that cannot be read or a wrong command line.
+// Exit status: 0 success, 1 differences, 2 a file that cannot be read or a wrong command line.
 
 namespace {
 
@@ -119,7 +119,7 @@ int usage() {
     std::cerr << "usage: conformance_runner SCENARIO.json\n"
                  "       conformance_runner --check FILE.json...\n"
                  "       conformance_runner --keep FILE.sqlite SCENARIO.json\n"
-                 "       conformance_runner --trace FOLDER SCENARIO.json\n";
+                 "       conformance_runner --trace DIRECTORY SCENARIO.json\n";
     return 2;
 }
 

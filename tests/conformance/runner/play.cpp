@@ -243,8 +243,8 @@ Task<> Play::read_store() {
             stored == message_forms(agent_->state().messages, known_, Place::history, &runs_);
         stored_[thread] = same ? Json("=messages") : Json(stored);
         if (data && !data->extra.empty()) extra_[thread] = data->extra;
-        auto& people = dynamic_cast<cubepi::HitlStore&>(store_.itself());
-        Task<std::vector<cubepi::PendingRequest>> asking = people.load_pending_requests(thread);
+        auto& requests = dynamic_cast<cubepi::HitlStore&>(store_.itself());
+        Task<std::vector<cubepi::PendingRequest>> asking = requests.load_pending_requests(thread);
         const std::vector<cubepi::PendingRequest> pending = co_await std::move(asking);
         for (const cubepi::PendingRequest& request : pending) {
             JsonObject form;

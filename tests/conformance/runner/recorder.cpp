@@ -31,11 +31,11 @@ JsonObject execution_end_form(const cubepi::ToolExecutionEndEvent& event, const 
 }
 
 JsonObject without_nulls(const JsonObject& object) {
-    JsonObject kept;
+    JsonObject present;
     for (const auto& [key, value] : object) {
-        if (!value.is_null()) kept[key] = value;
+        if (!value.is_null()) present[key] = value;
     }
-    return kept;
+    return present;
 }
 
 JsonArray role_forms(const cubepi::MessageList& messages) {

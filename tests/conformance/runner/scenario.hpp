@@ -18,19 +18,19 @@ using cubepi::Json;
 using cubepi::JsonArray;
 using cubepi::JsonObject;
 
-/// The file is not what the format says; the text names the place.
+/// The file does not conform to the format; the text names the place.
 class BadFile : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
 };
 
-/// The product has no API yet for what the file asks; the text names it.
+/// The product has no API yet for a feature of the file; the text names it.
 class Unsupported : public std::runtime_error {
 public:
     explicit Unsupported(const std::string& what) : std::runtime_error("unsupported: " + what) {}
 };
 
-/// One tool and what its body does, step by step.
+/// One tool and the steps of its body.
 struct ToolSpec {
     std::string name;
     std::string description;
@@ -68,7 +68,7 @@ struct Match {
 struct Action {
     std::string name;
     Json value;
-    /// Waits for something: performed in a task beside the listener.
+    /// Waits: performed in a task concurrent with the listener.
     bool waits = false;
 };
 
@@ -108,7 +108,7 @@ struct Scenario {
     std::vector<std::string> ignore;
     Json expect;
 
-    /// What of the format the product has no API for; empty when it can be run.
+    /// The feature for which the product has no API; empty if the scenario can be run.
     std::string unsupported() const;
 };
 

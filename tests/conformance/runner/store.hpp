@@ -13,13 +13,13 @@
 
 namespace conformance {
 
-/// What the scenario's failing append throws.
+/// Thrown by the scenario's failing append.
 class StoreFault : public cubepi::CheckpointerError {
 public:
     using CheckpointerError::CheckpointerError;
 };
 
-/// A directory that is gone with its object.
+/// A temporary directory, removed by the destructor.
 class TemporaryDirectory {
 public:
     TemporaryDirectory();
@@ -35,12 +35,12 @@ private:
 /// The checkpointer of a scenario. reopen() closes and opens a SQLite file; a memory store stays.
 class ScenarioStore {
 public:
-    /// With `keep`, the store is the SQLite file of that name, whatever the scenario says.
+    /// With `keep`, the store is the SQLite file of that name, regardless of the scenario.
     ScenarioStore(const Scenario& scenario, std::string keep);
     ~ScenarioStore();
 
     bool exists() const noexcept { return store_ != nullptr; }
-    /// What agents are given: fails where the scenario says so.
+    /// The store of the agents: fails as the scenario defines.
     std::shared_ptr<cubepi::Checkpointer> for_agents() const { return for_agents_; }
     /// The store itself.
     cubepi::Checkpointer& itself() const { return *store_; }

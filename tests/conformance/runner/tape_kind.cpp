@@ -58,7 +58,7 @@ bool begins_json(std::string_view text) {
     return !text.empty() && (text.front() == '{' || text.front() == '[');
 }
 
-/// JSON inside text is shown parsed (3.4).
+/// Parses JSON inside text (3.4).
 Json shown(const JsonObject& message) {
     const Json* content = message.if_contains("content");
     if (!content || !content->is_string()) return message;

@@ -17,7 +17,7 @@ namespace {
 
 using bub::Task;
 
-/// A directory of its own, gone with the object.
+/// A temporary directory, removed by the destructor.
 class Directory {
 public:
     Directory() {
@@ -71,13 +71,13 @@ std::vector<cubepi::FauxStep> steps_of(const JsonArray& replies) {
     return steps;
 }
 
-/// README-turns.md, 2.7: what the plugin puts before the inbound's content is free.
+/// README-turns.md, 2.7: text that the plugin adds before the inbound's content is not compared.
 Json user_content(const bub::TapeEntry& entry, const std::string& content) {
-    const Json* said = entry.payload.if_contains("content");
-    if (!said) return nullptr;
-    const auto* text = said->if_string();
+    const Json* stored = entry.payload.if_contains("content");
+    if (!stored) return nullptr;
+    const auto* text = stored->if_string();
     if (text && std::string_view(*text).ends_with(content)) return Json(content);
-    return *said;
+    return *stored;
 }
 
 }  // namespace
@@ -123,13 +123,13 @@ Task<> BuiltinStage::report(JsonObject& result, const bub::Envelope& inbound) {
         bub::tape_name(state_->workspace.path(), inbound.session_id.value_or(""));
     const std::vector<bub::TapeEntry> entries = co_await store->fetch(tape, bub::TapeQuery());
     result["tape_written"] = !entries.empty();
-    JsonArray said;
+    JsonArray messages;
     for (const bub::TapeEntry& entry : entries) {
         const Json* role = entry.payload.if_contains("role");
         if (entry.kind != bub::entry_kind::message || !role || *role != "user") continue;
-        said.push_back(user_content(entry, inbound.content_text()));
+        messages.push_back(user_content(entry, inbound.content_text()));
     }
-    result["tape_user_messages"] = std::move(said);
+    result["tape_user_messages"] = std::move(messages);
 }
 
 void BuiltinStage::trim(JsonObject& envelope) {

@@ -19,13 +19,13 @@ public:
     BuiltinStage& operator=(const BuiltinStage&) = delete;
 
     std::filesystem::path workspace() const;
-    /// Gives the inbound its lifespan, where the scenario has one.
+    /// Sets the lifespan of the inbound, if the scenario has one.
     void prepare(bub::Envelope& inbound);
     void add_to(bub::Framework& framework);
-    /// What the scenario asks about model, tape and lifespan.
+    /// The results about model, tape and lifespan that the scenario requests.
     bub::Task<> report(JsonObject& result, const bub::Envelope& inbound);
 
-    /// Leaves what the page says of an envelope that the plugin made.
+    /// Removes the members of an envelope created by the plugin that the page does not name.
     static void trim(JsonObject& envelope);
 
 private:

@@ -61,7 +61,7 @@ private:
     std::string how_;
 };
 
-/// One turn of a scenario, and what is read off afterwards.
+/// One turn of a scenario, and the values read afterwards.
 class TurnPlay {
 public:
     TurnPlay(const JsonObject& file, HookForm form)
@@ -281,7 +281,7 @@ std::vector<std::string> check_turn(const Json& content) {
     Json want = file.at("expect");
     remove_ignored(want, ignore);
     std::vector<std::string> found;
-    // Whether a hook waits must make no difference.
+    // The result must not depend on whether a hook waits.
     for (const HookForm form : {HookForm::plain, HookForm::task}) {
         Json got = TurnPlay(file, form).perform();
         remove_ignored(got, ignore);

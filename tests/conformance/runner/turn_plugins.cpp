@@ -15,7 +15,7 @@ namespace {
 using bub::MaybeTask;
 using bub::Task;
 
-/// The arguments of a call that behaviours and the trace speak of.
+/// The arguments of a call that behaviours and the trace refer to.
 struct Arguments {
     const bub::Envelope* message = nullptr;
     const std::string* session_id = nullptr;
@@ -24,7 +24,7 @@ struct Arguments {
     bub::TurnState* state = nullptr;
 };
 
-/// The hooks of one plugin, and how often each was called.
+/// The hooks of one plugin, and the number of calls of each.
 class Script {
 public:
     Script(const JsonObject& spec, std::shared_ptr<TurnLog> log)
@@ -52,7 +52,7 @@ public:
         return call < list.size() ? &list[call] : nullptr;
     }
 
-    /// Writes the call down, and does to the state what the behaviour says.
+    /// Records the call, and changes the state as the behaviour defines.
     const JsonObject* begin(std::string_view hook, JsonObject entry, const Arguments& given) {
         const JsonObject* behaviour = next(hook);
         entry["call"] = name + "." + std::string(hook);
@@ -96,7 +96,7 @@ void substitute(Json& value, const Arguments& given) {
     }
 }
 
-/// The value that a behaviour returns; throws what it throws. Null: nothing.
+/// Returns the value of a behaviour, null if it has none, or throws its error.
 Json returned(const JsonObject* behaviour, const Arguments& given) {
     if (!behaviour) return nullptr;
     if (const Json* text = behaviour->if_contains("throw")) {
@@ -118,7 +118,7 @@ Task<R> give_later(std::shared_ptr<TurnLog> log, const JsonObject* behaviour, Ar
     co_return convert(std::move(value));
 }
 
-/// Does what the behaviour says, in the form that the run is in.
+/// Performs the behaviour, in the form of the run.
 template <class R, class Convert>
 MaybeTask<R> give(const std::shared_ptr<TurnLog>& log, const JsonObject* behaviour,
                   const Arguments& given, Convert convert) {

@@ -13,16 +13,16 @@
 
 namespace conformance {
 
-/// A failure that a scenario makes.
+/// A failure defined by a scenario.
 class HookError : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
 };
 
-/// How the hooks of a run give their values: at once, or from a coroutine.
+/// The way hooks of a run return their values: immediately, or from a coroutine.
 enum class HookForm { plain, task };
 
-/// What one run of a turn scenario writes down.
+/// The records of one run of a turn scenario.
 struct TurnLog {
     std::stop_source abort;
     std::string workspace;
@@ -37,14 +37,14 @@ JsonObject error_form(const std::exception_ptr& error);
 /// A state as 2.7 shows it.
 JsonObject state_form(const JsonObject& values, const std::string& workspace);
 
-/// A plugin with the hooks of a scenario. Throws BadFile for what the page does not name.
+/// A plugin with the hooks of a scenario. Throws BadFile for members that the page does not name.
 bub::Plugin scripted_plugin(const JsonObject& spec, std::shared_ptr<TurnLog> log);
 /// The runner's own plugin, which fills `errors`.
 bub::Plugin observer_plugin(std::shared_ptr<TurnLog> log);
 /// A stream of the items of `events`.
 bub::EventStream scripted_stream(const JsonArray& items, std::shared_ptr<TurnLog> log);
 
-/// Suspends for good, after asking for the turn's cancellation.
+/// Requests the turn's cancellation and suspends forever.
 bub::Task<> cancel_turn(std::shared_ptr<TurnLog> log);
 
 }  // namespace conformance

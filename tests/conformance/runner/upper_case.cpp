@@ -13,7 +13,7 @@ namespace conformance {
 
 namespace {
 
-/// The thread's locale is that of UTF-8 as long as this lives.
+/// Sets the thread's locale to UTF-8 during its lifetime.
 class Utf8Locale {
 public:
     Utf8Locale() {
@@ -42,7 +42,7 @@ std::string upper_case(const std::string& text) {
     for (std::size_t at = 0; at < text.size();) {
         wchar_t c = 0;
         const std::size_t length = std::mbrtowc(&c, text.data() + at, text.size() - at, &state);
-        if (length > text.size()) throw std::runtime_error("a text to upper-case is no UTF-8");
+        if (length > text.size()) throw std::runtime_error("a text to upper-case is not UTF-8");
         at += length == 0 ? 1 : length;
         if (c == L'ß') {
             upper += L"SS";  // the one common letter that becomes two

@@ -4,7 +4,7 @@
 
 namespace conformance {
 
-/// The text in upper case, as Unicode has it: what a scenario's `upper` asks for.
+/// Converts the text to upper case as Unicode defines it, for a scenario's `upper`.
 std::string upper_case(const std::string& text);
 
 }  // namespace conformance

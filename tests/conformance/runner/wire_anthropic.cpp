@@ -10,14 +10,14 @@ namespace conformance {
 
 namespace {
 
-/// What the three questions of a policy answer in a case.
+/// The answers of a policy to its three questions in a case.
 class FixedPolicy final : public cubepi::CacheMarkerPolicy {
 public:
     explicit FixedPolicy(const JsonObject& form)
         : system_(flag_or(form, "system", true)), last_tool_(flag_or(form, "last_tool", true)) {
         only_keys(form, "cache_policy", {"system", "last_tool", "messages"});
         if (const Json* indices = form.if_contains("messages")) {
-            usual_messages_ = false;
+            default_messages_ = false;
             for (const Json& index : as_array(*indices, "messages")) {
                 const std::int64_t at = as_number(index, "messages");
                 if (at >= 0) messages_.push_back(static_cast<std::size_t>(at));
@@ -28,14 +28,14 @@ public:
     bool mark_last_tool() const override { return last_tool_; }
     std::vector<std::size_t> message_breakpoint_indices(
         const cubepi::MessageList& messages) const override {
-        return usual_messages_ ? CacheMarkerPolicy::message_breakpoint_indices(messages)
-                               : messages_;
+        return default_messages_ ? CacheMarkerPolicy::message_breakpoint_indices(messages)
+                                 : messages_;
     }
 
 private:
     bool system_;
     bool last_tool_;
-    bool usual_messages_ = true;
+    bool default_messages_ = true;
     std::vector<std::size_t> messages_;
 };
 

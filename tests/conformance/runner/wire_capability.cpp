@@ -100,7 +100,7 @@ void read_capability(const JsonObject& constructor, CapabilityDescriptor& into) 
     only_keys(form, "capability",
               {"reasoning", "temperature", "max_tokens_field", "supports_tools", "supports_images",
                "supports_streaming"});
-    // What is given replaces what is built in: without reasoning none is asked for.
+    // A configured value replaces the built-in one: without reasoning none is requested.
     ReasoningCapability none;
     none.unsupported_mode_policy = UnsupportedModePolicy::skip;
     const Json* reasoning = form.if_contains("reasoning");

@@ -29,18 +29,18 @@ void parse_arguments(Json& value) {
     }
 }
 
-/// Keys that ours has in addition are allowed, at the message and its blocks.
+/// Additional keys of ours are allowed in the message and its blocks.
 void keep_keys_of(Json& got, const Json& want) {
     JsonObject* object = got.if_object();
     if (!object || !want.is_object()) return;
-    JsonObject kept;
+    JsonObject common;
     for (auto& [key, value] : *object) {
-        if (want.get_object().contains(key)) kept[key] = value;
+        if (want.get_object().contains(key)) common[key] = value;
     }
-    *object = std::move(kept);
+    *object = std::move(common);
 }
 
-/// No usage equals zeros, and so does a number that is missing.
+/// Missing usage equals zeros, and so does a missing number.
 void fill_usage(Json& message) {
     Json& usage = message.get_object()["usage"];
     if (!usage.is_object()) usage = JsonObject();
@@ -170,7 +170,7 @@ void WireCheck::check_events() {
     if (!details) return;
     JsonArray want = details->as_array();
     for (Json& event : want) mask_error_message(event);
-    // What a pointer names in the message is named in the snapshots of the events, too.
+    // A pointer into the message also applies to the snapshots of the events.
     for (JsonArray* list : {&want, &events}) {
         for (Json& event : *list) remove_defective_arguments(event.as_object());
     }

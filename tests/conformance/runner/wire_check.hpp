@@ -8,15 +8,15 @@
 
 namespace conformance {
 
-/// What a call gave: the final message and the stream events on the way.
+/// The result of a call: the final message and the stream events before it.
 struct WireAnswer {
     JsonObject message;
     JsonArray events;
     std::vector<HttpAsked> asked;
 };
 
-/// Where an answer and its request differ from what the case expects, by the rules of README-fixtures.md, section 3.
-/// `label` stands in front of each difference.
+/// Returns the differences of an answer and its request from the expectations of the case, by the rules of README-fixtures.md,
+/// section 3. `label` precedes each difference.
 std::vector<std::string> wire_differences(const JsonObject& file, const WireAnswer& answer,
                                           std::string label);
 

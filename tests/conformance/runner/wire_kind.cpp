@@ -84,7 +84,7 @@ Task<std::optional<JsonObject>> with_keys(JsonObject payload, JsonObject keys) {
 
 cubepi::StreamOptions parse_stream_options(const JsonObject& options, std::stop_token stop) {
     cubepi::StreamOptions made = cubepi::StreamOptions().stop_token(std::move(stop));
-    // Each step moves to a new object first: a setter gives back the object that it is called on.
+    // Each step moves to a new object first: a setter returns the object that it is called on.
     if (const Json* form = options.if_contains("reasoning")) {
         made = cubepi::StreamOptions(std::move(made))
                    .reasoning(parse_reasoning(as_object(*form, "reasoning")));
@@ -214,7 +214,7 @@ WireAnswer ask(const JsonObject& file, std::size_t stride) {
     auto answer = std::make_unique<WireAnswer>();
     Task<> task = take_answer(std::move(stream), abort_after, stop, *answer);
     if (!run_within(std::move(task), std::chrono::seconds(20))) {
-        // The task that hangs goes on writing to it.
+        // The hanging task continues to write to it.
         [[maybe_unused]] const WireAnswer* const abandoned = answer.release();
         throw std::runtime_error("hang: the answer did not come to its end");
     }
@@ -227,11 +227,11 @@ WireAnswer ask(const JsonObject& file, std::size_t stride) {
 std::vector<std::string> check_wire(const Json& content) {
     const JsonObject& file = as_object(content, "file");
     std::vector<std::string> found;
-    // A stride of 0 is the answer in one piece; of 1, each byte on its own.
+    // A stride of 0 is the answer in one piece; of 1, each byte separately.
     for (const std::size_t stride : {0u, 1u, 2u, 7u, 61u}) {
         const std::string label = stride == 0 ? "" : "cut at " + std::to_string(stride) + ": ";
         found = wire_differences(file, ask(file, stride), label);
-        // What differs in one piece differs in many: once is enough.
+        // A difference in one piece also occurs in many: report it once.
         if (!found.empty()) break;
     }
     return found;

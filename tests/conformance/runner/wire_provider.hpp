@@ -13,15 +13,15 @@
 namespace conformance {
 
 /// The provider that a wire case names ("openai-chat", ...), asking a server on a loopback port. `constructor` is the
-/// case's options.constructor. Throws Unsupported for a provider that there is none of.
+/// case's options.constructor. Throws Unsupported for an unknown provider.
 std::shared_ptr<cubepi::Provider> make_wire_provider(const std::string& name,
                                                      const JsonObject& constructor,
                                                      std::uint16_t port);
 
-/// Reads `constructor.capability`, where there is one, over what is there.
+/// Applies `constructor.capability`, if there is one, to the existing values.
 void read_capability(const JsonObject& constructor, cubepi::CapabilityDescriptor& into);
 
-/// What a case may add to the requests of every provider.
+/// Additions of a case to the requests of every provider.
 template <class Options>
 void read_extras(const JsonObject& constructor, Options& options) {
     if (const Json* body = constructor.if_contains("extra_body")) {

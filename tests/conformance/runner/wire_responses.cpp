@@ -11,7 +11,7 @@ std::shared_ptr<cubepi::Provider> make_responses_provider(const JsonObject& cons
     cubepi::OpenAIResponsesOptions made;
     made.api_key = "sk-test";
     made.base_url = "http://127.0.0.1:" + std::to_string(port) + "/v1";
-    // The cases have the original's words for effort, whatever a model really takes.
+    // The cases contain the original's words for effort, regardless of what a model accepts.
     made.capability.reasoning = cubepi::openai_responses_reasoning();
     only_keys(constructor, "constructor", {"extra_body", "extra_headers", "capability"});
     read_extras(constructor, made);

@@ -7,17 +7,17 @@
 
 namespace cubepi::wire {
 
-/// A program with its standard input and output in our hands. The destructor closes its input, which ends it, and
-/// waits for it.
+/// A program whose standard input and output are pipes of this process. The destructor closes its input, which ends it, and waits
+/// for it.
 class ChildProcess {
 public:
     explicit ChildProcess(std::vector<std::string> arguments);
     ~ChildProcess();
 
-    /// The next line it prints; empty at the end.
+    /// Returns the next line of its output; empty at the end.
     std::string read_line();
     void write_line(const std::string& line);
-    /// Closes its input and gives its exit status.
+    /// Closes its input and returns its exit status.
     int wait();
 
     ChildProcess(const ChildProcess&) = delete;
@@ -30,7 +30,7 @@ private:
     std::string buffer_;
 };
 
-/// Runs a program to its end; throws when it fails.
+/// Runs a program to its end; throws if it fails.
 void run_program(std::vector<std::string> arguments);
 
 }  // namespace cubepi::wire

@@ -24,7 +24,7 @@ HttpRequest request_to(const std::string& url) {
     return request;
 }
 
-/// Moves a clock on until the peer has gone.
+/// Advances a clock until the peer has disconnected.
 void let_time_pass(Connection& connection, testing::ManualClock& clock) {
     while (!connection.closed()) {
         clock.advance(1s);
@@ -51,9 +51,9 @@ Failure fail_at(const std::string& url) {
     return failure;
 }
 
-// ---- what goes wrong on the way
+// ---- failures of connections
 
-TEST(HttpFailure, NobodyListens) {
+TEST(HttpFailure, ConnectionRefused) {
     const std::string port = std::to_string(closed_port());
     const Failure failure = fail_at("http://127.0.0.1:" + port + "/path?key=secret");
     EXPECT_EQ(failure.code, ErrorCode::connect);
@@ -73,7 +73,7 @@ TEST(HttpFailure, TheNameDoesNotExist) {
     EXPECT_EQ(failure.text, "Cannot find the server no.example.");
 }
 
-TEST(HttpFailure, TheSystemKnowsNoSuchName) {
+TEST(HttpFailure, TheSystemResolverFails) {
     try {
         resolve_with_system("no-such-name.invalid");
         FAIL();
@@ -108,7 +108,7 @@ TEST(HttpFailure, TheServerHalfClosesInTheBody) {
     EXPECT_EQ(failure.partial, "half");
 }
 
-TEST(HttpFailure, TheConnectionBreaksInTheBodyAndWhatCameIsKept) {
+TEST(HttpFailure, ReturnsThePartialBodyWhenTheConnectionBreaks) {
     RawServer server([](Connection& connection) {
         connection.read_request();
         connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" +
@@ -141,7 +141,7 @@ TEST(HttpFailure, TheConnectionIsReset) {
     EXPECT_EQ(body, "abc");
 }
 
-TEST(HttpFailure, TheContentLengthLies) {
+TEST(HttpFailure, TheContentLengthIsWrong) {
     RawServer promises_more(answer_once("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"));
     const Failure failure = fail_at(promises_more.url());
     EXPECT_EQ(failure.code, ErrorCode::disconnected);
@@ -170,7 +170,7 @@ TEST(HttpFailure, TheServerDoesNotSpeakTls) {
     EXPECT_EQ(failure.code, ErrorCode::tls);
 }
 
-TEST(HttpFailure, HeadersWithoutEndAreRefused) {
+TEST(HttpFailure, RefusesEndlessHeaders) {
     for (const std::size_t line : {std::size_t{100}, std::size_t{50'000}, std::size_t{500'000}}) {
         RawServer server([line](Connection& connection) {
             connection.read_request();
@@ -182,7 +182,7 @@ TEST(HttpFailure, HeadersWithoutEndAreRefused) {
     }
 }
 
-TEST(HttpFailure, ABodyBeyondTheLimitIsRefused) {
+TEST(HttpFailure, RefusesABodyBeyondTheLimit) {
     RawServer server(answer_once("HTTP/1.1 200 OK\r\n\r\n" + std::string(5000, 'x')));
     HttpClient client(with_env());
     HttpRequest request = request_to(server.url());
@@ -190,7 +190,7 @@ TEST(HttpFailure, ABodyBeyondTheLimitIsRefused) {
     EXPECT_EQ(try_fetch(client, std::move(request)).code, ErrorCode::too_large);
 }
 
-TEST(HttpFailure, ABadRequestIsRefusedBeforeItIsSent) {
+TEST(HttpFailure, RefusesAnInvalidRequest) {
     HttpClient client(with_env());
     HttpRequest with_break("GET", "http://127.0.0.1/");
     with_break.headers.add("authorization", "Bearer secret\n");
@@ -222,7 +222,7 @@ struct ClockTest : ::testing::Test {
 
 using HttpTimeout = ClockTest;
 
-TEST_F(HttpTimeout, D16_ConnectRunsUntilTlsIsThere) {
+TEST_F(HttpTimeout, D16_ConnectIncludesTheTlsHandshake) {
     RawServer server([&](Connection& connection) {
         connection.read_some();
         let_time_pass(connection, *clock);
@@ -237,7 +237,7 @@ TEST_F(HttpTimeout, D16_ConnectRunsUntilTlsIsThere) {
             "is expected).");
 }
 
-TEST_F(HttpTimeout, D16_ConnectCountsTheName) {
+TEST_F(HttpTimeout, D16_ConnectIncludesNameResolution) {
     std::promise<void> release;
     HttpClientOptions options = with_env();
     options.clock = clock;
@@ -264,7 +264,7 @@ TEST_F(HttpTimeout, D16_FirstByteOfAServerThatAcceptsAndNeverAnswers) {
     EXPECT_EQ(failure.timeout, "first_byte");
 }
 
-TEST_F(HttpTimeout, D16_FirstByteAlsoWhenABigBodyIsNeverRead) {
+TEST_F(HttpTimeout, D16_FirstByteIfABigBodyIsNeverRead) {
     std::atomic<bool> over{false};
     RawServer server([&](Connection&) {
         while (!over) {
@@ -318,7 +318,7 @@ TEST(HttpAbort, D7_WhileTheNameIsResolved) {
     release.set_value();
 }
 
-TEST(HttpAbort, D7_BeforeItBegan) {
+TEST(HttpAbort, D7_BeforeTheStart) {
     std::stop_source stop;
     stop.request_stop();
     RawServer server(answer_once(ok("x")));
@@ -326,7 +326,7 @@ TEST(HttpAbort, D7_BeforeItBegan) {
     EXPECT_TRUE(try_fetch(client, request_to(server.url()), stop).cancelled);
 }
 
-/// Aborts when the server has got as far as `until` takes it; the server sees the connection close.
+/// Aborts when the server has executed `until`; the server observes that the connection closes.
 void expect_abort_closes(const std::function<void(Connection&)>& until, bool tls = false) {
     std::stop_source stop;
     RawServer server([&](Connection& connection) {
@@ -380,7 +380,7 @@ TEST(HttpAbort, D7_DroppingTheBodyClosesTheConnection) {
     server.wait_for_ended(1);
 }
 
-TEST(HttpAbort, D7_DestroyingTheClientLeavesItsExchangesAlone) {
+TEST(HttpAbort, D7_DestroyingTheClientDoesNotEndItsExchanges) {
     RawServer server(answer_once(ok("still here")));
     auto client = std::make_unique<HttpClient>(with_env());
     HttpRequest request = request_to(server.url());

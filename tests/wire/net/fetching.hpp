@@ -37,7 +37,7 @@ inline Task<Answer> fetch(HttpTransport& client, HttpRequest request) {
     co_return answer;
 }
 
-/// What fetching failed with; `partial` is what had arrived by then.
+/// The error of a fetch; `partial` is the part of the body that had arrived.
 struct Failure {
     ErrorCode code = ErrorCode::unknown;
     std::string text;
@@ -91,13 +91,13 @@ inline Failure try_fetch(HttpTransport& client, HttpRequest request) {
     return try_fetch(client, std::move(request), [](Task<> task) { run(std::move(task)); });
 }
 
-/// The same, aborted when `stop` says so.
+/// Fetches, aborted when `stop` is requested.
 inline Failure try_fetch(HttpTransport& client, HttpRequest request, std::stop_source stop) {
     return try_fetch(client, std::move(request),
                      [stop](Task<> task) { run(cancel_on(stop.get_token(), std::move(task))); });
 }
 
-/// Options that see nothing of the environment but `env`.
+/// Options with the environment `env`.
 inline HttpClientOptions with_env(std::map<std::string, std::string> env = {}) {
     HttpClientOptions options;
     options.env = [env = std::move(env)](const std::string& name) -> std::optional<std::string> {

@@ -1,6 +1,6 @@
 // A TLS server for HTTP/2 and HTTP/1.1 on an ephemeral port of 127.0.0.1.
 //   node h2_server.mjs KEY CERT
-// prints {"port":N} and then one line of JSON per thing that happens. It ends with its standard input.
+// prints {"port":N} and then one line of JSON per event. It exits at the end of its standard input.
 import fs from 'node:fs';
 import http2 from 'node:http2';
 

@@ -24,7 +24,7 @@ RawServer::Handler always(std::string answer) {
     };
 }
 
-TEST(HttpClient, SendsWhatItWasGivenAndNothingElse) {
+TEST(HttpClient, SendsExactlyTheGivenHeaders) {
     std::string seen;
     RawServer server([&](Connection& connection) {
         seen = connection.read_request();
@@ -49,7 +49,7 @@ TEST(HttpClient, SendsWhatItWasGivenAndNothingElse) {
                   "User-Agent: cubepi\r\nContent-Length: 7\r\n\r\n{\"a\":1}");
 }
 
-TEST(HttpClient, KnowsTheMethods) {
+TEST(HttpClient, SendsAllMethods) {
     std::vector<std::string> seen;
     RawServer server([&](Connection& connection) {
         while (true) {
@@ -81,7 +81,7 @@ TEST(HttpClient, KnowsTheMethods) {
     EXPECT_EQ(server.accepted(), 1);
 }
 
-TEST(HttpClient, KeepsItsConnectionsAndSharesThemBetweenClients) {
+TEST(HttpClient, ReusesConnectionsAndSharesThemBetweenClients) {
     RawServer server(always(ok("x")));
     for (int i = 0; i < 3; ++i) {
         HttpClient client(with_env());
@@ -91,7 +91,7 @@ TEST(HttpClient, KeepsItsConnectionsAndSharesThemBetweenClients) {
     EXPECT_EQ(server.accepted(), 1);
 }
 
-TEST(HttpClient, AKeptConnectionThatTheServerClosedIsReplacedSilently) {
+TEST(HttpClient, ReplacesAPooledConnectionThatTheServerClosed) {
     RawServer server([](Connection& connection) {
         connection.read_request();
         connection.send(ok("x"));
@@ -105,7 +105,7 @@ TEST(HttpClient, AKeptConnectionThatTheServerClosedIsReplacedSilently) {
     }
 }
 
-TEST(HttpClient, ABigBodyArrivesWhole) {
+TEST(HttpClient, ReceivesABigBody) {
     std::string seen;
     RawServer server([&](Connection& connection) {
         seen = connection.read_request();
@@ -121,7 +121,7 @@ TEST(HttpClient, ABigBodyArrivesWhole) {
     EXPECT_EQ(seen.find("Expect"), std::string::npos);
 }
 
-TEST(HttpClient, ReadsABodyThatTricklesByteByByte) {
+TEST(HttpClient, ReadsABodyByteByByte) {
     const std::string events =
         "data: {\"a\":1}\r\n\r\n: ping\n\ndata: \xE2\x82\xAC\n\ndata: [DONE]\n\n";
     RawServer server([&](Connection& connection) {
@@ -149,7 +149,7 @@ TEST(HttpClient, ReadsABodyThatTricklesByteByByte) {
               (std::vector<std::string>{"{\"a\":1}", "\xE2\x82\xAC", "[DONE]"}));
 }
 
-TEST(HttpClient, WhatHasArrivedIsThereWithoutWaiting) {
+TEST(HttpClient, ReturnsReceivedDataWithoutWaiting) {
     RawServer server(always(ok("all at once")));
     HttpClient client(with_env());
     HttpRequest request("GET", server.url());
@@ -170,8 +170,8 @@ TEST(HttpClient, WhatHasArrivedIsThereWithoutWaiting) {
     EXPECT_EQ(run(use()), "so far: all at once");
 }
 
-TEST(HttpClient, ASlowReaderSlowsTheSenderDown) {
-    // 64 MB do not fit into the sockets' buffers, so the sender can be through only if somebody hoards them.
+TEST(HttpClient, ASlowReaderSlowsTheSender) {
+    // 64 MB do not fit into the sockets' buffers, so the sender can finish only if the client buffers them.
     constexpr std::size_t total = 64u << 20;
     std::atomic<std::size_t> sent{0};
     RawServer server([&](Connection& connection) {
@@ -184,7 +184,7 @@ TEST(HttpClient, ASlowReaderSlowsTheSenderDown) {
     HttpRequest request("GET", server.url());
     auto use = [&]() -> Task<std::size_t> {
         HttpResponse response = co_await client.send(std::move(request));
-        // Until the sender stands still the loop has every chance to read ahead.
+        // The loop may read ahead until the sender blocks.
         std::size_t before = 0;
         do {
             before = sent;
@@ -204,7 +204,7 @@ TEST(HttpClient, ASlowReaderSlowsTheSenderDown) {
     EXPECT_EQ(run(use()), total);
 }
 
-TEST(HttpClient, FollowsRedirectsOnlyWhenAskedAndKeepsKeysAtHome) {
+TEST(HttpClient, FollowsRedirectsOnlyOnRequestAndWithoutKeys) {
     std::string elsewhere_saw;
     RawServer elsewhere([&](Connection& connection) {
         elsewhere_saw = connection.read_request();
@@ -240,7 +240,7 @@ TEST(HttpClient, FollowsRedirectsOnlyWhenAskedAndKeepsKeysAtHome) {
     }
 }
 
-TEST(HttpClient, EndsACircleOfRedirects) {
+TEST(HttpClient, StopsARedirectLoop) {
     RawServer server(always("HTTP/1.1 307 Again\r\nContent-Length: 0\r\nLocation: /\r\n\r\n"));
     HttpClient client(with_env());
     HttpRequest request("GET", server.url());
@@ -248,7 +248,7 @@ TEST(HttpClient, EndsACircleOfRedirects) {
     EXPECT_EQ(try_fetch(client, std::move(request)).code, ErrorCode::protocol);
 }
 
-TEST(HttpClient, GoesToThePinnedAddressUnderTheUrlsName) {
+TEST(HttpClient, ConnectsToThePinnedAddress) {
     std::string seen;
     RawServer server([&](Connection& connection) {
         seen = connection.read_request();
@@ -270,7 +270,7 @@ TEST(HttpClient, GoesToThePinnedAddressUnderTheUrlsName) {
     EXPECT_EQ(server.accepted(), 2);
 }
 
-TEST(HttpClient, AskForANameOnceForSeveralRequests) {
+TEST(HttpClient, ResolvesANameOnceForSeveralRequests) {
     RawServer server(always(ok("x")));
     std::atomic<int> lookups{0};
     HttpClientOptions options = with_env();
@@ -298,7 +298,7 @@ TEST(HttpClient, TriesAllAddressesOfAName) {
     EXPECT_EQ(run(fetch(client, std::move(request))).body, "x");
 }
 
-TEST(HttpClient, ServesManyAtOnce) {
+TEST(HttpClient, ServesConcurrentRequests) {
     RawServer server([](Connection& connection) {
         while (true) {
             const std::string request = connection.read_request();
@@ -319,7 +319,7 @@ TEST(HttpClient, ServesManyAtOnce) {
 }
 
 TEST(HttpClient, RequestsToAPlainServerDoNotWaitForEachOther) {
-    // The first is answered when the second has come.
+    // The first request is answered when the second has arrived.
     std::promise<void> second_came;
     RawServer server([&](Connection& connection) {
         const std::string request = connection.read_request();
@@ -376,7 +376,7 @@ TEST(HttpClient, AnEventLoopWithNothingToDoEnds) {
         };
         scope.spawn(one());
         context.run();
-        // The connection is kept, and still nothing holds the loop up.
+        // The connection is reused, and nothing keeps the loop running.
         context.restart();
         scope.spawn(one());
         context.run();

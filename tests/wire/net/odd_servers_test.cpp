@@ -32,7 +32,7 @@ const std::string deflated(
     "\x52\x0f\x06\xad"sv);
 constexpr std::string_view unpacked = "data: one\n\ndata: two\n\n";
 
-TEST(OddServer, CompressesThoughNobodyAsked) {
+TEST(OddServer, CompressesWithoutRequest) {
     std::string seen;
     RawServer server([&](Connection& connection) {
         seen = connection.read_request();
@@ -44,7 +44,7 @@ TEST(OddServer, CompressesThoughNobodyAsked) {
     EXPECT_EQ(get(other).body, unpacked);
 }
 
-TEST(OddServer, CompressesAStreamAndCutsItAnywhere) {
+TEST(OddServer, CompressesAndSplitsAStream) {
     RawServer server([&](Connection& connection) {
         connection.read_request();
         connection.send(
@@ -55,14 +55,14 @@ TEST(OddServer, CompressesAStreamAndCutsItAnywhere) {
     EXPECT_EQ(get(server).body, unpacked);
 }
 
-TEST(OddServer, CompressesInAWayThatNobodyKnows) {
+TEST(OddServer, UsesAnUnknownCompression) {
     RawServer server(once(ok("abc", "Content-Encoding: rot13\r\n")));
     HttpClient client(with_env());
     const Failure failure = try_fetch(client, HttpRequest("GET", server.url()));
     EXPECT_EQ(failure.code, ErrorCode::protocol);
 }
 
-TEST(OddServer, ACompressedBodyCountsUnpacked) {
+TEST(OddServer, LimitsTheDecompressedSize) {
     RawServer server(once(ok(gzipped, "Content-Encoding: gzip\r\n")));
     HttpClient client(with_env());
     HttpRequest request("GET", server.url());
@@ -77,7 +77,7 @@ TEST(OddServer, Http10EndsItsBodyWithTheConnection) {
     EXPECT_EQ(answer.body, "data: x\n\n");
 }
 
-TEST(OddServer, InformationComesBeforeTheAnswer) {
+TEST(OddServer, SendsInformationalResponsesFirst) {
     RawServer server(
         once("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n"
              "Retry-After: 9\r\n\r\n" +
@@ -88,7 +88,7 @@ TEST(OddServer, InformationComesBeforeTheAnswer) {
     EXPECT_EQ(answer.body, "hi");
 }
 
-TEST(OddServer, TrailersAreNoHeaders) {
+TEST(OddServer, SendsTrailersThatAreNotHeaders) {
     RawServer server(once("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("hi") +
                           "0\r\nRetry-After: 9\r\n\r\n"));
     const Answer answer = get(server);
@@ -103,7 +103,7 @@ TEST(OddServer, AnswersWithoutABody) {
     }
 }
 
-TEST(OddServer, LineFeedsAloneEndHeadersToo) {
+TEST(OddServer, EndsHeadersWithLineFeedsOnly) {
     RawServer server(once("HTTP/1.1 200 OK\nContent-Length: 2\n\nhi"));
     EXPECT_EQ(get(server).body, "hi");
 }
@@ -123,7 +123,7 @@ TEST(OddServer, RefusesABigBodyWithoutReadingIt) {
     EXPECT_EQ(answer.body, "big");
 }
 
-TEST(OddServer, WhatItSendsTooMuchIsNobodysAnswer) {
+TEST(OddServer, SendsExcessBytesThatAreDiscarded) {
     RawServer server([&](Connection& connection) {
         for (int i = 0; !connection.read_request().empty(); ++i) {
             const std::string evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
@@ -142,7 +142,7 @@ TEST(OddServer, WhatItSendsTooMuchIsNobodysAnswer) {
     EXPECT_EQ(bodies.find("evil"), std::string::npos) << bodies;
 }
 
-TEST(OddServer, D7_AConnectionThatWasAbortedIsNotUsedAgain) {
+TEST(OddServer, D7_DoesNotReuseAnAbortedConnection) {
     RawServer server([&](Connection& connection) {
         const std::string request = connection.read_request();
         if (request.starts_with("GET /stream")) {
@@ -167,7 +167,7 @@ TEST(OddServer, D7_AConnectionThatWasAbortedIsNotUsedAgain) {
     EXPECT_EQ(server.accepted(), 2);
 }
 
-TEST(OddServer, ARedirectWithAPasswordForAnotherHostTakesNoKeyAlong) {
+TEST(OddServer, ARedirectWithAPasswordCarriesNoKey) {
     std::string elsewhere_saw;
     RawServer elsewhere([&](Connection& connection) {
         elsewhere_saw = connection.read_request();

@@ -20,21 +20,21 @@ public:
     explicit Connection(int fd) : fd_(fd) {}
     ~Connection();
 
-    /// The next request: head and, where it has a content-length, body. Empty at the end of the connection.
+    /// Reads the next request: head and, if it has a content-length, body. Empty at the end of the connection.
     std::string read_request();
-    /// The head of the next request alone, with its blank line.
+    /// Reads only the head of the next request, with its blank line.
     std::string read_head();
-    /// Whatever comes next; empty at the end.
+    /// Reads the next bytes; empty at the end.
     std::string read_some();
-    /// False when the peer has gone.
+    /// Returns false if the peer has disconnected.
     bool send(std::string_view bytes);
-    /// Waits until the peer closes; anything it still sends is dropped.
+    /// Waits until the peer closes the connection; discards what it sends.
     void wait_until_closed();
-    /// True when the peer has closed by now.
+    /// True if the peer has closed the connection.
     bool closed();
-    /// No more bytes from us; the peer may go on.
+    /// Ends our direction of the connection; the peer may continue to send.
     void half_close();
-    /// An RST instead of a FIN.
+    /// Closes with an RST instead of a FIN.
     void reset();
     void interrupt();
     int fd() const { return fd_; }
@@ -47,8 +47,8 @@ private:
     std::string buffer_;
 };
 
-/// A server on an ephemeral port of 127.0.0.1 that does with each connection what the handler says, which runs on
-/// a thread per connection. The destructor cuts all connections and waits for the handlers.
+/// A server on an ephemeral port of 127.0.0.1 that runs the handler for each connection on a thread of its own. The destructor
+/// closes all connections and waits for the handlers.
 class RawServer {
 public:
     using Handler = std::function<void(Connection&)>;
@@ -81,7 +81,7 @@ private:
     std::thread acceptor_;
 };
 
-/// A port of 127.0.0.1 where nobody listens.
+/// A port of 127.0.0.1 without a listener.
 std::uint16_t closed_port();
 
 /// "HTTP/1.1 200 OK" with a content-length and `body`.

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// An authority and a certificate of its for localhost and 127.0.0.1, in a directory of their own.
+/// A certificate authority and its certificate for localhost and 127.0.0.1, in a directory of their own.
 struct Certificates {
     fs::path directory;
 
@@ -68,7 +68,7 @@ public:
         return options;
     }
 
-    /// Blocks until it says a line that has all of `parts`; gives the lines before it too.
+    /// Blocks until the server prints a line with all of `parts`; returns that line and those before it.
     std::vector<std::string> wait_for(std::initializer_list<const char*> parts) {
         std::vector<std::string> lines;
         while (true) {
@@ -107,7 +107,7 @@ struct TlsTest : ::testing::Test {
 };
 using Http2 = TlsTest;
 
-TEST_F(TlsTest, AnUnknownAuthorityIsRefused) {
+TEST_F(TlsTest, RefusesAnUnknownAuthority) {
     HttpClient stranger(with_env());
     const Failure failure = try_fetch(stranger, HttpRequest("GET", server.url("/secret")));
     EXPECT_EQ(failure.code, ErrorCode::tls);
@@ -121,7 +121,7 @@ TEST_F(TlsTest, TheEnvironmentNamesAnAuthority) {
     EXPECT_EQ(run(fetch(told, HttpRequest("GET", server.url("/x")))).status, 200);
 }
 
-TEST_F(TlsTest, ACertificateForAnotherNameIsRefused) {
+TEST_F(TlsTest, RefusesACertificateForAnotherName) {
     HttpClientOptions options = server.trusting();
     options.resolver = [](const std::string&) { return std::vector<std::string>{"127.0.0.1"}; };
     HttpClient other(std::move(options));
@@ -135,7 +135,7 @@ TEST_F(TlsTest, ACertificateForAnotherNameIsRefused) {
     EXPECT_NE(failure.text.find("evil.example"), std::string::npos) << failure.text;
 }
 
-TEST_F(Http2, IsSpokenWhereTheServerDoes) {
+TEST_F(Http2, IsUsedIfTheServerSupportsIt) {
     HttpRequest request("POST", server.url("/echo"));
     request.body = "12345";
     const Answer answer = run(fetch(client, std::move(request)));
@@ -143,7 +143,7 @@ TEST_F(Http2, IsSpokenWhereTheServerDoes) {
     EXPECT_EQ(answer.body, "POST /echo 5");
 }
 
-TEST_F(Http2, ABigBodyArrivesWhole) {
+TEST_F(Http2, ReceivesABigBody) {
     HttpRequest request("POST", server.url("/echo"));
     request.body.assign(2'000'000, 'b');
     EXPECT_EQ(run(fetch(client, std::move(request))).body, "POST /echo 2000000");
@@ -192,7 +192,7 @@ Task<> abort_one_of_three(H2Server& server, HttpTransport& client,
     server.finish("/hold/a");
     server.finish("/hold/b");
     co_await siblings.join();
-    // And the connection is still good for more.
+    // The connection can still be used.
     const Answer after = co_await fetch(client, HttpRequest("GET", server.url("/after")));
     EXPECT_EQ(after.body, "GET /after 0");
 }
@@ -216,11 +216,11 @@ TEST_F(Http2, D7_AbortBeforeTheHeadersResetsTheStream) {
         server.wait_for({"close", "/silent"});
     });
     EXPECT_TRUE(try_fetch(client, HttpRequest("GET", server.url("/silent")), stop).cancelled);
-    // The reset leaves with the abort itself: nothing runs on this thread's loop any more.
+    // The abort itself sends the reset: nothing runs on this thread's loop afterwards.
     watcher.join();
 }
 
-TEST_F(Http2, AStreamThatTheServerResetsKeepsWhatCame) {
+TEST_F(Http2, AResetStreamReturnsThePartialBody) {
     for (const char* path : {"/reset", "/cut"}) {
         const Failure failure = try_fetch(client, HttpRequest("GET", server.url(path)));
         EXPECT_EQ(failure.code, ErrorCode::disconnected) << path << ": " << failure.text;
@@ -228,7 +228,7 @@ TEST_F(Http2, AStreamThatTheServerResetsKeepsWhatCame) {
     }
 }
 
-TEST_F(Http2, AServerThatLeavesEndsItsAnswersAndIsAskedOnANewConnection) {
+TEST_F(Http2, ReconnectsAfterAGoAway) {
     const auto twice = [](HttpTransport& http, std::string url) -> Task<std::string> {
         HttpRequest first("GET", url + "/leave");
         const Answer whole = co_await fetch(http, std::move(first));
@@ -243,7 +243,7 @@ TEST_F(Http2, AServerThatLeavesEndsItsAnswersAndIsAskedOnANewConnection) {
     EXPECT_TRUE(another);
 }
 
-TEST_F(Http2, D15_AStreamThatTheServerRefusesMayBeAskedForAgain) {
+TEST_F(Http2, D15_ARefusedStreamCanBeRetried) {
     HttpRequest request("GET", server.url("/refuse"));
     try {
         run(fetch(client, std::move(request)));
@@ -261,13 +261,13 @@ TEST_F(Http2, ABodyBeyondTheLimitResetsTheStream) {
     server.wait_for({"close", "/hold/limited"});
 }
 
-/// Reads a big body only after a sibling was served, and then whole.
+/// Reads a big body completely, after a sibling was served.
 Task<std::size_t> read_late(H2Server& server, HttpTransport& client) {
     HttpRequest big("GET", server.url("/big"));
     HttpResponse response = co_await client.send(std::move(big));
     for (int i = 0; i < 3; ++i) {
-        const Answer sibling = co_await fetch(client, HttpRequest("GET", server.url("/beside")));
-        EXPECT_EQ(sibling.body, "GET /beside 0");
+        const Answer sibling = co_await fetch(client, HttpRequest("GET", server.url("/sibling")));
+        EXPECT_EQ(sibling.body, "GET /sibling 0");
     }
     std::size_t received = 0;
     std::string bytes;
@@ -278,7 +278,7 @@ Task<std::size_t> read_late(H2Server& server, HttpTransport& client) {
     co_return received;
 }
 
-TEST_F(Http2, AStreamThatNobodyReadsDoesNotHoldUpItsSiblings) {
+TEST_F(Http2, AnUnreadStreamDoesNotBlockItsSiblings) {
     EXPECT_EQ(run(read_late(server, client)), 512u * 64 * 1024);
 }
 
@@ -309,7 +309,7 @@ int connect_to(const std::string& port) {
     return fd;
 }
 
-/// A proxy that takes every target for the given port of 127.0.0.1, and keeps what it was asked.
+/// A proxy that maps every target to the given port of 127.0.0.1, and records requests.
 struct Proxy {
     std::string target_port;
     std::mutex mutex;
@@ -343,7 +343,7 @@ HttpClientOptions never_resolving(HttpClientOptions options) {
     return options;
 }
 
-TEST_F(TlsTest, APlainProxyGetsTheWholeUrlAndResolvesTheName) {
+TEST_F(TlsTest, APlainProxyReceivesTheUrlAndResolvesTheName) {
     Proxy proxy("0");
     HttpClient proxied(never_resolving(with_env({{"http_proxy", proxy.server.url("")}})));
     HttpRequest request("GET", "http://target.example/path");
@@ -353,7 +353,7 @@ TEST_F(TlsTest, APlainProxyGetsTheWholeUrlAndResolvesTheName) {
         "GET http://target.example/path HTTP/1.1\r\nHost: target.example\r\n"));
 }
 
-TEST_F(TlsTest, TheProxysOwnNameIsResolvedAndTheTargetsIsNot) {
+TEST_F(TlsTest, ResolvesTheProxyButNotTheTarget) {
     Proxy proxy("0");
     std::vector<std::string> names;
     HttpClientOptions options =
@@ -368,7 +368,7 @@ TEST_F(TlsTest, TheProxysOwnNameIsResolvedAndTheTargetsIsNot) {
     EXPECT_EQ(names, std::vector<std::string>{"proxy.example"});
 }
 
-TEST_F(TlsTest, AConnectProxyTunnelsAndSeesNoKey) {
+TEST_F(TlsTest, AConnectProxyTunnelsWithoutSeeingKeys) {
     Proxy proxy(server.port());
     HttpClient proxied(never_resolving(server.trusting({{"https_proxy", proxy.server.url("")}})));
     HttpRequest request("GET", "https://server.example/path");
@@ -381,7 +381,7 @@ TEST_F(TlsTest, AConnectProxyTunnelsAndSeesNoKey) {
     EXPECT_EQ(proxy.asked[0].find("Bearer"), std::string::npos);
 }
 
-TEST_F(TlsTest, APinnedAddressIsWhatTheProxyIsAskedFor) {
+TEST_F(TlsTest, RequestsThePinnedAddressFromTheProxy) {
     Proxy proxy(server.port());
     HttpClient proxied(never_resolving(server.trusting({{"all_proxy", proxy.server.url("")}})));
     HttpRequest request("GET", "https://server.example/path");
@@ -391,7 +391,7 @@ TEST_F(TlsTest, APinnedAddressIsWhatTheProxyIsAskedFor) {
     EXPECT_TRUE(proxy.asked[0].starts_with("CONNECT 192.0.2.7:443 HTTP/1.1\r\n"));
 }
 
-TEST_F(TlsTest, AProxyThatRefusesIsNamed) {
+TEST_F(TlsTest, NamesARefusingProxy) {
     for (const char* status :
          {"403 Forbidden", "407 Proxy Authentication Required", "502 Bad Gateway"}) {
         RawServer proxy([&](Connection& connection) {
@@ -410,7 +410,7 @@ TEST_F(TlsTest, AProxyThatRefusesIsNamed) {
     }
 }
 
-TEST_F(TlsTest, AProxyThatIsNotThereIsNamed) {
+TEST_F(TlsTest, NamesAnUnreachableProxy) {
     const std::string port = std::to_string(closed_port());
     HttpClient proxied(with_env({{"http_proxy", "http://user:hunter2@127.0.0.1:" + port}}));
     const Failure failure = try_fetch(proxied, HttpRequest("GET", "http://target.example/"));
@@ -419,7 +419,7 @@ TEST_F(TlsTest, AProxyThatIsNotThereIsNamed) {
     EXPECT_NE(failure.text.find("proxy 127.0.0.1:" + port), std::string::npos) << failure.text;
 }
 
-TEST_F(TlsTest, NoProxyGoesStraightThere) {
+TEST_F(TlsTest, NoProxyConnectsDirectly) {
     HttpClient direct(
         server.trusting({{"https_proxy", "http://127.0.0.1:" + std::to_string(closed_port())},
                          {"no_proxy", "127.0.0.1"}}));

@@ -29,7 +29,7 @@ std::int64_t number_at(const Json& value, std::string_view key) {
     return found && found->is_number() ? found->to_number<std::int64_t>() : 0;
 }
 
-/// Arguments as JSON; the text where they are none.
+/// Arguments as JSON, or as text if they are not JSON.
 Json arguments_of(const std::string& text) {
     if (text.empty()) return JsonObject();
     boost::json::error_code error;
@@ -37,17 +37,17 @@ Json arguments_of(const std::string& text) {
     return error ? Json(text) : parsed;
 }
 
-/// Without members that say nothing.
+/// Removes empty members.
 Json without_blanks(const Json& value) {
     if (!value.is_object()) return value;
-    JsonObject kept;
+    JsonObject result;
     for (const auto& [key, member] : value.get_object()) {
         const bool blank = member.is_null() ||
                            (member.is_string() && member.get_string().empty()) ||
                            (member.is_array() && member.get_array().empty());
-        if (!blank) kept[key] = member;
+        if (!blank) result[key] = member;
     }
-    return kept;
+    return result;
 }
 
 JsonObject usage_of(const Json& answer, std::initializer_list<std::string_view> names) {
@@ -85,7 +85,7 @@ JsonObject of_chat(const Json& answer) {
     const Json& choice = choices.empty() ? none : choices.front();
     const Json* message = at(choice, "message");
     if (message) {
-        // Ours keeps a refusal as text.
+        // Ours stores a refusal as text.
         form["text"] = text_at(*message, "content") + text_at(*message, "refusal");
         JsonArray calls;
         for (const Json& call : list_at(*message, "tool_calls")) {

@@ -6,8 +6,8 @@
 
 namespace cubepi::wire {
 
-/// What counts of an answer in a vendor's unstreamed form, so that ours and the SDK's can be compared: content, calls
-/// with parsed arguments, signatures, ids, why it stopped, tokens. What is absent and what is null or zero are the same.
+/// The relevant parts of an answer in a vendor's unstreamed form, so that ours and the SDK's can be compared: content, calls with
+/// parsed arguments, signatures, ids, stop reason, tokens. Absent members equal null and zero.
 /// `provider` is "anthropic", "openai-chat" or "openai-responses".
 JsonObject normal_form(const std::string& provider, const Json& answer);
 

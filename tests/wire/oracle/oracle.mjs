@@ -1,7 +1,7 @@
-// The vendors' own SDKs as oracles: what do they make of the same bytes?
-//   node oracle.mjs FOLDER_WITH_NODE_MODULES
+// The vendors' own SDKs as oracles: decodes the same bytes with them.
+//   node oracle.mjs DIRECTORY_WITH_NODE_MODULES
 // prints {"ready": true}, then answers each line {"provider", "status", "headers", "body", "cut"} by a line {"message"} (what
-// the SDK assembled) or {"error"} (how it failed). It ends with its standard input.
+// the SDK assembled) or {"error"} (how it failed). It exits at the end of its standard input.
 import path from 'node:path';
 import readline from 'node:readline';
 import { pathToFileURL } from 'node:url';
@@ -10,7 +10,7 @@ const load = (entry) => import(pathToFileURL(path.join(process.argv[2], 'node_mo
 const { default: Anthropic } = await load('@anthropic-ai/sdk/index.mjs');
 const { default: OpenAI } = await load('openai/index.mjs');
 
-/// A fetch that gives the recorded answer, cut into small pieces, and breaks at the end of a cut one.
+/// A fetch that returns the recorded answer in small pieces, and breaks at the end of an interrupted one.
 function recorded({ status = 200, headers = {}, body, cut = false }) {
     const bytes = new TextEncoder().encode(body);
     return async () => {
@@ -47,7 +47,7 @@ async function answer(line) {
     }
 }
 
-// Failures that the SDKs also report to nobody must not end this program.
+// Unhandled rejections of the SDKs must not end this program.
 process.on('unhandledRejection', () => {});
 process.stdout.write(JSON.stringify({ ready: true }) + '\n');
 for await (const line of readline.createInterface({ input: process.stdin })) {

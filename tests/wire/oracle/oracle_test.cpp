@@ -16,8 +16,8 @@
 #include "../providers/wire_cases.hpp"
 #include "normal_form.hpp"
 
-// The recorded answers and the corpus of odd streams (tests/wire/quirks), given to the vendors' SDKs and to us: the same bytes
-// must give the same message. Where they do not, differences.json says why, and must be right in saying so.
+// Passes the recorded answers and the corpus of odd streams (tests/wire/quirks) to the vendors' SDKs and to our decoders: the same
+// bytes must produce the same message. differences.json lists the exceptions with reasons, and may not contain others.
 
 namespace cubepi::wire {
 namespace {
@@ -47,7 +47,7 @@ const Json& differences() {
     return known;
 }
 
-/// What the SDK is asked: the bytes of the (last) answer, and how they come.
+/// The request to the SDK: the bytes of the (last) answer, and their division.
 JsonObject question_of(const Json& wire_case) {
     JsonObject question;
     question["provider"] = wire_case.at("provider");
@@ -64,7 +64,7 @@ JsonObject question_of(const Json& wire_case) {
     return question;
 }
 
-/// The same answer for us, without the attempts before it.
+/// The same answer for our decoder, without the attempts before it.
 Json last_answer_of(Json wire_case) {
     const Json* answers = member(wire_case, "answers");
     if (!answers) return wire_case;
@@ -96,7 +96,7 @@ protected:
 
 class Oracle : public OracleOfQuirks, public ::testing::WithParamInterface<std::string> {};
 
-/// Empty: they agree.
+/// The differences; empty: they agree.
 std::string disagreement(const std::string& provider, const CaseAnswer& ours, const Json& theirs) {
     const Json* failure = member(theirs, "error");
     const bool we_failed = ours.message.stop_reason == stop_reason::error;
@@ -117,15 +117,16 @@ void expect_agreement(const std::string& name, const Json& wire_case, const Json
                                            [&](const Json&) { return provider_of(provider); });
     const std::string differ = disagreement(provider, ours, theirs);
     const bool odd = name.starts_with("quirks/") && member(theirs, "error");
-    if (odd) return;  // what a compatible server sends need not please the vendor's SDK
+    if (odd) return;  // the vendor's SDK need not accept the stream of a compatible server
     if (member(differences(), name)) {
-        EXPECT_FALSE(differ.empty()) << "no difference any more: take it out of differences.json";
+        EXPECT_FALSE(differ.empty())
+            << "the difference no longer exists: remove it from differences.json";
     } else {
         EXPECT_EQ(differ, "") << name;
     }
 }
 
-TEST_P(Oracle, TheSameBytesGiveTheSameMessage) {
+TEST_P(Oracle, TheSameBytesProduceTheSameMessage) {
     const Json wire_case = read_case(GetParam());
     if (member(wire_case.at("options"), "abort_after_events")) return;  // not about bytes
     expect_agreement(GetParam().substr(std::string("responses/").size()), wire_case,
@@ -152,7 +153,7 @@ Json case_of_quirk(const fs::path& path) {
     return made;
 }
 
-TEST_F(OracleOfQuirks, TheSameBytesGiveTheSameMessage) {
+TEST_F(OracleOfQuirks, TheSameBytesProduceTheSameMessage) {
     std::vector<fs::path> files;
     for (const char* directory : {"anthropic", "chat", "responses"}) {
         const fs::path all = fs::path(CUBEPI_QUIRKS) / directory;

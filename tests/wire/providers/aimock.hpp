@@ -15,7 +15,7 @@
 
 #include "../net/child_process.hpp"
 
-// The third-party mock @copilotkit/aimock, which speaks the protocols of all providers. Its journal says what reached it.
+// The third-party mock @copilotkit/aimock, which implements the protocols of all providers. Its journal records requests.
 
 namespace cubepi::wire {
 
@@ -24,7 +24,7 @@ inline std::string mocks_directory() {
     return given ? given : CUBEPI_MOCKS_DIR;
 }
 
-/// What a test says of the provider that it asks.
+/// The configuration of a test's provider.
 struct Given {
     std::vector<std::pair<std::string, std::string>> headers = {};
     int retries = 0;
@@ -41,7 +41,7 @@ Options options_for(std::string base_url, Given given) {
     return options;
 }
 
-/// One server for all tests of a suite. What it answers is in aimock_server.mjs.
+/// One server for all tests of a suite. Its answers are in aimock_server.mjs.
 class AimockTest : public ::testing::Test {
 protected:
     static void SetUpTestSuite() {

@@ -2,7 +2,7 @@
 
 #include "aimock.hpp"
 
-// What only AnthropicProvider does, against aimock; what all do is in aimock_surfaces_test.cpp.
+// Features of AnthropicProvider, against aimock; those of all providers are in aimock_surfaces_test.cpp.
 
 namespace cubepi::wire {
 namespace {
@@ -22,7 +22,7 @@ TEST_F(AimockAnthropic, KeyAndVersionAreHeaders) {
     EXPECT_EQ(seen.at_pointer("/0/headers/anthropic-version"), Json("2023-06-01"));
 }
 
-TEST_F(AimockAnthropic, D13_ThinkingGoesBack) {
+TEST_F(AimockAnthropic, D13_SendsThinkingBack) {
     const AssistantMessage answer = ask(model(), "think");
     ASSERT_EQ(answer.content.size(), 2u);
     MessageList messages{user_message("think"), answer, user_message("hello")};

@@ -2,7 +2,7 @@
 
 #include "aimock.hpp"
 
-// What only OpenAIProvider does, against aimock; what all do is in aimock_surfaces_test.cpp.
+// Features of OpenAIProvider, against aimock; those of all providers are in aimock_surfaces_test.cpp.
 
 namespace cubepi::wire {
 namespace {
@@ -14,7 +14,7 @@ protected:
     }
 };
 
-TEST_F(AimockChat, D14_SendsWhatWasSetAndNothingElse) {
+TEST_F(AimockChat, D14_SendsOnlyConfiguredParameters) {
     EXPECT_EQ(ask(model(), "hello").stop_reason, "stop");
     const Json seen = journal();
     const Json& body = seen.at_pointer("/0/body");
@@ -23,11 +23,11 @@ TEST_F(AimockChat, D14_SendsWhatWasSetAndNothingElse) {
     EXPECT_EQ(body.at_pointer("/stream_options/include_usage"), Json(true));
     EXPECT_FALSE(body.as_object().contains("temperature"));
     EXPECT_FALSE(body.as_object().contains("max_tokens"));
-    // The journal of a mock may mask it, but it must have been there.
+    // The journal of a mock may mask it, but it must have been present.
     EXPECT_TRUE(seen.at_pointer("/0/headers").as_object().contains("authorization"));
 }
 
-TEST_F(AimockChat, ResultsFollowTheCallTheyAnswer) {
+TEST_F(AimockChat, ResultsFollowTheirCall) {
     MessageList messages{user_message("weather in Paris?")};
     messages.push_back(run(model().generate(messages, {}, weather_tool())));
     const std::vector<const ToolCall*> calls = messages.back().assistant()->tool_calls();

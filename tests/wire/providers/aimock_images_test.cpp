@@ -28,7 +28,7 @@ protected:
     }
 };
 
-TEST_F(AimockImages, DrawsFromAText) {
+TEST_F(AimockImages, CreatesAnImage) {
     const AssistantImages drawn = draw(prompt("teapot"));
     ASSERT_EQ(drawn.images().size(), 2U);
     EXPECT_EQ(drawn.images()[0]->source, "QUJD");

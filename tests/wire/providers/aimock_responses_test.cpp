@@ -2,7 +2,7 @@
 
 #include "aimock.hpp"
 
-// What only OpenAIResponsesProvider does, against aimock; what all do is in aimock_surfaces_test.cpp.
+// Features of OpenAIResponsesProvider, against aimock; those of all providers are in aimock_surfaces_test.cpp.
 
 namespace cubepi::wire {
 namespace {
@@ -23,7 +23,7 @@ TEST_F(AimockResponses, TheKeyIsAHeader) {
     EXPECT_TRUE(seen.at_pointer("/0/headers").as_object().contains("authorization"));
 }
 
-TEST_F(AimockResponses, D13_ReasoningComesSealedAndGoesBack) {
+TEST_F(AimockResponses, D13_SendsSealedReasoningBack) {
     const BoundModel thinker = model("gpt-5.1");
     MessageList messages{user_message("think")};
     const AssistantMessage first = run(thinker.generate(messages));
@@ -45,7 +45,7 @@ TEST_F(AimockResponses, ACallHasTwoIds) {
     EXPECT_TRUE(message.tool_calls()[0]->id.str().starts_with("call_w|fc"));
 }
 
-TEST_F(AimockResponses, D57_GoesOnFromAResponseAndSendsAllWhenItIsNotKnown) {
+TEST_F(AimockResponses, D57_ContinuesFromAResponseOrSendsTheWholeHistory) {
     const BoundModel remembering = model("gpt-4.1", true);
     MessageList messages{user_message("weather in Paris?")};
     const AssistantMessage first = run(remembering.generate(messages, {}, weather_tool()));
@@ -54,7 +54,7 @@ TEST_F(AimockResponses, D57_GoesOnFromAResponseAndSendsAllWhenItIsNotKnown) {
     messages.push_back(weather_result(*first.tool_calls()[0]));
     const AssistantMessage second = run(remembering.generate(messages, {}, weather_tool()));
     EXPECT_EQ(second.text(), "It is 21.5 degrees.");
-    // The mock keeps no responses: to a result alone it says that it does not know what is meant.
+    // The mock stores no responses: it rejects a result without its call.
     const Json seen = journal();
     ASSERT_EQ(seen.as_array().size(), 3u);
     EXPECT_EQ(seen.at_pointer("/1/response/status"), Json(404));

@@ -1,6 +1,6 @@
-// @copilotkit/aimock on an ephemeral port of 127.0.0.1, with the answers that the aimock_*_test.cpp ask for.
-//   node aimock_server.mjs FOLDER_WITH_NODE_MODULES
-// prints {"url": ...}. It ends with its standard input.
+// @copilotkit/aimock on an ephemeral port of 127.0.0.1, with the answers for aimock_*_test.cpp.
+//   node aimock_server.mjs DIRECTORY_WITH_NODE_MODULES
+// prints {"url": ...}. It exits at the end of its standard input.
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 

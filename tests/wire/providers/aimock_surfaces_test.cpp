@@ -6,7 +6,7 @@
 
 #include "aimock.hpp"
 
-// What holds for every protocol and every compatible surface of aimock (OpenRouter's and BytePlus Ark's differ from
+// Common features of every protocol and every compatible surface of aimock (OpenRouter's and BytePlus Ark's differ from
 // OpenAI's by path, and OpenRouter's by the form of ids, usage and errors).
 
 namespace cubepi::wire {
@@ -17,7 +17,7 @@ struct Surface {
     std::string provider;
     std::string path;
     std::string model;
-    std::string limited;  ///< the endpoint's own word for a rate limit
+    std::string limited;  ///< the endpoint's own name for a rate limit
     BoundModel (*bind)(const Surface& surface, const std::string& url, Given given);
 };
 
@@ -38,13 +38,13 @@ protected:
         given.retries = retries;
         return model(std::move(given));
     }
-    /// With one of aimock's own failures, whatever is asked.
+    /// Requests one of aimock's own failures.
     static AssistantMessage struck_by(const char* header) {
         Given given;
         given.headers = {{header, "1"}};
         return ask(model(std::move(given)), "hello");
     }
-    /// A conversation in which the answer failed goes on.
+    /// Checks that a conversation continues after a failed answer.
     static void expect_next_prompt_works(const std::string& text, const AssistantMessage& failed) {
         MessageList messages{user_message(text), failed, user_message("hello")};
         EXPECT_EQ(run(model().generate(messages)).text(), "Hello from the mock, nice to meet you.");
@@ -126,7 +126,7 @@ TEST_P(Aimock, D15_ChaosBeforeTheAnswer) {
     }
 }
 
-TEST_P(Aimock, D9_DisconnectInMidStreamKeepsTheText) {
+TEST_P(Aimock, D9_ADisconnectInMidStreamPreservesTheText) {
     const AssistantMessage message = ask(with_retries(2), "cut");
     ASSERT_EQ(message.stop_reason, "error") << message.text();
     ASSERT_TRUE(message.error);
@@ -137,7 +137,7 @@ TEST_P(Aimock, D9_DisconnectInMidStreamKeepsTheText) {
     expect_next_prompt_works("cut", message);
 }
 
-TEST_P(Aimock, D9_ATextTornAtEachEventIsKeptAsFarAsItCame) {
+TEST_P(Aimock, D9_StoresATruncatedText) {
     const std::string whole = "abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi ";
     std::size_t longest = 0;
     for (int n = 1; n <= 24; ++n) {
@@ -159,7 +159,7 @@ TEST_P(Aimock, D9_ATextTornAtEachEventIsKeptAsFarAsItCame) {
     EXPECT_GT(longest, 0u);
 }
 
-TEST_P(Aimock, D4_ACallTornAtEachEventRunsNothingHalf) {
+TEST_P(Aimock, D4_DoesNotRunATruncatedCall) {
     bool whole = false;
     for (int n = 1; n <= 24 && !whole; ++n) {
         SCOPED_TRACE(n);
@@ -176,8 +176,8 @@ TEST_P(Aimock, D4_ACallTornAtEachEventRunsNothingHalf) {
     EXPECT_TRUE(whole);
 }
 
-TEST_P(Aimock, WhatTheEndpointDoesNotKnow) {
-    const AssistantMessage message = ask(model(), "nobody has written an answer to this");
+TEST_P(Aimock, UnknownFeaturesOfTheEndpoint) {
+    const AssistantMessage message = ask(model(), "there is no answer to this");
     ASSERT_EQ(message.stop_reason, "error") << message.text();
     EXPECT_EQ(message.error->status_code, 404);
     EXPECT_TRUE(message.content.empty());

@@ -29,7 +29,7 @@ Scene::Scene(const Cell& cell, int failures)
 }
 
 RunResult Scene::first() {
-    // Waiting for a retry takes no time. Where a clock is to run out, the server says when time passes.
+    // Waiting for a retry takes no time. For timeouts, the server advances the clock.
     const bool servers_time = cell_.clock() && cell_.reaches_server();
     RunResult result = servers_time || cell_.whole()
                            ? run(agent_->prompt("Add."))
@@ -40,14 +40,14 @@ RunResult Scene::first() {
     return result;
 }
 
-RunResult Scene::next() { return run(agent_->prompt("Go on.")); }
+RunResult Scene::next() { return run(agent_->prompt("Continue.")); }
 
 std::vector<std::string> Scene::resolve(Kind kind, Names& names, const std::string& host) {
     if (kind == Kind::connect_timeout) names.resolve.wait();
     const bool fails = names.failures > 0 && names.failures-- > 0;
     if (fails && kind == Kind::no_name)
         throw NetworkError(ErrorCode::dns, host, false, "Cannot find the server " + host + ".");
-    // The whole of 127.0.0.0/8 is this machine; the server listens on one address of it.
+    // All of 127.0.0.0/8 is this machine; the server listens on one of its addresses.
     return {fails && kind == Kind::refused ? "127.0.0.2" : "127.0.0.1"};
 }
 
@@ -118,7 +118,7 @@ void Scene::let_time_pass(Connection& connection) {
     }
 }
 
-/// False: the connection is over.
+/// Returns false if the connection has ended.
 bool Scene::fail_before_headers(Connection& connection) {
     switch (cell_.row->kind) {
         case Kind::reset: connection.reset(); return false;

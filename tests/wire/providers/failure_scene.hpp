@@ -24,16 +24,16 @@
 
 namespace cubepi::wire {
 
-/// How it fails. `status` stands for all of them; the number is beside it.
+/// The kind of failure. `status` represents all status codes; the number is a separate member.
 enum class Kind : std::uint8_t {
     no_name,     ///< before the connection
     refused,     ///< before the connection
     reset,       ///< RST
     close,       ///< FIN in the middle of a message of HTTP
-    clean_end,   ///< a body that ends as it should, and an answer that does not
+    clean_end,   ///< the body ends properly, the answer does not
     not_http,    ///< before the headers
     status,      ///< before the headers
-    error_body,  ///< 200, and JSON that says that it failed
+    error_body,  ///< 200, and JSON that reports a failure
     overload_event,
     refusal_event,
     not_json,
@@ -52,7 +52,7 @@ struct Row {
     Phase last;
     ErrorCode code;
     const char* type;
-    bool retried = false;  ///< where nothing was shown
+    bool retried = false;  ///< if nothing was shown
     int status = 0;
 };
 
@@ -63,7 +63,7 @@ struct Cell {
 
     bool shown() const { return phase >= Phase::mid_text; }
     bool retried() const { return row->retried && !shown(); }
-    /// The answer lacks only what says that nothing follows.
+    /// The answer lacks only the marker of its end.
     bool whole() const {
         return phase == Phase::at_end && is_whole_at_end(format) && row->kind != Kind::abort;
     }
@@ -86,15 +86,15 @@ inline void PrintTo(const Cell& cell, std::ostream* out) {
     *out << name_of(cell.format) << " " << name_of(cell.phase) << " " << cell.row->name;
 }
 
-/// Where the client is, for the server: it breaks the connection, or lets time pass, when what it sent has been seen.
+/// The progress of the client, for the server: it breaks the connection, or lets time pass, when its data has been received.
 class Progress {
 public:
     explicit Progress(const Cell& cell) : cell_(cell) {}
 
-    /// The head of an answer has come.
+    /// The head of an answer has arrived.
     void on_head() {
         ++heads_;
-        // A second attempt announces the message no more.
+        // A second attempt does not announce the message again.
         const bool again = cell_.phase == Phase::before_content && heads_ > 1;
         if (cell_.phase == Phase::after_headers || again) reach();
     }
@@ -104,13 +104,13 @@ public:
         const MessageUpdateEvent* update = event.get_if<MessageUpdateEvent>();
         if (update) on_update(update->stream_event.type);
     }
-    /// On the server's side.
+    /// Waits on the server's side.
     void wait() {
         if (!reached_.try_acquire_for(std::chrono::seconds(30)))
-            ADD_FAILURE() << "the client never came that far";
+            ADD_FAILURE() << "the client never reached this point";
     }
 
-    std::function<void()> also = {};  ///< what the client does when it is there
+    std::function<void()> also = {};  ///< called when the client has reached the point
 
 private:
     void on_update(StreamEventType type) {
@@ -134,14 +134,14 @@ private:
     int pieces_ = 0;
 };
 
-/// An endpoint that fails as the cell says as often as it was told to, and an agent that asks it.
+/// An endpoint that fails as the cell defines, a given number of times, and an agent that uses it.
 class Scene {
 public:
     Scene(const Cell& cell, int failures);
 
     /// The prompt that fails.
     RunResult first();
-    /// The one after it, which the endpoint answers.
+    /// The next prompt, which the endpoint answers.
     RunResult next();
 
     const MessageList& messages() const { return agent_->state().messages; }
@@ -161,7 +161,7 @@ public:
     std::atomic<int> tool_runs{0};
 
 private:
-    /// What a name's resolution needs; a resolver that hung may look at it when the scene is over.
+    /// State of the name resolution; a hanging resolver may access it after the scene has ended.
     struct Names {
         explicit Names(int count) : failures(count) {}
         std::latch resolve{1};

@@ -8,8 +8,8 @@
 
 #include "failure_scene.hpp"
 
-// Every way in which a model call can fail, at every point of its answer, over a socket, for every wire format: what
-// the error is, whether the call was made again (D15), what is kept (D9, D34), and that the conversation goes on (D1).
+// Every failure of a model call, at every point of its answer, over a socket, for every wire format: the error, whether the call
+// was retried (D15), which content is stored (D9, D34), and that the conversation can continue (D1).
 
 namespace cubepi::wire {
 namespace {
@@ -67,7 +67,7 @@ std::string cell_name(const ::testing::TestParamInfo<Cell>& info) {
     return std::string(name_of(cell.format)) + "_" + name_of(cell.phase) + "_" + cell.row->name;
 }
 
-/// The retries that were announced, each with the reason that the table has.
+/// Checks the announced retries, each with the reason in the table.
 void expect_retries(const Cell& cell, const Scene& scene, std::size_t count) {
     ASSERT_EQ(scene.notices.size(), count);
     for (const Notice& notice : scene.notices) {
@@ -95,7 +95,7 @@ void expect_error(const Cell& cell, const RunResult& result, const AssistantMess
     EXPECT_EQ(answer.stop_reason, "error");
     ASSERT_TRUE(answer.error) << text;
     EXPECT_EQ(answer.error->code, cell.row->code) << text;
-    // An answer of Anthropic's that just ends is stored without a type, as CubePi does.
+    // An answer of Anthropic's that ends early is stored without a type, as CubePi does.
     const bool untyped = cell.format == Format::anthropic && cell.row->kind == Kind::clean_end;
     EXPECT_EQ(answer.error->type, untyped ? "" : cell.row->type) << text;
     if (cell.row->status != 0) {
@@ -110,7 +110,7 @@ void expect_error(const Cell& cell, const RunResult& result, const AssistantMess
     EXPECT_EQ(text.find("after 2 retries") != std::string::npos, cell.retried()) << text;
 }
 
-/// What was shown is kept; a call whose arguments were still streaming is not, where it was the user who ended it.
+/// Checks that shown content is stored; a call whose arguments were incomplete is not, if the user ended the answer.
 void expect_content(const Cell& cell, const AssistantMessage& answer) {
     EXPECT_EQ(answer.text(), cell.shown() ? partial_text : "");
     const bool aborted = cell.row->kind == Kind::abort;
@@ -136,14 +136,14 @@ void expect_continues(const Cell& cell, Scene& scene) {
     const std::vector<std::string> bodies = scene.bodies();
     ASSERT_EQ(bodies.size(), before + 1);
     expect_legal_request(cell.format, bodies.back());
-    EXPECT_NE(bodies.back().find("Go on."), std::string::npos);
+    EXPECT_NE(bodies.back().find("Continue."), std::string::npos);
 }
 
 class FailureTable : public ::testing::TestWithParam<Cell> {};
 
-TEST_P(FailureTable, D15_D9_D34_D1_EndsAsItShouldAndGoesOn) {
+TEST_P(FailureTable, D15_D9_D34_D1_EndsAsDefinedAndContinues) {
     const Cell cell = GetParam();
-    // An answer that is whole is followed by a second call, which must not fail.
+    // A complete answer is followed by a second call, which must not fail.
     Scene scene(cell, cell.whole() ? 1 : INT_MAX);
     const RunResult result = scene.first();
     if (cell.whole()) {
@@ -166,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(Wire, FailureTable, ::testing::ValuesIn(all_cells()), c
 
 class FailureOnce : public ::testing::TestWithParam<Cell> {};
 
-TEST_P(FailureOnce, D15_TheSameRequestAgainGivesTheAnswer) {
+TEST_P(FailureOnce, D15_ARetryReturnsTheAnswer) {
     const Cell cell = GetParam();
     Scene scene(cell, 1);
     const RunResult result = scene.first();
@@ -183,7 +183,7 @@ TEST_P(FailureOnce, D15_TheSameRequestAgainGivesTheAnswer) {
 
 std::vector<Cell> retried_cells() {
     std::vector<Cell> cells = all_cells();
-    // A name that resolves after all would race with the clock.
+    // A name that is resolved nevertheless would race with the clock.
     std::erase_if(cells, [](const Cell& cell) {
         return !cell.retried() || cell.row->kind == Kind::connect_timeout;
     });

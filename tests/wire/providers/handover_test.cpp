@@ -16,7 +16,7 @@
 
 #include "wire_cases.hpp"
 
-// A conversation that was begun on one provider is continued on each other one, and comes back.
+// A conversation started with one provider is continued with each other one, and then with the first again.
 
 namespace cubepi::wire {
 namespace {
@@ -58,7 +58,7 @@ BoundModel model_of(const Family& family) {
                       model);
 }
 
-/// The answer to `messages`, as a store would give it back, and what was sent.
+/// The answer to `messages`, as loaded from a store, and the request.
 struct Turn {
     Message answer;
     std::string sent;
@@ -87,7 +87,7 @@ void add_results(MessageList& messages, const AssistantMessage& answer) {
     }
 }
 
-/// Every value under `key`, wherever it stands.
+/// Every value under `key`, at any depth.
 void collect(const Json& value, std::string_view key, std::vector<std::string>& into) {
     if (value.is_array()) {
         for (const Json& item : value.get_array()) collect(item, key, into);
@@ -105,7 +105,7 @@ std::vector<std::string> all_of(const std::string& body, std::string_view key) {
     return found;
 }
 
-/// The ids of the calls in a request and those that its results answer, both in their order.
+/// The ids of the calls in a request and of its results, both in order.
 void expect_answered(const Family& to, const std::string& body) {
     std::vector<std::string> calls;
     std::vector<std::string> results;
@@ -140,19 +140,19 @@ void expect_answered(const Family& to, const std::string& body) {
     EXPECT_EQ(std::set<std::string>(calls.begin(), calls.end()).size(), calls.size());
 }
 
-TEST(Handover, D13_EveryFamilyContinuesWhatEveryOtherBegan) {
+TEST(Handover, D13_EveryFamilyContinuesConversationsOfEveryOther) {
     for (const Family& from : families) {
         for (const Family& to : families) {
             SCOPED_TRACE(std::string(from.name) + " to " + to.name);
             MessageList messages{user_message("Think, then look at the weather.")};
             messages.push_back(turn(from, from.answer, messages).answer);
-            messages.push_back(user_message("Go on."));
+            messages.push_back(user_message("Continue."));
             messages.push_back(turn(from, from.calls, messages).answer);
             add_results(messages, *messages.back().assistant());
             const Turn next = turn(to, to.answer, messages);
             expect_answered(to, next.sent);
             const bool same = std::string(from.name) == to.name;
-            // What only its own family can read goes to nobody else, and to that family as it came.
+            // Content for one family is sent only to that family, unchanged.
             const bool is_anthropic = std::string(from.name) == "anthropic";
             EXPECT_EQ(next.sent.find("EmwKAhgBEgy3va3pzix") != std::string::npos,
                       same && is_anthropic);
@@ -160,7 +160,7 @@ TEST(Handover, D13_EveryFamilyContinuesWhatEveryOtherBegan) {
                 EXPECT_TRUE(all_of(next.sent, "encrypted_content").empty());
                 EXPECT_TRUE(all_of(next.sent, "signature").empty());
             }
-            // And back again, with the other family's answer in between.
+            // Returns to the first, with the other family's answer in between.
             messages.push_back(next.answer);
             messages.push_back(user_message("And now?"));
             const Turn back = turn(from, from.answer, messages);
@@ -175,7 +175,7 @@ testing::MemoryResponse recorded(const Family& family) {
     return testing::MemoryResponse(200, body).with_header("content-type", "text/event-stream");
 }
 
-TEST(Handover, D13_SetModelDropsWhatTheOtherFamilyCannotReadAndKeepsItForItsOwn) {
+TEST(Handover, D13_SetModelOmitsForeignContentAndPreservesItForItsFamily) {
     const Family& anthropic = families[0];
     const Family& openai = families[1];
     auto transport =
@@ -185,7 +185,7 @@ TEST(Handover, D13_SetModelDropsWhatTheOtherFamilyCannotReadAndKeepsItForItsOwn)
     Agent agent({.model = model_of(anthropic), .runtime = runtime});
     EXPECT_TRUE(run(agent.prompt("Think.")));
     agent.set_model(model_of(openai));
-    EXPECT_TRUE(run(agent.prompt("Go on.")));
+    EXPECT_TRUE(run(agent.prompt("Continue.")));
     agent.set_model(model_of(anthropic));
     EXPECT_TRUE(run(agent.prompt("And now?")));
     const auto& requests = transport->requests();

@@ -10,14 +10,14 @@
 #include <cubepi/provider/openai_responses.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
-// Agents whose conversation the endpoint keeps (D57): what they send over several turns, hooks and restarts.
+// Agents whose conversation the endpoint stores (D57): their requests over several turns, hooks and restarts.
 
 namespace cubepi {
 namespace {
 
 using testing::MemoryResponse;
 
-/// Answers each request in turn: a call of `add` where it was told to, else text.
+/// Answers each request: with a call of `add` where requested, else with text.
 class Endpoint {
 public:
     explicit Endpoint(std::vector<std::string> turns)
@@ -45,7 +45,7 @@ public:
         made.runtime = runtime();
         return made;
     }
-    /// What the n-th request went on from; empty: it had the whole history.
+    /// The response from which the n-th request continued; empty: it contained the whole history.
     std::string previous(std::size_t n) const {
         const Json* id = bodies.at(n).if_contains("previous_response_id");
         return id ? std::string(id->as_string()) : std::string();
@@ -78,7 +78,7 @@ private:
     std::vector<std::string> turns_;
 };
 
-TEST(ServerState, D57_AnAgentSendsOnlyWhatIsNew) {
+TEST(ServerState, D57_SendsOnlyNewMessages) {
     Endpoint endpoint({"call", "Two", "Three"});
     Agent agent(endpoint.options());
     ASSERT_TRUE(run(agent.prompt("a")));
@@ -92,7 +92,7 @@ TEST(ServerState, D57_AnAgentSendsOnlyWhatIsNew) {
     EXPECT_EQ(endpoint.items(2), 1u);
 }
 
-TEST(ServerState, D57_AnotherAgentGoesOnWithTheStoredThread) {
+TEST(ServerState, D57_AnotherAgentContinuesTheStoredThread) {
     Endpoint endpoint({"call", "Two", "Three"});
     auto store = std::make_shared<MemoryCheckpointer>();
     const auto on_thread = [&] {
@@ -110,14 +110,15 @@ TEST(ServerState, D57_AnotherAgentGoesOnWithTheStoredThread) {
     EXPECT_EQ(endpoint.previous(2), "r2");
 }
 
-TEST(ServerState, D57_AHookThatChangesTheContextSendsTheWholeHistory) {
+TEST(ServerState, D57_SendsTheWholeHistoryIfAHookChangesTheContext) {
     Endpoint endpoint({"One", "Two", "Three"});
     AgentOptions options = endpoint.options();
     bool shorten = false;
     options.transform_context = [&shorten](MessageList messages, HookContext&) {
-        MessageList kept;
-        for (std::size_t i = shorten ? 1 : 0; i < messages.size(); ++i) kept.push_back(messages[i]);
-        return kept;
+        MessageList result;
+        for (std::size_t i = shorten ? 1 : 0; i < messages.size(); ++i)
+            result.push_back(messages[i]);
+        return result;
     };
     std::vector<std::string> reasons;
     Agent agent(std::move(options));
@@ -155,7 +156,7 @@ TEST(ServerState, D57_AfterAnAbortInAToolTheNextRequestIsLegal) {
         calls += type && *type == Json("function_call") ? 1u : 0u;
         results += type && *type == Json("function_call_output") ? 1u : 0u;
     }
-    // The call is where the request goes on from, or in the request itself; its result is in the request.
+    // The call is in the previous response or in the request itself; its result is in the request.
     EXPECT_EQ(calls, endpoint.previous(1).empty() ? 1u : 0u);
     EXPECT_EQ(results, 1u);
 }

@@ -83,7 +83,7 @@ TEST(Trickle, AServerThatNeverEndsTheConnectionAfterDone) {
     expect_whole(ask(server), 0);
 }
 
-TEST(Trickle, AHalfClosedConnectionIsADisconnect) {
+TEST(Trickle, TreatsAHalfClosedConnectionAsADisconnect) {
     wire::RawServer server([](wire::Connection& connection) {
         connection.read_request();
         connection.send(

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::MemoryResponse;
 
-/// Removes what a JSON pointer names. True when everything is named.
+/// Removes the value at a JSON pointer. Returns true if the pointer names everything.
 bool remove(Json& from, std::string_view pointer) {
     if (pointer.empty()) return true;
     const std::size_t slash = pointer.rfind('/');
@@ -106,7 +106,7 @@ Task<std::optional<JsonObject>> with_members(JsonObject body, JsonObject members
     co_return changed;
 }
 
-/// Each step moves to a new object first: a setter gives back the object that it is called on.
+/// Each step moves to a new object first: a setter returns the object that it is called on.
 StreamOptions stream_options_of(const Json& options) {
     StreamOptions made;
     if (const Json* reasoning = member(options, "reasoning"))
@@ -214,7 +214,7 @@ std::vector<std::string> defects(const Json& wire_case) {
     return paths;
 }
 
-/// Numbers by value, as the cases want it.
+/// Compares numbers by value, as the cases require.
 bool same(const Json& a, const Json& b) {
     if (a.is_number() && b.is_number()) return a.to_number<double>() == b.to_number<double>();
     if (a.is_array() && b.is_array()) {
@@ -330,14 +330,14 @@ Json read_case(const std::string& name) {
 
 CaseAnswer answer_of_case(const Json& wire_case, const ProviderFactory& make) {
     CaseAnswer answer;
-    std::shared_ptr<Provider> kept;
+    std::shared_ptr<Provider> provider;
     const auto watched = [&](const Json& constructor) {
-        kept = make(constructor);
-        auto& base = dynamic_cast<BaseProvider&>(*kept);
+        provider = make(constructor);
+        auto& base = dynamic_cast<BaseProvider&>(*provider);
         base.subscribe_response([&answer](const ProviderOutcome& outcome, const Model&) {
             answer.body = outcome.body;
         });
-        return kept;
+        return provider;
     };
     answer.message = play(wire_case, watched, 0).events.back().partial.get();
     return answer;

@@ -5,7 +5,7 @@
 namespace cubepi::wire {
 namespace {
 
-/// What the three questions of a policy answer in a case.
+/// The answers of a policy to its three questions in a case.
 class FixedPolicy final : public CacheMarkerPolicy {
 public:
     explicit FixedPolicy(const Json& form) : form_(form) {}

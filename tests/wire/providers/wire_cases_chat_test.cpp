@@ -9,7 +9,7 @@ std::shared_ptr<Provider> make_chat(const Json& constructor) {
     OpenAIOptions made;
     made.api_key = "sk-test";
     made.base_url = "http://endpoint/v1";
-    // The cases have the original's words for effort, whatever a model really takes.
+    // The cases contain the original's words for effort, regardless of what a model accepts.
     made.capability.reasoning = openai_chat_reasoning();
     if (const Json* body = member(constructor, "extra_body")) made.extra_body = body->as_object();
     if (const Json* headers = member(constructor, "extra_headers")) {

@@ -9,7 +9,7 @@ std::shared_ptr<Provider> make_responses(const Json& constructor) {
     OpenAIResponsesOptions made;
     made.api_key = "sk-test";
     made.base_url = "http://endpoint/v1";
-    // The cases have the original's words for effort, whatever a model really takes.
+    // The cases contain the original's words for effort, regardless of what a model accepts.
     made.capability.reasoning = openai_responses_reasoning();
     if (const Json* headers = member(constructor, "extra_headers")) {
         for (const auto& [name, value] : headers->as_object())

@@ -15,8 +15,8 @@
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
-// What compatible servers send that the protocols do not say. A file is a header and, after a blank line, the bytes of the
-// answer. The header: what is odd, "source: " the thread that reported it, options, "expect: " what must come of it.
+// Deviations of compatible servers from the protocols. A file is a header and, after a blank line, the bytes of the answer. The
+// header: the deviation, "source: " the thread that reported it, options, "expect: " the expected result.
 
 namespace cubepi {
 namespace {
@@ -99,7 +99,7 @@ AssistantMessage answer_to(const Quirk& quirk, std::vector<std::string> pieces) 
         MemoryResponse response =
             MemoryResponse(200).with_header("content-type", "text/event-stream");
         for (const std::string& piece : pieces) {
-            // A setter gives back what it was called on. NOLINTNEXTLINE(bugprone-use-after-move)
+            // A setter returns its object. NOLINTNEXTLINE(bugprone-use-after-move)
             if (!piece.empty()) (void)std::move(response).with_piece(piece);
         }
         return response;
@@ -127,7 +127,7 @@ JsonObject to_expectation(const AssistantContent& block) {
     return object;
 }
 
-/// An id that the file does not name is one of ours, which only must be there.
+/// An id that the file does not contain is one of ours, which only has to exist.
 void forget_made_up_id(JsonObject& actual, const Json& expected) {
     Json* call = actual.if_contains("call");
     const Json* wanted = expected.get_object().if_contains("call");
@@ -174,7 +174,7 @@ void check(const Json& expected, const AssistantMessage& message) {
 
 class Quirks : public ::testing::TestWithParam<Quirk> {};
 
-TEST_P(Quirks, GiveTheRightMessageOrATypedError) {
+TEST_P(Quirks, ProduceTheRightMessageOrATypedError) {
     const Quirk& quirk = GetParam();
     SCOPED_TRACE(quirk.what);
     EXPECT_TRUE(quirk.field("source").starts_with("https://github.com/"));
