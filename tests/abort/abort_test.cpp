@@ -51,7 +51,7 @@ Task<std::string> failing_body(Points& points, ToolContext& context) {
 }
 
 /// Ends on request; never by an external interruption.
-AgentTool heeding(Points& points) {
+AgentTool stoppable(Points& points) {
     return tool<NoArgs>(
         "stoppable", "Ends when it is asked to stop.",
         [&points](NoArgs, ToolContext& context) { return honoring_body(points, context); });
@@ -121,7 +121,7 @@ Situation tool_turn(std::string name, std::vector<std::string> names,
         return steps;
     };
     situation.equip = [mode](AgentOptions& options, Points& points) {
-        options.tools = {heeding(points), deaf(points), failing(points), quick(), blocking()};
+        options.tools = {stoppable(points), deaf(points), failing(points), quick(), blocking()};
         options.tool_execution = mode;
     };
     return situation;
