@@ -147,6 +147,28 @@ AgentToolResult after_exit(const SessionsPtr& sessions, const CommandPtr& comman
     return result_of(command, with_note(std::move(output), note), !command->status().ok());
 }
 
+AgentToolResult after_move(const CommandPtr& command, std::chrono::seconds limit) {
+    std::string output = command->output(0);
+    command->read_until = command->output_size();
+    const std::string note = "still running after " + std::to_string(limit.count()) +
+                             " s; moved to the background as " + command->id() + ": " +
+                             how_to_follow(command->id());
+    return result_of(command, with_note(std::move(output), note), false);
+}
+
+AgentToolResult after_kill(const CommandPtr& command, Wait wait, std::chrono::seconds limit) {
+    const std::string note =
+        wait == Wait::stopped
+            ? ended_note(command,
+                         "aborted: the command was killed with all processes that it had started",
+                         "aborted: the command was killed")
+            : ended_note(command,
+                         "killed after " + std::to_string(limit.count()) +
+                             " s: not moved to the background, where too many commands run",
+                         "killed after " + std::to_string(limit.count()) + " s");
+    return result_of(command, with_note(command->output(0), note), true);
+}
+
 Task<AgentToolResult> run_shell(SessionsPtr sessions, ShellArgs args, ToolContext* context) {
     const ShellOptions& options = sessions->options();
     if (args.background && !sessions->has_background_slot()) co_return background_full(sessions);
@@ -171,24 +193,10 @@ Task<AgentToolResult> run_shell(SessionsPtr sessions, ShellArgs args, ToolContex
         co_return result;
     }
     if (wait == Wait::timed_out && sessions->move_to_background(command)) {
-        std::string output = command->output(0);
-        command->read_until = command->output_size();
-        std::string note = "still running after " + std::to_string(limit.count()) +
-                           " s; moved to the background as " + command->id() + ": " +
-                           how_to_follow(command->id());
-        co_return result_of(command, with_note(std::move(output), note), false);
+        co_return after_move(command, limit);
     }
     if (wait == Wait::timed_out) co_await command->stop(options.kill_grace);
-    const std::string note =
-        wait == Wait::stopped
-            ? ended_note(command,
-                         "aborted: the command was killed with all processes that it had started",
-                         "aborted: the command was killed")
-            : ended_note(command,
-                         "killed after " + std::to_string(limit.count()) +
-                             " s: not moved to the background, where too many commands run",
-                         "killed after " + std::to_string(limit.count()) + " s");
-    co_return result_of(command, with_note(command->output(0), note), true);
+    co_return after_kill(command, wait, limit);
 }
 
 std::string describe_all(const SessionsPtr& sessions) {

@@ -28,13 +28,6 @@ bool matches_set(std::string_view pattern, std::size_t& at, char c, bool& is_set
     return found != negated;
 }
 
-/// Has separate backtracking positions for `*` and `**`, so that the work is bounded by the product of the lengths instead of
-/// a power of them.
-struct Retry {
-    std::size_t pattern = std::string_view::npos;
-    std::size_t path = 0;
-};
-
 std::vector<std::string> expand_braces(std::string_view pattern) {
     std::vector<std::string> all(1);
     for (std::size_t i = 0; i < pattern.size(); ++i) {
@@ -57,65 +50,92 @@ std::vector<std::string> expand_braces(std::string_view pattern) {
     return all;
 }
 
+/// Matches one pattern against one path. Has separate backtracking positions for `*` and `**`, so that the work is bounded by the
+/// product of the lengths instead of a power of them.
+class GlobMatcher {
+public:
+    GlobMatcher(std::string_view pattern, std::string_view path) : pattern_(pattern), path_(path) {}
+
+    bool run() {
+        for (;;) {
+            if (take_stars()) continue;
+            if (p_ == pattern_.size() && s_ == path_.size()) return true;
+            if (!take_character() && !retry()) return false;
+        }
+    }
+
+private:
+    struct Position {
+        std::size_t pattern = std::string_view::npos;
+        std::size_t path = 0;
+        bool is_set() const { return pattern != std::string_view::npos; }
+    };
+
+    bool take_stars() {
+        if (p_ == pattern_.size() || pattern_[p_] != '*') return false;
+        if (pattern_.substr(p_, 2) != "**") {
+            star_ = Position{++p_, s_};
+            return true;
+        }
+        while (p_ < pattern_.size() && pattern_[p_] == '*') ++p_;
+        // "**/" may match nothing.
+        if (p_ < pattern_.size() && pattern_[p_] == '/' && (s_ == 0 || path_[s_ - 1] == '/')) ++p_;
+        double_star_ = Position{p_, s_};
+        star_ = Position();
+        return true;
+    }
+
+    bool take_character() {
+        if (p_ == pattern_.size() || s_ == path_.size()) return false;
+        const char c = path_[s_];
+        std::size_t next = p_ + 1;
+        bool same = false;
+        if (pattern_[p_] == '?') {
+            same = c != '/';
+        } else if (pattern_[p_] == '[' && c != '/') {
+            bool is_set = false;
+            same = matches_set(pattern_, next, c, is_set);
+            if (!is_set) same = c == '[';
+        } else {
+            if (pattern_[p_] == '\\' && p_ + 1 < pattern_.size()) next = ++p_ + 1;
+            same = pattern_[p_] == c;
+        }
+        if (!same) return false;
+        p_ = next;
+        ++s_;
+        return true;
+    }
+
+    /// Returns to the last star and lets it match one more character, or one more component.
+    bool retry() {
+        if (star_.is_set() && star_.path < path_.size() && path_[star_.path] != '/') {
+            p_ = star_.pattern;
+            s_ = ++star_.path;
+            return true;
+        }
+        if (!double_star_.is_set() || double_star_.path >= path_.size()) return false;
+        p_ = double_star_.pattern;
+        // After "**/" a match starts at the beginning of a component.
+        const bool whole = p_ > 0 && pattern_[p_ - 1] == '/';
+        do {
+            s_ = ++double_star_.path;
+        } while (whole && s_ < path_.size() && path_[s_ - 1] != '/');
+        star_ = Position();
+        return true;
+    }
+
+    const std::string_view pattern_;
+    const std::string_view path_;
+    std::size_t p_ = 0;
+    std::size_t s_ = 0;
+    Position star_;
+    Position double_star_;
+};
+
 }  // namespace
 
 bool glob_match(std::string_view pattern, std::string_view path) {
-    std::size_t p = 0;
-    std::size_t s = 0;
-    Retry star;
-    Retry double_star;
-    for (;;) {
-        if (p < pattern.size() && pattern.substr(p, 2) == "**") {
-            while (p < pattern.size() && pattern[p] == '*') ++p;
-            // "**/" may match nothing.
-            if (p < pattern.size() && pattern[p] == '/' && (s == 0 || path[s - 1] == '/')) ++p;
-            double_star.pattern = p;
-            double_star.path = s;
-            star = Retry();
-            continue;
-        }
-        if (p < pattern.size() && pattern[p] == '*') {
-            star.pattern = ++p;
-            star.path = s;
-            continue;
-        }
-        if (p == pattern.size() && s == path.size()) return true;
-        if (p < pattern.size() && s < path.size()) {
-            std::size_t next = p + 1;
-            bool is_set = false;
-            bool same = false;
-            if (pattern[p] == '?') {
-                same = path[s] != '/';
-            } else if (pattern[p] == '[' && path[s] != '/') {
-                same = matches_set(pattern, next, path[s], is_set);
-                if (!is_set) same = path[s] == '[';
-            } else {
-                if (pattern[p] == '\\' && p + 1 < pattern.size()) next = ++p + 1;
-                same = pattern[p] == path[s];
-            }
-            if (same) {
-                p = next;
-                ++s;
-                continue;
-            }
-        }
-        if (star.pattern != std::string_view::npos && star.path < path.size() &&
-            path[star.path] != '/') {
-            p = star.pattern;
-            s = ++star.path;
-        } else if (double_star.pattern != std::string_view::npos &&
-                   double_star.path < path.size()) {
-            p = double_star.pattern;
-            // After "**/" a match starts at the beginning of a component.
-            const bool whole = p > 0 && pattern[p - 1] == '/';
-            do {
-                s = ++double_star.path;
-            } while (whole && s < path.size() && path[s - 1] != '/');
-            star = Retry();
-        } else {
-            return false;
-        }
-    }
+    return GlobMatcher(pattern, path).run();
 }
 
 Glob::Glob(std::string_view pattern)
