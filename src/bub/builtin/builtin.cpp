@@ -53,9 +53,8 @@ std::optional<std::string> resolve_session(ResolveSessionCall& call) {
 /// Returns the data of the last event with that name on the tape; written by `,model` and similar commands.
 Task<JsonObject> last_choice(std::shared_ptr<TapeStore> store, std::string tape,
                              std::string event) {
-    auto* index = dynamic_cast<TapeIndex*>(store.get());
-    if (!index) co_return JsonObject();
-    const std::optional<TapeEntry> entry = co_await index->find_event(tape, event);
+    if (!store) co_return JsonObject();
+    const std::optional<TapeEntry> entry = co_await store->find_event(tape, event);
     const Json* data = entry ? entry->payload.if_contains("data") : nullptr;
     const JsonObject* object = data ? data->if_object() : nullptr;
     if (!object) co_return JsonObject();

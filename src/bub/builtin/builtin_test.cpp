@@ -510,8 +510,8 @@ TEST_F(Builtin, ATapeSaysWhoseItIs) {
     add_builtin(std::move(steps));
     (void)say("hi");
     const auto store = cubepi::run(framework->tape_store());
-    const auto beside = cubepi::run(dynamic_cast<TapeStateStore&>(*store).read_state(
-        tape_name(framework->workspace(), "cli:room")));
+    const auto beside =
+        cubepi::run(store->read_state(tape_name(framework->workspace(), "cli:room")));
     const std::optional<TapeSession> session = session_of(beside);
     ASSERT_TRUE(session);
     EXPECT_EQ(session->id, "cli:room");

@@ -225,11 +225,10 @@ std::string Turn::tape_of_session() const {
 
 Task<bool> Turn::answer_again() {
     const std::shared_ptr<TapeStore> store = co_await framework.tape_store();
-    auto* const index = dynamic_cast<TapeIndex*>(store.get());
     const std::string name = tape_of_session();
-    if (!index || name.empty()) co_return false;
+    if (!store || name.empty()) co_return false;
     const std::optional<TapeEntry> entry =
-        co_await index->find_message_entry(name, answer_id(input_id_));
+        co_await store->find_message_entry(name, answer_id(input_id_));
     if (!entry) co_return false;
     std::string text = text_of(entry->payload.at("content"));
     result.state.mark_recorded();
@@ -266,11 +265,9 @@ Task<> Turn::record(bool whole) {
     const std::shared_ptr<TapeStore> store = co_await framework.tape_store();
     const std::string name = tape_of_session();
     if (!store || name.empty()) co_return;
-    const bool keeps_ids = dynamic_cast<TapeIndex*>(store.get()) != nullptr &&
-                           dynamic_cast<TapeStateStore*>(store.get()) != nullptr;
     const Tape tape(store, name);
     co_await tape.bootstrap();
-    if (!input_id_.empty() && keeps_ids) {
+    if (!input_id_.empty()) {
         co_await record_input(store, name, whole);
         co_return;
     }

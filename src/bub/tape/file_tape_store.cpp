@@ -106,14 +106,6 @@ Task<std::shared_ptr<const void>> FileTapeStore::hold(std::string name) {
     return on_worker(state_, std::move(call));
 }
 
-Task<std::vector<std::string>> FileTapeStore::list_tapes() {
-    return on_worker(state_, [](TapeDirectory& tapes) {
-        std::vector<std::string> names = tapes.names();
-        std::erase_if(names, [](const std::string& name) { return !detail::is_main_tape(name); });
-        return names;
-    });
-}
-
 Task<std::vector<std::string>> FileTapeStore::all_tapes() {
     return on_worker(state_, [](TapeDirectory& tapes) { return tapes.names(); });
 }

@@ -42,9 +42,7 @@ std::filesystem::path default_tape_directory();
 /// access is on the worker pool. Memory use does not grow with a tape: reading starts at the position given by the
 /// index, or at the end of the file.
 class FileTapeStore final : public TapeStore,
-                            public TapeStateStore,
                             public TurnMerges,
-                            public TapeIndex,
                             public TapeMediaStore,
                             public TurnJournalStore {
 public:
@@ -73,7 +71,6 @@ public:
     /// destroyed.
     Task<std::shared_ptr<const void>> hold(std::string name);
 
-    Task<std::vector<std::string>> list_tapes() override;
     Task<std::vector<std::string>> all_tapes() override;
     Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override;
     Task<void> visit(std::string tape, TapeQuery query,

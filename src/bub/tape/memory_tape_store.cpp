@@ -1,6 +1,5 @@
 #include <bub/tape/memory_tape_store.hpp>
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -8,9 +7,7 @@
 
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/file/digest.hpp>
-#include <bub/tape/file/tape_errors.hpp>
-#include <bub/tape/fork/fork_entries.hpp>
-#include <bub/tape/search/query_filter.hpp>
+#include <bub/tape/tape_store_support.hpp>
 
 namespace bub {
 
@@ -74,12 +71,6 @@ MemoryTapeStore::MemoryTapeStore(std::shared_ptr<cubepi::Clock> clock)
 }
 MemoryTapeStore::~MemoryTapeStore() = default;
 
-Task<std::vector<std::string>> MemoryTapeStore::list_tapes() {
-    std::vector<std::string> names = co_await all_tapes();
-    std::erase_if(names, [](const std::string& name) { return !detail::is_main_tape(name); });
-    co_return names;
-}
-
 Task<std::vector<std::string>> MemoryTapeStore::all_tapes() {
     const std::lock_guard lock(state_->mutex);
     std::vector<std::string> names;
@@ -91,29 +82,21 @@ Task<std::vector<std::string>> MemoryTapeStore::all_tapes() {
 
 Task<std::vector<TapeEntry>> MemoryTapeStore::fetch(std::string tape, TapeQuery query) {
     const std::lock_guard lock(state_->mutex);
-    co_return detail::evaluate(state_->find(tape).entries, query);
+    co_return evaluate_query(state_->find(tape).entries, query);
 }
 
 Task<TapePosition> MemoryTapeStore::append(std::string tape, std::vector<TapeEntry> entries,
                                            TapeAppend options) {
     const std::lock_guard lock(state_->mutex);
-    detail::check_tape_name(tape);
-    detail::check_depth(tape, entries);
-    const StoredTape& before = state_->find(tape);
-    if (options.guard()) options.guard()(before.state);
-    if (options.expected_position() && *options.expected_position() != before.messages)
-        detail::throw_stale(tape, *options.expected_position(), before.messages);
+    const StoredTape& found = state_->find(tape);
+    const TapeBefore before{found.position(), found.info.anchors > 0,
+                            options.guard() ? found.state : JsonObject()};
+    const TapePosition end = prepare_append(tape, before, entries, options, state_->clock->wall());
     StoredTape& stored = state_->tapes[tape];
     if (options.reset()) stored.clear();
-    if (stored.info.anchors > 0) detail::drop_first(entries, options.first_anchor());
-    std::int64_t id = stored.entries.empty() ? 0 : stored.entries.back().id;
-    for (TapeEntry& entry : entries) {
-        entry.id = ++id;
-        if (entry.date.empty()) entry.date = tape_date(state_->clock->wall());
-        stored.messages = detail::set_position(entry, stored.messages);
-        stored.add(std::move(entry));
-    }
-    co_return stored.position();
+    stored.messages = end.messages;
+    for (TapeEntry& entry : entries) stored.add(std::move(entry));
+    co_return end;
 }
 
 Task<TapePosition> MemoryTapeStore::position(std::string tape) {
@@ -121,32 +104,15 @@ Task<TapePosition> MemoryTapeStore::position(std::string tape) {
     co_return state_->find(tape).position();
 }
 
-Task<void> MemoryTapeStore::reset(std::string tape) {
-    const std::lock_guard lock(state_->mutex);
-    const auto found = state_->tapes.find(tape);
-    if (found != state_->tapes.end()) found->second.clear();
-    co_return;
-}
-
 Task<TapeInfo> MemoryTapeStore::info(std::string tape) {
     const std::lock_guard lock(state_->mutex);
     co_return state_->find(tape).info;
 }
 
-Task<std::vector<TapeEntry>> MemoryTapeStore::anchors(std::string tape, std::size_t limit) {
-    const std::lock_guard lock(state_->mutex);
-    std::vector<std::string> kinds(1, std::string(entry_kind::anchor));
-    TapeQuery query;
-    query = TapeQuery().kinds(std::move(kinds)).limit(limit).newest_first();
-    std::vector<TapeEntry> found = detail::evaluate(state_->find(tape).entries, query);
-    std::reverse(found.begin(), found.end());
-    co_return found;
-}
-
 Task<Json> MemoryTapeStore::edit_state(std::string tape,
                                        std::function<Json(JsonObject& state)> edit) {
     const std::lock_guard lock(state_->mutex);
-    detail::check_tape_name(tape);
+    require_tape_name(tape);
     JsonObject changed = state_->find(tape).state;
     Json result = edit(changed);
     state_->tapes[tape].state = std::move(changed);

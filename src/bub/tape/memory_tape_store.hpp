@@ -8,10 +8,7 @@
 namespace bub {
 
 /// A store of tapes in memory, for tests and for sessions that leave no files. Its tasks never suspend; thread-safe.
-class MemoryTapeStore final : public TapeStore,
-                              public TapeStateStore,
-                              public TapeIndex,
-                              public TapeMediaStore {
+class MemoryTapeStore final : public TapeStore, public TapeMediaStore {
 public:
     /// `clock` supplies the dates of entries; null: the system clock.
     explicit MemoryTapeStore(std::shared_ptr<cubepi::Clock> clock = {});
@@ -19,15 +16,12 @@ public:
     MemoryTapeStore(const MemoryTapeStore&) = delete;
     MemoryTapeStore& operator=(const MemoryTapeStore&) = delete;
 
-    Task<std::vector<std::string>> list_tapes() override;
     Task<std::vector<std::string>> all_tapes() override;
     Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override;
     Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
                               TapeAppend options) override;
     Task<TapePosition> position(std::string tape) override;
-    Task<void> reset(std::string tape) override;
     Task<TapeInfo> info(std::string tape) override;
-    Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit) override;
     Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
     Task<JsonObject> read_state(std::string tape) override;
     Task<std::optional<TapeEntry>> find_message_entry(std::string tape,

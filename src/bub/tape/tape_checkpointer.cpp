@@ -45,15 +45,8 @@ TapeCheckpointer::TapeCheckpointer(std::shared_ptr<TapeStore> store,
                                    TapeCheckpointerOptions options)
     : state_(std::make_shared<State>()) {
     State& state = *state_;
-    state.side = dynamic_cast<TapeStateStore*>(store.get());
-    state.index = dynamic_cast<TapeIndex*>(store.get());
     state.media = dynamic_cast<TapeMediaStore*>(store.get());
     state.turn = dynamic_cast<TurnClaims*>(store.get());
-    if (!state.side || !state.index) {
-        throw Error(ErrorCode::invalid_argument,
-                    "this tape store cannot be the memory of an agent: it needs side state "
-                    "(TapeStateStore) and an index (TapeIndex)");
-    }
     state.store = std::move(store);
     state.options = std::move(options);
     if (!state.options.clock) state.options.clock = std::make_shared<SystemClock>();
@@ -62,7 +55,7 @@ TapeCheckpointer::~TapeCheckpointer() = default;
 
 Task<JsonObject> TapeCheckpointer::State::extra_of(std::string tape) {
     const std::optional<TapeEntry> stored =
-        co_await index->find_event(std::move(tape), std::string(detail::extra_event));
+        co_await store->find_event(std::move(tape), std::string(detail::extra_event));
     co_return data_of(stored);
 }
 
@@ -73,9 +66,9 @@ Task<std::optional<CheckpointData>> TapeCheckpointer::load(std::string thread_id
     std::vector<TapeEntry> entries = co_await state->read_context(thread_id);
     co_await state->restore_media(entries);
     const std::optional<TapeEntry> extra =
-        co_await state->index->find_event(thread_id, std::string(detail::extra_event));
+        co_await state->store->find_event(thread_id, std::string(detail::extra_event));
     const std::optional<TapeEntry> fork =
-        co_await state->index->find_event(thread_id, std::string(detail::fork_event));
+        co_await state->store->find_event(thread_id, std::string(detail::fork_event));
     const auto& select = state->options.context.select;
     MessageList messages = select ? select(entries) : agent_messages(entries);
     if (messages.empty() && !extra) co_return data;
@@ -95,7 +88,7 @@ Task<std::int64_t> TapeCheckpointer::append(std::string thread_id, MessageList m
     for (const Message& message : messages) {
         if (!message.run_id().empty()) runs.insert(message.run_id().str());
     }
-    const JsonObject beside = co_await state->side->read_state(thread_id);
+    const JsonObject beside = co_await state->store->read_state(thread_id);
     for (const std::string& run_id : runs) {
         if (SideState(beside).is_open(run_id)) continue;
         if (co_await state->is_complete(thread_id, run_id))
@@ -144,7 +137,7 @@ Task<std::int64_t> TapeCheckpointer::append(std::string thread_id, MessageList m
 Task<void> TapeCheckpointer::save_extra(std::string thread_id, JsonObject extra) {
     const std::shared_ptr<State> state = state_;
     const std::optional<TapeEntry> stored =
-        co_await state->index->find_event(thread_id, std::string(detail::extra_event));
+        co_await state->store->find_event(thread_id, std::string(detail::extra_event));
     JsonObject merged = data_of(stored);
     merge_extra(merged, extra);
     if (stored && merged == data_of(stored)) co_return;
@@ -159,7 +152,7 @@ Task<std::optional<Message>> TapeCheckpointer::find_message(std::string thread_i
     const std::shared_ptr<State> state = state_;
     std::optional<Message> found;
     std::optional<TapeEntry> entry =
-        co_await state->index->find_message_entry(std::move(thread_id), message_id);
+        co_await state->store->find_message_entry(std::move(thread_id), message_id);
     if (!entry) co_return found;
     std::vector<TapeEntry> one;
     one.push_back(std::move(*entry));
@@ -205,7 +198,7 @@ Task<void> TapeCheckpointer::delete_thread(std::string thread_id) {
         beside.clear();
         return Json();
     };
-    co_await state->side->edit_state(thread_id, std::move(clear));
+    co_await state->store->edit_state(thread_id, std::move(clear));
     state->forget_batch(thread_id);
 }
 

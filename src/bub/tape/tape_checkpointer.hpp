@@ -27,7 +27,7 @@ struct TapeCheckpointerOptions {
 /// A checkpointer that stores the memory of a cubepi::Agent on a tape: the thread id is the name of the tape (B21).
 /// load() returns the context from the last anchor on (from the beginning if there is none); append() stores entries
 /// that Bub reads, each with the whole message in its meta. With a TapeFork, the run's messages reach the tape when the
-/// turn is merged. Claims, pending requests and answers are side state of the tape and require a store with side state.
+/// turn is merged. Claims, pending requests and answers are side state of the tape.
 /// Calls may come from several executors at once, if the store allows that.
 class TapeCheckpointer final : public cubepi::Checkpointer,
                                public cubepi::RunStore,
@@ -36,7 +36,6 @@ class TapeCheckpointer final : public cubepi::Checkpointer,
                                public cubepi::ForkStore,
                                public cubepi::ThreadStore {
 public:
-    /// Throws Error(invalid_argument) if the store has no side state or no index.
     explicit TapeCheckpointer(std::shared_ptr<TapeStore> store,
                               TapeCheckpointerOptions options = {});
     ~TapeCheckpointer() override;

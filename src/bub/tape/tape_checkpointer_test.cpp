@@ -19,7 +19,7 @@ namespace {
 using namespace cubepi;
 
 /// A store that keeps the directory of its tapes alive.
-class InDirectory final : public TapeStore, public TapeStateStore, public TapeIndex {
+class InDirectory final : public TapeStore {
 public:
     explicit InDirectory(std::shared_ptr<TestDirectory> directory)
         : directory_(std::move(directory)), inner_(directory_->options()) {}

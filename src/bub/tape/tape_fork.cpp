@@ -103,8 +103,6 @@ TapeFork::TapeFork(std::shared_ptr<TapeStore> parent, std::string tape, TapeFork
     }
     state.main.tape = std::move(tape);
     if (!state.options.runtime) state.options.runtime = cubepi::Runtime::standard();
-    state.parent_state = dynamic_cast<TapeStateStore*>(state.parent.get());
-    state.parent_index = dynamic_cast<TapeIndex*>(state.parent.get());
     state.parent_media = dynamic_cast<TapeMediaStore*>(state.parent.get());
     state.parent_claims = dynamic_cast<TurnClaims*>(state.parent.get());
     state.parent_merges = dynamic_cast<TurnMerges*>(state.parent.get());
@@ -167,8 +165,7 @@ Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> ent
     detail::check_depth(tape, entries);
     co_await state->find_base(branch);
     if (options.guard()) {
-        JsonObject beside;
-        if (state->parent_state) beside = co_await read_state(tape);
+        const JsonObject beside = co_await read_state(tape);
         options.guard()(beside);
     }
     if (options.expected_position() && *options.expected_position() != branch->end.messages)

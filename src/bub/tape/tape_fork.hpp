@@ -26,17 +26,27 @@ struct TapeForkOptions {
     std::shared_ptr<const cubepi::Runtime> runtime = {};  ///< null: Runtime::standard()
 };
 
+/// The part of a fork that a checkpointer uses: appended entries reach the tape later, all together. Until then no other process may continue
+/// from the tape, so a claim acquired for it is held that long (D50).
+class TurnClaims {
+public:
+    virtual ~TurnClaims() = default;
+    /// Makes the turn's merge fail if another owner has superseded this claim. Returns false if the tape is not part of
+    /// the turn.
+    virtual bool hold_claim(const std::string& tape, TapeClaim claim) = 0;
+    /// Edits the state like edit_state, but the edit becomes visible outside when the turn ends, merged or not; inside
+    /// the turn it is visible immediately. Returns false, without effect, if the tape is not part of the turn.
+    virtual bool edit_state_at_end(const std::string& tape,
+                                   std::function<void(JsonObject& state)> edit) = 0;
+};
+
 /// A tape store in which one tape, with its sidecars, has a continuation that is invisible outside until it is merged.
 /// Inside the fork the tape is followed by the fork's entries. The fork locks nothing: meanwhile the tape can be
 /// appended to, read and forked again. Other tapes of the store are passed through. Used on one executor.
 ///
 /// A turn that is neither merged nor discarded remains in its journal, and the next start closes it as interrupted. A
 /// claim acquired inside the fork is held until the fork ends (D50).
-class TapeFork final : public TapeStore,
-                       public TapeStateStore,
-                       public TapeIndex,
-                       public TapeMediaStore,
-                       public TurnClaims {
+class TapeFork final : public TapeStore, public TapeMediaStore, public TurnClaims {
 public:
     TapeFork(std::shared_ptr<TapeStore> parent, std::string tape, TapeForkOptions options = {});
     ~TapeFork() override;
@@ -79,7 +89,7 @@ public:
     Task<void> reset(std::string tape) override;
     Task<TapeInfo> info(std::string tape) override;
     Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit) override;
-    /// Side state and media are the parent's; throw `unsupported` if the parent has none.
+    /// Side state and media are the parent's; the functions for media throw `unsupported` if the parent has none.
     Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
     Task<JsonObject> read_state(std::string tape) override;
     bool hold_claim(const std::string& tape, TapeClaim claim) override;

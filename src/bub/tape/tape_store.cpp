@@ -1,8 +1,36 @@
 #include <bub/tape/tape_store.hpp>
 
+#include <algorithm>
 #include <utility>
 
+#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/file/tape_errors.hpp>
+
 namespace bub {
+
+namespace {
+
+/// Returns the newest entry whose facts match; reads backward from the end.
+template <class Matches>
+Task<std::optional<TapeEntry>> find_newest(TapeStore* store, std::string tape, Matches matches) {
+    const auto found = std::make_shared<std::optional<TapeEntry>>();
+    std::function<bool(const TapeEntry&)> check = [found, matches](const TapeEntry& entry) {
+        if (!matches(detail::facts_of(entry))) return true;
+        *found = entry;
+        return false;
+    };
+    TapeQuery query = TapeQuery().newest_first();
+    co_await store->visit(std::move(tape), std::move(query), std::move(check));
+    co_return std::move(*found);
+}
+
+}  // namespace
+
+Task<std::vector<std::string>> TapeStore::list_tapes() {
+    std::vector<std::string> names = co_await all_tapes();
+    std::erase_if(names, [](const std::string& name) { return !detail::is_main_tape(name); });
+    co_return names;
+}
 
 Task<void> TapeStore::visit(std::string tape, TapeQuery query,
                             std::function<bool(const TapeEntry&)> visit) {
@@ -10,6 +38,57 @@ Task<void> TapeStore::visit(std::string tape, TapeQuery query,
     for (const TapeEntry& entry : entries) {
         if (!visit(entry)) co_return;
     }
+}
+
+Task<void> TapeStore::reset(std::string tape) {
+    std::vector<TapeEntry> none;
+    TapeAppend options = TapeAppend().reset();
+    (void)co_await append(std::move(tape), std::move(none), std::move(options));
+}
+
+Task<TapeInfo> TapeStore::info(std::string tape) {
+    const auto info = std::make_shared<TapeInfo>();
+    std::function<bool(const TapeEntry&)> add = [info](const TapeEntry& entry) {
+        detail::add_to(*info, detail::facts_of(entry));
+        return true;
+    };
+    TapeQuery all;
+    co_await visit(std::move(tape), std::move(all), std::move(add));
+    co_return std::move(*info);
+}
+
+Task<std::vector<TapeEntry>> TapeStore::anchors(std::string tape, std::size_t limit) {
+    std::vector<std::string> kinds(1, std::string(entry_kind::anchor));
+    TapeQuery query = TapeQuery().kinds(std::move(kinds)).limit(limit).newest_first();
+    std::vector<TapeEntry> found = co_await fetch(std::move(tape), std::move(query));
+    std::reverse(found.begin(), found.end());
+    co_return found;
+}
+
+void TapeStore::edit_state_later(const std::string& /*tape*/,
+                                 std::function<void(JsonObject& state)> /*edit*/) {}
+
+Task<std::optional<TapeEntry>> TapeStore::find_message_entry(std::string tape,
+                                                             std::string message_id) {
+    return find_newest(this, std::move(tape),
+                       [id = std::move(message_id)](const detail::EntryFacts& facts) {
+                           const auto& ids = facts.message_ids;
+                           return std::find(ids.begin(), ids.end(), id) != ids.end();
+                       });
+}
+
+Task<std::optional<TapeEntry>> TapeStore::find_event(std::string tape, std::string name) {
+    return find_newest(this, std::move(tape),
+                       [name = std::move(name)](const detail::EntryFacts& facts) {
+                           return facts.event && facts.name == name;
+                       });
+}
+
+Task<std::optional<TapeEntry>> TapeStore::find_run(std::string tape, std::string run_id) {
+    return find_newest(this, std::move(tape),
+                       [id = std::move(run_id)](const detail::EntryFacts& facts) {
+                           return !facts.run_id.empty() && facts.run_id == id;
+                       });
 }
 
 }  // namespace bub

@@ -83,47 +83,55 @@ struct TapeInfo {
 };
 
 /// A store of tapes. Append-only; entries of one append become visible together, or not at all (B9). A tape that does
-/// not exist reads as empty. Calls may come from several executors at once. Throws cubepi::Error: `not_found` (an
-/// anchor), `invalid_argument` (dates, tape names), `storage`, `storage_locked`, `storage_full`.
+/// not exist reads as empty. Each tape also has a small JSON object, its side state, for mutable data that is not
+/// history (claims, pending requests). Calls may come from several executors at once. Throws cubepi::Error: `not_found`
+/// (an anchor), `invalid_argument` (dates, tape names), `storage`, `storage_locked`, `storage_full`.
+///
+/// A store implements the pure virtual functions; `tape_store_support.hpp` has what their implementations share, and
+/// docs/guides/bub/tape-stores.md a complete store. The other functions have defaults that read the tape; override
+/// those that the store can answer faster. Further abilities are the optional interfaces below.
 class TapeStore {
 public:
     virtual ~TapeStore() = default;
 
-    /// Returns the names of main tapes (those with exactly one "__"), sorted.
-    virtual Task<std::vector<std::string>> list_tapes() = 0;
-    /// Returns all names, including those of sidecars and names of other forms, sorted.
+    /// Returns all names of tapes with entries, including those of sidecars and names of other forms, sorted.
     virtual Task<std::vector<std::string>> all_tapes() = 0;
     /// Returns the matching entries in tape order (or newest first).
     virtual Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) = 0;
-    /// Visits the matching entries one by one, for results that do not fit in memory: calls `visit` (possibly on a
-    /// worker thread) until it returns false. Cannot be cancelled otherwise.
-    virtual Task<void> visit(std::string tape, TapeQuery query,
-                             std::function<bool(const TapeEntry&)> visit);
     /// Assigns ids and dates, and stores all entries or none. Returns the new end of the tape.
     virtual Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
                                       TapeAppend options) = 0;
     virtual Task<TapePosition> position(std::string tape) = 0;
-    /// Empties the tape; only on an explicit request of the user (D47). Its side state is preserved.
-    virtual Task<void> reset(std::string tape) = 0;
-    virtual Task<TapeInfo> info(std::string tape) = 0;
-    /// Returns the last `limit` anchors, oldest first.
-    virtual Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit) = 0;
-};
-
-/// Optional: a small JSON object for each tape, for mutable state that is not history (claims, pending requests).
-class TapeStateStore {
-public:
-    virtual ~TapeStateStore() = default;
-    /// Calls `edit` with the tape's state under the tape's lock, stores the edited state atomically, and returns the
-    /// result of `edit`. If `edit` throws, nothing is stored. It may run on a worker thread and must not use the store.
+    /// Calls `edit` with the tape's side state under the tape's lock, stores the edited state atomically, and returns
+    /// the result of `edit`. If `edit` throws, nothing is stored. It may run on a worker thread and must not use the
+    /// store.
     virtual Task<Json> edit_state(std::string tape,
                                   std::function<Json(JsonObject& state)> edit) = 0;
-    /// Schedules an edit that failed and may be applied late: it precedes the next edit of this tape, as long as the
-    /// store exists.
-    virtual void edit_state_later(const std::string& /*tape*/,
-                                  std::function<void(JsonObject& state)> /*edit*/) {}
-    /// Returns the state without locking.
+    /// Returns the side state without locking.
     virtual Task<JsonObject> read_state(std::string tape) = 0;
+
+    /// Returns the names of main tapes (those with exactly one "__"), sorted.
+    virtual Task<std::vector<std::string>> list_tapes();
+    /// Visits the matching entries one by one, for results that do not fit in memory: calls `visit` (possibly on a
+    /// worker thread) until it returns false. Cannot be cancelled otherwise.
+    virtual Task<void> visit(std::string tape, TapeQuery query,
+                             std::function<bool(const TapeEntry&)> visit);
+    /// Empties the tape; only on an explicit request of the user (D47). Its side state is preserved.
+    virtual Task<void> reset(std::string tape);
+    virtual Task<TapeInfo> info(std::string tape);
+    /// Returns the last `limit` anchors, oldest first.
+    virtual Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit);
+    /// Schedules an edit of the side state that failed and may be applied late: it precedes the next edit of this tape,
+    /// as long as the store exists. By default the edit is dropped.
+    virtual void edit_state_later(const std::string& tape,
+                                  std::function<void(JsonObject& state)> edit);
+    /// Returns the newest entry that carries the message with this id (D42).
+    virtual Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
+                                                              std::string message_id);
+    /// Returns the newest `event` entry of this name.
+    virtual Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name);
+    /// Returns the newest event `cubepi.run` of this run.
+    virtual Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id);
 };
 
 /// The run of a claim on a tape, and the claim's owner (D50).
@@ -132,20 +140,6 @@ struct TapeClaim {
     std::string owner_id = {};
 
     friend bool operator==(const TapeClaim&, const TapeClaim&) = default;
-};
-
-/// Optional: appended entries reach the tape later, all together (TapeFork). Until then no other process may continue
-/// from the tape, so a claim acquired for it is held that long (D50).
-class TurnClaims {
-public:
-    virtual ~TurnClaims() = default;
-    /// Makes the turn's merge fail if another owner has superseded this claim. Returns false if the tape is not part of
-    /// the turn.
-    virtual bool hold_claim(const std::string& tape, TapeClaim claim) = 0;
-    /// Edits the state like edit_state, but the edit becomes visible outside when the turn ends, merged or not; inside
-    /// the turn it is visible immediately. Returns false, without effect, if the tape is not part of the turn.
-    virtual bool edit_state_at_end(const std::string& tape,
-                                   std::function<void(JsonObject& state)> edit) = 0;
 };
 
 /// The entries of a turn for a sidecar of its tape.
@@ -169,19 +163,6 @@ public:
         std::string tape, std::shared_ptr<std::vector<SidecarPart>> parts,
         std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)> entries,
         TapeAppend options) = 0;
-};
-
-/// Optional: finds entries without reading the tape.
-class TapeIndex {
-public:
-    virtual ~TapeIndex() = default;
-    /// Returns the newest entry that carries the message with this id (D42).
-    virtual Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
-                                                              std::string message_id) = 0;
-    /// Returns the newest `event` entry of this name.
-    virtual Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name) = 0;
-    /// Returns the newest event `cubepi.run` of this run.
-    virtual Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id) = 0;
 };
 
 /// Optional: bytes that entries refer to, each stored once, by hash (B10).

@@ -85,12 +85,12 @@ bool says_complete(const std::optional<TapeEntry>& run) {
 
 Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_id) {
     std::optional<EarlierTurn> found;
-    auto* const index = dynamic_cast<TapeIndex*>(tape.store().get());
-    if (!index) co_return found;
+    const std::shared_ptr<TapeStore> store = tape.store();
+    if (!store) co_return found;
     std::vector<std::string> ids;
     std::int64_t first = 0;
     for (std::string id = std::move(input_id);; id = next_message_id(id)) {
-        const std::optional<TapeEntry> entry = co_await index->find_message_entry(tape.name(), id);
+        const std::optional<TapeEntry> entry = co_await store->find_message_entry(tape.name(), id);
         if (!entry) break;
         if (ids.empty()) first = entry->id;
         ids.push_back(id);
@@ -101,7 +101,7 @@ Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_
     found->message_id = ids.back();
     read_answers(*found, tail.messages, ids);
     found->joined = !found->run_id.empty() && tail.run_before == found->run_id;
-    const std::optional<TapeEntry> run = co_await index->find_run(tape.name(), found->run_id);
+    const std::optional<TapeEntry> run = co_await store->find_run(tape.name(), found->run_id);
     if (says_complete(run)) found->answered = true;
     co_return found;
 }

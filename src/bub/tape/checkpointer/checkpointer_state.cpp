@@ -27,7 +27,7 @@ Task<void> TapeCheckpointer::State::edit_at_end(std::string tape,
         edit(beside);
         return Json();
     };
-    co_await side->edit_state(std::move(tape), std::move(now));
+    co_await store->edit_state(std::move(tape), std::move(now));
 }
 
 namespace {
@@ -89,7 +89,7 @@ Task<std::vector<TapeEntry>> TapeCheckpointer::State::read_context(std::string t
 
 Task<bool> TapeCheckpointer::State::is_complete(std::string tape, std::string run_id) {
     const std::optional<TapeEntry> event =
-        co_await index->find_run(std::move(tape), std::move(run_id));
+        co_await store->find_run(std::move(tape), std::move(run_id));
     if (!event) co_return false;
     const Json* data = event->payload.if_contains("data");
     co_return data && data->is_object() &&

@@ -10,13 +10,12 @@
 #include <bub/tape/entry/message_entries.hpp>
 #include <bub/tape/file/side_state.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_fork.hpp>
 
 namespace bub {
 
 struct TapeCheckpointer::State : std::enable_shared_from_this<TapeCheckpointer::State> {
     std::shared_ptr<TapeStore> store;
-    TapeStateStore* side = nullptr;
-    TapeIndex* index = nullptr;
     TapeMediaStore* media = nullptr;
     TurnClaims* turn = nullptr;  ///< null: appends reach the tape immediately
     TapeCheckpointerOptions options;

@@ -105,9 +105,9 @@ private:
     std::vector<TapeEntry> entries_;
 };
 
-Task<ContextCut> cut_context(std::shared_ptr<TapeStore> store, TapeIndex& index, std::string tape,
+Task<ContextCut> cut_context(std::shared_ptr<TapeStore> store, std::string tape,
                              std::string after_run_id) {
-    const std::optional<TapeEntry> end = co_await index.find_run(tape, after_run_id);
+    const std::optional<TapeEntry> end = co_await store->find_run(tape, after_run_id);
     const std::optional<RunEnd> run = end ? run_end_of(*end) : std::nullopt;
     if (!run || !run->complete) {
         TapeQuery first = TapeQuery().limit(1);
@@ -135,8 +135,8 @@ TapeEntry fork_entry(const std::string& source, const std::string& after_run_id)
 
 Task<MessageList> TapeCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {
     const std::shared_ptr<State> state = state_;
-    ContextCut cut = co_await cut_context(state->store, *state->index, std::move(thread_id),
-                                          std::move(after_run_id));
+    ContextCut cut =
+        co_await cut_context(state->store, std::move(thread_id), std::move(after_run_id));
     std::vector<TapeEntry> entries = cut.entries();
     co_await state->restore_media(entries);
     co_return agent_messages(entries);
@@ -145,8 +145,7 @@ Task<MessageList> TapeCheckpointer::snapshot(std::string thread_id, std::string 
 Task<void> TapeCheckpointer::fork(std::string source_thread_id, std::string new_thread_id,
                                   std::string after_run_id, std::optional<JsonObject> metadata) {
     const std::shared_ptr<State> state = state_;
-    ContextCut cut =
-        co_await cut_context(state->store, *state->index, source_thread_id, after_run_id);
+    ContextCut cut = co_await cut_context(state->store, source_thread_id, after_run_id);
     TapeQuery first = TapeQuery().limit(1);
     const std::vector<TapeEntry> there =
         co_await state->store->fetch(new_thread_id, std::move(first));

@@ -79,7 +79,7 @@ Task<ClaimResult> TapeCheckpointer::claim_run(std::string thread_id, std::string
         note_session(beside, state->options.session);
         return Json();
     };
-    co_await state->side->edit_state(thread_id, std::move(edit));
+    co_await state->store->edit_state(thread_id, std::move(edit));
     if (result->taken_over) co_await state->check_still_open(thread_id, run_id, owner.owner_id);
     if (state->turn && !owner.owner_id.empty())
         state->turn->hold_claim(thread_id, TapeClaim{run_id, owner.owner_id});
@@ -96,7 +96,7 @@ Task<void> TapeCheckpointer::State::check_still_open(std::string tape, std::stri
         remove_run(beside, run_id, owner_id);
         return Json();
     };
-    co_await side->edit_state(tape, std::move(give_up));
+    co_await store->edit_state(tape, std::move(give_up));
     cubepi::detail::throw_run_completed(tape, run_id);
 }
 
@@ -108,7 +108,7 @@ Task<void> TapeCheckpointer::renew_claim(std::string thread_id, std::string run_
         ClaimRules(claims, thread_id, state->time()).renew(run_id, owner_id);
         return Json();
     };
-    co_await state->side->edit_state(thread_id, std::move(edit));
+    co_await state->store->edit_state(thread_id, std::move(edit));
 }
 
 Task<void> TapeCheckpointer::release_claim(std::string thread_id, std::string run_id,
@@ -137,7 +137,7 @@ Task<void> TapeCheckpointer::State::complete(std::string tape, std::string run_i
                                              std::optional<std::string> owner_id) {
     const std::shared_ptr<State> self = shared_from_this();
     const bool complete_before = co_await is_complete(tape, run_id);
-    JsonObject beside = co_await side->read_state(tape);
+    JsonObject beside = co_await store->read_state(tape);
     const bool open = SideState(beside).is_open(run_id);
     if (complete_before && !open) co_return;
     if (!open) cubepi::detail::throw_run_not_claimed(tape, run_id);
@@ -180,12 +180,12 @@ Task<void> TapeCheckpointer::save_pending_request(std::string thread_id, std::st
         }
         return Json();
     };
-    co_await state->side->edit_state(std::move(thread_id), std::move(edit));
+    co_await state->store->edit_state(std::move(thread_id), std::move(edit));
 }
 
 Task<std::vector<PendingRequest>> TapeCheckpointer::load_pending_requests(std::string thread_id) {
     const std::shared_ptr<State> state = state_;
-    const JsonObject beside = co_await state->side->read_state(std::move(thread_id));
+    const JsonObject beside = co_await state->store->read_state(std::move(thread_id));
     std::vector<PendingRequest> pending;
     for (const Json& json : SideState(beside).list("pending")) {
         const JsonObject* one = json.if_object();
@@ -209,7 +209,7 @@ Task<bool> TapeCheckpointer::clear_pending_request(std::string thread_id, std::s
         SideState::tidy(beside);
         return Json(removed > 0);
     };
-    const Json removed = co_await state->side->edit_state(std::move(thread_id), std::move(edit));
+    const Json removed = co_await state->store->edit_state(std::move(thread_id), std::move(edit));
     co_return removed.as_bool();
 }
 
@@ -228,14 +228,14 @@ Task<void> TapeCheckpointer::save_hitl_answer(std::string thread_id, HitlAnswer 
         answers.emplace_back(one);
         return Json();
     };
-    co_await state->side->edit_state(std::move(thread_id), std::move(edit));
+    co_await state->store->edit_state(std::move(thread_id), std::move(edit));
 }
 
 Task<std::optional<Json>> TapeCheckpointer::load_hitl_answer(std::string thread_id,
                                                              std::string run_id,
                                                              std::string question_id) {
     const std::shared_ptr<State> state = state_;
-    const JsonObject beside = co_await state->side->read_state(std::move(thread_id));
+    const JsonObject beside = co_await state->store->read_state(std::move(thread_id));
     std::optional<Json> found;
     for (const Json& json : SideState(beside).list("answers")) {
         if (!is_answer(json, run_id, question_id)) continue;
@@ -259,7 +259,7 @@ Task<void> TapeCheckpointer::clear_hitl_answers(std::string thread_id, std::stri
         SideState::tidy(beside);
         return Json();
     };
-    co_await state->side->edit_state(std::move(thread_id), std::move(edit));
+    co_await state->store->edit_state(std::move(thread_id), std::move(edit));
 }
 
 }  // namespace bub

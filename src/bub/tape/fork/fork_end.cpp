@@ -72,7 +72,7 @@ bool TapeFork::edit_state_at_end(const std::string& tape, StateEdit edit) {
 
 Task<JsonObject> TapeFork::read_state(std::string tape) {
     const std::shared_ptr<State> state = state_;
-    JsonObject beside = co_await state->side_state().read_state(tape);
+    JsonObject beside = co_await state->parent->read_state(tape);
     if (const detail::ForkBranch* const own = state->find(tape)) {
         for (const StateEdit& edit : own->at_end) edit(beside);
     }
@@ -82,10 +82,9 @@ Task<JsonObject> TapeFork::read_state(std::string tape) {
 /// Pending edits are applied with the next edit, which may be a claim that follows a released one.
 Task<Json> TapeFork::edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) {
     const std::shared_ptr<State> state = state_;
-    TapeStateStore& beside = state->side_state();
     detail::ForkBranch* const own = state->find(tape);
     if (!own || own->at_end.empty()) {
-        Json result = co_await beside.edit_state(std::move(tape), std::move(edit));
+        Json result = co_await state->parent->edit_state(std::move(tape), std::move(edit));
         co_return result;
     }
     const std::size_t count = own->at_end.size();
@@ -95,18 +94,12 @@ Task<Json> TapeFork::edit_state(std::string tape, std::function<Json(JsonObject&
         *given_up = make_edits(now, edits, claims);
         return edit(now);
     };
-    Json result = co_await beside.edit_state(std::move(tape), std::move(all));
+    Json result = co_await state->parent->edit_state(std::move(tape), std::move(all));
     own->at_end.erase(own->at_end.begin(),
                       own->at_end.begin() + static_cast<std::ptrdiff_t>(count));
     for (const TapeClaim& claim : *given_up) std::erase(own->claims, claim);
     own->journaled_claims = std::min(own->journaled_claims, own->claims.size());
     co_return result;
-}
-
-TapeStateStore& TapeFork::State::side_state() const {
-    if (parent_state) return *parent_state;
-    throw cubepi::Error(cubepi::ErrorCode::unsupported,
-                        "the tape store under this fork has no side state");
 }
 
 bool TapeFork::State::holds_something() const {
@@ -117,7 +110,7 @@ bool TapeFork::State::holds_something() const {
 
 Task<void> TapeFork::State::check_claims() {
     if (main.claims.empty()) co_return;
-    const JsonObject beside = co_await side_state().read_state(main.tape);
+    const JsonObject beside = co_await parent->read_state(main.tape);
     detail::check_claims(beside, main.tape, main.claims);
 }
 
@@ -245,11 +238,11 @@ Task<void> TapeFork::State::edit_at_end() {
             return Json();
         };
         try {
-            co_await side_state().edit_state(branch->tape, std::move(edit));
+            co_await parent->edit_state(branch->tape, std::move(edit));
         } catch (const cubepi::Error&) {
             // The turn has ended regardless. A claim that remains blocks others until its lease expires.
             for (StateEdit& one : branch->at_end)
-                side_state().edit_state_later(branch->tape, std::move(one));
+                parent->edit_state_later(branch->tape, std::move(one));
         }
         branch->at_end.clear();
     }

@@ -154,8 +154,7 @@ Task<std::optional<TapeEntry>> TapeFork::find_message_entry(std::string tape,
         });
         if (found || own->reset) co_return found;
     }
-    TapeIndex& index = needed(state->parent_index, "index");
-    found = co_await index.find_message_entry(std::move(tape), std::move(message_id));
+    found = co_await state->parent->find_message_entry(std::move(tape), std::move(message_id));
     co_return found;
 }
 
@@ -168,8 +167,7 @@ Task<std::optional<TapeEntry>> TapeFork::find_event(std::string tape, std::strin
         });
         if (found || own->reset) co_return found;
     }
-    TapeIndex& index = needed(state->parent_index, "index");
-    found = co_await index.find_event(std::move(tape), std::move(name));
+    found = co_await state->parent->find_event(std::move(tape), std::move(name));
     co_return found;
 }
 
@@ -182,8 +180,7 @@ Task<std::optional<TapeEntry>> TapeFork::find_run(std::string tape, std::string 
         });
         if (found || own->reset) co_return found;
     }
-    TapeIndex& index = needed(state->parent_index, "index");
-    found = co_await index.find_run(std::move(tape), std::move(run_id));
+    found = co_await state->parent->find_run(std::move(tape), std::move(run_id));
     co_return found;
 }
 

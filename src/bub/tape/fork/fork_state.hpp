@@ -36,8 +36,6 @@ struct ForkBranch {
 
 struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     std::shared_ptr<TapeStore> parent;
-    TapeStateStore* parent_state = nullptr;
-    TapeIndex* parent_index = nullptr;
     TapeMediaStore* parent_media = nullptr;
     TurnClaims* parent_claims = nullptr;
     TurnMerges* parent_merges = nullptr;
@@ -70,8 +68,6 @@ struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     /// Writes new claims to the journal.
     void journal_claims();
     TapePosition add(detail::ForkBranch& branch, std::vector<TapeEntry> added);
-    /// Throws `unsupported` if the parent has none.
-    TapeStateStore& side_state() const;
     bool holds_something() const;
     /// Throws StaleAppendError if a claim has been superseded.
     Task<void> check_claims();
