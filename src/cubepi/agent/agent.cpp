@@ -2,8 +2,9 @@
 
 #include <utility>
 
+#include <cubepi/agent/run/abort_when_cancelled.hpp>
 #include <cubepi/agent/run/agent_impl.hpp>
-#include <cubepi/agent/run/run_guard.hpp>
+#include <cubepi/agent/run/prompt.hpp>
 #include <cubepi/core/cancellation.hpp>
 
 namespace cubepi {
@@ -39,26 +40,18 @@ void refuse_while_running(const Agent::Impl& impl, const std::string& operation)
                                      "not wanted any more");
 }
 
-using StartRun = Task<void> (*)(const std::shared_ptr<Agent::Impl>& impl, PromptInput& input,
-                                PromptOptions& options, RunResult& result);
-
-/// Runs the agent so that cancelling the awaiting coroutine aborts the run, which then closes regularly (D38).
-Task<RunResult> run_guarded(std::shared_ptr<Agent::Impl> impl, StartRun start, PromptInput input,
+/// Awaits `work`, the run of a prompt with `options`, after an aborted run has ended. Cancelling the awaiting coroutine
+/// aborts the run, which then closes regularly (D38).
+Task<RunResult> run_guarded(std::shared_ptr<Agent::Impl> impl, Task<RunResult> work,
                             PromptOptions options) {
     if (impl->state.is_streaming) {
         const bool free = co_await detail::wait_for_aborted_run(impl);
         if (!free) co_return detail::aborted_before_start(options);
     }
-    RunResult result;
-    Task<void> work = start(impl, input, options, result);
     const auto cancellation = co_await this_cancellation;
-    if (cancellation.slot().is_connected()) {
-        std::function<void()> abort = [&impl] { impl->inbox.abort(); };
-        co_await detail::abort_when_cancelled(std::move(work), std::move(abort));
-    } else {
-        co_await std::move(work);
-    }
-    co_return result;
+    if (!cancellation.slot().is_connected()) co_return co_await std::move(work);
+    std::function<void()> abort = [&impl] { impl->inbox.abort(); };
+    co_return co_await detail::abort_when_cancelled(std::move(work), std::move(abort));
 }
 
 }  // namespace
@@ -72,19 +65,13 @@ Agent::~Agent() {
 }
 
 Task<RunResult> Agent::prompt(PromptInput input, PromptOptions options) {
-    const StartRun start = [](const std::shared_ptr<Impl>& impl, PromptInput& in,
-                              PromptOptions& opt, RunResult& result) {
-        return detail::run_prompt(impl, std::move(in), std::move(opt), result);
-    };
-    return run_guarded(impl_, start, std::move(input), std::move(options));
+    Task<RunResult> work = detail::run_prompt(impl_, std::move(input), options);
+    return run_guarded(impl_, std::move(work), std::move(options));
 }
 
 Task<RunResult> Agent::resume(PromptOptions options) {
-    const StartRun start = [](const std::shared_ptr<Impl>& impl, PromptInput&, PromptOptions& opt,
-                              RunResult& result) {
-        return detail::run_resume(impl, std::move(opt), result);
-    };
-    return run_guarded(impl_, start, PromptInput(MessageList()), std::move(options));
+    Task<RunResult> work = detail::run_resume(impl_, options);
+    return run_guarded(impl_, std::move(work), std::move(options));
 }
 
 Receipt Agent::steer(PromptInput message, std::string for_run) {

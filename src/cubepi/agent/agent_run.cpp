@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <cubepi/agent/run/agent_impl.hpp>
+#include <cubepi/agent/run/prompt.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>
@@ -74,19 +75,19 @@ Task<bool> wait_for_start(std::shared_ptr<AgentRun::State> state) {
     co_return std::move(free).value();
 }
 
+Task<RunResult> run_when_free(std::shared_ptr<AgentRun::State> state) {
+    bool free = true;
+    if (state->impl->state.is_streaming) free = co_await wait_for_start(state);
+    if (!free) co_return detail::aborted_before_start(state->options);
+    co_return co_await detail::run_prompt(state->impl, state->input, state->options);
+}
+
 Task<void> drive(std::shared_ptr<AgentRun::State> state) {
-    try {
-        RunResult result;
-        bool free = true;
-        if (state->impl->state.is_streaming) free = co_await wait_for_start(state);
-        if (free) {
-            co_await detail::run_prompt(state->impl, state->input, state->options, result);
-        } else {
-            result = detail::aborted_before_start(state->options);
-        }
-        state->result = std::move(result);
-    } catch (...) {
-        state->failure = std::current_exception();
+    Outcome<RunResult> ended = co_await outcome_of(run_when_free(state));
+    if (ended.ok()) {
+        state->result = std::move(ended).value();
+    } else {
+        state->failure = ended.failure();
     }
     state->subscription.cancel();
     state->events.close();

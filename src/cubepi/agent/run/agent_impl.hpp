@@ -44,19 +44,4 @@ struct Agent::Impl {
     std::unique_ptr<AsyncEvent> idle;  // pulsed at the end of a run; null until a coroutine waits
 };
 
-namespace detail {
-
-/// `result` receives the result of prompt() or resume() and must outlive the task.
-Task<void> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, PromptOptions options,
-                      RunResult& result);
-Task<void> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options, RunResult& result);
-Task<void> wait_until_idle(std::shared_ptr<Agent::Impl> impl);
-/// Waits until the current run, if it was aborted, has ended. Returns false if another abort() ended the wait; throws
-/// Error(busy) if the run does not end in time.
-Task<bool> wait_for_aborted_run(std::shared_ptr<Agent::Impl> impl);
-/// Returns the result of a prompt that was aborted while it waited for the previous run.
-RunResult aborted_before_start(const PromptOptions& options);
-
-}  // namespace detail
-
 }  // namespace cubepi

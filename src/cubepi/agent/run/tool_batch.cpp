@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <cubepi/agent/run/run_guard.hpp>
+#include <cubepi/agent/run/abort_when_cancelled.hpp>
 #include <cubepi/agent/run/tool_output.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
@@ -63,7 +63,7 @@ Task<void> ToolBatch::run() {
 
 Task<void> ToolBatch::run_sequential() {
     for (Call& call : calls_) {
-        if (!call.prepared) co_await prepare(call);
+        if (call.state == State::received) co_await prepare(call);
         co_await announce(call);
         // The run has failed: what has not begun does not begin (D6).
         if (listener_failure_) refuse(call, std::string(unannounced_text));
@@ -124,8 +124,8 @@ Task<void> ToolBatch::run_beside(TaskScope& scope, std::size_t first, Task<void>
 }
 
 void ToolBatch::refuse(Call& call, std::string text) {
-    call.immediate = AgentToolResult::error(std::move(text));
-    call.after_hook = false;
+    call.result = AgentToolResult::error(std::move(text));
+    call.state = State::refused;
 }
 
 void ToolBatch::refuse_after(Call& call, const std::exception_ptr& failure) {
@@ -135,7 +135,7 @@ void ToolBatch::refuse_after(Call& call, const std::exception_ptr& failure) {
 // Before the call.
 
 Task<void> ToolBatch::prepare(Call& call) {
-    call.prepared = true;
+    call.state = State::ready;
     if (assistant_.stop_reason == stop_reason::length) {
         refuse(call, std::string(cut_off_text));
     } else if (core_.stopped()) {
@@ -224,16 +224,16 @@ Task<void> ToolBatch::ask_before(Call& call) {
         co_return;
     }
     if (answer->block) {
-        call.blocked = true;
-        call.block_reason = answer->deny_reason.empty() ? answer->reason : answer->deny_reason;
-        sanitize(call.block_reason);
-        const std::string text =
-            answer->reason.empty()
-                ? (call.block_reason.empty() ? "Tool execution was blocked" : call.block_reason)
-                : answer->reason;
-        call.immediate = AgentToolResult::error(text);
+        std::string reason = answer->deny_reason.empty() ? answer->reason : answer->deny_reason;
+        sanitize(reason);
+        std::string text = answer->reason.empty() ? reason : std::move(answer->reason);
+        if (text.empty()) text = "Tool execution was blocked";
+        call.result = AgentToolResult::error(std::move(text));
+        call.block_reason = std::move(reason);
+        call.state = State::answered;
     } else if (answer->result) {
-        call.immediate = std::move(*answer->result);
+        call.result = std::move(*answer->result);
+        call.state = State::answered;
     }
 }
 
@@ -257,8 +257,8 @@ Task<void> ToolBatch::announce_beside(Call& call) {
 
 MaybeTask<AgentToolResult> ToolBatch::start(Call& call) {
     // A listener of the start may have aborted.
-    if (core_.stopped() && !call.immediate) refuse(call, std::string(aborted_text));
-    if (call.immediate) return std::move(*call.immediate);
+    if (core_.stopped() && call.state == State::ready) refuse(call, std::string(aborted_text));
+    if (call.state != State::ready) return std::move(call.result);
     call.context.emplace(call.call().id, call.call().name, call.stop.get_token(),
                          core_.parts().runtime,
                          [this, &call](Json partial) { return update(call, std::move(partial)); });
@@ -270,7 +270,7 @@ MaybeTask<AgentToolResult> ToolBatch::start(Call& call) {
         MaybeTask<AgentToolResult> result = call.tool->execute(std::move(args), *call.context);
         if (result.is_pending()) {
             call.kill = std::stop_source();
-            call.running = true;
+            call.state = State::running;
             ++running_;
         }
         return result;
@@ -319,7 +319,7 @@ Task<void> ToolBatch::await_result(Call& call, Task<AgentToolResult> task) {
     const std::unique_ptr<ClockTimer> limit = time_limit(call);
     Task<AgentToolResult> cancellable = cancel_on(call.kill.get_token(), std::move(task));
     Outcome<AgentToolResult> outcome = co_await outcome_of(std::move(cancellable));
-    call.running = false;
+    call.state = State::finished;
     core_.time_passes();
     if (limit) limit->cancel();
     AgentToolResult result = result_of(call, std::move(outcome));
@@ -329,7 +329,7 @@ Task<void> ToolBatch::await_result(Call& call, Task<AgentToolResult> task) {
 }
 
 Task<void> ToolBatch::update(Call& call, Json partial_result) {
-    if (call.finished || !call.context) co_return;
+    if (call.state == State::finished || !call.context) co_return;
     sanitize(partial_result);
     core_.time_passes();
     ToolExecutionUpdateEvent event;
@@ -347,38 +347,40 @@ Task<void> ToolBatch::update(Call& call, Json partial_result) {
 // After the call.
 
 Task<void> ToolBatch::conclude(Call& call, AgentToolResult result) {
-    call.finished = true;
+    const bool refused = call.state == State::refused;
+    call.state = State::finished;
     call.result = std::move(result);
     sanitize(call.result);
-    call.is_error = call.result.is_error.value_or(false);
-    if (call.after_hook && core_.parts().hooks->after_tool_call) co_await ask_after(call);
+    if (!refused && core_.parts().hooks->after_tool_call) co_await ask_after(call);
     const std::size_t limit = core_.parts().limits.tool_result_chars;
     if (limit != 0 && is_longer(call.result, limit)) {
-        co_await cut_tool_output(core_.parts().runtime, core_.parts().spill, call.call().name,
-                                 call.call().id, limit, call.result);
+        AgentToolResult whole = std::move(call.result);
+        call.result =
+            co_await cut_tool_output(core_.parts().runtime, core_.parts().spill, call.call().name,
+                                     call.call().id, limit, std::move(whole));
     }
     ToolExecutionEndEvent event;
     event.tool_call_id = call.call().id;
     event.tool_name = call.call().name;
     event.result = call.result;
-    event.is_error = call.is_error;
+    event.is_error = call.is_error();
     event.terminate = call.result.terminate.value_or(false);
-    event.blocked_by_hook = call.blocked;
-    event.block_reason = call.block_reason;
+    event.blocked_by_hook = call.block_reason.has_value();
+    event.block_reason = call.block_reason.value_or(std::string());
     co_await tell(std::move(event));
 }
 
 Task<void> ToolBatch::ask_after(Call& call) {
     const HookContext context = core_.hook_context();
-    AfterToolCallContext asked{assistant_,    call.call(),  call.args, call.result,
-                               call.is_error, call.blocked, context};
+    const bool blocked = call.block_reason.has_value();
+    AfterToolCallContext asked{assistant_,      call.call(), call.args, call.result,
+                               call.is_error(), blocked,     context};
     auto asking = core_.call_hook(core_.parts().hooks->after_tool_call(asked));
     Outcome<std::optional<AfterToolCallResult>> outcome = co_await outcome_of(std::move(asking));
     // An abort that cut the hook short takes nothing from the result.
     if (outcome.cancelled() && core_.stopped()) co_return;
     if (!outcome.ok()) {
         call.result = AgentToolResult::error(exception_text(outcome.failure()));
-        call.is_error = true;
         co_return;
     }
     std::optional<AfterToolCallResult> answer = std::move(outcome).value();
@@ -386,10 +388,7 @@ Task<void> ToolBatch::ask_after(Call& call) {
     if (answer->content) call.result.content = std::move(*answer->content);
     if (answer->details) call.result.details = std::move(*answer->details);
     if (answer->terminate) call.result.terminate = answer->terminate;
-    if (answer->is_error) {
-        call.result.is_error = answer->is_error;
-        call.is_error = *answer->is_error;
-    }
+    if (answer->is_error) call.result.is_error = answer->is_error;
     sanitize(call.result);
 }
 
@@ -399,7 +398,7 @@ Task<void> ToolBatch::commit(Call& call) {
     message.tool_name = call.call().name;
     message.content = std::move(call.result.content);
     message.details = with_trace(std::move(call.result.details), call.hitl_trace);
-    message.is_error = call.is_error;
+    message.is_error = call.is_error();
     message.timestamp = core_.wall_seconds();
     message.run_id = core_.run_id();
     message.id = core_.runtime().ids->next();
@@ -423,7 +422,7 @@ void ToolBatch::pass_abort_on() {
 void ToolBatch::on_stop() {
     bool any_sees_stop = false;
     for (Call& call : calls_) {
-        if (!call.running) continue;
+        if (call.state != State::running) continue;
         if (call.sees_stop()) {
             any_sees_stop = true;
         } else {
@@ -438,7 +437,7 @@ void ToolBatch::on_stop() {
 
 void ToolBatch::kill_running() {
     for (Call& call : calls_) {
-        if (call.running) call.kill.request_stop();
+        if (call.state == State::running) call.kill.request_stop();
     }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -37,9 +38,19 @@ public:
     bool terminates() const noexcept;
 
 private:
+    /// The progress of a call.
+    enum class State : std::uint8_t {
+        received,
+        ready,     ///< prepared; its tool will run
+        answered,  ///< before_tool_call has determined the result; the tool does not run
+        refused,   ///< the result is an error of the batch; no hook sees it
+        running,   ///< its tool is awaited
+        finished,  ///< has its result
+    };
     struct Call {
         explicit Call(const ToolCall& c) : given(&c) {}
         const ToolCall& call() const noexcept { return resolved ? *resolved : *given; }
+        bool is_error() const noexcept { return result.is_error.value_or(false); }
         /// Returns true if the tool has requested its stop token, so that it may end by itself.
         bool sees_stop() const noexcept { return context && context->stop_token_taken(); }
 
@@ -47,20 +58,14 @@ private:
         std::optional<ToolCall> resolved = {};  // replaced by a hook
         const AgentTool* tool = nullptr;
         JsonObject args = {};  // validated
-        bool prepared = false;
-        std::optional<AgentToolResult> immediate = {};  // determined without running the tool
-        bool after_hook = true;                         // after_tool_call is called
-        bool blocked = false;
-        std::string block_reason = {};
+        State state = State::received;
+        std::optional<std::string> block_reason = {};  // set if before_tool_call blocked the call
         Json hitl_trace = {};
         std::optional<ToolContext> context = {};
         std::stop_source stop = {};               // the tool's own token
         std::stop_source kill{std::nostopstate};  // cancels its coroutine
         std::string time_out = {};                // set when its time limit expired
-        bool running = false;
-        bool finished = false;
         AgentToolResult result = {};
-        bool is_error = false;
     };
     struct AbortWatch {
         ToolBatch* batch;

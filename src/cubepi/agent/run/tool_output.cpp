@@ -91,9 +91,10 @@ bool is_longer(const AgentToolResult& result, std::size_t limit) {
     return bytes > limit && code_points(result.text()) > limit;
 }
 
-Task<void> cut_tool_output(std::shared_ptr<const Runtime> runtime, std::shared_ptr<SpillSink> spill,
-                           SharedString tool_name, std::string tool_call_id, std::size_t limit,
-                           AgentToolResult& result) {
+Task<AgentToolResult> cut_tool_output(std::shared_ptr<const Runtime> runtime,
+                                      std::shared_ptr<SpillSink> spill, SharedString tool_name,
+                                      std::string tool_call_id, std::size_t limit,
+                                      AgentToolResult result) {
     const std::string whole = result.text();
     std::string where;
     if (spill) {
@@ -124,6 +125,7 @@ Task<void> cut_tool_output(std::shared_ptr<const Runtime> runtime, std::shared_p
     if (!where.empty()) notice += " " + where;
     kept.emplace_back(TextContent{notice + "]"});
     result.content = std::move(kept);
+    co_return result;
 }
 
 Json with_trace(Json details, const Json& trace) {

@@ -18,12 +18,13 @@ void sanitize(std::string& text);
 /// Returns true if the texts of `result` have more than `limit` Unicode code points in total.
 bool is_longer(const AgentToolResult& result, std::size_t limit);
 
-/// Shortens the texts of `result` to `limit` code points, with a notice of what is missing. The full text is written to
+/// Returns `result` with its texts shortened to `limit` code points, with a notice of what is missing. The full text is written to
 /// `spill`, if there is one, and the notice states how to read it (D24). A failure of the spill is reported in the
 /// notice, not thrown.
-Task<void> cut_tool_output(std::shared_ptr<const Runtime> runtime, std::shared_ptr<SpillSink> spill,
-                           SharedString tool_name, std::string tool_call_id, std::size_t limit,
-                           AgentToolResult& result);
+Task<AgentToolResult> cut_tool_output(std::shared_ptr<const Runtime> runtime,
+                                      std::shared_ptr<SpillSink> spill, SharedString tool_name,
+                                      std::string tool_call_id, std::size_t limit,
+                                      AgentToolResult result);
 
 /// Returns `details` with an approval's trace under "hitl" (D54).
 Json with_trace(Json details, const Json& trace);

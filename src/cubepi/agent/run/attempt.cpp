@@ -1,9 +1,9 @@
-#include <cubepi/agent/run/agent_attempt.hpp>
+#include <cubepi/agent/run/attempt.hpp>
 
 #include <utility>
 
-#include <cubepi/agent/run/loop_run.hpp>
 #include <cubepi/agent/run/model_turn.hpp>
+#include <cubepi/agent/run/turn_loop.hpp>
 #include <cubepi/core/outcome.hpp>
 
 namespace cubepi::detail {
@@ -28,7 +28,7 @@ void set_aborted(RunResult& result) {
 
 }  // namespace
 
-Task<void> AgentAttempt::claim(ClaimKind kind) {
+Task<void> Attempt::claim(ClaimKind kind) {
     RunStore* runs = impl_.log.runs();
     if (!runs) co_return;
     claim_ = std::make_unique<ClaimKeeper>(
@@ -41,7 +41,7 @@ Task<void> AgentAttempt::claim(ClaimKind kind) {
     impl_.log.set_claim(core_.run_id().str(), claim_->owner_id());
 }
 
-Task<void> AgentAttempt::release() {
+Task<void> Attempt::release() {
     if (!claim_) co_return;
     impl_.log.set_claim({}, {});
     co_await claim_->release();
@@ -49,7 +49,7 @@ Task<void> AgentAttempt::release() {
 }
 
 /// Delivers a notice outside the loop. An exception of a listener is rethrown at the end of the run.
-Task<void> AgentAttempt::report(Notice notice) {
+Task<void> Attempt::report(Notice notice) {
     try {
         co_await core_.notice(std::move(notice));
     } catch (const ListenerFailed&) {
@@ -58,7 +58,7 @@ Task<void> AgentAttempt::report(Notice notice) {
 }
 
 /// Stores what is to be stored when the outcome is known (D19). A completed run is marked before agent_end.
-Task<void> AgentAttempt::finish(RunOutcome outcome) {
+Task<void> Attempt::finish(RunOutcome outcome) {
     outcome = duration_limit_.counted(outcome);
     agent_destroyed_ = impl_.destroyed;
     if (agent_destroyed_ && outcome == RunOutcome::completed) outcome = RunOutcome::aborted;
@@ -70,7 +70,7 @@ Task<void> AgentAttempt::finish(RunOutcome outcome) {
     impl_.state.last_outcome = last_outcome(outcome);
 }
 
-Task<void> AgentAttempt::store_outcome(RunOutcome outcome) {
+Task<void> Attempt::store_outcome(RunOutcome outcome) {
     if (claim_) co_await claim_->stop_renewing();
     co_await impl_.log.save_extra();
     const bool complete = outcome == RunOutcome::completed || outcome == RunOutcome::limited;
@@ -82,7 +82,7 @@ Task<void> AgentAttempt::store_outcome(RunOutcome outcome) {
     }
 }
 
-Task<void> AgentAttempt::announce_circumstances() {
+Task<void> Attempt::announce_circumstances() {
     if (impl_.log.lost_persistence()) {
         impl_.log.forget_loss();
         Notice notice;
@@ -106,7 +106,7 @@ Task<void> AgentAttempt::announce_circumstances() {
     }
 }
 
-Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
+Task<RunResult> Attempt::run(std::vector<Input> prompts) {
     if (parts_.limits.max_duration.count() > 0) {
         const Executor executor = co_await this_executor;
         std::function<void()> abort = [this] { impl_.inbox.abort(); };
@@ -121,17 +121,17 @@ Task<void> AgentAttempt::run(std::vector<Input> prompts, RunResult& result) {
     if (impl_.log.lost_persistence() || taken_over_ || replaced) {
         opening = [this] { return announce_circumstances(); };
     }
-    Task<void> loop =
-        run_loop(core_, std::move(prompts), std::move(finish_run), std::move(opening), result);
-    Outcome<> ended = co_await outcome_of(std::move(loop));
+    Task<RunResult> turns =
+        run_turns(core_, std::move(prompts), std::move(finish_run), std::move(opening));
+    Outcome<RunResult> ended = co_await outcome_of(std::move(turns));
     if (claim_) co_await release();
-    ended.rethrow();
+    RunResult result = duration_limit_.counted(std::move(ended).value());
     if (listener_failure_) std::rethrow_exception(listener_failure_);
-    duration_limit_.tell(result);
     if (agent_destroyed_ && result.outcome == RunOutcome::completed) set_aborted(result);
+    co_return result;
 }
 
-Task<void> AgentAttempt::abandon(RunResult& result) {
+Task<RunResult> Attempt::abandon() {
     co_await release();
     impl_.state.error_message = aborted_text;
     bool threw = false;
@@ -146,11 +146,13 @@ Task<void> AgentAttempt::abandon(RunResult& result) {
         threw = true;
     }
     if (threw) std::rethrow_exception(impl_.hub.take_failure());
+    RunResult result;
     result.run_id = core_.run_id().str();
     result.attempt_id = core_.info().attempt_id;
     result.usage = core_.usage();
     result.cost = core_.spent();
     set_aborted(result);
+    co_return result;
 }
 
 }  // namespace cubepi::detail

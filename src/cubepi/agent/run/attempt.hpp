@@ -7,23 +7,23 @@
 
 #include <cubepi/agent/run/agent_impl.hpp>
 #include <cubepi/agent/run/claim_keeper.hpp>
-#include <cubepi/agent/run/run_guard.hpp>
+#include <cubepi/agent/run/limit_checks.hpp>
 
 namespace cubepi::detail {
 
 /// One run of an agent, between claim and release.
-class AgentAttempt {
+class Attempt {
 public:
-    AgentAttempt(Agent::Impl& impl, SharedString run_id, std::stop_token token)
+    Attempt(Agent::Impl& impl, SharedString run_id, std::stop_token token)
         : impl_(impl), parts_(impl.parts()), core_(parts_, std::move(run_id), std::move(token)) {}
 
     RunCore& core() noexcept { return core_; }
 
     Task<void> claim(ClaimKind kind);
     Task<void> release();
-    Task<void> run(std::vector<Input> prompts, RunResult& result);
+    Task<RunResult> run(std::vector<Input> prompts);
     /// Starts and ends a run that was aborted before its context was available.
-    Task<void> abandon(RunResult& result);
+    Task<RunResult> abandon();
 
 private:
     Task<void> finish(RunOutcome outcome);

@@ -1,9 +1,9 @@
-#include <cubepi/agent/run/loop_run.hpp>
+#include <cubepi/agent/run/turn_loop.hpp>
 
 #include <utility>
 
+#include <cubepi/agent/run/limit_checks.hpp>
 #include <cubepi/agent/run/model_turn.hpp>
-#include <cubepi/agent/run/run_limits.hpp>
 #include <cubepi/agent/run/tool_batch.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -19,11 +19,27 @@ constexpr std::size_t max_run_end_cycles = 100;
 /// Turns after which the event loop gets a turn of its own, whether the model and the tools waited or not.
 constexpr std::uint32_t yield_interval = 16;
 
-/// What follows a turn.
-enum class Next : std::uint8_t { turn, end_of_turns, ended };
+/// The step that follows a turn.
+enum class Next : std::uint8_t {
+    turn,
+    end_of_turns,  ///< the model is done; queued inputs or middleware may continue the run
+    end_of_run,
+};
 
-/// One run: turns, until nobody has anything to add. A turn is one call of the model (detail/model_turn) and the tools that
-/// it asks for (detail/tool_batch); what both share is the run's core (detail/run_core).
+/// An answer after after_model_response.
+struct ResponseReview {
+    Message message = {};
+    TurnDecision decision = TurnDecision::natural;
+    MessageList inject_messages = {};
+    bool cut_short = false;  ///< the run was aborted before the hook returned
+};
+
+bool has_failed(const AssistantMessage& answer) {
+    return answer.stop_reason == stop_reason::error || answer.stop_reason == stop_reason::aborted;
+}
+
+/// One run: turns, until neither the model nor a queue nor a hook continues it. A turn is one call of the model
+/// (ModelTurn) and the tools that it calls (ToolBatch); both share the run's RunCore.
 class Loop {
 public:
     Loop(RunCore& core, std::vector<Input> prompts,
@@ -37,12 +53,16 @@ public:
 
     Task<void> drive();
     Task<void> close(std::exception_ptr failure);
-    void fill(RunResult& result) const;
+    RunResult result() const;
     /// Returns the exception for the caller that awaits the run, or null.
     const std::exception_ptr& rethrow() const noexcept { return rethrow_; }
 
 private:
+    Task<void> open();
     Task<Next> turn();
+    Task<Next> add_queued();
+    std::optional<LimitReachedError> limit_before_call() const;
+    void note_failed_answer(std::shared_ptr<const Error> error, const AssistantMessage& answer);
     void end_limited(LimitReachedError reached);
     Task<void> end_before_call(LimitReachedError reached);
     Task<void> begin_turn();
@@ -50,7 +70,7 @@ private:
     Task<void> end_failed_turn(Message message);
     Task<void> end_cut_short(AssistantMessage answer);
     Task<Next> run_tools(Message message, ToolList tools, MessageList inject_messages);
-    Task<bool> ask_after_response(Message& message, TurnDecision& decision, MessageList& more);
+    Task<ResponseReview> review(Message message);
     bool asks_to_stop() const noexcept {
         return parts_.hooks->should_stop_after_turn && !core_.stopped();
     }
@@ -61,8 +81,7 @@ private:
     Task<void> end_run();
     Task<void> announce_end();
     std::string note_failure(const std::exception_ptr& failure);
-    template <class Step>
-    Task<void> attempt(Step step);
+    Task<void> attempt(Task<void> step);
 
     RunCore& core_;
     const RunParts& parts_;
@@ -82,20 +101,7 @@ private:
 // The run, top to bottom.
 
 Task<void> Loop::drive() {
-    co_await core_.emit(AgentStartEvent());
-    if (opening_) co_await opening_();
-    co_await begin_turn();
-    if (core_.has_open_calls()) co_await core_.close_open_calls();
-    std::vector<Input> prompts = std::exchange(prompts_, {});
-    co_await core_.take_in(std::move(prompts));
-    if (!core_.stopped()) {
-        std::vector<Input> steering = parts_.inputs->take_steering();
-        if (!steering.empty()) co_await core_.take_in(std::move(steering));
-    }
-    if (!core_.stopped()) {
-        auto reached = limit_reached(parts_.limits, core_.turns_before(), core_.spent());
-        if (reached) co_return co_await end_before_call(std::move(*reached));
-    }
+    co_await open();
     Next next = Next::turn;
     while (next == Next::turn) {
         if (!turn_open_) {
@@ -107,26 +113,54 @@ Task<void> Loop::drive() {
             co_await begin_turn();
         }
         if (!core_.stopped()) {
-            // Before each call, because set_model() may have changed the model.
-            auto reason = price_missing(parts_.limits, *core_.state().model);
-            if (reason) co_return co_await end_before_call(std::move(*reason));
+            auto reached = limit_before_call();
+            if (reached) {
+                co_await end_before_call(std::move(*reached));
+                break;
+            }
         }
         next = co_await turn();
-        // A model and tools that never wait would keep timers and signals of the loop from running.
+        // Lets timers and signals of the event loop run if neither the model nor the tools ever wait.
         if (next == Next::turn && turns_ % yield_interval == 0) co_await yield_now();
-        if (next != Next::end_of_turns || core_.stopped()) continue;
-        // The model is done: add queued inputs and messages of middleware (D5, D33).
-        std::vector<Input> queued = take_queued();
-        if (!queued.empty()) {
-            co_await core_.take_in(std::move(queued));
-            next = Next::turn;
-        } else if (parts_.hooks->on_run_end && run_end_cycles_ < max_run_end_cycles) {
-            const bool more = co_await ask_at_run_end();
-            if (more) next = Next::turn;
-        }
+        if (next == Next::end_of_turns && !core_.stopped()) next = co_await add_queued();
     }
-    if (next == Next::ended) co_return;
     co_await end_run();
+}
+
+/// Begins the first turn and adds the prompts to the history.
+Task<void> Loop::open() {
+    co_await core_.emit(AgentStartEvent());
+    if (opening_) co_await opening_();
+    co_await begin_turn();
+    if (core_.has_open_calls()) co_await core_.close_open_calls();
+    std::vector<Input> prompts = std::exchange(prompts_, {});
+    co_await core_.take_in(std::move(prompts));
+    if (core_.stopped()) co_return;
+    std::vector<Input> steering = parts_.inputs->take_steering();
+    if (!steering.empty()) co_await core_.take_in(std::move(steering));
+}
+
+/// Adds queued inputs or the messages of on_run_end when the model is done (D5, D33).
+Task<Next> Loop::add_queued() {
+    std::vector<Input> queued = take_queued();
+    if (!queued.empty()) {
+        co_await core_.take_in(std::move(queued));
+        co_return Next::turn;
+    }
+    if (!parts_.hooks->on_run_end || run_end_cycles_ >= max_run_end_cycles) {
+        co_return Next::end_of_turns;
+    }
+    const bool more = co_await ask_at_run_end();
+    if (!more) co_return Next::end_of_turns;
+    co_return Next::turn;
+}
+
+/// Returns the limit that prevents the model call of the open turn. Checks the price before each call, because set_model()
+/// may have changed the model.
+std::optional<LimitReachedError> Loop::limit_before_call() const {
+    auto reached = limit_reached(parts_.limits, turns_ - 1, core_.spent());
+    if (reached) return reached;
+    return price_missing(parts_.limits, *core_.state().model);
 }
 
 void Loop::end_limited(LimitReachedError reached) {
@@ -134,54 +168,56 @@ void Loop::end_limited(LimitReachedError reached) {
     error_ = std::make_shared<const LimitReachedError>(std::move(reached));
 }
 
-/// Ends the run before a call (D24): because of a spend limit with a model of unknown price, or of a limit that earlier
-/// model calls have reached.
+/// Closes the turn before its model call (D24): because of a spend limit with a model of unknown price, or of a limit
+/// that earlier model calls have reached.
 Task<void> Loop::end_before_call(LimitReachedError reached) {
     end_limited(std::move(reached));
     Message message = failure_message(core_, error_->what(), false);
     co_await core_.announce(message);
     co_await end_turn(std::move(message), MessageList());
-    co_await end_run();
 }
 
 Task<Next> Loop::turn() {
     ModelTurn model(core_);
     co_await model.run();
-    Message message = model.take_message();
-    const AssistantMessage& answer = *message.assistant();
-    if (answer.stop_reason == stop_reason::error || answer.stop_reason == stop_reason::aborted) {
-        error_ = model.failure();
-        outcome_ = RunOutcome::failed;
-        if (answer.stop_reason == stop_reason::aborted) outcome_ = RunOutcome::aborted;
-        if (dynamic_cast<const LimitReachedError*>(error_.get())) outcome_ = RunOutcome::limited;
-        co_await end_failed_turn(std::move(message));
-        co_return Next::ended;
+    ResponseReview answer;
+    answer.message = model.take_message();
+    if (has_failed(*answer.message.assistant())) {
+        note_failed_answer(model.failure(), *answer.message.assistant());
+        co_await end_failed_turn(std::move(answer.message));
+        co_return Next::end_of_run;
     }
-    TurnDecision decision = TurnDecision::natural;
-    MessageList more;
     if (parts_.hooks->after_model_response) {
-        const bool asked = co_await ask_after_response(message, decision, more);
-        if (!asked) {
-            co_await end_cut_short(*message.assistant());
-            co_return Next::ended;
+        answer = co_await review(std::move(answer.message));
+        if (answer.cut_short) {
+            co_await end_cut_short(*answer.message.assistant());
+            co_return Next::end_of_run;
         }
     }
-    co_await core_.finish(message);
-    const bool has_calls = message.assistant()->has_tool_calls();
-    if (decision == TurnDecision::natural && has_calls) {
-        co_return co_await run_tools(std::move(message), model.tools(), std::move(more));
+    co_await core_.finish(answer.message);
+    const bool has_calls = answer.message.assistant()->has_tool_calls();
+    if (answer.decision == TurnDecision::natural && has_calls) {
+        co_return co_await run_tools(std::move(answer.message), model.tools(),
+                                     std::move(answer.inject_messages));
     }
     if (core_.has_open_calls()) co_await core_.close_open_calls();
-    if (!more.empty()) co_await inject(std::move(more));
-    co_await end_turn(message, MessageList());
-    if (decision == TurnDecision::loop_to_model) co_return Next::turn;
-    bool stop = decision == TurnDecision::stop;
+    if (!answer.inject_messages.empty()) co_await inject(std::move(answer.inject_messages));
+    co_await end_turn(answer.message, MessageList());
+    if (answer.decision == TurnDecision::loop_to_model) co_return Next::turn;
+    bool stop = answer.decision == TurnDecision::stop;
     if (!stop && asks_to_stop()) {
-        stop = co_await should_stop(std::move(message), MessageList());
+        stop = co_await should_stop(std::move(answer.message), MessageList());
     }
-    if (!stop) co_return Next::end_of_turns;
-    co_await end_run();
-    co_return Next::ended;
+    if (stop) co_return Next::end_of_run;
+    co_return Next::end_of_turns;
+}
+
+/// Sets the outcome and the error of the run for a failed or aborted answer.
+void Loop::note_failed_answer(std::shared_ptr<const Error> error, const AssistantMessage& answer) {
+    const bool aborted = answer.stop_reason == stop_reason::aborted;
+    outcome_ = aborted ? RunOutcome::aborted : RunOutcome::failed;
+    error_ = std::move(error);
+    if (dynamic_cast<const LimitReachedError*>(error_.get())) outcome_ = RunOutcome::limited;
 }
 
 Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_messages) {
@@ -191,10 +227,7 @@ Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_m
     co_await end_turn(message, batch.results());
     bool stop = false;
     if (asks_to_stop()) stop = co_await should_stop(std::move(message), batch.results());
-    if (stop) {
-        co_await end_run();
-        co_return Next::ended;
-    }
+    if (stop) co_return Next::end_of_run;
     if (batch.terminates()) {
         terminated_ = true;
         co_return Next::end_of_turns;
@@ -221,12 +254,11 @@ Task<void> Loop::end_turn(Message message, MessageList tool_results) {
     return core_.emit(std::move(event));
 }
 
-/// Handles a failed or aborted answer: its calls are not executed and get error results (D1, D34).
+/// Closes the turn of a failed or aborted answer: its calls are not executed and get error results (D1, D34).
 Task<void> Loop::end_failed_turn(Message message) {
     co_await core_.finish(message);
     if (core_.has_open_calls()) co_await core_.close_open_calls();
     co_await end_turn(std::move(message), MessageList());
-    co_await end_run();
 }
 
 /// Handles an abort between the answer and the end of its hook: the answer is preserved as far as received (D7).
@@ -238,32 +270,34 @@ Task<void> Loop::end_cut_short(AssistantMessage answer) {
     co_await end_failed_turn(Message(std::move(answer)));
 }
 
-/// Returns false if the run was aborted before the hook returned. The hook's changes of the response are preserved
-/// then, too.
-Task<bool> Loop::ask_after_response(Message& message, TurnDecision& decision, MessageList& more) {
+/// Passes an answer to after_model_response. The hook's changes of an answer that is cut short are preserved, too.
+Task<ResponseReview> Loop::review(Message message) {
+    ResponseReview review;
+    review.message = std::move(message);
     HookContext context = core_.hook_context();
     // The hook sees the history with the response at its end.
     MessageList seen = core_.state().messages;
-    seen.push_back(message);
+    seen.push_back(review.message);
     HookContext with_response{
         context.system_prompt, seen,         context.extra,      context.run_id,
         context.thread_id,     context.turn, context.stop_token, context.runtime};
-    AssistantMessage response = *message.assistant();
+    AssistantMessage response = *review.message.assistant();
     auto hook = parts_.hooks->after_model_response(std::move(response), with_response);
     auto asked = core_.call_run_hook("after_model_response", std::move(hook));
     Outcome<std::optional<TurnAction>> answer = co_await outcome_of(std::move(asked));
-    if (answer.cancelled() && core_.stopped()) co_return false;
+    review.cut_short = core_.stopped();
+    if (answer.cancelled() && review.cut_short) co_return review;
     std::optional<TurnAction> action = std::move(answer).value();
-    if (!action) co_return !core_.stopped();
+    if (!action) co_return review;
     if (action->response) {
         AssistantMessage replaced = std::move(*action->response);
-        replaced.id = message.id();
-        replaced.run_id = message.run_id();
-        message = Message(std::move(replaced));
+        replaced.id = review.message.id();
+        replaced.run_id = review.message.run_id();
+        review.message = Message(std::move(replaced));
     }
-    decision = action->decision.value_or(TurnDecision::natural);
-    more = std::move(action->inject_messages);
-    co_return !core_.stopped();
+    review.decision = action->decision.value_or(TurnDecision::natural);
+    review.inject_messages = std::move(action->inject_messages);
+    co_return review;
 }
 
 Task<bool> Loop::should_stop(Message message, MessageList tool_results) {
@@ -314,7 +348,8 @@ Task<void> Loop::announce_end() {
     return core_.emit(std::move(event));
 }
 
-void Loop::fill(RunResult& made) const {
+RunResult Loop::result() const {
+    RunResult made;
     made.run_id = core_.run_id().str();
     made.attempt_id = core_.info().attempt_id;
     made.outcome = outcome_;
@@ -322,6 +357,7 @@ void Loop::fill(RunResult& made) const {
     made.usage = core_.usage();
     made.cost = core_.spent();
     made.failure = error_;
+    return made;
 }
 
 // The end of a run by an exception.
@@ -357,14 +393,11 @@ std::string Loop::note_failure(const std::exception_ptr& failure) {
 }
 
 /// Runs one step of closing: if it throws, the next step still runs. The first failure is stored for the caller.
-template <class Step>
-Task<void> Loop::attempt(Step step) {
-    try {
-        co_await step();
-    } catch (...) {
-        std::exception_ptr listener = parts_.hub->take_failure();
-        if (!rethrow_) rethrow_ = listener ? listener : std::current_exception();
-    }
+Task<void> Loop::attempt(Task<void> step) {
+    const Outcome<> done = co_await outcome_of(std::move(step));
+    if (done.ok()) co_return;
+    std::exception_ptr listener = parts_.hub->take_failure();
+    if (!rethrow_) rethrow_ = listener ? listener : done.failure();
 }
 
 /// Emits an error message, turn_end if a turn is open (D31), one agent_end (D30).
@@ -374,17 +407,12 @@ Task<void> Loop::close(std::exception_ptr failure) {
     // Thrown at agent_end, or while the outcome was stored: do not emit a second end.
     if (!end_announced_) {
         const Message message = failure_message(core_, text, outcome_ == RunOutcome::aborted);
-        const auto answer_calls = [this] { return core_.close_open_calls(); };
-        const auto say = [this, message] { return core_.announce(message); };
-        const auto close_turn = [this, message] { return end_turn(message, MessageList()); };
-        const auto close_run = [this] { return end_run(); };
-        const auto say_end = [this] { return announce_end(); };
-        co_await attempt(answer_calls);
-        co_await attempt(say);
+        co_await attempt(core_.close_open_calls());
+        co_await attempt(core_.announce(message));
         core_.state().error_message = text;
-        if (turn_open_) co_await attempt(close_turn);
-        co_await attempt(close_run);
-        if (!end_announced_) co_await attempt(say_end);
+        if (turn_open_) co_await attempt(end_turn(message, MessageList()));
+        co_await attempt(end_run());
+        if (!end_announced_) co_await attempt(announce_end());
     }
     core_.state().error_message = text;
     // Further exceptions of listeners must not affect the next run.
@@ -393,14 +421,14 @@ Task<void> Loop::close(std::exception_ptr failure) {
 
 }  // namespace
 
-Task<void> run_loop(RunCore& core, std::vector<Input> prompts,
-                    std::function<Task<void>(RunOutcome)> finish_run,
-                    std::function<Task<void>()> opening, RunResult& result) {
+Task<RunResult> run_turns(RunCore& core, std::vector<Input> prompts,
+                          std::function<Task<void>(RunOutcome)> finish_run,
+                          std::function<Task<void>()> opening) {
     Loop loop(core, std::move(prompts), std::move(finish_run), std::move(opening));
     const Outcome<> driven = co_await outcome_of(loop.drive());
     if (!driven.ok()) co_await loop.close(driven.failure());
     if (loop.rethrow()) std::rethrow_exception(loop.rethrow());
-    loop.fill(result);
+    co_return loop.result();
 }
 
 }  // namespace cubepi::detail

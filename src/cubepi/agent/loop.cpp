@@ -2,8 +2,9 @@
 
 #include <utility>
 
-#include <cubepi/agent/run/loop_run.hpp>
-#include <cubepi/agent/run/run_guard.hpp>
+#include <cubepi/agent/run/abort_when_cancelled.hpp>
+#include <cubepi/agent/run/limit_checks.hpp>
+#include <cubepi/agent/run/turn_loop.hpp>
 #include <cubepi/core/outcome.hpp>
 
 namespace cubepi::detail {
@@ -84,15 +85,12 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
     if (!options.hooks.replaced.empty()) {
         opening = [&core, &options] { return core.report_replaced(options.hooks.replaced); };
     }
-    RunResult result;
-    Task<void> loop = run_loop(core, std::move(first), nullptr, std::move(opening), result);
-    Outcome<> ended = co_await outcome_of(abort_when_cancelled(std::move(loop), abort));
+    Task<RunResult> turns = run_turns(core, std::move(first), nullptr, std::move(opening));
+    Outcome<RunResult> ended = co_await outcome_of(abort_when_cancelled(std::move(turns), abort));
     log.drop_nulls();
     context.messages = std::move(state.messages);
     context.extra = std::move(state.extra);
-    ended.rethrow();
-    max_duration.tell(result);
-    co_return result;
+    co_return max_duration.counted(std::move(ended).value());
 }
 
 }  // namespace

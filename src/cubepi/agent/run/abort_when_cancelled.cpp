@@ -1,12 +1,9 @@
-#include <cubepi/agent/run/run_guard.hpp>
+#include <cubepi/agent/run/abort_when_cancelled.hpp>
 
 #include <exception>
-#include <string>
 #include <utility>
 
-#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/detail/scope_core.hpp>
-#include <cubepi/core/error.hpp>
 
 namespace cubepi::detail {
 
@@ -29,25 +26,6 @@ Task<void> abort_when_cancelled(Task<void> run, std::function<void()> abort) {
     const auto after = co_await this_cancellation;
     if (after.cancelled() != boost::asio::cancellation_type::none) throw_cancelled();
     if (failure) std::rethrow_exception(failure);
-}
-
-void DurationLimit::start(const Runtime& runtime, const Executor& executor,
-                          std::chrono::milliseconds limit, std::function<void()> abort) {
-    if (limit.count() <= 0) return;
-    limit_ = limit;
-    timer_ = runtime.clock->timer(executor);
-    timer_->expires_after(limit, [this, abort = std::move(abort)] {
-        out_of_time_ = true;
-        abort();
-    });
-}
-
-void DurationLimit::tell(RunResult& result) const {
-    if (counted(result.outcome) == result.outcome) return;
-    result.outcome = RunOutcome::limited;
-    result.failure = std::make_shared<const LimitReachedError>(
-        "max_duration",
-        "the run reached its limit max_duration (" + std::to_string(limit_.count()) + " ms)");
 }
 
 }  // namespace cubepi::detail

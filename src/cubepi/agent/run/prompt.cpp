@@ -1,13 +1,13 @@
+#include <cubepi/agent/run/prompt.hpp>
+
 #include <optional>
 #include <utility>
 
-#include <cubepi/agent/run/agent_attempt.hpp>
+#include <cubepi/agent/run/attempt.hpp>
 #include <cubepi/agent/run/model_turn.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
-
-// The steps of prompt() and resume() before the loop runs: accept the call, restore the history, claim the run.
 
 namespace cubepi::detail {
 
@@ -115,7 +115,7 @@ bool is_finished(const Agent::Impl& impl) {
 [[noreturn]] void throw_finished() {
     throw Error(ErrorCode::cannot_continue,
                 "Cannot continue: the thread ends with a finished answer and nothing is queued; "
-                "prompt() goes on");
+                "call prompt() with a new message");
 }
 
 bool has_answer(const Agent::Impl& impl, const std::string& message_id) {
@@ -141,58 +141,51 @@ Task<bool> load(Agent::Impl& impl, std::stop_token token) {
     co_return true;
 }
 
-/// The state of an input that may have been submitted before (D42).
-enum class InputStatus : std::uint8_t { no, unanswered, answered };
-
-Task<InputStatus> look_up(Agent::Impl& impl, const std::string& message_id, RunResult& result) {
-    const std::optional<Message> known = co_await impl.log.find(message_id);
-    if (!known) co_return InputStatus::no;
-    if (!has_answer(impl, message_id)) co_return InputStatus::unanswered;
-    impl.state.last_outcome = LastOutcome::complete;
-    result = answered_result(impl, known->run_id());
-    co_return InputStatus::answered;
-}
-
 }  // namespace
 
-Task<void> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input, PromptOptions options,
-                      RunResult& result) {
+Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
+                           PromptOptions options) {
     const Runtime& runtime = *impl->runtime;
     const SharedString run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
     ActiveRun active(*impl, run_id);
     const double now =
         std::chrono::duration<double>(runtime.clock->wall().time_since_epoch()).count();
     std::vector<Input> prompts = prompt_inputs(*impl, std::move(input).messages(), run_id, now);
-    const auto attempt = std::make_unique<AgentAttempt>(*impl, run_id, active.token());
+    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token());
     attempt->core().start_with(options.prior_spending());
 
     // An input that is already in the log is not new (D42).
-    InputStatus known = InputStatus::no;
+    bool known = false;
     if (prompts.size() == 1 && prompts.front().identified) {
         const bool loaded = co_await load(*impl, active.token());
-        if (!loaded) co_return co_await attempt->abandon(result);
-        known = co_await look_up(*impl, prompts.front().message.id(), result);
-        if (known == InputStatus::answered) co_return;
-        if (known == InputStatus::unanswered) prompts.clear();
+        if (!loaded) co_return co_await attempt->abandon();
+        const std::string& message_id = prompts.front().message.id();
+        const std::optional<Message> earlier = co_await impl->log.find(message_id);
+        known = earlier.has_value();
+        if (known && has_answer(*impl, message_id)) {
+            impl->state.last_outcome = LastOutcome::complete;
+            co_return answered_result(*impl, earlier->run_id());
+        }
+        if (known) prompts.clear();
     }
-    if (!impl->log.persistent()) co_return co_await attempt->run(std::move(prompts), result);
-    const bool same_run = known == InputStatus::unanswered && !options.run_id().empty();
+    if (!impl->log.persistent()) co_return co_await attempt->run(std::move(prompts));
+    const bool same_run = known && !options.run_id().empty();
     co_await attempt->claim(same_run ? ClaimKind::continue_run : ClaimKind::new_run);
     Outcome<bool> loaded = co_await outcome_of(load(*impl, active.token()));
     if (!loaded.ok()) co_await attempt->release();
     const bool can_run = std::move(loaded).value();
-    if (!can_run) co_return co_await attempt->abandon(result);
-    co_await attempt->run(std::move(prompts), result);
+    if (!can_run) co_return co_await attempt->abandon();
+    co_return co_await attempt->run(std::move(prompts));
 }
 
-Task<void> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options, RunResult& result) {
+Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options) {
     const Runtime& runtime = *impl->runtime;
     const SharedString run_id = options.run_id().empty() ? runtime.ids->next() : options.run_id();
     ActiveRun active(*impl, run_id);
-    const auto attempt = std::make_unique<AgentAttempt>(*impl, run_id, active.token());
+    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token());
     attempt->core().start_with(options.prior_spending());
     const bool loaded = co_await load(*impl, active.token());
-    if (!loaded) co_return co_await attempt->abandon(result);
+    if (!loaded) co_return co_await attempt->abandon();
     if (impl->state.messages.empty()) {
         throw Error(ErrorCode::no_messages,
                     "No messages to continue from: prompt() starts a thread");
@@ -214,7 +207,7 @@ Task<void> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options, 
             throw_finished();
         }
     }
-    co_return co_await attempt->run(std::move(inputs), result);
+    co_return co_await attempt->run(std::move(inputs));
 }
 
 Task<void> wait_until_idle(std::shared_ptr<Agent::Impl> impl) {

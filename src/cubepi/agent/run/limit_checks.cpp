@@ -1,4 +1,7 @@
-#include <cubepi/agent/run/run_limits.hpp>
+#include <cubepi/agent/run/limit_checks.hpp>
+
+#include <string>
+#include <utility>
 
 #include <cubepi/provider/cost.hpp>
 
@@ -35,6 +38,26 @@ std::optional<LimitReachedError> price_missing(const AgentLimits& limits, const 
     return LimitReachedError("max_spend", "max_spend is set, but the price of model '" + model.id +
                                               "' of provider '" + model.provider_id +
                                               "' is unknown; set it (Model::cost)");
+}
+
+void DurationLimit::start(const Runtime& runtime, const Executor& executor,
+                          std::chrono::milliseconds limit, std::function<void()> abort) {
+    if (limit.count() <= 0) return;
+    limit_ = limit;
+    timer_ = runtime.clock->timer(executor);
+    timer_->expires_after(limit, [this, abort = std::move(abort)] {
+        out_of_time_ = true;
+        abort();
+    });
+}
+
+RunResult DurationLimit::counted(RunResult result) const {
+    if (counted(result.outcome) == result.outcome) return result;
+    result.outcome = RunOutcome::limited;
+    result.failure = std::make_shared<const LimitReachedError>(
+        "max_duration",
+        "the run reached its limit max_duration (" + std::to_string(limit_.count()) + " ms)");
+    return result;
 }
 
 }  // namespace cubepi::detail

@@ -1,18 +1,27 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
+#include <cubepi/agent/limits.hpp>
 #include <cubepi/agent/run_result.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/model.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task.hpp>
 
 namespace cubepi::detail {
 
-/// Awaits `run` so that cancelling the awaiting coroutine calls `abort`; the run then closes regularly (D38), and the
-/// cancellation is thrown.
-Task<void> abort_when_cancelled(Task<void> run, std::function<void()> abort);
+/// Returns the limit that prevents a run with `turns` turns and a cost of `spent` USD (empty: unknown) from calling its
+/// model again (D24); empty if there is none.
+std::optional<LimitReachedError> limit_reached(const AgentLimits& limits, std::uint32_t turns,
+                                               std::optional<double> spent);
+
+/// Returns the error of a run with a spend limit whose model has no known price (D24); empty if the run may call it.
+std::optional<LimitReachedError> price_missing(const AgentLimits& limits, const Model& model);
 
 /// A timer that aborts a run when its time limit expires (D24), and reports that in the outcome.
 class DurationLimit {
@@ -23,7 +32,8 @@ public:
     RunOutcome counted(RunOutcome outcome) const noexcept {
         return out_of_time_ && outcome == RunOutcome::aborted ? RunOutcome::limited : outcome;
     }
-    void tell(RunResult& result) const;
+    /// Returns `result` with the outcome `limited` if the limit aborted the run.
+    RunResult counted(RunResult result) const;
 
 private:
     std::chrono::milliseconds limit_ = {};
