@@ -1,33 +1,17 @@
 #include <cubepi/provider/wire/http_stream.hpp>
 
-#include <algorithm>
 #include <utility>
 
 #include <cubepi/core/async/post.hpp>
 #include <cubepi/core/cancellation.hpp>
-#include <cubepi/core/timeout.hpp>
 #include <cubepi/net/http_client.hpp>
-#include <cubepi/net/utf8.hpp>
+#include <cubepi/provider/wire/error_response.hpp>
+#include <cubepi/provider/wire/request_body.hpp>
 #include <cubepi/provider/wire/user_hook.hpp>
-#include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi::detail {
 
 namespace {
-
-constexpr std::size_t longest_error_body = 64 * 1024;
-/// How long the text of a refusal is waited for: the status alone says enough.
-constexpr std::chrono::seconds error_body_limit(10);
-constexpr std::size_t longest_whole_body = SseLimits().max_event;
-
-/// How long an answer that is complete waits for the end of its body, without which its HTTP/1.1 connection could not
-/// be used again.
-constexpr std::chrono::milliseconds linger_limit(50);
-
-/// Bytes of a body that are decoded before the event loop gets a turn, and what a read of fewer bytes counts. A server may send faster than this source decodes; timers,
-/// signals and aborts on the same loop must run all the same.
-constexpr std::size_t yield_interval = 256 * 1024;
-constexpr std::size_t smallest_read = 512;
 
 AssistantMessage head_of(const ModelRequest& request) {
     AssistantMessage head;
@@ -37,9 +21,8 @@ AssistantMessage head_of(const ModelRequest& request) {
     return head;
 }
 
-[[noreturn]] void throw_web_page() {
-    throw Error(ErrorCode::protocol,
-                "the answer is a web page, not an API's: is the base URL right?");
+double seconds_since_epoch(const Clock& clock) {
+    return std::chrono::duration<double>(clock.wall().time_since_epoch()).count();
 }
 
 }  // namespace
@@ -51,28 +34,20 @@ HttpStreamSource::HttpStreamSource(ModelRequest request,
       protocol_(std::move(protocol)),
       observers_(std::move(observers)),
       runtime_(request_.options.runtime()),
-      assembler_(head_of(request_), request_.options.max_answer_bytes()) {}
+      assembler_(head_of(request_), request_.options.max_answer_bytes()),
+      reader_(assembler_, queue_),
+      idle_timer_(runtime_, protocol_->timeouts().idle, [this] { idle_limit_reached(); }),
+      attempts_(protocol_, runtime_) {}
 
 HttpStreamSource::~HttpStreamSource() { close(); }
 
-bool HttpStreamSource::stopped() const noexcept {
-    return cancelled_ || request_.options.stop_token().stop_requested();
-}
-
-void HttpStreamSource::close() {
-    if (gap_timer_) gap_timer_->cancel();
-    gap_armed_ = false;
-    on_stop_.reset();
-    if (stop_link_) stop_link_->source = nullptr;
-    stop_link_.reset();
-    body_.reset();
-}
+// Events.
 
 std::optional<StreamEvent> HttpStreamSource::ready() {
     while (queue_.empty()) {
         if (phase_ == Phase::over || failure_) return std::nullopt;
         if (stopped()) {
-            // A complete answer beats a late abort.
+            // A complete answer takes precedence over a late abort.
             if (phase_ == Phase::ending)
                 finish_answer();
             else
@@ -81,15 +56,13 @@ std::optional<StreamEvent> HttpStreamSource::ready() {
         }
         if (phase_ != Phase::streaming) return std::nullopt;
         try {
-            if (decode_buffered()) continue;
-            if (form_ == Form::whole || !read_available()) return std::nullopt;
-            recognise_body();
+            if (!decode_received() && !reader_.receive_available()) return std::nullopt;
         } catch (...) {
-            fail(std::current_exception());
+            failure_.emplace(std::current_exception());
         }
     }
-    // From here on the consumer is busy, and the endpoint not to blame.
-    silent_since_.reset();
+    // The time that the consumer spends on the event is not the endpoint's.
+    idle_timer_.pause();
     return queue_.pop();
 }
 
@@ -105,61 +78,13 @@ Task<StreamEvent> HttpStreamSource::next() {
     }
 }
 
-/// Decodes what has arrived until there is an event. False: more bytes are needed.
-bool HttpStreamSource::decode_buffered() {
-    SseEvent event;
-    while (queue_.empty()) {
-        if (!sse_.next(event)) return false;
-        decode(event.event, event.data);
-        if (!decoder_->over()) continue;
-        if (decoder_->complete()) {
-            phase_ = Phase::ending;
-        } else {
-            finish_answer();
-        }
-        return true;
-    }
-    return true;
-}
-
-void HttpStreamSource::finish_answer() {
-    decoder_->finish(queue_);
-    phase_ = Phase::over;
-    close();
-}
-
-Task<> HttpStreamSource::linger() {
-    try {
-        std::string rest;
-        Task<bool> end = body_->read(rest);
-        co_await with_timeout(*runtime_->clock, linger_limit, std::move(end), "linger");
-    } catch (...) {
-        // Whether the body ends well does not matter any more.
-    }
-    const auto state = co_await this_cancellation;
-    if (state.cancelled() == boost::asio::cancellation_type::none) finish_answer();
-}
-
-void HttpStreamSource::decode(std::string_view event, std::string_view data) {
-    decoder_->decode(event, data, queue_);
-    // `start` alone is no content: an endpoint that sends empty chunks for ever is silent all the same.
-    if (assembler_.has_content() && !queue_.empty()) silence_ = {};
-}
-
-void HttpStreamSource::renew_stop() {
-    link_.reset();
-    stop_ = std::stop_source();
-    const std::stop_token& token = request_.options.stop_token();
-    if (!token.stop_possible()) return;
-    link_.emplace(token, [source = stop_]() mutable { source.request_stop(); });
-}
-
-/// One step, which an abort or the idle timeout ends at once.
+/// Runs one step, which an abort or the idle timeout ends at once.
 Task<> HttpStreamSource::guarded_step() {
     if (phase_ == Phase::idle || phase_ == Phase::waiting) renew_stop();
+    // Not outcome_of(): it would add a coroutine to every read.
     std::exception_ptr failure;
     try {
-        if (phase_ == Phase::streaming && body_->interruptible()) {
+        if (phase_ == Phase::streaming && reader_.interruptible()) {
             co_await read_interruptibly();
         } else {
             Task<> one = step();
@@ -172,13 +97,13 @@ Task<> HttpStreamSource::guarded_step() {
     reading_ = false;
     if (!failure) co_return;
     if (!is_cancellation(failure)) {
-        fail(std::move(failure));
+        failure_.emplace(std::move(failure));
         co_return;
     }
     close();
     if (stopped()) co_return;
-    if (gap_fired_) {
-        fail(std::make_exception_ptr(idle_timeout_error()));
+    if (idle_timeout_) {
+        failure_.emplace(std::make_exception_ptr(idle_timer_.error()));
         co_return;
     }
     cancelled_ = true;
@@ -191,54 +116,27 @@ Task<> HttpStreamSource::step() {
         phase_ = Phase::idle;
     }
     if (phase_ == Phase::idle) {
-        if (!prepared_) co_await prepare();
+        if (!request_body_) co_await prepare();
         co_await attempt();
     } else if (phase_ == Phase::ending) {
-        co_await linger();
+        co_await drain();
     } else {
         co_await read_more();
     }
 }
 
+// The request.
+
 Task<> HttpStreamSource::prepare() {
-    const auto wall = runtime_->clock->wall().time_since_epoch();
-    assembler_.head().timestamp = std::chrono::duration<double>(wall).count();
-    WireProtocol::Built built = protocol_->build(request_);
-    for (Notice& notice : built.notices) queue_.push(MessageAssembler::notice(std::move(notice)));
-    JsonObject body = std::move(built.body);
-    if (request_.options.on_payload()) {
-        Task<std::optional<JsonObject>> hook =
-            call_user_hook("on_payload", request_.options.on_payload(), body, request_.model);
-        std::optional<JsonObject> changed = co_await std::move(hook);
-        if (changed) body = std::move(*changed);
-    }
-    protocol_->finish_body(body);
-    if (observers_) {
-        Task<std::vector<Notice>> told = observe_request(observers_, body, request_.model);
-        std::vector<Notice> notices = co_await std::move(told);
-        for (Notice& notice : notices) queue_.push(MessageAssembler::notice(std::move(notice)));
-    }
-    body_text_ = boost::json::serialize(body);
-    if (!is_utf8(body_text_)) {
-        // What a tool or a caller gave as text. A server refuses it, in this request and in every one after it.
-        body_text_ = replace_broken_utf8(body_text_);
-        Notice notice;
-        notice.code = "request_changed";
-        notice.text = "The request had text that is no UTF-8; its broken bytes went out as U+FFFD.";
-        queue_.push(MessageAssembler::notice(std::move(notice)));
-    }
-    prepared_ = true;
+    assembler_.head().timestamp = seconds_since_epoch(*runtime_->clock);
+    Task<std::string> building = build_request_body(request_, *protocol_, observers_, queue_);
+    request_body_ = co_await std::move(building);
 }
 
 Task<> HttpStreamSource::attempt() {
     HttpRequest http = protocol_->http_request();
-    http.body = body_text_;
-    http.timeouts = protocol_->timeouts().http;
-    if (http.timeouts.total.count() > 0) {
-        const auto now = runtime_->clock->now();
-        if (!deadline_) deadline_ = deadline_after(now, http.timeouts.total);
-        http.timeouts.total = std::max(*deadline_ - now, std::chrono::nanoseconds(1));
-    }
+    http.body = *request_body_;
+    http.timeouts = attempts_.next_timeouts();
     const std::shared_ptr<HttpTransport> transport = transport_of(*runtime_);
     Task<HttpResponse> sent = transport->send(std::move(http));
     HttpResponse response = co_await std::move(sent);
@@ -252,105 +150,20 @@ Task<> HttpStreamSource::attempt() {
         co_await std::move(hook);
     }
     if (response.status < 200 || response.status >= 300) {
-        co_await refused(std::move(response));
+        Task<CallFailure> reading = read_error_response(std::move(response), *protocol_, *runtime_);
+        failure_ = co_await std::move(reading);
         co_return;
     }
-    if (response.headers.get("content-type").starts_with("text/html")) throw_web_page();
-    form_ = Form::unknown;
-    decoder_ = protocol_->decoder(assembler_, *runtime_->ids);
-    sse_ = SseDecoder();
-    whole_body_.clear();
-    body_ = std::move(response.body);
-    silence_ = {};
-    silent_since_.reset();
-    gap_fired_ = false;
+    if (response.headers.get("content-type").starts_with("text/html")) throw_html_page();
+    reader_.start(protocol_->decoder(assembler_, *runtime_->ids), std::move(response.body));
+    idle_timer_.restart();
+    idle_timeout_ = false;
     phase_ = Phase::streaming;
 }
 
-/// An answer with an error status.
-Task<> HttpStreamSource::refused(HttpResponse response) {
-    // Before it is cut to a length: half a key is no key that could be found.
-    Task<std::string> reading = read_error_body(std::move(response.body));
-    std::string text = co_await std::move(reading);
-    text = protocol_->without_secrets(std::move(text));
-    Failure failure;
-    if (const std::string* location = response.headers.find("location"))
-        response.headers.set("location", protocol_->without_secrets(*location));
-    failure.endpoint = read_endpoint_failure(response.status, response.headers, text);
-    failure.hints = read_retry_hints(response.headers, runtime_->clock->wall());
-    failure_ = std::move(failure);
-}
+// The response.
 
-/// As much of it as comes.
-Task<std::string> HttpStreamSource::read_error_body(std::unique_ptr<HttpBody> body) {
-    std::string text;
-    std::exception_ptr broken;
-    const auto began = runtime_->clock->now();
-    try {
-        bool more = true;
-        while (more && text.size() < longest_error_body) {
-            const auto left = error_body_limit - (runtime_->clock->now() - began);
-            if (left.count() <= 0) break;
-            Task<bool> piece = body->read(text);
-            more = co_await with_timeout(*runtime_->clock, left, std::move(piece), "error_body");
-        }
-    } catch (...) {
-        broken = std::current_exception();
-    }
-    if (broken && is_cancellation(broken)) std::rethrow_exception(broken);
-    co_return text;
-}
-
-/// Takes the bytes that have arrived. False if there are none, or if it is time to yield to the event loop, which read_more() does.
-bool HttpStreamSource::read_available() {
-    if (bytes_since_yield_ >= yield_interval) return false;
-    std::string& into = buffer();
-    const std::size_t before = into.size();
-    if (!body_->read_ready(into)) return false;
-    bytes_since_yield_ += std::max(into.size() - before, smallest_read);
-    return true;
-}
-
-TimeoutError HttpStreamSource::idle_timeout_error() const {
-    const std::string limit = seconds_text(protocol_->timeouts().idle);
-    return TimeoutError("idle", "no data received for " + limit + " (idle timeout)");
-}
-
-/// Bytes that hold nothing are silence, also when they come without a pause, so that no timer of a read could fire.
-void HttpStreamSource::count_silence() {
-    const auto now = runtime_->clock->now();
-    if (silent_since_) silence_ += now - *silent_since_;
-    silent_since_ = now;
-    const std::chrono::nanoseconds limit = protocol_->timeouts().idle;
-    if (limit.count() > 0 && silence_ >= limit) throw idle_timeout_error();
-}
-
-Task<> HttpStreamSource::read_more() {
-    if (bytes_since_yield_ >= yield_interval) {
-        bytes_since_yield_ = 0;
-        co_await yield_now();
-        count_silence();
-        co_return;
-    }
-    count_silence();
-    if (!gap_timer_ && protocol_->timeouts().idle.count() > 0) {
-        gap_timer_ = runtime_->clock->timer(co_await this_executor);
-    }
-    reading_ = true;
-    arm_gap();
-    std::string& into = buffer();
-    const std::size_t before = into.size();
-    const bool more = co_await body_->read(into);
-    bytes_since_yield_ += std::max(into.size() - before, smallest_read);
-    reading_ = false;
-    recognise_body();
-    const auto now = runtime_->clock->now();
-    silence_ += now - *silent_since_;
-    silent_since_ = now;
-    if (!more) at_end_of_body();
-}
-
-/// read_more(), which a stop of `stop_` ends. What tells it of the stop is set up once for all reads of the body.
+/// read_more(), which a stop of `stop_` ends. The callback is registered once for all reads of the body.
 Task<> HttpStreamSource::read_interruptibly() {
     if (!stop_link_) {
         const Executor executor = co_await this_executor;
@@ -364,90 +177,159 @@ Task<> HttpStreamSource::read_interruptibly() {
     co_await read_more();
 }
 
-void HttpStreamSource::interrupt() noexcept {
-    if (reading_) body_->interrupt();
-}
-
-void HttpStreamSource::arm_gap() {
-    if (!gap_timer_) return;
-    const auto left = std::max(protocol_->timeouts().idle - silence_, std::chrono::nanoseconds(1));
-    if (gap_armed_) {
-        gap_timer_->postpone(left);
-        return;
+Task<> HttpStreamSource::read_more() {
+    if (reader_.must_yield()) {
+        reader_.yielded();
+        co_await yield_now();
+        idle_timer_.check();
+        co_return;
     }
-    gap_armed_ = true;
-    gap_timer_->expires_after(left, [this] {
-        gap_armed_ = false;
-        // While the consumer is busy with the last event, the endpoint is not to blame.
-        if (!reading_) return;
-        gap_fired_ = true;
-        stop_.request_stop();
-    });
-}
-
-std::string& HttpStreamSource::buffer() {
-    return form_ == Form::whole ? whole_body_ : sse_.buffer();
-}
-
-/// What a body is says its first sign. Its type does not: there are proxies that call every answer JSON, and servers
-/// that put the JSON of an error, or a page, into what they call an event stream.
-void HttpStreamSource::recognise_body() {
-    if (form_ == Form::whole && whole_body_.size() > longest_whole_body) {
-        throw Error(ErrorCode::too_large, "the answer is one text of more than " +
-                                              std::to_string(longest_whole_body) + " bytes");
+    idle_timer_.check();
+    if (idle_timer_.needs_prepare()) {
+        const Executor executor = co_await this_executor;
+        idle_timer_.prepare(executor);
     }
-    if (form_ != Form::unknown) return;
-    std::string& body = sse_.buffer();
-    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-    if (byte_order_mark.starts_with(body)) return;
-    const std::size_t mark = body.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
-    const std::size_t first = body.find_first_not_of(" \t\r\n", mark);
-    if (first == std::string::npos) return;
-    if (body[first] == '<') throw_web_page();
-    form_ = body[first] == '{' || body[first] == '[' ? Form::whole : Form::events;
-    if (form_ != Form::whole) return;
-    whole_body_ = body.substr(first);
-    sse_ = SseDecoder();
-}
-
-void HttpStreamSource::at_end_of_body() {
-    if (form_ == Form::whole) {
-        decode_whole_body();
-    } else {
-        SseEvent last;
-        if (sse_.finish(last)) decode(last.event, last.data);
-    }
+    reading_ = true;
+    idle_timer_.arm();
+    Task<bool> receiving = reader_.receive();
+    const bool more = co_await std::move(receiving);
+    reading_ = false;
+    reader_.received();
+    idle_timer_.count();
+    if (more) co_return;
+    reader_.decode_rest();
     finish_answer();
 }
 
-void HttpStreamSource::decode_whole_body() {
-    decode({}, whole_body_);
-    if (decoder_->complete() || assembler_.has_content()) return;
-    // JSON that is no answer is a complaint, in whatever form.
-    JsonTextError ignored;
-    throw StreamFailure(read_stream_failure(parse_json(whole_body_, ignored)));
+/// Decodes until there is an event. Returns false if more bytes are needed.
+bool HttpStreamSource::decode_received() {
+    if (!reader_.decode_received()) return false;
+    // `start` is not content: an endpoint that only sends empty chunks is idle.
+    if (assembler_.has_content() && !queue_.empty()) idle_timer_.content_received();
+    if (!reader_.over()) return true;
+    if (reader_.complete()) {
+        phase_ = Phase::ending;
+    } else {
+        finish_answer();
+    }
+    return true;
 }
 
-void HttpStreamSource::fail(std::exception_ptr exception) {
-    Failure failure;
-    failure.exception = std::move(exception);
-    try {
-        std::rethrow_exception(failure.exception);
-    } catch (const StreamFailure& error) {
-        failure.endpoint = error.failure();
-    } catch (...) {
-    }
-    failure_ = std::move(failure);
+Task<> HttpStreamSource::drain() {
+    Task<> draining = reader_.drain(*runtime_->clock);
+    co_await std::move(draining);
+    const auto state = co_await this_cancellation;
+    if (state.cancelled() == boost::asio::cancellation_type::none) finish_answer();
+}
+
+void HttpStreamSource::finish_answer() {
+    reader_.finish();
+    phase_ = Phase::over;
+    close();
+}
+
+// Aborts and timeouts.
+
+bool HttpStreamSource::stopped() const noexcept {
+    return cancelled_ || request_.options.stop_token().stop_requested();
+}
+
+void HttpStreamSource::renew_stop() {
+    link_.reset();
+    stop_ = std::stop_source();
+    const std::stop_token& token = request_.options.stop_token();
+    if (!token.stop_possible()) return;
+    link_.emplace(token, [source = stop_]() mutable { source.request_stop(); });
+}
+
+void HttpStreamSource::interrupt() noexcept {
+    if (reading_) reader_.interrupt();
+}
+
+void HttpStreamSource::idle_limit_reached() {
+    // Between reads the consumer is busy with an event, which is not the endpoint's fault.
+    if (!reading_) return;
+    idle_timeout_ = true;
+    stop_.request_stop();
 }
 
 void HttpStreamSource::end_aborted() {
     close();
     phase_ = Phase::over;
-    if (!assembler_.head().timestamp) {
-        const auto wall = runtime_->clock->wall().time_since_epoch();
-        assembler_.head().timestamp = std::chrono::duration<double>(wall).count();
-    }
+    if (!assembler_.head().timestamp)
+        assembler_.head().timestamp = seconds_since_epoch(*runtime_->clock);
     queue_.push(assembler_.aborted());
+}
+
+void HttpStreamSource::close() {
+    idle_timer_.cancel();
+    on_stop_.reset();
+    if (stop_link_) stop_link_->source = nullptr;
+    stop_link_.reset();
+    reader_.close();
+}
+
+// After a failed attempt: build another request, retry, or give up.
+
+void HttpStreamSource::settle_failure() {
+    CallFailure failure = std::move(*failure_);
+    failure_.reset();
+    failure.remove_secrets(*protocol_);
+    close();
+    if (reader_.complete()) {
+        finish_answer();
+        return;
+    }
+    const bool may_repeat = !assembler_.has_content();
+    if (may_repeat && build_differently(failure)) return;
+    ErrorInfo info = classify(failure);
+    const RetryDecision decision = may_repeat ? attempts_.decide(failure, info) : RetryDecision();
+    if (decision.retry) {
+        retry(decision, info);
+    } else {
+        give_up(failure, std::move(info));
+    }
+}
+
+bool HttpStreamSource::build_differently(const CallFailure& failure) {
+    if (!failure.endpoint) return false;
+    std::string difference = protocol_->build_differently(*failure.endpoint);
+    if (difference.empty()) return false;
+    Notice notice;
+    notice.code = "request_changed";
+    notice.text = protocol_->without_secrets(std::move(difference));
+    if (!failure.endpoint->code.empty()) notice.details["error_code"] = failure.endpoint->code;
+    queue_.push(MessageAssembler::notice(std::move(notice)));
+    reader_.discard();
+    request_body_.reset();
+    phase_ = Phase::idle;
+    return true;
+}
+
+ErrorInfo HttpStreamSource::classify(const CallFailure& failure) const {
+    if (!failure.endpoint) return classify_exception(failure.exception);
+    return classify_failure(*failure.endpoint, request_.model.context_window,
+                            estimate_prompt_tokens(request_.messages));
+}
+
+void HttpStreamSource::retry(const RetryDecision& decision, const ErrorInfo& info) {
+    delay_ = decision.delay;
+    reader_.discard();
+    phase_ = Phase::waiting;
+    queue_.push(MessageAssembler::notice(attempts_.start_retry(decision, info)));
+}
+
+void HttpStreamSource::give_up(const CallFailure& failure, ErrorInfo info) {
+    std::string text = attempts_.describe(failure);
+    const bool limited = failure.limit_reached();
+    if (!limited && !is_hook_error(info))
+        text = failure_text(request_.model, protocol_->base_url(), info, text);
+    info.message = protocol_->without_secrets(std::move(info.message));
+    phase_ = Phase::over;
+    // A failed answer cannot be referred to later, so it has no response id.
+    assembler_.head().response_id = SharedString();
+    text = protocol_->without_secrets(std::move(text));
+    queue_.push(limited ? assembler_.limited(text) : assembler_.error(text, std::move(info)));
 }
 
 MessageStream http_stream(ModelRequest request, std::shared_ptr<const WireProtocol> protocol,

@@ -9,17 +9,25 @@
 #include <stop_token>
 #include <string>
 
-#include <cubepi/net/sse_decoder.hpp>
 #include <cubepi/provider/observers.hpp>
+#include <cubepi/provider/wire/call_attempts.hpp>
+#include <cubepi/provider/wire/idle_timer.hpp>
+#include <cubepi/provider/wire/response_reader.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
 
 namespace cubepi::detail {
 
-/// One call of a model over HTTP: sends the request, reads the answer, retries (D15), enforces the idle timeout (D16),
-/// ends at an abort (D7). Nothing is sent before the first event is pulled.
+/// One call of a model over HTTP. Nothing is sent before the first event is requested. Its parts:
+///
+/// - build_request_body (request_body.hpp) builds the request once for all attempts;
+/// - CallAttempts decides about retries (D15), read_error_response reads responses with an error status;
+/// - ResponseReader decodes the body of a successful response;
+/// - IdleTimer enforces the idle timeout (D16).
+///
+/// The source sequences them, and ends the call at an abort (D7).
 class HttpStreamSource final : public StreamSource {
 public:
-    /// `observers`: null when nobody watches.
+    /// `observers` is null if there are none.
     HttpStreamSource(ModelRequest request, std::shared_ptr<const WireProtocol> protocol,
                      std::shared_ptr<ObserverRegistry> observers);
     ~HttpStreamSource() override;
@@ -29,18 +37,15 @@ public:
     bool honors_stop_token() const noexcept override { return true; }
 
 private:
-    enum class Phase : std::uint8_t { idle, waiting, streaming, ending, over };
-    /// What a body turns out to be.
-    enum class Form : std::uint8_t { unknown, events, whole };
-
-    /// A failed attempt.
-    struct Failure {
-        std::exception_ptr exception = {};
-        std::optional<EndpointFailure> endpoint = {};
-        RetryHints hints = {};
+    enum class Phase : std::uint8_t {
+        idle,       ///< an attempt is to be sent
+        waiting,    ///< for the delay before a retry
+        streaming,  ///< the body of a response is read
+        ending,     ///< the message is complete, the body is not
+        over        ///< the terminal event is in the queue or was taken
     };
 
-    /// The way from a stop, on any thread, to the source on its executor. `source` is used there only.
+    /// Connects a stop, on any thread, to the source on its executor. `source` is used only there.
     struct StopLink {
         StopLink(Executor where, HttpStreamSource* whose)
             : executor(std::move(where)), source(whose) {}
@@ -48,79 +53,54 @@ private:
         HttpStreamSource* source;
     };
 
-    bool stopped() const noexcept;
-    void renew_stop();
     Task<> guarded_step();
     Task<> step();
     Task<> prepare();
     Task<> attempt();
-    Task<> refused(HttpResponse response);
-    Task<std::string> read_error_body(std::unique_ptr<HttpBody> body);
-    Task<> read_more();
     Task<> read_interruptibly();
-    void interrupt() noexcept;
-    std::string& buffer();
-    bool read_available();
-    void recognise_body();
-    void at_end_of_body();
-    void decode_whole_body();
-    Task<> linger();
+    Task<> read_more();
+    Task<> drain();
+    bool decode_received();
     void finish_answer();
-    void arm_gap();
-    void count_silence();
-    TimeoutError idle_timeout_error() const;
-    bool decode_buffered();
-    void decode(std::string_view event, std::string_view data);
-    void fail(std::exception_ptr exception);
-    void settle_failure();
-    bool build_differently(const Failure& failure);
-    RetryDecision decide(const Failure& failure, const ErrorInfo& info) const;
-    bool has_time_for(std::chrono::nanoseconds delay) const;
-    void retry(const RetryDecision& decision, const ErrorInfo& info);
-    void give_up(const Failure& failure, ErrorInfo info);
+
+    bool stopped() const noexcept;
+    void renew_stop();
+    void interrupt() noexcept;
+    void idle_limit_reached();
     void end_aborted();
     void close();
-    ErrorInfo classify(const Failure& failure) const;
+
+    void settle_failure();
+    bool build_differently(const CallFailure& failure);
+    ErrorInfo classify(const CallFailure& failure) const;
+    void retry(const RetryDecision& decision, const ErrorInfo& info);
+    void give_up(const CallFailure& failure, ErrorInfo info);
 
     ModelRequest request_;
     std::shared_ptr<const WireProtocol> protocol_;
     std::shared_ptr<ObserverRegistry> observers_;
     std::shared_ptr<const Runtime> runtime_;
     MessageAssembler assembler_;
-    std::unique_ptr<WireDecoder> decoder_;
     EventQueue queue_;
-    std::string body_text_;
-    SseDecoder sse_;
-    std::string whole_body_;
-    std::unique_ptr<HttpBody> body_;
-    std::optional<Failure> failure_;
+    ResponseReader reader_;
+    IdleTimer idle_timer_;
+    CallAttempts attempts_;
+    std::optional<std::string> request_body_;
+    std::optional<CallFailure> failure_;
+    std::chrono::nanoseconds delay_{0};  ///< before the next attempt
 
-    std::stop_source stop_;
+    std::stop_source stop_;  ///< of the current attempt: the caller's stop or the idle timeout
     std::optional<std::stop_callback<std::function<void()>>> link_;
     std::shared_ptr<StopLink> stop_link_;
     std::optional<std::stop_callback<std::function<void()>>> on_stop_;  ///< while a body streams
-    std::unique_ptr<ClockTimer> gap_timer_;
-    std::chrono::nanoseconds silence_{0};  ///< since the last event with content
-    /// From when on time is to be added to `silence_`; absent while the consumer is busy with an event.
-    std::optional<Clock::time_point> silent_since_;
-    std::chrono::nanoseconds delay_{0};
-    std::optional<Clock::time_point> deadline_;  ///< of the whole call, where it has one
-    std::size_t bytes_since_yield_ = 0;
-    int retries_done_ = 0;
     Phase phase_ = Phase::idle;
-    Form form_ = Form::unknown;
-    bool prepared_ = false;
     bool reading_ = false;
-    bool gap_armed_ = false;
-    bool gap_fired_ = false;
+    bool idle_timeout_ = false;
     bool cancelled_ = false;
 };
 
-/// One call, with `observers` (never null) between it and the consumer where there are any.
+/// Starts a call. `observers` (never null) are placed between the source and the consumer if there are any.
 MessageStream http_stream(ModelRequest request, std::shared_ptr<const WireProtocol> protocol,
                           const std::shared_ptr<ObserverRegistry>& observers);
-
-/// "0.5 s"
-std::string seconds_text(std::chrono::nanoseconds time);
 
 }  // namespace cubepi::detail
