@@ -86,7 +86,7 @@ std::vector<std::string> unused_rules(const std::vector<std::string>& rules) {
         const std::string problem = rule.problem();
         if (problem.empty()) continue;
         notes.push_back("The rule '" + rule.text() + "' in " + config_path().string() +
-                        " allows nothing: " + problem + ".");
+                        " has no effect: " + problem + ".");
     }
     return notes;
 }
@@ -126,7 +126,7 @@ Task<std::optional<BeforeToolCallResult>> Approval::before_tool_call(
     if (!prompter_ || !prompter_->can_ask()) {
         result = blocked(std::string("Refused: ") +
                              (prompter_ ? "cubepi runs in the background and cannot ask."
-                                        : "there is no terminal to ask at.") +
+                                        : "there is no terminal to ask the user.") +
                              " The user can allow such calls with --yes, or with 'allow' in the "
                              "configuration file.",
                          "policy_deny");
@@ -194,7 +194,7 @@ Task<std::optional<BeforeToolCallResult>> Approval::answer(Question& question) {
         const std::string word = lower(*answer);
         if (word == "n" || word == "no") {
             std::optional<BeforeToolCallResult> refused(
-                blocked("The person refused this call.", "human_deny"));
+                blocked("The user refused this call.", "human_deny"));
             co_return refused;
         }
         if (!view.complete()) {
@@ -212,7 +212,8 @@ Task<std::optional<BeforeToolCallResult>> Approval::answer(Question& question) {
         } else {
             explain(
                 word == "a" || word == "always"
-                    ? TerminalView("No rule can stand for this call: answer y for this once, or n.")
+                    ? TerminalView(
+                          "This call cannot be allowed by a rule: answer y to allow it once, or n.")
                     : TerminalView("Answer y, n, or one of the other letters."));
         }
     }
@@ -225,7 +226,8 @@ void Approval::view_more(QuestionView& view, const std::string& answer) const {
     } else if (answer == "w" || answer == "whole") {
         prompter_->say(view.rest());
     } else {
-        explain("Not all of this call was shown: v shows the next rows, w all of them, n refuses.");
+        explain(
+            "This call is not shown completely: v shows the next rows, w all of them, n refuses.");
     }
 }
 
@@ -282,7 +284,7 @@ Task<std::optional<BeforeToolCallResult>> Approval::edit(Question& question, Que
 Task<void> Approval::add_rule(ApprovalRule rule) {
     policy_.allow(rule);
     if (!options_.save_rule) co_return;
-    TerminalText prompt("  for this session; save it for good? [y/N] > ");
+    TerminalText prompt("  for this session; save it permanently? [y/N] > ");
     const std::optional<std::string> answer = co_await prompter_->read(std::move(prompt));
     if (answer && lower(*answer) == "y") options_.save_rule(rule.text());
 }

@@ -114,10 +114,10 @@ void ChatActions::begin_session() {
     if (parts_.on_new_session) parts_.on_new_session();
     const bool saved = static_cast<bool>(pipeline_.plan().create);
     std::string text = saved ? "New session; its first prompt names it.\n"
-                             : "New session; the one before was not saved.\n";
+                             : "New session; the previous one was not saved.\n";
     if (!before.empty()) {
-        text +=
-            "Resume the one before: cubepi chat --session " + printable(shell_word(before)) + "\n";
+        text += "Resume the previous one: cubepi chat --session " + printable(shell_word(before)) +
+                "\n";
     }
     parts_.print(text);
 }

@@ -22,8 +22,8 @@ struct ChatCommand {
 };
 
 constexpr std::array<ChatCommand, 11> commands{{
-    {"new", "", "start a new session; the current one is kept", ChatAction::new_session},
-    {"model", "[ID]", "list the models, or use another one from here on", std::nullopt},
+    {"new", "", "start a new session; the current one stays saved", ChatAction::new_session},
+    {"model", "[ID]", "list the models, or switch to another", std::nullopt},
     {"status", "", "model, session, directory, context, rules", ChatAction::status},
     {"cost", "", "tokens and cost of this session", ChatAction::cost},
     {"copy", "", "copy the last answer to the clipboard", ChatAction::copy},
@@ -38,7 +38,7 @@ constexpr std::array<ChatCommand, 11> commands{{
 /// Completed like commands; `,help` lists all of them.
 const std::array<Command, 5>& pipeline_completions() {
     static const std::array<Command, 5> known{{{",help", "list the commands of the pipeline"},
-                                               {",model ", "use another model from here on"},
+                                               {",model ", "switch to another model"},
                                                {",tape_info", "length of the conversation"},
                                                {",tape_search query=", "search the conversation"},
                                                {",tape_reset", "remove this conversation"}}};

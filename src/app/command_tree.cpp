@@ -44,7 +44,7 @@ constexpr const char* chat_examples = R"(Examples:
   cubepi chat "explain this project"   with the first prompt
   cubepi chat --session plan           start or resume a session by name
   cubepi chat --continue               resume the last session of this directory
-  cubepi chat --no-save                leave nothing behind
+  cubepi chat --no-save                do not save the session
   cubepi chat --base-url http://localhost:11434/v1 --model llama3.2
   cubepi chat --offline                try it out: no network, no key
 
@@ -53,7 +53,7 @@ A chat is saved under a name made from its first prompt; 'cubepi sessions list' 
 constexpr const char* onboard_examples = R"(Examples:
   cubepi onboard                                                         asks step by step
   cubepi onboard --provider anthropic --model claude-sonnet-4-5 --yes    the key is in ANTHROPIC_API_KEY
-  cubepi onboard --base-url http://box:8000/v1 --model house --key-stdin --yes < key.txt)";
+  cubepi onboard --base-url http://box:8000/v1 --model my-model --key-stdin --yes < key.txt)";
 
 constexpr const char* models_examples = R"(Examples:
   cubepi models                                       of the configured provider

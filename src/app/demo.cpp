@@ -49,7 +49,7 @@ public:
         if (decision.allowed) return std::nullopt;
         before_();
         out() << style_.yellow() << "? " << style_.off() << for_terminal(decision.question)
-              << "\n  [y]es  [n]o  [e]dit > y   (there is no terminal to ask at: the tour "
+              << "\n  [y]es  [n]o  [e]dit > y   (there is no terminal to ask the user: the tour "
                  "answers for you)\n"
               << flush_now;
         BeforeToolCallResult result;
@@ -248,7 +248,7 @@ private:
     }
 
     Task<void> killed_process() {
-        title(5, "The process is killed in a tool, and another goes on");
+        title(5, "The process is killed in a tool, and another continues");
         out() << style().dim() << "(A process of its own, its session on a tape.)" << style().off()
               << "\n\n";
         const auto step = [this](const char* name) {
@@ -258,9 +258,9 @@ private:
         stop_when_interrupted(killed);
         out() << "\n" << "Process " << killed.pid;
         if (killed.signal == SIGKILL) {
-            out() << " was killed inside the tool: nobody could tidy up.";
+            out() << " was killed inside the tool: no cleanup could run.";
         } else {
-            out() << " was not killed, as it should have been.";
+            out() << " should have been killed, but was not.";
         }
         out() << " A new process opens the session:\n\n" << flush_now;
         co_await rest(3500);
@@ -268,7 +268,7 @@ private:
         stop_when_interrupted(continued);
         const std::size_t letters = letters_sent(scratch_.workspace());
         out() << "\n"
-              << style().dim() << "Process " << continued.pid << " went on. The outbox holds "
+              << style().dim() << "Process " << continued.pid << " continued. The outbox holds "
               << letters << (letters == 1 ? TerminalView(" letter") : TerminalView(" letters"))
               << ": the call was not made again." << style().off() << "\n"
               << flush_now;
@@ -290,9 +290,7 @@ private:
                   << for_terminal(what) << "\n";
             all = all && held;
         }
-        if (!all)
-            out()
-                << "\nSomething did not go as it should: please report it with the output above.\n";
+        if (!all) out() << "\nSomething went wrong: please report it with the output above.\n";
         out() << "\nThe same with a real model:\n\n  OPENAI_API_KEY=sk-... cubepi chat\n\n"
               << flush_now;
         return all ? exit_ok : exit_failed;

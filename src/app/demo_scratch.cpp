@@ -22,7 +22,7 @@ void put(const std::filesystem::path& path, std::string_view text) {
     file << text << std::flush;
     if (!file)
         throw Error(ErrorCode::io,
-                    "cannot write " + path.string() + "; is the disk full? Look with: df -h");
+                    "cannot write " + path.string() + "; is the disk full? Check: df -h");
 }
 
 }  // namespace

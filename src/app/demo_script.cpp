@@ -38,7 +38,7 @@ AssistantMessage report_on_files(const ModelRequest& request) {
     const ToolResultMessage* list = last_result(request, "list");
     const ToolResultMessage* notes = last_result(request, "read");
     if (!list || !notes || list->is_error || notes->is_error) {
-        return faux_assistant_message("One of the tools failed; I would ask you how to go on.");
+        return faux_assistant_message("One of the tools failed; I would ask you how to continue.");
     }
     const bool inspector = text_of(*notes).find("Friday") != std::string::npos;
     const bool files = text_of(*list).find("todo.txt") != std::string::npos;
@@ -65,7 +65,7 @@ AssistantMessage report_on_letter(const ModelRequest& request) {
     return faux_assistant_message(
         "I was cut off while `send_letter` ran. The letter **may or may not** have gone out, so I "
         "did not send it a "
-        "second time. Please look into the outbox.");
+        "second time. Please check the outbox.");
 }
 
 }  // namespace
@@ -113,13 +113,13 @@ std::vector<FauxStep> abort_scene() {
                                "the stairs, counting them as he always did, "
                                "and at step one hundred and twelve he heard something that he had "
                                "not heard in thirty years: nothing at all. "
-                               "This is a very long story, and nobody has asked for all of it, "
+                               "This is a very long story, and you did not ask for all of it, "
                                "which is why you will not read how it ends.")};
 }
 
 std::vector<FauxStep> after_abort_scene() {
     return {faux_assistant_message(
-        "The keeper mended the lamp. (What I had said before you stopped me is kept.)")};
+        "The keeper repaired the lamp. (The answer that you stopped is saved up to there.)")};
 }
 
 std::vector<FauxStep> killed_scene() {

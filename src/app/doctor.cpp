@@ -122,7 +122,8 @@ ConfigFile check_config(const Report& report) {
     }
     check_rules(report, config);
     if (config.too_open) {
-        report.problem("the file has a key, and others may read it", "chmod 600 " + path.string());
+        report.problem("the file contains a key and is readable by other users",
+                       "chmod 600 " + path.string());
     }
     return config;
 }
@@ -154,14 +155,14 @@ void check_bub(const Report& report, const bub::Settings& bub) {
     std::string list;
     for (const auto& [name, origin] : bub.origins)
         list += (list.empty() ? "" : ", ") + name + " (" + origin + ")";
-    if (!list.empty()) report.plain("Bub's settings, used where ours are silent: " + list);
+    if (!list.empty()) report.plain("settings taken from Bub: " + list);
     for (const std::string& problem : bub.problems) {
-        report.problem(problem, "Correct it there, or say it in " + config_path().string() +
-                                    ", which goes first.");
+        report.problem(problem, "Correct it there, or set it in " + config_path().string() +
+                                    ", which takes precedence.");
     }
 }
 
-std::string said_by(const std::string& who) { return " (" + (who.empty() ? "usual" : who) + ")"; }
+std::string said_by(const std::string& who) { return " (" + (who.empty() ? "default" : who) + ")"; }
 
 /// What a conversation without flags would use, and who said so.
 void show_in_use(const Report& report, const ModelSources& sources) {
@@ -182,9 +183,9 @@ void show_in_use(const Report& report, const ModelSources& sources) {
     for (const FallbackModel& model : fallback_models(sources, endpoint)) {
         const std::string by = turn_settings(sources).fallback_models.by;
         if (model.problem.empty()) {
-            report.plain("falls back to: " + model.name + said_by(by));
+            report.plain("fallback model: " + model.name + said_by(by));
         } else {
-            report.problem("the fallback model " + model.name + " is left out: " + model.problem,
+            report.problem("the fallback model " + model.name + " is not used: " + model.problem,
                            {});
         }
     }
@@ -241,7 +242,7 @@ Task<bool> check_endpoint(Report report, Endpoint endpoint,
     if (endpoint.needs_key && endpoint.api_key.empty()) {
         report.problem("there is no key for " + place,
                        "export " + endpoint.key_variable +
-                           "=..., or keep one: cubepi onboard --provider " + endpoint.provider);
+                           "=..., or save one: cubepi onboard --provider " + endpoint.provider);
         co_return false;
     }
     std::vector<OfferedModel> models;
@@ -256,8 +257,8 @@ Task<bool> check_endpoint(Report report, Endpoint endpoint,
     for (const OfferedModel& model : models) known = known || model.id == endpoint.model;
     if (!known) {
         report.problem("it does not list the configured model " + endpoint.model,
-                       "See what it has: cubepi models --provider " + endpoint.provider +
-                           "; then name another in " + config_path().string());
+                       "List its models: cubepi models --provider " + endpoint.provider +
+                           "; then set another in " + config_path().string());
     }
     co_return true;
 }
@@ -291,11 +292,11 @@ Task<bool> check_models(Report report, ModelSources sources) {
     if (servers.empty())
         report.plain("no server on this machine (Ollama, llama.cpp, vLLM, LM Studio)");
     if (!can_answer && !endpoints.empty()) {
-        report.problem("no model can be asked now",
-                       "Mend what is said above, or choose another: cubepi onboard; to look "
+        report.problem("no configured model is available",
+                       "Fix the problems above, or choose another model: cubepi onboard; to look "
                        "around: cubepi chat --offline");
     } else if (!can_answer) {
-        report.problem("there is no model to ask",
+        report.problem("no model is available",
                        "cubepi onboard; or export OPENAI_API_KEY=... or ANTHROPIC_API_KEY=..., or "
                        "start a server here: ollama serve; to look around: cubepi chat "
                        "--offline");
@@ -311,7 +312,7 @@ Task<void> check_sessions(Report report) {
         const std::vector<SavedSession> all = co_await kept.on_tapes();
         const std::vector<SavedSession> here = co_await kept.on_tapes_here();
         if (all.empty()) {
-            report.plain("none is kept yet (" + tapes + ")");
+            report.plain("no saved sessions (" + tapes + ")");
         } else {
             report.good(tapes + ": " + count_text(all.size(), "session") + ", " +
                         std::to_string(here.size()) + " of this directory");
@@ -334,9 +335,9 @@ void check_terminal(const Report& report) {
     report.title("Terminal");
     const Style style = Style::of(STDOUT_FILENO);
     if (!style.terminal || isatty(STDIN_FILENO) != 1) {
-        report.plain("none: nobody can be asked here, so tools that write need --yes");
+        report.plain("none: approval needs a terminal, so tools that write need --yes");
     } else {
-        report.good(std::string(style.color ? "colours" : "no colours") + ", " +
+        report.good(std::string(style.color ? "colors" : "no colors") + ", " +
                     std::to_string(style.columns) + " columns");
     }
     const char* term = std::getenv("TERM");
@@ -366,11 +367,11 @@ void check_program(const Report& report) {
     report.good(std::string(version_text()) + ", " + self.string());
     const std::optional<std::filesystem::path> first = first_on_path("cubepi");
     if (!first) {
-        report.plain("not on PATH; to call it by its name: export PATH=" +
-                     self.parent_path().string() + ":$PATH");
+        report.plain("not on PATH; to run it by name: export PATH=" + self.parent_path().string() +
+                     ":$PATH");
     } else if (!std::filesystem::equivalent(*first, self, failed)) {
         report.problem("another cubepi comes first on PATH: " + first->string() +
-                           " (Python CubePi installs one, too)",
+                           " (Python CubePi installs one too)",
                        "export PATH=" + self.parent_path().string() + ":$PATH; hash -r");
     }
 }

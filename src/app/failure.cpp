@@ -144,7 +144,7 @@ Explanation explain_provider(const ErrorInfo& info, const FailureContext& contex
         case ErrorCode::dns: return {"cannot reach " + to + ".", address_advice(context)};
         case ErrorCode::tls:
             return {"no trusted connection to " + to + ".",
-                    "With a certificate authority of your own: export "
+                    "For a private certificate authority: export "
                     "SSL_CERT_FILE=/path/to/ca.pem"};
         case ErrorCode::proxy:
             return {"cannot reach " + to + " through the proxy.",
@@ -220,7 +220,7 @@ Failure explain_full(const Error& error) {
         path.empty() ? std::string() : std::filesystem::path(path).parent_path().string();
     return say(exit_storage, std::string("no space to store the conversation: ") + error.what(),
                "Check the disk: df -h" + (directory.empty() ? "" : " " + directory) +
-                   "\n  Sessions can be deleted all the same: cubepi sessions delete NAME");
+                   "\n  Sessions can still be deleted: cubepi sessions delete NAME");
 }
 
 Failure explain_claimed(const Error& error, const FailureContext& context) {
@@ -230,7 +230,7 @@ Failure explain_claimed(const Error& error, const FailureContext& context) {
         context.session.empty() ? "this session" : "session " + context.session;
     return say(exit_storage,
                session + " is in use: " + claimed->owner() + " is in the middle of an answer.",
-               "Wait for its end and retry, or use another session: --session NAME");
+               "Wait until it ends and retry, or use another session: --session NAME");
 }
 
 Failure explain_limit(const Error& error) {
@@ -281,8 +281,8 @@ Failure explain(const std::exception_ptr& failure, const FailureContext& context
         return explain(error, context);
     } catch (const std::filesystem::filesystem_error& error) {
         if (error.code() == std::errc::no_such_file_or_directory && error.path1().empty())
-            return say(exit_failed, "the current directory does not exist any more.",
-                       "Change to one that does: cd");
+            return say(exit_failed, "the current directory no longer exists.",
+                       "Change to an existing directory: cd");
         return say(exit_failed, error.what());
     } catch (const std::exception& error) {
         return say(exit_failed, error.what());

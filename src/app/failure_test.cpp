@@ -357,7 +357,7 @@ TEST(Failure, ACurrentDirectoryThatIsGoneIsSaidToBe) {
     const Failure said = explain(failure, FailureContext());
     EXPECT_EQ(said.exit_code, exit_failed);
     EXPECT_EQ(said.text,
-              "the current directory does not exist any more.\n  Change to one that does: cd");
+              "the current directory no longer exists.\n  Change to an existing directory: cd");
 }
 
 TEST(Failure, OthersAreOneLineWithAnExitStatus) {

@@ -29,7 +29,7 @@ void print_plugins(const bub::Framework& framework) {
 }
 
 void print_hooks(const bub::Framework& framework) {
-    out() << "\nhooks, and whom a turn asks, first to last:\n";
+    out() << "\nhooks, with their plugins in calling order:\n";
     for (const bub::HookUse& use : framework.hook_report()) {
         out() << "  " << for_terminal(use.hook) << ":";
         for (std::size_t i = 0; i < use.plugins.size(); ++i) {

@@ -40,8 +40,8 @@ int end_output(int status) {
     if (written) return status;
     // A signal that ended the program is the cause also where it has taken the terminal along.
     if (!has_reader(STDOUT_FILENO)) return status > 128 ? status : cubepi::app::exit_closed_pipe;
-    std::cerr << "cubepi: the output could not be written to its end.\n"
-                 "  Is there room for it? Look with: df -h\n";
+    std::cerr << "cubepi: the output could not be written completely.\n"
+                 "  Is the disk full? Check: df -h\n";
     return status == cubepi::app::exit_ok ? cubepi::app::exit_failed : status;
 }
 

@@ -33,7 +33,7 @@ talks to a language model and gives it tools for the files of the current direct
 .PP
 Without a command it starts a chat, as
 .B cubepi chat
-does; a prompt is the first thing said in it. If standard input or standard output is not a terminal, it answers the
+does; a prompt is its first message. If standard input or standard output is not a terminal, it answers the
 prompt and exits, as
 .B cubepi run
 does. The prompt is one argument with blanks in it. A single word that is not a command is an error; use
@@ -132,7 +132,7 @@ The model, the network or something else failed, or the output could not be writ
 Invalid options, arguments or input.
 .TP
 .B 3
-There is no model to ask.
+No model is configured or available.
 .TP
 .B 4
 A session could not be read or written, or is in use.

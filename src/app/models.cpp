@@ -103,8 +103,8 @@ Task<Endpoint> endpoint_to_ask(ModelSources sources, std::shared_ptr<HttpTranspo
     if (servers.empty()) {
         throw NoModelError(
             "no model: nothing is configured, and no local server answers.\n"
-            "  Choose one for good: cubepi onboard\n"
-            "  Name one now: cubepi models --provider NAME, or --base-url URL");
+            "  Choose and save one: cubepi onboard\n"
+            "  Name one for this command: cubepi models --provider NAME, or --base-url URL");
     }
     co_return std::move(servers.front().endpoint);
 }

@@ -59,7 +59,7 @@ std::string shown(std::string_view name, const Json& value) {
 /// What is different, a line each.
 void show_changes(const JsonObject& before, const JsonObject& wanted, const std::string& path) {
     for (const auto& [key, value] : before) {
-        if (!wanted.contains(key)) tell("  " + path + std::string(key) + ": dropped");
+        if (!wanted.contains(key)) tell("  " + path + std::string(key) + ": removed");
     }
     for (const auto& [key, value] : wanted) {
         const std::string name = path + std::string(key);
@@ -91,9 +91,9 @@ Task<> try_it() {
         return !who.empty() && who != config_origin;
     };
     if (before_the_file(endpoint.from.base_url))
-        tell("The address is that of " + endpoint.from.base_url + ".");
+        tell("The address is taken from " + endpoint.from.base_url + ".");
     if (before_the_file(endpoint.from.api_key))
-        tell("The key is that of " + endpoint.from.api_key + ".");
+        tell("The key is taken from " + endpoint.from.api_key + ".");
     const std::string place = endpoint.provider + " (" + endpoint.host() + ")";
     if (endpoint.needs_key && endpoint.api_key.empty()) {
         tell("There is no key for " + place + " yet: export " + endpoint.key_variable + "=...");
@@ -108,7 +108,7 @@ Task<> try_it() {
     }
     if (failed) {
         const FailureContext context = failure_context(endpoint);
-        tell("It was written, but: " + explain(failed, context).text);
+        tell("The configuration was written, but: " + explain(failed, context).text);
         co_return;
     }
     bool listed = models.empty();
@@ -127,17 +127,17 @@ public:
         const JsonObject before = config_values(path);
         load_plugins(framework_, line_.plugins, options(read_config(path)));
         for (const bub::PluginStatus& plugin : framework_.plugin_status()) {
-            if (!plugin.ok) tell("Plugin " + plugin.name + " is broken: " + plugin.reason);
+            if (!plugin.ok) tell("Plugin " + plugin.name + " failed: " + plugin.reason);
         }
         if (ui_) {
             ui_->say(
-                "This sets cubepi up. Ctrl-C stops; nothing is written before you have seen it.");
+                "This sets up cubepi. Ctrl-C cancels; nothing is written before you confirm it.");
         }
         JsonObject wanted = co_await framework_.onboard(before, ui_.get());
         if (wanted == before) {
-            tell("Nothing changes in " + path.string() + ".");
+            tell("No changes to " + path.string() + ".");
         } else {
-            tell("\nThis changes in " + path.string() + ", and nothing else:");
+            tell("\nChanges to " + path.string() + ":");
             show_changes(before, wanted, {});
             if (ui_) {
                 const bool agreed = co_await ui_->confirm("Write it?", true);
@@ -220,22 +220,23 @@ int onboard_command(const CommandLine& line) {
     const bool asks = terminal && !line.conversation.yes;
     if (!terminal && !line.conversation.yes) {
         return refuse(
-            "there is no terminal to ask at.\n"
-            "  Say all of it: cubepi onboard --provider anthropic --model claude-sonnet-4-5 --yes\n"
+            "there is no terminal to ask the user.\n"
+            "  Name everything: cubepi onboard --provider anthropic --model claude-sonnet-4-5 "
+            "--yes\n"
             "  The key is taken from the environment, or with --key-stdin from standard input.");
     }
     std::string key;
     if (line.key_from_input) {
         if (isatty(STDIN_FILENO) == 1) {
             return refuse(
-                "--key-stdin reads a key that is piped in; at a terminal it is asked for.\n"
-                "  Leave the flag out: cubepi onboard");
+                "--key-stdin reads a key that is piped in; at a terminal, onboard asks for it.\n"
+                "  Omit the flag: cubepi onboard");
         }
         key = trimmed_input();
         if (key.empty())
             return refuse(
-                "there is no key on standard input.\n"
-                "  Pipe it in: cubepi onboard --key-stdin --yes --provider NAME < key.txt");
+                "no key on standard input.\n"
+                "  Pipe one in: cubepi onboard --key-stdin --yes --provider NAME < key.txt");
     }
     return run(onboard(line, asks, std::move(key)));
 }

@@ -31,7 +31,7 @@ void check_directory(Verb verb) {
     (void)std::filesystem::current_path(failed);
     if (!failed || verb == Verb::completion || verb == Verb::man_page) return;
     throw Error(ErrorCode::not_found, "cannot use the current directory: " + failed.message() +
-                                          ". Change to one that exists: cd");
+                                          ". Change to an existing directory: cd");
 }
 
 int dispatch(const CommandLine& line) {
@@ -99,9 +99,10 @@ PluginCommands sort_commands(std::vector<bub::CliCommand> commands) {
         };
         const auto known = std::find_if(sorted.commands.begin(), sorted.commands.end(), same);
         if (std::find(own.begin(), own.end(), command.name) != own.end()) {
-            sorted.problems.push_back(who + ": the program has one of that name, which is used");
+            sorted.problems.push_back(who + ": a built-in command has this name and is used");
         } else if (known != sorted.commands.end()) {
-            sorted.problems.push_back(who + ": that of plugin " + known->plugin + " is used");
+            sorted.problems.push_back(who + ": the command of plugin " + known->plugin +
+                                      " has this name and is used");
         } else if (command.name.empty() || command.name.front() == '-' || !command.run) {
             sorted.problems.push_back(who + ": it has no name, or nothing to run");
         } else {
@@ -118,7 +119,7 @@ PluginCommands plugin_commands(bub::Framework& framework) {
         return sort_commands(run(framework.cli_commands()));
     } catch (...) {
         PluginCommands none;
-        none.problems.push_back("the commands of plugins cannot be had: " +
+        none.problems.push_back("cannot load the commands of plugins: " +
                                 bub::describe(std::current_exception()));
         return none;
     }

@@ -76,10 +76,10 @@ TEST(PluginCommands, OnANameThatIsTakenTheProgramsOwnWinsAndItIsSaid) {
     const Ran own = run_with({"completion", "bash"}, plugins);
     EXPECT_EQ(own.status, exit_ok);
     EXPECT_NE(own.out.find("complete -F"), std::string::npos);
-    EXPECT_NE(own.err.find("command 'completion' of plugin bold: the program has one"),
+    EXPECT_NE(own.err.find("command 'completion' of plugin bold: a built-in command has"),
               std::string::npos)
         << own.err;
-    EXPECT_NE(own.err.find("command 'greet' of plugin bold: that of plugin newer is used"),
+    EXPECT_NE(own.err.find("command 'greet' of plugin bold: the command of plugin newer has"),
               std::string::npos)
         << own.err;
     EXPECT_EQ(run_with({"greet"}, plugins).status, 2);

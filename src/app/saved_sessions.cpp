@@ -200,7 +200,7 @@ Task<LastSession> SavedSessions::last() {
         for (SavedSession& one : older) sessions.push_back(std::move(one));
     } catch (const CheckpointerError& error) {
         unreadable = std::current_exception();
-        found.note = "Sessions of older versions were not looked at: " + std::string(error.what());
+        found.note = "Sessions of older versions were not read: " + std::string(error.what());
     }
     if (sessions.empty() && unreadable) std::rethrow_exception(unreadable);
     if (sessions.empty()) {
@@ -321,7 +321,7 @@ Task<BroughtToTape> SavedSessions::bring_to_tape(std::string name) {
     if (const auto other = co_await tape_with_copy(name)) {
         brought.note = "Session " + printable(name) + " of " + database_.string() +
                        " was copied to a tape of " + printable(other->workspace) +
-                       " and goes on there. Here it begins anew.";
+                       " and continues there. In this directory it starts empty.";
         co_return brought;
     }
     // Whose tape it is comes first: who finds the copy of a process that was killed must know the session.

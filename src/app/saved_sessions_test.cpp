@@ -72,7 +72,7 @@ TEST_F(OldSession, D20_IsCopiedOnceHoweverManyDirectoriesGoOnWithItInOneInstant)
                             [](const BroughtToTape& one) { return one.copied == 1; }),
               1);
     for (const BroughtToTape& one : brought) {
-        const bool told = one.note.find("Here it begins anew") != std::string::npos;
+        const bool told = one.note.find("In this directory it starts empty") != std::string::npos;
         EXPECT_EQ(told, one.copied == 0) << one.note;
     }
 }

@@ -106,7 +106,7 @@ std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
     try {
         return std::make_shared<FileSpillSink>(FileSpillOptions().in(directory));
     } catch (const Error& error) {
-        session.notes.push_back("Long results are kept until the end of this program only: " +
+        session.notes.push_back("Long tool results are stored only until the program ends: " +
                                 std::string(error.what()));
     }
     return std::make_shared<FileSpillSink>();

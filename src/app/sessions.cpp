@@ -131,7 +131,7 @@ Task<bool> confirm_deletion(const SavedSessions& kept, std::string name) {
     const Executor executor = co_await this_executor;
     LineEditor editor(executor, std::filesystem::path());
     TerminalText question =
-        "Delete session " + spelled_out(name) + " (" + for_terminal(size) + ") for good? [y/N] ";
+        "Delete session " + spelled_out(name) + " (" + for_terminal(size) + ") permanently? [y/N] ";
     const std::optional<std::string> answer = co_await editor.read(std::move(question));
     co_return answer && (*answer == "y" || *answer == "Y" || *answer == "yes");
 }

@@ -11,7 +11,7 @@ std::string system_prompt(const std::string& directory, bool with_tools) {
            ". Look at files with read, list and grep before you claim anything about them. Change "
            "them with edit rather "
            "than write where you can. Run commands with shell only when no other tool does it. The "
-           "person may refuse "
+           "user may refuse "
            "a call: then do not try the same thing another way, ask.";
 }
 

@@ -97,7 +97,7 @@ private:
     Task<int> list() {
         const std::vector<TapeFileInfo> files = co_await store_->list_files();
         if (files.empty())
-            told_ << "No tape is kept in " << for_terminal(store_->directory().string()) << ".\n";
+            told_ << "No tapes in " << for_terminal(store_->directory().string()) << ".\n";
         int status = exit_ok;
         std::size_t left = arguments_.limit == 0 ? files.size() : arguments_.limit;
         // Tabs, so that scripts can cut it.
@@ -145,8 +145,7 @@ private:
                 if (file.name.starts_with(here)) co_return file.name;
             }
             if (!files.empty()) co_return files.front().name;
-            told_ << "cubepi: no tape is kept in " << for_terminal(store_->directory().string())
-                  << ".\n";
+            told_ << "cubepi: no tapes in " << for_terminal(store_->directory().string()) << ".\n";
             co_return std::string();
         }
         co_return co_await find_named();
@@ -211,7 +210,7 @@ private:
         wanted.limit = arguments_.limit == 0 ? static_cast<std::size_t>(-1) : arguments_.limit;
         const std::vector<TapeEntry> found = co_await tape.search(std::move(wanted));
         for (const TapeEntry& entry : found) print(entry);
-        if (found.empty()) told_ << "Nothing on this tape is like that.\n";
+        if (found.empty()) told_ << "No entries match.\n";
     }
 
     Task<void> anchors(Tape tape) {
@@ -240,7 +239,7 @@ private:
             co_await store_->visit(tape.name(), std::move(all), std::move(each));
         }
         to.flush();
-        if (!to) throw Error(ErrorCode::io, "the export could not be written to its end");
+        if (!to) throw Error(ErrorCode::io, "the export was not written completely");
     }
 
     std::ofstream open_export() const {

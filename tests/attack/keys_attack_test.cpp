@@ -135,7 +135,7 @@ TEST(KeyAttack, WarnsAboutAKeyWithoutEncryption) {
         sources.flags.base_url = address;
         const Endpoint endpoint = choose_endpoint(sources);
         EXPECT_EQ(endpoint.api_key, "k") << address;
-        row.attempt(endpoint.key_note().find("in clear") != std::string::npos, address);
+        row.attempt(endpoint.key_note().find("in plain text") != std::string::npos, address);
     }
     for (const char* address :
          {"http://localhost:1/v1", "http://127.0.0.1:1/v1", "http://[::1]:1/v1"})

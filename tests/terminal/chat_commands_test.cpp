@@ -237,7 +237,7 @@ TEST(OpenSession, IsNotDeletedByAnotherProcess) {
         EXPECT_EQ(chat.wait(), 0);
     }
     Terminal asks(home, {"sessions", "delete", "plan"});
-    ASSERT_TRUE(asks.expect("Delete session plan (2 messages) for good? [y/N]")) << asks.shown();
+    ASSERT_TRUE(asks.expect("Delete session plan (2 messages) permanently? [y/N]")) << asks.shown();
     asks.type("n\r");
     EXPECT_EQ(asks.wait(), 1) << asks.shown();
     EXPECT_EQ(run_piped(home, {"sessions", "delete", "plan"}).status, 0);

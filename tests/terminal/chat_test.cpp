@@ -261,7 +261,7 @@ TEST(Chat, AlwaysAsksNoMore) {
     ASSERT_TRUE(chat.expect("always adds: write: *")) << chat.shown();
     ASSERT_TRUE(chat.expect("> "));
     chat.type("a\r");
-    ASSERT_TRUE(chat.expect("save it for good?")) << chat.shown();
+    ASSERT_TRUE(chat.expect("save it permanently?")) << chat.shown();
     ASSERT_TRUE(chat.expect("> "));
     chat.type("y\r");
     ASSERT_TRUE(chat.expect("Both.")) << chat.shown();
@@ -306,7 +306,7 @@ TEST(Chat, D72_AlwaysHoldsForTheExactCommandInItsDirectory) {
     ASSERT_TRUE(chat.expect("always adds: shell: cd " + work + " && ./b.sh")) << chat.shown();
     ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
     chat.type("a\r");
-    ASSERT_TRUE(chat.expect("save it for good?")) << chat.shown();
+    ASSERT_TRUE(chat.expect("save it permanently?")) << chat.shown();
     ASSERT_TRUE(chat.expect("> "));
     chat.type("n\r");
     // The second call runs, and the third one, elsewhere, is asked about.

@@ -131,7 +131,7 @@ TEST_F(OldSessions, ATapeNeedsNoDatabaseThatCanBeRead) {
     EXPECT_EQ(say({"--session", "plan"}).status, 0);
     const Piped last = say({"--continue"});
     EXPECT_EQ(last.status, 0) << last.err;
-    EXPECT_TRUE(has(last.err, "were not looked at")) << last.err;
+    EXPECT_TRUE(has(last.err, "were not read")) << last.err;
     const Piped list = run_piped(home, {"sessions", "list"});
     EXPECT_EQ(list.status, 4);
     EXPECT_TRUE(has(list.out, "plan\t")) << list.out;

@@ -62,7 +62,7 @@ std::string number_of(const Terminal& terminal, const std::string& option) {
     return std::to_string(std::atoi(shown.c_str() + line + 1));
 }
 
-constexpr const char* other = "Another server";
+constexpr const char* other = "Another OpenAI-compatible server";
 
 /// A question that is shown, and what is typed at it. "#" stands for the number of the other server.
 struct Step {
@@ -72,7 +72,7 @@ struct Step {
 
 std::vector<Step> steps_to(const ModelServer& server) {
     return {{"number [", "#"},
-            {"Its address", server.url()},
+            {"Base URL", server.url()},
             {"API key", "sk-typed-secret"},
             {"Model: a number", "2"},
             {"Write it?", ""}};
@@ -182,7 +182,7 @@ TEST(Onboard, WhatTheFileHasBesidesStays) {
     ASSERT_TRUE(onboard.expect("Write it?")) << onboard.shown();
     onboard.type("y\r");
     EXPECT_EQ(onboard.wait(), 0) << onboard.shown();
-    EXPECT_NE(onboard.shown().find("api_key: dropped"), std::string::npos) << onboard.shown();
+    EXPECT_NE(onboard.shown().find("api_key: removed"), std::string::npos) << onboard.shown();
     EXPECT_EQ(
         read_file(home.config()),
         "# mine\n# was good\nallow:            # what may be done\n  - \"shell: git status\"\n"
@@ -204,7 +204,7 @@ TEST(Onboard, AScriptSaysAllOfItAndTheKeyOfTheEnvironmentIsNotWritten) {
     EXPECT_NE(file.find("model: large"), std::string::npos) << file;
     EXPECT_EQ(run_piped(home, {"run", "hi"}).out, "Hello from large.\n");
     const Piped again = run_piped(home, {"onboard", "--yes"});
-    EXPECT_NE(again.out.find("Nothing changes"), std::string::npos) << again.out << again.err;
+    EXPECT_NE(again.out.find("No changes"), std::string::npos) << again.out << again.err;
 }
 
 TEST(Onboard, AKeyComesOverStandardInput) {
@@ -223,7 +223,8 @@ TEST(Onboard, WithoutATerminalItSaysWhatToDo) {
     const Home home;
     const Piped asked = run_piped(home, {"onboard"});
     EXPECT_EQ(asked.status, 2);
-    EXPECT_NE(asked.err.find("there is no terminal to ask at"), std::string::npos) << asked.err;
+    EXPECT_NE(asked.err.find("there is no terminal to ask the user"), std::string::npos)
+        << asked.err;
     EXPECT_NE(asked.err.find("--key-stdin"), std::string::npos) << asked.err;
     const Piped nothing = run_piped(home, {"onboard", "--yes"});
     EXPECT_EQ(nothing.status, 2);
@@ -237,7 +238,8 @@ TEST(Onboard, AnAddressThatDoesNotAnswerIsWrittenAndSaid) {
     const Piped down = run_piped(
         home, {"onboard", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--yes"});
     EXPECT_EQ(down.status, 0) << down.err;
-    EXPECT_NE(down.out.find("It was written, but: cannot reach 127.0.0.1:9"), std::string::npos)
+    EXPECT_NE(down.out.find("The configuration was written, but: cannot reach 127.0.0.1:9"),
+              std::string::npos)
         << down.out;
     write_file(home.config(), "model: [broken\n");
     const Piped broken = run_piped(home, {"onboard", "--provider", "ollama", "-m", "m", "--yes"});
@@ -255,7 +257,7 @@ TEST(Fallback, TheNextModelOfTheConfigurationAnswers) {
     const Piped run = run_piped(home, {"run", "hi"});
     EXPECT_EQ(run.status, 0) << run.err;
     EXPECT_EQ(run.out, "Hello from small.\n");
-    EXPECT_NE(run.err.find("anthropic/claude-x is left out"), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find("anthropic/claude-x is not used"), std::string::npos) << run.err;
     const Piped alone = run_piped(home, {"run", "--model", "gone", "hi"});
     EXPECT_NE(alone.status, 0);
     EXPECT_NE(alone.err.find("model not found"), std::string::npos) << alone.err;

@@ -213,7 +213,7 @@ TEST(Run, ARuleAllowsItsCommandInItsDirectory) {
     const std::string work = std::filesystem::canonical(home.work()).string();
     const Piped earlier = run("shell: touch made");
     EXPECT_NE(earlier.err.find("The rule 'shell: touch made' in " + home.config().string() +
-                               " allows nothing: "),
+                               " has no effect: "),
               std::string::npos)
         << earlier.err;
     EXPECT_NE(earlier.err.find("shell: cd /DIRECTORY && touch made"), std::string::npos);
@@ -398,7 +398,7 @@ TEST(Doctor, SaysWhatIsThereAndNeverTheKey) {
     EXPECT_EQ(doctor.status, 3) << doctor.out;
     for (const char* text : {"another cubepi comes first on PATH", "chmod 600", "api_key: set",
                              "OPENAI_API_KEY is not set", "cannot reach 127.0.0.1:9",
-                             "no model can be asked now", "--offline"}) {
+                             "no configured model is available", "--offline"}) {
         EXPECT_NE(doctor.out.find(text), std::string::npos) << text << "\n" << doctor.out;
     }
     EXPECT_EQ(doctor.out.find("very-secret"), std::string::npos);

@@ -48,8 +48,8 @@ std::string file_text(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
     std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     if (!file.is_open() || file.bad()) {
-        throw Error(ErrorCode::io, "cannot read " + path.string() + "; who may? Look with: ls -l " +
-                                       path.string());
+        throw Error(ErrorCode::io, "cannot read " + path.string() +
+                                       "; check its permissions: ls -l " + path.string());
     }
     return text;
 }
@@ -77,7 +77,7 @@ JsonObject values_of(const std::filesystem::path& path, const std::string& text)
 std::string text(const std::filesystem::path& path, const YAML::Node& node, const char* key) {
     const YAML::Node value = node[key];
     if (!value || value.IsNull()) return {};
-    if (!value.IsScalar()) refuse(path, value.Mark().line, std::string(key) + " is a text");
+    if (!value.IsScalar()) refuse(path, value.Mark().line, std::string(key) + " must be a string");
     return value.as<std::string>();
 }
 
@@ -96,15 +96,16 @@ ProviderConfig read_provider(const std::filesystem::path& path, const YAML::Node
     provider.name = name.as<std::string>();
     const int line = name.Mark().line;
     if (provider.name.empty() || provider.name.find('/') != std::string::npos)
-        refuse(path, line, "a provider's name is a text without '/'");
+        refuse(path, line, "a provider name must be a string without '/'");
     if (!node.IsMap())
-        refuse(path, line, "provider " + provider.name + " has keys (type, base_url, ...)");
+        refuse(path, line,
+               "provider " + provider.name + " must be a mapping (type, base_url, ...)");
     refuse_others(path, node, provider_keys);
     if (const std::string type = text(path, node, "type"); !type.empty()) {
         provider.type = provider_type(type);
         if (!provider.type) {
             refuse(path, node["type"].Mark().line,
-                   "unknown type '" + type + "'; there are openai, openai-responses, anthropic");
+                   "unknown type '" + type + "'; expected openai, openai-responses or anthropic");
         }
     }
     provider.base_url = text(path, node, "base_url");
@@ -118,7 +119,7 @@ ProviderConfig read_provider(const std::filesystem::path& path, const YAML::Node
 
 void read_providers(const std::filesystem::path& path, const YAML::Node& node, ConfigFile& config) {
     if (!node || node.IsNull()) return;
-    if (!node.IsMap()) refuse(path, node.Mark().line, "providers has a name for each");
+    if (!node.IsMap()) refuse(path, node.Mark().line, "providers must map names to endpoints");
     for (const auto& entry : node)
         config.providers.push_back(read_provider(path, entry.first, entry.second));
     for (const ProviderConfig& provider : config.providers) {
@@ -126,7 +127,7 @@ void read_providers(const std::filesystem::path& path, const YAML::Node& node, C
         if (!config.base_url.empty() || !config.api_key.empty() || !config.api_key_env.empty()) {
             refuse(path, node.Mark().line - 1,
                    "base_url, api_key and api_key_env of the provider " + provider.name +
-                       " belong to its entry here");
+                       " must be set in its entry under providers");
         }
     }
 }
@@ -136,7 +137,7 @@ std::vector<std::string> texts(const std::filesystem::path& path, const YAML::No
     const YAML::Node list = node[key];
     std::vector<std::string> found;
     if (!list || list.IsNull()) return found;
-    const std::string expected = std::string(key) + " is a list of " + what;
+    const std::string expected = std::string(key) + " must be a list of " + what;
     if (!list.IsSequence()) refuse(path, list.Mark().line, expected);
     for (const YAML::Node& one : list) {
         if (!one.IsScalar()) refuse(path, one.Mark().line, expected);
@@ -150,7 +151,7 @@ std::optional<double> number(const std::filesystem::path& path, const YAML::Node
     if (text(path, node, key).empty()) return std::nullopt;
     double value = 0;
     if (!YAML::convert<double>::decode(node[key], value) || !(value > 0) || value > 1e9)
-        refuse(path, node[key].Mark().line, std::string(key) + " is a number above 0");
+        refuse(path, node[key].Mark().line, std::string(key) + " must be a number greater than 0");
     return value;
 }
 
@@ -161,14 +162,16 @@ std::optional<Integer> whole_number(const std::filesystem::path& path, const YAM
     if (!value) return std::nullopt;
     const auto whole = static_cast<Integer>(*value);
     if (static_cast<double>(whole) < *value)
-        refuse(path, node[key].Mark().line, std::string(key) + " is a whole number");
+        refuse(path, node[key].Mark().line, std::string(key) + " must be a whole number");
     return whole;
 }
 
 EnvironmentPolicy read_environment(const std::filesystem::path& path, const YAML::Node& node) {
     EnvironmentPolicy policy;
     if (!node || node.IsNull()) return policy;
-    if (!node.IsMap()) refuse(path, node.Mark().line, "environment has inherit, exclude, include");
+    if (!node.IsMap())
+        refuse(path, node.Mark().line,
+               "environment must be a mapping of inherit, exclude and include");
     constexpr std::array<std::string_view, 3> keys{"inherit", "exclude", "include"};
     refuse_others(path, node, keys);
     const std::string inherit = text(path, node, "inherit");
@@ -177,7 +180,7 @@ EnvironmentPolicy read_environment(const std::filesystem::path& path, const YAML
     } else if (inherit == "none") {
         policy.inherit = InheritEnvironment::none;
     } else if (!inherit.empty() && inherit != "all") {
-        refuse(path, node["inherit"].Mark().line, "inherit is all, core or none");
+        refuse(path, node["inherit"].Mark().line, "inherit must be all, core or none");
     }
     policy.exclude = texts(path, node, "exclude", "names of variables, with * and ?");
     policy.include = texts(path, node, "include", "names of variables, with * and ?");
@@ -222,7 +225,7 @@ ConfigFile read_text(const std::filesystem::path& path, const std::string& conte
 [[noreturn]] void cannot_write(const std::filesystem::path& path) {
     throw Error(ErrorCode::io, "cannot write " + path.string() + ": " +
                                    std::generic_category().message(errno) +
-                                   "; what was there is unchanged");
+                                   "; the file is unchanged");
 }
 
 /// A new file takes the place of the old one when it is whole and on the disk.
@@ -275,8 +278,10 @@ void save_config(const std::filesystem::path& path, const JsonObject& before,
                  const JsonObject& wanted) {
     const std::string content = file_text(path);
     if (values_of(path, content) != before) {
-        throw Error(ErrorCode::invalid_state,
-                    path.string() + " has changed meanwhile and was left as it is; repeat");
+        throw Error(
+            ErrorCode::invalid_state,
+            path.string() +
+                " was changed in the meantime and was not overwritten; run the command again");
     }
     const std::string edited = edit_yaml(content, wanted);
     read_text(path, edited);

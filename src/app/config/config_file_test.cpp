@@ -80,13 +80,14 @@ TEST_F(ConfigFileTest, RefusedProvidersAreNamedWithTheirLine) {
     write("providers:\n  work: {type: openai, url: x}\n");
     EXPECT_NE(refusal().find("config.yaml:2: unknown key 'url'"), std::string::npos) << refusal();
     write("providers:\n  work:\n");
-    EXPECT_NE(refusal().find("provider work has keys"), std::string::npos) << refusal();
+    EXPECT_NE(refusal().find("provider work must be a mapping"), std::string::npos) << refusal();
     write("providers:\n  work: {model: m}\n");
     EXPECT_NE(refusal().find("neither type nor base_url"), std::string::npos) << refusal();
     write("providers: [work]\n");
-    EXPECT_NE(refusal().find("providers has a name for each"), std::string::npos) << refusal();
+    EXPECT_NE(refusal().find("providers must map names to endpoints"), std::string::npos)
+        << refusal();
     write("provider: work\nbase_url: http://x\nproviders:\n  work: {type: openai}\n");
-    EXPECT_NE(refusal().find("belong to its entry"), std::string::npos) << refusal();
+    EXPECT_NE(refusal().find("must be set in its entry"), std::string::npos) << refusal();
     write("providers:\n  a/b: {type: openai}\n");
     EXPECT_NE(refusal().find("without '/'"), std::string::npos) << refusal();
 }
@@ -115,9 +116,11 @@ TEST_F(ConfigFileTest, RefusalsNameFileLineAndReason) {
     write("model: x\nmodle: y\n");
     EXPECT_NE(refusal().find("config.yaml:2: unknown key 'modle'"), std::string::npos) << refusal();
     write("model: [a]\n");
-    EXPECT_NE(refusal().find("config.yaml:1: model is a text"), std::string::npos) << refusal();
+    EXPECT_NE(refusal().find("config.yaml:1: model must be a string"), std::string::npos)
+        << refusal();
     write("model: x\nallow: all\n");
-    EXPECT_NE(refusal().find("config.yaml:2: allow is a list"), std::string::npos) << refusal();
+    EXPECT_NE(refusal().find("config.yaml:2: allow must be a list"), std::string::npos)
+        << refusal();
     write("just words\n");
     EXPECT_NE(refusal(), "");
     write("model: [x\nbase_url: y\n");

@@ -118,12 +118,13 @@ void Endpoint::bind_key() {
 std::string Endpoint::key_note() const {
     if (!api_key.empty() && is_sent_in_clear(base_url)) {
         return "the key (" + from.api_key + ") is sent to " + host() +
-               " in clear, since the address begins with http://; others on the network can read "
+               " in plain text, since the address begins with http://; others on the network can "
+               "read "
                "it";
     }
     if (withheld_key.empty() || !is_elsewhere()) return {};
     return "the key (" + withheld_key + ") is for another address and is not sent to " + host() +
-           "; name one for it with --api-key-env NAME, or with api_key_env beside the base_url in "
+           "; name one for it with --api-key-env NAME, or with api_key_env next to the base_url in "
            "the configuration";
 }
 
@@ -193,9 +194,9 @@ void Endpoint::check_address() const {
     const std::string scheme = base_url.substr(0, base_url.find("://") + 3);
     if (scheme == "http://" || scheme == "https://") return;
     throw Error(ErrorCode::invalid_argument,
-                "'" + public_url(base_url) + "' is no address of a server" +
+                "'" + public_url(base_url) + "' is not a server address" +
                     (from.base_url.empty() ? "" : " (" + from.base_url + ")") +
-                    "; write all of it, such as http://localhost:11434/v1");
+                    "; write the full URL, such as http://localhost:11434/v1");
 }
 
 BoundModel Endpoint::bind(const std::string& id, const CallLimits& limits) const {

@@ -18,7 +18,7 @@ void require_key(const Endpoint& endpoint) {
     if (!endpoint.needs_key || !endpoint.api_key.empty()) return;
     throw NoModelError("no model: there is no key for " + endpoint.provider + ", since " +
                        endpoint.key_variable + " is not set.\n  export " + endpoint.key_variable +
-                       "=..., or keep one: cubepi onboard --provider " + endpoint.provider);
+                       "=..., or save one: cubepi onboard --provider " + endpoint.provider);
 }
 
 ModelApi model_api(ProviderType type) {
@@ -58,7 +58,7 @@ void add_fallbacks(const ModelSources& sources, const Endpoint& primary, ModelCh
     for (const FallbackModel& model : fallback_models(sources, primary)) {
         if (!model.problem.empty()) {
             choice.warnings.push_back("the fallback model " + model.name +
-                                      " is left out: " + model.problem);
+                                      " is not used: " + model.problem);
             continue;
         }
         const Endpoint& endpoint = model.endpoint;
@@ -79,7 +79,7 @@ void add_fallbacks(const ModelSources& sources, const Endpoint& primary, ModelCh
         "  export ANTHROPIC_API_KEY=...         use Anthropic\n"
         "  cubepi chat --base-url URL --model M any OpenAI-compatible server\n"
         "  ollama serve                         or a server on this machine\n"
-        "  cubepi chat --offline                or the scripted offline model, to look around";
+        "  cubepi chat --offline                or the scripted offline model, to try it out";
     for (const std::string& problem : sources.bub.problems) text += "\n" + problem;
     throw NoModelError(text);
 }

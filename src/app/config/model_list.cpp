@@ -65,13 +65,13 @@ HttpRequest list_request(const Endpoint& endpoint, const std::string& after) {
                                 const std::string& body) {
     const EndpointFailure failure = read_endpoint_failure(response.status, response.headers, body);
     ErrorInfo info = classify_failure(failure, std::nullopt, std::nullopt);
-    std::string text = endpoint.host() + " answered the question for its models with HTTP status " +
+    std::string text = endpoint.host() + " answered the request for its models with HTTP status " +
                        std::to_string(response.status);
     if (!failure.message.empty()) text += ": " + failure.message;
     if (response.status == 404) {
-        text += ". Does the address end as it should (" +
+        text += ". Check the end of the address (" +
                 std::string(endpoint.type == ProviderType::anthropic ? "without" : "with") +
-                " /v1)?";
+                " /v1).";
     }
     // A missing list does not mean that a model is missing.
     if (response.status == 404) info.code = ErrorCode::protocol;

@@ -113,7 +113,7 @@ TEST(ModelList, AnAddressWithoutASchemeIsNamedWithWhoGaveIt) {
     const Error error = refusal(openai("localhost:9"), MemoryResponse(200, "{}"));
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_STREQ(error.what(),
-                 "'localhost:9' is no address of a server (--base-url); write all of it, such as "
+                 "'localhost:9' is not a server address (--base-url); write the full URL, such as "
                  "http://localhost:11434/v1");
 }
 

@@ -184,8 +184,8 @@ NamedModel provider_by_keys(const ModelSources& sources) {
     const bool of_bub = bub_default(sources).provider == name;
     std::string text = "unknown provider '" + name + "'";
     if (of_bub) text += " (of " + bub_default(sources).provider_from + ")";
-    text += "; known are: " + known_names(sources.config) +
-            ". Others are named under 'providers' in " + config_path().string();
+    text += "; known providers: " + known_names(sources.config) +
+            ". Define others under 'providers' in " + config_path().string();
     if (of_bub) {
         for (const std::string& problem : sources.bub.problems) text += "\n" + problem;
     }
@@ -219,15 +219,16 @@ constexpr const char* session_origin = "the session";
 
 [[noreturn]] void throw_stored_model_gone(const StoredModel& stored, const std::string& why) {
     throw NoModelError("no model: the session uses '" + stored.id + "', but " + why +
-                       "\n  Name one for this time: --model ID, --provider NAME or --base-url URL; "
-                       "for good: ,model ID in a chat");
+                       "\n  Name one for this run: --model ID, --provider NAME or --base-url URL; "
+                       "permanently: ,model ID in a chat");
 }
 
 void check_stored_address(const StoredModel& stored, const Endpoint& endpoint) {
     const std::string address = public_url(endpoint.base_url);
     if (stored.address.empty() || stored.address == address) return;
     throw_stored_model_gone(stored, "provider '" + endpoint.provider + "' was at " +
-                                        stored.address + " then and is at " + address + " now");
+                                        stored.address +
+                                        " when the session chose it and is now at " + address);
 }
 
 /// The session's choice with its provider. Text for one provider is never sent to another one.

@@ -257,7 +257,7 @@ TEST(FallbackModels, AMissingKeyLeavesThatOneOutAndSaysSo) {
     EXPECT_EQ(choice.fallbacks, std::vector<std::string>{"gpt-small"});
     ASSERT_EQ(choice.warnings.size(), 1u);
     EXPECT_EQ(choice.warnings[0],
-              "the fallback model anthropic/claude-x is left out: there is no key for anthropic, "
+              "the fallback model anthropic/claude-x is not used: there is no key for anthropic, "
               "since ANTHROPIC_API_KEY is not set");
 }
 

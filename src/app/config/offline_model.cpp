@@ -72,7 +72,7 @@ private:
 
 FauxStep step_from_json(const std::string& path, const Json& json) {
     if (json.is_string()) return faux_assistant_message(std::string(json.get_string()));
-    if (!json.is_object()) refuse(path, "an answer is a text or an object");
+    if (!json.is_object()) refuse(path, "an answer must be a string or an object");
     JsonObject message = json.get_object();
     if (const Json* error = message.if_contains("error"); error && error->is_string()) {
         return faux_failure(std::string(error->get_string()));
@@ -96,7 +96,7 @@ BoundModel scripted_model(const std::string& path) {
     text << file.rdbuf();
     boost::system::error_code failed;
     const Json json = boost::json::parse(text.str(), failed);
-    if (failed) refuse(path, "is no JSON");
+    if (failed) refuse(path, "is not valid JSON");
     double speed = 0;
     const Json* answers = &json;
     if (json.is_object()) {

@@ -42,9 +42,9 @@ void make_private_directory(const std::filesystem::path& file, const std::string
     if (std::filesystem::is_directory(directory, failed)) return;
     std::filesystem::create_directories(directory, failed);
     if (failed) {
-        throw Error(ErrorCode::storage, "cannot make the directory " + directory.string() + ": " +
-                                            failed.message() + "; make it yourself, or point " +
-                                            variable + " somewhere writable");
+        throw Error(ErrorCode::storage, "cannot create the directory " + directory.string() + ": " +
+                                            failed.message() + "; create it, or point " + variable +
+                                            " to a writable directory");
     }
     std::filesystem::permissions(directory, std::filesystem::perms::owner_all, failed);
 }

@@ -86,7 +86,7 @@ std::string SessionModel::select(const JsonObject& stored) {
 Endpoint SessionModel::endpoint_for(const std::string& id) const {
     if (current_.offline) {
         throw Error(ErrorCode::invalid_argument,
-                    "the offline model cannot be exchanged; start without --offline and --script");
+                    "the offline model cannot be switched; start without --offline and --script");
     }
     return endpoint_for_model(sources_, current_.endpoint, id);
 }

@@ -18,7 +18,7 @@ namespace cubepi::app {
 namespace {
 
 constexpr std::size_t shown_at_once = 15;
-constexpr const char* other_server = "Another server that speaks OpenAI's Chat Completions";
+constexpr const char* other_server = "Another OpenAI-compatible server (Chat Completions)";
 
 [[noreturn]] void say_with_flags(const std::string& what) {
     throw Error(ErrorCode::invalid_argument, "onboard: " + what);
@@ -63,7 +63,7 @@ std::string numbered(const std::vector<std::string>& models) {
         text += "  " + std::to_string(i + 1) + "  " + one_line(visible(models[i]), 70) + "\n";
     if (models.size() > count) {
         text += "  and " + std::to_string(models.size() - count) +
-                " more; a part of a name shows those that have it\n";
+                " more; enter part of a name to filter them\n";
     }
     return text;
 }
@@ -118,7 +118,7 @@ private:
             provider_ = now.provider;
             if (provider_.empty())
                 say_with_flags(
-                    ask_for_flag("nothing is configured; say which with --provider or "
+                    ask_for_flag("nothing is configured; name one with --provider or "
                                  "--base-url."));
             co_return;
         }
@@ -151,7 +151,7 @@ private:
             if (!endpoint.from.api_key.empty())
                 title += " (key: " + endpoint.from.api_key + ")";
             else if (known.local)
-                title += answers ? " (answers on this machine)" : " (a server of your own)";
+                title += answers ? " (answers on this machine)" : " (local server)";
             names.emplace_back(known.name);
             titles.push_back(std::move(title));
         }
@@ -169,7 +169,7 @@ private:
     Task<> ask_address() {
         if (!flags_.base_url.empty()) {
             url_ = flags_.base_url;
-            if (!is_url(url_)) say_with_flags("'" + url_ + "' is no http(s) address");
+            if (!is_url(url_)) say_with_flags("'" + url_ + "' is not an http(s) URL");
             co_return;
         }
         std::string default_value;
@@ -184,7 +184,7 @@ private:
             co_return;
         }
         for (;;) {
-            std::string question = "Its address, up to and without /chat/completions";
+            std::string question = "Base URL, without /chat/completions";
             url_ = co_await ui_->ask(std::move(question), default_value);
             if (is_url(url_)) break;
             ui_->say("An address begins with http:// or https://.");
@@ -247,8 +247,8 @@ private:
         }
         if (!endpoint_.api_key.empty() && !key_is_of_the_file()) {
             if (ui_)
-                ui_->say("The key is that of " + endpoint_.from.api_key +
-                         ". It is used from there and not written.");
+                ui_->say("The key is taken from " + endpoint_.from.api_key +
+                         " and is not written.");
             co_return;
         }
         const KnownProvider* known = known_provider(provider_);
@@ -263,9 +263,9 @@ private:
         if (wants_none) co_return;
         std::string question = "API key, not shown while you type";
         if (key_is_of_the_file()) {
-            question += " (Enter: keep the one that is configured)";
+            question += " (Enter: keep the configured one)";
         } else {
-            question += endpoint_.needs_key ? " (Enter: later, by " + endpoint_.key_variable + ")"
+            question += endpoint_.needs_key ? " (Enter: set " + endpoint_.key_variable + " later)"
                                             : " (Enter: none)";
         }
         const std::string typed = co_await ui_->ask_secret(std::move(question));
@@ -308,7 +308,7 @@ private:
             const bool typed_wrong = refused && !new_key_.empty();
             ui_->say(complaint(failed, typed_wrong));
             if (!typed_wrong) co_return ids;
-            std::string question = "API key once more (Enter: go on with this one)";
+            std::string question = "API key again (Enter: keep this one)";
             const std::string typed = co_await ui_->ask_secret(std::move(question));
             if (typed.empty()) co_return ids;
             take_key(typed);
@@ -340,7 +340,7 @@ private:
             model_ = default_value;
             if (model_.empty())
                 say_with_flags(
-                    ask_for_flag("say which model with --model; 'cubepi models' lists "
+                    ask_for_flag("name a model with --model; 'cubepi models' lists "
                                  "them."));
             co_return;
         }
@@ -374,7 +374,7 @@ private:
                 ui_->say(numbered(shown));
                 continue;
             }
-            std::string doubt = "It does not list " + answer + ". Take it all the same?";
+            std::string doubt = "It does not list " + answer + ". Use it anyway?";
             const bool take = co_await ui_->confirm(std::move(doubt), false);
             if (take) co_return answer;
         }

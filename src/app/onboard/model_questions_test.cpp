@@ -132,7 +132,7 @@ TEST(Onboard, AKeyOfTheEnvironmentIsUsedAndNeverWritten) {
     const Asked asked = ask("", input_with(transport, {}, {{"ANTHROPIC_API_KEY", "sk-ant-env"}}),
                             {"Anthropic", "2"});
     EXPECT_EQ(asked.file, (JsonObject{{"provider", "anthropic"}, {"model", "small-2"}}));
-    EXPECT_NE(asked.heard.find("that of ANTHROPIC_API_KEY"), std::string::npos) << asked.heard;
+    EXPECT_NE(asked.heard.find("taken from ANTHROPIC_API_KEY"), std::string::npos) << asked.heard;
     EXPECT_EQ(asked.heard.find("sk-ant-env"), std::string::npos);
 }
 
@@ -142,13 +142,14 @@ TEST(Onboard, AKeyOfBubIsUsedAndNeverWritten) {
     input.sources.bub.origins["api_keys.openrouter"] = "BUB_OPENROUTER_API_KEY";
     const Asked asked = ask("", input, {"", "large"});
     EXPECT_EQ(asked.file, (JsonObject{{"provider", "openrouter"}, {"model", "large"}}));
-    EXPECT_NE(asked.heard.find("that of BUB_OPENROUTER_API_KEY"), std::string::npos);
+    EXPECT_NE(asked.heard.find("taken from BUB_OPENROUTER_API_KEY"), std::string::npos);
 }
 
 TEST(Onboard, AnotherServerGetsAnEntryOfItsOwnAndNoKeyOfAnother) {
     const auto transport = network({"box:8000"});
-    const Asked asked = ask("", input_with(transport, {}, {{"OPENAI_API_KEY", "sk-openai"}}),
-                            {"Another server", "box", "http://box:8000/v1", "", "small-1"});
+    const Asked asked =
+        ask("", input_with(transport, {}, {{"OPENAI_API_KEY", "sk-openai"}}),
+            {"Another OpenAI-compatible", "box", "http://box:8000/v1", "", "small-1"});
     EXPECT_EQ(
         asked.file,
         (JsonObject{{"provider", "box"},
@@ -232,7 +233,7 @@ TEST(Onboard, TheSameEndpointKeepsItsKeyAndOffersItsModel) {
     const Asked kept = ask(yaml, input_with(transport, config), {"", "", ""});
     EXPECT_NE(kept.heard.find("Which provider? [OpenAI (key: config.yaml)]"), std::string::npos);
     EXPECT_EQ(kept.file, yaml_values(yaml));
-    EXPECT_NE(kept.heard.find("keep the one that is configured"), std::string::npos);
+    EXPECT_NE(kept.heard.find("keep the configured one"), std::string::npos);
     const Asked spoken = ask(yaml, input_with(transport, config), {"OpenAI, Responses", "", ""});
     EXPECT_EQ(spoken.file.at("provider"), "openai-responses");
     EXPECT_EQ(spoken.file.at("api_key"), "sk-old") << "the same service in another protocol";
@@ -296,8 +297,8 @@ TEST(Onboard, APartOfANameShowsTheModelsThatHaveIt) {
 }
 
 TEST(Onboard, LeavingAtAnyQuestionGivesNothing) {
-    const std::vector<std::string> answers = {"Another server", "nonsense", "http://box/v1", "key",
-                                              "unlisted",       "y"};
+    const std::vector<std::string> answers = {
+        "Another OpenAI-compatible", "nonsense", "http://box/v1", "key", "unlisted", "y"};
     for (std::size_t count = 0; count <= answers.size(); ++count) {
         const std::vector<std::string> some(answers.begin(),
                                             answers.begin() + static_cast<std::ptrdiff_t>(count));

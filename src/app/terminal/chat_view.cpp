@@ -104,7 +104,7 @@ void ChatView::echo(std::string_view text, TerminalView remark) {
         shown += (i == 0 ? TerminalView() : TerminalView("\n  ")) + lines[i];
     if (last < lines.size()) {
         shown += "\n  " + style_.dim() + "… and " + TerminalText::number(lines.size() - last) +
-                 " lines more" + style_.off();
+                 " more lines" + style_.off();
     }
     if (!remark.empty()) {
         shown += style_.dim() + "  (" + remark + ")" + style_.off();
@@ -287,7 +287,7 @@ void ChatView::on_event(const AgentEvent& event) {
         end_text();
         console_.print(style_.yellow() + "! " + style_.off() +
                        line_for_terminal(notice->notice.text, 300) + "\n");
-        if (notice->notice.code == "retry") wait_for("waiting to try again");
+        if (notice->notice.code == "retry") wait_for("waiting to retry");
         if (notice->notice.code == "context_overflow") wait_for("summarizing the conversation");
         if (notice->notice.code == "context_handoff") count_summary(notice->notice.details);
         return;
@@ -424,7 +424,7 @@ void ChatView::print_lines(const std::string& text) {
     TerminalText out = style_.dim();
     for (std::size_t i = 0; i < shown; ++i) out += "    " + lines[i] + "\n";
     if (shown < lines.size())
-        out += "    … and " + TerminalText::number(lines.size() - shown) + " lines more\n";
+        out += "    … and " + TerminalText::number(lines.size() - shown) + " more lines\n";
     console_.print(out + style_.off(), Flow::code);
 }
 

@@ -89,7 +89,7 @@ DiffView diff_view(std::string_view diff, std::size_t hidden, const Style& style
         writer.view.cut = true;
         writer.view.text += "  " + style.dim() + TerminalText::blanks(gutter + 1) + "… and " +
                             TerminalText::number(left) +
-                            (left == 1 ? TerminalView(" line") : TerminalView(" lines")) + " more" +
+                            (left == 1 ? TerminalView(" more line") : TerminalView(" more lines")) +
                             style.off() + "\n";
     }
     return std::move(writer.view);

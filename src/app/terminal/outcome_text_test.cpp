@@ -97,7 +97,7 @@ TEST(DiffView, NumbersTheLinesOfBothFiles) {
 TEST(DiffView, SaysWhatItLeavesOut) {
     const std::string diff = "@@ -0,0 +1,3 @@\n+a\n+b\n+c\n";
     const DiffView view = diff_view(diff, 40, Style(), 2);
-    EXPECT_EQ(view.text.str(), "  @@ -0,0 +1,3 @@\n      1 +a\n        … and 42 lines more\n");
+    EXPECT_EQ(view.text.str(), "  @@ -0,0 +1,3 @@\n      1 +a\n        … and 42 more lines\n");
     EXPECT_TRUE(view.cut);
     EXPECT_FALSE(diff_view(diff, 0, Style(), 4).cut);
     EXPECT_TRUE(diff_view("@@ -0,0 +1,1 @@\n+" + std::string(5000, 'x') + "\n", 0, Style(), 4).cut);

@@ -59,7 +59,7 @@ void Screen::on_event(const AgentEvent& event) {
         pause();
         err() << status_style_.yellow() << "! " << status_style_.off()
               << line_for_terminal(notice->notice.text, 300) << "\n";
-        if (notice->notice.code == "retry") spinner_.start(TerminalView("waiting to try again"));
+        if (notice->notice.code == "retry") spinner_.start(TerminalView("waiting to retry"));
         if (notice->notice.code == "context_overflow")
             spinner_.start(TerminalView("summarizing the conversation"));
         return;
