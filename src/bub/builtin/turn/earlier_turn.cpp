@@ -85,7 +85,7 @@ bool says_complete(const std::optional<TapeEntry>& run) {
 
 Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_id) {
     std::optional<EarlierTurn> found;
-    const std::shared_ptr<TapeStore> store = tape.store();
+    const std::shared_ptr<TapeStore>& store = tape.store();
     if (!store) co_return found;
     std::vector<std::string> ids;
     std::int64_t first = 0;
