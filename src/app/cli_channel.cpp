@@ -24,7 +24,7 @@ constexpr ChatAbilities abilities{.live = true, .trusted = true};
 
 }  // namespace
 
-/// Goes with each message: the turn that answers it opens and closes it.
+/// The lifespan of each message: reports the begin and the end of the turn that answers it.
 class CliChannel::Turn final : public bub::Lifespan {
 public:
     Turn(CliChannel& channel, std::string id) : channel_(channel), id_(std::move(id)) {}
@@ -65,7 +65,7 @@ Task<> CliChannel::stop() {
 Task<> CliChannel::listen() {
     if (!parts_.first_prompt.empty()) {
         console_.remember(parts_.first_prompt);
-        Unheard first;
+        Pending first;
         first.text = parts_.first_prompt;
         first.typed = std::move(parts_.first_prompt);
         first.trusted = false;
@@ -90,7 +90,7 @@ Task<> CliChannel::listen() {
 
 void CliChannel::on_interrupt() {
     if (running_) {
-        // The second one does not wait for anybody's clean-up.
+        // The second interrupt does not wait for cleanup.
         if (std::exchange(stopping_, true)) {
             console_.close();
             std::_Exit(exit_aborted);
@@ -113,18 +113,18 @@ Task<> CliChannel::on_line(std::string text, bool pasted) {
         case ChatInput::Kind::nothing: co_return;
         case ChatInput::Kind::refused: co_return view_.problem("cubepi: " + input.text);
         case ChatInput::Kind::action:
-            // In the middle of an answer the echo would tear the answer apart.
+            // An echo would interrupt the answer that is being shown.
             if (!running_ && input.action != ChatAction::quit) view_.echo(text);
             co_return co_await on_action(input.action, std::move(input.text));
         case ChatInput::Kind::prompt:
         case ChatInput::Kind::pipeline: break;
     }
-    Unheard unheard;
-    unheard.later = input.kind == ChatInput::Kind::pipeline;
-    unheard.text = std::move(input.text);
-    unheard.typed = std::move(text);
-    unheard.pasted = pasted;
-    enter(std::move(unheard));
+    Pending pending;
+    pending.later = input.kind == ChatInput::Kind::pipeline;
+    pending.text = std::move(input.text);
+    pending.typed = std::move(text);
+    pending.pasted = pasted;
+    enter(std::move(pending));
 }
 
 Task<> CliChannel::on_action(ChatAction action, std::string argument) {
@@ -139,7 +139,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
             view_.end_text();
             co_return console_.print(for_terminal(chat_help(abilities)));
         case ChatAction::new_session:
-            if (running_ || !unheard_.empty()) {
+            if (running_ || !pending_.empty()) {
                 co_return view_.problem(
                     "cubepi: an answer is in progress; stop it with Esc before /new");
             }
@@ -157,27 +157,27 @@ void CliChannel::enter_later(std::string argument) {
     const bool is_command = input.kind == ChatInput::Kind::pipeline;
     if (!is_command && input.kind != ChatInput::Kind::prompt)
         return view_.problem("cubepi: /later takes a prompt or a comma command");
-    Unheard unheard;
-    unheard.later = true;
-    unheard.text = std::move(input.text);
-    unheard.typed = std::move(argument);
-    enter(std::move(unheard));
+    Pending pending;
+    pending.later = true;
+    pending.text = std::move(input.text);
+    pending.typed = std::move(argument);
+    enter(std::move(pending));
 }
 
-void CliChannel::enter(Unheard unheard) {
-    bub::Envelope message = parts_.message(unheard.text);
-    message.from_operator = unheard.trusted;
+void CliChannel::enter(Pending pending) {
+    bub::Envelope message = parts_.message(pending.text);
+    message.from_operator = pending.trusted;
     // Inputs are told apart by their ids: two of them may have the same text.
     message.inbound_id = parts_.new_id();
-    unheard.id = bub::input_id_of(message);
-    unheard.later = unheard.later && running_;
-    // In the middle of an answer it would tear the answer apart: it is shown where it is heard.
-    unheard.echoed = !running_;
-    if (!running_) view_.echo(unheard.typed);
-    message.lifespan = std::make_shared<Turn>(*this, unheard.id);
-    if (unheard.later) message.rest[later_key] = true;
-    if (unheard.pasted) message.rest[bub::pasted_key] = true;
-    unheard_.push_back(std::move(unheard));
+    pending.id = bub::input_id_of(message);
+    pending.later = pending.later && running_;
+    // An echo would interrupt the answer that is being shown; it follows when the turn accepts the input.
+    pending.echoed = !running_;
+    if (!running_) view_.echo(pending.typed);
+    message.lifespan = std::make_shared<Turn>(*this, pending.id);
+    if (pending.later) message.rest[later_key] = true;
+    if (pending.pasted) message.rest[bub::pasted_key] = true;
+    pending_.push_back(std::move(pending));
     show_waiting();
     work_->spawn(deliver(std::move(message)));
 }
@@ -187,7 +187,7 @@ Task<> CliChannel::deliver(bub::Envelope message) {
     const Outcome<> accepted = co_await outcome_of(parts_.handler(std::move(message)));
     if (accepted) co_return;
     // Rejected, of which the manager has notified the user, or dropped because the user stopped everything.
-    std::erase_if(unheard_, [&](const Unheard& one) { return one.id == id; });
+    std::erase_if(pending_, [&](const Pending& one) { return one.id == id; });
     show_waiting();
     const auto state = co_await this_cancellation;
     if (state.cancelled() != boost::asio::cancellation_type::none) accepted.rethrow();
@@ -208,7 +208,7 @@ void CliChannel::on_turn_begun(const std::string& id) {
     running_ = true;
     stopping_ = false;
     explained_ = false;
-    heard(id);
+    on_accepted(id);
     view_.begin_turn();
     show_waiting();
 }
@@ -226,7 +226,7 @@ void CliChannel::on_turn_over(const std::exception_ptr& error) {
 }
 
 Task<> CliChannel::send(bub::Envelope message) {
-    // What a turn says was shown as it came.
+    // The answer of a turn was shown while it streamed.
     if (message.kind == bub::envelope_kind::error && !std::exchange(explained_, false))
         view_.problem(message.content_text());
     co_return;
@@ -245,7 +245,7 @@ void CliChannel::show(const bub::StreamEvent& event, bool command) {
     if (event.agent_event) {
         view_.on_event(*event.agent_event);
         const auto* ended = event.agent_event->get_if<MessageEndEvent>();
-        if (ended && ended->message.role() == Role::user) heard(ended->message.id());
+        if (ended && ended->message.role() == Role::user) on_accepted(ended->message.id());
         return;
     }
     if (event.kind == bub::event_kind::error) {
@@ -255,26 +255,26 @@ void CliChannel::show(const bub::StreamEvent& event, bool command) {
     }
     if (event.kind != bub::event_kind::text) return;
     const std::string_view delta = event.delta();
-    // Steps of a turn are apart on the screen anyhow.
+    // The view separates the steps of a turn.
     if (delta.find_first_not_of(" \n") == std::string_view::npos) return;
     if (!command) return view_.add_text(delta);
     console_.print(for_terminal(delta));
     console_.end_line();
 }
 
-void CliChannel::heard(const std::string& id) {
-    const auto found = std::find_if(unheard_.begin(), unheard_.end(),
-                                    [&](const Unheard& one) { return one.id == id; });
-    if (found == unheard_.end()) return;
+void CliChannel::on_accepted(const std::string& id) {
+    const auto found = std::find_if(pending_.begin(), pending_.end(),
+                                    [&](const Pending& one) { return one.id == id; });
+    if (found == pending_.end()) return;
     if (!found->echoed) view_.echo(found->typed);
-    unheard_.erase(found);
+    pending_.erase(found);
     show_waiting();
 }
 
 void CliChannel::hand_back() {
     std::string texts;
     bool pasted = false;
-    for (const Unheard& one : std::exchange(unheard_, {})) {
+    for (const Pending& one : std::exchange(pending_, {})) {
         if (texts.empty()) pasted = one.pasted;
         texts += (texts.empty() ? "" : "\n") + one.typed;
     }
@@ -284,7 +284,7 @@ void CliChannel::hand_back() {
 
 void CliChannel::show_waiting() {
     std::vector<std::string> texts;
-    for (const Unheard& one : unheard_) {
+    for (const Pending& one : pending_) {
         if (running_) texts.push_back((one.later ? "later: " : "") + one.typed);
     }
     view_.set_waiting(std::move(texts));

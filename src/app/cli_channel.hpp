@@ -18,29 +18,29 @@
 
 namespace cubepi::app {
 
-/// The channel `cli`: the console of `cubepi chat` as a way in and out of the pipeline. What is entered while a turn runs
-/// steers it, or waits for its own turn; Esc ends the turn, and what it did not hear goes back into the prompt.
+/// The channel `cli`: connects the console of `cubepi chat` to the pipeline. An input entered while a turn runs steers the
+/// turn or waits for its own turn. Esc cancels the turn; the inputs that it did not accept return to the prompt.
 class CliChannel final : public bub::Channel {
 public:
     struct Parts {
         std::shared_ptr<Console> console = {};
         ChatView* view = nullptr;  ///< outlives the channel
         bub::MessageHandler handler = {};
-        /// Entered before anything that is typed; empty: nothing.
+        /// Entered before the first typed input; empty: none.
         std::string first_prompt = {};
-        /// What the person says, as a message for the handler.
+        /// Converts an input to a message for the handler.
         std::function<bub::Envelope(std::string text)> message = {};
-        /// An id for an input that no other input has, in this process or another.
+        /// Returns an id for an input, unique across processes.
         std::function<std::string()> new_id = {};
-        /// Ends the turn and drops what waits behind it.
+        /// Cancels the turn and drops the waiting messages.
         std::function<Task<>()> abort = {};
-        /// The person wants to leave. Any number of times.
+        /// Called when the user wants to leave; may be called repeatedly.
         std::function<void()> leave = {};
         /// Called for each event of a turn after it is shown. Optional.
         std::function<void(const bub::StreamEvent& event)> shown = {};
         /// Commands that concern the session; outlives the channel.
         ChatActions* actions = nullptr;
-        /// A failed turn in words for people.
+        /// Describes the failure of a turn for the user.
         std::function<std::string(const std::exception_ptr& failure)> explain = {};
     };
     explicit CliChannel(Parts parts);
@@ -58,8 +58,8 @@ public:
 
 private:
     class Turn;
-    /// Something that was entered and that no turn has heard yet.
-    struct Unheard {
+    /// An input that no turn has accepted yet.
+    struct Pending {
         std::string id = {};  ///< of the user message that it becomes
         std::string text = {};
         std::string typed = {};  ///< what the user typed for `text`
@@ -76,11 +76,11 @@ private:
     Task<> on_line(std::string text, bool pasted);
     Task<> on_action(ChatAction action, std::string argument);
     void enter_later(std::string argument);
-    void enter(Unheard unheard);
+    void enter(Pending pending);
     void show(const bub::StreamEvent& event, bool command);
     void on_turn_begun(const std::string& id);
     void on_turn_over(const std::exception_ptr& error);
-    void heard(const std::string& id);
+    void on_accepted(const std::string& id);
     void hand_back();
     void show_waiting();
 
@@ -89,7 +89,7 @@ private:
     Console& console_;
     ChatView& view_;
     std::unique_ptr<BackgroundScope> work_;
-    std::deque<Unheard> unheard_;
+    std::deque<Pending> pending_;
     bool running_ = false;
     bool stopping_ = false;
     bool asked_to_leave_ = false;

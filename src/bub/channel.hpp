@@ -37,7 +37,7 @@ public:
     virtual bool needs_debounce() const { return false; }
 
     /// Starts the channel and returns soon; its work continues in the background until stop(). `stopping` is triggered
-    /// when the manager shuts down. A channel that wants the manager to shut down (the user said goodbye) calls
+    /// when the manager shuts down. A channel that wants the manager to shut down (the user wants to leave) calls
     /// `request_stop` of its options' source.
     virtual Task<> start(std::stop_token stopping) = 0;
     virtual Task<> stop() = 0;

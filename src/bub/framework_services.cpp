@@ -64,7 +64,7 @@ Task<std::vector<ProvidedChannel>> Framework::collect_channels(MessageHandler ha
             });
             if (same != found.end()) {
                 impl_->warn("channel " + channel->name() + " of plugin " + plugin.name +
-                            " gives way to that of plugin " + same->plugin);
+                            " yields to that of plugin " + same->plugin);
                 continue;
             }
             found.push_back(ProvidedChannel{std::move(channel), plugin.name});
@@ -185,7 +185,7 @@ Task<std::vector<std::string>> Framework::tape_sidecars() {
         if (!sidecar || sidecar->name.empty()) return;
         if (std::find(names.begin(), names.end(), sidecar->name) != names.end()) {
             impl_->warn("the tape sidecar " + sidecar->name + " of plugin " + plugin.name +
-                        " gives way to that of a plugin of higher precedence");
+                        " yields to that of a plugin of higher precedence");
             return;
         }
         names.push_back(std::move(sidecar->name));

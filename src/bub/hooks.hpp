@@ -163,7 +163,7 @@ struct CliCommand {
 /// returns the value, nothing (no result), or a Task.
 ///
 ///     Plugin echo{.name = "echo",
-///                 .run_model = [](RunModelCall& call) { return "You said: " + call.prompt.text(); }};
+///                 .run_model = [](RunModelCall& call) { return "You wrote: " + call.prompt.text(); }};
 ///
 /// Plugins are asked by decreasing precedence: higher `priority` first; among equals, the one registered later. "First"
 /// hooks stop at the first plugin that returns a value, even an empty text; "all" hooks ask every plugin. Unless stated

@@ -11,7 +11,7 @@ namespace bub {
 using cubepi::Task;
 
 /// A dialog with the user that asks for settings one at a time; passed to `onboard_config` hooks. Used on one executor.
-/// Each question throws Error(cancelled), or is cancelled, when the user gives up; let the exception propagate, and
+/// Each question throws Error(cancelled), or is cancelled, when the user aborts; let the exception propagate, and
 /// nothing is written.
 class OnboardingUi {
 public:

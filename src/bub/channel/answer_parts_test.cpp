@@ -16,7 +16,7 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-Task<> wait_until_idle(House& house) { return house.manager->idle(); }
+Task<> wait_until_idle(Gateway& gateway) { return gateway.manager->idle(); }
 
 /// Returns a log with one received message.
 std::shared_ptr<MemoryDeliveryLog> log_with_message() {
@@ -43,30 +43,30 @@ Plugin in_parts() {
     return plugin;
 }
 
-TEST(Redelivery, D42_ATurnOfSeveralAnswersThatIsCutOffAnywhereIsCompletedWithoutDoublingAny) {
+TEST(Redelivery, D42_AnInterruptedAnswerOfSeveralOutputsIsCompletedWithoutDuplicates) {
     std::size_t marked = 0;
     std::size_t completed = 0;
     for (std::size_t at = 1;; ++at) {
         SCOPED_TRACE("the process ends at step " + std::to_string(at));
-        const auto kept = log_with_message();
+        const auto stored = log_with_message();
         std::map<std::string, int> plain;
         std::map<std::string, int> again;
         bool died = true;
         std::size_t turns = 0;
         for (const bool dies : {true, false}) {
-            House house;
-            const auto log = std::make_shared<WatchedLog>(kept);
+            Gateway gateway;
+            const auto log = std::make_shared<WatchedLog>(stored);
             log->dies_at = dies ? at : 0;
-            house.options.deliveries = log;
+            gateway.options.deliveries = log;
             const auto channel = std::make_shared<DecidedChannel>("chat", UnsettledPolicy::resend);
-            house.channels = {channel};
-            house.framework->add(in_parts());
-            house.run(wait_until_idle);
+            gateway.channels = {channel};
+            gateway.framework->add(in_parts());
+            gateway.run(wait_until_idle);
             for (const Envelope& message : channel->sent)
                 ++(message.context.contains("resent") ? again : plain)[message.content_text()];
-            turns += house.done.size();
+            turns += gateway.done.size();
             if (!dies) {
-                EXPECT_TRUE(house.warnings.empty());
+                EXPECT_TRUE(gateway.warnings.empty());
             }
             if (dies) died = log->dead();
         }
@@ -76,8 +76,8 @@ TEST(Redelivery, D42_ATurnOfSeveralAnswersThatIsCutOffAnywhereIsCompletedWithout
             marked += static_cast<std::size_t>(again[part]);
         }
         if (died && turns == 1) ++completed;
-        EXPECT_TRUE(cubepi::run(kept->unfinished()).empty());
-        EXPECT_TRUE(cubepi::run(kept->unsettled()).empty());
+        EXPECT_TRUE(cubepi::run(stored->unfinished()).empty());
+        EXPECT_TRUE(cubepi::run(stored->unsettled()).empty());
         if (!died) break;
         ASSERT_LT(at, 100u);
     }
@@ -85,7 +85,7 @@ TEST(Redelivery, D42_ATurnOfSeveralAnswersThatIsCutOffAnywhereIsCompletedWithout
     EXPECT_GE(completed, 6u) << "the model is not asked again once the answer is known";
 }
 
-TEST(Redelivery, B18_WhatIsLeftOfAnAnswerWaitsForItsChannel) {
+TEST(Redelivery, B18_TheRemainingOutputsOfAnAnswerWaitForTheirChannel) {
     const auto log = log_with_message();
     cubepi::run(log->begin(Texts(1, "1")));
     std::vector<TurnOutput> outputs;
@@ -95,14 +95,14 @@ TEST(Redelivery, B18_WhatIsLeftOfAnAnswerWaitsForItsChannel) {
     }
     cubepi::run(log->plan(outputs, Texts(1, "1")));
     for (const bool served : {false, true}) {
-        House house;
-        house.options.deliveries = log;
+        Gateway gateway;
+        gateway.options.deliveries = log;
         const auto other = std::make_shared<TestChannel>("other");
-        if (!served) house.channels = {other};
-        house.run(wait_until_idle);
-        EXPECT_TRUE(house.begun.empty()) << "the model has answered already";
-        EXPECT_EQ(house.warnings.size(), served ? 0u : 1u);
-        EXPECT_EQ(house.channel->texts(), served ? Texts({"first", "second"}) : Texts());
+        if (!served) gateway.channels = {other};
+        gateway.run(wait_until_idle);
+        EXPECT_TRUE(gateway.begun.empty()) << "the model has answered already";
+        EXPECT_EQ(gateway.warnings.size(), served ? 0u : 1u);
+        EXPECT_EQ(gateway.channel->texts(), served ? Texts({"first", "second"}) : Texts());
     }
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }

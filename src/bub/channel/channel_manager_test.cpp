@@ -14,27 +14,27 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-std::vector<std::string> enabled(House& house, std::vector<std::string> words) {
-    house.options.channels = std::move(words);
-    house.furnish();
+std::vector<std::string> enabled(Gateway& gateway, std::vector<std::string> words) {
+    gateway.options.channels = std::move(words);
+    gateway.furnish();
     Texts names;
-    for (const auto& channel : cubepi::run(house.manager->enabled_channels()))
+    for (const auto& channel : cubepi::run(gateway.manager->enabled_channels()))
         names.push_back(channel->name());
     return names;
 }
 
-void many_channels(House& house) {
-    house.channels = {std::make_shared<TestChannel>("cli", ChannelRole::user_interface),
-                      std::make_shared<TestChannel>("a"), std::make_shared<TestChannel>("b"),
-                      std::make_shared<TestChannel>("off"),
-                      std::make_shared<TestChannel>("cron", ChannelRole::lifecycle)};
-    house.channels[3]->is_enabled = false;
+void many_channels(Gateway& gateway) {
+    gateway.channels = {std::make_shared<TestChannel>("cli", ChannelRole::user_interface),
+                        std::make_shared<TestChannel>("a"), std::make_shared<TestChannel>("b"),
+                        std::make_shared<TestChannel>("off"),
+                        std::make_shared<TestChannel>("cron", ChannelRole::lifecycle)};
+    gateway.channels[3]->is_enabled = false;
 }
 
 TEST(EnabledChannels, AllAreTheServicesThatAreConfigured) {
-    House house;
-    many_channels(house);
-    EXPECT_EQ(enabled(house, {"all"}), (Texts{"a", "b", "cron"}));
+    Gateway gateway;
+    many_channels(gateway);
+    EXPECT_EQ(enabled(gateway, {"all"}), (Texts{"a", "b", "cron"}));
 }
 
 TEST(EnabledChannels, NamesAndExclusions) {
@@ -43,30 +43,30 @@ TEST(EnabledChannels, NamesAndExclusions) {
                                                      {{"all", "!a"}, {"b", "cron"}},
                                                      {{"a", "!cron"}, {"a"}},
                                                      {{"cron"}, {"cron"}},
-                                                     {{"off", "nobody", ""}, {}},
+                                                     {{"off", "unknown", ""}, {}},
                                                      {{"all", "cli"}, {"cli", "a", "b", "cron"}}};
     for (const auto& [words, names] : cases) {
-        House house;
-        many_channels(house);
-        EXPECT_EQ(enabled(house, words), names) << words.front();
+        Gateway gateway;
+        many_channels(gateway);
+        EXPECT_EQ(enabled(gateway, words), names) << words.front();
     }
 }
 
 TEST(ChannelManager, AMessageBecomesATurnAndItsAnswerGoesBack) {
-    House house;
-    house.run([](House& h) -> Task<> {
+    Gateway gateway;
+    gateway.run([](Gateway& h) -> Task<> {
         co_await h.handler(from("chat", "1", "hello"));
         co_await h.manager->idle();
     });
-    EXPECT_EQ(house.channel->texts(), Texts{"re: hello"});
-    EXPECT_EQ(house.channel->sent.front().session_id, "chat:1");
-    EXPECT_EQ(house.framework->router(), nullptr) << "unbound at the end";
+    EXPECT_EQ(gateway.channel->texts(), Texts{"re: hello"});
+    EXPECT_EQ(gateway.channel->sent.front().session_id, "chat:1");
+    EXPECT_EQ(gateway.framework->router(), nullptr) << "unbound at the end";
 }
 
 TEST(ChannelManager, B8_TurnsOfOneSessionRunOneAtATimeInOrder) {
-    House house;
-    house.hold("one");
-    house.run([](House& h) -> Task<> {
+    Gateway gateway;
+    gateway.hold("one");
+    gateway.run([](Gateway& h) -> Task<> {
         for (const char* text : {"one", "two", "three"})
             co_await h.handler(from("chat", "1", text));
         EXPECT_EQ(h.begun, Texts{"one"});
@@ -79,35 +79,35 @@ TEST(ChannelManager, B8_TurnsOfOneSessionRunOneAtATimeInOrder) {
         h.release("one");
         co_await h.manager->idle();
     });
-    EXPECT_EQ(house.done, (Texts{"other", "one", "two", "three"}));
+    EXPECT_EQ(gateway.done, (Texts{"other", "one", "two", "three"}));
 }
 
 TEST(ChannelManager, AFailedTurnDoesNotConcernTheNext) {
-    House house;
-    house.run([](House& h) -> Task<> {
+    Gateway gateway;
+    gateway.run([](Gateway& h) -> Task<> {
         co_await h.handler(from("chat", "1", "fail"));
         co_await h.handler(from("chat", "1", "next"));
         co_await h.manager->idle();
     });
-    EXPECT_EQ(house.channel->texts(), Texts{"re: next"});
-    EXPECT_FALSE(house.errors.empty());
+    EXPECT_EQ(gateway.channel->texts(), Texts{"re: next"});
+    EXPECT_FALSE(gateway.errors.empty());
 }
 
 TEST(ChannelManager, B8_AdmissionDropsQueuesAndSteers) {
-    House house;
-    house.hold("one");
-    house.channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
+    Gateway gateway;
+    gateway.hold("one");
+    gateway.channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
         AdmitDecision decision;
         const std::string& text = message.content_text();
         if (text.starts_with("drop")) decision.action = AdmitAction::drop;
         if (text.starts_with("later")) decision.action = AdmitAction::follow_up;
         if (text.starts_with("steer") || text.starts_with(","))
             decision.action = AdmitAction::steer;
-        decision.reason = "said meanwhile";
+        decision.reason = "sent meanwhile";
         return decision;
     };
     std::vector<Envelope> steered;
-    house.run([&](House& h) -> Task<> {
+    gateway.run([&](Gateway& h) -> Task<> {
         co_await h.handler(from("chat", "1", "steer into nothing"));
         co_await h.manager->idle();
         for (const char* text : {"one", "drop me", "later a", "steer b"})
@@ -117,63 +117,63 @@ TEST(ChannelManager, B8_AdmissionDropsQueuesAndSteers) {
         h.release("one");
         co_await h.manager->idle();
     });
-    EXPECT_EQ(house.done, (Texts{"steer into nothing", "one", "later a"}));
+    EXPECT_EQ(gateway.done, (Texts{"steer into nothing", "one", "later a"}));
     ASSERT_EQ(steered.size(), 1u);
     EXPECT_EQ(steered.front().content_text(), "steer b");
-    EXPECT_EQ(steered.front().context["steering_reason"], "said meanwhile");
+    EXPECT_EQ(steered.front().context["steering_reason"], "sent meanwhile");
 }
 
 TEST(ChannelManager, B8_SteeringThatWasNotTakenInKeepsItsPlace) {
     for (const char* first : {"one", "fail one"}) {
-        House house;
-        house.hold(first);
-        house.channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
+        Gateway gateway;
+        gateway.hold(first);
+        gateway.channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
             AdmitDecision decision;
             decision.action = message.content_text().starts_with("steer") ? AdmitAction::steer
                                                                           : AdmitAction::follow_up;
             return decision;
         };
-        house.run([&](House& h) -> Task<> {
+        gateway.run([&](Gateway& h) -> Task<> {
             co_await h.handler(from("chat", "1", first));
             for (const char* text : {"a", "steer b", "c", "steer d"})
                 co_await h.handler(from("chat", "1", text));
             h.release(first);
             co_await h.manager->idle();
         });
-        EXPECT_EQ(Texts(house.begun.begin() + 1, house.begun.end()),
+        EXPECT_EQ(Texts(gateway.begun.begin() + 1, gateway.begun.end()),
                   (Texts{"a", "steer b", "c", "steer d"}))
             << first;
     }
 }
 
 TEST(ChannelManager, B14_AFullSteeringInboxMakesFollowUps) {
-    House house;
-    house.inbox = std::make_shared<MemorySteeringInbox>(1);
-    house.hold("one");
-    house.channel->admit = [](const Envelope&) -> std::optional<AdmitDecision> {
+    Gateway gateway;
+    gateway.inbox = std::make_shared<MemorySteeringInbox>(1);
+    gateway.hold("one");
+    gateway.channel->admit = [](const Envelope&) -> std::optional<AdmitDecision> {
         AdmitDecision decision;
         decision.action = AdmitAction::steer;
         return decision;
     };
-    house.run([](House& h) -> Task<> {
+    gateway.run([](Gateway& h) -> Task<> {
         for (const char* text : {"one", "two", "three"})
             co_await h.handler(from("chat", "1", text));
         EXPECT_EQ(h.manager->snapshot("chat:1").pending_count, 1u);
         h.release("one");
         co_await h.manager->idle();
     });
-    EXPECT_EQ(house.begun, (Texts{"one", "two", "three"}));
+    EXPECT_EQ(gateway.begun, (Texts{"one", "two", "three"}));
 }
 
 TEST(ChannelManager, B11_ACommandIsNeverSteered) {
-    House house;
-    house.hold("one");
-    house.channel->admit = [](const Envelope&) -> std::optional<AdmitDecision> {
+    Gateway gateway;
+    gateway.hold("one");
+    gateway.channel->admit = [](const Envelope&) -> std::optional<AdmitDecision> {
         AdmitDecision decision;
         decision.action = AdmitAction::steer;
         return decision;
     };
-    house.run([](House& h) -> Task<> {
+    gateway.run([](Gateway& h) -> Task<> {
         co_await h.handler(from("chat", "1", "one"));
         Envelope command = from("chat", "1", ",help");
         command.from_operator = true;
@@ -183,15 +183,15 @@ TEST(ChannelManager, B11_ACommandIsNeverSteered) {
         h.release("one");
         co_await h.manager->idle();
     });
-    EXPECT_EQ(house.begun, (Texts{"one", ",help"}));
+    EXPECT_EQ(gateway.begun, (Texts{"one", ",help"}));
 }
 
 TEST(ChannelManager, B14_OverflowIsAnswered) {
-    House house;
-    house.options.max_waiting = 2;
-    house.hold("one");
+    Gateway gateway;
+    gateway.options.max_waiting = 2;
+    gateway.hold("one");
     int refused = 0;
-    house.run([&](House& h) -> Task<> {
+    gateway.run([&](Gateway& h) -> Task<> {
         for (const char* text : {"one", "two", "three", "four", "five"}) {
             try {
                 co_await h.handler(from("chat", "1", text));
@@ -205,9 +205,9 @@ TEST(ChannelManager, B14_OverflowIsAnswered) {
         co_await h.manager->idle();
     });
     EXPECT_EQ(refused, 2);
-    EXPECT_EQ(house.done.size(), 4u);
+    EXPECT_EQ(gateway.done.size(), 4u);
     int answers = 0;
-    for (const Envelope& message : house.channel->sent) {
+    for (const Envelope& message : gateway.channel->sent) {
         if (message.kind != envelope_kind::error) continue;
         ++answers;
         EXPECT_EQ(message.chat_id, "1");
@@ -217,9 +217,9 @@ TEST(ChannelManager, B14_OverflowIsAnswered) {
 }
 
 TEST(ChannelManager, B14_DebouncedChannelsAreMergedPerChat) {
-    House house;
-    house.channel->debounced = true;
-    house.run([](House& h) -> Task<> {
+    Gateway gateway;
+    gateway.channel->debounced = true;
+    gateway.run([](Gateway& h) -> Task<> {
         for (const char* chat : {"1", "2", "1"})
             co_await h.handler(from("chat", chat, std::string("of ") + chat));
         co_await h.manager->idle();
@@ -227,14 +227,14 @@ TEST(ChannelManager, B14_DebouncedChannelsAreMergedPerChat) {
         co_await h.clock->sleep_for(std::chrono::seconds(70));
         EXPECT_EQ(h.manager->busy_sessions(), 0u);
     });
-    EXPECT_EQ(house.channel->texts().size(), 2u);
+    EXPECT_EQ(gateway.channel->texts().size(), 2u);
 }
 
 TEST(ChannelManager, D7_CancellingATurnLeavesTheRestAlone) {
-    House house;
-    house.hold("one");
-    house.hold("other");
-    house.run([](House& h) -> Task<> {
+    Gateway gateway;
+    gateway.hold("one");
+    gateway.hold("other");
+    gateway.run([](Gateway& h) -> Task<> {
         co_await h.handler(from("chat", "1", "one"));
         co_await h.handler(from("chat", "1", "two"));
         co_await h.handler(from("chat", "2", "other"));
@@ -247,13 +247,13 @@ TEST(ChannelManager, D7_CancellingATurnLeavesTheRestAlone) {
         h.release("other");
         co_await h.manager->idle();
     });
-    EXPECT_EQ(house.done, (Texts{"two", "other"}));
+    EXPECT_EQ(gateway.done, (Texts{"two", "other"}));
 }
 
 TEST(ChannelManager, D7_AbortingASessionDropsWhatWaitsThere) {
-    House house;
-    house.hold("one");
-    house.run([](House& h) -> Task<> {
+    Gateway gateway;
+    gateway.hold("one");
+    gateway.run([](Gateway& h) -> Task<> {
         for (const char* text : {"one", "two", "three"})
             co_await h.handler(from("chat", "1", text));
         co_await h.manager->abort_session("chat:1");
@@ -261,15 +261,15 @@ TEST(ChannelManager, D7_AbortingASessionDropsWhatWaitsThere) {
         co_await h.handler(from("chat", "1", "four"));
         co_await h.manager->idle();
     });
-    EXPECT_EQ(house.begun, (Texts{"one", "four"}));
-    EXPECT_EQ(house.done, Texts{"four"});
+    EXPECT_EQ(gateway.begun, (Texts{"one", "four"}));
+    EXPECT_EQ(gateway.done, Texts{"four"});
 }
 
 TEST(ChannelManager, D7_AbortingASessionLeavesTheOthersAlone) {
-    House house;
-    house.hold("one");
-    house.hold("other");
-    house.run([](House& h) -> Task<> {
+    Gateway gateway;
+    gateway.hold("one");
+    gateway.hold("other");
+    gateway.run([](Gateway& h) -> Task<> {
         co_await h.handler(from("chat", "1", "one"));
         co_await h.handler(from("chat", "2", "other"));
         co_await h.handler(from("chat", "2", "behind it"));
@@ -277,18 +277,18 @@ TEST(ChannelManager, D7_AbortingASessionLeavesTheOthersAlone) {
         h.release("other");
         co_await h.manager->idle();
     });
-    EXPECT_EQ(house.done, (Texts{"other", "behind it"}));
+    EXPECT_EQ(gateway.done, (Texts{"other", "behind it"}));
 }
 
 TEST(ChannelManager, B8_ChatsThatAHookPutsIntoOneSessionTakeTurns) {
-    House house;
-    house.hold("one");
-    house.furnish();
+    Gateway gateway;
+    gateway.hold("one");
+    gateway.furnish();
     Plugin family;
     family.name = "family";
     family.resolve_session = [](ResolveSessionCall&) { return "family"; };
-    house.framework->add(std::move(family));
-    house.run([](House& h) -> Task<> {
+    gateway.framework->add(std::move(family));
+    gateway.run([](Gateway& h) -> Task<> {
         co_await h.handler(from("chat", "1", "one"));
         co_await h.handler(from("chat", "2", "two"));
         EXPECT_EQ(h.begun, Texts{"one"});
@@ -297,33 +297,33 @@ TEST(ChannelManager, B8_ChatsThatAHookPutsIntoOneSessionTakeTurns) {
         co_await h.manager->idle();
         EXPECT_EQ(h.manager->busy_sessions(), 0u);
     });
-    EXPECT_EQ(house.done, (Texts{"one", "two"}));
-    EXPECT_EQ(house.channel->sent.back().chat_id, "2") << "each is answered where it was asked";
+    EXPECT_EQ(gateway.done, (Texts{"one", "two"}));
+    EXPECT_EQ(gateway.channel->sent.back().chat_id, "2") << "each is answered where it was asked";
 }
 
-TEST(ChannelManager, NothingIsKeptOfIdleSessions) {
-    House house;
-    house.run([](House& h) -> Task<> {
+TEST(ChannelManager, IdleSessionsUseNoMemory) {
+    Gateway gateway;
+    gateway.run([](Gateway& h) -> Task<> {
         for (int i = 0; i < 100; ++i) co_await h.handler(from("chat", std::to_string(i), "hello"));
         co_await h.manager->idle();
         EXPECT_EQ(h.manager->busy_sessions(), 0u);
     });
-    EXPECT_EQ(house.done.size(), 100u);
+    EXPECT_EQ(gateway.done.size(), 100u);
 }
 
 TEST(ChannelManager, ChannelsSeeWhatRunsWhenTheyAreAsked) {
-    House house;
-    house.hold("one");
-    house.run([](House& h) -> Task<> {
+    Gateway gateway;
+    gateway.hold("one");
+    gateway.run([](Gateway& h) -> Task<> {
         for (const char* text : {"one", "two", "three"})
             co_await h.handler(from("chat", "1", text));
         h.release("one");
         co_await h.manager->idle();
     });
-    ASSERT_EQ(house.channel->snapshots.size(), 3u);
-    EXPECT_FALSE(house.channel->snapshots[0].is_running);
-    EXPECT_TRUE(house.channel->snapshots[1].is_running);
-    EXPECT_EQ(house.channel->snapshots[2].pending_count, 1u);
+    ASSERT_EQ(gateway.channel->snapshots.size(), 3u);
+    EXPECT_FALSE(gateway.channel->snapshots[0].is_running);
+    EXPECT_TRUE(gateway.channel->snapshots[1].is_running);
+    EXPECT_EQ(gateway.channel->snapshots[2].pending_count, 1u);
 }
 
 }  // namespace

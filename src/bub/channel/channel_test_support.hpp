@@ -91,8 +91,8 @@ inline Envelope from(const std::string& channel, const std::string& chat, const 
 }
 
 /// A pipeline whose model echoes its prompt when the test releases it.
-struct House {
-    House() {
+struct Gateway {
+    Gateway() {
         FrameworkOptions options;
         options.workspace = "/";
         options.runtime =
@@ -155,7 +155,7 @@ struct House {
     }
 
     /// Runs `script` while the manager runs, then stops the manager.
-    void run(std::function<Task<>(House&)> script) {
+    void run(std::function<Task<>(Gateway&)> script) {
         if (!manager) furnish();
         cubepi::testing::run_advancing(*clock, together(*this, std::move(script)));
     }
@@ -178,21 +178,21 @@ struct House {
     Trouble on_resolve = Trouble::none;
 
 private:
-    static Task<> together(House& house, std::function<Task<>(House&)> script) {
+    static Task<> together(Gateway& gateway, std::function<Task<>(Gateway&)> script) {
         const cubepi::Executor executor = co_await cubepi::this_executor;
         cubepi::TaskScope scope(executor);
-        scope.spawn(house.manager->run());
-        scope.spawn(act(house, std::move(script)));
+        scope.spawn(gateway.manager->run());
+        scope.spawn(act(gateway, std::move(script)));
         co_await scope.join();
     }
-    static Task<> act(House& house, std::function<Task<>(House&)> script) {
+    static Task<> act(Gateway& gateway, std::function<Task<>(Gateway&)> script) {
         std::exception_ptr failure;
         try {
-            co_await script(house);
+            co_await script(gateway);
         } catch (...) {
             failure = std::current_exception();
         }
-        house.manager->request_stop();
+        gateway.manager->request_stop();
         if (failure) std::rethrow_exception(failure);
     }
 };

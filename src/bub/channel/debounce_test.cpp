@@ -19,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 using cubepi::testing::ManualClock;
 
-Envelope said(const std::string& text, bool active = true) {
+Envelope text_message(const std::string& text, bool active = true) {
     Envelope message(text);
     message.channel = "chat";
     message.is_active = active;
@@ -49,9 +49,9 @@ struct Desk {
 
 TEST(Debounce, B14_QuickMessagesBecomeOne) {
     Desk desk;
-    desk.debouncer->add(said("one"));
+    desk.debouncer->add(text_message("one"));
     desk.wait(900ms);
-    desk.debouncer->add(said("two"));
+    desk.debouncer->add(text_message("two"));
     desk.wait(900ms);
     EXPECT_EQ(desk.out, Desk::Texts{});
     desk.wait(200ms);
@@ -61,7 +61,7 @@ TEST(Debounce, B14_QuickMessagesBecomeOne) {
 TEST(Debounce, B14_MaxWaitIsACap) {
     Desk desk;
     for (int i = 0; i < 20; ++i) {
-        desk.debouncer->add(said("x"));
+        desk.debouncer->add(text_message("x"));
         desk.wait(600ms);
         if (!desk.out.empty()) break;
     }
@@ -69,40 +69,40 @@ TEST(Debounce, B14_MaxWaitIsACap) {
     EXPECT_LE(desk.clock.now() - ManualClock().now(), 10s + 600ms);
 }
 
-TEST(Debounce, WhatIsSaidBesideUsJoinsOnlyAConversation) {
+TEST(Debounce, OverheardMessagesJoinOnlyARunningConversation) {
     Desk desk;
-    desk.debouncer->add(said("not for us", false));
+    desk.debouncer->add(text_message("not for us", false));
     desk.wait(30s);
     EXPECT_EQ(desk.out, Desk::Texts{});
-    desk.debouncer->add(said("for us"));
+    desk.debouncer->add(text_message("for us"));
     desk.wait(1s);
-    desk.debouncer->add(said("and beside", false));
+    desk.debouncer->add(text_message("and overheard", false));
     desk.wait(9s);
     EXPECT_EQ(desk.out, Desk::Texts{"for us"});
     desk.wait(1s);
-    EXPECT_EQ(desk.out, (Desk::Texts{"for us", "and beside"}));
+    EXPECT_EQ(desk.out, (Desk::Texts{"for us", "and overheard"}));
     desk.wait(60s);
-    desk.debouncer->add(said("much later", false));
+    desk.debouncer->add(text_message("much later", false));
     desk.wait(60s);
     EXPECT_EQ(desk.out.size(), 2u);
 }
 
-TEST(Debounce, BesideUsJoinsWhatIsAboutToGo) {
+TEST(Debounce, AnOverheardMessageJoinsTheCollectedOnes) {
     Desk desk;
-    desk.debouncer->add(said("for us"));
+    desk.debouncer->add(text_message("for us"));
     desk.wait(500ms);
-    desk.debouncer->add(said("beside", false));
+    desk.debouncer->add(text_message("overheard", false));
     desk.wait(500ms);
-    EXPECT_EQ(desk.out, Desk::Texts{"for us\nbeside"});
+    EXPECT_EQ(desk.out, Desk::Texts{"for us\noverheard"});
 }
 
 TEST(Debounce, B11_OnlyAnOperatorsCommandPassesAtOnce) {
     Desk desk;
-    Envelope command = said(",help", false);
+    Envelope command = text_message(",help", false);
     command.from_operator = true;
     desk.debouncer->add(command);
     EXPECT_EQ(desk.out, Desk::Texts{",help"});
-    desk.debouncer->add(said(",rm", true));
+    desk.debouncer->add(text_message(",rm", true));
     EXPECT_EQ(desk.out, Desk::Texts{",help"}) << "others only write a text with a comma";
     desk.wait(1s);
     EXPECT_EQ(desk.out, (Desk::Texts{",help", ",rm"}));
@@ -112,7 +112,7 @@ TEST(Debounce, B14_TheBufferIsBounded) {
     DebounceOptions options;
     options.max_messages = 3;
     Desk desk(options);
-    for (const char* text : {"1", "2", "3", "4"}) desk.debouncer->add(said(text));
+    for (const char* text : {"1", "2", "3", "4"}) desk.debouncer->add(text_message(text));
     EXPECT_EQ(desk.out, Desk::Texts{"1\n2\n3"});
     EXPECT_EQ(desk.debouncer->waiting(), 1u);
     EXPECT_EQ(desk.debouncer->drain().size(), 1u);
@@ -122,12 +122,12 @@ TEST(Debounce, B14_TheBufferIsBounded) {
 
 TEST(Debounce, SaysWhenNothingIsRememberedAnyMore) {
     Desk desk;
-    desk.debouncer->add(said("for us"));
+    desk.debouncer->add(text_message("for us"));
     desk.wait(1s);
     EXPECT_EQ(desk.idle, 0);
     desk.wait(60s);
     EXPECT_EQ(desk.idle, 1);
-    desk.debouncer->add(said("beside", false));
+    desk.debouncer->add(text_message("overheard", false));
     desk.wait(1ns);
     EXPECT_EQ(desk.idle, 2);
 }
@@ -149,12 +149,12 @@ struct Span final : Lifespan {
 
 TEST(Merge, KeepsWhatEachOneBrought) {
     std::vector<std::string> log;
-    Envelope first = said("one", false);
+    Envelope first = text_message("one", false);
     first.context["sender"] = "ann";
     first.rest["id"] = 1;
     first.lifespan = std::make_shared<Span>("a", log);
     first.media.emplace_back();
-    Envelope second = said("two");
+    Envelope second = text_message("two");
     second.context["sender"] = "bob";
     second.context["thread"] = 7;
     second.lifespan = std::make_shared<Span>("b", log);
@@ -177,7 +177,7 @@ TEST(Merge, ALifespanThatDoesNotOpenClosesTheOthers) {
     std::vector<std::string> log;
     std::vector<Envelope> all;
     for (const char* name : {"a", "bad", "c"}) {
-        Envelope message = said(name);
+        Envelope message = text_message(name);
         message.lifespan = std::make_shared<Span>(name, log);
         all.push_back(std::move(message));
     }
@@ -194,10 +194,10 @@ TEST(Merge, ALifespanThatDoesNotOpenClosesTheOthers) {
                                              "close a with error"}));
 }
 
-TEST(Merge, B11_AnOperatorsWordsWithOthersAreNoOperators) {
+TEST(Merge, B11_AMessageMergedWithThatOfANonOperatorIsNotFromAnOperator) {
     std::vector<Envelope> both;
-    both.push_back(said("x"));
-    both.push_back(said("y"));
+    both.push_back(text_message("x"));
+    both.push_back(text_message("y"));
     both.back().from_operator = true;
     EXPECT_FALSE(merge_messages(std::move(both)).is_operator());
     EXPECT_THROW(merge_messages({}), cubepi::Error);

@@ -16,10 +16,10 @@ namespace {
 using Texts = std::vector<std::string>;
 
 TEST(Delivery, B18_IsRecordedAsIntendedThenAsSent) {
-    House house;
+    Gateway gateway;
     const auto log = std::make_shared<WatchedLog>();
-    house.options.deliveries = log;
-    house.run([](House& h) -> Task<> {
+    gateway.options.deliveries = log;
+    gateway.run([](Gateway& h) -> Task<> {
         co_await h.handler(from("chat", "1", "one"));
         co_await h.manager->idle();
     });
@@ -29,7 +29,7 @@ TEST(Delivery, B18_IsRecordedAsIntendedThenAsSent) {
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }
 
-TEST(Delivery, D42_WhichMessagesOneTurnBeganOnIsKeptWhenTheLogIsWrittenAnew) {
+TEST(Delivery, D42_TheMessagesOfATurnStayTogetherWhenTheLogIsRewritten) {
     constexpr std::size_t remembered = 10;
     detail::DeliveryRecords records(remembered);
     for (const char* text : {"a", "b", "c"})
@@ -48,11 +48,11 @@ TEST(Delivery, D42_WhichMessagesOneTurnBeganOnIsKeptWhenTheLogIsWrittenAnew) {
 
 TEST(Delivery, B18_ARefusedOneIsSettledAndACancelledOneIsNot) {
     for (const Trouble trouble : {Trouble::fails, Trouble::hangs}) {
-        House house;
+        Gateway gateway;
         const auto log = std::make_shared<WatchedLog>();
-        house.options.deliveries = log;
-        house.channel->on_send = trouble;
-        house.run([trouble](House& h) -> Task<> {
+        gateway.options.deliveries = log;
+        gateway.channel->on_send = trouble;
+        gateway.run([trouble](Gateway& h) -> Task<> {
             co_await h.handler(from("chat", "1", "one"));
             co_await h.until_begun(1);
             if (trouble == Trouble::hangs) h.manager->cancel_turn("chat:1");
@@ -66,23 +66,23 @@ TEST(Delivery, B18_AnUnknownFateGoesByTheChannelsPolicy) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     for (const char* channel : {"again", "held", "chat", "gone"})
         cubepi::run(log->intend(from(channel, "1", std::string("to ") + channel), {}));
-    House house;
+    Gateway gateway;
     const auto again = std::make_shared<DecidedChannel>("again", UnsettledPolicy::resend);
     const auto held = std::make_shared<DecidedChannel>("held", UnsettledPolicy::hold);
-    house.channels.push_back(again);
-    house.channels.push_back(held);
-    house.options.deliveries = log;
-    house.run([](House& h) -> Task<> {
+    gateway.channels.push_back(again);
+    gateway.channels.push_back(held);
+    gateway.options.deliveries = log;
+    gateway.run([](Gateway& h) -> Task<> {
         co_await h.handler(from("chat", "1", "one"));
         co_await h.manager->idle();
     });
     EXPECT_EQ(again->texts(), Texts{"to again"});
     EXPECT_EQ(again->sent.front().context["resent"], true);
     EXPECT_TRUE(held->sent.empty());
-    EXPECT_EQ(house.channel->texts(), Texts{"re: one"});
-    EXPECT_EQ(cubepi::run(log->unsettled()).size(), 3u) << "held until somebody decides";
-    ASSERT_EQ(house.warnings.size(), 1u);
-    EXPECT_NE(house.warnings.front().find(
+    EXPECT_EQ(gateway.channel->texts(), Texts{"re: one"});
+    EXPECT_EQ(cubepi::run(log->unsettled()).size(), 3u) << "held until the operator decides";
+    ASSERT_EQ(gateway.warnings.size(), 1u);
+    EXPECT_NE(gateway.warnings.front().find(
                   "answers held for the operator, because they may or may not have been sent (3)"),
               std::string::npos);
 }

@@ -32,8 +32,8 @@ private:
 /// call fails. The next process finds the contents of the inner log.
 class WatchedLog final : public DeliveryLog, public PlansAnswers {
 public:
-    explicit WatchedLog(std::shared_ptr<DeliveryLog> kept = std::make_shared<MemoryDeliveryLog>())
-        : inner(std::move(kept)) {}
+    explicit WatchedLog(std::shared_ptr<DeliveryLog> stored = std::make_shared<MemoryDeliveryLog>())
+        : inner(std::move(stored)) {}
 
     Task<std::optional<std::string>> receive(Envelope message) override {
         note("receive " + message.content_text());

@@ -57,11 +57,12 @@ DeliveryStepPtr withdrawal_step(std::shared_ptr<std::string> id) {
     return step;
 }
 
-void check_room(const DeliveryRecords& records, std::size_t max_open) {
+void check_limit(const DeliveryRecords& records, std::size_t max_open) {
     if (records.open() < max_open) return;
-    throw cubepi::Error(cubepi::ErrorCode::limit,
-                        "the delivery log holds " + std::to_string(records.open()) +
-                            " messages that are not dealt with; settle those that are held");
+    throw cubepi::Error(
+        cubepi::ErrorCode::limit,
+        "the delivery log holds " + std::to_string(records.open()) +
+            " unfinished messages and answers; release or discard those that are held");
 }
 
 }  // namespace
@@ -110,7 +111,7 @@ Task<std::optional<std::string>> FileDeliveryLog::receive(Envelope message) {
                   most = state_->options.max_open](DeliveryRecords& records) {
         std::optional<JsonObject> record;
         if (records.knows(message)) return record;
-        check_room(records, most);
+        check_limit(records, most);
         *id = records.next_id();
         record = records.received(message, date);
         return record;
@@ -164,7 +165,7 @@ Task<std::string> FileDeliveryLog::intend_output(TurnOutput output,
     step->make = [id, output = std::move(output), answers = std::move(answers),
                   date = state_->date(),
                   most = state_->options.max_open](DeliveryRecords& records) {
-        check_room(records, most);
+        check_limit(records, most);
         *id = records.next_id();
         return std::optional<JsonObject>(records.intended(output, answers, date));
     };

@@ -88,7 +88,7 @@ cubepi::ErrorCode code_of(const std::function<void()>& call) {
     return cubepi::ErrorCode::unknown;
 }
 
-TEST_F(DeliveryFile, WhatIsNoFileIsRefusedByItsPathAndNotWaitedFor) {
+TEST_F(DeliveryFile, APathThatIsNotAFileIsRejectedWithoutBlocking) {
     std::filesystem::create_directories(options.directory);
     ASSERT_EQ(mkfifo(file().c_str(), 0600), 0);
     const auto log = open();
@@ -109,7 +109,7 @@ TEST_F(DeliveryFile, B18_KeepsWhatWasPromisedFromOneProcessToTheNext) {
         EXPECT_EQ(store(*log, "two"), "2");
         cubepi::run(log->begin(Texts(1, "1")));
         EXPECT_EQ(intend(*log, "re: one", Texts(1, "1")), "3");
-        EXPECT_EQ(intend(*log, "for nobody"), "4");
+        EXPECT_EQ(intend(*log, "for no message"), "4");
         cubepi::run(log->resend("4"));
         cubepi::run(log->finish(Texts(1, "2")));
     }
@@ -139,22 +139,22 @@ TEST_F(DeliveryFile, B18_KeepsWhatAMessageIsMadeOf) {
     message.output_channel = "elsewhere";
     message.from_operator = false;
     message.context["thread_id"] = 7;
-    message.rest["sender"] = "somebody";
+    message.rest["sender"] = "alice";
     MediaItem picture;
     picture.mime_type = "image/png";
     picture.url = "https://example.org/a.png";
     message.media.push_back(picture);
     cubepi::run(open()->receive(std::move(message)));
     const auto log = open();
-    const Envelope kept = cubepi::run(log->unfinished()).front().message;
-    EXPECT_EQ(kept.content_text(), "tschüß \uFFFD");
-    EXPECT_EQ(kept.session_id, "s");
-    EXPECT_EQ(kept.output_channel, "elsewhere");
-    EXPECT_EQ(kept.from_operator, false);
-    EXPECT_EQ(kept.context.at("thread_id"), 7);
-    EXPECT_EQ(kept.rest.at("sender"), "somebody");
-    ASSERT_EQ(kept.media.size(), 1u);
-    EXPECT_EQ(kept.media[0].url, picture.url);
+    const Envelope stored = cubepi::run(log->unfinished()).front().message;
+    EXPECT_EQ(stored.content_text(), "tschüß \uFFFD");
+    EXPECT_EQ(stored.session_id, "s");
+    EXPECT_EQ(stored.output_channel, "elsewhere");
+    EXPECT_EQ(stored.from_operator, false);
+    EXPECT_EQ(stored.context.at("thread_id"), 7);
+    EXPECT_EQ(stored.rest.at("sender"), "alice");
+    ASSERT_EQ(stored.media.size(), 1u);
+    EXPECT_EQ(stored.media[0].url, picture.url);
 }
 
 TEST_F(DeliveryFile, B18_ALineThatWasCutOffIsTakenBackWhereverItWasCut) {
@@ -218,17 +218,17 @@ class FullDisk {
 public:
     explicit FullDisk(std::size_t bytes) {
         (void)signal(SIGXFSZ, SIG_IGN);
-        if (getrlimit(RLIMIT_FSIZE, &usual_) != 0) throw std::runtime_error("no limits");
-        struct rlimit tight = usual_;
+        if (getrlimit(RLIMIT_FSIZE, &default_) != 0) throw std::runtime_error("no limits");
+        struct rlimit tight = default_;
         tight.rlim_cur = bytes;
         if (setrlimit(RLIMIT_FSIZE, &tight) != 0) throw std::runtime_error("no limit of sizes");
     }
-    ~FullDisk() { (void)setrlimit(RLIMIT_FSIZE, &usual_); }
+    ~FullDisk() { (void)setrlimit(RLIMIT_FSIZE, &default_); }
     FullDisk(const FullDisk&) = delete;
     FullDisk& operator=(const FullDisk&) = delete;
 
 private:
-    struct rlimit usual_{};
+    struct rlimit default_{};
 };
 
 TEST_F(DeliveryFile, B18_AFullDiskRefusesAndSaysSo) {
@@ -270,7 +270,7 @@ TEST_F(DeliveryFile, B18_ALineThatCannotBeReadCostsOnlyItself) {
     EXPECT_TRUE(std::filesystem::exists(options.directory / "deliveries.damaged"));
 }
 
-TEST_F(DeliveryFile, B18_ANumberThatNobodyGaveTakesNoneAway) {
+TEST_F(DeliveryFile, B18_AnIdThatWasNotAssignedDoesNotConsumeIds) {
     std::filesystem::create_directories(options.directory);
     set_bytes(
         "{\"deliveries\":1,\"next\":18446744073709551615}\n"
@@ -366,7 +366,7 @@ TEST_F(DeliveryFile, CallsTakeEffectInTheOrderInWhichTheyAreMade) {
 
 Task<> intend_and_cancel(FileDeliveryLog& log) {
     std::stop_source stop;
-    Envelope message = from("chat", "1", "nobody waits");
+    Envelope message = from("chat", "1", "abandoned");
     Task<std::string> intending = log.intend(std::move(message), Texts());
     stop.request_stop();
     std::exception_ptr failure;

@@ -39,8 +39,8 @@ protected:
     /// "channel of plugin", in the order in which they are found.
     Texts found() {
         Texts all;
-        MessageHandler nobody = [](Envelope) -> Task<> { co_return; };
-        for (const ProvidedChannel& one : cubepi::run(framework->collect_channels(nobody)))
+        MessageHandler ignore = [](Envelope) -> Task<> { co_return; };
+        for (const ProvidedChannel& one : cubepi::run(framework->collect_channels(ignore)))
             all.push_back(one.channel->name() + " of " + one.plugin);
         return all;
     }
@@ -56,7 +56,7 @@ TEST_F(ProvidedChannels, OfTwoWithOneNameThatOfThePluginWithPrecedenceIsTaken) {
     framework->add(providing("fresh", fresh));
     EXPECT_EQ(found(), (Texts{"chat of fresh", "web of fresh", "mail of old"}));
     ASSERT_EQ(warnings.size(), 1u);
-    EXPECT_NE(warnings[0].find("chat of plugin old gives way to that of plugin fresh"),
+    EXPECT_NE(warnings[0].find("chat of plugin old yields to that of plugin fresh"),
               std::string::npos);
 }
 
@@ -74,7 +74,7 @@ TEST_F(ProvidedChannels, AlsoWithinOnePluginANameIsTakenOnceAndNullsAreNone) {
     EXPECT_EQ(found(), Texts{"chat of careless"});
 }
 
-TEST_F(ProvidedChannels, NobodyIsAskedUntilAManagerWantsThem) {
+TEST_F(ProvidedChannels, PluginsAreNotAskedBeforeAManagerNeedsChannels) {
     int asked = 0;
     Plugin plugin;
     plugin.name = "costly";

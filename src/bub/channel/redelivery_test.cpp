@@ -22,7 +22,7 @@ Envelope update(const std::string& chat, const std::string& text, const std::str
     return message;
 }
 
-Task<> wait_until_idle(House& house) { return house.manager->idle(); }
+Task<> wait_until_idle(Gateway& gateway) { return gateway.manager->idle(); }
 
 /// Returns a log of a process that was killed when the turn of `message` had begun `times` times.
 std::shared_ptr<MemoryDeliveryLog> killed_in_turn(Envelope message, int times) {
@@ -34,28 +34,28 @@ std::shared_ptr<MemoryDeliveryLog> killed_in_turn(Envelope message, int times) {
 
 TEST(Redelivery, B18_AMessageWhoseTurnDidNotEndComesAgainOnceAndMarked) {
     const auto log = killed_in_turn(update("1", "one", "u1"), 1);
-    House house;
-    house.options.deliveries = log;
+    Gateway gateway;
+    gateway.options.deliveries = log;
     std::vector<Envelope> seen;
-    house.channel->admit = [&](const Envelope& message) -> std::optional<AdmitDecision> {
+    gateway.channel->admit = [&](const Envelope& message) -> std::optional<AdmitDecision> {
         seen.push_back(message);
         return std::nullopt;
     };
-    house.run(wait_until_idle);
-    EXPECT_EQ(house.done, Texts{"one"});
+    gateway.run(wait_until_idle);
+    EXPECT_EQ(gateway.done, Texts{"one"});
     ASSERT_EQ(seen.size(), 1u);
     EXPECT_EQ(seen.front().context["redelivered"], true);
     EXPECT_EQ(seen.front().inbound_id, "u1");
     EXPECT_TRUE(seen.front().is_active);
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
-    EXPECT_TRUE(house.warnings.empty());
+    EXPECT_TRUE(gateway.warnings.empty());
 }
 
 TEST(Redelivery, B18_AMessageThatEndedTheProcessTwiceIsHeldForTheOperator) {
     const auto log = killed_in_turn(update("1", "poison", "u1"), 2);
-    House house;
-    house.options.deliveries = log;
-    house.run([](House& h) -> Task<> {
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.run([](Gateway& h) -> Task<> {
         co_await h.manager->idle();
         EXPECT_TRUE(h.begun.empty());
         const HeldMessages held = co_await h.manager->held();
@@ -70,12 +70,12 @@ TEST(Redelivery, B18_AMessageThatEndedTheProcessTwiceIsHeldForTheOperator) {
         const HeldMessages none = co_await h.manager->held();
         EXPECT_TRUE(none.inbounds.empty());
     });
-    ASSERT_EQ(house.warnings.size(), 1u);
-    EXPECT_NE(house.warnings.front().find(
+    ASSERT_EQ(gateway.warnings.size(), 1u);
+    EXPECT_NE(gateway.warnings.front().find(
                   "messages held for the operator, because the process ended in their turns (1)"),
               std::string::npos);
-    EXPECT_NE(house.warnings.front().find("1 (chat, chat 1)"), std::string::npos);
-    EXPECT_EQ(house.warnings.front().find("poison"), std::string::npos) << "B13: no bodies";
+    EXPECT_NE(gateway.warnings.front().find("1 (chat, chat 1)"), std::string::npos);
+    EXPECT_EQ(gateway.warnings.front().find("poison"), std::string::npos) << "B13: no bodies";
 }
 
 TEST(Redelivery, B18_ACommandThatHadBegunIsNotRunAgain) {
@@ -83,10 +83,10 @@ TEST(Redelivery, B18_ACommandThatHadBegunIsNotRunAgain) {
         Envelope command = update("1", ",deploy", "u1");
         command.from_operator = true;
         const auto log = killed_in_turn(std::move(command), times);
-        House house;
-        house.options.deliveries = log;
-        house.run(wait_until_idle);
-        EXPECT_EQ(house.begun.size(), times == 0 ? 1u : 0u);
+        Gateway gateway;
+        gateway.options.deliveries = log;
+        gateway.run(wait_until_idle);
+        EXPECT_EQ(gateway.begun.size(), times == 0 ? 1u : 0u);
         EXPECT_EQ(cubepi::run(log->unfinished()).size(), times == 0 ? 0u : 1u);
     }
 }
@@ -97,34 +97,34 @@ TEST(Redelivery, B18_AMessageThatWasBeingAnsweredIsNotAnsweredTwice) {
         const std::string id =
             cubepi::run(log->intend(from("chat", "1", "re: one"), Texts(1, "1")));
         if (arrived) cubepi::run(log->sent(id));
-        House house;
-        house.options.deliveries = log;
-        house.run(wait_until_idle);
-        EXPECT_TRUE(house.begun.empty());
+        Gateway gateway;
+        gateway.options.deliveries = log;
+        gateway.run(wait_until_idle);
+        EXPECT_TRUE(gateway.begun.empty());
         EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
         EXPECT_EQ(cubepi::run(log->unsettled()).size(), arrived ? 0u : 1u);
-        ASSERT_FALSE(house.warnings.empty());
-        EXPECT_NE(house.warnings.front().find("while these turns were being answered"),
+        ASSERT_FALSE(gateway.warnings.empty());
+        EXPECT_NE(gateway.warnings.front().find("while these turns were being answered"),
                   std::string::npos);
     }
 }
 
-TEST(Redelivery, B18_AnErrorThatWasShownIsNoAnswer) {
+TEST(Redelivery, B18_AnErrorMessageIsNotAnAnswer) {
     const auto log = killed_in_turn(update("1", "one", "u1"), 1);
     Envelope error = from("chat", "1", "the model is slow");
     error.kind = std::string(envelope_kind::error);
     cubepi::run(log->sent(cubepi::run(log->intend(std::move(error), Texts(1, "1")))));
-    House house;
-    house.options.deliveries = log;
-    house.run(wait_until_idle);
-    EXPECT_EQ(house.done, Texts{"one"});
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.run(wait_until_idle);
+    EXPECT_EQ(gateway.done, Texts{"one"});
 }
 
 TEST(Redelivery, B18_WhatThePlatformBringsAgainIsTakenInOnce) {
-    House house;
-    house.options.deliveries = std::make_shared<MemoryDeliveryLog>();
-    house.channels.push_back(std::make_shared<TestChannel>("other"));
-    house.run([](House& h) -> Task<> {
+    Gateway gateway;
+    gateway.options.deliveries = std::make_shared<MemoryDeliveryLog>();
+    gateway.channels.push_back(std::make_shared<TestChannel>("other"));
+    gateway.run([](Gateway& h) -> Task<> {
         co_await h.handler(update("1", "one", "u1"));
         co_await h.handler(update("1", "one", "u1"));
         co_await h.manager->idle();
@@ -136,62 +136,62 @@ TEST(Redelivery, B18_WhatThePlatformBringsAgainIsTakenInOnce) {
         co_await h.handler(from("chat", "1", "no id"));
         co_await h.manager->idle();
     });
-    EXPECT_EQ(std::count(house.done.begin(), house.done.end(), "one"), 1);
-    EXPECT_EQ(std::count(house.done.begin(), house.done.end(), "not the same"), 1);
-    EXPECT_EQ(std::count(house.done.begin(), house.done.end(), "no id"), 2);
+    EXPECT_EQ(std::count(gateway.done.begin(), gateway.done.end(), "one"), 1);
+    EXPECT_EQ(std::count(gateway.done.begin(), gateway.done.end(), "not the same"), 1);
+    EXPECT_EQ(std::count(gateway.done.begin(), gateway.done.end(), "no id"), 2);
 }
 
 TEST(Redelivery, B18_AMessageThatCannotBeStoredIsNotTakenIn) {
-    House house;
+    Gateway gateway;
     const auto log = std::make_shared<WatchedLog>();
     log->dies_at = 1;
-    house.options.deliveries = log;
-    house.run([](House& h) -> Task<> {
+    gateway.options.deliveries = log;
+    gateway.run([](Gateway& h) -> Task<> {
         EXPECT_THROW(co_await h.handler(update("1", "one", "u1")), std::runtime_error);
         co_await h.manager->idle();
     });
-    EXPECT_TRUE(house.begun.empty());
+    EXPECT_TRUE(gateway.begun.empty());
 }
 
 TEST(Redelivery, B18_AnAnswerThatCannotBeRecordedIsNotSent) {
-    House house;
+    Gateway gateway;
     const auto log = std::make_shared<WatchedLog>();
     log->dies_at = 5;  // receive, begin, intend
-    house.options.deliveries = log;
-    house.run([](House& h) -> Task<> {
+    gateway.options.deliveries = log;
+    gateway.run([](Gateway& h) -> Task<> {
         co_await h.handler(update("1", "one", "u1"));
         co_await h.manager->idle();
     });
-    EXPECT_EQ(house.done, Texts{"one"});
-    EXPECT_TRUE(house.channel->sent.empty());
-    EXPECT_EQ(house.errors, Texts{"turn"});
+    EXPECT_EQ(gateway.done, Texts{"one"});
+    EXPECT_TRUE(gateway.channel->sent.empty());
+    EXPECT_EQ(gateway.errors, Texts{"turn"});
 }
 
 TEST(Redelivery, B18_WhatWaitsAtTheEndComesAgainAndTheTurnThatWasEndedToo) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
-    House first;
+    Gateway first;
     first.options.deliveries = log;
     first.hold("one");
-    first.run([](House& h) -> Task<> {
+    first.run([](Gateway& h) -> Task<> {
         for (const char* text : {"one", "two", "three"})
             co_await h.handler(update("1", text, text));
     });
     EXPECT_EQ(first.begun, Texts{"one"});
     EXPECT_EQ(first.warnings, Texts{"messages to be delivered at the next start: 2"});
     EXPECT_EQ(cubepi::run(log->unfinished()).front().begun, 0u) << "ended in good order";
-    House second;
+    Gateway second;
     second.options.deliveries = log;
     second.run(wait_until_idle);
     EXPECT_EQ(second.done, (Texts{"one", "two", "three"}));
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }
 
-TEST(Redelivery, B18_WhatAPersonAbortedDoesNotComeAgain) {
+TEST(Redelivery, B18_AnAbortedMessageIsNotRedelivered) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
-    House house;
-    house.options.deliveries = log;
-    house.hold("one");
-    house.run([](House& h) -> Task<> {
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.hold("one");
+    gateway.run([](Gateway& h) -> Task<> {
         for (const char* text : {"one", "two"}) co_await h.handler(update("1", text, text));
         co_await h.manager->abort_session("chat:1");
         co_await h.manager->idle();
@@ -201,18 +201,18 @@ TEST(Redelivery, B18_WhatAPersonAbortedDoesNotComeAgain) {
 
 TEST(Redelivery, B18_WhatIsDroppedRefusedOrSteeredIsDealtWith) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
-    House house;
-    house.options.deliveries = log;
-    house.options.max_waiting = 1;
-    house.hold("one");
-    house.channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.options.max_waiting = 1;
+    gateway.hold("one");
+    gateway.channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
         AdmitDecision decision;
         if (message.content_text() == "drop") decision.action = AdmitAction::drop;
         if (message.content_text() == "steer") decision.action = AdmitAction::steer;
         if (message.content_text() == "bad") throw std::runtime_error("no opinion");
         return decision;
     };
-    house.run([](House& h) -> Task<> {
+    gateway.run([](Gateway& h) -> Task<> {
         for (const char* text : {"one", "drop", "steer", "two"})
             co_await h.handler(update("1", text, text));
         EXPECT_THROW(co_await h.handler(update("1", "three", "three")), cubepi::Error);
@@ -221,22 +221,22 @@ TEST(Redelivery, B18_WhatIsDroppedRefusedOrSteeredIsDealtWith) {
         h.release("one");
         co_await h.manager->idle();
     });
-    EXPECT_EQ(house.done, (Texts{"one", "two"}));
+    EXPECT_EQ(gateway.done, (Texts{"one", "two"}));
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }
 
 TEST(Redelivery, B18_TheReceiptOfASteeredMessageStaysWithIt) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
-    House house;
-    house.options.deliveries = log;
-    house.hold("one");
-    house.hold("steer a");
-    house.channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.hold("one");
+    gateway.hold("steer a");
+    gateway.channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
         AdmitDecision decision;
         if (message.content_text().starts_with("steer")) decision.action = AdmitAction::steer;
         return decision;
     };
-    house.run([](House& h) -> Task<> {
+    gateway.run([](Gateway& h) -> Task<> {
         for (const char* text : {"one", "steer a", "steer b"})
             co_await h.handler(update("1", text, text));
         // The turn takes only the second message, and a plugin adds one of its own.
@@ -246,7 +246,7 @@ TEST(Redelivery, B18_TheReceiptOfASteeredMessageStaysWithIt) {
         h.release("one");
         co_await h.until_begun(2);
     });
-    EXPECT_EQ(house.begun, (Texts{"one", "steer a"}));
+    EXPECT_EQ(gateway.begun, (Texts{"one", "steer a"}));
     const std::vector<StoredInbound> left = cubepi::run(log->unfinished());
     ASSERT_EQ(left.size(), 1u) << "of the messages with a receipt, the turn of one did not end";
     EXPECT_EQ(left.front().message.content_text(), "steer a");
@@ -254,16 +254,16 @@ TEST(Redelivery, B18_TheReceiptOfASteeredMessageStaysWithIt) {
 
 TEST(Redelivery, B18_EqualSteeredMessagesHaveTheirOwnReceipts) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
-    House house;
-    house.options.deliveries = log;
-    house.hold("one");
-    house.hold("go");
-    house.channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.hold("one");
+    gateway.hold("go");
+    gateway.channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
         AdmitDecision decision;
         if (message.content_text() == "go") decision.action = AdmitAction::steer;
         return decision;
     };
-    house.run([](House& h) -> Task<> {
+    gateway.run([](Gateway& h) -> Task<> {
         co_await h.handler(update("1", "one", "u1"));
         co_await h.handler(update("1", "go", "u2"));
         co_await h.handler(update("1", "go", "u3"));
@@ -273,7 +273,7 @@ TEST(Redelivery, B18_EqualSteeredMessagesHaveTheirOwnReceipts) {
         h.release("one");
         co_await h.until_begun(2);
     });
-    EXPECT_EQ(house.begun, (Texts{"one", "go"}));
+    EXPECT_EQ(gateway.begun, (Texts{"one", "go"}));
     const std::vector<StoredInbound> left = cubepi::run(log->unfinished());
     ASSERT_EQ(left.size(), 1u);
     EXPECT_EQ(left.front().message.inbound_id, "u3");
@@ -281,22 +281,22 @@ TEST(Redelivery, B18_EqualSteeredMessagesHaveTheirOwnReceipts) {
 
 TEST(Redelivery, B18_MessagesThatWereCollectedAreMergedAgain) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
-    House first;
+    Gateway first;
     first.options.deliveries = log;
     first.channel->debounced = true;
-    first.run([](House& h) -> Task<> {
+    first.run([](Gateway& h) -> Task<> {
         for (const char* text : {"a", "b"}) co_await h.handler(update("1", text, text));
         co_await h.handler(update("2", "c", "c"));
-        Envelope beside = update("3", "beside us", "d");
-        beside.is_active = false;
-        co_await h.handler(std::move(beside));
+        Envelope overheard = update("3", "overheard", "d");
+        overheard.is_active = false;
+        co_await h.handler(std::move(overheard));
     });
     EXPECT_EQ(first.warnings, Texts{"messages to be delivered at the next start: 3"});
-    EXPECT_EQ(cubepi::run(log->unfinished()).size(), 3u) << "what is said beside us is not stored";
-    House second;
+    EXPECT_EQ(cubepi::run(log->unfinished()).size(), 3u) << "an overheard message is not stored";
+    Gateway second;
     second.options.deliveries = log;
     second.channel->debounced = true;
-    second.run([](House& h) -> Task<> {
+    second.run([](Gateway& h) -> Task<> {
         co_await h.handler(update("1", "b", "b"));
         co_await h.manager->idle();
     });
@@ -311,73 +311,73 @@ TEST(Redelivery, D42_MessagesThatWereOnePromptAreThatOneAgain) {
         for (const char* text : {"a", "b", "c"})
             (void)cubepi::run(log->receive(update("1", text, text)));
         for (int i = 0; i < times; ++i) cubepi::run(log->begin(Texts({"1", "2"})));
-        House house;
-        house.options.deliveries = log;
-        house.channel->debounced = true;
+        Gateway gateway;
+        gateway.options.deliveries = log;
+        gateway.channel->debounced = true;
         Texts ids;
-        house.channel->admit = [&](const Envelope& message) -> std::optional<AdmitDecision> {
+        gateway.channel->admit = [&](const Envelope& message) -> std::optional<AdmitDecision> {
             ids.push_back(message.inbound_id.value_or(""));
             return std::nullopt;
         };
-        house.run([times](House& h) -> Task<> {
+        gateway.run([times](Gateway& h) -> Task<> {
             co_await h.manager->idle();
             if (times == 1) co_return;
             EXPECT_EQ(h.done, Texts{"c"});
             co_await h.manager->release_held("1");
             co_await h.manager->idle();
         });
-        EXPECT_EQ(house.done, times == 1 ? (Texts{"a\nb", "c"}) : (Texts{"c", "a\nb"}));
+        EXPECT_EQ(gateway.done, times == 1 ? (Texts{"a\nb", "c"}) : (Texts{"c", "a\nb"}));
         EXPECT_EQ(ids, times == 1 ? (Texts{"b", "c"}) : (Texts{"c", "b"}));
     }
 }
 
 TEST(Redelivery, B18_WhatComesAgainIsRestoredByItsChannelAndComesFirst) {
     const auto log = killed_in_turn(update("1", "old", "u1"), 1);
-    House house;
-    house.options.deliveries = log;
+    Gateway gateway;
+    gateway.options.deliveries = log;
     const auto channel = std::make_shared<DecidedChannel>("chat", UnsettledPolicy::resend);
-    house.channels = {channel};
-    house.run([](House& h) -> Task<> {
+    gateway.channels = {channel};
+    gateway.run([](Gateway& h) -> Task<> {
         co_await h.handler(update("1", "new", "u2"));
         co_await h.manager->idle();
     });
     EXPECT_EQ(channel->restored, Texts{"old"});
-    EXPECT_EQ(house.done, (Texts{"old", "new"}));
+    EXPECT_EQ(gateway.done, (Texts{"old", "new"}));
 }
 
 TEST(Redelivery, B18_AMessageThatItsChannelCannotRestoreComesAllTheSame) {
-    House house;
-    house.options.deliveries = killed_in_turn(update("1", "one", "u1"), 1);
+    Gateway gateway;
+    gateway.options.deliveries = killed_in_turn(update("1", "one", "u1"), 1);
     const auto channel = std::make_shared<DecidedChannel>("chat", UnsettledPolicy::resend);
     channel->on_restore = Trouble::fails;
-    house.channels = {channel};
-    house.run(wait_until_idle);
-    EXPECT_EQ(house.done, Texts{"one"});
-    EXPECT_EQ(house.warnings.size(), 1u);
+    gateway.channels = {channel};
+    gateway.run(wait_until_idle);
+    EXPECT_EQ(gateway.done, Texts{"one"});
+    EXPECT_EQ(gateway.warnings.size(), 1u);
 }
 
 TEST(Redelivery, B18_MessagesOfAChannelThatDoesNotRunWaitForIt) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     cubepi::run(log->receive(from("gone", "1", "one")));
-    House house;
-    house.options.deliveries = log;
-    house.run(wait_until_idle);
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.run(wait_until_idle);
     EXPECT_EQ(cubepi::run(log->unfinished()).size(), 1u);
-    ASSERT_EQ(house.warnings.size(), 1u);
-    EXPECT_NE(house.warnings.front().find("channels that are not running"), std::string::npos);
+    ASSERT_EQ(gateway.warnings.size(), 1u);
+    EXPECT_NE(gateway.warnings.front().find("channels that are not running"), std::string::npos);
 }
 
 TEST(Redelivery, B18_NothingIsRecordedOfAUserInterface) {
     const auto log = std::make_shared<WatchedLog>();
-    House house;
-    house.options.deliveries = log;
-    house.options.channels = {"cli"};
-    house.channels = {std::make_shared<TestChannel>("cli", ChannelRole::user_interface)};
-    house.run([](House& h) -> Task<> {
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.options.channels = {"cli"};
+    gateway.channels = {std::make_shared<TestChannel>("cli", ChannelRole::user_interface)};
+    gateway.run([](Gateway& h) -> Task<> {
         co_await h.handler(from("cli", "1", "one"));
         co_await h.manager->idle();
     });
-    EXPECT_EQ(house.channels.front()->texts(), Texts{"re: one"});
+    EXPECT_EQ(gateway.channels.front()->texts(), Texts{"re: one"});
     EXPECT_TRUE(log->order.empty());
 }
 
@@ -385,9 +385,9 @@ TEST(Redelivery, B18_AHeldAnswerIsSentOrForgottenWhenTheOperatorSaysSo) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     cubepi::run(log->intend(from("chat", "1", "first"), {}));
     cubepi::run(log->intend(from("chat", "1", "second"), {}));
-    House house;
-    house.options.deliveries = log;
-    house.run([](House& h) -> Task<> {
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.run([](Gateway& h) -> Task<> {
         co_await h.manager->idle();
         const HeldMessages held = co_await h.manager->held();
         EXPECT_EQ(held.answers.size(), 2u);
@@ -396,8 +396,8 @@ TEST(Redelivery, B18_AHeldAnswerIsSentOrForgottenWhenTheOperatorSaysSo) {
         EXPECT_THROW(co_await h.manager->release_held("2"), cubepi::Error);
         EXPECT_THROW(co_await h.manager->discard_held("99"), cubepi::Error);
     });
-    EXPECT_EQ(house.channel->texts(), Texts{"first"});
-    EXPECT_EQ(house.channel->sent.front().context["resent"], true);
+    EXPECT_EQ(gateway.channel->texts(), Texts{"first"});
+    EXPECT_EQ(gateway.channel->sent.front().context["resent"], true);
     EXPECT_TRUE(cubepi::run(log->unsettled()).empty());
 }
 
@@ -405,11 +405,11 @@ TEST(Redelivery, B18_AnAnswerIsNotSentAgainForEver) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     const std::string id = cubepi::run(log->intend(from("chat", "1", "ends the process"), {}));
     for (int i = 0; i < 3; ++i) cubepi::run(log->resend(id));
-    House house;
-    house.options.deliveries = log;
-    house.channels = {std::make_shared<DecidedChannel>("chat", UnsettledPolicy::resend)};
-    house.run(wait_until_idle);
-    EXPECT_TRUE(house.channels.front()->sent.empty());
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.channels = {std::make_shared<DecidedChannel>("chat", UnsettledPolicy::resend)};
+    gateway.run(wait_until_idle);
+    EXPECT_TRUE(gateway.channels.front()->sent.empty());
     EXPECT_EQ(cubepi::run(log->unsettled()).size(), 1u);
 }
 
@@ -421,11 +421,11 @@ struct Platform {
     std::map<std::string, int> answers;
     std::map<std::string, int> marked;
 
-    Task<> bring(House& house) {
+    Task<> bring(Gateway& gateway) {
         for (const auto& [chat, text] : updates) {
             if (confirmed[text]) continue;
             try {
-                co_await house.handler(update(chat, text, text));
+                co_await gateway.handler(update(chat, text, text));
                 confirmed[text] = true;
             } catch (const std::exception&) {
                 continue;
@@ -445,21 +445,21 @@ TEST(Redelivery, B18_ACrashAtAnyRecordLosesNothingAndDoublesNothingUnmarked) {
     for (std::size_t at = 1;; ++at) {
         SCOPED_TRACE("the process ends at step " + std::to_string(at));
         Platform platform;
-        const auto kept = std::make_shared<MemoryDeliveryLog>();
+        const auto stored = std::make_shared<MemoryDeliveryLog>();
         bool died = true;
         for (const bool dies : {true, false}) {
-            House house;
-            const auto log = std::make_shared<WatchedLog>(kept);
+            Gateway gateway;
+            const auto log = std::make_shared<WatchedLog>(stored);
             log->dies_at = dies ? at : 0;
-            house.options.deliveries = log;
+            gateway.options.deliveries = log;
             const auto channel = std::make_shared<DecidedChannel>("chat", UnsettledPolicy::resend);
             channel->admit = [](const Envelope& message) -> std::optional<AdmitDecision> {
                 AdmitDecision decision;
                 if (message.content_text() == "steer it") decision.action = AdmitAction::steer;
                 return decision;
             };
-            house.channels = {channel};
-            house.run([&platform](House& h) -> Task<> {
+            gateway.channels = {channel};
+            gateway.run([&platform](Gateway& h) -> Task<> {
                 co_await platform.bring(h);
                 co_await h.manager->idle();
             });
@@ -472,8 +472,8 @@ TEST(Redelivery, B18_ACrashAtAnyRecordLosesNothingAndDoublesNothingUnmarked) {
             EXPECT_LE(platform.answers[answer] - platform.marked[answer], 1) << text;
             marked += static_cast<std::size_t>(platform.marked[answer]);
         }
-        EXPECT_TRUE(cubepi::run(kept->unfinished()).empty());
-        EXPECT_TRUE(cubepi::run(kept->unsettled()).empty());
+        EXPECT_TRUE(cubepi::run(stored->unfinished()).empty());
+        EXPECT_TRUE(cubepi::run(stored->unsettled()).empty());
         if (!died) break;
         ASSERT_LT(at, 200u);
     }

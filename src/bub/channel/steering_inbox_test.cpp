@@ -5,7 +5,7 @@
 namespace bub {
 namespace {
 
-TEST(SteeringInbox, B14_IsBoundedPerSessionAndGivesTheOldestFirst) {
+TEST(SteeringInbox, B14_IsBoundedPerSessionAndReturnsTheOldestFirst) {
     MemorySteeringInbox inbox(2);
     EXPECT_TRUE(inbox.enqueue("a", Envelope("1")));
     EXPECT_TRUE(inbox.enqueue("a", Envelope("2")));
@@ -16,7 +16,7 @@ TEST(SteeringInbox, B14_IsBoundedPerSessionAndGivesTheOldestFirst) {
     ASSERT_EQ(drained.size(), 2u);
     EXPECT_EQ(drained.front().content_text(), "1");
     EXPECT_EQ(inbox.count("a"), 0u);
-    EXPECT_TRUE(inbox.drain("nobody").empty());
+    EXPECT_TRUE(inbox.drain("unknown").empty());
     EXPECT_EQ(inbox.count("b"), 1u);
 }
 

@@ -197,7 +197,7 @@ bool DeliveryRecords::apply_inbound(const JsonObject& record) {
     inbound.turn = number_in(record, "with").value_or(0);
     inbound.answered = is_true(record, "answered");
     inbound.parts = number_in(record, "parts").value_or(0);
-    inbound.all_sent = is_true(record, "said");
+    inbound.all_sent = is_true(record, "said");  // words: allowed, a key of the file format
     if (const JsonObject* planned = object_in(record, "planned")) {
         for (const auto& [number, part] : *planned) {
             const auto key = number_of(std::string(number));
@@ -351,7 +351,7 @@ std::vector<JsonObject> DeliveryRecords::all() const {
         if (inbound.turn > 0) record["with"] = inbound.turn;
         if (inbound.answered) record["answered"] = true;
         if (inbound.parts > 0) record["parts"] = inbound.parts;
-        if (inbound.all_sent) record["said"] = true;
+        if (inbound.all_sent) record["said"] = true;  // words: allowed, a key of the file format
         JsonObject planned;
         for (const auto& [number, message] : inbound.planned)
             planned[std::to_string(number)] = message;

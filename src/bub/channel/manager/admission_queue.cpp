@@ -21,7 +21,7 @@ void check_open(bool open) {
         throw Error(ErrorCode::invalid_state, "the channel manager does not accept messages");
 }
 
-Error no_room() {
+Error queue_full() {
     return Error(ErrorCode::limit, "too many messages are waiting; this one was rejected");
 }
 
@@ -59,7 +59,7 @@ Task<> AdmissionQueue::receive(Envelope message) {
     }
     if (!collects && is_full(key)) {
         co_await notify_rejected(std::move(message));
-        throw no_room();
+        throw queue_full();
     }
     message.arrival = 0;
     message.receipts.clear();
@@ -235,7 +235,7 @@ Task<> AdmissionQueue::place(QueuedMessage message, AdmitDecision decision) {
     if (sessions_.is_full(id) && !message.redelivered) {
         co_await deliveries_.finish(std::move(message.receipts));
         co_await notify_rejected(std::move(*message.message));
-        throw no_room();
+        throw queue_full();
     }
     sessions_.enqueue(id, std::move(message));
 }
