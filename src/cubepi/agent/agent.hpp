@@ -39,16 +39,7 @@ struct AgentOptions {
 
     // Explicit hooks: they replace the middleware's (see compose_middleware); a notice at the first run names the
     // replaced ones.
-    TransformContextHook transform_context = {};
-    ConvertToLlmHook convert_to_llm = {};
-    TransformSystemPromptHook transform_system_prompt = {};
-    ResolveToolCallHook resolve_tool_call = {};
-    BeforeToolCallHook before_tool_call = {};
-    AfterToolCallHook after_tool_call = {};
-    AfterModelResponseHook after_model_response = {};
-    ShouldStopAfterTurnHook should_stop_after_turn = {};
-    OnRunEndHook on_run_end = {};
-    AroundModelCallHook around_model_call = {};
+    CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_HOOK_MEMBER)
     PayloadHook on_payload = {};
     ResponseHook on_response = {};
 

@@ -1,16 +1,20 @@
 #include <cubepi/agent/middleware.hpp>
 
+#include <memory>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <boost/core/demangle.hpp>
 
 namespace cubepi {
 
 bool HookSet::empty() const noexcept {
-    return !(transform_context || convert_to_llm || transform_system_prompt || resolve_tool_call ||
-             before_tool_call || after_tool_call || after_model_response ||
-             should_stop_after_turn || on_run_end || around_model_call);
+#define IS_ABSENT(type, name, ...) !name&&
+    return CUBEPI_AGENT_HOOKS(IS_ABSENT) true;
+#undef IS_ABSENT
 }
 
 namespace {
@@ -165,40 +169,106 @@ Task<MessageStream> around_from(std::shared_ptr<const std::vector<AroundModelCal
     return (*hooks)[first](std::move(request), std::move(next));
 }
 
+// The composition rule of each hook: returns one hook that calls all of `hooks`, which are at least one, in order.
+
+TransformContextHook compose(std::vector<TransformContextHook> hooks) {
+    return [hooks = std::move(hooks)](MessageList messages, HookContext& ctx) {
+        return chain_context(hooks, std::move(messages), ctx);
+    };
+}
+
+/// Only the last one runs.
+ConvertToLlmHook compose(std::vector<ConvertToLlmHook> hooks) { return std::move(hooks.back()); }
+
+TransformSystemPromptHook compose(std::vector<TransformSystemPromptHook> hooks) {
+    return [hooks = std::move(hooks)](std::string prompt, HookContext& ctx) {
+        return chain_prompt(hooks, std::move(prompt), ctx);
+    };
+}
+
+ResolveToolCallHook compose(std::vector<ResolveToolCallHook> hooks) {
+    return [hooks = std::move(hooks)](ToolCall call, HookContext& ctx) {
+        return first_resolved(hooks, std::move(call), ctx);
+    };
+}
+
+BeforeToolCallHook compose(std::vector<BeforeToolCallHook> hooks) {
+    return
+        [hooks = std::move(hooks)](BeforeToolCallContext& ctx) { return before_chain(hooks, ctx); };
+}
+
+AfterToolCallHook compose(std::vector<AfterToolCallHook> hooks) {
+    return
+        [hooks = std::move(hooks)](AfterToolCallContext& ctx) { return after_chain(hooks, ctx); };
+}
+
+AfterModelResponseHook compose(std::vector<AfterModelResponseHook> hooks) {
+    return [hooks = std::move(hooks)](AssistantMessage response, HookContext& ctx) {
+        return response_chain(hooks, std::move(response), ctx);
+    };
+}
+
+ShouldStopAfterTurnHook compose(std::vector<ShouldStopAfterTurnHook> hooks) {
+    return [hooks = std::move(hooks)](ShouldStopAfterTurnContext& ctx) {
+        return any_stop(hooks, ctx);
+    };
+}
+
+OnRunEndHook compose(std::vector<OnRunEndHook> hooks) {
+    return [hooks = std::move(hooks)](HookContext& ctx) { return run_end_chain(hooks, ctx); };
+}
+
+AroundModelCallHook compose(std::vector<AroundModelCallHook> wrappers) {
+    auto hooks = std::make_shared<const std::vector<AroundModelCallHook>>(std::move(wrappers));
+    return [hooks](ModelRequest request, ModelCallNext call) {
+        return around_from(hooks, 0, std::move(request), std::move(call));
+    };
+}
+
+/// True if an explicit callable is called before the middleware's instead of replacing them.
+template <class H>
+constexpr bool explicit_runs_first = std::is_same_v<H, ResolveToolCallHook>;
+
+/// True if the hook of the last middleware replaces those of the others.
+template <class H>
+constexpr bool last_replaces_others = std::is_same_v<H, ConvertToLlmHook>;
+
 /// The composition of an agent's hooks; records the middleware hooks that do not run.
 class Composition {
 public:
     Composition(const std::vector<Middleware>& middleware, HookSet explicit_hooks)
         : middleware_(middleware), set_(std::move(explicit_hooks)) {}
 
-    /// Returns the hooks of one name, in order, if the middleware's run; empty if there are none or an explicit
-    /// callable replaces them.
+    /// Composes the hooks of one name.
     template <class H>
-    std::vector<H> composed(std::string_view name, H HookSet::* member) {
+    void add(std::string_view name, H HookSet::* member) {
         std::vector<H> hooks = collect(middleware_, member);
-        if (!(set_.*member) || hooks.empty()) return hooks;
-        note_replaced(name, member, hooks.size(), std::string());
-        return {};
-    }
-
-    /// For convert_to_llm, the last one runs.
-    void take_last_convert() {
-        constexpr std::string_view name = "convert_to_llm";
-        auto hooks = composed(name, &HookSet::convert_to_llm);
         if (hooks.empty()) return;
-        if (hooks.size() > 1) {
-            std::string last;
-            for (const Middleware& one : middleware_) {
-                if (one.hooks().convert_to_llm) last = one.type_name();
-            }
-            note_replaced(name, &HookSet::convert_to_llm, hooks.size() - 1, std::move(last));
+        H& composed = set_.*member;
+        if (composed && !explicit_runs_first<H>) {
+            note_replaced(name, member, hooks.size(), std::string());
+            return;
         }
-        set_.convert_to_llm = std::move(hooks.back());
+        if (last_replaces_others<H> && hooks.size() > 1) {
+            note_replaced(name, member, hooks.size() - 1, last_with(member));
+        }
+        if (composed) hooks.insert(hooks.begin(), std::move(composed));
+        composed = compose(std::move(hooks));
     }
 
     HookSet& set() noexcept { return set_; }
 
 private:
+    /// Returns the class of the last middleware with the hook.
+    template <class H>
+    std::string last_with(H HookSet::* member) const {
+        std::string last;
+        for (const Middleware& one : middleware_) {
+            if (one.hooks().*member) last = one.type_name();
+        }
+        return last;
+    }
+
     template <class H>
     void note_replaced(std::string_view name, H HookSet::* member, std::size_t count,
                        std::string by) {
@@ -215,70 +285,6 @@ private:
     const std::vector<Middleware>& middleware_;
     HookSet set_;
 };
-
-void compose_request_hooks(Composition& all) {
-    HookSet& set = all.set();
-    if (auto hooks = all.composed("transform_context", &HookSet::transform_context);
-        !hooks.empty()) {
-        set.transform_context = [hooks](MessageList messages, HookContext& ctx) {
-            return chain_context(hooks, std::move(messages), ctx);
-        };
-    }
-    all.take_last_convert();
-    if (auto hooks = all.composed("transform_system_prompt", &HookSet::transform_system_prompt);
-        !hooks.empty()) {
-        set.transform_system_prompt = [hooks](std::string prompt, HookContext& ctx) {
-            return chain_prompt(hooks, std::move(prompt), ctx);
-        };
-    }
-    auto wrappers = all.composed("around_model_call", &HookSet::around_model_call);
-    if (!wrappers.empty()) {
-        auto hooks = std::make_shared<const std::vector<AroundModelCallHook>>(std::move(wrappers));
-        set.around_model_call = [hooks](ModelRequest request, ModelCallNext call) {
-            return around_from(hooks, 0, std::move(request), std::move(call));
-        };
-    }
-}
-
-void compose_tool_hooks(Composition& all, const std::vector<Middleware>& middleware) {
-    HookSet& set = all.set();
-    auto resolvers = collect(middleware, &HookSet::resolve_tool_call);
-    if (set.resolve_tool_call) resolvers.insert(resolvers.begin(), set.resolve_tool_call);
-    if (!resolvers.empty()) {
-        set.resolve_tool_call = [resolvers](ToolCall call, HookContext& ctx) {
-            return first_resolved(resolvers, std::move(call), ctx);
-        };
-    }
-    if (auto hooks = all.composed("before_tool_call", &HookSet::before_tool_call); !hooks.empty()) {
-        set.before_tool_call = [hooks](BeforeToolCallContext& ctx) {
-            return before_chain(hooks, ctx);
-        };
-    }
-    if (auto hooks = all.composed("after_tool_call", &HookSet::after_tool_call); !hooks.empty()) {
-        set.after_tool_call = [hooks](AfterToolCallContext& ctx) {
-            return after_chain(hooks, ctx);
-        };
-    }
-}
-
-void compose_turn_hooks(Composition& all) {
-    HookSet& set = all.set();
-    if (auto hooks = all.composed("after_model_response", &HookSet::after_model_response);
-        !hooks.empty()) {
-        set.after_model_response = [hooks](AssistantMessage response, HookContext& ctx) {
-            return response_chain(hooks, std::move(response), ctx);
-        };
-    }
-    if (auto hooks = all.composed("should_stop_after_turn", &HookSet::should_stop_after_turn);
-        !hooks.empty()) {
-        set.should_stop_after_turn = [hooks](ShouldStopAfterTurnContext& ctx) {
-            return any_stop(hooks, ctx);
-        };
-    }
-    if (auto hooks = all.composed("on_run_end", &HookSet::on_run_end); !hooks.empty()) {
-        set.on_run_end = [hooks](HookContext& ctx) { return run_end_chain(hooks, ctx); };
-    }
-}
 
 }  // namespace
 
@@ -308,9 +314,9 @@ Notice ReplacedHook::notice() const {
 
 HookSet compose_middleware(const std::vector<Middleware>& middleware, HookSet explicit_hooks) {
     Composition all(middleware, std::move(explicit_hooks));
-    compose_request_hooks(all);
-    compose_tool_hooks(all, middleware);
-    compose_turn_hooks(all);
+#define ADD(type, name, ...) all.add(#name, &HookSet::name);
+    CUBEPI_AGENT_HOOKS(ADD)
+#undef ADD
     return std::move(all.set());
 }
 

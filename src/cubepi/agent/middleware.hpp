@@ -101,68 +101,54 @@ struct ShouldStopAfterTurnContext {
 /// The remaining handlers of a model call, for around_model_call. May be called any number of times, or not at all.
 using ModelCallNext = std::function<Task<MessageStream>(ModelRequest)>;
 
+// clang-format off
+/// The list of hooks (docs/guides/middleware.md has an example of each): type, name, result, arguments. They run on the
+/// agent's executor and must not block. An exception ends the run as failed; in a hook about a tool call it becomes the
+/// call's error result instead. A new hook is an entry here, its composition rule in middleware.cpp and its call in the
+/// run; the rest is generated from this list.
+#define CUBEPI_AGENT_HOOKS(HOOK)                                                                                       \
+    /* Returns the messages to send to the model in place of the history, which is unchanged. A request that           \
+       becomes invalid (a result without its call) is repaired before it is sent (D1). */                              \
+    HOOK(TransformContextHook, transform_context, MessageList, MessageList, HookContext&)                              \
+    /* Makes the last change of the messages before the request, e.g. to omit messages intended only for the user.     \
+       */                                                                                                              \
+    HOOK(ConvertToLlmHook, convert_to_llm, MessageList, MessageList, HookContext&)                                     \
+    /* Returns the system prompt of this request. */                                                                   \
+    HOOK(TransformSystemPromptHook, transform_system_prompt, std::string, std::string, HookContext&)                   \
+    /* Called for a call whose tool does not exist; may return another call in its place. */                           \
+    HOOK(ResolveToolCallHook, resolve_tool_call, std::optional<ToolCall>, ToolCall, HookContext&)                      \
+    /* Receives a call with valid arguments before it runs: may block it, edit it, or answer in its place. */          \
+    HOOK(BeforeToolCallHook, before_tool_call, std::optional<BeforeToolCallResult>, BeforeToolCallContext&)            \
+    /* Receives a result before it is stored, including that of a blocked call (D29). */                               \
+    HOOK(AfterToolCallHook, after_tool_call, std::optional<AfterToolCallResult>, AfterToolCallContext&)                \
+    /* Receives an answer before it is stored, and decides how the run continues. */                                   \
+    HOOK(AfterModelResponseHook, after_model_response, std::optional<TurnAction>, AssistantMessage, HookContext&)      \
+    /* Returns true to end the run after this turn. Queued messages wait for the next run (D5). */                     \
+    HOOK(ShouldStopAfterTurnHook, should_stop_after_turn, bool, ShouldStopAfterTurnContext&)                           \
+    /* Called when the run would end by itself; returning messages continues it (D33). */                              \
+    HOOK(OnRunEndHook, on_run_end, MessageList, HookContext&)                                                          \
+    /* Wraps the model call: may change the request, call another model, or answer without one (D44). */               \
+    HOOK(AroundModelCallHook, around_model_call, MessageStream, ModelRequest, ModelCallNext)
+// clang-format on
+
 namespace detail {
 
-#define CUBEPI_DETAIL_HOOK_SLOT(name, signature)                             \
-    CUBEPI_DETAIL_SLOT(name, "hook " #name " must be callable as " signature \
-                             "; it may return a Task and leave out a trailing context")
-CUBEPI_DETAIL_HOOK_SLOT(transform_context,
-                        "MessageList transform_context(MessageList, HookContext&)")
-CUBEPI_DETAIL_HOOK_SLOT(convert_to_llm, "MessageList convert_to_llm(MessageList, HookContext&)")
-CUBEPI_DETAIL_HOOK_SLOT(transform_system_prompt,
-                        "std::string transform_system_prompt(std::string, HookContext&)")
-CUBEPI_DETAIL_HOOK_SLOT(around_model_call,
-                        "MessageStream around_model_call(ModelRequest, ModelCallNext)")
-CUBEPI_DETAIL_HOOK_SLOT(
-    after_model_response,
-    "std::optional<TurnAction> after_model_response(AssistantMessage, HookContext&)")
-CUBEPI_DETAIL_HOOK_SLOT(resolve_tool_call,
-                        "std::optional<ToolCall> resolve_tool_call(ToolCall, HookContext&)")
-CUBEPI_DETAIL_HOOK_SLOT(
-    before_tool_call,
-    "std::optional<BeforeToolCallResult> before_tool_call(BeforeToolCallContext&)")
-CUBEPI_DETAIL_HOOK_SLOT(after_tool_call,
-                        "std::optional<AfterToolCallResult> after_tool_call(AfterToolCallContext&)")
-CUBEPI_DETAIL_HOOK_SLOT(should_stop_after_turn,
-                        "bool should_stop_after_turn(ShouldStopAfterTurnContext&)")
-CUBEPI_DETAIL_HOOK_SLOT(on_run_end, "MessageList on_run_end(HookContext&)")
+#define CUBEPI_DETAIL_HOOK_SLOT(type, name, result, ...)                                        \
+    CUBEPI_DETAIL_SLOT(name,                                                                    \
+                       "hook " #name " must be callable as " #result " " #name "(" #__VA_ARGS__ \
+                       "); it may return a Task and leave out a trailing context")
+CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_HOOK_SLOT)
 #undef CUBEPI_DETAIL_HOOK_SLOT
 
 }  // namespace detail
 
-// The hooks, in the order in which a run calls them (docs/guides/middleware.md has an example of each). They run on the
-// agent's executor and must not block. An exception ends the run as failed; in a hook about a tool call it becomes the
-// call's error result instead.
+#define CUBEPI_DETAIL_HOOK_TYPE(type, name, result, ...) \
+    using type = Hook<result(__VA_ARGS__), detail::name##_slot>;
+CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_HOOK_TYPE)
+#undef CUBEPI_DETAIL_HOOK_TYPE
 
-/// Returns the messages to send to the model in place of the history, which is unchanged. A request that becomes
-/// invalid (a result without its call) is repaired before it is sent (D1).
-using TransformContextHook =
-    Hook<MessageList(MessageList, HookContext&), detail::transform_context_slot>;
-/// Makes the last change of the messages before the request, e.g. to omit messages intended only for the user.
-using ConvertToLlmHook = Hook<MessageList(MessageList, HookContext&), detail::convert_to_llm_slot>;
-/// Returns the system prompt of this request.
-using TransformSystemPromptHook =
-    Hook<std::string(std::string, HookContext&), detail::transform_system_prompt_slot>;
-/// Wraps the model call: may change the request, call another model, or answer without one (D44).
-using AroundModelCallHook =
-    Hook<MessageStream(ModelRequest, ModelCallNext), detail::around_model_call_slot>;
-/// Receives an answer before it is stored, and decides how the run continues.
-using AfterModelResponseHook = Hook<std::optional<TurnAction>(AssistantMessage, HookContext&),
-                                    detail::after_model_response_slot>;
-/// Called for a call whose tool does not exist; may return another call in its place.
-using ResolveToolCallHook =
-    Hook<std::optional<ToolCall>(ToolCall, HookContext&), detail::resolve_tool_call_slot>;
-/// Receives a call with valid arguments before it runs: may block it, edit it, or answer in its place.
-using BeforeToolCallHook = Hook<std::optional<BeforeToolCallResult>(BeforeToolCallContext&),
-                                detail::before_tool_call_slot>;
-/// Receives a result before it is stored, including that of a blocked call (D29).
-using AfterToolCallHook =
-    Hook<std::optional<AfterToolCallResult>(AfterToolCallContext&), detail::after_tool_call_slot>;
-/// Returns true to end the run after this turn. Queued messages wait for the next run (D5).
-using ShouldStopAfterTurnHook =
-    Hook<bool(ShouldStopAfterTurnContext&), detail::should_stop_after_turn_slot>;
-/// Called when the run would end by itself; returning messages continues it (D33).
-using OnRunEndHook = Hook<MessageList(HookContext&), detail::on_run_end_slot>;
+/// Declares a member for a hook of the list.
+#define CUBEPI_DETAIL_HOOK_MEMBER(type, name, ...) type name = {};
 
 /// Hooks of middleware that do not run because another callable replaces them.
 struct ReplacedHook {
@@ -177,16 +163,7 @@ struct ReplacedHook {
 
 /// The hooks of one middleware, or of an agent's explicit callables. Empty ones are not called.
 struct HookSet {
-    TransformContextHook transform_context = {};
-    ConvertToLlmHook convert_to_llm = {};
-    TransformSystemPromptHook transform_system_prompt = {};
-    ResolveToolCallHook resolve_tool_call = {};
-    BeforeToolCallHook before_tool_call = {};
-    AfterToolCallHook after_tool_call = {};
-    AfterModelResponseHook after_model_response = {};
-    ShouldStopAfterTurnHook should_stop_after_turn = {};
-    OnRunEndHook on_run_end = {};
-    AroundModelCallHook around_model_call = {};
+    CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_HOOK_MEMBER)
 
     /// Filled by compose_middleware(); an agent reports them at its first run, run_agent_loop at each run.
     std::vector<ReplacedHook> replaced = {};
@@ -196,33 +173,31 @@ struct HookSet {
 
 namespace detail {
 
+template <class First, class...>
+using FirstOf = First;
+
 // A member of any kind named X makes `&Probe::X` ambiguous, so overloads and templates are detected too. A final class
 // cannot be probed this way: for it, overloads and templates are detected only if they accept these arguments.
-#define CUBEPI_DETAIL_HOOK(name, first, second)                                                   \
+#define CUBEPI_DETAIL_HOOK(type, name, result, ...)                                               \
     struct NameOf_##name {                                                                        \
         int name;                                                                                 \
     };                                                                                            \
     template <class M>                                                                            \
     concept Has_##name = [] {                                                                     \
         if constexpr (std::is_final_v<M>) {                                                       \
-            return requires { &M::name; } || requires(M& m) { m.name(std::declval<first>()); } || \
-                   requires(M& m) { m.name(std::declval<first>(), std::declval<second>()); };     \
+            auto call = [](auto& m, auto&&... args) -> decltype(m.name(                           \
+                                                        std::forward<decltype(args)>(args)...)) { \
+                return m.name(std::forward<decltype(args)>(args)...);                             \
+            };                                                                                    \
+            return requires { &M::name; } ||                                                      \
+                   std::is_invocable_v<decltype(call), M&, __VA_ARGS__> ||                        \
+                   std::is_invocable_v<decltype(call), M&, FirstOf<__VA_ARGS__>>;                 \
         } else {                                                                                  \
             struct Probe : M, NameOf_##name {};                                                   \
             return !requires { &Probe::name; };                                                   \
         }                                                                                         \
     }();
-
-CUBEPI_DETAIL_HOOK(transform_context, MessageList, HookContext&)
-CUBEPI_DETAIL_HOOK(convert_to_llm, MessageList, HookContext&)
-CUBEPI_DETAIL_HOOK(transform_system_prompt, std::string, HookContext&)
-CUBEPI_DETAIL_HOOK(resolve_tool_call, ToolCall, HookContext&)
-CUBEPI_DETAIL_HOOK(before_tool_call, BeforeToolCallContext&, HookContext&)
-CUBEPI_DETAIL_HOOK(after_tool_call, AfterToolCallContext&, HookContext&)
-CUBEPI_DETAIL_HOOK(after_model_response, AssistantMessage, HookContext&)
-CUBEPI_DETAIL_HOOK(should_stop_after_turn, ShouldStopAfterTurnContext&, HookContext&)
-CUBEPI_DETAIL_HOOK(on_run_end, HookContext&, HookContext&)
-CUBEPI_DETAIL_HOOK(around_model_call, ModelRequest, ModelCallNext)
+CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_HOOK)
 #undef CUBEPI_DETAIL_HOOK
 
 }  // namespace detail
@@ -271,39 +246,27 @@ private:
 /// lists the hooks that do not run.
 HookSet compose_middleware(const std::vector<Middleware>& middleware, HookSet explicit_hooks = {});
 
-#define CUBEPI_DETAIL_BIND(name)                                                         \
+#define CUBEPI_DETAIL_HAS(type, name, ...) detail::Has_##name<M> ||
+#define CUBEPI_DETAIL_NAME(type, name, ...) #name ", "
+#define CUBEPI_DETAIL_BIND(type, name, ...)                                              \
     if constexpr (detail::Has_##name<M>) {                                               \
         auto call = [self](auto&&... args) -> decltype(self->name(                       \
                                                std::forward<decltype(args)>(args)...)) { \
             return self->name(std::forward<decltype(args)>(args)...);                    \
         };                                                                               \
-        hooks_.name = decltype(hooks_.name)(std::move(call));                            \
+        hooks_.name = type(std::move(call));                                             \
     }
 
 template <class M>
 void Middleware::bind(const std::shared_ptr<M>& self) {
     type_ = &typeid(M);
-    CUBEPI_DETAIL_BIND(transform_context)
-    CUBEPI_DETAIL_BIND(convert_to_llm)
-    CUBEPI_DETAIL_BIND(transform_system_prompt)
-    CUBEPI_DETAIL_BIND(resolve_tool_call)
-    CUBEPI_DETAIL_BIND(before_tool_call)
-    CUBEPI_DETAIL_BIND(after_tool_call)
-    CUBEPI_DETAIL_BIND(after_model_response)
-    CUBEPI_DETAIL_BIND(should_stop_after_turn)
-    CUBEPI_DETAIL_BIND(on_run_end)
-    CUBEPI_DETAIL_BIND(around_model_call)
+    CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_BIND)
     static_assert(
-        detail::Has_transform_context<M> || detail::Has_convert_to_llm<M> ||
-            detail::Has_transform_system_prompt<M> || detail::Has_resolve_tool_call<M> ||
-            detail::Has_before_tool_call<M> || detail::Has_after_tool_call<M> ||
-            detail::Has_after_model_response<M> || detail::Has_should_stop_after_turn<M> ||
-            detail::Has_on_run_end<M> || detail::Has_around_model_call<M> ||
-            requires { std::vector<AgentTool>(self->tools); },
-        "a middleware has at least one hook: transform_context, convert_to_llm, "
-        "transform_system_prompt, resolve_tool_call, before_tool_call, after_tool_call, "
-        "after_model_response, should_stop_after_turn, on_run_end, around_model_call; or tools");
+        CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_HAS) requires { std::vector<AgentTool>(self->tools); },
+        "a middleware has at least one hook: " CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_NAME) "or tools");
 }
 #undef CUBEPI_DETAIL_BIND
+#undef CUBEPI_DETAIL_HAS
+#undef CUBEPI_DETAIL_NAME
 
 }  // namespace cubepi

@@ -12,16 +12,9 @@ namespace {
 /// Returns null if all settings have their defaults.
 std::unique_ptr<Agent::Impl::Settings> take_settings(AgentOptions& options) {
     HookSet hooks;
-    hooks.transform_context = std::move(options.transform_context);
-    hooks.convert_to_llm = std::move(options.convert_to_llm);
-    hooks.transform_system_prompt = std::move(options.transform_system_prompt);
-    hooks.resolve_tool_call = std::move(options.resolve_tool_call);
-    hooks.before_tool_call = std::move(options.before_tool_call);
-    hooks.after_tool_call = std::move(options.after_tool_call);
-    hooks.after_model_response = std::move(options.after_model_response);
-    hooks.should_stop_after_turn = std::move(options.should_stop_after_turn);
-    hooks.on_run_end = std::move(options.on_run_end);
-    hooks.around_model_call = std::move(options.around_model_call);
+#define TAKE(type, name, ...) hooks.name = std::move(options.name);
+    CUBEPI_AGENT_HOOKS(TAKE)
+#undef TAKE
     Agent::Impl::Settings taken;
     taken.hooks = compose_middleware(options.middleware, std::move(hooks));
     taken.tool_execution = options.tool_execution;
