@@ -69,8 +69,8 @@ private:
 
 }  // namespace
 
-ApprovalPolicy policy_of(const std::vector<std::string>& rules) {
-    ApprovalPolicy policy;
+ToolRules policy_of(const std::vector<std::string>& rules) {
+    ToolRules policy;
     try {
         for (const std::string& rule : rules) policy.allow(ApprovalRule::parse(rule));
     } catch (const Error& error) {
@@ -81,7 +81,7 @@ ApprovalPolicy policy_of(const std::vector<std::string>& rules) {
 
 std::vector<std::string> unused_rules(const std::vector<std::string>& rules) {
     std::vector<std::string> notes;
-    const ApprovalPolicy policy = policy_of(rules);
+    const ToolRules policy = policy_of(rules);
     for (const ApprovalRule& rule : policy.rules()) {
         const std::string problem = rule.problem();
         if (problem.empty()) continue;
@@ -91,7 +91,7 @@ std::vector<std::string> unused_rules(const std::vector<std::string>& rules) {
     return notes;
 }
 
-Approval::Approval(ApprovalPolicy policy, std::shared_ptr<Prompter> prompter, Style style,
+Approval::Approval(ToolRules policy, std::shared_ptr<Prompter> prompter, Style style,
                    Options options)
     : policy_(std::move(policy)),
       prompter_(std::move(prompter)),

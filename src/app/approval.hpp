@@ -8,8 +8,8 @@
 
 #include <cubepi/agent/middleware.hpp>
 #include <cubepi/core/runtime.hpp>
-#include <cubepi/workspace/approval_policy.hpp>
 #include <cubepi/workspace/file_change.hpp>
+#include <cubepi/workspace/tool_rules.hpp>
 
 #include "question_view.hpp"
 #include "terminal/prompter.hpp"
@@ -18,7 +18,7 @@
 namespace cubepi::app {
 
 /// The policy of the configuration's rules. Throws Error(invalid_argument) that names the file.
-ApprovalPolicy policy_of(const std::vector<std::string>& rules);
+ToolRules policy_of(const std::vector<std::string>& rules);
 
 /// A sentence for each of the configuration's rules that allows nothing, as some do that earlier versions saved, and what to
 /// write instead.
@@ -39,15 +39,14 @@ public:
         std::function<void(const std::string& rule)> save_rule = {};  ///< keeps a rule for good
         /// Previews of the calls of write and edit, shared with the tools; null: their arguments are shown.
         std::shared_ptr<FilePreviews> previews = {};
-        /// Where write and edit would write, which may be protected; see ApprovalPolicy. Called on a worker thread. Null:
+        /// Where write and edit would write, which may be protected; see ToolRules. Called on a worker thread. Null:
         /// the path as it is written.
         std::function<std::string(const std::string& path)> write_target = {};
         std::shared_ptr<const Runtime> runtime =
             {};  ///< whose workers read files; null: standard()
     };
     /// `prompter` null: nobody can be asked.
-    Approval(ApprovalPolicy policy, std::shared_ptr<Prompter> prompter, Style style,
-             Options options);
+    Approval(ToolRules policy, std::shared_ptr<Prompter> prompter, Style style, Options options);
 
     Task<std::optional<BeforeToolCallResult>> before_tool_call(BeforeToolCallContext& context);
 
@@ -78,7 +77,7 @@ private:
     QuestionView view_of(const Question& question) const;
     void view_more(QuestionView& view, const std::string& answer) const;
 
-    ApprovalPolicy policy_;
+    ToolRules policy_;
     std::shared_ptr<Prompter> prompter_;
     Style style_;
     Options options_;

@@ -58,7 +58,7 @@ public:
     }
 
 private:
-    ApprovalPolicy policy_;
+    ToolRules policy_;
     Style style_;
     std::function<void()> before_;
 };
@@ -121,7 +121,7 @@ private:
             Approval::Options settings;
             settings.previews = std::move(previews);
             options.middleware.emplace_back(std::make_shared<Approval>(
-                ApprovalPolicy(), questions_, screen_.style(), std::move(settings)));
+                ToolRules(), questions_, screen_.style(), std::move(settings)));
         } else {
             options.middleware.emplace_back(
                 std::make_shared<TourApproval>(screen_.style(), [this] { screen_.pause(); }));

@@ -313,7 +313,7 @@ TEST(FirstDayErrors, NoTerminal) {
     });
     options.tools.push_back(std::move(touch));
     options.middleware.emplace_back(
-        std::make_shared<Approval>(ApprovalPolicy(), nullptr, Style(), Approval::Options()));
+        std::make_shared<Approval>(ToolRules(), nullptr, Style(), Approval::Options()));
     Agent agent(std::move(options));
     const RunResult result = run(agent.prompt("Touch it."));
     EXPECT_TRUE(result);

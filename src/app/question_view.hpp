@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <cubepi/core/json.hpp>
-#include <cubepi/workspace/approval_policy.hpp>
 #include <cubepi/workspace/file_change.hpp>
+#include <cubepi/workspace/tool_rules.hpp>
 
 #include "terminal/framed_text.hpp"
 #include "terminal/prompter.hpp"

@@ -13,7 +13,7 @@ namespace {
 
 struct Shell {
     explicit Shell(const std::string& command) : args{{"command", command}} {
-        decision = ApprovalPolicy().decide("shell", ToolRisk::writes, args);
+        decision = ToolRules().decide("shell", ToolRisk::writes, args);
     }
     QuestionView view(ScreenSize screen = {}) const {
         return QuestionView(QuestionView::Call{tool, args, decision}, Style(), screen);
@@ -82,7 +82,7 @@ TEST(QuestionView, NothingOfACallStandsAtTheLeftEdge) {
                                   {"old_text", forged},
                                   {"new_text", std::string(columns - 4, ' ') + forged},
                                   {"path\n? x", "a\n" + forged}};
-            const ApprovalDecision decision = ApprovalPolicy().decide(tool, ToolRisk::writes, args);
+            const ApprovalDecision decision = ToolRules().decide(tool, ToolRisk::writes, args);
             QuestionView view(QuestionView::Call{tool, args, decision}, Style(), {columns, 24});
             TerminalText text = view.opening();
             text += view.rest();

@@ -31,14 +31,14 @@ TEST(Turn, B1_StagesRunInSourceOrderTheNewestPluginFirst) {
     framework.add(noting_plugin("a", calls));
     framework.add(noting_plugin("b", calls));
     const TurnResult result = play(framework, hello());
-    EXPECT_EQ(result.session_id, "cli:room");
+    EXPECT_EQ(result.session_id, "cli:chat");
     EXPECT_EQ(result.model_output, "answer");
     const std::vector<std::string> order = {"b.load_state", "a.load_state", "b.run_model",
                                             "b.save_state", "a.save_state"};
     EXPECT_EQ(calls, order);
     ASSERT_EQ(result.outbounds.size(), 1u);
     EXPECT_EQ(result.outbounds[0].content, "answer");
-    EXPECT_EQ(result.outbounds[0].chat_id, "room");
+    EXPECT_EQ(result.outbounds[0].chat_id, "chat");
 }
 
 TEST(Turn, PriorityGoesBeforeTheOrderOfRegistration) {
@@ -63,7 +63,7 @@ TEST(Turn, B2_AnEmptySessionIdFallsBackAndIsWrittenIntoTheEnvelope) {
     EXPECT_EQ(inbound->session_id, "default:default");
 }
 
-TEST(Turn, B3_APluginThatGivesNothingHidesNobody) {
+TEST(Turn, B3_APluginThatReturnsNothingDoesNotHideLaterOnes) {
     for (const bool streams : {false, true}) {
         Framework framework;
         std::vector<std::string> calls;
@@ -178,7 +178,7 @@ TEST(Turn, B7_AnErrorEventOfAnyFormReachesTheObservers) {
     }
 }
 
-TEST(Turn, B13_WarningsSayWhatBrokeAndNotWhatWasSaid) {
+TEST(Turn, B13_WarningsNameTheFailureWithoutTheMessage) {
     for (const std::string& hook : test::turn_hooks) {
         std::vector<std::string> warnings;
         FrameworkOptions options;
@@ -188,7 +188,7 @@ TEST(Turn, B13_WarningsSayWhatBrokeAndNotWhatWasSaid) {
         framework.add(Plugin{.name = "observer",
                              .on_error = [](OnErrorCall&) { throw Broken("the observer broke"); }});
         try {
-            (void)play(framework, Envelope("the password is swordfish").on("cli", "room"));
+            (void)play(framework, Envelope("the password is swordfish").on("cli", "chat"));
         } catch (const std::exception&) {
         }
         EXPECT_FALSE(warnings.empty()) << hook;
@@ -218,13 +218,13 @@ Plugin onboarding(std::string name, JsonObject part, std::vector<JsonObject>& se
     plugin.name = std::move(name);
     plugin.onboard_config = [part = std::move(part), &seen](OnboardCall& call) {
         seen.push_back(call.config);
-        EXPECT_EQ(call.ui, nullptr) << "there is nobody";
+        EXPECT_EQ(call.ui, nullptr) << "non-interactive";
         return part;
     };
     return plugin;
 }
 
-TEST(Onboard, EachPluginSeesWhatTheOlderOnesGaveAndAllIsMerged) {
+TEST(Onboard, EachPluginSeesTheResultsOfOlderOnesAndAllAreMerged) {
     Framework framework;
     std::vector<JsonObject> seen;
     const JsonObject first{{"a", JsonObject{{"x", 1}, {"y", nullptr}}}, {"gone", nullptr}};

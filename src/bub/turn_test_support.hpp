@@ -126,7 +126,7 @@ inline Task<> wait_for_ever(Envelope*) {
     co_await never.wait();
 }
 
-inline Envelope hello(std::string chat = "room") {
+inline Envelope hello(std::string chat = "chat") {
     return Envelope("hello").on("cli", std::move(chat));
 }
 

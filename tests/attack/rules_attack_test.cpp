@@ -16,8 +16,8 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/core/temporary_directory_test.hpp>
-#include <cubepi/workspace/approval_policy.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
+#include <cubepi/workspace/tool_rules.hpp>
 
 #include "attack.hpp"
 #include "hostile_commands.hpp"
@@ -37,7 +37,7 @@ Texts attack_commands() {
     return all;
 }
 
-ApprovalDecision ask(const ApprovalPolicy& policy, const std::string& command,
+ApprovalDecision ask(const ToolRules& policy, const std::string& command,
                      std::string_view directory = {}) {
     JsonObject arguments{{"command", command}};
     if (!directory.empty()) arguments["working_directory"] = directory;
@@ -45,8 +45,8 @@ ApprovalDecision ask(const ApprovalPolicy& policy, const std::string& command,
 }
 
 /// A policy with every rule that the program offers for an ordinary command.
-ApprovalPolicy policy_of_offers() {
-    ApprovalPolicy policy{std::string(root)};
+ToolRules policy_of_offers() {
+    ToolRules policy{std::string(root)};
     for (const std::string& command : ordinary_commands()) {
         const ApprovalDecision decision = ask(policy, command);
         if (decision.always) policy.allow(*decision.always);
@@ -63,7 +63,7 @@ bool is_ordinary(const std::string& command) {
 
 TEST(RulesAttack, AnOfferedRuleAllowsNothingElse) {
     Row row("rules", "command that makes more of a rule that the program offers");
-    const ApprovalPolicy policy = policy_of_offers();
+    const ToolRules policy = policy_of_offers();
     ASSERT_GT(policy.rules().size(), 80u);
     for (const std::string& command : ordinary_commands()) {
         const ApprovalDecision decision = ask(policy, command);
@@ -78,7 +78,7 @@ TEST(RulesAttack, AnOfferedRuleAllowsNothingElse) {
 
 TEST(RulesAttack, RulesOfEarlierVersionsAllowNoMore) {
     Row row("rules", "the same with a rule that an earlier version saved");
-    ApprovalPolicy policy{std::string(root)};
+    ToolRules policy{std::string(root)};
     for (const std::string& rule : earlier_rules())
         policy.allow(ApprovalRule::parse("shell: " + rule));
     for (const std::string& command : attack_commands())
@@ -87,7 +87,7 @@ TEST(RulesAttack, RulesOfEarlierVersionsAllowNoMore) {
 
 TEST(RulesAttack, ARuleAppliesToItsDirectoryOnly) {
     Row row("rules", "allowed command in another directory");
-    const ApprovalPolicy policy = policy_of_offers();
+    const ToolRules policy = policy_of_offers();
     for (const std::string& command : ordinary_commands()) {
         const auto offered = ask(policy, command).always;
         if (!offered || !offered->match.starts_with("cd ")) continue;  // the same everywhere
@@ -96,8 +96,8 @@ TEST(RulesAttack, ARuleAppliesToItsDirectoryOnly) {
               "link/../evil", "/src/appx", "/src/App", "../app"}) {
             row.attempt(!ask(policy, command, directory).allowed, command + " in " + directory);
         }
-        const ApprovalPolicy elsewhere = [&] {
-            ApprovalPolicy other("/src/evil");
+        const ToolRules elsewhere = [&] {
+            ToolRules other("/src/evil");
             for (const ApprovalRule& rule : policy.rules()) other.allow(rule);
             return other;
         }();
@@ -122,7 +122,7 @@ TEST(RulesAttack, NoRuleAllowsWritesToProtectedPaths) {
     link("AGENTS.md", "readme");
     link("../../AGENTS.md", "dir/sub/readme");
     LocalWorkspace workspace(directory.path());
-    ApprovalPolicy policy(workspace.root());
+    ToolRules policy(workspace.root());
     policy.allow(ApprovalRule::parse("write: *"));
     policy.allow(ApprovalRule::parse("edit: *"));
     Texts paths = {"plain/config",
@@ -179,13 +179,13 @@ TEST(RulesAttack, NoRuleAllowsWritesToProtectedPaths) {
 
 TEST(RulesAttack, AFetchRuleAppliesToOneOrigin) {
     Row row("rules", "URL of another scheme, port or host than a fetch rule's");
-    const auto fetch = [](const ApprovalPolicy& policy, const std::string& url) {
+    const auto fetch = [](const ToolRules& policy, const std::string& url) {
         return policy.decide("fetch", ToolRisk::network, JsonObject{{"url", url}});
     };
     for (const char* asked : {"https://docs.example.org/a", "http://docs.example.org/a",
                               "https://docs.example.org:8443/a", "http://[2001:db8::1]:8080/a",
                               "https://192.0.2.7/a"}) {
-        ApprovalPolicy policy("/src/app");
+        ToolRules policy("/src/app");
         policy.allow(*fetch(policy, asked).always);
         EXPECT_TRUE(fetch(policy, std::string(asked) + "?b#c").allowed) << asked;
         for (const char* scheme : {"http", "https", "ftp", "HTTPS", "ws"}) {

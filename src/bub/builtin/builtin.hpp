@@ -72,7 +72,7 @@ struct BuiltinOptions {
     std::vector<std::filesystem::path> skill_directories = {};
     bool with_user_skills = true;  ///< includes ~/.agents/skills
 
-    /// What the user has been told of the project's files (look_at_project_files). A warning follows when a turn loads
+    /// The project files that were shown to the user (look_at_project_files). A warning follows when a turn loads
     /// something else. Absent: none.
     std::optional<LoadedFiles> loaded_files = {};
 

@@ -32,7 +32,7 @@ TEST_F(Builtin, B19_TheTextsOfSeveralStepsAreABlankLineApartInBothCallerModes) {
     add_builtin(std::move(steps));
     EXPECT_EQ(say("look").model_output, "let me see\n\ndone");
     EXPECT_EQ(say("look", "cli", true).model_output, "let me see\n\ndone");
-    const std::vector<TapeEntry> entries = tape("cli:room");
+    const std::vector<TapeEntry> entries = tape("cli:chat");
     EXPECT_EQ(count(entries, entry_kind::tool_call), 2u);
     EXPECT_EQ(count(entries, entry_kind::tool_result), 2u);
 }
@@ -43,7 +43,7 @@ TEST_F(Builtin, APipeNamedAsTheRulesOfAProjectIsNotWaitedFor) {
     EXPECT_EQ(say("hello").model_output, "here");
 }
 
-TEST_F(Builtin, TheNextTurnKnowsWhatWasSaid) {
+TEST_F(Builtin, TheNextTurnHasTheConversation) {
     std::size_t seen = 0;
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back(faux_assistant_message("first answer"));
@@ -75,13 +75,13 @@ TEST_F(Builtin, CommandsTakeWordsInOrderAndByName) {
     EXPECT_EQ(say(",tape.handoff chapter summary='what was'").model_output,
               "anchor added: chapter");
     EXPECT_EQ(say(",tape.anchors").model_output, "- session/start\n- chapter");
-    const std::vector<TapeEntry> entries = tape("cli:room");
+    const std::vector<TapeEntry> entries = tape("cli:chat");
     EXPECT_EQ(count(entries, entry_kind::event, "command"), 2u);
     EXPECT_EQ(count(entries, entry_kind::message), 0u);
     EXPECT_EQ(say(",echo 'it is' $((1+1))").model_output, "it is 2");
     EXPECT_THROW(say(",tape.info nonsense"), cubepi::Error);
     EXPECT_THROW(say(",exit 3"), cubepi::Error);
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::event, "command"), 5u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "command"), 5u);
 }
 
 TEST_F(Builtin, TheModelThatWasChosenIsAskedFromTheNextTurnOn) {
@@ -118,7 +118,7 @@ TEST_F(Builtin, AModelThatDoesNotAnswerIsFollowedByTheOnesToFallBackToAndAChosen
     EXPECT_EQ(say("hello").model_output, "from second");
     EXPECT_EQ(limit, 77);
     (void)say(",model another");
-    EXPECT_THROW(say("hello"), cubepi::Error) << "nobody else was asked for";
+    EXPECT_THROW(say("hello"), cubepi::Error) << "no other provider was configured";
     EXPECT_EQ(second.call_count(), 1u);
 }
 
@@ -156,12 +156,12 @@ TEST_F(Builtin, B10_TheUsersMessageStaysWhenTheModelFails) {
     steps.emplace_back(cubepi::faux_failure("no", info));
     add_builtin(std::move(steps));
     EXPECT_THROW(say("remember this"), cubepi::Error);
-    const std::vector<TapeEntry> entries = tape("cli:room");
-    const bool kept = std::any_of(entries.begin(), entries.end(), [](const TapeEntry& entry) {
+    const std::vector<TapeEntry> entries = tape("cli:chat");
+    const bool recorded = std::any_of(entries.begin(), entries.end(), [](const TapeEntry& entry) {
         const Json* content = entry.payload.if_contains("content");
         return entry.kind == entry_kind::message && content && *content == "remember this";
     });
-    EXPECT_TRUE(kept);
+    EXPECT_TRUE(recorded);
 }
 
 TEST_F(Builtin, B10_TheSummaryOfAHandOffReachesTheModel) {
@@ -175,11 +175,11 @@ TEST_F(Builtin, B10_TheSummaryOfAHandOffReachesTheModel) {
     add_builtin(std::move(steps));
     (void)say("we chose Postgres");
     (void)say(",tape.handoff phase/2 summary='Postgres it is'");
-    (void)say("go on");
+    (void)say("continue");
     ASSERT_EQ(texts.size(), 2u);
     EXPECT_EQ(texts[0], "[Anchor created: phase/2]: {\"summary\": \"Postgres it is\"}\n" +
                             std::string(hand_off_label));
-    EXPECT_EQ(texts[1], "go on");
+    EXPECT_EQ(texts[1], "continue");
 }
 
 TEST_F(Builtin, B10_TheNameOfAHandOffIsOneLine) {
@@ -203,7 +203,7 @@ TEST_F(Builtin, B10_TheNameOfAHandOffIsOneLine) {
         (void)say("go");
         EXPECT_NE(result.find("one line of at most 200 bytes"), std::string::npos) << result;
     }
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::anchor), 1u) << "the first one alone";
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::anchor), 1u) << "the first one alone";
 }
 
 TEST_F(Builtin, B10_MediaStayInEveryStepOfTheirTurnAndAreStoredOnce) {
@@ -231,13 +231,13 @@ TEST_F(Builtin, B10_MediaStayInEveryStepOfTheirTurnAndAreStoredOnce) {
         return faux_assistant_message("a cat");
     });
     add_builtin(std::move(steps));
-    Envelope inbound = Envelope("what is this?").on("cli", "room");
+    Envelope inbound = Envelope("what is this?").on("cli", "chat");
     MediaItem item;
     item.url = "data:image/png;base64," + bytes;
     inbound.media.push_back(std::move(item));
     (void)cubepi::run(framework->process_inbound(std::move(inbound)));
     EXPECT_EQ(images, (std::vector<std::size_t>{1, 1}));
-    for (const TapeEntry& entry : tape("cli:room"))
+    for (const TapeEntry& entry : tape("cli:chat"))
         EXPECT_EQ(tape_line(entry).find("AAAA"), std::string::npos) << entry.kind;
     std::size_t files = 0;
     for (const auto& file : std::filesystem::directory_iterator(root / "home" / "tapes" / "media"))
@@ -295,7 +295,7 @@ TEST_F(Builtin, B20_WhatAPluginHasRecordedIsNotRecordedAgain) {
                               return "mine";
                           }});
     (void)say("hello");
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::message), 0u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::message), 0u);
 }
 
 TEST_F(Builtin, ARequestThatDoesNotFitHandsTheTapeOffAndIsTriedOnceMore) {
@@ -306,14 +306,14 @@ TEST_F(Builtin, ARequestThatDoesNotFitHandsTheTapeOffAndIsTriedOnceMore) {
     steps.emplace_back(faux_assistant_message("now it fits"));
     add_builtin(std::move(steps));
     EXPECT_EQ(say("hello").model_output, "now it fits");
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::anchor, "auto_handoff/context_overflow"), 1u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::anchor, "auto_handoff/context_overflow"), 1u);
 }
 
 TEST_F(Builtin, B20_ATurnThatAPluginAnsweredIsOnTheTapeToo) {
     add_builtin({});
     framework->add(Plugin{.name = "own", .run_model = [](RunModelCall&) { return "mine"; }});
     EXPECT_EQ(say("hello").model_output, "mine");
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::message), 2u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::message), 2u);
 }
 
 TEST_F(Builtin, SteeringReachesTheTurnThatRuns) {
@@ -321,7 +321,7 @@ TEST_F(Builtin, SteeringReachesTheTurnThatRuns) {
     std::string last;
     steps.emplace_back([this](const cubepi::ModelRequest&) -> Task<cubepi::AssistantMessage> {
         const auto inbox = co_await framework->steering_inbox();
-        inbox->enqueue("cli:room", Envelope("and be quick"));
+        inbox->enqueue("cli:chat", Envelope("and be quick"));
         co_return faux_assistant_message("working");
     });
     steps.emplace_back([&last](const cubepi::ModelRequest& request) {
@@ -364,10 +364,10 @@ TEST_F(Builtin, TheTapeKnowsWhatTheLastStepTook) {
     steps.emplace_back(faux_assistant_message("ok"));
     add_builtin(std::move(steps));
     (void)say("hello");
-    const std::vector<TapeEntry> entries = tape("cli:room");
+    const std::vector<TapeEntry> entries = tape("cli:chat");
     ASSERT_EQ(count(entries, entry_kind::event, "run"), 1u);
     const auto store = cubepi::run(framework->tape_store());
-    const TapeInfo info = cubepi::run(store->info(tape_name(framework->workspace(), "cli:room")));
+    const TapeInfo info = cubepi::run(store->info(tape_name(framework->workspace(), "cli:chat")));
     ASSERT_TRUE(info.last_token_usage);
     EXPECT_GT(*info.last_token_usage, 0);
     EXPECT_NE(say(",tape.info")
@@ -405,7 +405,7 @@ TEST_F(Builtin, SidecarsOfPluginsAreInTheTurn) {
     EXPECT_EQ(cubepi::run(framework->tape_sidecars()),
               (std::vector<std::string>{"notes", "spill"}));
     const auto store = cubepi::run(framework->tape_store());
-    const std::string owner = tape_name(framework->workspace(), "cli:room");
+    const std::string owner = tape_name(framework->workspace(), "cli:chat");
     const std::vector<TapeEntry> notes =
         cubepi::run(store->fetch(sidecar_tape_name(owner, "notes"), TapeQuery()));
     EXPECT_EQ(count(notes, entry_kind::event, "note"), 1u);
@@ -469,7 +469,7 @@ struct Told {
     std::vector<std::string> outcomes;
 };
 
-TEST_F(Builtin, WhoeverStartedATurnHearsHowItsRunEnded) {
+TEST_F(Builtin, TheCallerIsNotifiedOfTheEndOfARun) {
     Told told;
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back(faux_assistant_message("done"));
@@ -481,17 +481,17 @@ TEST_F(Builtin, WhoeverStartedATurnHearsHowItsRunEnded) {
     (void)say("good");
     EXPECT_THROW(say("bad"), cubepi::Error);
     (void)say("too long");
-    const std::vector<std::string> expected = {"completed in cli:room", "failed in cli:room",
-                                               "limited in cli:room"};
+    const std::vector<std::string> expected = {"completed in cli:chat", "failed in cli:chat",
+                                               "limited in cli:chat"};
     EXPECT_EQ(told.outcomes, expected);
     EXPECT_TRUE(told.agent.expired()) << "the agent goes with the turn";
 }
 
-TEST_F(Builtin, D7_AnAbortOfTheAgentCancelsTheTurnAndKeepsWhatWasSaid) {
+TEST_F(Builtin, D7_AnAbortOfTheAgentCancelsTheTurnAndKeepsTheConversation) {
     Told told;
     told.stops_at_text = true;
     std::vector<cubepi::FauxStep> steps;
-    steps.emplace_back(faux_assistant_message("a long story that nobody wants to hear"));
+    steps.emplace_back(faux_assistant_message("a long story that never ends"));
     add_builtin(std::move(steps), told.options());
     std::exception_ptr failure;
     try {
@@ -500,8 +500,8 @@ TEST_F(Builtin, D7_AnAbortOfTheAgentCancelsTheTurnAndKeepsWhatWasSaid) {
         failure = std::current_exception();
     }
     EXPECT_TRUE(failure && cubepi::is_cancellation(failure));
-    EXPECT_EQ(told.outcomes, std::vector<std::string>{"aborted in cli:room"});
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::message), 2u) << "the question, and its answer";
+    EXPECT_EQ(told.outcomes, std::vector<std::string>{"aborted in cli:chat"});
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::message), 2u) << "the question, and its answer";
 }
 
 TEST_F(Builtin, ATapeSaysWhoseItIs) {
@@ -510,11 +510,11 @@ TEST_F(Builtin, ATapeSaysWhoseItIs) {
     add_builtin(std::move(steps));
     (void)say("hi");
     const auto store = cubepi::run(framework->tape_store());
-    const auto beside =
-        cubepi::run(store->read_state(tape_name(framework->workspace(), "cli:room")));
-    const std::optional<TapeSession> session = session_of(beside);
+    const auto stored =
+        cubepi::run(store->read_state(tape_name(framework->workspace(), "cli:chat")));
+    const std::optional<TapeSession> session = session_of(stored);
     ASSERT_TRUE(session);
-    EXPECT_EQ(session->id, "cli:room");
+    EXPECT_EQ(session->id, "cli:chat");
     EXPECT_EQ(session->workspace, framework->workspace().string());
 }
 

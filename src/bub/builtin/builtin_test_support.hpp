@@ -52,7 +52,7 @@ protected:
     }
 
     TurnResult say(std::string text, std::string channel = "cli", bool streams = false) {
-        Envelope inbound = Envelope(std::move(text)).on(std::move(channel), "room");
+        Envelope inbound = Envelope(std::move(text)).on(std::move(channel), "chat");
         return cubepi::run(framework->process_inbound(std::move(inbound), streams));
     }
 

@@ -110,7 +110,7 @@ TEST_F(Commands, PastedShellCommandsNeedConsent) {
     };
     add_builtin({}, std::move(options));
     const auto paste = [this](std::string text) {
-        Envelope inbound = Envelope(std::move(text)).on("cli", "room").with(pasted_key, true);
+        Envelope inbound = Envelope(std::move(text)).on("cli", "chat").with(pasted_key, true);
         return cubepi::run(framework->process_inbound(std::move(inbound))).model_output;
     };
     EXPECT_EQ(paste(",touch made"), "Not run.");
@@ -127,9 +127,9 @@ TEST_F(Commands, PastedShellCommandsNeedConsent) {
     EXPECT_EQ(asked.size(), 3u);
 }
 
-TEST_F(Commands, PastedShellCommandsDoNotRunWhereNobodyCanBeAsked) {
+TEST_F(Commands, PastedShellCommandsDoNotRunWithoutAUserToAsk) {
     add_builtin({});
-    Envelope inbound = Envelope(",touch made").on("cli", "room").with(pasted_key, true);
+    Envelope inbound = Envelope(",touch made").on("cli", "chat").with(pasted_key, true);
     EXPECT_THROW(cubepi::run(framework->process_inbound(std::move(inbound))), cubepi::Error);
     EXPECT_FALSE(std::filesystem::exists(root / "work" / "made"));
 }
@@ -150,7 +150,7 @@ TEST_F(Commands, OutputOfABangCommandReachesTheModelWithTheNextPrompt) {
     for (const std::string& text : seen) all += text + "\n--\n";
     EXPECT_NE(all.find("$ echo some output\nsome output"), std::string::npos) << all;
     EXPECT_NE(all.find("$ ls no-such-file\n"), std::string::npos) << all;
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::event, "command"), 2u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "command"), 2u);
 }
 
 TEST_F(Commands, OutputForTheModelIsBounded) {
@@ -160,15 +160,15 @@ TEST_F(Commands, OutputForTheModelIsBounded) {
     EXPECT_NE(output.find(" bytes left out]"), std::string::npos);
 }
 
-TEST_F(Commands, TapeResetArchivesTheTapeAndWhatIsBesideIt) {
+TEST_F(Commands, TapeResetArchivesTheTapeAndItsSidecars) {
     add_builtin({});
     (void)command(",echo something");
-    const std::string said = command(",tape.reset archive=true");
-    ASSERT_TRUE(said.starts_with("Archived: ")) << said;
-    EXPECT_TRUE(std::filesystem::exists(said.substr(10)));
-    const std::vector<TapeEntry> entries = tape("cli:room");
+    const std::string output = command(",tape.reset archive=true");
+    ASSERT_TRUE(output.starts_with("Archived: ")) << output;
+    EXPECT_TRUE(std::filesystem::exists(output.substr(10)));
+    const std::vector<TapeEntry> entries = tape("cli:chat");
     ASSERT_EQ(count(entries, entry_kind::anchor), 1u);
-    EXPECT_EQ(entries[0].payload.at("state").as_object().at("archived"), Json(said.substr(10)));
+    EXPECT_EQ(entries[0].payload.at("state").as_object().at("archived"), Json(output.substr(10)));
     EXPECT_EQ(count(entries, entry_kind::event, "sidecar.reset"), 1u);
     EXPECT_EQ(count(entries, entry_kind::event, "command"), 1u);
 }
@@ -176,15 +176,15 @@ TEST_F(Commands, TapeResetArchivesTheTapeAndWhatIsBesideIt) {
 TEST_F(Commands, B9_ThatAreRunAreOnTheTapeAsAWholeTurn) {
     add_builtin({});
     EXPECT_THROW(say(",exit 3"), cubepi::Error);
-    const std::vector<TapeEntry> entries = tape("cli:room");
+    const std::vector<TapeEntry> entries = tape("cli:chat");
     EXPECT_EQ(count(entries, entry_kind::event, "command"), 1u);
     ASSERT_EQ(count(entries, entry_kind::event, "turn"), 1u);
     EXPECT_EQ(entries.back().payload.at("data").as_object().at("status"), Json("error"));
 }
 
-TEST_F(Commands, OfAPassingSessionLeaveNothing) {
+TEST_F(Commands, OfATemporarySessionLeaveNoFiles) {
     add_builtin({});
-    Envelope inbound = Envelope(",echo hi").on("cli", "room");
+    Envelope inbound = Envelope(",echo hi").on("cli", "chat");
     inbound.session_id = "temp/1";
     EXPECT_EQ(cubepi::run(framework->process_inbound(std::move(inbound))).model_output, "hi");
     EXPECT_TRUE(tape("temp/1").empty());
@@ -199,12 +199,12 @@ TEST_F(Commands, SkillShowsOneAndListsAll) {
     EXPECT_EQ(command(",skill nothing"), "(no such skill)");
 }
 
-TEST_F(Commands, ReasoningEffortIsCheckedAndKept) {
+TEST_F(Commands, ReasoningEffortIsValidatedAndSaved) {
     add_builtin({});
     EXPECT_EQ(command(",reasoning_effort high"),
               "Session reasoning effort set to high (applies from the next turn).");
     EXPECT_THROW(say(",reasoning_effort enormous"), cubepi::Error);
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::event, "reasoning_effort_switch"), 1u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "reasoning_effort_switch"), 1u);
 }
 
 TEST_F(Commands, OfAPluginAreToolsOfItsName) {
@@ -262,21 +262,21 @@ TEST_F(ToolNames, B11_OfCommandsForOperatorsAreNotForModels) {
     arguments["model_id"] = "expensive";
     const std::string text = told("model", std::move(arguments));
     EXPECT_TRUE(text.starts_with("There is no tool named 'model'.")) << text;
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::event, "model_switch"), 0u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "model_switch"), 0u);
 }
 
-TEST_F(ToolNames, D47_EmptyingATapeIsForPeopleOnly) {
+TEST_F(ToolNames, D47_EmptyingATapeIsForUsersOnly) {
     EXPECT_TRUE(told("tape_reset").starts_with("There is no tool named 'tape_reset'."));
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::message), 2u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::message), 2u);
 }
 
 TEST_F(Commands, TapeSearchTakesOneDateAlone) {
     add_builtin({});
     (void)command(",tape.handoff x");
     const auto store = cubepi::run(framework->tape_store());
-    TapeEntry said = message_entry("user", "blue");
-    const Tape session(store, tape_name(framework->workspace(), "cli:room"));
-    (void)cubepi::run(session.append(std::move(said)));
+    TapeEntry output = message_entry("user", "blue");
+    const Tape session(store, tape_name(framework->workspace(), "cli:chat"));
+    (void)cubepi::run(session.append(std::move(output)));
     EXPECT_TRUE(command(",tape.search blue start=2020-01-01").starts_with("[tape.search]: 1 "));
     EXPECT_TRUE(command(",tape.search blue end=2020-01-01").starts_with("[tape.search]: 0 "));
 }

@@ -70,7 +70,7 @@ protected:
     }
     JsonObject summary_event() {
         JsonObject data;
-        for (const TapeEntry& entry : tape("cli:room")) {
+        for (const TapeEntry& entry : tape("cli:chat")) {
             if (entry.kind == entry_kind::event && entry_name(entry) == "summary")
                 data = entry.payload.at("data").as_object();
         }
@@ -110,12 +110,12 @@ TEST_F(HandsOff, B10_TheModelSummarizesTheConversationAndContinuesFromTheSummary
     steps.push_back(answer("as you wish"));
     start(std::move(steps));
     (void)ask("we chose Postgres");
-    EXPECT_EQ(ask("go on"), "as you wish");
+    EXPECT_EQ(ask("continue"), "as you wish");
     ASSERT_EQ(asked.size(), 3u);
     // The summary: no tools, the conversation as text.
     EXPECT_EQ(asked[1].tools, 0u);
     ASSERT_EQ(asked[1].texts.size(), 1u);
-    for (const char* part : {"User: we chose Postgres\n", "Assistant: noted\n", "User: go on\n"})
+    for (const char* part : {"User: we chose Postgres\n", "Assistant: noted\n", "User: continue\n"})
         EXPECT_NE(asked[1].texts[0].find(part), std::string::npos) << asked[1].texts[0];
     // The next request: the anchor with the summary, and the input.
     ASSERT_EQ(asked[2].texts.size(), 2u);
@@ -124,7 +124,7 @@ TEST_F(HandsOff, B10_TheModelSummarizesTheConversationAndContinuesFromTheSummary
         "Postgres.\""))
         << asked[2].texts[0];
     EXPECT_TRUE(asked[2].texts[0].ends_with(hand_off_label)) << asked[2].texts[0];
-    EXPECT_EQ(asked[2].texts[1], "go on");
+    EXPECT_EQ(asked[2].texts[1], "continue");
     EXPECT_GT(asked[2].tools, 0u);
     EXPECT_NE(asked[2].system_prompt, asked[1].system_prompt);
 }
@@ -151,9 +151,9 @@ TEST_F(HandsOff, TheSummaryIsReportedBeforeAndAfterWithWhereTheConversationIs) {
     EXPECT_EQ(notices[1].details.at("summarized"), Json(true));
     EXPECT_TRUE(notices[1].details.at("usage").as_object().contains("output_tokens"));
     EXPECT_EQ(summary_event().at("status"), Json("ok"));
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::anchor, anchor), 1u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::anchor, anchor), 1u);
     // The first answer, the summary, and the answer after it; the request that was too long has no usage.
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::event, "run"), 3u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "run"), 3u);
 }
 
 TEST_F(HandsOff, WhatWasDroppedIsFoundOnTheTape) {
@@ -266,7 +266,7 @@ TEST_F(HandsOff, AMessageThatCameDuringTheTurnIsRepeated) {
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back([this](const ModelRequest&) -> Task<cubepi::AssistantMessage> {
         const auto inbox = co_await framework->steering_inbox();
-        inbox->enqueue("cli:room", Envelope("and be quick"));
+        inbox->enqueue("cli:chat", Envelope("and be quick"));
         co_return test::calling("tape_info");
     });
     steps.push_back(overflow());
@@ -303,7 +303,7 @@ TEST_F(HandsOff, D24_UsageAndCostOfTheTurnIncludeTheSummary) {
     // A dollar for each token, of three answers.
     double dollars = 0;
     std::size_t answers = 0;
-    for (const TapeEntry& entry : tape("cli:room")) {
+    for (const TapeEntry& entry : tape("cli:chat")) {
         if (entry.kind != entry_kind::event || entry_name(entry) != "run") continue;
         const JsonObject* usage = entry.payload.at("data").at("usage").if_object();
         dollars += usage->at("completion_tokens").to_number<double>();
@@ -327,7 +327,7 @@ TEST_F(HandsOff, D24_TheSummaryCountsTowardMaxSpend) {
     steps.push_back(answer(test::calling("tape_info")));
     steps.push_back(overflow());
     steps.push_back(answer(words.c_str()));
-    steps.push_back(answer("never said"));
+    steps.push_back(answer("never sent"));
     start(std::move(steps), with_price(500.0));
     EXPECT_EQ(ask("look"), "");
     EXPECT_EQ(faux.pending_response_count(), 1u);
@@ -335,7 +335,7 @@ TEST_F(HandsOff, D24_TheSummaryCountsTowardMaxSpend) {
     ASSERT_EQ(results[0].outcome, cubepi::RunOutcome::limited);
     EXPECT_NE(std::string(results[0].error().what()).find("max_spend"), std::string::npos);
     // The hand-off has happened: the next turn continues from the summary.
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::anchor, anchor), 1u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::anchor, anchor), 1u);
 }
 
 TEST_F(HandsOff, D24_TheSummaryCountsTowardMaxTurns) {
@@ -345,7 +345,7 @@ TEST_F(HandsOff, D24_TheSummaryCountsTowardMaxTurns) {
         steps.push_back(overflow());
         if (most == 3) steps.push_back(answer("a summary"));
         steps.push_back(answer(test::calling("tape_info", {}, "c2")));
-        steps.push_back(answer("never said"));
+        steps.push_back(answer("never sent"));
         notices.clear();
         results.clear();
         framework = std::make_unique<Framework>(FrameworkOptions{.workspace = root / "work"});
@@ -378,14 +378,14 @@ TEST_F(HandsOff, D7_AStopDuringTheSummaryLeavesTheConversationAsItWas) {
         // Ended by the cancellation.
         const std::shared_ptr<cubepi::Clock> clock = cubepi::Runtime::standard()->clock;
         co_await clock->sleep_until(cubepi::Clock::time_point::max());
-        co_return faux_assistant_message("never said");
+        co_return faux_assistant_message("never sent");
     });
     steps.push_back(overflow());
     steps.push_back(answer("a summary"));
     steps.push_back(answer("done"));
     start(std::move(steps));
     (void)ask("one");
-    Envelope inbound = Envelope("two").on("cli", "room");
+    Envelope inbound = Envelope("two").on("cli", "chat");
     std::exception_ptr failure;
     try {
         (void)cubepi::run(cubepi::cancel_on(stop.get_token(),
@@ -394,8 +394,8 @@ TEST_F(HandsOff, D7_AStopDuringTheSummaryLeavesTheConversationAsItWas) {
         failure = std::current_exception();
     }
     EXPECT_TRUE(failure && cubepi::is_cancellation(failure));
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::anchor, anchor), 0u);
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::event, "summary"), 0u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::anchor, anchor), 0u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "summary"), 0u);
     EXPECT_EQ(ask("three"), "done");
     const std::string& conversation = asked[1].texts[0];
     for (const char* part : {"User: one\n", "User: two\n", "User: three\n"})

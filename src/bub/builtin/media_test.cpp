@@ -111,7 +111,7 @@ TEST_F(Media, TheFormatOfAudioFollowsItsMimeType) {
 TEST_F(Media, WhatNoModelTakesIsLeftOut) {
     MediaItem document = item(MediaType::document, "application/pdf", "");
     document.fetch = []() -> Task<std::optional<std::string>> {
-        throw std::runtime_error("nobody asks for it");
+        throw std::runtime_error("unexpected fetch");
     };
     const Prompt made = prompt({document, item(MediaType::audio, "audio/ogg", "https://e.org/a"),
                                 fetched(MediaType::image, "image/png", std::nullopt),
@@ -120,7 +120,7 @@ TEST_F(Media, WhatNoModelTakesIsLeftOut) {
     EXPECT_EQ(*made.if_text(), "look");
 }
 
-TEST_F(Media, TheModelGetsTheImageAndHearsOfWhatItCannotBeShown) {
+TEST_F(Media, TheModelReceivesTheImageAndANoticeOfUnsupportedMedia) {
     std::vector<MediaItem> media = {fetched(MediaType::image, "image/png", "abc"),
                                     fetched(MediaType::audio, "audio/ogg", "abc"),
                                     item(MediaType::video, "video/mp4", "https://e.org/v")};

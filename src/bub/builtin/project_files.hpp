@@ -7,7 +7,7 @@
 
 #include <bub/builtin/skills.hpp>
 
-// What a turn's system prompt takes from the files of a project: instructions that other people may have written. All of it is
+// The parts of the system prompt that come from files of a project: instructions that other authors may have written. All of it is
 // read without following symbolic links, and not more than 64 KiB of a file.
 
 namespace bub {
@@ -27,10 +27,10 @@ std::vector<SkillDirectory> skill_directories(const std::filesystem::path& works
                                               bool with_user_skills,
                                               const std::vector<std::filesystem::path>& more);
 
-/// What was loaded, for the user.
+/// The loaded files, for the user.
 struct LoadedFiles {
     std::string summary = {};  ///< "Loaded AGENTS.md (2.1 KB), 3 skills"; empty: nothing
-    std::vector<std::string> problems = {};  ///< with names that anybody may have chosen
+    std::vector<std::string> problems = {};  ///< may contain untrusted names
     friend bool operator==(const LoadedFiles&, const LoadedFiles&) = default;
 };
 

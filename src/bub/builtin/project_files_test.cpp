@@ -39,7 +39,7 @@ TEST_F(ProjectFiles, AgentsFileIsReadWithItsSize) {
     EXPECT_EQ(agents.problem, "");
 }
 
-TEST_F(ProjectFiles, B30_LinksAreRefusedAndSaidToBe) {
+TEST_F(ProjectFiles, B30_LinksAreRejectedAndReported) {
     write(root / "secret", "KEY=1");
     for (const std::filesystem::path& target : {root / "secret", std::filesystem::path("other.md"),
                                                 std::filesystem::path("/proc/self/environ")}) {
@@ -66,7 +66,7 @@ TEST_F(ProjectFiles, B30_ALongerFileIsCutForTheModelAndTheUser) {
     EXPECT_EQ(agents.problem, "AGENTS.md has 65.5 KB; only its first 64 KiB are loaded.");
 }
 
-TEST_F(ProjectFiles, WhatIsNoFileIsNotWaitedFor) {
+TEST_F(ProjectFiles, APathThatIsNotAFileIsNotWaitedFor) {
     ASSERT_EQ(mkfifo((work / "AGENTS.md").c_str(), 0600), 0);
     EXPECT_THAT(read_agents_file(work).problem, HasSubstr("not a regular file"));
 }

@@ -140,7 +140,7 @@ TEST_F(Quit, LeavesOtherSessionsAlone) {
     EXPECT_EQ(desk->sent, expected);
 }
 
-TEST_F(Quit, B11_WhoIsNoOperatorEndsNothing) {
+TEST_F(Quit, B11_ASenderWhoIsNotAnOperatorEndsNothing) {
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back("what do you mean by quit?");
     faux.set_responses(std::move(steps));

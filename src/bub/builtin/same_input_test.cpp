@@ -16,16 +16,16 @@ using cubepi::MessageList;
 class SameInput : public test::Builtin {
 protected:
     static Envelope update(std::string id, std::string text = "What is it?") {
-        Envelope message = Envelope(std::move(text)).on("mail", "room");
+        Envelope message = Envelope(std::move(text)).on("mail", "chat");
         message.inbound_id = std::move(id);
         return message;
     }
     TurnResult take(Envelope message, bool streams = false) {
         return cubepi::run(framework->process_inbound(std::move(message), streams));
     }
-    std::string tape_of_room() const { return tape_name(framework->workspace(), "mail:room"); }
+    std::string tape_of_chat() const { return tape_name(framework->workspace(), "mail:chat"); }
     /// Returns all messages of the tape, including those before its last anchor.
-    MessageList messages() { return agent_messages(tape("mail:room")); }
+    MessageList messages() { return agent_messages(tape("mail:chat")); }
     std::size_t inputs() {
         const MessageList all = messages();
         return static_cast<std::size_t>(
@@ -35,10 +35,10 @@ protected:
     }
 
     /// Creates the journal of a killed process: these messages, then displayed text that is in no message.
-    void leave_turn(std::vector<Message> done, const std::string& said = {}) {
+    void leave_turn(std::vector<Message> done, const std::string& text = {}) {
         FileTapeOptions options;
         options.directory = root / "home" / "tapes";
-        const Tape on(std::make_shared<FileTapeStore>(std::move(options)), tape_of_room());
+        const Tape on(std::make_shared<FileTapeStore>(std::move(options)), tape_of_chat());
         cubepi::run(on.bootstrap());
         TapeForkOptions turn;
         turn.turn_id = "the turn of a dead process";
@@ -49,7 +49,7 @@ protected:
             one.push_back(std::move(message).with_run_id("r1"));
             (void)cubepi::run(memory.append(on.name(), std::move(one), cubepi::AppendOptions()));
         }
-        fork->said(said);
+        fork->said(text);
         cubepi::run(fork->flush());
     }
     static Message question(std::string id = "mail:1") {
@@ -85,13 +85,13 @@ TEST_F(SameInput, D42_ATurnThatWasOverIsAnsweredAsItWasThen) {
         steps.emplace_back("A box.");
         if (!streams) add_builtin(std::move(steps));
         EXPECT_EQ(take(update("1"), streams).model_output, "A box.");
-        const auto before = tape("mail:room");
+        const auto before = tape("mail:chat");
         const TurnResult again = take(update("1"), streams);
         EXPECT_EQ(again.model_output, "A box.");
         ASSERT_EQ(again.outbounds.size(), 1u);
         EXPECT_EQ(again.outbounds.front().content_text(), "A box.");
         EXPECT_EQ(faux.call_count(), 1u);
-        EXPECT_EQ(tape("mail:room"), before) << "nothing is stored twice";
+        EXPECT_EQ(tape("mail:chat"), before) << "nothing is stored twice";
     }
 }
 
@@ -105,13 +105,13 @@ TEST_F(SameInput, D42_AnotherInboundIsAnotherMessageWhateverItSays) {
     unnamed.inbound_id.reset();
     EXPECT_EQ(take(unnamed).model_output, "three");
     Envelope elsewhere = update("1");
-    elsewhere.session_id = "mail:room";
+    elsewhere.session_id = "mail:chat";
     elsewhere.channel = "chat";
     EXPECT_EQ(take(elsewhere).model_output, "four");
     EXPECT_EQ(inputs(), 4u);
 }
 
-TEST_F(SameInput, D42_StepsAreSaidAgainAsTheyWereSaid) {
+TEST_F(SameInput, D42_StepsAreRepeatedUnchanged) {
     leave_turn({question(), look(), seen(), Message(faux_assistant_message("A box."))});
     add_builtin({});
     EXPECT_EQ(take(update("1"), true).model_output, "Let me look.\n\nA box.") << "B19";
@@ -119,7 +119,7 @@ TEST_F(SameInput, D42_StepsAreSaidAgainAsTheyWereSaid) {
     EXPECT_EQ(inputs(), 1u);
 }
 
-TEST_F(SameInput, D42_ATurnThatWasCutOffInItsToolsGoesOn) {
+TEST_F(SameInput, D42_ATurnInterruptedInItsToolsIsResumed) {
     leave_turn({question(), look()});
     std::vector<cubepi::FauxStep> steps;
     steps.push_back(noting("A box, I think."));
@@ -128,12 +128,12 @@ TEST_F(SameInput, D42_ATurnThatWasCutOffInItsToolsGoesOn) {
     EXPECT_TRUE(cubepi::is_legal_transcript(asked)) << "D1";
     EXPECT_NE(asked.back().text().find("unknown"), std::string::npos) << asked.back().text();
     EXPECT_EQ(inputs(), 1u);
-    EXPECT_EQ(messages().back().run_id(), "r1") << "D40: a run that goes on keeps its id";
+    EXPECT_EQ(messages().back().run_id(), "r1") << "D40: a resumed run keeps its id";
     EXPECT_EQ(take(update("1")).model_output, "Let me look.\n\nA box, I think.");
     EXPECT_EQ(faux.call_count(), 1u);
 }
 
-TEST_F(SameInput, D42_AnAnswerThatWasBrokenOffIsGivenAnew) {
+TEST_F(SameInput, D42_AnInterruptedAnswerIsRequestedAgain) {
     leave_turn({question()}, "A bo");
     std::vector<cubepi::FauxStep> steps;
     steps.push_back(noting("A box."));
@@ -143,10 +143,10 @@ TEST_F(SameInput, D42_AnAnswerThatWasBrokenOffIsGivenAnew) {
     EXPECT_TRUE(asked.back().user()) << "a request ends with what is asked";
     EXPECT_EQ(asked.back().text(), "What is it?");
     EXPECT_EQ(inputs(), 1u);
-    EXPECT_EQ(count(tape("mail:room"), entry_kind::message), 3u) << "B9: what was said is kept";
+    EXPECT_EQ(count(tape("mail:chat"), entry_kind::message), 3u) << "B9: the conversation is kept";
 }
 
-TEST_F(SameInput, D42_AFailedTurnIsTakenAnew) {
+TEST_F(SameInput, D42_AFailedTurnIsRetried) {
     std::vector<cubepi::FauxStep> steps;
     cubepi::ErrorInfo info;
     info.code = cubepi::ErrorCode::provider;
@@ -159,7 +159,7 @@ TEST_F(SameInput, D42_AFailedTurnIsTakenAnew) {
     EXPECT_EQ(inputs(), 1u);
 }
 
-TEST_F(SameInput, D42_ATurnThatBeganAnewBehindAHandOffIsOneInputToo) {
+TEST_F(SameInput, D42_ATurnThatRestartedAfterAHandOffIsOneInputToo) {
     std::vector<cubepi::FauxStep> steps;
     cubepi::ErrorInfo info;
     info.code = cubepi::ErrorCode::context_length;
@@ -167,7 +167,7 @@ TEST_F(SameInput, D42_ATurnThatBeganAnewBehindAHandOffIsOneInputToo) {
     steps.emplace_back("A box.");
     add_builtin(std::move(steps));
     EXPECT_EQ(take(update("1")).model_output, "A box.");
-    EXPECT_EQ(count(tape("mail:room"), entry_kind::anchor, "auto_handoff/context_overflow"), 1u);
+    EXPECT_EQ(count(tape("mail:chat"), entry_kind::anchor, "auto_handoff/context_overflow"), 1u);
     EXPECT_EQ(take(update("1")).model_output, "A box.");
     EXPECT_EQ(faux.call_count(), 2u);
 }
@@ -179,7 +179,7 @@ TEST_F(SameInput, D42_AMessageThatCameIntoAnothersTurnIsAnsweredWithThat) {
     const TurnResult first = take(update("1"));
     EXPECT_EQ(first.model_output, "Let me look.\n\nA box.");
     const TurnResult second = take(update("2", "Be quick!"));
-    EXPECT_TRUE(second.outbounds.empty()) << "it was said with the first";
+    EXPECT_TRUE(second.outbounds.empty()) << "it was sent with the first";
     EXPECT_EQ(faux.call_count(), 0u);
 }
 
@@ -195,7 +195,7 @@ TEST_F(SameInput, D42_WhatAPluginHasAnsweredIsAnsweredAsItWasThenToo) {
         EXPECT_EQ(take(update("1"), streams).model_output, "A box.");
         EXPECT_EQ(asked_plugin, 2);
         EXPECT_EQ(inputs(), 1u) << "B10: kept when the model failed, and not kept twice";
-        EXPECT_EQ(count(tape("mail:room"), entry_kind::message), 2u);
+        EXPECT_EQ(count(tape("mail:chat"), entry_kind::message), 2u);
     }
 }
 
@@ -206,7 +206,7 @@ TEST_F(SameInput, D42_AMessageThatSteersATurnIsKnownByItsInboundToo) {
     });
     steps.emplace_back([this](const cubepi::ModelRequest&) -> Task<cubepi::AssistantMessage> {
         const auto inbox = co_await framework->steering_inbox();
-        inbox->enqueue("mail:room", update("3", "Be quick!"));
+        inbox->enqueue("mail:chat", update("3", "Be quick!"));
         co_return faux_assistant_message("It is");
     });
     steps.emplace_back("a box.");

@@ -60,7 +60,7 @@ TEST_F(BubSettings, TheEnvironmentWinsOverTheFile) {
     EXPECT_EQ(settings.debounce, std::chrono::milliseconds(1500));
 }
 
-TEST_F(BubSettings, KnowsWhereEachValueWasSaid) {
+TEST_F(BubSettings, ReportsTheSourceOfEachValue) {
     const Settings settings =
         read("model: openai:a\napi_key: {openai: k1}\napi_base: http://box/v1\nmax_tokens: 5\n",
              {{"BUB_MODEL", "openai:b"},
@@ -98,7 +98,7 @@ TEST_F(BubSettings, AWrongValueIsAProblemThatIsNamedAndTheRestIsRead) {
     EXPECT_EQ(settings.origin("max_steps"), "");
 }
 
-TEST_F(BubSettings, AFileThatIsNoYamlIsAProblemAndTheEnvironmentCounts) {
+TEST_F(BubSettings, AnInvalidFileIsReportedAndTheEnvironmentIsUsed) {
     for (const char* text : {"model: [openai", "- a\n- b\n", "\tmodel: x"}) {
         const Settings settings = read(text, {{"BUB_MODEL", "openai:b"}});
         ASSERT_EQ(settings.problems.size(), 1u) << text;

@@ -77,7 +77,7 @@ void replace_all(std::string& text, std::string_view from, const std::string& to
     }
 }
 
-/// Parses the text of a SKILL.md; nothing when it is no skill of the directory `name`.
+/// Parses the text of a SKILL.md; returns nothing if it is not a valid skill of the directory `name`.
 std::optional<Skill> parse_skill(const std::string& text, const std::string& name) {
     const std::optional<Parts> parts = split(text);
     if (!parts) return std::nullopt;
@@ -170,7 +170,7 @@ FoundSkills find_skills(const std::vector<SkillDirectory>& directories) {
         try {
             SkillReader(directory, found, all.problems).read_all();
         } catch (const cubepi::Error& error) {
-            // Most of the directories do not exist, which is no problem.
+            // Most of the directories do not exist, which is not an error.
             if (error.code() == cubepi::ErrorCode::not_found) continue;
             all.problems.push_back("The skills of " + (directory.root / directory.below).string() +
                                    " are not loaded: " + error.what());

@@ -26,11 +26,11 @@ struct SkillDirectory {
 struct FoundSkills {
     std::vector<Skill> skills = {};  ///< by name
     /// What was not loaded although it looks like a skill, or only in part: a sentence each. The names in it are
-    /// those of files, which anybody may have chosen.
+    /// untrusted file names.
     std::vector<std::string> problems = {};
 };
 
-/// The skills of the directories. The first directory that has a name wins. Passed over is what is no valid skill: no SKILL.md, no
+/// The skills of the directories. The first directory that has a name wins. Invalid skills are skipped: no SKILL.md, no
 /// front matter, a name that is not the directory's or not lower-case words joined by hyphens (64 at most), no
 /// description (1,024 characters at most). Of a SKILL.md the first 64 KiB are read, and of one directory 200 skills. Blocks.
 FoundSkills find_skills(const std::vector<SkillDirectory>& directories);

@@ -22,7 +22,7 @@ protected:
             return text;
         }));
     }
-    std::string said_by_tool(std::string tool, JsonObject arguments) {
+    std::string tool_output(std::string tool, JsonObject arguments) {
         std::string text;
         std::vector<cubepi::FauxStep> steps;
         steps.emplace_back(calling(std::move(tool), std::move(arguments)));
@@ -51,23 +51,23 @@ protected:
 TEST_F(Spill, AResultThatIsTooLongIsReadableInALaterTurnAndAfterARestart) {
     offer_long_text();
     add_builtin({});
-    const std::string shown = said_by_tool("long_text", JsonObject());
+    const std::string shown = tool_output("long_text", JsonObject());
     EXPECT_EQ(shown.find("the needle"), std::string::npos);
     const std::string path = path_in(shown, (root / "home" / "spill").string());
     ASSERT_FALSE(path.empty()) << shown.substr(0, 200);
-    EXPECT_NE(said_by_tool("read", the_needle(path)).find("the needle"), std::string::npos);
+    EXPECT_NE(tool_output("read", the_needle(path)).find("the needle"), std::string::npos);
 
     FrameworkOptions options;
     options.workspace = root / "work";
     framework = std::make_unique<Framework>(std::move(options));
     add_builtin({});
-    EXPECT_NE(said_by_tool("read", the_needle(path)).find("the needle"), std::string::npos);
+    EXPECT_NE(tool_output("read", the_needle(path)).find("the needle"), std::string::npos);
 }
 
 TEST_F(Spill, OfOneWorkspaceIsNotReadableFromAnother) {
     offer_long_text();
     add_builtin({});
-    const std::string shown = said_by_tool("long_text", JsonObject());
+    const std::string shown = tool_output("long_text", JsonObject());
     const std::string path = path_in(shown, (root / "home" / "spill").string());
     ASSERT_FALSE(path.empty()) << shown.substr(0, 200);
     FrameworkOptions options;
@@ -75,13 +75,13 @@ TEST_F(Spill, OfOneWorkspaceIsNotReadableFromAnother) {
     options.workspace = root / "other";
     framework = std::make_unique<Framework>(std::move(options));
     add_builtin({});
-    EXPECT_EQ(said_by_tool("read", the_needle(path)).find("the needle"), std::string::npos);
+    EXPECT_EQ(tool_output("read", the_needle(path)).find("the needle"), std::string::npos);
 }
 
 TEST_F(Spill, TheConversationStillSaysWhereItIsAfterARestart) {
     offer_long_text();
     add_builtin({});
-    const std::string shown = said_by_tool("long_text", JsonObject());
+    const std::string shown = tool_output("long_text", JsonObject());
     const std::string path = path_in(shown, (root / "home" / "spill").string());
     FrameworkOptions options;
     options.workspace = root / "work";
@@ -109,15 +109,15 @@ TEST_F(Spill, WithoutAPlaceOfItsOwnItLastsAsLongAsTheProcess) {
     made.tape_store = std::make_shared<MemoryTapeStore>();
     made.tools = extra_tools;
     framework->add(builtin_plugin(*framework, std::move(made)));
-    const std::string shown = said_by_tool("long_text", JsonObject());
+    const std::string shown = tool_output("long_text", JsonObject());
     EXPECT_NE(shown.find("The whole text is in "), std::string::npos);
 }
 
-TEST_F(Spill, OfBubIsReadFromTheTapeBesideTheConversation) {
+TEST_F(Spill, OfBubIsReadFromTheSidecarTape) {
     add_builtin({});
     (void)say(",help");
     const auto store = cubepi::run(framework->tape_store());
-    const std::string owner = tape_name(framework->workspace(), "cli:room");
+    const std::string owner = tape_name(framework->workspace(), "cli:chat");
     const Tape sidecar(store, sidecar_tape_name(owner, "spill"));
     const std::string handle = "0123456789abcdef0123456789abcdef";
     for (int chunk = 0; chunk < 3; ++chunk) {
@@ -136,13 +136,13 @@ TEST_F(Spill, OfBubIsReadFromTheTapeBesideTheConversation) {
     JsonObject arguments;
     arguments["handle"] = handle;
     arguments["count"] = 2;
-    const std::string first = said_by_tool("spill_read", arguments);
+    const std::string first = tool_output("spill_read", arguments);
     EXPECT_NE(
         first.find("chunks: 0-1\nnext_cursor: 2\ncomplete: false\ncontent:\npart 0; part 1; "),
         std::string::npos)
         << first;
     arguments["cursor"] = 2;
-    EXPECT_NE(said_by_tool("spill_read", arguments).find("complete: true\ncontent:\npart 2; "),
+    EXPECT_NE(tool_output("spill_read", arguments).find("complete: true\ncontent:\npart 2; "),
               std::string::npos);
     arguments["cursor"] = 0;
     arguments["count"] = 1;
@@ -150,7 +150,7 @@ TEST_F(Spill, OfBubIsReadFromTheTapeBesideTheConversation) {
     EXPECT_NE(say(",spill.read " + handle + " count=1 from_end=true").model_output.find("part 2; "),
               std::string::npos);
     arguments["handle"] = "nothing";
-    EXPECT_EQ(said_by_tool("spill_read", arguments), "[no such spilled result: nothing]");
+    EXPECT_EQ(tool_output("spill_read", arguments), "[no such spilled result: nothing]");
 }
 
 }  // namespace

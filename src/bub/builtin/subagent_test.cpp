@@ -80,7 +80,7 @@ TEST_F(Subagent, HasNoAgentsOfItsOwn) {
     EXPECT_TRUE(parent.offers("subagent"));
 }
 
-TEST_F(Subagent, GoesOnWithANamedConversation) {
+TEST_F(Subagent, ContinuesANamedConversation) {
     Seen second;
     std::vector<cubepi::FauxStep> steps;
     for (int i = 0; i < 2; ++i) {
@@ -99,7 +99,7 @@ TEST_F(Subagent, GoesOnWithANamedConversation) {
 
 TEST_F(Subagent, ThatInheritsSeesTheTurnInProgress) {
     const Seen asked = play(task("summarise", "inherit"));
-    EXPECT_TRUE(asked.has("do it")) << "said in the turn that is not merged yet";
+    EXPECT_TRUE(asked.has("do it")) << "part of the turn that is not merged yet";
     EXPECT_TRUE(asked.has("summarise"));
     EXPECT_FALSE(asked.offers("tape_handoff"));
 }
@@ -107,7 +107,7 @@ TEST_F(Subagent, ThatInheritsSeesTheTurnInProgress) {
 TEST_F(Subagent, D1_WhatAnInheritingOneSaysComesBehindTheTurn) {
     (void)play(task("summarise", "inherit"));
     std::vector<std::string> texts;
-    for (const TapeEntry& entry : tape("cli:room")) {
+    for (const TapeEntry& entry : tape("cli:chat")) {
         const Json* content = entry.payload.if_contains("content");
         if (entry.kind == entry_kind::message) texts.emplace_back(content->as_string());
     }
@@ -128,7 +128,7 @@ TEST_P(SubagentOf, LeavesTheMessagesForItsParentAlone) {
     steps.emplace_back(calling("subagent", task("go", GetParam())));
     steps.emplace_back([this](const cubepi::ModelRequest&) -> Task<cubepi::AssistantMessage> {
         const auto inbox = co_await framework->steering_inbox();
-        inbox->enqueue("cli:room", Envelope("hurry up"));
+        inbox->enqueue("cli:chat", Envelope("hurry up"));
         co_return faux_assistant_message("the answer");
     });
     steps.push_back(seen(parent, faux_assistant_message("done")));
@@ -146,7 +146,7 @@ TEST_F(Subagent, MayUseOnlyTheToolsThatItIsAllowed) {
     EXPECT_EQ(asked.tools, (std::vector<std::string>{"read", "tape_info"}));
 }
 
-TEST_F(Subagent, ToolsThatNobodyKnowsAreNamedInTheError) {
+TEST_F(Subagent, UnknownToolsAreNamedInTheError) {
     JsonObject arguments = task("go");
     arguments["allowed_tools"] = JsonArray{"read", "teleport"};
     std::vector<cubepi::FauxStep> steps;
@@ -155,7 +155,7 @@ TEST_F(Subagent, ToolsThatNobodyKnowsAreNamedInTheError) {
     add_builtin(std::move(steps));
     (void)say("do it");
     ASSERT_FALSE(parent.texts.empty());
-    EXPECT_NE(parent.texts.back().find("allowed_tools names what is no tool: teleport"),
+    EXPECT_NE(parent.texts.back().find("unknown tools in allowed_tools: teleport"),
               std::string::npos)
         << parent.texts.back();
 }
@@ -198,7 +198,7 @@ TEST_F(Subagent, MayAskAnotherModel) {
 TEST_F(Subagent, B11_ItsPromptIsNeverACommand) {
     const Seen asked = play(task(",tape.reset"));
     EXPECT_TRUE(asked.has(",tape.reset"));
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::event, "command"), 0u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "command"), 0u);
 }
 
 TEST_F(Subagent, TakesContentPartsToo) {
@@ -227,7 +227,7 @@ TEST_F(Subagent, CanBeAskedForByAnOperator) {
     steps.emplace_back(faux_assistant_message("the answer"));
     add_builtin(std::move(steps));
     EXPECT_EQ(say(",subagent 'count the files'").model_output, "the answer");
-    EXPECT_EQ(count(tape("cli:room"), entry_kind::message), 0u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::message), 0u);
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ std::shared_ptr<cubepi::FileSpillSink> BuiltinCore::spill(const std::filesystem:
     } catch (const cubepi::Error& error) {
         const auto& warn = framework_.options().on_warning;
         if (warn) {
-            warn("long results are kept until the end of this process only: " +
+            warn("long results are found until the end of this process only: " +
                  std::string(error.what()));
         }
         sink = std::make_shared<cubepi::FileSpillSink>();
@@ -82,8 +82,8 @@ std::shared_ptr<cubepi::ShellSessions> BuiltinCore::shells(const std::string& se
     };
     const std::shared_ptr<cubepi::Workspace> place = workspace(directory);
     const std::lock_guard lock(mutex_);
-    const auto kept = shells_.find(session_id);
-    if (kept != shells_.end()) return kept->second;
+    const auto found = shells_.find(session_id);
+    if (found != shells_.end()) return found->second;
     return cubepi::ShellSessions::create(place, std::move(shell));
 }
 
@@ -103,10 +103,10 @@ std::size_t BuiltinCore::kill_shells(const std::string& session_id) {
     std::shared_ptr<cubepi::ShellSessions> shells;
     {
         const std::lock_guard lock(mutex_);
-        const auto kept = shells_.find(session_id);
-        if (kept == shells_.end()) return 0;
-        shells = std::move(kept->second);
-        shells_.erase(kept);
+        const auto found = shells_.find(session_id);
+        if (found == shells_.end()) return 0;
+        shells = std::move(found->second);
+        shells_.erase(found);
     }
     std::size_t running = 0;
     for (const auto& one : shells->list()) running += one.running ? 1 : 0;
@@ -119,8 +119,9 @@ Task<std::shared_ptr<TapeStore>> BuiltinCore::store() { return framework_.tape_s
 Task<Tape> BuiltinCore::tape(std::string session_id, const TurnState& state) {
     std::shared_ptr<TapeStore> tapes = co_await store();
     if (!tapes) {
-        throw cubepi::Error(cubepi::ErrorCode::not_found,
-                            "there is no tape store: provide_tape_store of every plugin gave none");
+        throw cubepi::Error(
+            cubepi::ErrorCode::not_found,
+            "there is no tape store: no plugin has a provide_tape_store hook that returns one");
     }
     std::vector<std::string> sidecars = co_await framework_.tape_sidecars();
     std::string name = tape_name(workspace_of(state), session_id);

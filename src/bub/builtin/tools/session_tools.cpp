@@ -89,8 +89,8 @@ Task<std::string> tape_search(Tape tape, SearchArgs args) {
     search.limit = static_cast<std::size_t>(wanted < 1 ? 1 : wanted);
     search.from = args.start.value_or("");
     search.to = args.end.value_or("");
-    std::vector<std::string> usual = {"message", "tool_result"};
-    search.kinds = args.kinds ? *args.kinds : std::move(usual);
+    std::vector<std::string> default_kinds = {"message", "tool_result"};
+    search.kinds = args.kinds ? *args.kinds : std::move(default_kinds);
     std::vector<TapeEntry> found = co_await tape.search(std::move(search));
     // Results of earlier searches are excluded.
     const std::size_t all = found.size();
@@ -235,7 +235,7 @@ void add_tape_tools(std::vector<AgentTool>& tools, const std::shared_ptr<Builtin
         }).risk(ToolRisk::read_only));
     tools.push_back(cubepi::tool<SearchArgs>(
                         "tape_search",
-                        "Searches what was said and done in this conversation, also "
+                        "Searches the messages and tool calls of this conversation, also "
                         "before the last hand-off.",
                         [tape](SearchArgs args) { return tape_search(tape, std::move(args)); })
                         .risk(ToolRisk::read_only));

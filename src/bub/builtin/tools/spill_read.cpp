@@ -105,7 +105,8 @@ cubepi::AgentTool spill_read_tool(const Tape& tape) {
                "Reads a long result that was put aside with a handle. Results that name a file are "
                "read with the tool for files.",
                [spilled](SpillReadArgs args) { return spill_read(spilled, std::move(args)); })
-        .describe("cursor", "How many chunks to skip; `next_cursor` of the answer goes on.")
+        .describe("cursor",
+                  "How many chunks to skip; `next_cursor` of the previous result continues.")
         .describe("count", "How many chunks to read, 4 at most.")
         .describe("from_end", "Begin with the last chunk.")
         .risk(cubepi::ToolRisk::read_only);

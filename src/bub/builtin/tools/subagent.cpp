@@ -121,12 +121,13 @@ AgentTool subagent_tool(std::shared_ptr<BuiltinCore> core, std::string session_i
                call)
         .describe("prompt", "The task, with all that the agent has to know of it.")
         .describe("model", "Another model's id. Default: the one of this conversation.")
-        .describe("session",
-                  "temp: nothing of it is kept. inherit: it knows this conversation, and what it "
-                  "says stays in it. Any other text: a conversation of that name, which it goes on "
-                  "with.")
+        .describe(
+            "session",
+            "temp: nothing of it is kept. inherit: it knows this conversation, and what it "
+            "says stays in it. Any other text: a conversation of that name, which it continues "
+            "with.")
         .describe("allowed_tools", "The tools that it may use. Default: all but this one.")
-        .describe("allowed_skills", "The skills that it is told of. Default: all.")
+        .describe("allowed_skills", "The skills listed in its prompt. Default: all.")
         .risk(cubepi::ToolRisk::writes);
 }
 

@@ -14,7 +14,7 @@ namespace bub::detail {
 
 namespace {
 
-/// What a person has read is in the journal this much later; the work of a write is small next to that of a frame.
+/// Shown text is in the journal after this delay; writing costs little compared with drawing a frame.
 constexpr std::chrono::milliseconds shown_text_interval{50};
 
 [[noreturn]] void throw_failure(const cubepi::Error& failure) {
@@ -102,7 +102,7 @@ Task<> AgentTurn::take_up() {
 }
 
 void AgentTurn::repeat(std::string text) {
-    if (std::exchange(said_something_, true)) events_.push_back(StreamEvent::text("\n\n"));
+    if (std::exchange(has_text_, true)) events_.push_back(StreamEvent::text("\n\n"));
     events_.push_back(StreamEvent::text(std::move(text)));
 }
 

@@ -111,7 +111,7 @@ private:
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;
     bool over_ = false;
-    bool said_something_ = false;  ///< an earlier step produced text
+    bool has_text_ = false;  ///< an earlier step produced text
     bool step_has_text_ = false;
     bool handed_off_ = false;
 };

@@ -111,7 +111,7 @@ void AgentTurn::translate(const cubepi::AgentEvent& event) {
     const auto source = std::make_shared<const cubepi::AgentEvent>(event);
     if (const std::string_view* delta = event.text_delta()) {
         // The texts of a turn's steps are separated in the turn's output (B19).
-        if (said_something_ && !step_has_text_) {
+        if (has_text_ && !step_has_text_) {
             events_.push_back(StreamEvent::text("\n\n"));
         }
         step_has_text_ = true;
@@ -151,7 +151,7 @@ void AgentTurn::translate(const cubepi::AgentEvent& event) {
     data["ok"] = answer->error_message.empty();
     data["text"] = answer->text();
     push(event_kind::final, std::move(data), nullptr);
-    said_something_ = said_something_ || step_has_text_;
+    has_text_ = has_text_ || step_has_text_;
     step_has_text_ = false;
 }
 

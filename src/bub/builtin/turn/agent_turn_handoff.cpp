@@ -235,11 +235,11 @@ Task<> AgentTurn::end_hand_off(std::string summary, std::string problem) {
 void AgentTurn::tell_hand_off(const std::string& summary, const std::string& problem) {
     const HandOff& hand_off = *hand_off_;
     const std::string count = messages_text(hand_off.conversation.message_count());
-    std::string kept;
+    std::string remaining;
     if (!is_temporary(plan_.session_id)) {
-        kept = "what was dropped is on the tape: ,tape_search query=WORD";
+        remaining = "what was dropped is on the tape: ,tape_search query=WORD";
         const std::string& command = core_->options().tape_command;
-        if (!command.empty()) kept += ", or " + command;
+        if (!command.empty()) remaining += ", or " + command;
     }
     JsonObject details;
     details["summarized"] = !summary.empty();
@@ -256,13 +256,13 @@ void AgentTurn::tell_hand_off(const std::string& summary, const std::string& pro
         if (written > 0) text += " (" + std::to_string(written) + " tokens";
         if (written > 0 && hand_off.cost) text += ", " + cubepi::money_text(*hand_off.cost);
         if (written > 0) text += ")";
-        if (!kept.empty()) text += "; " + kept;
+        if (!remaining.empty()) text += "; " + remaining;
     } else if (problem.empty()) {
         text = "the prompt is too long for " + hand_off.model +
                ", and there are no earlier messages to summarize; trying once more";
     } else {
         text = "no summary of the conversation; continuing without its " + count;
-        if (!kept.empty()) text += "; " + kept;
+        if (!remaining.empty()) text += "; " + remaining;
         text += "; the reason: " + problem;
     }
     notice("context_handoff", std::move(text), std::move(details));

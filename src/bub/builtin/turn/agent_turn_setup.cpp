@@ -59,7 +59,7 @@ void keep_allowed(std::vector<cubepi::AgentTool>& tools, const AgentTurnPlan& pl
     for (const std::string& name : unknown) names += (names.empty() ? "" : ", ") + name;
     if (!names.empty()) {
         throw cubepi::Error(cubepi::ErrorCode::invalid_argument,
-                            "allowed_tools names what is no tool: " + names);
+                            "unknown tools in allowed_tools: " + names);
     }
     std::erase_if(tools, [&plan](const cubepi::AgentTool& tool) {
         return !plan.allowed_tools->contains(tool.name.str());

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t arguments_limit = 1'000;  // bytes
 constexpr std::size_t result_limit = 4'000;
-constexpr std::size_t omission_room = 60;  // maximum size of the note of an omission, in bytes
+constexpr std::size_t omission_space = 60;  // maximum size of the note of an omission, in bytes
 
 std::string_view head_of(std::string_view text, std::size_t bytes) {
     text = text.substr(0, bytes);
@@ -62,10 +62,10 @@ bool is_first_anchor(const cubepi::Message& message) {
 
 std::string shortened_middle(std::string_view text, std::size_t limit) {
     if (text.size() <= limit) return std::string(text);
-    if (limit <= omission_room) return std::string(head_of(text, limit));
-    const std::size_t room = limit - omission_room;
-    const std::string_view head = head_of(text, room * 3 / 4);
-    const std::string_view tail = tail_of(text, room / 4);
+    if (limit <= omission_space) return std::string(head_of(text, limit));
+    const std::size_t space = limit - omission_space;
+    const std::string_view head = head_of(text, space * 3 / 4);
+    const std::string_view tail = tail_of(text, space / 4);
     const std::size_t omitted = text.size() - head.size() - tail.size();
     return std::string(head) + " [" + std::to_string(omitted) + " bytes omitted] " +
            std::string(tail);
@@ -105,16 +105,16 @@ std::string ConversationDigest::text(std::size_t limit) const {
     }
     // No message takes more than a quarter, so that the others have space.
     const std::string first = shortened_middle(parts_.front(), limit / 4);
-    std::size_t room = limit - std::min(limit, first.size() + omission_room);
+    std::size_t space = limit - std::min(limit, first.size() + omission_space);
     std::vector<std::string> newest;
     std::size_t next = parts_.size();
-    while (next > 1 && room > 0) {
+    while (next > 1 && space > 0) {
         std::string part = shortened_middle(parts_[next - 1], limit / 4);
-        const bool fits = part.size() <= room;
+        const bool fits = part.size() <= space;
         // The newest message is always included, at least in part.
-        if (!fits && !newest.empty() && room < 4 * omission_room) break;
-        if (!fits) part = shortened_middle(parts_[next - 1], room);
-        room -= part.size();
+        if (!fits && !newest.empty() && space < 4 * omission_space) break;
+        if (!fits) part = shortened_middle(parts_[next - 1], space);
+        space -= part.size();
         newest.push_back(std::move(part));
         --next;
         if (!fits) break;

@@ -112,13 +112,13 @@ cubepi::MessageList WithoutInterrupted::transform_context(cubepi::MessageList me
                                     [this](const auto& one) { return one.id() == after_; });
     // After a hand-off the input is not found; all messages then came after it.
     const auto from = input == messages.end() ? messages.begin() : input;
-    cubepi::MessageList kept(messages.begin(), from);
+    cubepi::MessageList retained(messages.begin(), from);
     for (auto message = from; message != messages.end(); ++message) {
         const cubepi::AssistantMessage* answer = message->assistant();
         if (answer && is_broken_off(*answer) && !answer->has_tool_calls()) continue;
-        kept.push_back(*message);
+        retained.push_back(*message);
     }
-    return kept;
+    return retained;
 }
 
 }  // namespace bub::detail

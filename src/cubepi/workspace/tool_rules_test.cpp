@@ -1,4 +1,4 @@
-#include <cubepi/workspace/approval_policy.hpp>
+#include <cubepi/workspace/tool_rules.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,19 +17,19 @@ JsonObject arguments(std::initializer_list<std::pair<const char*, const char*>> 
     return object;
 }
 
-ApprovalDecision shell(const ApprovalPolicy& policy, const char* command) {
+ApprovalDecision shell(const ToolRules& policy, const char* command) {
     return policy.decide("shell", ToolRisk::writes, arguments({{"command", command}}));
 }
 
-TEST(ApprovalPolicy, D52_ReadingNeedsNoApproval) {
-    const ApprovalPolicy policy("/src/app");
+TEST(ToolRules, D52_ReadingNeedsNoApproval) {
+    const ToolRules policy("/src/app");
     EXPECT_TRUE(policy.decide("read", ToolRisk::read_only, arguments({{"path", "x"}})).allowed);
     EXPECT_TRUE(policy.decide("shell_output", ToolRisk::read_only, {}).allowed);
     EXPECT_TRUE(policy.decide("shell_kill", ToolRisk::writes, {}).allowed);
 }
 
-TEST(ApprovalPolicy, D52_WritingNetworkAndShellNeedApproval) {
-    const ApprovalPolicy policy("/src/app");
+TEST(ToolRules, D52_WritingNetworkAndShellNeedApproval) {
+    const ToolRules policy("/src/app");
     const auto write = policy.decide("write", ToolRisk::writes,
                                      arguments({{"path", "src/a.c"}, {"content", "a\nb\n"}}));
     EXPECT_FALSE(write.allowed);
@@ -47,8 +47,8 @@ TEST(ApprovalPolicy, D52_WritingNetworkAndShellNeedApproval) {
     EXPECT_FALSE(shell(policy, "ls").allowed);
 }
 
-TEST(ApprovalPolicy, StatesThatACommandIsNotConfined) {
-    const ApprovalPolicy policy("/src/app");
+TEST(ToolRules, StatesThatACommandIsNotConfined) {
+    const ToolRules policy("/src/app");
     const auto decision = shell(policy, "make test");
     EXPECT_THAT(decision.question, HasSubstr("make test"));
     EXPECT_THAT(decision.question, HasSubstr("not confined to the workspace"));
@@ -56,8 +56,8 @@ TEST(ApprovalPolicy, StatesThatACommandIsNotConfined) {
     EXPECT_EQ(decision.always->text(), "shell: cd /src/app && make test");
 }
 
-TEST(ApprovalPolicy, D52_NeverOffersAlwaysForIrreversibleCalls) {
-    const ApprovalPolicy policy("/src/app");
+TEST(ToolRules, D52_NeverOffersAlwaysForIrreversibleCalls) {
+    const ToolRules policy("/src/app");
     const auto decision = shell(policy, "git push");
     EXPECT_EQ(decision.risk, ToolRisk::irreversible);
     EXPECT_FALSE(decision.always);
@@ -70,16 +70,16 @@ TEST(ApprovalPolicy, D52_NeverOffersAlwaysForIrreversibleCalls) {
     EXPECT_THAT(tool.question, HasSubstr("The tool declares that its effects cannot be undone."));
 }
 
-TEST(ApprovalPolicy, OffersOnlyRulesThatCanMatch) {
-    const ApprovalPolicy policy("/src/app");
+TEST(ToolRules, OffersOnlyRulesThatCanMatch) {
+    const ToolRules policy("/src/app");
     EXPECT_FALSE(shell(policy, "make && ls").always);
     EXPECT_FALSE(shell(policy, "").always);
     EXPECT_FALSE(
         policy.decide("fetch", ToolRisk::network, arguments({{"url", "nonsense"}})).always);
 }
 
-TEST(ApprovalPolicy, RemembersAllowedCalls) {
-    ApprovalPolicy policy("/src/app");
+TEST(ToolRules, RemembersAllowedCalls) {
+    ToolRules policy("/src/app");
     const auto asked = shell(policy, "git status -s");
     policy.allow(*asked.always);
     policy.allow(*asked.always);
@@ -94,8 +94,8 @@ TEST(ApprovalPolicy, RemembersAllowedCalls) {
     EXPECT_FALSE(policy.decide("edit", ToolRisk::writes, arguments({{"path", "x"}})).allowed);
 }
 
-TEST(ApprovalPolicy, AllowsACommandInTheDirectoryOfItsRule) {
-    ApprovalPolicy policy("/src/app");
+TEST(ToolRules, AllowsACommandInTheDirectoryOfItsRule) {
+    ToolRules policy("/src/app");
     const auto in = [&policy](const char* command, const char* directory) {
         return policy.decide("shell", ToolRisk::writes,
                              arguments({{"command", command}, {"working_directory", directory}}));
@@ -111,8 +111,8 @@ TEST(ApprovalPolicy, AllowsACommandInTheDirectoryOfItsRule) {
     EXPECT_FALSE(in("./b.sh", "link/../sub").always) << "a link could lead anywhere";
 }
 
-TEST(ApprovalPolicy, AllowsFetchByOrigin) {
-    ApprovalPolicy policy("/src/app");
+TEST(ToolRules, AllowsFetchByOrigin) {
+    ToolRules policy("/src/app");
     const auto fetch = [&policy](const char* url) {
         return policy.decide("fetch", ToolRisk::network, arguments({{"url", url}})).allowed;
     };
@@ -137,8 +137,8 @@ TEST(ApprovalPolicy, AllowsFetchByOrigin) {
     }
 }
 
-TEST(ApprovalPolicy, D72_WritesToProtectedPathsAlwaysNeedApproval) {
-    ApprovalPolicy policy("/src/app");
+TEST(ToolRules, D72_WritesToProtectedPathsAlwaysNeedApproval) {
+    ToolRules policy("/src/app");
     policy.allow(ApprovalRule::parse("write: *"));
     policy.allow(ApprovalRule::parse("edit: *"));
     const auto write = [&policy](const char* path, const std::optional<std::string>& target) {
@@ -180,8 +180,8 @@ TEST(ApprovalPolicy, D72_WritesToProtectedPathsAlwaysNeedApproval) {
     EXPECT_FALSE(write("new/../x", std::nullopt).allowed) << "its target is unknown";
 }
 
-TEST(ApprovalPolicy, RefusesRulesThatMatchNothing) {
-    ApprovalPolicy policy("/src/app");
+TEST(ToolRules, RefusesRulesThatMatchNothing) {
+    ToolRules policy("/src/app");
     EXPECT_THROW(ApprovalRule::parse("git status"), Error);
     EXPECT_THROW(ApprovalRule::parse("shell:"), Error);
     EXPECT_THROW(policy.allow(ApprovalRule::parse("write: src")), Error);
@@ -189,8 +189,8 @@ TEST(ApprovalPolicy, RefusesRulesThatMatchNothing) {
     EXPECT_TRUE(policy.rules().empty());
 }
 
-TEST(ApprovalPolicy, ShowsNoCharactersThatForgeTerminalOutput) {
-    const ApprovalPolicy policy("/src/app");
+TEST(ToolRules, ShowsNoCharactersThatForgeTerminalOutput) {
+    const ToolRules policy("/src/app");
     const auto decision = shell(policy, "ls\x1b[2K\rmake\nx \xE2\x80\xAE");
     EXPECT_THAT(decision.question, HasSubstr("ls?[2K?make\\nx ?\n"));
 }

@@ -1,4 +1,4 @@
-#include <cubepi/workspace/approval_policy.hpp>
+#include <cubepi/workspace/tool_rules.hpp>
 
 #include <algorithm>
 
@@ -113,12 +113,12 @@ std::string ApprovalRule::problem() const {
     return {};
 }
 
-ApprovalPolicy::ApprovalPolicy() {
+ToolRules::ToolRules() {
     std::error_code unknown;
     workspace_ = std::filesystem::current_path(unknown).string();
 }
 
-void ApprovalPolicy::allow(const ApprovalRule& rule) {
+void ToolRules::allow(const ApprovalRule& rule) {
     if (rule.tool == "shell") {
         commands_.allow(CommandRule::parse(rule.match));
     } else if (rule.tool != "fetch" && rule.match != "*") {
@@ -128,20 +128,20 @@ void ApprovalPolicy::allow(const ApprovalRule& rule) {
     if (!has(rule.tool, rule.match)) rules_.push_back(rule);
 }
 
-bool ApprovalPolicy::has(std::string_view tool, std::string_view match) const {
+bool ToolRules::has(std::string_view tool, std::string_view match) const {
     return std::any_of(rules_.begin(), rules_.end(), [&](const ApprovalRule& rule) {
         return rule.tool == tool && rule.match == match;
     });
 }
 
-bool ApprovalPolicy::allows_fetch(std::string_view origin) const {
+bool ToolRules::allows_fetch(std::string_view origin) const {
     return std::any_of(rules_.begin(), rules_.end(), [&](const ApprovalRule& rule) {
         return rule.tool == "fetch" && !origin.empty() && detail::rule_origin(rule.match) == origin;
     });
 }
 
 /// The working directory of a command; empty: unknown. Links are not resolved: "x/.." can be anywhere.
-std::string ApprovalPolicy::directory_of(const JsonObject& arguments) const {
+std::string ToolRules::directory_of(const JsonObject& arguments) const {
     const std::string given = text_argument(arguments, "working_directory");
     if (workspace_.empty() || given.find('\0') != std::string::npos) return {};
     const std::string tidy = detail::tidy_path(given);
@@ -151,7 +151,7 @@ std::string ApprovalPolicy::directory_of(const JsonObject& arguments) const {
     return workspace_ == "/" ? "/" + tidy : workspace_ + "/" + tidy;
 }
 
-void ApprovalPolicy::decide_command(ApprovalDecision& decision, const JsonObject& arguments) const {
+void ToolRules::decide_command(ApprovalDecision& decision, const JsonObject& arguments) const {
     const std::string command = text_argument(arguments, "command");
     const std::string directory = directory_of(arguments);
     const std::string effect = known_command_effect(command);
@@ -163,14 +163,14 @@ void ApprovalPolicy::decide_command(ApprovalDecision& decision, const JsonObject
         decision.always = ApprovalRule{"shell", rule->text()};
 }
 
-ApprovalDecision ApprovalPolicy::decide(std::string_view tool, ToolRisk risk,
-                                        const JsonObject& arguments) const {
+ApprovalDecision ToolRules::decide(std::string_view tool, ToolRisk risk,
+                                   const JsonObject& arguments) const {
     return decide(tool, risk, arguments, text_argument(arguments, "path"));
 }
 
-ApprovalDecision ApprovalPolicy::decide(std::string_view tool, ToolRisk risk,
-                                        const JsonObject& arguments,
-                                        const std::optional<std::string>& write_target) const {
+ApprovalDecision ToolRules::decide(std::string_view tool, ToolRisk risk,
+                                   const JsonObject& arguments,
+                                   const std::optional<std::string>& write_target) const {
     ApprovalDecision decision;
     decision.risk = risk;
     // Ending a command that the user has allowed needs no further approval.

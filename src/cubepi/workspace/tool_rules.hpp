@@ -42,13 +42,13 @@ struct ApprovalDecision {
 /// approval itself: before_tool_call does, with the result of decide(). Not thread-safe.
 ///
 /// No rule allows a write to a repository's `.git`, to skills or to AGENTS.md: such a call always needs approval.
-class ApprovalPolicy {
+class ToolRules {
 public:
     /// Creates a policy for a workspace at the current directory.
-    ApprovalPolicy();
+    ToolRules();
     /// `workspace` is the absolute root that working directories of commands are relative to. If it is empty (unknown), no
     /// rule that names a directory matches.
-    explicit ApprovalPolicy(std::string workspace) : workspace_(std::move(workspace)) {}
+    explicit ToolRules(std::string workspace) : workspace_(std::move(workspace)) {}
 
     /// Adds a rule; adding it twice has no effect. Throws Error(invalid_argument) for an invalid rule; a rule that allows
     /// nothing (ApprovalRule::problem) is added.
