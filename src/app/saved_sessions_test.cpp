@@ -16,7 +16,7 @@
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/run.hpp>
-#include <cubepi/core/temporary_directory_test.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
 
 namespace cubepi::app {
 namespace {
@@ -45,7 +45,7 @@ protected:
                              [](const Message& message) { return message.id() == "m1"; });
     }
 
-    TemporaryDirectory temporary_;
+    ScopedTestDirectory temporary_;
     const std::filesystem::path& root_ = temporary_.path();
 };
 

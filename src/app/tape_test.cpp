@@ -11,7 +11,7 @@
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/tape.hpp>
 #include <cubepi/core/run.hpp>
-#include <cubepi/core/temporary_directory_test.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
 
 #include "exit_code.hpp"
 
@@ -38,7 +38,7 @@ protected:
         return show_tapes(arguments_, out_, err_);
     }
 
-    TemporaryDirectory temporary_;
+    ScopedTestDirectory temporary_;
     const std::filesystem::path& directory_ = temporary_.path();
     TapeArguments arguments_;
     std::ostringstream out_;

@@ -107,7 +107,7 @@ const std::vector<const char*>& needed_names() {
 constexpr const char* secret = "sesame-4711";
 
 std::string command_output(const EnvironmentPolicy& environment, const char* command) {
-    const TemporaryDirectory directory;
+    const ScopedTestDirectory directory;
     WorkspacePolicy policy;
     policy.environment = environment;
     auto workspace = std::make_shared<LocalWorkspace>(directory.path(), std::move(policy));
@@ -181,7 +181,7 @@ TEST(EnvironmentAttack, ACommandCannotReadTheProgramsSecrets) {
          {"cat /proc/$PPID/environ", "cat /proc/$(cut -d' ' -f4 /proc/$PPID/stat)/environ",
           "tr '\\\\0' '\\\\n' < /proc/$(cut -d' ' -f4 /proc/$PPID/stat)/environ | sort",
           "cat /proc/[0-9]*/environ", "ps eww -e"}) {
-        const TemporaryDirectory directory;
+        const ScopedTestDirectory directory;
         directory.put(
             "script.json",
             std::string("[{\"stop_reason\":\"tool_use\",\"content\":[{\"type\":\"tool_call\","

@@ -70,7 +70,7 @@ std::string command_of(const Escape& escape) {
 
 class ProcessAttack : public ::testing::Test {
 protected:
-    TemporaryDirectory directory;
+    ScopedTestDirectory directory;
     std::shared_ptr<LocalWorkspace> workspace = std::make_shared<LocalWorkspace>(directory.path());
     std::shared_ptr<ShellSessions> sessions = ShellSessions::create(workspace);
 

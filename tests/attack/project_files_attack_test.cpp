@@ -17,7 +17,7 @@
 #include <gtest/gtest.h>
 
 #include <bub/builtin/project_files.hpp>
-#include <cubepi/core/temporary_directory_test.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
 
 #include "attack.hpp"
 
@@ -78,8 +78,8 @@ protected:
 
     const fs::path& work() const { return directory.path(); }
 
-    TemporaryDirectory outside;
-    TemporaryDirectory directory;
+    ScopedTestDirectory outside;
+    ScopedTestDirectory directory;
 };
 
 }  // namespace

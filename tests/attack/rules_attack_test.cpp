@@ -15,7 +15,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cubepi/core/temporary_directory_test.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
@@ -107,7 +107,7 @@ TEST(RulesAttack, ARuleAppliesToItsDirectoryOnly) {
 
 TEST(RulesAttack, NoRuleAllowsWritesToProtectedPaths) {
     Row row("rules", "write to .git, skills or AGENTS.md with the rules write: * and edit: *");
-    TemporaryDirectory directory;
+    ScopedTestDirectory directory;
     directory.put(".git/config", "");
     directory.put(".agents/skills/x/SKILL.md", "");
     directory.put("AGENTS.md", "");
@@ -222,7 +222,7 @@ TEST(RulesAttack, WordsEqualThoseOfTheShell) {
         ",",  "^",   "_",    " ",     "  ",      "\t",       "'",   "'",       "\"", "\"",
         "\\", "\\ ", "\\\\", "'a b'", "\"c d\"", "~",        "#",   "!",       "*",  "?",
         "{",  "}",   "$x",   "[",     "]",       "\xC3\xBC", "'$'", "\"\\$\"", "''", "HEAD~1"};
-    TemporaryDirectory directory;
+    ScopedTestDirectory directory;
     auto random = generator("words of a shell");
     std::string script = "cd " + (directory.path()).string() + "\n";
     std::vector<Texts> expected;

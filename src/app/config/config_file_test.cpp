@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/core/temporary_directory_test.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
 
 #include "yaml_edit.hpp"
 
@@ -34,7 +34,7 @@ protected:
         return {};
     }
 
-    TemporaryDirectory temporary_;
+    ScopedTestDirectory temporary_;
     const std::filesystem::path& directory_ = temporary_.path();
 };
 

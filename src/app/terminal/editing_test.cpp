@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <cubepi/core/temporary_directory_test.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
 
 #include "completer.hpp"
 #include "edit_buffer.hpp"
@@ -228,7 +228,7 @@ protected:
     }
     ~EditingDirectory() override { std::filesystem::current_path(before_); }
     std::filesystem::path before_;
-    TemporaryDirectory temporary_;
+    ScopedTestDirectory temporary_;
     const std::filesystem::path& directory_ = temporary_.path();
 };
 

@@ -31,7 +31,7 @@ protected:
         }
     }
 
-    TemporaryDirectory directory;
+    ScopedTestDirectory directory;
     std::shared_ptr<Workspace> workspace = std::make_shared<LocalWorkspace>(directory.path());
     std::shared_ptr<FilePreviews> previews = std::make_shared<FilePreviews>(workspace);
     FileToolOptions options;

@@ -15,7 +15,7 @@ using ::testing::StartsWith;
 
 class FileToolsTest : public ::testing::Test {
 protected:
-    TemporaryDirectory directory;
+    ScopedTestDirectory directory;
     std::shared_ptr<Workspace> workspace = std::make_shared<LocalWorkspace>(directory.path());
 
     std::string read(JsonObject arguments) {

@@ -57,7 +57,7 @@ Task<> read_flood(TaskScope& scope, std::shared_ptr<Workspace> workspace, Flood&
 
 class LocalProcessTest : public ::testing::Test {
 protected:
-    TemporaryDirectory directory;
+    ScopedTestDirectory directory;
     std::shared_ptr<Workspace> workspace = std::make_shared<LocalWorkspace>(directory.path());
 
     Ran run(std::string command, std::string where = {}) {

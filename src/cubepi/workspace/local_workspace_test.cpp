@@ -33,8 +33,8 @@ ErrorCode code_of(F call) {
 
 class LocalWorkspaceTest : public ::testing::Test {
 protected:
-    TemporaryDirectory outside;
-    TemporaryDirectory directory;
+    ScopedTestDirectory outside;
+    ScopedTestDirectory directory;
     LocalWorkspace workspace{directory.path()};
 
     std::string read(const std::string& path) { return workspace.read(path, any_size); }

@@ -59,7 +59,7 @@ Task<AgentToolResult> call_with_driver(Task<AgentToolResult> call, Driver driver
 
 class ShellToolsTest : public ::testing::Test {
 protected:
-    TemporaryDirectory directory;
+    ScopedTestDirectory directory;
     std::shared_ptr<testing::ManualClock> clock = std::make_shared<testing::ManualClock>();
     ToolCallSettings settings;
     std::stop_source stop;

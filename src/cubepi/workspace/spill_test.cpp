@@ -34,7 +34,7 @@ mode_t mode_of(const std::string& path) {
 }
 
 TEST(FileSpillSink, D24_StoresATextForTheReadTool) {
-    TemporaryDirectory directory;
+    ScopedTestDirectory directory;
     FileSpillSink sink;
     const auto hint = sink.spill("my/tool", "call_1", "line one\nline two\n");
     EXPECT_THAT(hint, HasSubstr("read tool"));
@@ -61,7 +61,7 @@ TEST(FileSpillSink, RemovesItsOwnDirectory) {
 }
 
 TEST(FileSpillSink, KeepsAConfiguredDirectory) {
-    TemporaryDirectory directory;
+    ScopedTestDirectory directory;
     {
         FileSpillSink sink(FileSpillOptions().in(directory.path() / "a" / "spill"));
         sink.spill("t", "c", "x");
@@ -94,7 +94,7 @@ TEST(FileSpillSink, ForgetsTheOldestWhenItIsFull) {
 }
 
 TEST(FileSpillSink, CountsFilesOfAnEarlierSink) {
-    TemporaryDirectory directory;
+    ScopedTestDirectory directory;
     const auto options = [&directory] {
         FileSpillOptions made = FileSpillOptions().in(directory.path() / "spill");
         made.max_total_bytes = 100;

@@ -8,7 +8,7 @@
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
-#include <cubepi/core/temporary_directory_test.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
 
 // Shared code of this module's tests: calls of tools as the agent makes them.
 

@@ -11,19 +11,19 @@
 namespace cubepi {
 
 /// A directory that is removed after the test.
-class TemporaryDirectory {
+class ScopedTestDirectory {
 public:
-    TemporaryDirectory() {
+    ScopedTestDirectory() {
         std::string name = (std::filesystem::temp_directory_path() / "cubepi-test-XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory");
         path_ = std::filesystem::canonical(name);
     }
-    ~TemporaryDirectory() {
+    ~ScopedTestDirectory() {
         std::error_code ignored;
         std::filesystem::remove_all(path_, ignored);
     }
-    TemporaryDirectory(const TemporaryDirectory&) = delete;
-    TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+    ScopedTestDirectory(const ScopedTestDirectory&) = delete;
+    ScopedTestDirectory& operator=(const ScopedTestDirectory&) = delete;
 
     const std::filesystem::path& path() const { return path_; }
     std::string operator/(const char* name) const { return (path_ / name).string(); }
