@@ -45,23 +45,36 @@ public:
         claim_owner_ = std::move(owner_id);
         return std::move(*this);
     }
+    /// Removes the pending requests and the answers of these questions of a run in the same transaction, because the
+    /// appended messages are their results (D62). Only a BatchStore honors it.
+    AppendOptions&& settle(std::string run_id, std::vector<std::string> question_ids) && {
+        settled_run_id_ = std::move(run_id);
+        settled_questions_ = std::move(question_ids);
+        return std::move(*this);
+    }
     const std::optional<std::int64_t>& expected_position() const noexcept {
         return expected_position_;
     }
     const std::optional<JsonObject>& extra() const noexcept { return extra_; }
     const std::string& claim_run_id() const noexcept { return claim_run_id_; }
     const std::string& claim_owner() const noexcept { return claim_owner_; }
+    const std::string& settled_run_id() const noexcept { return settled_run_id_; }
+    const std::vector<std::string>& settled_questions() const noexcept {
+        return settled_questions_;
+    }
 
 private:
     std::optional<std::int64_t> expected_position_;
     std::optional<JsonObject> extra_;
     std::string claim_run_id_;
     std::string claim_owner_;
+    std::string settled_run_id_;
+    std::vector<std::string> settled_questions_;
 };
 
 /// An append-only store of conversations. The three functions here are the minimum of a store; optional capabilities
-/// are the small interfaces below, detected once by dynamic_cast. Calls may come from several executors at once.
-/// Failures are CheckpointerErrors. See docs/guides/checkpointing/custom.md.
+/// are the small interfaces below and in batch_store.hpp and hitl_inbox.hpp, detected once by dynamic_cast. Calls may
+/// come from several executors at once. Failures are CheckpointerErrors. See docs/guides/checkpointing/custom.md.
 class Checkpointer {
 public:
     virtual ~Checkpointer() = default;
@@ -137,6 +150,7 @@ public:
 struct PendingRequest {
     HitlRequest request = {};
     std::string run_id = {};  ///< empty only in rows of old files
+    bool expired = false;     ///< by HitlInbox::expire_due()
 };
 
 /// A user's answer, stored until its run resumes.
