@@ -112,6 +112,7 @@ Task<std::int64_t> TapeCheckpointer::append(std::string thread_id, MessageList m
     TapeAppend with_position = options.expected_position()
                                    ? std::move(how).expected_position(*options.expected_position())
                                    : std::move(how);
+    if (!options.settled_questions().empty()) co_await state->settle(thread_id, options);
     const bool nothing = entries.empty();
     std::int64_t position = 0;
     std::exception_ptr failure;

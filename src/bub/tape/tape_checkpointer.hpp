@@ -8,6 +8,7 @@
 #include <bub/tape/tape_context.hpp>
 #include <bub/tape/tape_session.hpp>
 #include <bub/tape/tape_store.hpp>
+#include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/core/clock.hpp>
 
@@ -27,12 +28,15 @@ struct TapeCheckpointerOptions {
 /// A checkpointer that stores the memory of a cubepi::Agent on a tape: the thread id is the name of the tape (B21).
 /// load() returns the context from the last anchor on (from the beginning if there is none); append() stores entries
 /// that Bub reads, each with the whole message in its meta. With a TapeFork, the run's messages reach the tape when the
-/// turn is merged. Claims, pending requests and answers are side state of the tape.
+/// turn is merged. Claims, pending requests, answers and the marks of started batches are side state of the tape, also
+/// during a turn. AppendOptions::settle() removes requests and answers from the side state before the append: a process that
+/// is killed between the two has neither the answer nor the result, and the question is asked again.
 /// Calls may come from several executors at once, if the store allows that.
 class TapeCheckpointer final : public cubepi::Checkpointer,
                                public cubepi::RunStore,
                                public cubepi::MessageIndex,
                                public cubepi::HitlStore,
+                               public cubepi::BatchStore,
                                public cubepi::ForkStore,
                                public cubepi::ThreadStore {
 public:
@@ -71,6 +75,10 @@ public:
                                                std::string question_id) override;
     Task<void> clear_hitl_answers(std::string thread_id, std::string run_id,
                                   std::vector<std::string> question_ids) override;
+
+    Task<void> mark_batch_started(std::string thread_id, cubepi::BatchStart start) override;
+    Task<std::optional<cubepi::StartedBatch>> load_started_batch(std::string thread_id,
+                                                                 std::string run_id) override;
 
     /// Returns the context as of the end of the run: from the anchor that was the last one then.
     Task<cubepi::MessageList> snapshot(std::string thread_id, std::string after_run_id) override;

@@ -10,6 +10,7 @@
 
 #include <cubepi/checkpoint/claim_rules.hpp>
 #include <cubepi/checkpoint/claims/store_errors.hpp>
+#include <cubepi/checkpoint/inbox/inbox_cursor.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace cubepi {
@@ -31,6 +32,8 @@ struct Thread {
     std::vector<HeldClaim> claims = {};
     std::vector<PendingRequest> pending = {};
     std::map<std::pair<std::string, std::string>, Json> answers = {};
+    std::map<std::string, StartedBatch> batches = {};  ///< by run
+    std::vector<AnswerRecord> answer_records = {};
 
     /// Whether the thread is there for those who fork and look.
     bool known() const { return !messages.empty() || extra || !runs.empty(); }
@@ -38,7 +41,57 @@ struct Thread {
         const auto run = runs.find(run_id);
         return run != runs.end() && run->second.completion > 0;
     }
+    void remove_hitl_of(const std::string& run_id) {
+        std::erase_if(answers, [&](const auto& entry) { return entry.first.first == run_id; });
+        batches.erase(run_id);
+    }
 };
+
+/// Calls `use(entry, pending)` for the requests that have not expired.
+template <class Use>
+void for_each_request(std::map<std::string, Thread>& threads, Use use) {
+    for (auto& [thread_id, thread] : threads) {
+        for (PendingRequest& pending : thread.pending) {
+            if (!pending.expired) use(detail::inbox_entry(thread_id, pending), pending);
+        }
+    }
+}
+
+bool contains(const std::vector<std::string>& list, const std::string& text) {
+    return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+/// Removes the requests and answers of these questions, the used answers too.
+void settle(Thread& thread, const std::string& run_id,
+            const std::vector<std::string>& question_ids) {
+    std::erase_if(thread.pending, [&](const PendingRequest& one) {
+        return one.run_id == run_id && contains(question_ids, one.request.question_id);
+    });
+    for (const std::string& question_id : question_ids) thread.answers.erase({run_id, question_id});
+    const auto batch = thread.batches.find(run_id);
+    if (batch == thread.batches.end()) return;
+    std::erase_if(batch->second.used_answers, [&](const HitlAnswer& answer) {
+        return contains(question_ids, answer.question_id);
+    });
+}
+
+void mark_started(Thread& thread, const BatchStart& start) {
+    StartedBatch& batch = thread.batches[start.run_id];
+    if (batch.batch_id != start.batch_id) batch = StartedBatch();
+    batch.batch_id = start.batch_id;
+    for (const std::string& call_id : start.tool_call_ids) {
+        if (!contains(batch.tool_call_ids, call_id)) batch.tool_call_ids.push_back(call_id);
+    }
+    for (const std::string& question_id : start.question_ids) {
+        auto stored = thread.answers.extract({start.run_id, question_id});
+        if (stored.empty()) continue;
+        HitlAnswer answer;
+        answer.run_id = start.run_id;
+        answer.question_id = question_id;
+        answer.answer = std::move(stored.mapped());
+        batch.used_answers.push_back(std::move(answer));
+    }
+}
 
 void merge_extra(Thread& thread, const JsonObject& changes) {
     if (!thread.extra) thread.extra.emplace();
@@ -83,6 +136,7 @@ public:
         std::int64_t last = 0;
         for (const auto& [id, run] : runs) last = std::max(last, run.completion);
         runs[run_id].completion = last + 1;
+        threads_[thread_id_].remove_hitl_of(run_id);
     }
     void put_claim(const HeldClaim& claim) override {
         remove_claim(claim.run_id);
@@ -142,8 +196,10 @@ struct MemoryCheckpointer::State {
         if (wanted.expected_position() && *wanted.expected_position() != before.position) {
             detail::throw_stale_append(thread_id, *wanted.expected_position(), before.position);
         }
-        if (messages.empty() && !wanted.extra()) return before.position;
+        const bool settles = !wanted.settled_questions().empty();
+        if (messages.empty() && !wanted.extra() && !settles) return before.position;
         Thread& thread = threads[thread_id];
+        if (settles) settle(thread, wanted.settled_run_id(), wanted.settled_questions());
         store_messages(thread, messages);
         if (wanted.extra()) merge_extra(thread, *wanted.extra());
         thread.updated_at = now();
@@ -319,6 +375,101 @@ Task<void> MemoryCheckpointer::clear_hitl_answers(std::string thread_id, std::st
         });
     }
     co_return;
+}
+
+Task<void> MemoryCheckpointer::mark_batch_started(std::string thread_id, BatchStart start) {
+    const std::lock_guard lock(state_->mutex);
+    if (!start.owner_id.empty()) {
+        state_->with_claims(thread_id, [&](const ClaimRules& rules) {
+            rules.require_claim(start.run_id, start.owner_id);
+        });
+    }
+    mark_started(state_->threads[thread_id], start);
+    co_return;
+}
+
+Task<std::optional<StartedBatch>> MemoryCheckpointer::load_started_batch(std::string thread_id,
+                                                                         std::string run_id) {
+    const std::lock_guard lock(state_->mutex);
+    std::optional<StartedBatch> started;
+    if (const Thread* thread = state_->find(thread_id)) {
+        const auto found = thread->batches.find(run_id);
+        if (found != thread->batches.end()) started = found->second;
+    }
+    co_return started;
+}
+
+Task<InboxPage> MemoryCheckpointer::list_requests(InboxQuery query) {
+    const std::lock_guard lock(state_->mutex);
+    const detail::InboxKey after = detail::read_inbox_cursor(query);
+    std::vector<std::pair<detail::InboxKey, InboxEntry>> found;
+    for_each_request(state_->threads, [&](InboxEntry entry, const PendingRequest&) {
+        detail::InboxKey key = detail::inbox_key(entry, query.order());
+        if (after < key) found.emplace_back(std::move(key), std::move(entry));
+    });
+    std::sort(found.begin(), found.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    InboxPage page;
+    if (found.size() > query.limit()) {
+        found.resize(query.limit());
+        page.next = detail::write_inbox_cursor(found.back().first, query.order());
+    }
+    for (auto& [key, entry] : found) page.entries.push_back(std::move(entry));
+    co_return page;
+}
+
+Task<std::vector<InboxEntry>> MemoryCheckpointer::expire_due(double now, std::size_t limit) {
+    const std::lock_guard lock(state_->mutex);
+    std::vector<std::pair<InboxEntry, PendingRequest*>> due;
+    for_each_request(state_->threads, [&](InboxEntry entry, PendingRequest& pending) {
+        if (entry.expires_at && *entry.expires_at <= now)
+            due.emplace_back(std::move(entry), &pending);
+    });
+    std::sort(due.begin(), due.end(), [](const auto& a, const auto& b) {
+        return detail::inbox_key(a.first, InboxOrder::deadline) <
+               detail::inbox_key(b.first, InboxOrder::deadline);
+    });
+    if (due.size() > limit) due.erase(due.begin() + static_cast<std::ptrdiff_t>(limit), due.end());
+    std::vector<InboxEntry> expired;
+    for (auto& [entry, pending] : due) {
+        pending->expired = true;
+        expired.push_back(std::move(entry));
+    }
+    co_return expired;
+}
+
+Task<void> MemoryCheckpointer::answer_request(std::string thread_id, AnswerRecord record) {
+    const std::lock_guard lock(state_->mutex);
+    Thread* thread = state_->find(thread_id);
+    if (!thread) detail::throw_stale_answer(thread_id, record);
+    const auto found = std::find_if(
+        thread->pending.begin(), thread->pending.end(), [&](const PendingRequest& one) {
+            return one.run_id == record.run_id && one.request.question_id == record.question_id;
+        });
+    if (found == thread->pending.end() || detail::has_expired(*found, record.answered_at))
+        detail::throw_stale_answer(thread_id, record);
+    record.request = std::move(found->request);
+    thread->pending.erase(found);
+    thread->answers.insert_or_assign({record.run_id, record.question_id}, record.answer);
+    thread->answer_records.push_back(std::move(record));
+    co_return;
+}
+
+Task<std::vector<AnswerRecord>> MemoryCheckpointer::load_answer_records(std::string thread_id) {
+    const std::lock_guard lock(state_->mutex);
+    std::vector<AnswerRecord> records;
+    if (const Thread* thread = state_->find(thread_id)) records = thread->answer_records;
+    co_return records;
+}
+
+Task<std::size_t> MemoryCheckpointer::discard_requests(std::string thread_id) {
+    const std::lock_guard lock(state_->mutex);
+    std::size_t count = 0;
+    if (Thread* thread = state_->find(thread_id)) {
+        count = thread->pending.size();
+        thread->pending.clear();
+    }
+    co_return count;
 }
 
 Task<MessageList> MemoryCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/agent/hitl_inbox.hpp>
 #include <cubepi/core/clock.hpp>
 
 namespace cubepi {
@@ -24,6 +26,8 @@ class MemoryCheckpointer final : public Checkpointer,
                                  public RunStore,
                                  public MessageIndex,
                                  public HitlStore,
+                                 public BatchStore,
+                                 public HitlInbox,
                                  public ForkStore,
                                  public ThreadStore {
 public:
@@ -62,6 +66,16 @@ public:
                                                std::string question_id) override;
     Task<void> clear_hitl_answers(std::string thread_id, std::string run_id,
                                   std::vector<std::string> question_ids) override;
+
+    Task<void> mark_batch_started(std::string thread_id, BatchStart start) override;
+    Task<std::optional<StartedBatch>> load_started_batch(std::string thread_id,
+                                                         std::string run_id) override;
+
+    Task<InboxPage> list_requests(InboxQuery query) override;
+    Task<std::vector<InboxEntry>> expire_due(double now, std::size_t limit) override;
+    Task<void> answer_request(std::string thread_id, AnswerRecord record) override;
+    Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id) override;
+    Task<std::size_t> discard_requests(std::string thread_id) override;
 
     Task<MessageList> snapshot(std::string thread_id, std::string after_run_id) override;
     Task<void> fork(std::string source_thread_id, std::string new_thread_id,

@@ -178,6 +178,23 @@ Task<void> SQLiteCheckpointer::clear_hitl_answers(std::string thread_id, std::st
     return call_sqlite(worker_, write, std::move(call));
 }
 
+Task<void> SQLiteCheckpointer::mark_batch_started(std::string thread_id, BatchStart start) {
+    auto call = [thread_id = std::move(thread_id),
+                 start = std::move(start)](SqliteDatabase& database) {
+        detail::mark_batch_started(database, thread_id, start);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
+Task<std::optional<StartedBatch>> SQLiteCheckpointer::load_started_batch(std::string thread_id,
+                                                                         std::string run_id) {
+    auto call = [thread_id = std::move(thread_id),
+                 run_id = std::move(run_id)](SqliteDatabase& database) {
+        return detail::load_started_batch(database, thread_id, run_id);
+    };
+    return call_sqlite(worker_, read, std::move(call));
+}
+
 Task<MessageList> SQLiteCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {
     auto call = [thread_id = std::move(thread_id),
                  after_run_id = std::move(after_run_id)](SqliteDatabase& database) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/core/clock.hpp>
 
@@ -62,6 +63,7 @@ class SQLiteCheckpointer final : public Checkpointer,
                                  public RunStore,
                                  public MessageIndex,
                                  public HitlStore,
+                                 public BatchStore,
                                  public ForkStore,
                                  public ThreadStore {
 public:
@@ -105,6 +107,10 @@ public:
                                                std::string question_id) override;
     Task<void> clear_hitl_answers(std::string thread_id, std::string run_id,
                                   std::vector<std::string> question_ids) override;
+
+    Task<void> mark_batch_started(std::string thread_id, BatchStart start) override;
+    Task<std::optional<StartedBatch>> load_started_batch(std::string thread_id,
+                                                         std::string run_id) override;
 
     Task<MessageList> snapshot(std::string thread_id, std::string after_run_id) override;
     Task<void> fork(std::string source_thread_id, std::string new_thread_id,

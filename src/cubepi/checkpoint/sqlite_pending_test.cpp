@@ -119,6 +119,43 @@ TEST_F(SQLitePending, D17_the_same_question_id_with_other_arguments_is_another_r
     EXPECT_FALSE(entry.request.extra.contains("approval_digest"));
 }
 
+TEST_F(SQLitePending, D62_a_used_answer_leaves_the_table_of_cubepi) {
+    HitlAnswer answer;
+    answer.run_id = "r";
+    answer.question_id = "a";
+    answer.answer = true;
+    run(store.save_hitl_answer("t", answer));
+    BatchStart start;
+    start.run_id = "r";
+    start.batch_id = "m1";
+    start.tool_call_ids = {"a"};
+    start.question_ids = {"a"};
+    run(store.mark_batch_started("t", start));
+    EXPECT_EQ(raw().query("SELECT count(*) FROM thread_hitl_answers").front(), "0");
+    raw().query("UPDATE cubepi_native_used_answers SET answer_json = '{'");
+    const auto error = error_of<CheckpointCorruptionError>(store.load_started_batch("t", "r"));
+    EXPECT_EQ(error.row_ref(), "cubepi_native_used_answers.question_id=a");
+    run(store.delete_thread("t"));
+    EXPECT_FALSE(run(store.load_started_batch("t", "r")).has_value());
+}
+
+TEST_F(SQLitePending, D62_a_file_of_version_1_is_migrated) {
+    ask("a");
+    raw().query("DROP TABLE cubepi_native_started");
+    raw().query("DROP TABLE cubepi_native_used_answers");
+    raw().query("UPDATE cubepi_native_schema SET version = 1");
+    SQLiteCheckpointer migrated(directory.file("sessions.db"));
+    BatchStart start;
+    start.run_id = "r";
+    start.batch_id = "m1";
+    start.tool_call_ids = {"a"};
+    run(migrated.mark_batch_started("t", start));
+    EXPECT_EQ(run(migrated.load_started_batch("t", "r"))->tool_call_ids, start.tool_call_ids);
+    EXPECT_EQ(run(migrated.load_pending_requests("t")).size(), 1u);
+    const std::vector<std::string> versions = {"2"};
+    EXPECT_EQ(raw().query("SELECT version FROM cubepi_native_schema"), versions);
+}
+
 TEST_F(SQLitePending, a_broken_request_names_its_row) {
     run(store.open());
     raw().query("INSERT INTO thread_pending_request (thread_id, request_json) VALUES ('t', '{')");

@@ -33,7 +33,8 @@ bool has_code(const std::exception_ptr& failure, ErrorCode code) {
 
 std::vector<StoreCheck> all_checks() {
     std::vector<StoreCheck> checks = message_checks();
-    for (const auto& part : {run_checks(), approver_checks(), thread_checks()}) {
+    for (const auto& part :
+         {run_checks(), approver_checks(), batch_checks(), inbox_checks(), thread_checks()}) {
         checks.insert(checks.end(), part.begin(), part.end());
     }
     return checks;

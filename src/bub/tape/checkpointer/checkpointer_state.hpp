@@ -39,6 +39,8 @@ struct TapeCheckpointer::State : std::enable_shared_from_this<TapeCheckpointer::
     Task<void> complete(std::string tape, std::string run_id, std::optional<std::string> owner_id);
     /// Releases the new claim on a run and throws RunAlreadyCompletedError if the run is complete.
     Task<void> check_still_open(std::string tape, std::string run_id, std::string owner_id);
+    /// Removes the requests and answers of AppendOptions::settle(), unless the append would be rejected.
+    Task<void> settle(std::string tape, cubepi::AppendOptions options);
     Task<JsonObject> extra_of(std::string tape);
     Task<std::vector<TapeEntry>> entries_of(std::string tape, cubepi::MessageList messages);
     /// Moves images to the media store and replaces them by references; restore_media() reverses that.

@@ -31,6 +31,7 @@ void remove_run(JsonObject& state, const std::string& run_id, const std::string&
     ClaimRules rules(claims, {});
     rules.release(run_id, owner_id);
     if (!rules.claim_on(run_id)) claims.complete_run(run_id);
+    SideState::remove_answers_of_run(state, run_id);
 }
 
 bool is_request(const Json& json, const std::string& run_id, const std::string& question_id) {

@@ -73,8 +73,20 @@ JsonArray& SideState::edit(JsonObject& state, std::string_view name) {
     return value.get_array();
 }
 
+void SideState::remove_answers_of_run(JsonObject& state, const std::string& run_id) {
+    for (const char* name : {"answers", "batches"}) {
+        JsonArray& list = edit(state, name);
+        const auto of_run = [&](const Json& json) {
+            const JsonObject* one = json.if_object();
+            return one && state_text(*one, "run_id") == run_id;
+        };
+        list.erase(std::remove_if(list.begin(), list.end(), of_run), list.end());
+    }
+    tidy(state);
+}
+
 void SideState::tidy(JsonObject& state) {
-    for (const char* name : {"claims", "open_runs", "pending", "answers"}) {
+    for (const char* name : {"claims", "open_runs", "pending", "answers", "batches"}) {
         const Json* value = state.if_contains(name);
         if (value && value->is_array() && value->get_array().empty()) state.erase(name);
     }

@@ -10,7 +10,7 @@
 
 namespace bub::detail {
 
-/// A tape's side state as used by a checkpointer: {"claims", "open_runs", "pending", "answers"}.
+/// A tape's side state as used by a checkpointer: {"claims", "open_runs", "pending", "answers", "batches"}.
 class SideState {
 public:
     explicit SideState(const JsonObject& state) : state_(state) {}
@@ -21,6 +21,8 @@ public:
 
     /// Returns the list with this name, creating it if missing.
     static JsonArray& edit(JsonObject& state, std::string_view name);
+    /// Removes the mark and all answers of a run that completes (D62).
+    static void remove_answers_of_run(JsonObject& state, const std::string& run_id);
     /// Removes empty lists.
     static void tidy(JsonObject& state);
 

@@ -128,6 +128,7 @@ std::int64_t append_messages(SqliteDatabase& database, const std::string& thread
     for (const Message& message : messages) insert_message(database, thread_id, message, text);
     if (!messages.empty()) position = database.last_insert_id();
     if (options.extra()) save_extra(database, thread_id, *options.extra());
+    settle_questions(database, thread_id, options.settled_run_id(), options.settled_questions());
     return *position;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/checkpoint/sqlite/database.hpp>
 
@@ -55,6 +56,19 @@ std::optional<Json> load_hitl_answer(SqliteDatabase& database, const std::string
                                      const std::string& run_id, const std::string& question_id);
 void clear_hitl_answers(SqliteDatabase& database, const std::string& thread_id,
                         const std::string& run_id, const std::vector<std::string>& question_ids);
+
+// batches.cpp
+void mark_batch_started(SqliteDatabase& database, const std::string& thread_id,
+                        const BatchStart& start);
+std::optional<StartedBatch> load_started_batch(SqliteDatabase& database,
+                                               const std::string& thread_id,
+                                               const std::string& run_id);
+/// Removes the requests and answers of these questions, the used answers too.
+void settle_questions(SqliteDatabase& database, const std::string& thread_id,
+                      const std::string& run_id, const std::vector<std::string>& question_ids);
+/// Removes the mark and all answers of a run that completes.
+void remove_answers_of_run(SqliteDatabase& database, const std::string& thread_id,
+                           const std::string& run_id);
 
 // sqlite_threads.cpp
 MessageList snapshot_thread(SqliteDatabase& database, const std::string& thread_id,

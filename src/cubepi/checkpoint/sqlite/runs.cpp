@@ -56,6 +56,7 @@ public:
             .bind(thread_id_)
             .bind(run_id)
             .run();
+        remove_answers_of_run(database_, thread_id_, run_id);
     }
     void put_claim(const HeldClaim& claim) override {
         database_

@@ -7,7 +7,7 @@ namespace cubepi::detail {
 
 namespace {
 
-constexpr std::int64_t our_version = 1;
+constexpr std::int64_t our_version = 2;
 
 // The tables of Python CubePi, column for column.
 constexpr const char* shared_tables =
@@ -54,9 +54,17 @@ constexpr const char* indexes_and_our_tables =
     "  id INTEGER PRIMARY KEY, thread_id TEXT NOT NULL, run_id TEXT NOT NULL,"
     "  question_id TEXT NOT NULL, request_json TEXT NOT NULL, approval_digest TEXT,"
     "  UNIQUE (thread_id, run_id, question_id));"
+    "CREATE TABLE IF NOT EXISTS cubepi_native_started ("
+    "  id INTEGER PRIMARY KEY, thread_id TEXT NOT NULL, run_id TEXT NOT NULL,"
+    "  batch_id TEXT NOT NULL, tool_call_id TEXT NOT NULL,"
+    "  UNIQUE (thread_id, run_id, tool_call_id));"
+    "CREATE TABLE IF NOT EXISTS cubepi_native_used_answers ("
+    "  thread_id TEXT NOT NULL, run_id TEXT NOT NULL, question_id TEXT NOT NULL,"
+    "  answer_json TEXT NOT NULL,"
+    "  PRIMARY KEY (thread_id, run_id, question_id)) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS cubepi_native_schema (version INTEGER NOT NULL);"
-    "INSERT INTO cubepi_native_schema SELECT 1 WHERE NOT EXISTS (SELECT * FROM "
-    "cubepi_native_schema);";
+    "DELETE FROM cubepi_native_schema;"
+    "INSERT INTO cubepi_native_schema VALUES (2);";
 
 bool exists(SqliteDatabase& database, std::string_view table) {
     SqliteStatement statement =

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/agent/batch_store.hpp>
+#include <cubepi/agent/hitl_inbox.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/testing/store_conformance.hpp>
@@ -26,6 +28,8 @@ public:
     RunStore* runs() { return runs_; }
     MessageIndex* index() { return index_; }
     HitlStore* hitl() { return hitl_; }
+    BatchStore* batches() { return batches_; }
+    HitlInbox* inbox() { return inbox_; }
     ForkStore* forks() { return forks_; }
     ThreadStore* threads() { return threads_; }
 
@@ -54,6 +58,8 @@ private:
         runs_ = dynamic_cast<RunStore*>(store_.get());
         index_ = dynamic_cast<MessageIndex*>(store_.get());
         hitl_ = dynamic_cast<HitlStore*>(store_.get());
+        batches_ = dynamic_cast<BatchStore*>(store_.get());
+        inbox_ = dynamic_cast<HitlInbox*>(store_.get());
         forks_ = dynamic_cast<ForkStore*>(store_.get());
         threads_ = dynamic_cast<ThreadStore*>(store_.get());
     }
@@ -64,6 +70,8 @@ private:
     RunStore* runs_ = nullptr;
     MessageIndex* index_ = nullptr;
     HitlStore* hitl_ = nullptr;
+    BatchStore* batches_ = nullptr;
+    HitlInbox* inbox_ = nullptr;
     ForkStore* forks_ = nullptr;
     ThreadStore* threads_ = nullptr;
     std::vector<StoreFailure> failures_;
@@ -97,6 +105,8 @@ struct StoreCheck {
 std::vector<StoreCheck> message_checks();
 std::vector<StoreCheck> run_checks();
 std::vector<StoreCheck> approver_checks();
+std::vector<StoreCheck> batch_checks();
+std::vector<StoreCheck> inbox_checks();
 std::vector<StoreCheck> thread_checks();
 
 // The messages that the checks store.

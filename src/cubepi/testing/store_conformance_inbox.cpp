@@ -1,0 +1,206 @@
+#include <string>
+#include <utility>
+
+#include <cubepi/testing/stores/store_probe.hpp>
+
+namespace cubepi::testing::detail {
+
+namespace {
+
+bool has_inbox(StoreProbe& probe) { return probe.inbox() != nullptr && probe.hitl() != nullptr; }
+bool has_durable_inbox(StoreProbe& probe) { return has_inbox(probe) && probe.can_reopen(); }
+
+/// Asks a question in a thread. `timeout` 0: no timeout.
+Task<> ask(StoreProbe& probe, std::string thread_id, double created_at, double timeout) {
+    ConfirmRequest payload;
+    payload.prompt = "Continue?";
+    HitlRequest request;
+    request.question_id = "q";
+    request.thread_id = thread_id;
+    request.payload = std::move(payload);
+    request.created_at = created_at;
+    if (timeout > 0) request.timeout_seconds = timeout;
+    co_await probe.hitl()->save_pending_request(std::move(thread_id), "r", std::move(request));
+}
+
+AnswerRecord yes_at(double answered_at) {
+    AnswerRecord record;
+    record.run_id = "r";
+    record.question_id = "q";
+    record.answer = true;
+    record.answered_at = answered_at;
+    record.user = "anna";
+    record.channel = "terminal";
+    return record;
+}
+
+std::string threads_of(const std::vector<InboxEntry>& entries) {
+    std::string text;
+    for (const InboxEntry& entry : entries) text += entry.thread_id + " ";
+    return text;
+}
+
+/// Reads the pages one after the other.
+Task<std::string> listed(StoreProbe& probe, InboxOrder order, std::size_t limit) {
+    std::string text;
+    std::string cursor;
+    do {
+        InboxQuery query = InboxQuery().order(order).limit(limit).after(cursor);
+        const InboxPage page = co_await probe.inbox()->list_requests(std::move(query));
+        text += threads_of(page.entries) + "|";
+        cursor = page.next;
+    } while (!cursor.empty());
+    co_return text;
+}
+
+Task<> check_order(StoreProbe& probe) {
+    std::string text = co_await listed(probe, InboxOrder::age, 2);
+    probe.expect(text == "|", "a store without requests has an empty page");
+    co_await ask(probe, "c", 30.25, 0);
+    co_await ask(probe, "a", 10, 100);
+    co_await ask(probe, "b", 20, 5);
+    co_await ask(probe, "d", 30.25, 0);
+    co_await ask(probe, "e", 40, 1);
+    text = co_await listed(probe, InboxOrder::age, 2);
+    probe.expect(text == "a b |c d |e |", "the oldest requests come first, page by page");
+    text = co_await listed(probe, InboxOrder::deadline, 2);
+    probe.expect(text == "b e |a c |d |", "requests without a timeout follow those with one");
+    text = co_await listed(probe, InboxOrder::age, 5);
+    probe.expect(text == "a b c d e |", "a full page that is the last one has no cursor");
+}
+
+Task<> check_changes_between_pages(StoreProbe& probe) {
+    for (const char* thread_id : {"a", "b", "c", "d"}) co_await ask(probe, thread_id, 10, 0);
+    InboxQuery query = InboxQuery().limit(2);
+    const InboxPage first = co_await probe.inbox()->list_requests(std::move(query));
+    probe.expect(threads_of(first.entries) == "a b ", "requests of one time are in a fixed order");
+    co_await probe.hitl()->clear_pending_request("b", "r", "q");
+    co_await ask(probe, "0", 1, 0);
+    InboxQuery rest = InboxQuery().limit(2).after(first.next);
+    const InboxPage second = co_await probe.inbox()->list_requests(std::move(rest));
+    probe.expect(threads_of(second.entries) == "c d ",
+                 "changes between two pages neither hide nor repeat a request");
+}
+
+Task<> check_cursor(StoreProbe& probe) {
+    for (const char* thread_id : {"a", "b"}) co_await ask(probe, thread_id, 10, 0);
+    InboxQuery query = InboxQuery().limit(1);
+    const InboxPage page = co_await probe.inbox()->list_requests(std::move(query));
+    InboxQuery other = InboxQuery().order(InboxOrder::deadline).after(page.next);
+    Task<InboxPage> refused = probe.inbox()->list_requests(std::move(other));
+    co_await expect_refused(probe, ErrorCode::invalid_argument, std::move(refused),
+                            "a cursor of the other order");
+    InboxQuery forged = InboxQuery().after("17");
+    refused = probe.inbox()->list_requests(std::move(forged));
+    co_await expect_refused(probe, ErrorCode::invalid_argument, std::move(refused),
+                            "a cursor of another form");
+    InboxQuery nothing = InboxQuery().limit(0);
+    refused = probe.inbox()->list_requests(std::move(nothing));
+    co_await expect_refused(probe, ErrorCode::invalid_argument, std::move(refused),
+                            "a page without entries");
+}
+
+Task<> check_expiry(StoreProbe& probe) {
+    co_await ask(probe, "a", 10, 100);
+    co_await ask(probe, "b", 20, 5);
+    co_await ask(probe, "c", 20, 0);
+    co_await ask(probe, "d", 20, 80);
+    std::vector<InboxEntry> expired = co_await probe.inbox()->expire_due(24.5, 10);
+    probe.expect(expired.empty(), "a request is pending until its timeout has passed (D65)");
+    expired = co_await probe.inbox()->expire_due(110, 2);
+    probe.expect(threads_of(expired) == "b d ", "the earliest deadlines expire first (D65)");
+    expired = co_await probe.inbox()->expire_due(110, 2);
+    probe.expect(threads_of(expired) == "a ", "the next call expires the others (D65)");
+    const std::string text = co_await listed(probe, InboxOrder::age, 10);
+    probe.expect(text == "c |", "expired requests are not listed (D65)");
+    const std::vector<PendingRequest> pending = co_await probe.hitl()->load_pending_requests("b");
+    probe.expect(pending.size() == 1 && pending.front().expired,
+                 "an expired request is loaded until its run clears it (D65)");
+    AnswerRecord early = yes_at(21);
+    Task<void> late = probe.inbox()->answer_request("b", std::move(early));
+    co_await expect_refused(probe, ErrorCode::stale_answer, std::move(late),
+                            "an answer to an expired request, also after the clock was set back");
+    const bool cleared = co_await probe.hitl()->clear_pending_request("b", "r", "q");
+    probe.expect(cleared, "an expired request can be cleared");
+}
+
+Task<> check_answering(StoreProbe& probe) {
+    co_await ask(probe, "t", 10, 100);
+    AnswerRecord record = yes_at(110);
+    Task<void> refused = probe.inbox()->answer_request("t", std::move(record));
+    co_await expect_refused(probe, ErrorCode::stale_answer, std::move(refused),
+                            "an answer after the deadline (D65)");
+    record = yes_at(20);
+    record.run_id = "other";
+    refused = probe.inbox()->answer_request("t", std::move(record));
+    co_await expect_refused(probe, ErrorCode::stale_answer, std::move(refused),
+                            "an answer of another run (D62)");
+    record = yes_at(20);
+    co_await probe.inbox()->answer_request("t", record);
+    refused = probe.inbox()->answer_request("t", std::move(record));
+    co_await expect_refused(probe, ErrorCode::stale_answer, std::move(refused), "a second answer");
+    const std::optional<Json> found = co_await probe.hitl()->load_hitl_answer("t", "r", "q");
+    probe.expect(found && *found == Json(true), "the answer is found by the run");
+    const std::vector<PendingRequest> pending = co_await probe.hitl()->load_pending_requests("t");
+    probe.expect(pending.empty(), "an answered request is not pending");
+}
+
+Task<> check_records(StoreProbe& probe) {
+    co_await ask(probe, "t", 10, 0);
+    AnswerRecord record = yes_at(20);
+    co_await probe.inbox()->answer_request("t", std::move(record));
+    std::vector<std::string> all;
+    co_await probe.hitl()->clear_hitl_answers("t", "r", std::move(all));
+    const std::vector<AnswerRecord> records = co_await probe.inbox()->load_answer_records("t");
+    probe.expect(records.size() == 1, "the record of an answer stays when the answer is cleared");
+    if (records.size() != 1) co_return;
+    const AnswerRecord& one = records.front();
+    probe.expect(one.user == "anna" && one.channel == "terminal" && one.answered_at == 20,
+                 "a record contains who answered, from where and when");
+    probe.expect(one.answer == Json(true) && one.request && one.request->question_id == "q",
+                 "a record contains the request and the answer");
+    const std::vector<AnswerRecord> none = co_await probe.inbox()->load_answer_records("x");
+    probe.expect(none.empty(), "records belong to one thread");
+}
+
+Task<> check_discard(StoreProbe& probe) {
+    co_await ask(probe, "t", 10, 0);
+    co_await ask(probe, "u", 10, 0);
+    std::size_t count = co_await probe.inbox()->discard_requests("t");
+    probe.expect(count == 1, "the number of discarded requests is returned");
+    count = co_await probe.inbox()->discard_requests("t");
+    probe.expect(count == 0, "a thread without requests has none to discard");
+    const std::string text = co_await listed(probe, InboxOrder::age, 10);
+    probe.expect(text == "u |", "the requests of other threads stay");
+}
+
+Task<> check_durable(StoreProbe& probe) {
+    co_await ask(probe, "a", 10, 5);
+    co_await ask(probe, "b", 20, 0);
+    co_await ask(probe, "c", 30, 0);
+    (void)co_await probe.inbox()->expire_due(50, 10);
+    AnswerRecord record = yes_at(50);
+    co_await probe.inbox()->answer_request("c", std::move(record));
+    probe.reopen();
+    const std::string text = co_await listed(probe, InboxOrder::age, 10);
+    probe.expect(text == "b |", "the inbox is the same after reopening");
+    const std::vector<AnswerRecord> records = co_await probe.inbox()->load_answer_records("c");
+    probe.expect(records.size() == 1, "records of answers are there after reopening");
+}
+
+}  // namespace
+
+std::vector<StoreCheck> inbox_checks() {
+    return {
+        {"inbox_order", check_order, has_inbox},
+        {"inbox_changes", check_changes_between_pages, has_inbox},
+        {"inbox_cursor", check_cursor, has_inbox},
+        {"inbox_expiry", check_expiry, has_inbox},
+        {"inbox_answers", check_answering, has_inbox},
+        {"inbox_records", check_records, has_inbox},
+        {"inbox_discard", check_discard, has_inbox},
+        {"durable_inbox", check_durable, has_durable_inbox},
+    };
+}
+
+}  // namespace cubepi::testing::detail
