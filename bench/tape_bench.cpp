@@ -96,7 +96,7 @@ void tape_turn(benchmark::State& state) {
             const std::shared_ptr<bub::TapeFork> fork = tape.fork(std::move(options));
             const bub::Tape inside = tape.in(fork);
             co_await inside.append(entry());
-            fork->said("some text");
+            fork->add_text("some text");
             co_await fork->flush();
             co_await inside.append(bub::message_entry("assistant", "some text"));
             co_await fork->merge();

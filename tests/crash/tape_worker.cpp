@@ -34,7 +34,7 @@ bub::FileTapeOptions options_in(const std::filesystem::path& directory) {
 
 /// Shows the text to the user; from now on it must not get lost.
 Task<void> show(std::shared_ptr<bub::TapeFork> fork, int shown, std::string delta) {
-    fork->said(delta);
+    fork->add_text(delta);
     co_await fork->flush();
     write_without_step(shown, delta);
 }

@@ -49,7 +49,7 @@ protected:
             one.push_back(std::move(message).with_run_id("r1"));
             (void)cubepi::run(memory.append(on.name(), std::move(one), cubepi::AppendOptions()));
         }
-        fork->said(text);
+        fork->add_text(text);
         cubepi::run(fork->flush());
     }
     static Message question(std::string id = "mail:1") {

@@ -59,7 +59,7 @@ public:
     /// Copies the tape's lines to `target` (created or replaced). Throws `not_found` if the tape does not exist.
     Task<void> copy_tape(std::string tape, std::filesystem::path target);
     /// Removes a tape with its sidecars and all accompanying files; only on an explicit request of the user (D47).
-    /// Media are kept, since other tapes may use them. Throws `storage_locked` while a turn is in progress on the tape,
+    /// Media are stored, since other tapes may use them. Throws `storage_locked` while a turn is in progress on the tape,
     /// and while another process has it open (open_tape).
     Task<void> remove_tape(std::string tape);
     /// Marks the tape as open in this process until the last copy of the result is destroyed. Several processes may

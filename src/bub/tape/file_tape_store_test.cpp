@@ -65,13 +65,13 @@ TEST(FileTapeStore, B9_ATornLastLineHarmsNothing) {
         const std::string whole = line(1, "one") + line(2, "two");
         directory.write("w__s.jsonl", whole.substr(0, whole.size() - cut));
         const Tape tape = tape_in(directory);
-        const bool kept = cut == 1;  // only its line feed is missing
-        EXPECT_EQ(texts(tape), kept ? "1:one 2:two " : "1:one ") << cut;
+        const bool stored = cut == 1;  // only its line feed is missing
+        EXPECT_EQ(texts(tape), stored ? "1:one 2:two " : "1:one ") << cut;
         say(tape, "next");
-        const std::string wanted = kept ? "1:one 2:two 3:next " : "1:one 2:next ";
+        const std::string wanted = stored ? "1:one 2:two 3:next " : "1:one 2:next ";
         EXPECT_EQ(texts(tape), wanted) << cut;
         EXPECT_EQ(texts(tape_in(directory)), wanted) << cut;
-        EXPECT_EQ(run(tape.info()).entries, kept ? 3 : 2) << cut;
+        EXPECT_EQ(run(tape.info()).entries, stored ? 3 : 2) << cut;
     }
 }
 
@@ -100,7 +100,7 @@ TEST(FileTapeStore, B9_ACommitThatIsDoneIsNotDoneAgain) {
     EXPECT_EQ(texts(tape), "1:one 2:two 3:three 4:four 5:five ");
 }
 
-TEST(FileTapeStore, B9_ACommitIsDoneBehindWhatSomebodyElseWrote) {
+TEST(FileTapeStore, B9_ACommitIsAppendedAfterEntriesOfAnotherWriter) {
     const TestDirectory directory;
     directory.write("w__s.jsonl", line(1, "one"));
     crash_in_commit(directory, line(2, "two") + line(3, "three"), 0);
@@ -210,7 +210,7 @@ TEST(FileTapeStore, ALockThatIsHeldTooLongIsAnError) {
     EXPECT_THROW(say(tape, "two"), cubepi::CheckpointerLockTimeoutError);
 }
 
-TEST(FileTapeStore, NamesThatAreNoFileNamesAreRefused) {
+TEST(FileTapeStore, NamesThatAreNotFileNamesAreRefused) {
     const TestDirectory directory;
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     for (const char* name : {"", ".hidden", "../up", "a/b"}) {
@@ -230,7 +230,7 @@ std::string refusal_of(const std::function<void()>& call) {
     return {};
 }
 
-TEST(FileTapeStore, WhatIsNoRegularFileIsRefusedByItsPathAndNotWaitedFor) {
+TEST(FileTapeStore, AnIrregularFileIsRefusedByItsPathAndNotWaitedFor) {
     for (const char* name : {"w__s.jsonl", "w__s.jsonl.lock", "w__s.jsonl.commit",
                              "w__s.jsonl.index", "w__s.jsonl.state"}) {
         for (const bool directory_instead : {false, true}) {

@@ -29,9 +29,9 @@ struct StoredTape {
         return end;
     }
     void clear() {
-        JsonObject kept = std::move(state);
+        JsonObject stored = std::move(state);
         *this = StoredTape();
-        state = std::move(kept);
+        state = std::move(stored);
     }
     void add(TapeEntry entry) {
         const detail::EntryFacts facts = detail::facts_of(entry);

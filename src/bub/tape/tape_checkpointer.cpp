@@ -88,9 +88,9 @@ Task<std::int64_t> TapeCheckpointer::append(std::string thread_id, MessageList m
     for (const Message& message : messages) {
         if (!message.run_id().empty()) runs.insert(message.run_id().str());
     }
-    const JsonObject beside = co_await state->store->read_state(thread_id);
+    const JsonObject side_state = co_await state->store->read_state(thread_id);
     for (const std::string& run_id : runs) {
-        if (SideState(beside).is_open(run_id)) continue;
+        if (SideState(side_state).is_open(run_id)) continue;
         if (co_await state->is_complete(thread_id, run_id))
             cubepi::detail::throw_run_completed(thread_id, run_id);
     }
@@ -195,8 +195,8 @@ Task<void> TapeCheckpointer::delete_thread(std::string thread_id) {
     if (std::find(names.begin(), names.end(), thread_id) == names.end())
         cubepi::detail::throw_thread_not_found(thread_id);
     co_await state->store->reset(thread_id);
-    std::function<Json(JsonObject&)> clear = [](JsonObject& beside) {
-        beside.clear();
+    std::function<Json(JsonObject&)> clear = [](JsonObject& side_state) {
+        side_state.clear();
         return Json();
     };
     co_await state->store->edit_state(thread_id, std::move(clear));

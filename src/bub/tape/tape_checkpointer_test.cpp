@@ -258,7 +258,7 @@ TEST(TapeCheckpointer, B10_TheContextStartsWithTheAnchorAsAUserMessage) {
     JsonObject state;
     state["summary"] = "we chose Postgres";
     run(tape.handoff("phase/2", std::move(state)));
-    append_one(memory, user_message("go on"), at);
+    append_one(memory, user_message("continue"), at);
     const auto data = run(memory.load("w__s"));
     ASSERT_EQ(data->messages.size(), 2u);
     EXPECT_EQ(data->messages[0].role(), Role::user);
@@ -266,7 +266,7 @@ TEST(TapeCheckpointer, B10_TheContextStartsWithTheAnchorAsAUserMessage) {
               "[Anchor created: phase/2]: {\"summary\": \"we chose Postgres\"}\n" +
                   std::string(hand_off_label));
     EXPECT_TRUE(is_synthetic_message(data->messages[0]));
-    EXPECT_EQ(data->messages[1].text(), "go on");
+    EXPECT_EQ(data->messages[1].text(), "continue");
 }
 
 TEST(TapeCheckpointer, D1_AHandOffAmongCallsDoesNotComeBetweenThemAndTheirResults) {
@@ -327,7 +327,7 @@ TEST(TapeCheckpointer, B21_TapesOfBubBecomeMessages) {
     EXPECT_EQ(data->position, 4);
 }
 
-TEST(TapeCheckpointer, B10_ImagesAreKeptOnceByTheirHash) {
+TEST(TapeCheckpointer, B10_ImagesAreStoredOnceByTheirHash) {
     const TestDirectory directory;
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     TapeCheckpointer memory(store);
@@ -439,7 +439,7 @@ TEST(ImportThread, CopiesAThreadOnce) {
     const auto store = std::make_shared<MemoryTapeStore>();
     EXPECT_EQ(run(import_thread(source, "chat", store, "w__s", "sessions.db")), 4u);
     EXPECT_EQ(run(import_thread(source, "chat", store, "w__s", "sessions.db")), 0u);
-    EXPECT_EQ(run(import_thread(source, "nobody", store, "w__t", "sessions.db")), 0u);
+    EXPECT_EQ(run(import_thread(source, "unknown", store, "w__t", "sessions.db")), 0u);
     TapeCheckpointer memory(store);
     const auto data = run(memory.load("w__s"));
     ASSERT_EQ(data->messages.size(), 5u) << "the anchor comes first";

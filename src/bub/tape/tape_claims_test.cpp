@@ -88,15 +88,15 @@ protected:
 
 }  // namespace
 
-TEST_F(TwoProcesses, D50_ATurnThatFoundNoRoomIsNotInTheWayOfTheNextOne) {
+TEST_F(TwoProcesses, D50_ATurnThatHitAFullDiskDoesNotBlockTheNextOne) {
     const Process first = begin("a");
-    say(first, "kept");
+    say(first, "stored");
     run(first.memory->release_claim(tape, "run-of-a", "a"));
     {
         const FullDisk full;
         try {
             run(first.fork->merge(TurnStatus::error));
-            ADD_FAILURE() << "there is no room";
+            ADD_FAILURE() << "the disk is full";
         } catch (const Error& error) {
             EXPECT_EQ(error.code(), ErrorCode::storage_full) << error.what();
         }
@@ -107,10 +107,10 @@ TEST_F(TwoProcesses, D50_ATurnThatFoundNoRoomIsNotInTheWayOfTheNextOne) {
     next.store = first.store;
     next.memory = std::make_shared<TapeCheckpointer>(first.store);
     const ClaimResult claimed = claim(next, "run-of-b");
-    EXPECT_FALSE(claimed.taken_over) << "it was given up, not lost";
+    EXPECT_FALSE(claimed.superseded) << "it was given up, not lost";
 }
 
-TEST_F(TwoProcesses, D50_NobodyElseGetsTheTapeBeforeTheTurnIsOnIt) {
+TEST_F(TwoProcesses, D50_NoOtherOwnerGetsTheTapeBeforeTheTurnIsMerged) {
     const Process first = begin("first");
     say(first, "one");
     complete(first);
@@ -122,7 +122,7 @@ TEST_F(TwoProcesses, D50_NobodyElseGetsTheTapeBeforeTheTurnIsOnIt) {
     EXPECT_EQ(conversation(), "one? one! two? two! ");
 }
 
-TEST_F(TwoProcesses, D50_ATurnThatSleptWhileAnotherTookOverIsRefusedAtItsMerge) {
+TEST_F(TwoProcesses, D50_ATurnThatSleptWhileItsClaimWasSupersededIsRefusedAtItsMerge) {
     const Process first = begin("first");
     say(first, "one");
     complete(first);
@@ -141,10 +141,10 @@ TEST_F(TwoProcesses, D50_ATurnThatSleptWhileAnotherTookOverIsRefusedAtItsMerge) 
     EXPECT_EQ(conversation(), "two? two! ");
 }
 
-TEST_F(TwoProcesses, D50_ARefusedTurnIsKeptOutsideTheConversation) {
+TEST_F(TwoProcesses, D50_ARefusedTurnIsStoredOutsideTheConversation) {
     const Process first = begin("first");
     say(first, "one");
-    first.fork->said("and more");
+    first.fork->add_text("and more");
     sleep_past_the_lease();
     const Process second = begin("second");
     say(second, "two");
@@ -156,17 +156,17 @@ TEST_F(TwoProcesses, D50_ARefusedTurnIsKeptOutsideTheConversation) {
     const JsonObject& data = event->payload.at("data").as_object();
     EXPECT_EQ(data.at("turn"), Json("turn-of-first"));
     EXPECT_EQ(data.at("status"), Json("error"));
-    const JsonArray& kept = data.at("entries").as_array();
-    ASSERT_EQ(kept.size(), 3u);
-    EXPECT_EQ(kept[0].at("payload").at("content"), Json("one?"));
-    EXPECT_EQ(kept[1].at("payload").at("content"), Json("one!"));
-    EXPECT_EQ(kept[2].at("payload").at("content"), Json("and more"));
+    const JsonArray& stored = data.at("entries").as_array();
+    ASSERT_EQ(stored.size(), 3u);
+    EXPECT_EQ(stored[0].at("payload").at("content"), Json("one?"));
+    EXPECT_EQ(stored[1].at("payload").at("content"), Json("one!"));
+    EXPECT_EQ(stored[2].at("payload").at("content"), Json("and more"));
     EXPECT_FALSE(directory_.has("w__s.jsonl.turns")) << "the journal has served";
     // Its input is not on the tape and may be submitted again.
     EXPECT_FALSE(run(TapeCheckpointer(first.store).find_message(tape, "one")));
 }
 
-TEST_F(TwoProcesses, D50_WhoeverHasGoneOnIsNotDisturbedByARefusedTurn) {
+TEST_F(TwoProcesses, D50_TheNewOwnerIsNotDisturbedByARefusedTurn) {
     const Process first = begin("first");
     say(first, "one");
     sleep_past_the_lease();
@@ -204,9 +204,9 @@ TEST_F(TwoProcesses, D50_ARefusedTurnWritesNoSidecar) {
     EXPECT_TRUE(run(first.store->fetch(sidecar_tape_name(tape, "log"), TapeQuery())).empty());
     const std::optional<TapeEntry> event = refused();
     ASSERT_TRUE(event);
-    const Json& kept = event->payload.at("data").at("sidecars").at("log");
-    ASSERT_EQ(kept.as_array().size(), 1u);
-    EXPECT_EQ(kept.as_array()[0].at("payload").at("name"), Json("noted"));
+    const Json& stored = event->payload.at("data").at("sidecars").at("log");
+    ASSERT_EQ(stored.as_array().size(), 1u);
+    EXPECT_EQ(stored.as_array()[0].at("payload").at("name"), Json("noted"));
 }
 
 /// A clock whose first reading during a write triggers an action.
@@ -229,7 +229,7 @@ private:
     mutable std::function<void()> work_;
 };
 
-TEST_F(TwoProcesses, D50_NobodyTakesOverBetweenTheSidecarsOfATurnAndItsTape) {
+TEST_F(TwoProcesses, D50_NoOwnerChangesBetweenTheSidecarsOfATurnAndItsTape) {
     const auto clock = std::make_shared<Meanwhile>(clock_);
     FileTapeOptions slow = directory_.options();
     slow.clock = clock;
@@ -254,7 +254,7 @@ TEST_F(TwoProcesses, D50_NobodyTakesOverBetweenTheSidecarsOfATurnAndItsTape) {
     EXPECT_EQ(run(first.store->fetch(sidecar_tape_name(tape, "log"), TapeQuery())).size(), 2u);
 }
 
-TEST_F(TwoProcesses, D50_ATurnThatWasKilledInItsSleepIsKeptOutsideTheConversationToo) {
+TEST_F(TwoProcesses, D50_ATurnThatWasKilledInItsSleepIsStoredOutsideTheConversationToo) {
     Process first = begin("first");
     say(first, "one");
     sleep_past_the_lease();
@@ -270,7 +270,7 @@ TEST_F(TwoProcesses, D50_ATurnThatWasKilledInItsSleepIsKeptOutsideTheConversatio
     EXPECT_FALSE(directory_.has("w__s.jsonl.turns"));
 }
 
-TEST_F(TwoProcesses, D50_ATurnThatNobodyHasOvertakenIsMergedHoweverLongItSlept) {
+TEST_F(TwoProcesses, D50_ATurnThatWasNotSupersededIsMergedHoweverLongItSlept) {
     const Process first = begin("first");
     say(first, "one");
     complete(first);
@@ -280,7 +280,7 @@ TEST_F(TwoProcesses, D50_ATurnThatNobodyHasOvertakenIsMergedHoweverLongItSlept) 
     EXPECT_FALSE(refused());
 }
 
-TEST_F(TwoProcesses, B9_AKilledTurnIsInterruptedWhenNobodyHasGoneOn) {
+TEST_F(TwoProcesses, B9_AKilledTurnIsInterruptedIfNoOtherOwnerContinued) {
     Process first = begin("first");
     say(first, "one");
     first = Process();
@@ -293,7 +293,7 @@ TEST_F(TwoProcesses, B9_AKilledTurnIsInterruptedWhenNobodyHasGoneOn) {
     EXPECT_FALSE(refused());
 }
 
-TEST_F(TwoProcesses, D50_ADiscardedTurnGivesItsClaimUp) {
+TEST_F(TwoProcesses, D50_ADiscardedTurnReleasesItsClaim) {
     const Process first = begin("first");
     say(first, "one");
     complete(first);
@@ -344,7 +344,7 @@ protected:
 TEST_F(TwoOwners, D50_TheFormerOwnerOfARunDoesNotCompleteIt) {
     claim("first", ClaimKind::new_run);
     clock_->advance(std::chrono::seconds(61));
-    EXPECT_TRUE(claim("second", ClaimKind::continue_run).taken_over);
+    EXPECT_TRUE(claim("second", ClaimKind::continue_run).superseded);
     EXPECT_THROW(run(memory().complete_run("w__s", "r", "first")), StaleAppendError);
     EXPECT_FALSE(run(memory().is_run_complete("w__s", "r")));
     append("second");
@@ -388,7 +388,7 @@ TEST_F(TwoProcesses, D50_ATurnCompletesItsRunUnderItsClaim) {
     EXPECT_TRUE(run(first.store->read_state(tape)).empty());
 }
 
-TEST_F(TwoProcesses, D50_ATurnThatWasTakenOverDoesNotCompleteItsRun) {
+TEST_F(TwoProcesses, D50_ASupersededTurnDoesNotCompleteItsRun) {
     const Process first = begin("first");
     say(first, "one");
     sleep_past_the_lease();
@@ -420,8 +420,8 @@ TEST_F(TwoProcesses, D50_ARefusedTurnLeavesTheClaimOfAnotherOwnerOnItsRun) {
         EXPECT_THROW((void)run(other.claim_run(tape, "run-of-first", owner, ClaimKind::new_run)),
                      RunAlreadyClaimedError);
         run(store->reset(tape));
-        run(store->edit_state(tape, [](JsonObject& beside) {
-            beside.clear();
+        run(store->edit_state(tape, [](JsonObject& side_state) {
+            side_state.clear();
             return Json();
         }));
     }

@@ -268,18 +268,18 @@ namespace {
 class AgentWalk {
 public:
     void add(const TapeEntry& entry) {
-        std::vector<Message> kept = detail::messages_in(entry);
+        std::vector<Message> stored = detail::messages_in(entry);
         if (detail::is_single_result(entry)) {
             // They count only if the entry of their whole batch is missing.
-            std::move(kept.begin(), kept.end(), std::back_inserter(singles_));
-        } else if (!kept.empty()) {
+            std::move(stored.begin(), stored.end(), std::back_inserter(singles_));
+        } else if (!stored.empty()) {
             walk_.forget_calls();
-            if (kept.front().tool_result()) {
+            if (stored.front().tool_result()) {
                 singles_.clear();
             } else {
                 end_batch();
             }
-            for (Message& message : kept) push(std::move(message));
+            for (Message& message : stored) push(std::move(message));
         } else if (is_in_context(entry)) {
             add_foreign(entry);
         }

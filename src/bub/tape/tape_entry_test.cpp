@@ -35,14 +35,14 @@ TEST(TapeLine, IsReadAsItWasWritten) {
     EXPECT_EQ(read_tape_line(tape_line(full_entry())), full_entry());
 }
 
-TEST(TapeLine, BrokenBytesBecomeReplacementCharacters) {
+TEST(TapeLine, InvalidUtf8BecomesReplacementCharacters) {
     const TapeEntry entry = message_entry("user", "a\xff\xc3");
     const auto read = read_tape_line(tape_line(entry));
     ASSERT_TRUE(read);
     EXPECT_EQ(read->payload.at("content"), Json("a\xef\xbf\xbd\xef\xbf\xbd"));
 }
 
-TEST(TapeLine, WhatIsNoEntryIsSkipped) {
+TEST(TapeLine, ALineThatIsNotAnEntryIsSkipped) {
     for (const char* line :
          {"", "   ", "{not json}", "[1, 2]", "\"text\"", "17", "null", "{}",
           R"({"id": "3", "kind": "m", "payload": {}})",
@@ -102,7 +102,7 @@ TEST(TapeLine, FactsOfALineAreThoseOfItsEntry) {
     }
 }
 
-TEST(TapeLine, WhatIsNestedTooDeepIsNoEntryForBothReaders) {
+TEST(TapeLine, ALineThatIsNestedTooDeepIsNotAnEntryForBothReaders) {
     for (const std::size_t depth : {400U, 512U, 540U, 570U, 573U, 574U, 575U, 576U, 600U, 900U}) {
         const std::string line = R"({"id": 1, "kind": "m", "payload": {"x": )" +
                                  std::string(depth, '[') + std::string(depth, ']') + "}}";
@@ -111,8 +111,8 @@ TEST(TapeLine, WhatIsNestedTooDeepIsNoEntryForBothReaders) {
 }
 
 TEST(TapeName, IsThatOfBub) {
-    EXPECT_EQ(tape_name("/nonexistent/ws", "cli:room"), "9d206d8bd1ce919f__c53a75b7909f4322");
-    EXPECT_EQ(tape_name("/nonexistent/./ws/", "cli:room"), "9d206d8bd1ce919f__c53a75b7909f4322");
+    EXPECT_EQ(tape_name("/nonexistent/ws", "cli:room"), "9d206d8bd1ce919f__c53a75b7909f4322");  // words: allowed, the name of a recorded session
+    EXPECT_EQ(tape_name("/nonexistent/./ws/", "cli:room"), "9d206d8bd1ce919f__c53a75b7909f4322");  // words: allowed, the name of a recorded session
 }
 
 TEST(TapeDate, IsReadInAllItsForms) {

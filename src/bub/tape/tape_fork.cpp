@@ -54,7 +54,7 @@ Task<void> TapeFork::State::write_journal() {
     co_await cubepi::offload(*options.runtime->workers, std::move(write));
 }
 
-void TapeFork::State::post_said() {
+void TapeFork::State::post_partial_text() {
     timer_armed = false;
     if (!is_journaled() || journal->empty()) return;
     options.runtime->workers->post([self = shared_from_this()] {
@@ -83,7 +83,7 @@ TapePosition TapeFork::State::add(detail::ForkBranch& branch, std::vector<TapeEn
         entry.id = ++branch.end.last_id;
         if (entry.date.empty()) entry.date = tape_date(options.runtime->clock->wall());
         branch.end.messages = detail::set_position(entry, branch.end.messages);
-        if (&branch == &main && detail::is_answer(entry)) said.clear();
+        if (&branch == &main && detail::is_answer(entry)) partial_text.clear();
         branch.entries.push_back(std::move(entry));
     }
     return branch.end;
@@ -110,7 +110,7 @@ TapeFork::TapeFork(std::shared_ptr<TapeStore> parent, std::string tape, TapeFork
 }
 
 TapeFork::~TapeFork() {
-    if (!state_->over) state_->post_said();
+    if (!state_->over) state_->post_partial_text();
     state_->timer.reset();
 }
 
@@ -118,17 +118,17 @@ const std::string& TapeFork::tape() const noexcept { return state_->main.tape; }
 const std::string& TapeFork::turn_id() const noexcept { return state_->options.turn_id; }
 const std::vector<TapeEntry>& TapeFork::entries() const noexcept { return state_->main.entries; }
 
-void TapeFork::said(std::string_view delta) {
+void TapeFork::add_text(std::string_view delta) {
     State& state = *state_;
     if (state.over || delta.empty()) return;
-    state.said += delta;
+    state.partial_text += delta;
     if (!state.is_journaled()) return;
-    state.journal->add_said(delta);
+    state.journal->add_partial_text(delta);
     if (!state.timer || state.timer_armed) return;
     state.timer_armed = true;
     const std::weak_ptr<State> weak = state_;
     state.timer->expires_after(state.options.flush_interval, [weak] {
-        if (const std::shared_ptr<State> self = weak.lock()) self->post_said();
+        if (const std::shared_ptr<State> self = weak.lock()) self->post_partial_text();
     });
 }
 
@@ -165,8 +165,8 @@ Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> ent
     detail::check_depth(tape, entries);
     co_await state->find_base(branch);
     if (options.guard()) {
-        const JsonObject beside = co_await read_state(tape);
-        options.guard()(beside);
+        const JsonObject side_state = co_await read_state(tape);
+        options.guard()(side_state);
     }
     if (options.expected_position() && *options.expected_position() != branch->end.messages)
         detail::throw_stale(tape, *options.expected_position(), branch->end.messages);
@@ -181,7 +181,7 @@ Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> ent
     }
     const std::size_t before = branch->entries.size();
     const TapePosition end_before = branch->end;
-    std::string said_before = state->said;
+    std::string text_before = state->partial_text;
     const TapePosition end = state->add(*branch, std::move(entries));
     if (!state->is_journaled()) co_return end;
     const std::vector<TapeEntry> added(
@@ -201,7 +201,7 @@ Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> ent
     if (last && !options.reset() && state->journal->take_back(lines)) {
         branch->entries.resize(before);
         branch->end = end_before;
-        if (branch == &state->main) state->said = std::move(said_before);
+        if (branch == &state->main) state->partial_text = std::move(text_before);
     }
     std::rethrow_exception(failure);
 }

@@ -61,14 +61,14 @@ public:
     /// Records displayed text of the answer that is not yet part of an entry. The next assistant entry supersedes and
     /// clears it. Buffered; written to the journal at most `flush_interval` later. Has no effect without a journal.
     /// Call it on the executor of the fork.
-    void said(std::string_view delta);
-    /// Writes the text buffered by said() immediately.
+    void add_text(std::string_view delta);
+    /// Writes the text buffered by add_text() immediately.
     Task<void> flush();
     /// Adds entries that follow all others when the fork is merged and are invisible before: entries of a nested turn
     /// must not come between the turn's calls and their results. Journaled immediately.
     Task<void> append_behind(std::vector<TapeEntry> entries);
     /// Ends the fork and appends all its entries to the tape. If it throws, nothing is appended, and the turn stays in
-    /// its journal for the next turn, which closes it as interrupted; its claims are released. Text recorded by said()
+    /// its journal for the next turn, which closes it as interrupted; its claims are released. Text recorded by add_text()
     /// that is not part of an entry becomes an assistant message unless the status is `ok`. A turn without entries
     /// leaves no trace. Sidecars are written first; if one cannot be written, the event `sidecar.merge` on the tape
     /// says so. If another process has superseded a claim of the turn, the turn is fenced with StaleAppendError: it is

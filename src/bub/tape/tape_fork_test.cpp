@@ -67,7 +67,7 @@ TEST(TapeFork, B9_ATurnIsSeenWhenItIsWhole) {
     const auto fork = tape.fork(turn("t1"));
     const Tape inside = tape.in(fork);
     say(inside, "user", "hi");
-    fork->said("hel");
+    fork->add_text("hel");
     say(inside, "assistant", "hello");
     EXPECT_EQ(shape(tape), "");
     EXPECT_EQ(shape(inside), "user:hi assistant:hello ");
@@ -78,15 +78,15 @@ TEST(TapeFork, B9_ATurnIsSeenWhenItIsWhole) {
     EXPECT_THROW(run(fork->merge()), cubepi::Error);
 }
 
-TEST(TapeFork, B9_AKilledTurnIsClosedWithWhatItHadSaid) {
+TEST(TapeFork, B9_AKilledTurnIsClosedWithItsPartialText) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
     say(tape.in(fork), "user", "hi");
-    fork->said("All is w");
-    fork->said("ell, größ");
+    fork->add_text("All is w");
+    fork->add_text("ell, größ");
     run(fork->flush());
-    fork->said("never flushed");
+    fork->add_text("never flushed");
     const Killed killed(directory);
     const Tape after = tape_in(killed.after);
     EXPECT_EQ(shape(after), "user:hi assistant:All is well, größ turn=interrupted ");
@@ -105,7 +105,7 @@ TEST(TapeFork, B9_TheNextTurnClosesTheTurnOfAProcessThatDiedMeanwhile) {
     entry.date = "2026-03-01T00:00:00+00:00";
     directory.write(
         "w__s.jsonl.turns/x.journal",
-        "{\"turn\": \"x\"}\n" + tape_line(entry) + "{\"said\": \"I\"}\n{\"said\": \" am\"}\n{\"sa");
+        "{\"turn\": \"x\"}\n" + tape_line(entry) + "{\"text\": \"I\"}\n{\"text\": \" am\"}\n{\"sa");
     const auto fork = tape.fork(turn("t2"));
     say(tape.in(fork), "user", "next");
     run(fork->merge());
@@ -113,32 +113,32 @@ TEST(TapeFork, B9_TheNextTurnClosesTheTurnOfAProcessThatDiedMeanwhile) {
     EXPECT_EQ(run(tape.query(TapeQuery().limit(1))).at(0).date, "2026-03-01T00:00:00+00:00");
 }
 
-TEST(TapeFork, B9_WhatAnEntryHoldsIsNotSaidTwice) {
+TEST(TapeFork, B9_TextOfAnEntryIsNotRepeated) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
     const Tape inside = tape.in(fork);
     say(inside, "user", "hi");
-    fork->said("first");
+    fork->add_text("first");
     say(inside, "assistant", "first");
-    fork->said("second");
+    fork->add_text("second");
     run(fork->flush());
     const Killed killed(directory);
     EXPECT_EQ(shape(tape_in(killed.after)),
               "user:hi assistant:first assistant:second turn=interrupted ");
 }
 
-TEST(TapeFork, B9_AFailedTurnKeepsWhatItHadSaid) {
+TEST(TapeFork, B9_AFailedTurnKeepsItsPartialText) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
     say(tape.in(fork), "user", "hi");
-    fork->said("I was ab");
+    fork->add_text("I was ab");
     run(fork->merge(TurnStatus::cancelled));
     EXPECT_EQ(shape(tape), "user:hi assistant:I was ab turn=cancelled ");
 }
 
-TEST(TapeFork, B9_SaidTextIsInTheJournalAfterTheFlushInterval) {
+TEST(TapeFork, B9_PartialTextIsInTheJournalAfterTheFlushInterval) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto clock = std::make_shared<cubepi::testing::ManualClock>();
@@ -151,7 +151,7 @@ TEST(TapeFork, B9_SaidTextIsInTheJournalAfterTheFlushInterval) {
     const auto play = [&]() -> Task<void> {
         TapeEntry entry = message_entry("user", "hi");
         co_await tape.in(fork).append(std::move(entry));
-        fork->said("shown");
+        fork->add_text("shown");
         clock->advance(std::chrono::milliseconds(500));
         // The timer's callback runs, then the pool's only thread writes; the assertions come after that.
         for (int i = 0; i < 3; ++i) co_await cubepi::yield_now();
@@ -164,13 +164,13 @@ TEST(TapeFork, B9_SaidTextIsInTheJournalAfterTheFlushInterval) {
     EXPECT_EQ(shape(tape_in(killed.after)), "user:hi assistant:shown turn=interrupted ");
 }
 
-TEST(TapeFork, D20_WhatFoundNoRoomIsNotInTheTurnAndTheNextEntryIs) {
+TEST(TapeFork, D20_AnEntryThatHitAFullDiskIsNotInTheTurnAndTheNextEntryIs) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
     const Tape inside = tape.in(fork);
     say(inside, "user", "hi");
-    fork->said("half a sen");
+    fork->add_text("half a sen");
     run(fork->flush());
     const std::string name = fork->tape();
     const TapePosition before = run(fork->position(name));
@@ -179,7 +179,7 @@ TEST(TapeFork, D20_WhatFoundNoRoomIsNotInTheTurnAndTheNextEntryIs) {
         const FullDisk full(written + more);
         try {
             say(inside, "assistant", "half a sentence");
-            ADD_FAILURE() << "there is no room";
+            ADD_FAILURE() << "the disk is full";
         } catch (const cubepi::CheckpointerError& error) {
             EXPECT_EQ(error.code(), cubepi::ErrorCode::storage_full) << error.what();
         }
@@ -243,7 +243,7 @@ TEST(TapeFork, B9_ATurnThatIsLeftBehindIsClosedByTheNext) {
     EXPECT_EQ(shape(tape), "user:hi turn=interrupted user:again turn=ok ");
 }
 
-TEST(TapeFork, B9_AResetInAKilledTurnIsKept) {
+TEST(TapeFork, B9_AResetInAKilledTurnIsPreserved) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);
     say(tape, "user", "old");
@@ -292,7 +292,7 @@ TEST(TapeFork, B9_TurnsThatEndTogetherStandOneBehindTheOther) {
         texts.emplace_back(entry.payload.at("content").as_string());
     ASSERT_EQ(texts.size(), 24u);
     for (std::size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(texts[i], texts[i - i % 3]) << i;
-    EXPECT_EQ(run(tape.anchors()).size(), 1u) << "one first anchor, whoever was first";
+    EXPECT_EQ(run(tape.anchors()).size(), 1u) << "one first anchor, regardless of the order";
 }
 
 TEST(TapeFork, B17_PassesOnWhatItsParentCannotDo) {
@@ -320,8 +320,8 @@ TEST(TapeFork, B9_AResultOfAnyBytesIsStored) {
     run(fork->merge());
     const std::vector<TapeEntry> entries = run(tape.query(TapeQuery()));
     ASSERT_EQ(entries.size(), 2u);
-    const Json& kept = entries[0].payload.at("results").as_array().at(0);
-    EXPECT_EQ(kept, Json(std::string("\uFFFD\uFFFD bytes")));
+    const Json& stored = entries[0].payload.at("results").as_array().at(0);
+    EXPECT_EQ(stored, Json(std::string("\uFFFD\uFFFD bytes")));
 }
 
 /// Returns nested lists.
@@ -365,7 +365,7 @@ TEST(TapeFork, B9_WhatIsStoredCanBeReadAgainHoweverDeepItIsNested) {
     }
 }
 
-TEST(TapeFork, B9_AModelsDeepestArgumentsAreKept) {
+TEST(TapeFork, B9_TheDeepestArgumentsOfAModelArePreserved) {
     const TestDirectory directory;
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     JsonObject arguments;

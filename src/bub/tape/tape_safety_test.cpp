@@ -92,16 +92,16 @@ TEST(FullDisk, ReadersTolerateATurnThatCannotBeClosed) {
         EXPECT_TRUE(directory.has("w__s.jsonl.turns/t1.journal"));
         try {
             say(tape, "more");
-            ADD_FAILURE() << "there is no room";
+            ADD_FAILURE() << "the disk is full";
         } catch (const cubepi::Error& error) {
             EXPECT_EQ(error.code(), cubepi::ErrorCode::storage_full) << error.what();
         }
     }
-    EXPECT_EQ(texts(tape_in(directory)), "before unclosed ") << "closed when there is room";
+    EXPECT_EQ(texts(tape_in(directory)), "before unclosed ") << "closed when there is space";
 }
 
 // The same store, as a chat has it, closes the turn when it is read again.
-TEST(FullDisk, AStoreClosesTheTurnWhenThereIsRoomAgain) {
+TEST(FullDisk, AStoreClosesTheTurnWhenThereIsSpaceAgain) {
     const TestDirectory directory;
     leave_open_turn(directory);
     const Tape tape = tape_in(directory);
@@ -145,7 +145,7 @@ TEST(FullDisk, ATapeCanBeDeletedWithoutWriting) {
     EXPECT_EQ(directory.count("."), 0U);
 }
 
-// A long tape has more index records than are kept in memory before they are written.
+// A long tape has more index records than are stored in memory before they are written.
 TEST(FullDisk, ALongTapeCanBeSearchedWithoutAnIndexFile) {
     const TestDirectory directory;
     std::string text;
@@ -213,7 +213,7 @@ TEST(TapeFiles, ALinkedTapeDirectoryIsTheUsersChoice) {
     EXPECT_TRUE(elsewhere.has("w__s.jsonl"));
 }
 
-TEST(TapeFiles, NobodyElseCanReadThem) {
+TEST(TapeFiles, NoOtherUserCanReadThem) {
     const TestDirectory directory;
     FileTapeOptions options = directory.options();
     options.directory = directory.path() / "home" / "tapes";

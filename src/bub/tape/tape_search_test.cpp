@@ -66,7 +66,7 @@ TEST(TextSearch, B17_JsonInsideTextIsLookedInto) {
     EXPECT_FALSE(finds(R"(\u4f60)", "你"));
 }
 
-TEST(TextSearch, BytesThatAreNoTextAreHarmless) {
+TEST(TextSearch, InvalidUtf8IsHarmless) {
     EXPECT_FALSE(finds("\xff\xfe\xf5\x80\xc0\xaf\xed\xa0\x80", "x"));
     EXPECT_TRUE(finds("\xe4\xbd", "\xff")) << "both are U+FFFD";
 }

@@ -49,7 +49,7 @@ TEST(TapeSession, WhereItWasCopiedFromStays) {
     note_session(state, {"cli:plan", "/elsewhere", ""});
     EXPECT_EQ(session_of(state), (TapeSession{"cli:plan", "/elsewhere", "/sessions.db"}));
     note_session(state, TapeSession());
-    EXPECT_EQ(session_of(state)->id, "cli:plan") << "nobody has no name";
+    EXPECT_EQ(session_of(state)->id, "cli:plan") << "an empty sender has no name";
 }
 
 TEST(TapeSession, SideStateOfOthersIsNone) {
@@ -61,7 +61,7 @@ TEST(TapeSession, SideStateOfOthersIsNone) {
     EXPECT_EQ(session_of(odd), std::nullopt);
 }
 
-TEST(RemoveTape, D47_TakesTheTapeItsSidecarsAndAllBesideIt) {
+TEST(RemoveTape, D47_DeletesTheTapeItsSidecarsAndItsOtherFiles) {
     const TestDirectory directory;
     const auto store = std::make_shared<FileTapeStore>(directory.options());
     for (const char* name : {"w__s", "w__s__sidecar__spill", "w__other"})
@@ -76,7 +76,7 @@ TEST(RemoveTape, D47_TakesTheTapeItsSidecarsAndAllBesideIt) {
     run(store->remove_tape("w__s"));
     EXPECT_FALSE(directory.has("w__s.jsonl.lock"));
     run(Tape(store, "w__s").bootstrap());
-    EXPECT_EQ(run(store->info("w__s")).entries, 2) << "the same store goes on with a new tape";
+    EXPECT_EQ(run(store->info("w__s")).entries, 2) << "the same store continues with a new tape";
 }
 
 TEST(RemoveTape, D47_NotWhileATurnIsInProgress) {

@@ -35,7 +35,7 @@ const JsonObject data_of(const Tape& tape, std::string_view event) {
 
 }  // namespace
 
-TEST(Sidecars, AreTapesOfTheirOwnBesideTheirOwner) {
+TEST(Sidecars, AreSeparateTapesNextToTheirOwner) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape = with_notes(store);
     note(tape.sidecar("notes"), "remember");

@@ -179,7 +179,7 @@ public:
 class TurnJournal {
 public:
     virtual ~TurnJournal() = default;
-    /// Appends whole lines: entries in the format of a tape, {"said": TEXT}, {"reset": true}, {"behind": ENTRY};
+    /// Appends whole lines: entries in the format of a tape, {"text": TEXT}, {"reset": true}, {"behind": ENTRY};
     /// {"sidecar": NAME, "entry": ENTRY} and {"sidecar": NAME, "reset": true}; {"claim": {"run_id", "owner_id"},
     /// "after": N} of a turn that continues from N messages under this claim. Blocks.
     virtual void write(std::string_view lines) = 0;

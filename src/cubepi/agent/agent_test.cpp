@@ -42,7 +42,7 @@ TEST(Agent, AnswersAPromptWithEveryEvent) {
     EXPECT_FALSE(agent.state().is_streaming);
 }
 
-TEST(Agent, RunsToolsAndGoesOn) {
+TEST(Agent, RunsToolsAndContinues) {
     FauxProvider faux;
     faux.set_responses({faux_assistant_message(faux_tool_call("echo", {{"value", "a"}}, "c1")),
                         faux_assistant_message("done")});
@@ -55,7 +55,7 @@ TEST(Agent, RunsToolsAndGoesOn) {
     EXPECT_EQ(result.new_messages[2].text(), "echo: a");
 }
 
-TEST(Agent, GivesItsEventsOnePulledAtATime) {
+TEST(Agent, ReturnsItsEventsOnePulledAtATime) {
     FauxProvider faux;
     faux.set_responses({faux_assistant_message("hello")});
     Agent agent({.model = faux.model("m")});
@@ -84,7 +84,7 @@ TEST(Agent, AnEmptyMessageIsRefusedAtOnceWhereverItIsGiven) {
     EXPECT_TRUE(run(agent.prompt("hi")));
 }
 
-TEST(Agent, AHookThatGivesAnEmptyMessageFailsItsRunAndNoMore) {
+TEST(Agent, AHookThatReturnsAnEmptyMessageFailsOnlyItsRun) {
     FauxProvider faux;
     faux.set_responses({"ok", "again"});
     bool empty = true;

@@ -25,7 +25,7 @@ MemoryResponse endless(const std::string& delta) {
     return answer;
 }
 
-MemoryResponse said(const std::string& text) {
+MemoryResponse response_with(const std::string& text) {
     return stream()
         .with_event(R"({"choices":[{"index":0,"delta":{"content":")" + text + R"("}}]})")
         .with_event(R"({"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})")
@@ -45,7 +45,7 @@ TEST(AnswerLimit, D74_ALargeAnswerEndsTheRunAndTheNextPromptWorks) {
     };
     for (const std::string& delta : deltas) {
         const auto transport = std::make_shared<MemoryTransport>(
-            std::vector<MemoryResponse>{endless(delta), said("fine")});
+            std::vector<MemoryResponse>{endless(delta), response_with("fine")});
         AgentOptions options;
         options.model = OpenAIProvider({.api_key = "k"}).model("m");
         options.tools = {echo_tool()};

@@ -102,8 +102,8 @@ struct ClaimOwner {
 /// The result of claim_run().
 struct ClaimResult {
     /// The dead or expired owner whose claim was superseded, if any.
-    std::optional<ClaimOwner> taken_over = {};
-    std::string taken_over_run_id = {};
+    std::optional<ClaimOwner> superseded = {};
+    std::string superseded_run_id = {};
 };
 
 /// The purpose of a claim.

@@ -58,7 +58,7 @@ struct LongRun {
         began = clock->now();
         for (std::chrono::seconds slept = 0s; slept < length; slept += 1s) {
             co_await clock->sleep_for(1s);
-            if (intrudes && !taken_over_after) co_await intrude();
+            if (intrudes && !superseded_after) co_await intrude();
         }
         co_return std::string("slept");
     }
@@ -70,7 +70,7 @@ struct LongRun {
             Task<ClaimResult> claiming =
                 store->claim_run("t", "other-run", std::move(other), ClaimKind::new_run);
             co_await std::move(claiming);
-            taken_over_after =
+            superseded_after =
                 std::chrono::duration_cast<std::chrono::seconds>(clock->now() - began);
         } catch (const RunAlreadyClaimedError&) {
         }
@@ -91,13 +91,13 @@ struct LongRun {
     std::unique_ptr<Recorder> recorder;
     Clock::time_point began = {};
     bool intrudes = true;
-    std::optional<std::chrono::seconds> taken_over_after;
+    std::optional<std::chrono::seconds> superseded_after;
 };
 
 TEST(Claim, D50_ARunIsRenewedForAsLongAsItLasts) {
     LongRun it(190s);
     EXPECT_TRUE(it.prompt());
-    EXPECT_FALSE(it.taken_over_after);
+    EXPECT_FALSE(it.superseded_after);
     EXPECT_EQ(it.seconds(), (std::vector<std::int64_t>{20, 40, 60, 80, 100, 120, 140, 160, 180}));
     EXPECT_TRUE(it.recorder->notices().empty());
 }
@@ -106,7 +106,7 @@ TEST(Claim, D50_AFailedRenewalIsRetriedWithinTheLease) {
     LongRun once(200s);
     once.store->fails = [](std::size_t n) { return n == 1; };
     EXPECT_TRUE(once.prompt());
-    EXPECT_FALSE(once.taken_over_after);
+    EXPECT_FALSE(once.superseded_after);
     EXPECT_EQ(once.seconds().at(1), 25);
     EXPECT_EQ(once.seconds().at(2), 45);
     EXPECT_TRUE(once.recorder->notices().empty());
@@ -114,7 +114,7 @@ TEST(Claim, D50_AFailedRenewalIsRetriedWithinTheLease) {
     LongRun twice(200s);
     twice.store->fails = [](std::size_t n) { return n == 2 || n == 3; };
     EXPECT_TRUE(twice.prompt());
-    EXPECT_FALSE(twice.taken_over_after);
+    EXPECT_FALSE(twice.superseded_after);
     EXPECT_EQ(twice.seconds().at(2), 45);
     EXPECT_EQ(twice.seconds().at(3), 50);
     EXPECT_TRUE(twice.recorder->notices().empty());
@@ -124,15 +124,15 @@ TEST(Claim, D50_ARunWhoseLeaseEndsIsReportedOnceAndCanBeFencedOff) {
     LongRun it(200s);
     it.store->fails = [](std::size_t) { return true; };
     EXPECT_THROW(it.prompt(), StaleAppendError);
-    ASSERT_TRUE(it.taken_over_after);
-    EXPECT_GE(*it.taken_over_after, 60s);
-    EXPECT_LE(*it.taken_over_after, 61s);
+    ASSERT_TRUE(it.superseded_after);
+    EXPECT_GE(*it.superseded_after, 60s);
+    EXPECT_LE(*it.superseded_after, 61s);
     EXPECT_EQ(it.recorder->notices(), std::vector<std::string>{"claim_lease_ended"});
     EXPECT_EQ(it.recorder->count(AgentEventType::agent_end), 1u);
     EXPECT_EQ(stored(*it.store, "t").size(), 2u);
 }
 
-TEST(Claim, D50_ARenewalAfterTheLeaseRestoresTheClaimWhenNobodyTookItOver) {
+TEST(Claim, D50_ARenewalAfterTheLeaseRestoresAClaimThatWasNotSuperseded) {
     LongRun it(200s);
     it.intrudes = false;
     // The renewals at 20, 25, ..., 75 s fail.
@@ -146,7 +146,7 @@ TEST(Claim, D50_ARenewalAfterTheLeaseRestoresTheClaimWhenNobodyTookItOver) {
 TEST(Claim, D50_ALostClaimIsReportedOnceAndNotRenewedAgain) {
     LongRun it(200s);
     // The first renewals fail until another owner has superseded the claim; the next one finds the claim lost.
-    it.store->fails = [&](std::size_t) { return !it.taken_over_after; };
+    it.store->fails = [&](std::size_t) { return !it.superseded_after; };
     EXPECT_THROW(it.prompt(), StaleAppendError);
     EXPECT_EQ(it.recorder->notices(),
               (std::vector<std::string>{"claim_lease_ended", "claim_lost"}));

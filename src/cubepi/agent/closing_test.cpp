@@ -67,7 +67,7 @@ TEST(Closing, D42_WhatResumeTookWaitsAgainWhenAListenerEndsTheRun) {
     }
 }
 
-TEST(Closing, D2_ResumeAsksNobodyWhenWhatIsQueuedIsForAnotherRun) {
+TEST(Closing, D2_ResumeDoesNotCallTheModelWhenTheQueueIsForAnotherRun) {
     FauxProvider faux;
     faux.set_responses({"one", "never"});
     auto store = std::make_shared<MemoryCheckpointer>();
@@ -317,7 +317,7 @@ TEST(Closing, D38_CancellingTheLoopWithoutAnAgentClosesItsRun) {
     EXPECT_EQ(context.messages[1].assistant()->stop_reason, stop_reason::aborted);
 }
 
-TEST(Closing, D24_TheLoopWithoutAnAgentHeedsTheWallClock) {
+TEST(Closing, D24_TheLoopWithoutAnAgentHonorsMaxDuration) {
     FauxProvider faux;
     auto runtime = std::make_shared<Runtime>(*Runtime::standard());
     const auto clock = std::make_shared<testing::ManualClock>();
@@ -339,7 +339,7 @@ TEST(Closing, D24_TheLoopWithoutAnAgentHeedsTheWallClock) {
     EXPECT_NE(std::string(result.error().what()).find("max_duration"), std::string::npos);
 }
 
-TEST(Closing, D44_AHookThatReadTheWholeAnswerGivesTheAnswerItRead) {
+TEST(Closing, D44_AHookThatReadTheWholeAnswerReturnsTheAnswerItRead) {
     FauxProvider faux;
     faux.set_responses({"read already"});
     auto read_all = [](ModelRequest request, ModelCallNext next) -> Task<MessageStream> {
@@ -365,13 +365,13 @@ TEST(Closing, AToolWithoutACallbackSaysSo) {
               "Tool empty has no callback (AgentTool::execute)");
 }
 
-TEST(Closing, D50_ARunThatAnotherProcessWentOnWithIsNotCompletedByTheOneThatSlept) {
+TEST(Closing, D50_ARunThatAnotherProcessContinuedIsNotCompletedByTheSuspendedOne) {
     auto clock = std::make_shared<testing::ManualClock>();
     MemoryOptions options;
     options.clock = clock;
     auto store = std::make_shared<MemoryCheckpointer>(options);
     FauxProvider faux;
-    faux.set_responses({"said before it slept"});
+    faux.set_responses({"answered before it slept"});
     // It sleeps after its last append, before it completes the run.
     auto sleep = [&](HookContext& context) -> Task<MessageList> {
         clock->advance(std::chrono::seconds(61));

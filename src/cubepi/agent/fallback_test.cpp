@@ -78,7 +78,7 @@ TEST(FallbackAgent, AnExhaustedChainIsAFailedRunAndTheNextPromptWorks) {
     EXPECT_TRUE(is_legal_transcript(agent.state().messages));
 }
 
-TEST(FallbackAgent, D15_ContentThatWasShownStaysAndNobodyElseIsAsked) {
+TEST(FallbackAgent, D15_ContentThatWasShownStaysAndNoOtherModelIsAsked) {
     Chain chain;
     AssistantMessage broken = faux_assistant_message("half an answ", "error", "the line broke");
     ErrorInfo info;

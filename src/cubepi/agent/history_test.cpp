@@ -30,7 +30,7 @@ TEST(History, D1_AThreadCutOffInAToolIsAnsweredStoredAndAnnounced) {
         {.model = faux.model(), .tools = {echo_tool()}, .checkpointer = store, .thread_id = "t"});
     Recorder recorder(agent);
 
-    const RunResult result = run(agent.prompt("go on"));
+    const RunResult result = run(agent.prompt("continue"));
 
     EXPECT_TRUE(result);
     const MessageList thread = stored(*store, "t");
@@ -51,7 +51,7 @@ TEST(History, D37_AMadeUpResultHasTheCallersRunIdAndNoToolEvents) {
     Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
     Recorder recorder(agent);
 
-    run(agent.prompt("go on"));
+    run(agent.prompt("continue"));
 
     EXPECT_EQ(stored(*store, "t")[2].run_id(), "old");
     EXPECT_EQ(recorder.count(AgentEventType::tool_execution_start), 0u);
@@ -62,7 +62,7 @@ TEST(History, D37_AMadeUpResultHasTheCallersRunIdAndNoToolEvents) {
     EXPECT_EQ(words[4], "message_start:user");
 }
 
-TEST(History, D1_ADefectDeepInAThreadIsMendedInTheRequestOnlyAndReported) {
+TEST(History, D1_ADefectDeepInAThreadIsRepairedInTheRequestOnlyAndReported) {
     auto store = std::make_shared<MemoryCheckpointer>();
     MessageList thread = crashed_thread();
     thread.push_back(user_message("later"));
@@ -74,7 +74,7 @@ TEST(History, D1_ADefectDeepInAThreadIsMendedInTheRequestOnlyAndReported) {
     Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
     Recorder recorder(agent);
 
-    run(agent.prompt("go on"));
+    run(agent.prompt("continue"));
 
     EXPECT_TRUE(is_legal_transcript(requests.seen.at(0).messages));
     EXPECT_EQ(stored(*store, "t").size(), thread.size() + 2);
@@ -99,7 +99,7 @@ TEST(History, D1_AMessageBetweenACallAndItsResultIsMovedInTheRequestOnlyAndRepor
         {.model = faux.model(), .tools = {echo_tool()}, .checkpointer = store, .thread_id = "t"});
     Recorder recorder(agent);
 
-    EXPECT_TRUE(run(agent.prompt("go on")));
+    EXPECT_TRUE(run(agent.prompt("continue")));
     EXPECT_TRUE(run(agent.prompt("again")));
 
     ASSERT_EQ(requests.seen.size(), 3u);
@@ -308,7 +308,7 @@ TEST(History, D41_AMessageHasOneIdInEveryEventAndRequestAndInTheStore) {
     EXPECT_EQ(requests.seen.at(1).messages[1].id(), thread[1].id());
 }
 
-TEST(History, D42_APromptWhoseIdIsAnsweredGivesThatRunsResult) {
+TEST(History, D42_APromptWhoseIdIsAnsweredReturnsTheResultOfThatRun) {
     auto store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
     faux.set_responses({"only once"});
@@ -410,14 +410,14 @@ TEST(History, D41_AMessageHasItsIdFromTheStartAlsoWithReasoningSet) {
     }
 }
 
-TEST(History, D50_ARunWhoseClaimWasTakenOverIsFencedOff) {
+TEST(History, D50_ARunWhoseClaimWasSupersededIsFenced) {
     auto clock = std::make_shared<testing::ManualClock>();
     MemoryOptions options;
     options.clock = clock;
     auto store = std::make_shared<MemoryCheckpointer>(options);
     FauxProvider faux;
     faux.set_responses({calling({echo_call("a")}), "never"});
-    bool taken_over = false;
+    bool superseded = false;
     auto frozen = tool<EchoArgs>("echo", "Sleeps.", [&](EchoArgs) -> Task<std::string> {
         clock->advance(std::chrono::seconds(61));
         ClaimOwner other;
@@ -425,7 +425,7 @@ TEST(History, D50_ARunWhoseClaimWasTakenOverIsFencedOff) {
         other.host = "elsewhere";
         const ClaimResult claim =
             co_await store->claim_run("t", "other-run", other, ClaimKind::new_run);
-        taken_over = claim.taken_over.has_value();
+        superseded = claim.superseded.has_value();
         JsonObject extra{{"who", "other"}};
         co_await store->save_extra("t", std::move(extra));
         co_return std::string("awake again");
@@ -436,7 +436,7 @@ TEST(History, D50_ARunWhoseClaimWasTakenOverIsFencedOff) {
         if (event.type() == AgentEventType::tool_execution_end) agent.set_extra("who", "frozen");
     });
     EXPECT_THROW(run(agent.prompt("hi")), StaleAppendError);
-    EXPECT_TRUE(taken_over);
+    EXPECT_TRUE(superseded);
     EXPECT_EQ(stored(*store, "t").size(), 2u);
     EXPECT_EQ(run(store->load("t"))->extra, (JsonObject{{"who", "other"}}));
 }

@@ -194,18 +194,18 @@ TEST(Middleware, D33_AnyTrueStopsAndARunThatWasStoppedAsksNoRunEnd) {
     EXPECT_EQ(faux.call_count(), 1u);
 }
 
-TEST(Middleware, D33_OnRunEndIsAskedAfterANaturalEndAndMayGoOn) {
+TEST(Middleware, D33_OnRunEndIsCalledAfterANaturalEndAndMayContinue) {
     FauxProvider faux;
     faux.set_responses({"one", "two"});
     int asked = 0;
     Agent agent({.model = faux.model(), .on_run_end = [&](HookContext&) {
                      MessageList more;
-                     if (++asked == 1) more.push_back(user_message("go on"));
+                     if (++asked == 1) more.push_back(user_message("continue"));
                      return more;
                  }});
     const RunResult result = run(agent.prompt("hi"));
     EXPECT_EQ(asked, 2);
-    EXPECT_EQ(texts(result.new_messages), (std::vector<std::string>{"hi", "one", "go on", "two"}));
+    EXPECT_EQ(texts(result.new_messages), (std::vector<std::string>{"hi", "one", "continue", "two"}));
 }
 
 TEST(Middleware, AnExplicitCallableReplacesTheComposedHook) {

@@ -209,7 +209,7 @@ TEST(NextPrompt, ResumeWaitsToo) {
     Scene scene;
     const auto script = [&](TaskScope&) -> Task<void> {
         scene.agent->abort();
-        scene.agent->steer("go on");
+        scene.agent->steer("continue");
         const RunResult resumed = co_await scene.agent->resume();
         EXPECT_EQ(resumed.text(), "second");
     };
@@ -301,7 +301,7 @@ TEST(NextPrompt, AnAbortedRunEndsWhenItsEventsAreNotTaken) {
         for (int i = 0; i < 500; ++i) co_await yield_now();
     };
     run(fill());
-    EXPECT_TRUE(agent.state().is_streaming) << "it waits for room";
+    EXPECT_TRUE(agent.state().is_streaming) << "it waits for free space in the queue";
     agent.abort();
     EXPECT_EQ(run(agent.prompt("again")).text(), "second");
     std::size_t ends = 0;

@@ -138,18 +138,18 @@ TEST(Run, D10_APartialNeverChangesAfterItsEvent) {
     FauxProvider faux(small);
     faux.set_responses({faux_assistant_message("one two three four five six")});
     Agent agent({.model = faux.model()});
-    std::vector<PartialMessage> kept;
+    std::vector<PartialMessage> retained;
     std::vector<std::string> as_seen;
     agent.subscribe([&](const AgentEvent& event) {
         if (const StreamEvent* stream = event.stream_event()) {
-            kept.push_back(stream->partial);
+            retained.push_back(stream->partial);
             as_seen.push_back(stream->partial.text());
         }
     });
     run(agent.prompt("hi"));
-    ASSERT_GT(kept.size(), 4u);
-    for (std::size_t i = 0; i < kept.size(); ++i) {
-        EXPECT_EQ(kept[i].text(), as_seen[i]);
+    ASSERT_GT(retained.size(), 4u);
+    for (std::size_t i = 0; i < retained.size(); ++i) {
+        EXPECT_EQ(retained[i].text(), as_seen[i]);
     }
     EXPECT_EQ(as_seen.back(), "one two three four five six");
 }
@@ -268,7 +268,7 @@ TEST(Run, D24_ReachingTheTurnLimitIsAnOutcomeWithItsName) {
     EXPECT_EQ(recorder.count(AgentEventType::turn_end), 3u);
 }
 
-TEST(Run, D24_ReachingTheWallClockIsAnOutcomeWithItsName) {
+TEST(Run, D24_ReachingMaxDurationIsAnOutcomeWithItsName) {
     auto clock = std::make_shared<testing::ManualClock>();
     FauxOptions slow;
     slow.tokens_per_second = 1.0;
@@ -287,7 +287,7 @@ TEST(Run, D24_ReachingTheWallClockIsAnOutcomeWithItsName) {
     EXPECT_FALSE(result.text().empty());
 }
 
-TEST(Run, D51_AnAbortThatComesAfterTheEndIsNoAbort) {
+TEST(Run, D51_AnAbortAfterTheEndHasNoEffect) {
     FauxProvider faux;
     faux.set_responses({"ok", "next"});
     Agent agent({.model = faux.model()});
@@ -435,17 +435,17 @@ TEST(Run, DroppingASubscriptionKeepsItAScopedOneEndsIt) {
     FauxProvider faux;
     faux.set_responses({"ok", "ok"});
     Agent agent({.model = faux.model()});
-    int kept = 0;
+    int retained = 0;
     int scoped = 0;
     {
-        agent.subscribe([&](const AgentEvent&) { ++kept; });
+        agent.subscribe([&](const AgentEvent&) { ++retained; });
         const ScopedSubscription held = agent.subscribe([&](const AgentEvent&) { ++scoped; });
         run(agent.prompt("hi"));
     }
     const int before = scoped;
     run(agent.prompt("hi"));
     EXPECT_EQ(scoped, before);
-    EXPECT_EQ(kept, 2 * before);
+    EXPECT_EQ(retained, 2 * before);
 }
 
 TEST(Run, DroppingAPulledRunAbortsIt) {
@@ -478,7 +478,7 @@ TEST(Run, TheLoopRunsWithoutAnAgent) {
     EXPECT_EQ(result.text(), "done");
     EXPECT_EQ(context.messages.size(), 4u);
     EXPECT_GT(events, 10);
-    context.messages.push_back(user_message("go on"));
+    context.messages.push_back(user_message("continue"));
     EXPECT_EQ(run(run_agent_loop_continue(context, options, count)).text(), "more");
     AgentContext empty;
     EXPECT_THROW(run(run_agent_loop_continue(empty, options, count)), Error);

@@ -77,7 +77,7 @@ TEST(Spend, ARunSaysWhatItCost) {
     EXPECT_DOUBLE_EQ(*result.cost, 5.0);
 }
 
-TEST(Spend, D12_AnUnknownPriceIsNoPrice) {
+TEST(Spend, D12_AnUnknownPriceIsNotZero) {
     FauxProvider faux;
     faux.set_responses({"ok"});
     Agent agent({.model = faux.model()});
@@ -136,7 +136,7 @@ TEST(Spend, D24_PriorSpendingCountsForPulledEventsToo) {
 
 TEST(Spend, D24_ALimitThatPriorSpendingHasReachedEndsARunBeforeItsFirstCall) {
     auto till = std::make_shared<Till>(
-        std::vector<AssistantMessage>{worth(2, faux_assistant_message("never said"))});
+        std::vector<AssistantMessage>{worth(2, faux_assistant_message("never sent"))});
     for (const PriorSpending& before : {prior(1, 5.0), prior(1, std::nullopt), prior(3, 0.0)}) {
         AgentLimits limits = spending(5.0);
         limits.max_turns = 3;
@@ -155,7 +155,7 @@ TEST(Spend, D24_ALimitThatPriorSpendingHasReachedEndsARunBeforeItsFirstCall) {
 
 TEST(Spend, D24_AnUnknownPriceFailsTheLimitClosed) {
     FauxProvider faux;
-    faux.set_responses({"never said"});
+    faux.set_responses({"never sent"});
     Agent agent({.model = faux.model("mystery"), .limits = spending(1.0)});
     Recorder recorder(agent);
     const RunResult result = run(agent.prompt("hi"));

@@ -120,7 +120,7 @@ TEST(State, D24_AChangeToAModelWithoutPriceFailsASpendLimitClosed) {
     EXPECT_TRUE(is_legal_transcript(agent.state().messages));
 }
 
-TEST(State, D56_AChangeOfTheModelIsNoPrefixBreak) {
+TEST(State, D56_AChangeOfTheModelIsNotAPrefixBreak) {
     FauxProvider first;
     FauxProvider second;
     first.set_responses({"one"});

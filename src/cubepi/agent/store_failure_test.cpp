@@ -120,7 +120,7 @@ TEST(StoreFailure, D35_AnErrorOfAStoreKeepsItsCode) {
     expect_wrapped("append", false, denied, ErrorCode::permission_denied);
 }
 
-TEST(StoreFailure, D35_ACancellationThatNobodyAskedForIsAFailureOfTheStore) {
+TEST(StoreFailure, D35_AnUnrequestedCancellationIsAFailureOfTheStore) {
     auto store = std::make_shared<ThrowingStore>("append", false, make_cancelled());
     FauxProvider faux;
     Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});

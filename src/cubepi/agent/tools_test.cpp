@@ -160,10 +160,10 @@ class KeepingSink final : public SpillSink {
 public:
     std::string spill(std::string_view, std::string_view tool_call_id,
                       std::string_view text) override {
-        kept = std::string(text);
+        retained = std::string(text);
         return "Read " + std::string(tool_call_id) + ".txt for all of it.";
     }
-    std::string kept;
+    std::string retained;
 };
 
 TEST(Tools, D24_LongResultsAreCutAndTheRestSpills) {
@@ -182,7 +182,7 @@ TEST(Tools, D24_LongResultsAreCutAndTheRestSpills) {
     Agent with({.model = faux.model(), .tools = {talkative}, .spill = sink});
     const std::string spilled = run(with.prompt("hi")).new_messages[2].text();
     EXPECT_NE(spilled.find("Read c2.txt"), std::string::npos);
-    EXPECT_EQ(sink->kept, long_text);
+    EXPECT_EQ(sink->retained, long_text);
 }
 
 TEST(Tools, D43_ACallRunsTheDefinitionThatItsRequestAdvertised) {
@@ -278,10 +278,10 @@ TEST(Tools, OneCallsFailureIsItsOwnResult) {
 TEST(Tools, ProgressIsDeliveredBeforeUpdateReturnsAndNotAfterTheEnd) {
     std::vector<std::string> seen;
     Agent* self = nullptr;
-    std::shared_ptr<ToolContext> kept;
+    std::shared_ptr<ToolContext> retained;
     auto reporting =
         tool<EchoArgs>("echo", "Reports.", [&](EchoArgs, ToolContext& ctx) -> Task<std::string> {
-            kept = std::make_shared<ToolContext>(ctx);
+            retained = std::make_shared<ToolContext>(ctx);
             co_await ctx.update("half");
             seen.push_back("after update");
             co_return std::string("ok");

@@ -43,8 +43,8 @@ ClaimResult ClaimRules::claim(const std::string& run_id, const ClaimOwner& owner
         // CubePi completes a run without removing its claim.
         if (table_.run_state(claim.run_id) == RunState::open) {
             check_abandoned(claim);
-            result.taken_over = claim.owner;
-            result.taken_over_run_id = claim.run_id;
+            result.superseded = claim.owner;
+            result.superseded_run_id = claim.run_id;
         }
         superseded.push_back(claim.run_id);
     }

@@ -41,7 +41,7 @@ TEST(ExtraText, takes_any_spacing_and_nested_brackets_in_strings) {
     EXPECT_EQ(merge_extra_text(R"({"a": 1, "a": 2})", object("{}")), R"({"a": 2})");
 }
 
-TEST(ExtraText, refuses_what_is_no_object) {
+TEST(ExtraText, refuses_a_value_that_is_not_an_object) {
     for (const char* text :
          {"", "[]", "{", "{\"a\"", "{\"a\": }", "{\"a\": 1", "null", "{1: 2}", "{\"a\": \"b"}) {
         EXPECT_THROW(merge_extra_text(text, JsonObject()), Error) << text;

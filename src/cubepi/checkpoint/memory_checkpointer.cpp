@@ -212,14 +212,14 @@ struct MemoryCheckpointer::State {
         if (!thread || !thread->known()) detail::throw_thread_not_found(thread_id);
         if (!thread->is_complete(run_id)) detail::throw_run_not_completed(thread_id, run_id);
         const std::int64_t cutoff = thread->runs.at(run_id).completion;
-        MessageList kept;
+        MessageList retained;
         for (const Message& message : thread->messages) {
             const auto run = thread->runs.find(message.run_id().str());
             const bool complete_by_then = run != thread->runs.end() && run->second.completion > 0 &&
                                           run->second.completion <= cutoff;
-            if (message.run_id().empty() || complete_by_then) kept.push_back(message);
+            if (message.run_id().empty() || complete_by_then) retained.push_back(message);
         }
-        return kept;
+        return retained;
     }
 };
 
@@ -481,11 +481,11 @@ Task<void> MemoryCheckpointer::fork(std::string source_thread_id, std::string ne
                                     std::string after_run_id, std::optional<JsonObject> metadata) {
     const std::lock_guard lock(state_->mutex);
     const Thread* source = state_->find(source_thread_id);
-    const MessageList kept = state_->cut(source, source_thread_id, after_run_id);
+    const MessageList retained = state_->cut(source, source_thread_id, after_run_id);
     const Thread* existing = state_->find(new_thread_id);
     if (existing && existing->known()) detail::throw_thread_exists(new_thread_id);
     Thread copy;
-    store_messages(copy, kept);
+    store_messages(copy, retained);
     const std::int64_t cutoff = source->runs.at(after_run_id).completion;
     for (const auto& [run_id, run] : source->runs) {
         if (run.completion > 0 && run.completion <= cutoff) copy.runs.emplace(run_id, run);
@@ -494,7 +494,7 @@ Task<void> MemoryCheckpointer::fork(std::string source_thread_id, std::string ne
     if (metadata) (*copy.extra)["fork"] = std::move(*metadata);
     copy.parent = source_thread_id;
     copy.updated_at = state_->now();
-    if (!kept.empty()) copy.position = ++state_->last_position;
+    if (!retained.empty()) copy.position = ++state_->last_position;
     state_->threads.insert_or_assign(new_thread_id, std::move(copy));
     co_return;
 }

@@ -17,7 +17,7 @@ namespace detail {
 class SqliteWorker;
 }
 
-/// What SQLite waits for at a commit (PRAGMA synchronous). `full` survives a power cut.
+/// Durability of a commit (PRAGMA synchronous). `full` survives a power failure.
 enum class SQLiteSynchronous : std::uint8_t { full, normal, off };
 
 struct SQLiteOptions {
@@ -26,7 +26,7 @@ struct SQLiteOptions {
     /// Never writes to the file, which must be there, and whose tables must be of this version.
     bool read_only = false;
     /// Turns write-ahead logging on: readers and the writer do not wait for each other, and `-wal` and `-shm` files
-    /// lie beside the database. Left as it is when false, since the choice is kept in the file.
+    /// are created next to the database. If false, the mode of the file is left unchanged.
     bool wal = false;
     /// SQLite's own default (full) when not set.
     std::optional<SQLiteSynchronous> synchronous = {};
@@ -40,7 +40,7 @@ struct SQLiteOptions {
     std::shared_ptr<Clock> clock = {};
 };
 
-/// What a store has done since it was made.
+/// Counters of a store since its construction.
 struct SQLiteStats {
     std::uint64_t writes = 0;   ///< calls that changed something
     std::uint64_t commits = 0;  ///< transactions they took: calls made at the same time share one
@@ -52,7 +52,7 @@ struct SQLiteStats {
 /// the store owns and that alone touches the database (D48). Calls may come from any thread and several executors;
 /// writes that arrive while one is being committed share the next commit.
 ///
-/// A coroutine that is cancelled while it waits goes on at once; a write that it had asked for is still made, whole,
+/// A coroutine that is cancelled while it waits resumes at once; a write that it requested is still made as a whole
 /// unless the process ends first. The destructor waits until what was asked for is written. Executors outlive
 /// the calls made on them. A store is not used across fork(): open another one in the child.
 ///

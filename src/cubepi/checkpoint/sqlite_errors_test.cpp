@@ -20,7 +20,7 @@ bool mentions(const Error& error, const std::string& text) {
     return std::string_view(error.what()).find(text) != std::string_view::npos;
 }
 
-TEST(SQLiteErrors, D48_a_missing_directory_is_said_to_be) {
+TEST(SQLiteErrors, D48_a_missing_directory_is_reported) {
     TempDirectory directory;
     SQLiteCheckpointer store(directory.file("no/such/sessions.db"));
     const Error error = error_of(store.load("t"));
@@ -54,7 +54,7 @@ TEST(SQLiteErrors, D76_a_new_database_is_for_this_user_only_and_one_that_is_ther
     EXPECT_EQ(mode_of("shared.db"), 0640U);
 }
 
-TEST(SQLiteErrors, a_directory_is_no_database) {
+TEST(SQLiteErrors, a_directory_is_not_a_database) {
     TempDirectory directory;
     std::filesystem::create_directory(directory.file("sessions.db"));
     SQLiteCheckpointer store(directory.file("sessions.db"));
@@ -63,7 +63,7 @@ TEST(SQLiteErrors, a_directory_is_no_database) {
     expect_one_line(error);
 }
 
-TEST(SQLiteErrors, a_pipe_is_no_database_and_is_not_waited_for) {
+TEST(SQLiteErrors, a_pipe_is_not_a_database_and_is_not_waited_for) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
@@ -81,7 +81,7 @@ TEST(SQLiteErrors, an_empty_path_is_refused) {
 }
 
 TEST(SQLiteErrors,
-     what_could_not_be_read_again_is_refused_and_a_models_deepest_arguments_are_kept) {
+     json_that_could_not_be_read_again_is_refused_and_the_deepest_arguments_of_a_model_are_stored) {
     TempDirectory directory;
     const auto calling = [](std::size_t depth) {
         Json value = JsonArray();
@@ -111,7 +111,7 @@ TEST(SQLiteErrors,
     EXPECT_TRUE(loaded->extra.empty());
 }
 
-TEST(SQLiteErrors, a_text_file_is_no_database) {
+TEST(SQLiteErrors, a_text_file_is_not_a_database) {
     TempDirectory directory;
     const std::string path = directory.file("notes.txt");
     std::ofstream(path) << std::string(5000, 'x');
@@ -137,7 +137,7 @@ TEST(SQLiteErrors, D21_a_table_of_another_program_is_refused_and_left_as_it_is) 
         std::vector<std::string>{"CREATE TABLE messages (id INTEGER PRIMARY KEY, body TEXT)"});
 }
 
-/// What the store says first after `change` was made to the file that it has open.
+/// Returns the first error of the store after `change` was made to the file that it has open.
 Error first_error_after(SQLiteCheckpointer& store, const std::function<void()>& change) {
     run(store.append("t", one(user("kept")), AppendOptions()));
     change();

@@ -72,7 +72,7 @@ TEST_F(SQLitePending, D21_the_row_of_cubepi_holds_the_first_as_it_writes_it) {
     EXPECT_EQ(theirs(), "");
 }
 
-TEST_F(SQLitePending, D17_the_digest_is_kept_beside_the_request) {
+TEST_F(SQLitePending, D17_the_digest_is_stored_with_the_request) {
     ask("a");
     EXPECT_EQ(raw().query("SELECT approval_digest FROM cubepi_native_pending").front(),
               "digest of a");
@@ -91,7 +91,7 @@ TEST_F(SQLitePending, D21_what_cubepi_asked_first_stays_first) {
     EXPECT_EQ(pending(), "r:b ");
 }
 
-TEST_F(SQLitePending, D21_when_cubepi_went_on_to_the_second_gate_the_first_is_not_pending) {
+TEST_F(SQLitePending, D21_after_cubepi_reached_the_second_gate_the_first_is_not_pending) {
     ask("a");
     ask("b");
     ask("c");

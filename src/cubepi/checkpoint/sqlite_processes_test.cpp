@@ -28,7 +28,7 @@ constexpr int appends_per_process = 40;
 
 void say(const std::string& line) { std::cout << line << std::endl; }
 
-// What children do. Each takes the path of the database.
+// The work of the child processes. Each takes the path of the database.
 
 void append_in_turns(const std::string& path) {
     SQLiteCheckpointer store(path);
@@ -195,7 +195,7 @@ void kill_in_the_middle_of_appends(const std::string& file) {
         }
         SQLiteCheckpointer store(path);
         const MessageList messages = run(store.load("t"))->messages;
-        EXPECT_GE(messages.size(), start + acknowledged) << "what was said to be stored is there";
+        EXPECT_GE(messages.size(), start + acknowledged) << "acknowledged messages are stored";
         EXPECT_EQ((messages.size() - start) % 2, 0U) << "an append is whole";
         EXPECT_EQ(RawDatabase(path).query("PRAGMA integrity_check").front(), "ok");
     }
@@ -209,7 +209,7 @@ TEST(SQLiteProcesses, D1_a_kill_in_the_middle_of_appends_leaves_a_whole_file_wit
     kill_in_the_middle_of_appends("sessions.wal");
 }
 
-TEST(SQLiteProcesses, D50_the_claim_of_a_killed_process_is_taken_over_at_once) {
+TEST(SQLiteProcesses, D50_the_claim_of_a_killed_process_is_superseded_at_once) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
     SQLiteCheckpointer store(path);
@@ -224,9 +224,9 @@ TEST(SQLiteProcesses, D50_the_claim_of_a_killed_process_is_taken_over_at_once) {
     child.kill_and_wait();
     const ClaimResult result =
         run(store.claim_run("t", "ours", this_process(), ClaimKind::new_run));
-    ASSERT_TRUE(result.taken_over);
-    EXPECT_EQ(result.taken_over->owner_id, owner);
-    EXPECT_EQ(result.taken_over_run_id, "child-run");
+    ASSERT_TRUE(result.superseded);
+    EXPECT_EQ(result.superseded->owner_id, owner);
+    EXPECT_EQ(result.superseded_run_id, "child-run");
 }
 
 TEST(SQLiteProcesses, D50_a_frozen_process_that_wakes_up_is_fenced_off) {
@@ -241,7 +241,7 @@ TEST(SQLiteProcesses, D50_a_frozen_process_that_wakes_up_is_fenced_off) {
     clock->set_wall(std::chrono::system_clock::now() + std::chrono::seconds(61));
     const ClaimResult result =
         run(store.claim_run("t", "ours", this_process(), ClaimKind::new_run));
-    EXPECT_TRUE(result.taken_over);
+    EXPECT_TRUE(result.superseded);
     AppendOptions under = AppendOptions().claim("ours", this_process().owner_id);
     run(store.append("t", one(user("ours", "ours")), std::move(under)));
     child.tell("go");
@@ -259,7 +259,7 @@ TEST(SQLiteProcesses, D50_a_process_that_keeps_its_claim_can_write) {
     EXPECT_EQ(child.read_line(), "stored");
 }
 
-TEST(SQLiteProcesses, D50_a_frozen_process_does_not_complete_a_run_that_another_went_on_with) {
+TEST(SQLiteProcesses, D50_a_frozen_process_does_not_complete_a_run_that_another_continued) {
     TempDirectory directory;
     SQLiteOptions options;
     options.path = directory.file("sessions.db");

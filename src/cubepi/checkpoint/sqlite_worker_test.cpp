@@ -101,7 +101,7 @@ TEST_F(SQLiteWorkerTest, D7_a_cancelled_append_returns_at_once_and_stays_whole) 
     SQLiteCheckpointer store(path);
     run(store.open());
     HeldDatabase held(path);
-    // Comes back although the database is held: nobody waits for the write.
+    // Comes back although the database is held: no coroutine waits for the write.
     const std::exception_ptr failure = run(append_and_cancel(store));
     EXPECT_TRUE(is_cancellation(failure));
     held.release();

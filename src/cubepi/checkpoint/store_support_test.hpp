@@ -1,4 +1,4 @@
-// What the tests of the stores share.
+// Helpers shared by the tests of the stores.
 #pragma once
 
 #include <cstdlib>
@@ -99,7 +99,7 @@ E error_of(Task<T> task) {
     throw std::runtime_error("nothing was thrown");
 }
 
-/// For people at a terminal: one line that ends with what to do.
+/// The form for a terminal: one line that ends with the remedy.
 inline void expect_one_line(const Error& error) {
     const std::string text = error.what();
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;

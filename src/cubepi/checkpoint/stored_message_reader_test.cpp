@@ -53,7 +53,7 @@ TEST(StoredMessageReader, reads_what_the_plain_reader_reads) {
     }
 }
 
-/// What the reader makes of a text, a refusal included.
+/// Returns the result of the reader for a text: a message or the text of its error.
 template <class Read>
 std::string outcome_of(Read read, const std::string& text) {
     try {
@@ -93,7 +93,7 @@ TEST(StoredMessageReader, takes_and_refuses_damaged_texts_as_the_plain_reader_do
     }
 }
 
-TEST(StoredMessageReader, refuses_what_is_no_message) {
+TEST(StoredMessageReader, refuses_json_that_is_not_a_message) {
     StoredMessageReader reader;
     for (
         const char* text :

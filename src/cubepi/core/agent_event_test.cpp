@@ -177,7 +177,7 @@ TEST(AgentEventJson, ToolExecution) {
     EXPECT_EQ(blocked.at("block_reason"), "not allowed");
 }
 
-TEST(AgentEventJson, People) {
+TEST(AgentEventJson, HumanInTheLoop) {
     const std::string request = serialize(to_json(question()));
     EXPECT_EQ(own_json(HitlRequestEvent{question()}), "{\"request\":" + request + "}");
     AgentSuspendedEvent suspended;

@@ -71,7 +71,7 @@ TEST(AsyncFunction, MayLeaveOutTheLastArgument) {
     EXPECT_EQ(first(1, 2).value(), 1);
 }
 
-TEST(AsyncFunction, ACallableThatReturnsNothingGivesTheDefault) {
+TEST(AsyncFunction, ACallableThatReturnsNothingYieldsTheDefault) {
     const detail::AsyncFunction<std::string(), test_slot, void_is_default> function([] {});
     EXPECT_EQ(function().value(), "");
 }

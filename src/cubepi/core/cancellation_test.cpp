@@ -178,7 +178,7 @@ TEST(StopOnCancel, NoGrace) {
     EXPECT_EQ(clock.now() - start, 1s);
 }
 
-TEST(StopOnCancel, UndisturbedTaskGivesItsResult) {
+TEST(StopOnCancel, UndisturbedTaskReturnsItsResult) {
     ManualClock clock;
     const std::stop_source source;
     auto task = []() -> Task<int> {

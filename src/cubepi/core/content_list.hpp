@@ -140,11 +140,11 @@ public:
 
 private:
     friend class Message;
-    /// Moves the blocks of `other` into `room`, memory that belongs to the message and outlives this list. This list
+    /// Moves the blocks of `other` into `memory`, which that belongs to the message and outlives this list. This list
     /// must be empty. `other` keeps its own memory.
-    void take_into(ContentList& other, void* room) noexcept {
+    void take_into(ContentList& other, void* memory) noexcept {
         if (other.empty()) return;
-        blocks_ = static_cast<Block*>(room);
+        blocks_ = static_cast<Block*>(memory);
         std::uninitialized_move(other.begin(), other.end(), blocks_);
         size_ = other.size_;
         other.clear();
@@ -169,20 +169,20 @@ private:
         return std::allocator<Block>().allocate(count);
     }
     /// Moves the blocks to a new allocation.
-    void move_to(Block* room, std::size_t capacity) noexcept {
+    void move_to(Block* memory, std::size_t capacity) noexcept {
         static_assert(std::is_nothrow_move_constructible_v<Block>);
-        std::uninitialized_move(begin(), end(), room);
+        std::uninitialized_move(begin(), end(), memory);
         std::destroy(begin(), end());
-        free_room();
-        blocks_ = room;
+        free_memory();
+        blocks_ = memory;
         capacity_ = static_cast<std::uint32_t>(capacity);
     }
     void free() noexcept {
         std::destroy(begin(), end());
-        free_room();
+        free_memory();
     }
     /// A capacity of zero means that this list does not own the memory.
-    void free_room() noexcept {
+    void free_memory() noexcept {
         if (capacity_ > 0) std::allocator<Block>().deallocate(blocks_, capacity_);
     }
     std::size_t checked(std::size_t index) const {

@@ -27,7 +27,7 @@ TEST(ContentList, IsMadeFromBlocksOrAVector) {
     EXPECT_EQ(moved.back(), longer);
 }
 
-TEST(ContentList, CopiesAreTheirOwnAndHaveNoRoomToSpare) {
+TEST(ContentList, CopiesAreIndependentAndHaveNoSpareCapacity) {
     List list;
     for (int i = 0; i < 5; ++i) list.push_back(longer + std::to_string(i));
     List copy = list;

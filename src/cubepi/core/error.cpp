@@ -10,7 +10,7 @@ std::string exception_text(const std::exception_ptr& exception) {
     } catch (const std::exception& error) {
         return error.what();
     } catch (...) {
-        return "something that is no std::exception";
+        return "an exception that is not a std::exception";
     }
 }
 

@@ -35,11 +35,11 @@ void expect_thrown_for(ErrorCode code) {
     info.code = code;
     info.status_code = 499;
     try {
-        throw_provider_error(info, "the endpoint said no");
+        throw_provider_error(info, "the endpoint refused");
     } catch (const Class& error) {
         EXPECT_EQ(error.code(), code);
         EXPECT_EQ(error.info(), info);
-        EXPECT_STREQ(error.what(), "the endpoint said no");
+        EXPECT_STREQ(error.what(), "the endpoint refused");
         return;
     } catch (...) {
     }
@@ -98,7 +98,7 @@ TEST(ErrorWithText, ReturnsATypeThatTheLibraryDoesNotKnowAsThrown) {
     EXPECT_STREQ(same->what(), "own");
 }
 
-TEST(ErrorWithText, GivesOtherExceptionsTheCodeUnknown) {
+TEST(ErrorWithText, AssignsTheCodeUnknownToOtherExceptions) {
     const auto made = detail::error_with_text(std::make_exception_ptr(42), "text");
     EXPECT_EQ(made->code(), ErrorCode::unknown);
     EXPECT_STREQ(made->what(), "text");

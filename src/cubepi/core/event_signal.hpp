@@ -49,7 +49,7 @@ public:
 
     /// Appends an item after waiting for space. Returns false (and drops the item) if the queue is closed.
     Task<bool> push(T item) {
-        while (!closed_ && items_.size() >= capacity_) co_await room_.wait();
+        while (!closed_ && items_.size() >= capacity_) co_await space_.wait();
         co_return put(std::move(item));
     }
 
@@ -80,7 +80,7 @@ public:
         closed_ = true;
         failure_ = std::move(failure);
         arrival_.wake_all();
-        room_.wake_all();
+        space_.wake_all();
     }
 
     bool closed() const noexcept { return closed_; }
@@ -100,7 +100,7 @@ private:
         if (!items_.empty()) {
             item.emplace(std::move(items_.front()));
             items_.pop_front();
-            room_.wake_one();
+            space_.wake_one();
         } else if (failure_) {
             std::rethrow_exception(failure_);
         }
@@ -112,7 +112,7 @@ private:
     std::exception_ptr failure_;
     std::deque<T> items_;
     detail::WaitList arrival_;
-    detail::WaitList room_;
+    detail::WaitList space_;
 };
 
 }  // namespace cubepi

@@ -54,7 +54,7 @@ TEST(LoopLagGauge, D28_ASlowHandlerIsVisible) {
     EXPECT_EQ(loop.gauge.worst(), 240ms);
 }
 
-TEST(LoopLagGauge, D28_ManyShortHandlersInFrontOfTheTickAddUp) {
+TEST(LoopLagGauge, D28_ManyShortHandlersBeforeTheTickAddUp) {
     Loop loop;
     loop.gauge.start();
     for (int i = 0; i < 30; ++i) {

@@ -126,8 +126,8 @@ const Message::Rep* Message::make(M&& message) {
     auto blocks = std::move(message.content);
     using Block = typename decltype(blocks)::value_type;
     static_assert(alignof(Block) <= alignof(Holder));
-    void* const room = ::operator new(sizeof(Holder) + blocks.size() * sizeof(Block));
-    auto* const made = ::new (room) Holder(std::forward<M>(message));
+    void* const memory = ::operator new(sizeof(Holder) + blocks.size() * sizeof(Block));
+    auto* const made = ::new (memory) Holder(std::forward<M>(message));
     made->value.content.take_into(blocks, made + 1);
     // The caller's list keeps its capacity, for its next message. NOLINTNEXTLINE(bugprone-use-after-move)
     message.content = std::move(blocks);

@@ -99,7 +99,7 @@ TEST(MessageJson, D9_D41_TheTypedErrorIsStored) {
     EXPECT_EQ(error.context_window, 8192);
 }
 
-TEST(MessageJson, D9_EveryErrorTypeGivesItsCode) {
+TEST(MessageJson, D9_EveryErrorTypeHasItsCode) {
     const std::vector<std::pair<std::string, ErrorCode>> types{
         {"ContextLengthExceeded", ErrorCode::context_length},
         {"RateLimited", ErrorCode::rate_limited},

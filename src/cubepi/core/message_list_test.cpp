@@ -154,7 +154,7 @@ TEST(MessageList, OlderCopiesAreReadWhileTheNewestGrows) {
     for (std::thread& reader : readers) reader.join();
 }
 
-TEST(MessageList, AMessageIsTakenFromAListThatNobodyElseHas) {
+TEST(MessageList, AMessageIsTakenFromAListWithoutOtherOwners) {
     MessageList list;
     list.push_back(message(1));
     const Message copy = list[0];

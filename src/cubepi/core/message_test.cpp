@@ -146,11 +146,11 @@ TEST(Message, ToolCallsComeInTheirOrder) {
 }
 
 TEST(Message, SyntheticMessagesSayWhoMadeThem) {
-    const Message message = synthetic_user_message("go on", "goal");
+    const Message message = synthetic_user_message("continue", "goal");
     EXPECT_TRUE(is_synthetic_message(message));
     EXPECT_EQ(message.metadata().get(),
               JsonObject({{"synthetic", true}, {"synthetic_source", "goal"}}));
-    EXPECT_FALSE(is_synthetic_message(user_message("go on")));
+    EXPECT_FALSE(is_synthetic_message(user_message("continue")));
     UserMessage odd;
     odd.metadata["synthetic"] = "yes";
     EXPECT_FALSE(is_synthetic_message(odd));
@@ -183,7 +183,7 @@ TEST(StopReason, KnownOnesAreSharedAndOthersPass) {
     EXPECT_EQ(stop_reason::shared("pause_turn"), "pause_turn");
 }
 
-TEST(Message, WhatNobodyElseHoldsIsChangedInPlace) {
+TEST(Message, AMessageWithoutOtherOwnersIsChangedInPlace) {
     Message message = user_message("hi");
     const UserMessage* const content = message.user();
     message = std::move(message).with_id("m1").with_run_id("r1").with_timestamp(1.5);

@@ -47,11 +47,11 @@ LogRef MessageLog::make(AssistantMessage head) { return LogRef(new MessageLog(st
 
 MessageLog::~MessageLog() {
     for (Page* page = pages_; page != nullptr;) delete std::exchange(page, page->next);
-    for (Bytes* room = bytes_; room != nullptr;) {
-        ::operator delete(std::exchange(room, room->next));
+    for (Bytes* block = bytes_; block != nullptr;) {
+        ::operator delete(std::exchange(block, block->next));
     }
     // Iterative, because there may be many.
-    while (kept_) kept_ = std::move(const_cast<Kept&>(*kept_).next);
+    while (retained_) retained_ = std::move(const_cast<Retained&>(*retained_).next);
 }
 
 MessageLog::Entry& MessageLog::add(Kind kind, std::uint32_t block) {
@@ -74,10 +74,10 @@ MessageLog::Entry& MessageLog::add(Kind kind, std::uint32_t block) {
 }
 
 const AssistantContent* MessageLog::keep(AssistantContent content) {
-    auto kept = std::make_unique<Kept>(Kept{std::move(content), nullptr});
-    kept->next = std::move(kept_);
-    kept_ = std::move(kept);
-    return &kept_->content;
+    auto retained = std::make_unique<Retained>(Retained{std::move(content), nullptr});
+    retained->next = std::move(retained_);
+    retained_ = std::move(retained);
+    return &retained_->content;
 }
 
 std::string_view MessageLog::store(std::string_view text) {
@@ -85,10 +85,10 @@ std::string_view MessageLog::store(std::string_view text) {
     if (text.size() > std::numeric_limits<std::uint32_t>::max()) {
         throw std::length_error("a piece of an answer is longer than 4 GiB");
     }
-    if (!bytes_ && room_.size() - room_used_ >= text.size()) {
-        char* at = room_.data() + room_used_;
+    if (!bytes_ && inline_bytes_.size() - inline_used_ >= text.size()) {
+        char* at = inline_bytes_.data() + inline_used_;
         std::memcpy(at, text.data(), text.size());
-        room_used_ += static_cast<std::uint32_t>(text.size());
+        inline_used_ += static_cast<std::uint32_t>(text.size());
         return {at, text.size()};
     }
     if (!bytes_ || bytes_->size - bytes_->used < text.size()) {

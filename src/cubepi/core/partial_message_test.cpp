@@ -49,11 +49,11 @@ ToolCall call(JsonObject arguments) {
 
 TEST(PartialMessage, D10_EverySnapshotStaysAsItWas) {
     const auto log = new_log();
-    std::vector<std::pair<PartialMessage, AssistantMessage>> kept;
+    std::vector<std::pair<PartialMessage, AssistantMessage>> retained;
     AssistantMessage expected;
     expected.id = "m";
     expected.model_id = "model";
-    const auto keep = [&] { kept.emplace_back(log->snapshot(), expected); };
+    const auto keep = [&] { retained.emplace_back(log->snapshot(), expected); };
     keep();
     log->open(MessageLog::Kind::thinking_start, 0, ThinkingContent());
     expected.content.emplace_back(ThinkingContent());
@@ -92,7 +92,7 @@ TEST(PartialMessage, D10_EverySnapshotStaysAsItWas) {
     log->end(1);
     keep();
 
-    for (const auto& [snapshot, then] : kept) {
+    for (const auto& [snapshot, then] : retained) {
         EXPECT_EQ(snapshot.get(), then);
         EXPECT_EQ(snapshot.text(), then.text());
         EXPECT_EQ(snapshot.message(), Message(then));
@@ -125,11 +125,11 @@ TEST(PartialMessage, OutlivesItsLog) {
     {
         const auto log = new_log();
         log->open(MessageLog::Kind::text_start, 0, TextContent());
-        log->delta(0, "kept");
+        log->delta(0, "retained");
         log->delta(0, "");
         partial = log->snapshot();
     }
-    EXPECT_EQ(partial.text(), "kept");
+    EXPECT_EQ(partial.text(), "retained");
 }
 
 TEST(PartialMessage, TextOfAnyLengthAndManyBytesInOnePiece) {
@@ -191,15 +191,15 @@ std::size_t bytes_allocated() {
 std::size_t bytes_held(int deltas) {
     const std::size_t before = bytes_allocated();
     const auto log = MessageLog::make(AssistantMessage());
-    std::vector<PartialMessage> kept;
-    kept.reserve(static_cast<std::size_t>(deltas));
+    std::vector<PartialMessage> retained;
+    retained.reserve(static_cast<std::size_t>(deltas));
     log->open(MessageLog::Kind::text_start, 0, TextContent());
     for (int i = 0; i < deltas; ++i) {
         log->delta(0, "word ");
-        kept.push_back(log->snapshot());
+        retained.push_back(log->snapshot());
     }
     const std::size_t held = bytes_allocated() - before;
-    EXPECT_EQ(kept[1].text(), "word word ");
+    EXPECT_EQ(retained[1].text(), "word word ");
     return held;
 }
 

@@ -20,7 +20,7 @@
 namespace cubepi {
 namespace {
 
-TEST(Run, GivesTheResult) {
+TEST(Run, ReturnsTheResult) {
     EXPECT_EQ(run([]() -> Task<int> { co_return 4; }()), 4);
     auto owned = run([]() -> Task<std::unique_ptr<int>> {
         co_await yield_now();
@@ -90,7 +90,7 @@ TEST(Run, StrayExceptionEndsTheTaskAndIsThrown) {
     EXPECT_TRUE(ended);
 }
 
-TEST(Run, SurvivesSomebodyStoppingTheLoop) {
+TEST(Run, SurvivesAHandlerThatStopsTheLoop) {
     const int result = run([]() -> Task<int> {
         this_thread_context().stop();
         co_await yield_now();

@@ -41,7 +41,7 @@ TEST(StreamEvent, BlockEventsAndTerminalEvents) {
 }
 
 TEST(StreamEvent, TheDeltaLivesAsLongAsAnyCopyOfTheEvent) {
-    std::vector<StreamEvent> kept;
+    std::vector<StreamEvent> retained;
     {
         auto log = MessageLog::make(AssistantMessage());
         log->open(MessageLog::Kind::text_start, 0, TextContent());
@@ -52,12 +52,12 @@ TEST(StreamEvent, TheDeltaLivesAsLongAsAnyCopyOfTheEvent) {
             event.delta = log->delta(0, "piece " + std::to_string(i));
             event.partial = log->snapshot();
             const StreamEvent copy = event;
-            if (i % 9 == 0) kept.push_back(copy);
+            if (i % 9 == 0) retained.push_back(copy);
         }
     }
-    for (std::size_t i = 0; i < kept.size(); ++i) {
-        EXPECT_EQ(kept[i].delta, "piece " + std::to_string(9 * i));
-        EXPECT_TRUE(kept[i].partial.text().ends_with(kept[i].delta));
+    for (std::size_t i = 0; i < retained.size(); ++i) {
+        EXPECT_EQ(retained[i].delta, "piece " + std::to_string(9 * i));
+        EXPECT_TRUE(retained[i].partial.text().ends_with(retained[i].delta));
     }
 }
 

@@ -16,8 +16,8 @@ struct BackgroundScope::State final : detail::ScopeObserver {
     void failed(std::exception_ptr failure) noexcept override {
         if (on_failure) {
             on_failure(std::move(failure));
-        } else if (!kept) {
-            kept = std::move(failure);
+        } else if (!first) {
+            first = std::move(failure);
         }
     }
 
@@ -27,7 +27,7 @@ struct BackgroundScope::State final : detail::ScopeObserver {
     }
 
     std::function<void(std::exception_ptr)> on_failure;
-    std::exception_ptr kept;
+    std::exception_ptr first;
     detail::WaitList empty;
     detail::ScopeCore core;
 
@@ -76,7 +76,7 @@ Task<> BackgroundScope::close() {
     co_await detail::throw_when_cancelled(throws);
     const auto cancellation = co_await this_cancellation;
     if (cancellation.cancelled() != boost::asio::cancellation_type::none) throw_cancelled();
-    if (state->kept) std::rethrow_exception(std::exchange(state->kept, nullptr));
+    if (state->first) std::rethrow_exception(std::exchange(state->first, nullptr));
 }
 
 }  // namespace cubepi

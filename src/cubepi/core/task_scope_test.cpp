@@ -113,7 +113,7 @@ TEST(TaskScope, MoveOnlyResultsWithoutDefault) {
     EXPECT_EQ(*values[2].value, 2);
 }
 
-TEST(TaskScope, CancelIsNoFailure) {
+TEST(TaskScope, CancelIsNotAFailure) {
     ManualClock clock;
     bool cancelled = false;
     run([](ManualClock& c, bool& flag) -> Task<> {

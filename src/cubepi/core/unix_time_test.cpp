@@ -30,7 +30,7 @@ TEST(UnixTime, GoesToAndFromAnOptional) {
     EXPECT_FALSE(time);
 }
 
-TEST(UnixTime, WhatIsNoNumberIsNone) {
+TEST(UnixTime, ATextThatIsNotANumberYieldsNothing) {
     EXPECT_FALSE(UnixTime(std::numeric_limits<double>::quiet_NaN()));
 }
 

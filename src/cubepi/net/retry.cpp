@@ -104,7 +104,7 @@ milliseconds backoff_delay(const RetryPolicy& policy, int retries_done, double r
 RetryDecision decide_retry(const RetryPolicy& policy, int retries_done, int status,
                            const RetryHints& hints, double random) {
     const std::string what = "HTTP " + std::to_string(status);
-    if (status < 400) return no_retry(what + " is no error");
+    if (status < 400) return no_retry(what + " is not an error");
     if (hints.should_retry == false) return no_retry(what + ", and the server says not to retry");
     if (!hints.should_retry && !is_retryable_status(status)) return no_retry(what + " is final");
     if (retries_done >= policy.max_retries) return no_retry(what + used_up(retries_done));

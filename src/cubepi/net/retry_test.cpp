@@ -96,7 +96,7 @@ TEST(Retry, D15_XShouldRetryDecides) {
     EXPECT_FALSE(decide_retry(policy, 0, 200, hints("x-should-retry", "true"), 0).retry);
 }
 
-TEST(Retry, TheReasonOfAnotherTryGivesNoAdvice) {
+TEST(Retry, TheReasonOfARetryContainsNoAdvice) {
     const NetworkError failed(ErrorCode::connect, "host", true,
                               "Cannot connect to host:1: Connection refused. Check the address.");
     EXPECT_EQ(decide_retry(RetryPolicy(), 0, failed, 0).reason,

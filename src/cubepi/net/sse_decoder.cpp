@@ -148,7 +148,7 @@ bool SseDecoder::dispatch(SseEvent& event) {
     return whole;
 }
 
-/// Reads an event in the usual format of model endpoints: one `data` line, possibly one `event` line before it, LF as
+/// Reads an event in the common format of model endpoints: one `data` line, possibly one `event` line before it, LF as
 /// line terminator. Any other event is left unchanged, to be read line by line.
 bool SseDecoder::take_plain(SseEvent& event) {
     if (line_ != event_ || data_lines_ != 0 || skip_lf_ || first_line_) return false;

@@ -42,7 +42,7 @@ TEST(Utf8, ReplacesEachMaximalPart) {
     EXPECT_EQ(replace_broken_utf8("a\xE2\x82"), "a" + mark);
 }
 
-TEST(Utf8Splitter, GivesTheSameTextForEverySplit) {
+TEST(Utf8Splitter, ReturnsTheSameTextForEverySplit) {
     const std::string broken = text + "\xFF" + text + "\xE2\x82" + text + "\xF0\x9F";
     const std::string expected = text + mark + text + mark + text + mark;
     for (std::size_t piece = 1; piece <= broken.size(); ++piece) {

@@ -77,7 +77,7 @@ TEST(ParseLenient, TakesWhatPythonTakes) {
     EXPECT_TRUE(parse_lenient(deep).is_array());
 }
 
-TEST(ParseLenient, StillRefusesWhatIsNoJson) {
+TEST(ParseLenient, StillRefusesTextThatIsNotJson) {
     for (const auto* text :
          {"", "{", "[1,]", "nan", "{'a':1}", "[NaN", "\"\\", "\"\\u", "Infinityx", "-"}) {
         EXPECT_THROW(parse_lenient(text), Error) << text;

@@ -38,7 +38,7 @@ std::string timeout_of(F f) {
     return {};
 }
 
-TEST(MemoryTransport, GivesThePiecesOfItsScript) {
+TEST(MemoryTransport, ReturnsThePiecesOfItsScript) {
     MemoryTransport transport(one(MemoryResponse(200, "a").with_event("b").with_piece("c")));
     EXPECT_EQ(run(read_pieces(transport, HttpRequest("GET", "http://x/"))),
               (std::vector<std::string>{"a", "data: b\n\n", "c"}));

@@ -83,7 +83,7 @@ Task<> check_pending_content(StoreProbe& probe) {
     probe.expect(pending.size() == 2, "both requests are pending");
     if (pending.size() != 2) co_return;
     probe.expect(to_json(pending[0].request) == to_json(request),
-                 "an approval loads as it was saved, with the digest beside it (D17)");
+                 "an approval loads as it was saved, with its digest (D17)");
     probe.expect(to_json(pending[1].request) == to_json(second),
                  "a question loads as it was saved");
 }

@@ -85,7 +85,7 @@ Message full_tool_result() {
 }
 
 Task<> check_unknown_thread(StoreProbe& probe) {
-    const std::optional<CheckpointData> data = co_await probe.store().load("nobody");
+    const std::optional<CheckpointData> data = co_await probe.store().load("unknown");
     probe.expect(!data, "a thread that was never written loads as nothing");
 }
 
@@ -102,8 +102,8 @@ Task<> check_round_trip(StoreProbe& probe) {
     const CheckpointData data = co_await load_or_empty(probe.store(), "t");
     probe.expect(data.messages == all,
                  "messages load as they were appended, every field of every role");
-    probe.expect(data.position == end, "load gives the position that the last append gave");
-    probe.expect(!data.parent_thread_id, "a thread that is no fork has no parent");
+    probe.expect(data.position == end, "load returns the position that the last append returned");
+    probe.expect(!data.parent_thread_id, "a thread that is not a fork has no parent");
 }
 
 Task<> check_generated(StoreProbe& probe) {
@@ -264,7 +264,7 @@ Task<> check_find_message(StoreProbe& probe) {
     probe.expect(found && *found == two[1], "a message is found by its id (D42)");
     const std::optional<Message> elsewhere = co_await probe.index()->find_message("t", "id-3");
     probe.expect(!elsewhere, "a message of another thread is not found");
-    const std::optional<Message> nothing = co_await probe.index()->find_message("nobody", "id-1");
+    const std::optional<Message> nothing = co_await probe.index()->find_message("unknown", "id-1");
     probe.expect(!nothing, "nothing is found in a thread that does not exist");
 }
 

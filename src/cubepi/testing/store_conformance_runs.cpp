@@ -51,7 +51,7 @@ Task<> check_run_life(StoreProbe& probe) {
     co_await claim(probe, "r", live_owner("a"), ClaimKind::new_run);
     Task<> again = claim(probe, "r", live_owner("a"), ClaimKind::new_run);
     co_await expect_refused(probe, ErrorCode::run_already_claimed, std::move(again),
-                            "claiming an open run anew");
+                            "claiming an open run as a new run");
     co_await claim(probe, "r", live_owner("a"), ClaimKind::continue_run);
     bool complete = co_await runs.is_run_complete("t", "r");
     probe.expect(!complete, "an open run is not complete");
@@ -62,8 +62,8 @@ Task<> check_run_life(StoreProbe& probe) {
     probe.expect(complete, "a run is complete after it was marked, also twice");
     complete = co_await runs.is_run_complete("t", "other");
     probe.expect(!complete, "an unknown run is not complete");
-    Task<> anew = claim(probe, "r", live_owner("a"), ClaimKind::new_run);
-    co_await expect_refused(probe, ErrorCode::run_already_completed, std::move(anew),
+    Task<> again_as_new = claim(probe, "r", live_owner("a"), ClaimKind::new_run);
+    co_await expect_refused(probe, ErrorCode::run_already_completed, std::move(again_as_new),
                             "claiming a complete run");
     Task<> on = claim(probe, "r", live_owner("a"), ClaimKind::continue_run);
     co_await expect_refused(probe, ErrorCode::run_already_completed, std::move(on),
@@ -87,7 +87,7 @@ Task<> check_live_owner(StoreProbe& probe) {
     Task<> other = claim(probe, "r2", live_owner("b"), ClaimKind::new_run);
     const std::exception_ptr failure = co_await failure_of(std::move(other));
     probe.expect_error(ErrorCode::run_already_claimed, failure,
-                       "a run beside another live owner's (D50)");
+                       "a run next to that of another live owner (D50)");
     Task<> same = claim(probe, "r1", live_owner("b"), ClaimKind::continue_run);
     co_await expect_refused(probe, ErrorCode::run_already_claimed, std::move(same),
                             "continuing a live owner's run (D50)");
@@ -115,15 +115,15 @@ Task<> check_dead_owner(StoreProbe& probe) {
     const ClaimResult result =
         co_await probe.runs()->claim_run("t", "r2", live_owner("b"), ClaimKind::new_run);
     probe.expect(
-        result.taken_over && result.taken_over->owner_id == "dead" &&
-            result.taken_over_run_id == "r1",
-        "the claim of a process that has ended is taken over at once, and said to be (D50)");
+        result.superseded && result.superseded->owner_id == "dead" &&
+            result.superseded_run_id == "r1",
+        "the claim of a process that has ended is superseded at once, and this is reported (D50)");
     Task<> append = append_under(probe, "r1", "dead");
     co_await expect_refused(probe, ErrorCode::stale_append, std::move(append),
-                            "an append under a claim that was taken over (D50)");
+                            "an append under a superseded claim (D50)");
     Task<> renewal = probe.runs()->renew_claim("t", "r1", "dead");
     co_await expect_refused(probe, ErrorCode::stale_append, std::move(renewal),
-                            "renewing a claim that was taken over (D50)");
+                            "renewing a superseded claim (D50)");
     co_await append_under(probe, "r2", "b");
     const CheckpointData data = co_await load_or_empty(probe.store(), "t");
     probe.expect(data.messages.size() == 1, "the new owner writes, the old one does not");
@@ -133,7 +133,7 @@ Task<> check_continue_dead_run(StoreProbe& probe) {
     co_await claim(probe, "r", dead_owner("dead"), ClaimKind::new_run);
     const ClaimResult result =
         co_await probe.runs()->claim_run("t", "r", live_owner("b"), ClaimKind::continue_run);
-    probe.expect(result.taken_over.has_value(),
+    probe.expect(result.superseded.has_value(),
                  "a dead process's run can be continued under its id (D40, D50)");
     co_await append_under(probe, "r", "b");
     Task<> append = append_under(probe, "r", "dead");
@@ -170,10 +170,10 @@ Task<> check_ownerless_claim(StoreProbe& probe) {
     co_await claim(probe, "r1", ClaimOwner(), ClaimKind::new_run);
     Task<> again = claim(probe, "r1", live_owner("b"), ClaimKind::new_run);
     co_await expect_refused(probe, ErrorCode::run_already_claimed, std::move(again),
-                            "claiming an open run anew");
+                            "claiming an open run as a new run");
     const ClaimResult result =
         co_await probe.runs()->claim_run("t", "r2", live_owner("b"), ClaimKind::new_run);
-    probe.expect(!result.taken_over, "a claim without owner does not hinder a new run (D50)");
+    probe.expect(!result.superseded, "a claim without owner does not hinder a new run (D50)");
 }
 
 Task<> check_lease(StoreProbe& probe) {
@@ -184,12 +184,12 @@ Task<> check_lease(StoreProbe& probe) {
     probe.advance(seconds(40));
     Task<> early = claim(probe, "r2", live_owner("b"), ClaimKind::new_run);
     co_await expect_refused(probe, ErrorCode::run_already_claimed, std::move(early),
-                            "a run beside one elsewhere whose lease was renewed 40 s ago (D50)");
+                            "a run next to one elsewhere whose lease was renewed 40 s ago (D50)");
     probe.advance(seconds(30));
     const ClaimResult result =
         co_await probe.runs()->claim_run("t", "r2", live_owner("b"), ClaimKind::new_run);
-    probe.expect(result.taken_over && result.taken_over->owner_id == "far",
-                 "a claim elsewhere is taken over when its lease (60 s) is over (D50)");
+    probe.expect(result.superseded && result.superseded->owner_id == "far",
+                 "a claim elsewhere is superseded when its lease (60 s) is over (D50)");
     Task<> append = append_under(probe, "r1", "far");
     co_await expect_refused(probe, ErrorCode::stale_append, std::move(append),
                             "an append of a process that slept through its lease (D50)");

@@ -42,8 +42,8 @@ Task<> check_snapshot(StoreProbe& probe) {
     Task<MessageList> open = probe.forks()->snapshot("t", "r3");
     co_await expect_refused(probe, ErrorCode::run_not_completed, std::move(open),
                             "a snapshot after an open run");
-    Task<MessageList> nobody = probe.forks()->snapshot("nobody", "r1");
-    co_await expect_refused(probe, ErrorCode::thread_not_found, std::move(nobody),
+    Task<MessageList> unknown = probe.forks()->snapshot("unknown", "r1");
+    co_await expect_refused(probe, ErrorCode::thread_not_found, std::move(unknown),
                             "a snapshot of no thread");
 }
 
@@ -86,8 +86,8 @@ Task<> check_fork_refused(StoreProbe& probe) {
     Task<> taken = probe.forks()->fork("t", "taken", "r1", std::nullopt);
     co_await expect_refused(probe, ErrorCode::thread_exists, std::move(taken),
                             "a fork into an existing thread");
-    Task<> nobody = probe.forks()->fork("nobody", "new", "r1", std::nullopt);
-    co_await expect_refused(probe, ErrorCode::thread_not_found, std::move(nobody),
+    Task<> unknown = probe.forks()->fork("unknown", "new", "r1", std::nullopt);
+    co_await expect_refused(probe, ErrorCode::thread_not_found, std::move(unknown),
                             "a fork of no thread");
     Task<> open = probe.forks()->fork("t", "new", "r3", std::nullopt);
     co_await expect_refused(probe, ErrorCode::run_not_completed, std::move(open),
@@ -122,13 +122,13 @@ Task<> check_delete(StoreProbe& probe) {
     probe.expect(!data, "a deleted thread is gone");
     data = co_await probe.store().load("b");
     probe.expect(data.has_value(), "the others stay when a thread is deleted");
-    Task<> nobody = probe.threads()->delete_thread("a");
-    co_await expect_refused(probe, ErrorCode::thread_not_found, std::move(nobody),
+    Task<> unknown = probe.threads()->delete_thread("a");
+    co_await expect_refused(probe, ErrorCode::thread_not_found, std::move(unknown),
                             "deleting no thread");
     AppendOptions options = AppendOptions().expected_position(position);
     Task<std::int64_t> append = probe.store().append("a", std::move(one), std::move(options));
     co_await expect_refused(probe, ErrorCode::stale_append, std::move(append),
-                            "going on with a thread that was deleted meanwhile");
+                            "continuing a thread that was deleted meanwhile");
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ void AgentTurn::steer(cubepi::Message message) {
 /// Runs inside the agent, synchronously with its stored messages.
 Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
     const std::string_view* delta = event.text_delta();
-    if (delta && fork_) fork_->said(*delta);
+    if (delta && fork_) fork_->add_text(*delta);
     const auto* end = event.get_if<cubepi::TurnEndEvent>();
     const auto* message = event.get_if<cubepi::MessageEndEvent>();
     const bool answer_ended = message && message->message.role() == cubepi::Role::assistant;

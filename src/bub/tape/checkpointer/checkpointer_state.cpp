@@ -23,8 +23,8 @@ ClaimTime TapeCheckpointer::State::time() const {
 Task<void> TapeCheckpointer::State::edit_at_end(std::string tape,
                                                 std::function<void(JsonObject& state)> edit) {
     if (turn && turn->edit_state_at_end(tape, edit)) co_return;
-    std::function<Json(JsonObject&)> now = [edit = std::move(edit)](JsonObject& beside) {
-        edit(beside);
+    std::function<Json(JsonObject&)> now = [edit = std::move(edit)](JsonObject& side_state) {
+        edit(side_state);
         return Json();
     };
     co_await store->edit_state(std::move(tape), std::move(now));
@@ -50,7 +50,7 @@ std::vector<TapeEntry> in_order(std::vector<TapeEntry> entries, bool cut, std::s
 
 }  // namespace
 
-/// Reads backward from the end, and no more than is kept: a tape may be longer than memory.
+/// Reads backward from the end, and no more than is stored: a tape may be longer than memory.
 Task<std::vector<TapeEntry>> TapeCheckpointer::State::read_newest(std::string tape,
                                                                   TapeQuery query) {
     const std::size_t most = options.context.max_bytes;

@@ -58,8 +58,8 @@ public:
     /// Returns the entries, oldest first, without the messages of runs that had not completed.
     std::vector<TapeEntry> entries() {
         std::erase_if(entries_, [this](const TapeEntry& entry) {
-            const std::vector<Message> kept = detail::messages_in(entry);
-            return std::any_of(kept.begin(), kept.end(), [this](const Message& message) {
+            const std::vector<Message> stored = detail::messages_in(entry);
+            return std::any_of(stored.begin(), stored.end(), [this](const Message& message) {
                 const std::string run_id = message.run_id().str();
                 return !run_id.empty() && !completed_.contains(run_id);
             });

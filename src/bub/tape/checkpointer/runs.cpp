@@ -19,9 +19,9 @@ namespace {
 
 template <class Is>
 std::size_t erase_where(JsonArray& list, Is is) {
-    const auto kept = std::remove_if(list.begin(), list.end(), is);
-    const auto removed = static_cast<std::size_t>(list.end() - kept);
-    list.erase(kept, list.end());
+    const auto end_of_rest = std::remove_if(list.begin(), list.end(), is);
+    const auto removed = static_cast<std::size_t>(list.end() - end_of_rest);
+    list.erase(end_of_rest, list.end());
     return removed;
 }
 
@@ -74,14 +74,14 @@ Task<ClaimResult> TapeCheckpointer::claim_run(std::string thread_id, std::string
     if (co_await state->is_complete(thread_id, run_id))
         cubepi::detail::throw_run_completed(thread_id, run_id);
     auto result = std::make_shared<ClaimResult>();
-    std::function<Json(JsonObject&)> edit = [=](JsonObject& beside) {
-        SideStateClaims claims(beside);
+    std::function<Json(JsonObject&)> edit = [=](JsonObject& side_state) {
+        SideStateClaims claims(side_state);
         *result = ClaimRules(claims, thread_id, state->time()).claim(run_id, owner, kind);
-        note_session(beside, state->options.session);
+        note_session(side_state, state->options.session);
         return Json();
     };
     co_await state->store->edit_state(thread_id, std::move(edit));
-    if (result->taken_over) co_await state->check_still_open(thread_id, run_id, owner.owner_id);
+    if (result->superseded) co_await state->check_still_open(thread_id, run_id, owner.owner_id);
     if (state->turn && !owner.owner_id.empty())
         state->turn->hold_claim(thread_id, TapeClaim{run_id, owner.owner_id});
     co_return *result;
@@ -93,8 +93,8 @@ Task<void> TapeCheckpointer::State::check_still_open(std::string tape, std::stri
     const std::shared_ptr<State> self = shared_from_this();
     const bool complete = co_await is_complete(tape, run_id);
     if (!complete) co_return;
-    std::function<Json(JsonObject&)> give_up = [=](JsonObject& beside) {
-        remove_run(beside, run_id, owner_id);
+    std::function<Json(JsonObject&)> give_up = [=](JsonObject& side_state) {
+        remove_run(side_state, run_id, owner_id);
         return Json();
     };
     co_await store->edit_state(tape, std::move(give_up));
@@ -104,8 +104,8 @@ Task<void> TapeCheckpointer::State::check_still_open(std::string tape, std::stri
 Task<void> TapeCheckpointer::renew_claim(std::string thread_id, std::string run_id,
                                          std::string owner_id) {
     const std::shared_ptr<State> state = state_;
-    std::function<Json(JsonObject&)> edit = [=](JsonObject& beside) {
-        SideStateClaims claims(beside);
+    std::function<Json(JsonObject&)> edit = [=](JsonObject& side_state) {
+        SideStateClaims claims(side_state);
         ClaimRules(claims, thread_id, state->time()).renew(run_id, owner_id);
         return Json();
     };
@@ -115,8 +115,8 @@ Task<void> TapeCheckpointer::renew_claim(std::string thread_id, std::string run_
 Task<void> TapeCheckpointer::release_claim(std::string thread_id, std::string run_id,
                                            std::string owner_id) {
     const std::shared_ptr<State> state = state_;
-    std::function<void(JsonObject&)> edit = [=](JsonObject& beside) {
-        SideStateClaims claims(beside);
+    std::function<void(JsonObject&)> edit = [=](JsonObject& side_state) {
+        SideStateClaims claims(side_state);
         ClaimRules(claims, {}).release(run_id, owner_id);
     };
     co_await state->edit_at_end(std::move(thread_id), std::move(edit));
@@ -138,11 +138,11 @@ Task<void> TapeCheckpointer::State::complete(std::string tape, std::string run_i
                                              std::optional<std::string> owner_id) {
     const std::shared_ptr<State> self = shared_from_this();
     const bool complete_before = co_await is_complete(tape, run_id);
-    JsonObject beside = co_await store->read_state(tape);
-    const bool open = SideState(beside).is_open(run_id);
+    JsonObject side_state = co_await store->read_state(tape);
+    const bool open = SideState(side_state).is_open(run_id);
     if (complete_before && !open) co_return;
     if (!open) cubepi::detail::throw_run_not_claimed(tape, run_id);
-    SideStateClaims claims(beside);
+    SideStateClaims claims(side_state);
     const std::optional<HeldClaim> held = ClaimRules(claims, tape).claim_on(run_id);
     if (!complete_before) {
         std::vector<TapeEntry> entries = completion_of(run_id);
@@ -169,8 +169,8 @@ Task<void> TapeCheckpointer::save_pending_request(std::string thread_id, std::st
     one["run_id"] = run_id;
     one["request"] = to_json(request);
     const std::string question_id = request.question_id;
-    std::function<Json(JsonObject&)> edit = [=](JsonObject& beside) {
-        JsonArray& pending = SideState::edit(beside, "pending");
+    std::function<Json(JsonObject&)> edit = [=](JsonObject& side_state) {
+        JsonArray& pending = SideState::edit(side_state, "pending");
         const auto same = std::find_if(pending.begin(), pending.end(), [&](const Json& json) {
             return is_request(json, run_id, question_id);
         });
@@ -186,9 +186,9 @@ Task<void> TapeCheckpointer::save_pending_request(std::string thread_id, std::st
 
 Task<std::vector<PendingRequest>> TapeCheckpointer::load_pending_requests(std::string thread_id) {
     const std::shared_ptr<State> state = state_;
-    const JsonObject beside = co_await state->store->read_state(std::move(thread_id));
+    const JsonObject side_state = co_await state->store->read_state(std::move(thread_id));
     std::vector<PendingRequest> pending;
-    for (const Json& json : SideState(beside).list("pending")) {
+    for (const Json& json : SideState(side_state).list("pending")) {
         const JsonObject* one = json.if_object();
         const Json* request = one ? one->if_contains("request") : nullptr;
         if (!request) continue;
@@ -203,11 +203,11 @@ Task<std::vector<PendingRequest>> TapeCheckpointer::load_pending_requests(std::s
 Task<bool> TapeCheckpointer::clear_pending_request(std::string thread_id, std::string run_id,
                                                    std::string question_id) {
     const std::shared_ptr<State> state = state_;
-    std::function<Json(JsonObject&)> edit = [=](JsonObject& beside) {
+    std::function<Json(JsonObject&)> edit = [=](JsonObject& side_state) {
         const std::size_t removed =
-            erase_where(SideState::edit(beside, "pending"),
+            erase_where(SideState::edit(side_state, "pending"),
                         [&](const Json& json) { return is_request(json, run_id, question_id); });
-        SideState::tidy(beside);
+        SideState::tidy(side_state);
         return Json(removed > 0);
     };
     const Json removed = co_await state->store->edit_state(std::move(thread_id), std::move(edit));
@@ -222,8 +222,8 @@ Task<void> TapeCheckpointer::save_hitl_answer(std::string thread_id, HitlAnswer 
     one["answer"] = answer.answer;
     std::function<Json(JsonObject&)> edit = [run_id = answer.run_id,
                                              question_id = answer.question_id,
-                                             one = std::move(one)](JsonObject& beside) {
-        JsonArray& answers = SideState::edit(beside, "answers");
+                                             one = std::move(one)](JsonObject& side_state) {
+        JsonArray& answers = SideState::edit(side_state, "answers");
         erase_where(answers,
                     [&](const Json& json) { return is_answer(json, run_id, question_id); });
         answers.emplace_back(one);
@@ -236,9 +236,9 @@ Task<std::optional<Json>> TapeCheckpointer::load_hitl_answer(std::string thread_
                                                              std::string run_id,
                                                              std::string question_id) {
     const std::shared_ptr<State> state = state_;
-    const JsonObject beside = co_await state->store->read_state(std::move(thread_id));
+    const JsonObject side_state = co_await state->store->read_state(std::move(thread_id));
     std::optional<Json> found;
-    for (const Json& json : SideState(beside).list("answers")) {
+    for (const Json& json : SideState(side_state).list("answers")) {
         if (!is_answer(json, run_id, question_id)) continue;
         const Json* answer = json.get_object().if_contains("answer");
         found = answer ? *answer : Json();
@@ -249,15 +249,15 @@ Task<std::optional<Json>> TapeCheckpointer::load_hitl_answer(std::string thread_
 Task<void> TapeCheckpointer::clear_hitl_answers(std::string thread_id, std::string run_id,
                                                 std::vector<std::string> question_ids) {
     const std::shared_ptr<State> state = state_;
-    std::function<Json(JsonObject&)> edit = [=](JsonObject& beside) {
-        erase_where(SideState::edit(beside, "answers"), [&](const Json& json) {
+    std::function<Json(JsonObject&)> edit = [=](JsonObject& side_state) {
+        erase_where(SideState::edit(side_state, "answers"), [&](const Json& json) {
             const JsonObject* one = json.if_object();
             if (!one || state_text(*one, "run_id") != run_id) return false;
             return question_ids.empty() ||
                    std::find(question_ids.begin(), question_ids.end(),
                              state_text(*one, "question_id")) != question_ids.end();
         });
-        SideState::tidy(beside);
+        SideState::tidy(side_state);
         return Json();
     };
     co_await state->store->edit_state(std::move(thread_id), std::move(edit));

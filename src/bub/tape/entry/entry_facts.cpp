@@ -51,7 +51,7 @@ std::optional<double> RunUsage::hit_rate() const {
     return static_cast<double>(*cached) / static_cast<double>(*prompt);
 }
 
-const JsonArray* kept_messages(const TapeEntry& entry) {
+const JsonArray* stored_messages(const TapeEntry& entry) {
     const JsonObject* ours = object_at(entry.meta, meta_key);
     const Json* messages = ours ? ours->if_contains("messages") : nullptr;
     return messages ? messages->if_array() : nullptr;
@@ -67,15 +67,15 @@ EntryFacts facts_of(const TapeEntry& entry) {
         if (const JsonObject* data = object_at(entry.payload, "data"))
             facts.run_id = text_at(*data, "run_id");
     }
-    const JsonArray* kept = kept_messages(entry);
-    if (!kept) {
+    const JsonArray* stored = stored_messages(entry);
+    if (!stored) {
         facts.messages = foreign_messages(entry);
         return facts;
     }
     const JsonObject& ours = entry.meta.at(meta_key).get_object();
     facts.position = integer_at(ours, "position");
-    facts.messages = integer_at(ours, "count").value_or(static_cast<std::int64_t>(kept->size()));
-    for (const Json& message : *kept) {
+    facts.messages = integer_at(ours, "count").value_or(static_cast<std::int64_t>(stored->size()));
+    for (const Json& message : *stored) {
         if (!message.is_object()) continue;
         std::string id = text_at(message.get_object(), "id");
         if (!id.empty()) facts.message_ids.push_back(std::move(id));
@@ -84,7 +84,7 @@ EntryFacts facts_of(const TapeEntry& entry) {
 }
 
 std::int64_t set_position(TapeEntry& entry, std::int64_t before) {
-    if (!kept_messages(entry)) return before + foreign_messages(entry);
+    if (!stored_messages(entry)) return before + foreign_messages(entry);
     JsonObject& ours = entry.meta.at(meta_key).get_object();
     const std::int64_t count =
         integer_at(ours, "count")

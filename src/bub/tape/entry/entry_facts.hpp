@@ -64,7 +64,7 @@ EntryFacts facts_of(const TapeEntry& entry);
 std::int64_t set_position(TapeEntry& entry, std::int64_t before);
 
 /// Returns the messages stored in the entry's meta; null if there are none.
-const JsonArray* kept_messages(const TapeEntry& entry);
+const JsonArray* stored_messages(const TapeEntry& entry);
 
 /// Adds an entry to a summary.
 void add_to(TapeInfo& info, const EntryFacts& facts);

@@ -67,9 +67,9 @@ std::int64_t foreign_messages(std::string_view kind, const Object& payload,
     return count;
 }
 
-void add_messages(EntryFacts& facts, const Object& ours, const simdjson::dom::array& kept) {
+void add_messages(EntryFacts& facts, const Object& ours, const simdjson::dom::array& stored) {
     std::int64_t count = 0;
-    for (const simdjson::dom::element message : kept) {
+    for (const simdjson::dom::element message : stored) {
         ++count;
         Object object;
         if (message.get_object().get(object) != simdjson::SUCCESS) continue;
@@ -93,9 +93,9 @@ LineFacts facts_of(std::int64_t id, std::string_view kind, const Object& payload
         if (const auto data = object_at(payload, "data")) facts.run_id = text_at(*data, "run_id");
     }
     const auto ours = meta ? object_at(*meta, meta_key) : std::nullopt;
-    simdjson::dom::array kept;
-    if (ours && value_at(*ours, "messages").get_array().get(kept) == simdjson::SUCCESS) {
-        add_messages(facts, *ours, kept);
+    simdjson::dom::array stored;
+    if (ours && value_at(*ours, "messages").get_array().get(stored) == simdjson::SUCCESS) {
+        add_messages(facts, *ours, stored);
     } else {
         facts.messages = foreign_messages(kind, payload, meta);
     }

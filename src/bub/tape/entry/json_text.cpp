@@ -28,10 +28,10 @@ void append_list(std::string& out, const cubepi::JsonArray& list) {
 }  // namespace
 
 void append_json_string(std::string& out, std::string_view text) {
-    std::string mended;
+    std::string repaired;
     if (!cubepi::is_utf8(text)) {
-        mended = cubepi::replace_broken_utf8(text);
-        text = mended;
+        repaired = cubepi::replace_broken_utf8(text);
+        text = repaired;
     }
     out += '"';
     std::size_t from = 0;

@@ -133,11 +133,11 @@ void MessageEntries::resume(const std::vector<TapeEntry>& newest_first) {
     forget();
     std::vector<Message> results;
     for (const TapeEntry& entry : newest_first) {
-        std::vector<Message> kept = messages_in(entry);
+        std::vector<Message> stored = messages_in(entry);
         if (is_single_result(entry)) {
-            results.insert(results.end(), kept.begin(), kept.end());
-        } else if (entry.kind == entry_kind::tool_call && !kept.empty()) {
-            if (const AssistantMessage* answer = kept.front().assistant()) expect_calls(*answer);
+            results.insert(results.end(), stored.begin(), stored.end());
+        } else if (entry.kind == entry_kind::tool_call && !stored.empty()) {
+            if (const AssistantMessage* answer = stored.front().assistant()) expect_calls(*answer);
             for (auto result = results.rbegin(); result != results.rend(); ++result) {
                 const ToolResultMessage* one = result->tool_result();
                 if (one && expects(one->tool_call_id)) keep_result(*result);
@@ -151,9 +151,9 @@ void MessageEntries::resume(const std::vector<TapeEntry>& newest_first) {
 
 std::vector<Message> messages_in(const TapeEntry& entry) {
     std::vector<Message> messages;
-    const JsonArray* kept = kept_messages(entry);
-    if (!kept) return messages;
-    for (const Json& json : *kept) {
+    const JsonArray* stored = stored_messages(entry);
+    if (!stored) return messages;
+    for (const Json& json : *stored) {
         try {
             messages.push_back(message_from_json(json));
         } catch (const Error&) {
@@ -170,7 +170,7 @@ bool is_single_result(const TapeEntry& entry) {
 
 std::vector<JsonObject*> image_blocks(TapeEntry& entry) {
     std::vector<JsonObject*> found;
-    if (!kept_messages(entry)) return found;
+    if (!stored_messages(entry)) return found;
     for (Json& message : entry.meta.at(meta_key).get_object().at("messages").get_array()) {
         JsonObject* object = message.if_object();
         Json* content = object ? object->if_contains("content") : nullptr;

@@ -19,7 +19,7 @@ namespace {
 [[noreturn]] void throw_no_file(const std::filesystem::path& path, std::string_view kind) {
     throw cubepi::CheckpointerError(cubepi::ErrorCode::storage,
                                     "cannot open " + path.string() + ": it is " +
-                                        std::string(kind) + ", where a file is kept; move it away",
+                                        std::string(kind) + ", where a file is stored; move it away",
                                     std::string(), std::string(), path.string());
 }
 
@@ -35,7 +35,7 @@ namespace {
 Descriptor Descriptor::open(const std::filesystem::path& path, int flags, unsigned mode) {
     Descriptor made;
     made.path_ = path;
-    // A link would let whoever can put one here have another file read, or overwritten.
+    // With a symbolic link, a user who can create one here could have another file read or overwritten.
     const bool directory = (flags & O_DIRECTORY) != 0;
     if (!directory) flags |= O_NOFOLLOW;
     // O_NONBLOCK: a pipe of this name must not have us wait for its other end.

@@ -87,7 +87,7 @@ std::vector<TapeEntry> entries_of(std::string_view block) {
 bool needs_position(const std::vector<TapeEntry>& entries, const TapeAppend& options) {
     if (options.expected_position()) return true;
     for (const TapeEntry& entry : entries) {
-        if (kept_messages(entry)) return true;
+        if (stored_messages(entry)) return true;
     }
     return false;
 }
@@ -152,9 +152,9 @@ TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntr
                TapeIndexFile(paths.index, tape, size).sums().anchors > 0) {
         drop_first(entries, options.first_anchor());
     }
-    const auto room =
+    const auto free_ids =
         std::numeric_limits<std::int64_t>::max() - std::max<std::int64_t>(tail.last_id, 0);
-    if (static_cast<std::uint64_t>(room) < entries.size()) throw_ids_at_end(writing.name);
+    if (static_cast<std::uint64_t>(free_ids) < entries.size()) throw_ids_at_end(writing.name);
     std::string block = tail.ended ? "" : "\n";
     const std::string now = tape_date(options_.clock->wall());
     for (TapeEntry& entry : entries) {
@@ -298,8 +298,8 @@ void TapeDirectory::remove(const std::string& name) {
     remove_file(open);
 }
 
-/// Deleting makes room, and so needs none: nothing is finished that is about to go. Where a full disk has no room even for a lock
-/// file, no other process can have made one to write.
+/// Deleting must work on a full disk, so a commit that is about to be deleted is not finished. If there is no space even for a
+/// lock file, no other process can have created one to write.
 TapeDirectory::Writing TapeDirectory::lock_to_remove(const std::string& name) {
     try {
         return lock(name);
@@ -341,7 +341,7 @@ void TapeDirectory::close_dead_turns_at_start(const std::string& name) {
             Writing writing = write_lock(name);
             close_dead_turns(writing);
         } catch (const cubepi::Error& error) {
-            // Who may only read reads what is there. When there is room again, the turn is closed.
+            // A process that may only read returns the entries that exist. The turn is closed when there is space again.
             if (!may_still_read(error.code())) throw;
             if (error.code() == ErrorCode::storage_full) return;
         }
@@ -375,7 +375,7 @@ void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& jo
         TapeAppend options = TapeAppend().turn(turn.id);
         std::vector<TapeEntry> entries;
         entries.push_back(refused_turn(std::move(turn), "interrupted",
-                                       "another process had gone on with the tape"));
+                                       "another process had continued the tape"));
         (void)append_locked(writing, std::move(entries), options);
         remove_file(journal);
         return;
@@ -391,11 +391,11 @@ void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& jo
 
 bool TapeDirectory::is_superseded(const Writing& writing, const JournaledTurn& turn) {
     const JsonObject state = read_state(writing.name);
-    const bool taken_over =
+    const bool superseded =
         std::any_of(turn.claims.begin(), turn.claims.end(), [&state](const TapeClaim& claim) {
             return !SideState(state).holds(claim.run_id, claim.owner_id);
         });
-    if (!taken_over) return false;
+    if (!superseded) return false;
     const Descriptor tape = Descriptor::open(writing.paths.tape, O_RDONLY);
     if (!tape) return turn.after != 0;
     Tail tail = tail_of(tape, tape.size());

@@ -146,12 +146,12 @@ Descriptor TapeDirectory::open_visible(const std::string& name, std::uint64_t& e
                 Descriptor tape = Descriptor::open(paths.tape, O_RDONLY);
                 end = tape ? tape.size() : 0;
                 if (committing) end = std::min(end, end_before_commit(paths));
-                // Without a lock file nobody had written; somebody may have begun since.
+                // Without a lock file no process had written; one may have begun since.
                 if (lock || ::access(paths.lock.c_str(), F_OK) != 0) return tape;
                 continue;
             }
         }
-        // Whoever wrote that has died: taking the lock finishes it.
+        // The writer of the commit has ended: taking the lock finishes the commit.
         try {
             (void)write_lock(name);
         } catch (const cubepi::Error& error) {
@@ -371,7 +371,7 @@ JsonObject TapeDirectory::read_state(const std::string& name) {
     const std::string file = TapePaths(options_.directory, name).state.string();
     throw cubepi::CheckpointCorruptionError("the side state of tape '" + name +
                                                 "' cannot be read; delete " + file +
-                                                " to go on without claims and pending requests",
+                                                " to continue without claims and pending requests",
                                             name, "tape", name + ".jsonl.state", file);
 }
 

@@ -108,7 +108,7 @@ private:
     /// lock(), after which the tape is as the last writer meant it to be.
     Writing write_lock(const std::string& name);
     Writing lock_to_remove(const std::string& name);
-    /// Opens the tape for reading and gives the end of what is visible.
+    /// Opens the tape for reading and sets `end` to the end of its visible part.
     Descriptor open_visible(const std::string& name, std::uint64_t& end);
     void close_dead_turns(Writing& writing);
     void close_dead_turns_at_start(const std::string& name);

@@ -68,7 +68,7 @@ void throw_ids_at_end(const std::string& tape) {
         ErrorCode::storage,
         "the ids of tape '" + tape +
             "' are at their end (its last entry has one near 2^63), so nothing was "
-            "stored; mend the id of that entry, or empty the tape");
+            "stored; correct the id of that entry, or empty the tape");
 }
 
 void throw_system(const std::string& verb, const std::filesystem::path& path, int error_number) {
@@ -76,7 +76,7 @@ void throw_system(const std::string& verb, const std::filesystem::path& path, in
     const char* advice = "; check the directory and its disk";
     if (error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG) {
         code = ErrorCode::storage_full;
-        advice = "; make room and try again";
+        advice = "; free some space and try again";
     }
     if (error_number == EACCES || error_number == EPERM || error_number == EROFS) {
         code = ErrorCode::permission_denied;

@@ -62,8 +62,8 @@ void read_line(JournaledTurn& turn, const JsonObject& line) {
         read_claim_line(turn, line, claim->get_object());
     } else if (const Json* id = line.if_contains("turn"); id && id->is_string()) {
         turn.id = std::string(id->get_string());
-    } else if (const Json* said = line.if_contains("said"); said && said->is_string()) {
-        turn.said += std::string_view(said->get_string());
+    } else if (const Json* text = line.if_contains("text"); text && text->is_string()) {
+        turn.partial_text += std::string_view(text->get_string());
     } else if (line.contains("reset")) {
         turn.reset = true;
         turn.entries.clear();
@@ -87,7 +87,7 @@ JournaledTurn read_journal(std::string_view text) {
         const std::string_view line = text.substr(0, feed);
         text.remove_prefix(feed + 1);
         if (std::optional<TapeEntry> entry = read_tape_line(line)) {
-            if (is_answer(*entry)) turn.said.clear();
+            if (is_answer(*entry)) turn.partial_text.clear();
             turn.entries.push_back(std::move(*entry));
             continue;
         }
@@ -101,7 +101,7 @@ JournaledTurn read_journal(std::string_view text) {
     return turn;
 }
 
-TapeEntry said_entry(std::string text, const std::string& turn_id, std::string_view status) {
+TapeEntry partial_text_entry(std::string text, const std::string& turn_id, std::string_view status) {
     JsonObject meta;
     meta["turn"] = turn_id;
     meta["interrupted"] = status;
@@ -119,9 +119,9 @@ namespace {
 
 /// Adds the displayed text and the trailing entries to the entries.
 void gather(JournaledTurn& turn, std::string_view status) {
-    if (!turn.said.empty())
-        turn.entries.push_back(said_entry(std::move(turn.said), turn.id, status));
-    turn.said.clear();
+    if (!turn.partial_text.empty())
+        turn.entries.push_back(partial_text_entry(std::move(turn.partial_text), turn.id, status));
+    turn.partial_text.clear();
     turn.entries = mergeable(turn.entries);
     for (TapeEntry& entry : turn.behind) turn.entries.push_back(std::move(entry));
     turn.behind.clear();
@@ -160,23 +160,23 @@ TapeEntry refused_turn(JournaledTurn turn, std::string_view status, std::string 
     return event_entry(refused_event, std::move(data), hidden_from_context());
 }
 
-void JournalBuffer::end_said() {
-    if (said_.empty()) return;
+void JournalBuffer::end_partial_text() {
+    if (partial_text_.empty()) return;
     JsonObject line;
-    line["said"] = said_;
+    line["text"] = partial_text_;
     lines_ += line_of(line);
-    said_.clear();
+    partial_text_.clear();
 }
 
-void JournalBuffer::add_said(std::string_view text) {
+void JournalBuffer::add_partial_text(std::string_view text) {
     const std::lock_guard lock(mutex_);
-    said_ += text;
+    partial_text_ += text;
 }
 
 JournalBuffer::Lines JournalBuffer::add(const std::vector<TapeEntry>& entries, bool reset,
                                         const std::string& sidecar) {
     const std::lock_guard lock(mutex_);
-    end_said();
+    end_partial_text();
     Lines lines;
     lines.begin = lines_.size();
     lines.changes = changes_;
@@ -214,7 +214,7 @@ void JournalBuffer::add_lines(const std::vector<TapeEntry>& entries, bool reset,
 
 void JournalBuffer::add_behind(const std::vector<TapeEntry>& entries) {
     const std::lock_guard lock(mutex_);
-    end_said();
+    end_partial_text();
     for (const TapeEntry& entry : entries) lines_ += wrapped_line("{\"behind\": ", entry);
 }
 
@@ -231,17 +231,17 @@ void JournalBuffer::add_claim(const TapeClaim& claim, std::int64_t after) {
 
 bool JournalBuffer::empty() const {
     const std::lock_guard lock(mutex_);
-    return lines_.empty() && said_.empty();
+    return lines_.empty() && partial_text_.empty();
 }
 
 void JournalBuffer::drain(const std::function<std::shared_ptr<TurnJournal>()>& open) {
     const std::lock_guard lock(mutex_);
     // A character split between two deltas waits for its rest.
-    const std::size_t whole = cubepi::complete_utf8_prefix(said_);
-    std::string rest = said_.substr(whole);
-    said_.resize(whole);
-    end_said();
-    said_ = std::move(rest);
+    const std::size_t whole = cubepi::complete_utf8_prefix(partial_text_);
+    std::string rest = partial_text_.substr(whole);
+    partial_text_.resize(whole);
+    end_partial_text();
+    partial_text_ = std::move(rest);
     if (lines_.empty()) return;
     if (!journal_) journal_ = open();
     journal_->write(lines_);

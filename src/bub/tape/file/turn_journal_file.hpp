@@ -25,13 +25,13 @@ struct JournaledTurn {
     bool reset = false;
     std::vector<TapeEntry> entries = {};
     std::vector<TapeEntry> behind = {};  ///< follow all other entries
-    std::string said = {};               ///< was displayed and is in no entry
+    std::string partial_text = {};  ///< displayed text that is not part of an entry yet
     std::map<std::string, Sidecar> sidecars = {};
     std::vector<TapeClaim> claims = {};  ///< under which it continues from `after` messages
     std::int64_t after = 0;
 
     bool empty() const {
-        return entries.empty() && behind.empty() && said.empty() && !reset && sidecars.empty();
+        return entries.empty() && behind.empty() && partial_text.empty() && !reset && sidecars.empty();
     }
 };
 
@@ -44,7 +44,7 @@ void close_interrupted(JournaledTurn& turn);
 /// Returns the turn's entries as one event, which is excluded from the context and does not change the position.
 TapeEntry refused_turn(JournaledTurn turn, std::string_view status, std::string reason);
 /// Returns displayed text that is in no entry, as an assistant message.
-TapeEntry said_entry(std::string text, const std::string& turn_id, std::string_view status);
+TapeEntry partial_text_entry(std::string text, const std::string& turn_id, std::string_view status);
 TapeEntry turn_marker(const std::string& turn_id, std::string_view status);
 
 /// The lines of a journal that are not yet written, in order. Thread-safe.
@@ -57,7 +57,7 @@ public:
         std::size_t changes = 0;
     };
 
-    void add_said(std::string_view text);
+    void add_partial_text(std::string_view text);
     /// `sidecar`: the sidecar of the entries; empty: the main tape.
     Lines add(const std::vector<TapeEntry>& entries, bool reset, const std::string& sidecar);
     /// Removes lines that could not be written. Returns false if they were written after all or have moved.
@@ -72,12 +72,12 @@ public:
     std::shared_ptr<TurnJournal> journal() const;
 
 private:
-    void end_said();
+    void end_partial_text();
     void add_lines(const std::vector<TapeEntry>& entries, bool reset, const std::string& sidecar);
 
     mutable std::mutex mutex_;
     std::string lines_;
-    std::string said_;
+    std::string partial_text_;
     std::size_t changes_ = 0;  ///< number of changes of the positions in `lines_`
     std::shared_ptr<TurnJournal> journal_;
 };

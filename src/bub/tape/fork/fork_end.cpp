@@ -72,11 +72,11 @@ bool TapeFork::edit_state_at_end(const std::string& tape, StateEdit edit) {
 
 Task<JsonObject> TapeFork::read_state(std::string tape) {
     const std::shared_ptr<State> state = state_;
-    JsonObject beside = co_await state->parent->read_state(tape);
+    JsonObject side_state = co_await state->parent->read_state(tape);
     if (const detail::ForkBranch* const own = state->find(tape)) {
-        for (const StateEdit& edit : own->at_end) edit(beside);
+        for (const StateEdit& edit : own->at_end) edit(side_state);
     }
-    co_return beside;
+    co_return side_state;
 }
 
 /// Pending edits are applied with the next edit, which may be a claim that follows a released one.
@@ -103,15 +103,15 @@ Task<Json> TapeFork::edit_state(std::string tape, std::function<Json(JsonObject&
 }
 
 bool TapeFork::State::holds_something() const {
-    return main.holds_something() || !behind.empty() || !said.empty() ||
+    return main.holds_something() || !behind.empty() || !partial_text.empty() ||
            std::any_of(sidecars.begin(), sidecars.end(),
                        [](const detail::ForkBranch& branch) { return branch.holds_something(); });
 }
 
 Task<void> TapeFork::State::check_claims() {
     if (main.claims.empty()) co_return;
-    const JsonObject beside = co_await parent->read_state(main.tape);
-    detail::check_claims(beside, main.tape, main.claims);
+    const JsonObject side_state = co_await parent->read_state(main.tape);
+    detail::check_claims(side_state, main.tape, main.claims);
 }
 
 std::vector<SidecarPart> TapeFork::State::parts(TurnStatus status) const {
@@ -156,8 +156,8 @@ void TapeFork::State::note_parts(const std::vector<SidecarPart>& parts) {
 
 std::vector<TapeEntry> TapeFork::State::main_entries(TurnStatus status) const {
     std::vector<TapeEntry> entries = detail::mergeable(main.entries);
-    if (!said.empty() && status != TurnStatus::ok)
-        entries.push_back(detail::said_entry(said, options.turn_id, to_string(status)));
+    if (!partial_text.empty() && status != TurnStatus::ok)
+        entries.push_back(detail::partial_text_entry(partial_text, options.turn_id, to_string(status)));
     entries.insert(entries.end(), behind.begin(), behind.end());
     return entries;
 }
@@ -215,7 +215,7 @@ Task<void> TapeFork::State::keep_refused(TurnStatus status, std::string reason) 
     turn.id = options.turn_id;
     turn.entries = main.entries;
     turn.behind = behind;
-    if (status != TurnStatus::ok) turn.said = said;
+    if (status != TurnStatus::ok) turn.partial_text = partial_text;
     for (const detail::ForkBranch& branch : sidecars) {
         if (branch.holds_something() && !branch.merged)
             turn.sidecars[branch.sidecar].entries = branch.entries;
@@ -233,8 +233,8 @@ Task<void> TapeFork::State::edit_at_end() {
         if (!branch.at_end.empty()) branches.push_back(&branch);
     }
     for (detail::ForkBranch* const branch : branches) {
-        std::function<Json(JsonObject&)> edit = [edits = branch->at_end](JsonObject& beside) {
-            for (const StateEdit& one : edits) one(beside);
+        std::function<Json(JsonObject&)> edit = [edits = branch->at_end](JsonObject& side_state) {
+            for (const StateEdit& one : edits) one(side_state);
             return Json();
         };
         try {
@@ -255,7 +255,7 @@ void TapeFork::State::close() {
     main.entries.clear();
     sidecars.clear();
     behind.clear();
-    said.clear();
+    partial_text.clear();
 }
 
 Task<void> TapeFork::merge(TurnStatus status) {
@@ -286,7 +286,7 @@ Task<void> TapeFork::merge(TurnStatus status) {
     throw cubepi::StaleAppendError(
         cubepi::ErrorCode::stale_append,
         "a turn is not part of tape '" + tape +
-            "', because another process has gone on with it: " + refused +
+            "', because another process has continued the tape: " + refused +
             ". What the turn did is on the tape as the event " + std::string(detail::refused_event),
         tape);
 }

@@ -116,7 +116,7 @@ std::vector<TapeEntry> anchors_behind_results(std::vector<TapeEntry> entries) {
 }  // namespace
 
 std::vector<TapeEntry> mergeable(const std::vector<TapeEntry>& entries) {
-    std::vector<TapeEntry> kept;
+    std::vector<TapeEntry> merged;
     std::set<std::string> in_batch;
     TapeEntry* batch = nullptr;
     std::vector<TapeEntry> reversed(entries.rbegin(), entries.rend());
@@ -131,9 +131,9 @@ std::vector<TapeEntry> mergeable(const std::vector<TapeEntry>& entries) {
         dropped = 0;
         in_batch.clear();
     };
-    kept.reserve(reversed.size());
+    merged.reserve(reversed.size());
     for (TapeEntry& entry : reversed) {
-        const JsonArray* messages = kept_messages(entry);
+        const JsonArray* messages = stored_messages(entry);
         const bool single = entry.kind == entry_kind::event && entry_name(entry) == result_event &&
                             messages && !messages->empty();
         if (single && in_batch.contains(call_id_of(messages->front()))) {
@@ -141,17 +141,17 @@ std::vector<TapeEntry> mergeable(const std::vector<TapeEntry>& entries) {
             continue;
         }
         if (entry.kind == entry_kind::tool_call) end_batch();
-        kept.push_back(std::move(entry));
-        if (kept.back().kind == entry_kind::tool_result && kept_messages(kept.back())) {
+        merged.push_back(std::move(entry));
+        if (merged.back().kind == entry_kind::tool_result && stored_messages(merged.back())) {
             end_batch();
-            batch = &kept.back();
-            for (const Json& message : *kept_messages(kept.back()))
+            batch = &merged.back();
+            for (const Json& message : *stored_messages(merged.back()))
                 in_batch.insert(call_id_of(message));
         }
     }
     end_batch();
-    std::reverse(kept.begin(), kept.end());
-    return anchors_behind_results(std::move(kept));
+    std::reverse(merged.begin(), merged.end());
+    return anchors_behind_results(std::move(merged));
 }
 
 std::size_t first_anchor_in(const std::vector<TapeEntry>& entries) {

@@ -86,11 +86,11 @@ Task<void> TapeFork::visit(std::string tape, TapeQuery query,
     }
     auto filter = std::make_shared<detail::QueryFilter>(query);
     const detail::ForkSlice slice = detail::split_query(own->entries, query, own->reset);
-    auto going_on = std::make_shared<bool>(true);
-    std::function<bool(const TapeEntry&)> counted = [filter, going_on,
+    auto continues = std::make_shared<bool>(true);
+    std::function<bool(const TapeEntry&)> counted = [filter, continues,
                                                      visit](const TapeEntry& entry) {
-        *going_on = filter->take() && visit(entry) && !filter->full();
-        return *going_on;
+        *continues = filter->take() && visit(entry) && !filter->full();
+        return *continues;
     };
     const auto visit_own = [&] {
         std::vector<const TapeEntry*> mine;
@@ -103,11 +103,11 @@ Task<void> TapeFork::visit(std::string tape, TapeQuery query,
         }
     };
     if (query.newest_first()) visit_own();
-    if (*going_on && slice.parent) {
+    if (*continues && slice.parent) {
         TapeQuery above = *slice.parent;
         co_await state->parent->visit(std::move(tape), std::move(above), counted);
     }
-    if (!query.newest_first() && *going_on) visit_own();
+    if (!query.newest_first() && *continues) visit_own();
 }
 
 Task<TapePosition> TapeFork::position(std::string tape) {

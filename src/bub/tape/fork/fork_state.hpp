@@ -47,7 +47,7 @@ struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     std::vector<TapeEntry> behind;  ///< of the main tape
     bool over = false;
 
-    std::string said;  ///< text that is in no entry yet
+    std::string partial_text;  ///< text that is in no entry yet
     std::shared_ptr<detail::JournalBuffer> journal = std::make_shared<detail::JournalBuffer>();
     std::unique_ptr<cubepi::ClockTimer> timer;
     bool timer_armed = false;
@@ -62,7 +62,7 @@ struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     /// Like drain(), on a worker thread, because file access may block.
     Task<void> write_journal();
     /// Like write_journal(), without waiting.
-    void post_said();
+    void post_partial_text();
 
     Task<void> find_base(detail::ForkBranch* branch);
     /// Writes new claims to the journal.

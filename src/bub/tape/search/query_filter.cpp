@@ -15,7 +15,7 @@ std::int64_t date_bound(const std::string& text, bool end) {
     if (!time) {
         throw cubepi::Error(
             cubepi::ErrorCode::invalid_argument,
-            "'" + text + "' is no date: write 2026-03-01, or 2026-03-01T12:00:00+01:00");
+            "'" + text + "' is not a date: write 2026-03-01, or 2026-03-01T12:00:00+01:00");
     }
     return *time;
 }

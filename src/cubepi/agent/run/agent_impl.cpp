@@ -22,10 +22,10 @@ std::unique_ptr<Agent::Impl::Settings> take_settings(AgentOptions& options) {
     taken.on_payload = std::move(options.on_payload);
     taken.on_response = std::move(options.on_response);
     taken.spill = std::move(options.spill);
-    const bool usual = taken.hooks.empty() && taken.tool_execution == ExecutionMode::parallel &&
+    const bool all_default = taken.hooks.empty() && taken.tool_execution == ExecutionMode::parallel &&
                        taken.limits == AgentLimits() && !taken.on_payload && !taken.on_response &&
                        !taken.spill;
-    if (usual) return nullptr;
+    if (all_default) return nullptr;
     return std::make_unique<Agent::Impl::Settings>(std::move(taken));
 }
 
@@ -83,8 +83,8 @@ Agent::Impl::Impl(AgentOptions options)
       log(state, std::move(options.checkpointer), std::move(options.thread_id)) {}
 
 const Agent::Impl::Settings& Agent::Impl::settings() const noexcept {
-    static const Settings usual;
-    return own_settings ? *own_settings : usual;
+    static const Settings all_default;
+    return own_settings ? *own_settings : all_default;
 }
 
 detail::RunParts Agent::Impl::parts() noexcept {

@@ -37,7 +37,7 @@ Task<void> Attempt::claim(ClaimKind kind) {
     Outcome<ClaimResult> claimed = co_await outcome_of(claim_->claim(kind));
     if (!claimed.ok()) claim_.reset();
     ClaimResult result = std::move(claimed).value();
-    if (result.taken_over) taken_over_ = std::make_unique<const ClaimResult>(std::move(result));
+    if (result.superseded) superseded_claim_ = std::make_unique<const ClaimResult>(std::move(result));
     impl_.log.set_claim(core_.run_id().str(), claim_->owner_id());
 }
 
@@ -91,13 +91,13 @@ Task<void> Attempt::announce_circumstances() {
             "Nothing is stored: a checkpointer needs a thread_id, and a thread_id a checkpointer.";
         co_await core_.notice(std::move(notice));
     }
-    if (taken_over_) {
+    if (superseded_claim_) {
         Notice notice;
         notice.code = "claim_taken_over";
-        notice.text = "The thread was held by " + taken_over_->taken_over->description +
-                      ", which does not run any more; its run was taken over.";
-        notice.details["run_id"] = taken_over_->taken_over_run_id;
-        notice.details["owner"] = taken_over_->taken_over->description;
+        notice.text = "The thread was held by " + superseded_claim_->superseded->description +
+                      ", which is not running any more; its run was claimed by this process.";
+        notice.details["run_id"] = superseded_claim_->superseded_run_id;
+        notice.details["owner"] = superseded_claim_->superseded->description;
         co_await core_.notice(std::move(notice));
     }
     if (impl_.own_settings) {
@@ -118,7 +118,7 @@ Task<RunResult> Attempt::run(std::vector<Input> prompts) {
     };
     std::function<Task<void>()> opening;
     const bool replaced = !impl_.settings().hooks.replaced.empty();
-    if (impl_.log.lost_persistence() || taken_over_ || replaced) {
+    if (impl_.log.lost_persistence() || superseded_claim_ || replaced) {
         opening = [this] { return announce_circumstances(); };
     }
     Task<RunResult> turns =

@@ -35,7 +35,7 @@ private:
     const RunParts parts_;
     RunCore core_;
     std::unique_ptr<ClaimKeeper> claim_;             // null: none
-    std::unique_ptr<const ClaimResult> taken_over_;  // null: nothing
+    std::unique_ptr<const ClaimResult> superseded_claim_;  // null: nothing
     DurationLimit duration_limit_;
     std::exception_ptr listener_failure_;  // of a notice about the claim
     bool agent_destroyed_ = false;         // before the outcome was stored

@@ -69,7 +69,7 @@ Task<void> ask_response_hook(std::shared_ptr<std::exception_ptr> failure, Respon
     }
 }
 
-/// What is there already, if anything.
+/// Returns the next event if it is available already.
 std::optional<StreamEvent> take_ready(MessageStream& stream, std::exception_ptr& failure) {
     try {
         return stream.ready();
@@ -310,7 +310,7 @@ Task<void> ModelTurn::pump(MessageStream stream) {
     }
 }
 
-/// Gives an event that does not end the answer to the listeners.
+/// Delivers an event that does not end the answer to the listeners.
 MaybeTask<> ModelTurn::pass_on(StreamEvent&& event) {
     if (event.type == StreamEventType::notice) return core_.notice(*event.notice);
     if (event.type != StreamEventType::start) {

@@ -109,7 +109,7 @@ public:
     Task<void> close_open_calls();
     /// Puts queued inputs into the history. What does not get there goes back to where it came from.
     Task<void> take_in(std::vector<Input> inputs);
-    /// Gives inputs back that do not get into the history.
+    /// Returns inputs that did not reach the history to their queues.
     void put_back(std::vector<Input> inputs);
     Task<void> notice(Notice notice);
     /// A notice for each hook that composition replaced.

@@ -117,7 +117,7 @@ Task<void> ThreadLog::append(Message message) {
         try {
             thread.position = co_await std::move(appending);
         } catch (const StaleAppendError&) {
-            thread.overtaken = true;
+            thread.superseded = true;
             throw;
         }
         if (with_extra) {
@@ -134,7 +134,7 @@ Task<void> ThreadLog::save_extra() {
         co_return;
     }
     // The extra belongs to the writer that has the thread now (D50).
-    if (thread_->overtaken || state_.extra == thread_->saved_extra) co_return;
+    if (thread_->superseded || state_.extra == thread_->saved_extra) co_return;
     JsonObject saved = state_.extra;
     JsonObject changed = changes(thread_->saved_extra, saved);
     auto call = [this, &changed] {
@@ -182,7 +182,7 @@ void ThreadLog::forget() {
     last_repairs_ = 0;
     if (!thread_) return;
     thread_->loaded = false;
-    thread_->overtaken = false;
+    thread_->superseded = false;
     thread_->position = 0;
 }
 

@@ -69,7 +69,7 @@ private:
         std::int64_t position = 0;
         bool loaded = false;
         bool lost = false;
-        bool overtaken = false;  ///< another writer has continued the thread
+        bool superseded = false;  ///< another writer has continued the thread
         JsonObject saved_extra;
         std::string claim_run_id;
         std::string claim_owner;

@@ -81,7 +81,7 @@ Task<void> ToolBatch::run_sequential() {
 Task<void> ToolBatch::run_parallel() {
     for (std::size_t i = 0; i < calls_.size(); ++i) {
         Call& call = calls_[i];
-        co_await announce_beside(call);
+        co_await announce_in_batch(call);
         MaybeTask<AgentToolResult> result = start(call);
         if (!result.is_pending()) {
             co_await conclude(call, std::move(result).value());
@@ -93,7 +93,7 @@ Task<void> ToolBatch::run_parallel() {
             break;
         }
         auto body = [this, i, &running](TaskScope& scope) {
-            return run_beside(scope, i, std::move(running));
+            return run_others(scope, i, std::move(running));
         };
         co_await with_task_scope(body);
         break;
@@ -102,7 +102,7 @@ Task<void> ToolBatch::run_parallel() {
 }
 
 /// The calls from `first` on, of which that one runs already.
-Task<void> ToolBatch::run_beside(TaskScope& scope, std::size_t first, Task<void> first_call) {
+Task<void> ToolBatch::run_others(TaskScope& scope, std::size_t first, Task<void> first_call) {
     const std::size_t cap = core_.parts().limits.parallel_tools;
     scope.spawn(std::move(first_call));
     for (std::size_t i = first + 1; i < calls_.size(); ++i) {
@@ -112,7 +112,7 @@ Task<void> ToolBatch::run_beside(TaskScope& scope, std::size_t first, Task<void>
             co_await slot_.wait();
             core_.time_passes();
         }
-        co_await announce_beside(call);
+        co_await announce_in_batch(call);
         MaybeTask<AgentToolResult> result = start(call);
         if (result.is_pending()) {
             scope.spawn(await_result(call, std::move(result).task()));
@@ -148,8 +148,8 @@ Task<void> ToolBatch::prepare(Call& call) {
 }
 
 Task<void> ToolBatch::prepare_resolved(Call& call) {
-    const bool go_on = co_await resolve(call);
-    if (!go_on) co_return;
+    const bool is_runnable = co_await resolve(call);
+    if (!is_runnable) co_return;
     call.tool = tools_.find(call.call().name);
     if (!check(call)) co_return;
     if (core_.parts().hooks->before_tool_call) co_await ask_before(call);
@@ -248,8 +248,8 @@ Task<void> ToolBatch::announce(Call& call) {
     return tell(std::move(event));
 }
 
-/// A call whose start not all listeners could take is not made (D6); those beside it are.
-Task<void> ToolBatch::announce_beside(Call& call) {
+/// A call is not made if a listener failed on its start event (D6); the other calls of the batch are.
+Task<void> ToolBatch::announce_in_batch(Call& call) {
     const bool failed_before = listener_failure_ != nullptr;
     co_await announce(call);
     if (listener_failure_ && !failed_before) refuse(call, std::string(unannounced_text));

@@ -75,7 +75,7 @@ private:
     bool is_sequential() const;
     Task<void> run_sequential();
     Task<void> run_parallel();
-    Task<void> run_beside(TaskScope& scope, std::size_t first, Task<void> first_call);
+    Task<void> run_others(TaskScope& scope, std::size_t first, Task<void> first_call);
 
     Task<void> prepare(Call& call);
     Task<void> prepare_resolved(Call& call);
@@ -85,7 +85,7 @@ private:
     Task<void> ask_before(Call& call);
 
     Task<void> announce(Call& call);
-    Task<void> announce_beside(Call& call);
+    Task<void> announce_in_batch(Call& call);
     /// Starts a call that was announced. A pending result belongs to a running call, and goes to await_result().
     MaybeTask<AgentToolResult> start(Call& call);
     Task<void> await_result(Call& call, Task<AgentToolResult> task);

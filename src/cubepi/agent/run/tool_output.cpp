@@ -104,27 +104,27 @@ Task<AgentToolResult> cut_tool_output(std::shared_ptr<const Runtime> runtime,
         try {
             where = co_await offload(*runtime->workers, std::move(write));
         } catch (const std::exception& error) {
-            where = std::string("The whole could not be kept: ") + error.what();
+            where = std::string("The whole could not be retained: ") + error.what();
         }
     }
-    ContentList<Content> kept;
-    std::size_t room = limit;
+    ContentList<Content> retained;
+    std::size_t remaining = limit;
     for (Content& block : result.content) {
         auto* text = std::get_if<TextContent>(&block);
         if (!text) {
-            kept.push_back(std::move(block));
+            retained.push_back(std::move(block));
             continue;
         }
-        const std::size_t bytes = prefix_bytes(text->text, room);
-        room -= code_points(std::string_view(text->text).substr(0, bytes));
+        const std::size_t bytes = prefix_bytes(text->text, remaining);
+        remaining -= code_points(std::string_view(text->text).substr(0, bytes));
         text->text.resize(bytes);
-        if (!text->text.empty()) kept.push_back(std::move(block));
+        if (!text->text.empty()) retained.push_back(std::move(block));
     }
     std::string notice = "\n[Output cut: the first " + std::to_string(limit) + " of " +
                          std::to_string(code_points(whole)) + " characters are shown.";
     if (!where.empty()) notice += " " + where;
-    kept.emplace_back(TextContent{notice + "]"});
-    result.content = std::move(kept);
+    retained.emplace_back(TextContent{notice + "]"});
+    result.content = std::move(retained);
     co_return result;
 }
 

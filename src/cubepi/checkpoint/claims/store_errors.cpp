@@ -77,7 +77,7 @@ void throw_claim_lost(const std::string& thread_id, const std::string& run_id) {
     throw StaleAppendError(ErrorCode::stale_append,
                            "the claim of run " + quoted(run_id) + " on thread " +
                                quoted(thread_id) +
-                               " was taken over by another process; nothing was stored, load the "
+                               " is owned by another process now; nothing was stored, load the "
                                "thread again",
                            thread_id, run_id);
 }

@@ -177,8 +177,8 @@ struct StoredMessageReader::State {
     PaddedText padded;
     Recent run_id, tool_name, call_name, provider_id, model_id, media_type;
     // Where the blocks are collected.
-    ContentList<Content> user_room;
-    ContentList<AssistantContent> assistant_room;
+    ContentList<Content> user_blocks;
+    ContentList<AssistantContent> assistant_blocks;
 
     Message read(std::string_view text) {
         od::document document = parser.iterate(padded.hold(text));
@@ -193,17 +193,17 @@ struct StoredMessageReader::State {
         return message;
     }
 
-    template <class M, class Room>
-    static Message made_of(M& message, Room& room) {
+    template <class M, class Blocks>
+    static Message made_of(M& message, Blocks& blocks) {
         Message made(std::move(message));
         // NOLINTNEXTLINE(bugprone-use-after-move): what Message leaves there
-        room = std::move(message.content);
+        blocks = std::move(message.content);
         return made;
     }
 
     Message read_user(Members& from) {
         UserMessage message;
-        message.content = std::move(user_room);
+        message.content = std::move(user_blocks);
         bool has_content = false;
         while (from.next()) {
             if (from.is("content")) {
@@ -214,12 +214,12 @@ struct StoredMessageReader::State {
             }
         }
         if (!has_content) throw Unusual();
-        return made_of(message, user_room);
+        return made_of(message, user_blocks);
     }
 
     Message read_tool_result(Members& from) {
         ToolResultMessage message;
-        message.content = std::move(user_room);
+        message.content = std::move(user_blocks);
         bool has_content = false, has_call = false, has_name = false;
         while (from.next()) {
             if (from.is("content")) {
@@ -240,12 +240,12 @@ struct StoredMessageReader::State {
             }
         }
         if (!has_content || !has_call || !has_name) throw Unusual();
-        return made_of(message, user_room);
+        return made_of(message, user_blocks);
     }
 
     Message read_assistant(Members& from) {
         AssistantMessage message;
-        message.content = std::move(assistant_room);
+        message.content = std::move(assistant_blocks);
         bool has_content = false;
         while (from.next()) {
             if (from.is("content")) {
@@ -268,7 +268,7 @@ struct StoredMessageReader::State {
             }
         }
         if (!has_content) throw Unusual();
-        return made_of(message, assistant_room);
+        return made_of(message, assistant_blocks);
     }
 
     static bool is_error_key(const Members& from) {
@@ -277,7 +277,7 @@ struct StoredMessageReader::State {
                from.is("context_window");
     }
 
-    /// What all roles have. False when the key is none of these.
+    /// Reads a member that all roles have. Returns false if the key is not one of these.
     template <class M>
     bool read_common(M& message, Members& from) {
         if (from.is("id")) {

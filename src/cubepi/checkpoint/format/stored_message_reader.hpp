@@ -16,7 +16,7 @@ public:
     StoredMessageReader(const StoredMessageReader&) = delete;
     StoredMessageReader& operator=(const StoredMessageReader&) = delete;
 
-    /// Throws Error (parse, validation) when it is no message even so.
+    /// Throws Error (parse, validation) if the text is not a message even so.
     Message read(std::string_view text);
 
 private:

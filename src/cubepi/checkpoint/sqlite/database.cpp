@@ -41,7 +41,7 @@ void refuse_no_file(const std::string& path) {
                                       : "; give the path of a file"));
 }
 
-/// SQLite gives a new file the mode 0644, and its journals the mode of the file. A file that is there already keeps its mode. What
+/// SQLite creates a file with the mode 0644, and its journals the mode of the file. A file that is there already keeps its mode. What
 /// fails here fails again when SQLite opens the file.
 void make_private_file(const std::string& path) {
     const int made = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -275,7 +275,7 @@ void SqliteDatabase::fail(int result) {
         default: refuse(options_.path, ErrorCode::storage, where + reason);
     }
     refuse(options_.path, ErrorCode::storage_full,
-           where + "no space is left; nothing was stored, make room and try again");
+           where + "no space is left; nothing was stored, free some space and try again");
 }
 
 bool SqliteDatabase::was_moved() const noexcept {
@@ -289,7 +289,7 @@ void SqliteDatabase::fail_moved() const {
     refuse(options_.path, ErrorCode::storage,
            "SQLite database '" + options_.path +
                "': the file was moved, replaced or deleted while it was in use; nothing was "
-               "stored, put it back or begin anew with what is there now");
+               "stored, put it back or start again with the file that is there now");
 }
 
 void SqliteDatabase::fail_row(const std::string& thread_id, const std::string& row_ref,

@@ -34,7 +34,7 @@ public:
 
     /// False at the end of the rows.
     bool step();
-    /// Runs a statement that gives no rows.
+    /// Runs a statement that returns no rows.
     void run() {
         while (step()) {
         }

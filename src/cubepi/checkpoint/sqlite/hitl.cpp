@@ -76,7 +76,7 @@ bool is_same(const PendingRequest& a, const PendingRequest& b) {
            shared_text(a.request) == shared_text(b.request);
 }
 
-/// What is pending, in order, by both tables.
+/// Returns the pending requests in order, from both tables.
 std::vector<StoredRequest> read_pending(SqliteDatabase& database, const std::string& thread_id) {
     std::optional<StoredRequest> theirs = read_theirs(database, thread_id);
     if (!theirs) return {};
@@ -93,7 +93,7 @@ std::vector<StoredRequest> read_pending(SqliteDatabase& database, const std::str
     return pending;
 }
 
-/// Writes both tables anew.
+/// Rewrites both tables.
 void write_pending(SqliteDatabase& database, const std::string& thread_id,
                    const std::vector<StoredRequest>& pending) {
     database.prepare("DELETE FROM cubepi_native_pending WHERE thread_id = ?").bind(thread_id).run();

@@ -8,12 +8,12 @@
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/checkpoint/sqlite/database.hpp>
 
-// What the store's calls do, on the database's thread and in a transaction. See agent/checkpointer.hpp for each.
+// Implementations of the calls of the store, run on the thread of the database in a transaction. See agent/checkpointer.hpp.
 
 namespace cubepi::detail {
 
 // sqlite_messages.cpp
-/// Throws CheckpointerError(invalid_argument) for what could not be read again; `what` is said in its text.
+/// Throws CheckpointerError(invalid_argument) for JSON that could not be read again; `what` names it in the message.
 void refuse_too_deep(const std::string& thread_id, const char* what, const Json& json);
 void refuse_too_deep(const std::string& thread_id, const char* what, const JsonObject& json);
 std::optional<CheckpointData> load_thread(SqliteDatabase& database, const std::string& thread_id);

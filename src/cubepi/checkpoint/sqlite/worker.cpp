@@ -199,7 +199,7 @@ void SqliteWorker::process(const Jobs& jobs) {
 
 void SqliteWorker::finish_all(const Jobs& jobs, std::exception_ptr failure) {
     for (std::size_t i = 0; i + 1 < jobs.size(); ++i) jobs[i]->finish(failure);
-    // An exception is let go by those who catch it: this thread keeps no reference.
+    // The last job takes the exception: it is released by its receivers, and this thread keeps no reference.
     jobs.back()->finish(std::move(failure));
 }
 

@@ -38,7 +38,7 @@ public:
     virtual void execute(SqliteDatabase& database) = 0;
     /// Ends the wait. Once, on any thread.
     void finish(std::exception_ptr failure);
-    /// True when nobody waits for the result any more.
+    /// True if no coroutine waits for the result any more.
     bool is_abandoned();
 
 private:
@@ -132,7 +132,7 @@ private:
     std::optional<std::conditional_t<std::is_void_v<Result>, std::monostate, Result>> result_;
 };
 
-/// Calls `function(SqliteDatabase&)` on the worker and gives its result. It owns all that it uses.
+/// Calls `function(SqliteDatabase&)` on the worker and returns its result. The function owns everything that it uses.
 template <class F>
 auto call_sqlite(std::shared_ptr<SqliteWorker> worker, SqliteAccess access, F function)
     -> Task<typename SqliteCall<F>::Result> {

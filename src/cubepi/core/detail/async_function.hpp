@@ -11,7 +11,7 @@
 
 namespace cubepi::detail {
 
-/// What awaiting a `T` returns: `U` for a Task<U> or MaybeTask<U>, else `T` itself.
+/// The result type of awaiting a `T`: `U` for a Task<U> or MaybeTask<U>, else `T` itself.
 template <class T>
 struct Awaited {
     using type = T;
@@ -28,7 +28,7 @@ struct Awaited<MaybeTask<T>> {
     static constexpr bool is_task = true;
 };
 
-/// What an AsyncFunction accepts besides callables of its signature.
+/// Rules for the callables that an AsyncFunction accepts besides those of its signature.
 struct AsyncRules {
     bool last_is_optional = false;  ///< callables without the last parameter
     bool void_is_default = false;   ///< callables that return nothing: the result is `R()`

@@ -214,10 +214,10 @@ void ScopeCore::cancel() noexcept {
     // An operation should not complete inside its cancellation; if one does, the list has changed, and the search for
     // children that are not notified starts over.
     for (ScopeChild* child = children_; child;) {
-        const std::shared_ptr<ScopeChild> kept = child->shared_from_this();
+        const std::shared_ptr<ScopeChild> keep_alive = child->shared_from_this();
         const std::size_t before = live_;
         if (!child->told) child->cancel();
-        child = live_ == before ? kept->next : children_;
+        child = live_ == before ? keep_alive->next : children_;
     }
     emitting_ = false;
     if (live_ > 0) return;

@@ -99,9 +99,9 @@ private:
         std::size_t used;
         char* data() noexcept { return reinterpret_cast<char*>(this + 1); }
     };
-    struct Kept {
+    struct Retained {
         AssistantContent content;
-        std::unique_ptr<const Kept> next;
+        std::unique_ptr<const Retained> next;
     };
 
     friend class LogBase;
@@ -125,11 +125,11 @@ private:
     Page* last_ = nullptr;
     std::uint32_t count_ = 0;
     Bytes* bytes_ = nullptr;  // newest first
-    std::unique_ptr<const Kept> kept_;
+    std::unique_ptr<const Retained> retained_;
     // Uninitialized until used.
     std::array<Entry, entries_of_first> first_;
-    std::array<char, 232> room_;
-    std::uint32_t room_used_ = 0;
+    std::array<char, 232> inline_bytes_;
+    std::uint32_t inline_used_ = 0;
 };
 
 }  // namespace cubepi::detail

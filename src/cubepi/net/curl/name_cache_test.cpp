@@ -33,7 +33,7 @@ TEST_F(NameCacheTest, RemembersForSeconds) {
     EXPECT_EQ(lookups, 1);
 }
 
-TEST_F(NameCacheTest, GivesAnOldAnswerAndAsksForANewOneOnce) {
+TEST_F(NameCacheTest, ReturnsAnOldAnswerAndRequestsANewOneOnce) {
     cache.resolve("a");
     clock->advance(11s);
     EXPECT_TRUE(cache.find("a").refresh);

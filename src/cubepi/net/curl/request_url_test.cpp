@@ -41,7 +41,7 @@ TEST(RequestUrl, KnowsAddresses) {
     EXPECT_EQ(parse_url("http://0x7f.1/").host, "127.0.0.1");
 }
 
-TEST(RequestUrl, RefusesWhatIsNoHttpUrlWithoutRepeatingIt) {
+TEST(RequestUrl, RefusesANonHttpUrlWithoutRepeatingIt) {
     for (const char* bad :
          {"", "api.example.com", "ftp://secret/x", "file:///etc/secret", "http://",
           "http://a b/secret", "http://host:99999/secret", "http://host:0/secret"}) {

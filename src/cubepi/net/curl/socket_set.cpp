@@ -58,8 +58,8 @@ void SocketSet::forget(int fd) noexcept {
 
 std::size_t SocketSet::ready(std::span<Ready> out) {
     std::array<epoll_event, 16> events{};
-    const auto room = static_cast<int>(std::min(out.size(), events.size()));
-    const int count = epoll_wait(descriptor_.native_handle(), events.data(), room, 0);
+    const auto capacity = static_cast<int>(std::min(out.size(), events.size()));
+    const int count = epoll_wait(descriptor_.native_handle(), events.data(), capacity, 0);
     std::size_t filled = 0;
     for (int i = 0; i < count; ++i) {
         const epoll_event& event = events[static_cast<std::size_t>(i)];
