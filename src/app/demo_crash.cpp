@@ -16,6 +16,7 @@
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 
 #include "commands.hpp"
 #include "demo_script.hpp"
@@ -124,8 +125,8 @@ StepEnd run_demo_step(const std::string& step, const std::filesystem::path& tape
     const int failed =
         posix_spawn(&end.pid, program.c_str(), nullptr, nullptr, arguments.data(), environ);
     if (failed != 0) {
-        throw Error(ErrorCode::io, "cannot start " + program +
-                                       " again: " + std::generic_category().message(failed));
+        throw Error(ErrorCode::io,
+                    "cannot start " + program + " again: " + detail::errno_text(failed));
     }
     int status = 0;
     while (waitpid(end.pid, &status, 0) < 0) {

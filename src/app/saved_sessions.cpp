@@ -13,6 +13,7 @@
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_entry.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/net/utf8.hpp>
 
 #include "config/paths.hpp"
@@ -220,8 +221,7 @@ std::string SavedSessions::obstacle() const {
     if (!std::filesystem::is_directory(place, failed))
         return printable(place.string()) + " is not a directory";
     if (access(place.c_str(), W_OK | X_OK) == 0) return {};
-    return "cannot write to " + printable(place.string()) + ": " +
-           std::generic_category().message(errno);
+    return "cannot write to " + printable(place.string()) + ": " + detail::errno_text(errno);
 }
 
 /// Also a name whose session has nothing on its tape yet, and one whose state is damaged.

@@ -3,13 +3,13 @@
 #include <array>
 #include <cerrno>
 #include <string_view>
-#include <system_error>
 
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/fetch/content_kind.hpp>
 
@@ -56,8 +56,7 @@ std::string piped_input(std::size_t mebibytes) {
         }
         if (count < 0 && errno == EBADF) return {};  // open for writing only
         if (count < 0) {
-            throw Error(ErrorCode::io,
-                        "cannot read standard input: " + std::generic_category().message(errno));
+            throw Error(ErrorCode::io, "cannot read standard input: " + detail::errno_text(errno));
         }
         text.append(block.data(), static_cast<std::size_t>(count));
         if (!checked && (count == 0 || text.size() >= decisive)) {

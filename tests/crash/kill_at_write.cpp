@@ -1,5 +1,6 @@
 #include "kill_at_write.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -57,16 +58,23 @@ extern "C" ssize_t write(int fd, const void* bytes, std::size_t size) {
     return rest < 0 ? first : first + rest;
 }
 
-extern "C" int rename(const char* from, const char* to) noexcept {
+extern "C" int renameat(int from_directory, const char* from, int to_directory,
+                        const char* to) noexcept {
     step();
-    const long result = syscall(SYS_rename, from, to);
+    const long result = syscall(SYS_renameat, from_directory, from, to_directory, to);
     step();
     return static_cast<int>(result);
 }
 
-extern "C" int unlink(const char* path) noexcept {
+extern "C" int rename(const char* from, const char* to) noexcept {
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+extern "C" int unlinkat(int directory, const char* path, int flags) noexcept {
     step();
-    const long result = syscall(SYS_unlink, path);
+    const long result = syscall(SYS_unlinkat, directory, path, flags);
     step();
     return static_cast<int>(result);
 }
+
+extern "C" int unlink(const char* path) noexcept { return unlinkat(AT_FDCWD, path, 0); }

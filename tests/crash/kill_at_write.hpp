@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <string_view>
 
-// Replacements of write, rename and unlink that can kill this program: before, in the middle of, and after a write to a file, and
-// before and after a rename and a removal.
+// Replacements of write, rename, renameat, unlink and unlinkat that can kill this program: before, in the middle of, and after a
+// write to a file, and before and after a rename and a removal.
 
 namespace cubepi::crash_tests {
 

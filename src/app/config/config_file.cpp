@@ -3,20 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string_view>
 #include <system_error>
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <yaml-cpp/yaml.h>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/support/regular_file.hpp>
 
 #include "paths.hpp"
@@ -223,29 +221,18 @@ ConfigFile read_text(const std::filesystem::path& path, const std::string& conte
 }
 
 [[noreturn]] void cannot_write(const std::filesystem::path& path) {
-    throw Error(ErrorCode::io, "cannot write " + path.string() + ": " +
-                                   std::generic_category().message(errno) +
+    throw Error(ErrorCode::io, "cannot write " + path.string() + ": " + detail::errno_text(errno) +
                                    "; the file is unchanged");
 }
 
-/// A new file takes the place of the old one when it is whole and on the disk.
+/// Replaces the file when the new contents are complete and on the disk.
 void replace_file(const std::filesystem::path& path, const std::string& text) {
     std::string fresh = path.string() + ".XXXXXX";
-    const int file = mkostemp(fresh.data(), O_CLOEXEC);  // 0600
-    if (file < 0) cannot_write(path);
-    std::size_t written = 0;
-    while (written < text.size()) {
-        const ssize_t count = write(file, text.data() + written, text.size() - written);
-        if (count <= 0) break;
-        written += static_cast<std::size_t>(count);
-    }
-    const bool whole = written == text.size() && fsync(file) == 0;
-    const bool closed = close(file) == 0;
-    if (whole && closed && rename(fresh.c_str(), path.c_str()) == 0) return;
-    const int failure = errno;
-    unlink(fresh.c_str());
-    errno = failure;
-    cannot_write(path);
+    detail::UniqueFd fd(mkostemp(fresh.data(), O_CLOEXEC));  // 0600
+    detail::ReplacementFile file(std::move(fd), fresh);
+    const bool done = file && detail::write_all(file.get(), text) &&
+                      detail::sync_file(file.get()) && file.replace(path);
+    if (!done) cannot_write(path);
 }
 
 /// Where the file really is: it may be a link into somebody's dotfiles.

@@ -2,10 +2,9 @@
 
 #include <fstream>
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/support/regular_file.hpp>
 
 namespace cubepi::app {
@@ -75,32 +74,24 @@ void History::load() {
 /// One write at the end of the file, so that several chats can share it.
 void History::append(const std::string& entry) const {
     if (file_.empty()) return;
-    const int file = open(file_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    // Without a history one can still talk.
-    if (file < 0) return;
+    const detail::UniqueFd file = detail::open_file(file_.c_str(), O_WRONLY | O_APPEND | O_CREAT);
+    if (!file) return;  // the chat also works without a history
     struct stat status = {};
-    const bool fresh = fstat(file, &status) == 0 && status.st_size == 0;
+    const bool fresh = fstat(file.get(), &status) == 0 && status.st_size == 0;
     const std::string text = (fresh ? std::string(header) + "\n" : "") + encoded(entry) + "\n";
-    fchmod(file, S_IRUSR | S_IWUSR);
-    [[maybe_unused]] const ssize_t written = write(file, text.data(), text.size());
-    close(file);
+    fchmod(file.get(), S_IRUSR | S_IWUSR);
+    (void)detail::write_all(file.get(), text);
 }
 
-/// Writes the file anew with the entries that are kept.
+/// Replaces the file by one that has only the retained entries.
 void History::shorten() const {
     std::filesystem::path fresh = file_;
     fresh += ".new";
-    {
-        const mode_t before = umask(077);
-        std::ofstream file(fresh, std::ios::binary);
-        umask(before);
-        file << header << '\n';
-        for (const std::string& entry : entries_) file << encoded(entry) << '\n';
-        file.flush();
-        if (!file) return;
-    }
-    std::error_code ignored;
-    std::filesystem::rename(fresh, file_, ignored);
+    std::string text = std::string(header) + "\n";
+    for (const std::string& entry : entries_) text += encoded(entry) + "\n";
+    detail::UniqueFd fd = detail::open_file(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
+    detail::ReplacementFile file(std::move(fd), fresh);
+    if (file && detail::write_all(file.get(), text)) (void)file.replace(file_);
 }
 
 void History::add(const std::string& entry) {

@@ -8,10 +8,11 @@
 #include <string_view>
 #include <utility>
 
-#include <fcntl.h>
 #include <langinfo.h>
 #include <poll.h>
 #include <unistd.h>
+
+#include <cubepi/core/support/posix_file.hpp>
 
 namespace cubepi::app {
 
@@ -23,7 +24,7 @@ constexpr int patience_in_milliseconds = 2000;
 int own_descriptor(int fd) {
     std::array<char, 256> name{};
     if (ttyname_r(fd, name.data(), name.size()) != 0) return -1;
-    return open(name.data(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    return detail::open_file(name.data(), O_WRONLY | O_NONBLOCK).release();
 }
 
 struct Sign {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <mutex>
 
 #include <dirent.h>
@@ -31,12 +30,12 @@ Root open_root(const std::filesystem::path& path) {
     std::error_code ignored;
     const auto absolute = std::filesystem::absolute(path).lexically_normal();
     const std::string given = "/" + detail::tidy_path(absolute.string());
-    root.fd = detail::UniqueFd(::open(given.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    root.fd = detail::open_file(given.c_str(), O_PATH | O_DIRECTORY);
     if (!root.fd) {
         const int code = errno;
         throw Error(
             code == ENOENT || code == ENOTDIR ? ErrorCode::not_found : ErrorCode::permission_denied,
-            "The workspace directory " + given + " cannot be opened: " + std::strerror(code) +
+            "The workspace directory " + given + " cannot be opened: " + detail::errno_text(code) +
                 ". Name an existing directory.");
     }
     root.spellings.push_back(given);

@@ -319,7 +319,7 @@ TEST_F(LocalWorkspaceTest, ASwappedLinkNeverLeadsOut) {
 /// The fallback for kernels without openat2.
 class WalkTest : public LocalWorkspaceTest {
 protected:
-    detail::UniqueFd root{::open(directory.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
+    const detail::UniqueFd root = detail::open_file(directory.path().c_str(), O_PATH | O_DIRECTORY);
 
     int failure(const std::string& path, int flags = O_RDONLY) {
         const auto fd = detail::open_beneath_walk(root.get(), path, flags);

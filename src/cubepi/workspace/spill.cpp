@@ -16,8 +16,8 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/ids.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/workspace/files/file_error.hpp>
-#include <cubepi/workspace/files/unique_fd.hpp>
 #include <cubepi/workspace/temporary_directory.hpp>
 
 namespace cubepi {
@@ -119,15 +119,9 @@ namespace {
 
 /// Returns 0 or the errno.
 int write_to(const std::string& path, std::string_view text, bool first) {
-    const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | (first ? O_CREAT | O_EXCL : O_APPEND);
-    const detail::UniqueFd fd(::open(path.c_str(), flags, 0600));
-    if (!fd) return errno;
-    while (!text.empty()) {
-        const auto written = ::write(fd.get(), text.data(), text.size());
-        if (written < 0 && errno != EINTR) return errno;
-        if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
-    }
-    return 0;
+    const int flags = O_WRONLY | O_NOFOLLOW | (first ? O_CREAT | O_EXCL : O_APPEND);
+    const detail::UniqueFd fd = detail::open_file(path.c_str(), flags);
+    return fd && detail::write_all(fd.get(), text) ? 0 : errno;
 }
 
 }  // namespace

@@ -8,12 +8,11 @@
 #include <system_error>
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/workspace/files/file_error.hpp>
-#include <cubepi/workspace/files/unique_fd.hpp>
 
 namespace cubepi {
 
@@ -23,7 +22,7 @@ namespace {
 constexpr std::chrono::seconds youngest_abandoned(60);
 
 detail::UniqueFd open_directory(const std::filesystem::path& path) {
-    return detail::UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    return detail::open_file(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
 /// Whether `path` is a directory of this user that no process has locked. If so, locks it through `directory`.
@@ -33,7 +32,8 @@ bool is_abandoned(const std::filesystem::path& path, detail::UniqueFd& directory
     struct stat info{};
     if (::fstat(directory.get(), &info) != 0 || info.st_uid != ::geteuid()) return false;
     const auto age = std::chrono::seconds(std::time(nullptr) - info.st_mtime);
-    return age >= youngest_abandoned && ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0;
+    return age >= youngest_abandoned &&
+           detail::try_flock(directory.get(), detail::LockKind::exclusive);
 }
 
 void remove_abandoned(const std::filesystem::path& base, const std::string& prefix) {
@@ -62,7 +62,8 @@ TemporaryDirectory::TemporaryDirectory(std::string_view kind) {
     path_ = name;
     detail::UniqueFd directory = open_directory(path_);
     // If the file system does not support locks, stale directories remain.
-    if (directory && ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0) lock_ = directory.release();
+    if (directory && detail::try_flock(directory.get(), detail::LockKind::exclusive))
+        lock_ = directory.release();
 }
 
 TemporaryDirectory::~TemporaryDirectory() {

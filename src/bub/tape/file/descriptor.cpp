@@ -4,7 +4,6 @@
 #include <thread>
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,12 +13,16 @@
 
 namespace bub::detail {
 
+using cubepi::detail::try_flock;
+using cubepi::detail::UniqueFd;
+
 namespace {
 
 [[noreturn]] void throw_no_file(const std::filesystem::path& path, std::string_view kind) {
     throw cubepi::CheckpointerError(cubepi::ErrorCode::storage,
                                     "cannot open " + path.string() + ": it is " +
-                                        std::string(kind) + ", where a file is stored; move it away",
+                                        std::string(kind) +
+                                        ", where a file is stored; move it away",
                                     std::string(), std::string(), path.string());
 }
 
@@ -30,54 +33,47 @@ namespace {
                                     std::string(), std::string(), path.string());
 }
 
-}  // namespace
-
-Descriptor Descriptor::open(const std::filesystem::path& path, int flags, unsigned mode) {
-    Descriptor made;
-    made.path_ = path;
+UniqueFd open_regular_file(const std::filesystem::path& path, int flags, unsigned mode) {
     // With a symbolic link, a user who can create one here could have another file read or overwritten.
     const bool directory = (flags & O_DIRECTORY) != 0;
     if (!directory) flags |= O_NOFOLLOW;
     // O_NONBLOCK: a pipe of this name must not have us wait for its other end.
-    do {
-        made.fd_ = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
-    } while (made.fd_ < 0 && errno == EINTR);
-    if (directory && made.fd_ >= 0) return made;
-    if (made.fd_ < 0) {
+    UniqueFd fd = cubepi::detail::open_file(path.c_str(), flags | O_NONBLOCK, mode);
+    if (directory && fd) return fd;
+    if (!fd) {
         const int reason = errno;
-        if (reason == ENOENT && (flags & O_CREAT) == 0) return made;
+        if (reason == ENOENT && (flags & O_CREAT) == 0) return fd;
         if (!directory && reason == ELOOP) throw_no_file(path, "a symbolic link");
         const std::string_view kind = cubepi::detail::kind_if_no_file(path);
         if (!directory && !kind.empty()) throw_no_file(path, kind);
         throw_system("open", path, reason);
     }
     struct stat info = {};
-    if (::fstat(made.fd_, &info) != 0) throw_system("look at", path, errno);
+    if (::fstat(fd.get(), &info) != 0) throw_system("inspect", path, errno);
     const std::string_view kind = cubepi::detail::kind_if_no_file(info.st_mode);
     if (!kind.empty()) throw_no_file(path, kind);
-    return made;
+    return fd;
 }
 
-Descriptor::~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
+}  // namespace
+
+Descriptor Descriptor::open(const std::filesystem::path& path, int flags, unsigned mode) {
+    Descriptor made;
+    made.path_ = path;
+    made.fd_ = open_regular_file(path, flags, mode);
+    return made;
 }
 
 std::uint64_t Descriptor::size() const {
     struct stat info = {};
-    if (::fstat(fd_, &info) != 0) throw_system("look at", path_, errno);
+    if (::fstat(get(), &info) != 0) throw_system("inspect", path_, errno);
     return static_cast<std::uint64_t>(info.st_size);
 }
 
 std::size_t Descriptor::read_at(std::uint64_t offset, char* to, std::size_t size) const {
-    std::size_t done = 0;
-    while (done < size) {
-        const ssize_t got = ::pread(fd_, to + done, size - done, static_cast<off_t>(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) throw_system("read", path_, errno);
-        if (got == 0) break;
-        done += static_cast<std::size_t>(got);
-    }
-    return done;
+    const auto done = cubepi::detail::read_at(get(), offset, to, size);
+    if (!done) throw_system("read", path_, errno);
+    return *done;
 }
 
 std::string Descriptor::read_all() const {
@@ -87,32 +83,19 @@ std::string Descriptor::read_all() const {
 }
 
 void Descriptor::write(std::string_view bytes) const {
-    while (!bytes.empty()) {
-        const ssize_t put = ::write(fd_, bytes.data(), bytes.size());
-        if (put < 0 && errno == EINTR) continue;
-        if (put < 0) throw_system("write", path_, errno);
-        bytes.remove_prefix(static_cast<std::size_t>(put));
-    }
+    if (!cubepi::detail::write_all(get(), bytes)) throw_system("write", path_, errno);
 }
 
 void Descriptor::write_at(std::uint64_t offset, std::string_view bytes) const {
-    while (!bytes.empty()) {
-        const ssize_t put = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-        if (put < 0 && errno == EINTR) continue;
-        if (put < 0) throw_system("write", path_, errno);
-        bytes.remove_prefix(static_cast<std::size_t>(put));
-        offset += static_cast<std::uint64_t>(put);
-    }
+    if (!cubepi::detail::write_all_at(get(), offset, bytes)) throw_system("write", path_, errno);
 }
 
 void Descriptor::truncate(std::uint64_t size) const {
-    if (::ftruncate(fd_, static_cast<off_t>(size)) != 0) throw_system("shorten", path_, errno);
+    if (::ftruncate(get(), static_cast<off_t>(size)) != 0) throw_system("shorten", path_, errno);
 }
 
 void Descriptor::sync() const {
-    // A file system that does not support this (EINVAL) has nothing to sync.
-    if (::fdatasync(fd_) != 0 && errno != EINVAL && errno != ENOSYS)
-        throw_system("write to the disk", path_, errno);
+    if (!cubepi::detail::sync_file(get())) throw_system("write to the disk", path_, errno);
 }
 
 void sync_directory_of(const std::filesystem::path& path) {
@@ -121,29 +104,25 @@ void sync_directory_of(const std::filesystem::path& path) {
 }
 
 bool try_lock(const Descriptor& file) {
-    int result = 0;
-    do {
-        result = ::flock(file.get(), LOCK_EX | LOCK_NB);
-    } while (result != 0 && errno == EINTR);
-    if (result != 0 && errno != EWOULDBLOCK) throw_system("lock", file.path(), errno);
-    return result == 0;
+    if (try_flock(file.get(), LockKind::exclusive)) return true;
+    if (errno != EWOULDBLOCK) throw_system("lock", file.path(), errno);
+    return false;
 }
 
-FileLock::FileLock(const std::filesystem::path& path, Kind kind,
+FileLock::FileLock(const std::filesystem::path& path, LockKind kind,
                    std::chrono::milliseconds timeout) {
-    const bool shared = kind == Kind::shared;
+    const bool shared = kind == LockKind::shared;
     const auto end = std::chrono::steady_clock::now() + timeout;
     auto pause = std::chrono::microseconds(50);
     for (;;) {
         if (!file_) file_ = Descriptor::open(path, shared ? O_RDONLY : O_RDWR | O_CREAT);
         if (!file_) return;
-        if (::flock(file_.get(), (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0) {
+        if (try_flock(file_.get(), kind)) {
             struct stat info = {};
             if (::fstat(file_.get(), &info) == 0 && info.st_nlink > 0) return;
             file_ = Descriptor();  // its previous holder has removed the tape, and the lock with it
             continue;
         }
-        if (errno == EINTR) continue;
         if (errno != EWOULDBLOCK) throw_system("lock", path, errno);
         if (std::chrono::steady_clock::now() >= end) {
             throw cubepi::CheckpointerLockTimeoutError(
@@ -158,11 +137,11 @@ FileLock::FileLock(const std::filesystem::path& path, Kind kind,
     }
 }
 
-UseLock::UseLock(const std::filesystem::path& path, FileLock::Kind kind) {
+UseLock::UseLock(const std::filesystem::path& path, LockKind kind) {
     for (;;) {
         file_ = Descriptor::open(path, O_RDWR | O_CREAT);
         struct flock wanted = {};
-        wanted.l_type = kind == FileLock::Kind::shared ? F_RDLCK : F_WRLCK;
+        wanted.l_type = kind == LockKind::shared ? F_RDLCK : F_WRLCK;
         wanted.l_whence = SEEK_SET;
         if (::fcntl(file_.get(), F_SETLK, &wanted) == 0) {
             struct stat info = {};
@@ -184,15 +163,12 @@ UseLock::UseLock(const std::filesystem::path& path, FileLock::Kind kind) {
 void replace_file(const std::filesystem::path& path, std::string_view bytes, bool sync) {
     std::filesystem::path fresh = path;
     fresh += ".new";
-    try {
-        const Descriptor file = Descriptor::open(fresh, O_WRONLY | O_CREAT | O_TRUNC);
-        file.write(bytes);
-        if (sync) file.sync();
-    } catch (...) {
-        ::unlink(fresh.c_str());
-        throw;
-    }
-    if (::rename(fresh.c_str(), path.c_str()) != 0) throw_system("write", path, errno);
+    UniqueFd fd = open_regular_file(fresh, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    cubepi::detail::ReplacementFile file(std::move(fd), fresh);
+    if (!cubepi::detail::write_all(file.get(), bytes)) throw_system("write", fresh, errno);
+    if (sync && !cubepi::detail::sync_file(file.get()))
+        throw_system("write to the disk", fresh, errno);
+    if (!file.replace(path)) throw_system("write", path, errno);
     if (sync) sync_directory_of(path);
 }
 

@@ -8,9 +8,11 @@
 #include <string_view>
 #include <utility>
 
-struct stat;
+#include <cubepi/core/support/posix_file.hpp>
 
 namespace bub::detail {
+
+using cubepi::detail::LockKind;
 
 /// An open file. All functions throw Error with the path in its text.
 class Descriptor {
@@ -19,17 +21,9 @@ public:
     /// open(2) with O_CLOEXEC. An invalid one when the file does not exist (and flags do not make it). Symbolic links and
     /// what is not a regular file are refused, and never waited for; with O_DIRECTORY it is a directory.
     static Descriptor open(const std::filesystem::path& path, int flags, unsigned mode = 0600);
-    Descriptor(Descriptor&& other) noexcept
-        : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
-    Descriptor& operator=(Descriptor&& other) noexcept {
-        std::swap(fd_, other.fd_);
-        std::swap(path_, other.path_);
-        return *this;
-    }
-    ~Descriptor();
 
-    explicit operator bool() const noexcept { return fd_ >= 0; }
-    int get() const noexcept { return fd_; }
+    explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
+    int get() const noexcept { return fd_.get(); }
     const std::filesystem::path& path() const noexcept { return path_; }
 
     std::uint64_t size() const;
@@ -42,18 +36,17 @@ public:
     void sync() const;
 
 private:
-    int fd_ = -1;
+    cubepi::detail::UniqueFd fd_;
     std::filesystem::path path_;
 };
 
 /// An flock(2) lock on a file of its own, held until destruction.
 class FileLock {
 public:
-    enum class Kind { shared, exclusive };
     FileLock() = default;
     /// Waits up to `timeout`; throws CheckpointerLockTimeoutError. A shared lock on a file that does not exist is
     /// empty, because nothing has been written.
-    FileLock(const std::filesystem::path& path, Kind kind, std::chrono::milliseconds timeout);
+    FileLock(const std::filesystem::path& path, LockKind kind, std::chrono::milliseconds timeout);
     explicit operator bool() const noexcept { return static_cast<bool>(file_); }
 
 private:
@@ -66,7 +59,7 @@ private:
 class UseLock {
 public:
     /// Throws CheckpointerLockTimeoutError immediately, with the id of a process that holds the lock.
-    UseLock(const std::filesystem::path& path, FileLock::Kind kind);
+    UseLock(const std::filesystem::path& path, LockKind kind);
 
 private:
     Descriptor file_;

@@ -287,7 +287,7 @@ void TapeDirectory::remove(const std::string& name) {
     const std::filesystem::path open = TapePaths(options_.directory, name).open;
     std::optional<UseLock> unused;
     try {
-        unused.emplace(open, FileLock::Kind::exclusive);
+        unused.emplace(open, LockKind::exclusive);
     } catch (const cubepi::Error& error) {
         if (error.code() != ErrorCode::storage_full) throw;
     }
@@ -374,8 +374,8 @@ void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& jo
     if (is_superseded(writing, turn)) {
         TapeAppend options = TapeAppend().turn(turn.id);
         std::vector<TapeEntry> entries;
-        entries.push_back(refused_turn(std::move(turn), "interrupted",
-                                       "another process had continued the tape"));
+        entries.push_back(
+            refused_turn(std::move(turn), "interrupted", "another process had continued the tape"));
         (void)append_locked(writing, std::move(entries), options);
         remove_file(journal);
         return;

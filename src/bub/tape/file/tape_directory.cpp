@@ -124,7 +124,7 @@ TapeDirectory::Writing TapeDirectory::lock(const std::string& name) {
     make_directory();
     const std::shared_ptr<CachedTape> tape = known(name);
     std::unique_lock here(tape->mutex);
-    FileLock everywhere(paths.lock, FileLock::Kind::exclusive, options_.lock_timeout);
+    FileLock everywhere(paths.lock, LockKind::exclusive, options_.lock_timeout);
     return Writing{name, std::move(paths), tape, std::move(here), std::move(everywhere)};
 }
 
@@ -140,7 +140,7 @@ Descriptor TapeDirectory::open_visible(const std::string& name, std::uint64_t& e
     bool can_write = true;
     for (;;) {
         {
-            const FileLock lock(paths.lock, FileLock::Kind::shared, options_.lock_timeout);
+            const FileLock lock(paths.lock, LockKind::shared, options_.lock_timeout);
             const bool committing = ::access(paths.commit.c_str(), F_OK) == 0;
             if (!committing || !can_write) {
                 Descriptor tape = Descriptor::open(paths.tape, O_RDONLY);
@@ -308,14 +308,14 @@ void TapeDirectory::copy(const std::string& name, const fs::path& target) {
 std::shared_ptr<const void> TapeDirectory::open_tape(const std::string& name) {
     const TapePaths paths(options_.directory, name);
     make_directory();
-    return std::make_shared<const UseLock>(paths.open, FileLock::Kind::shared);
+    return std::make_shared<const UseLock>(paths.open, LockKind::shared);
 }
 
 std::shared_ptr<const void> TapeDirectory::hold(const std::string& name) {
     check_tape_name(name);
     make_directory();
     return std::make_shared<const FileLock>(options_.directory / (name + ".lock"),
-                                            FileLock::Kind::exclusive, options_.lock_timeout);
+                                            LockKind::exclusive, options_.lock_timeout);
 }
 
 Json TapeDirectory::edit_state(const std::string& name,

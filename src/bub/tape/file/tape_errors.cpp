@@ -1,10 +1,10 @@
 #include <bub/tape/file/tape_errors.hpp>
 
 #include <cerrno>
-#include <system_error>
 
 #include <bub/tape/entry/entry_facts.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace bub::detail {
@@ -74,7 +74,7 @@ void throw_ids_at_end(const std::string& tape) {
 void throw_system(const std::string& verb, const std::filesystem::path& path, int error_number) {
     ErrorCode code = ErrorCode::storage;
     const char* advice = "; check the directory and its disk";
-    if (error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG) {
+    if (cubepi::detail::is_out_of_space(error_number)) {
         code = ErrorCode::storage_full;
         advice = "; free some space and try again";
     }
@@ -84,7 +84,7 @@ void throw_system(const std::string& verb, const std::filesystem::path& path, in
     }
     throw cubepi::CheckpointerError(code,
                                     "cannot " + verb + " " + path.string() + ": " +
-                                        std::generic_category().message(error_number) + advice,
+                                        cubepi::detail::errno_text(error_number) + advice,
                                     std::string(), std::string(), path.string());
 }
 

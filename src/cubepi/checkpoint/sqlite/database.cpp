@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
-#include <fcntl.h>
 #include <sqlite3.h>
-#include <unistd.h>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/support/regular_file.hpp>
 
 namespace cubepi::detail {
@@ -44,8 +42,7 @@ void refuse_no_file(const std::string& path) {
 /// SQLite creates a file with the mode 0644, and its journals the mode of the file. A file that is there already keeps its mode. What
 /// fails here fails again when SQLite opens the file.
 void make_private_file(const std::string& path) {
-    const int made = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (made >= 0) ::close(made);
+    (void)open_file(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW);
 }
 
 /// Why SQLite could not open the file, which it does not say itself.
@@ -75,8 +72,7 @@ void make_private_file(const std::string& path) {
                start + "permission denied; make the file and its directory writable for this user");
     }
     refuse(path, ErrorCode::storage,
-           start + reason +
-               (system_error ? std::string(" (") + std::strerror(system_error) + ")" : "") +
+           start + reason + (system_error ? " (" + errno_text(system_error) + ")" : "") +
                "; choose another path");
 }
 
@@ -267,10 +263,9 @@ void SqliteDatabase::fail(int result) {
                 where + "it is read-only; make the file and its directory writable for this user");
         case SQLITE_CANTOPEN: explain_open_failure(options_, reason, system_error);
         case SQLITE_IOERR:
-            if (system_error == ENOSPC || system_error == EDQUOT || system_error == EFBIG) break;
+            if (is_out_of_space(system_error)) break;
             refuse(options_.path, ErrorCode::storage,
-                   where + reason +
-                       (system_error ? std::string(" (") + std::strerror(system_error) + ")" : "") +
+                   where + reason + (system_error ? " (" + errno_text(system_error) + ")" : "") +
                        "; nothing was stored, look at the disk and its limits, then try again");
         default: refuse(options_.path, ErrorCode::storage, where + reason);
     }

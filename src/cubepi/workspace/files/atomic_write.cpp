@@ -1,7 +1,6 @@
 #include <cubepi/workspace/files/atomic_write.hpp>
 
 #include <cerrno>
-#include <cstdio>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,24 +8,12 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/ids.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/workspace/files/file_error.hpp>
-#include <cubepi/workspace/files/unique_fd.hpp>
 
 namespace cubepi::detail {
 
 namespace {
-
-bool write_all(int fd, std::string_view content) {
-    while (!content.empty()) {
-        const auto written = ::write(fd, content.data(), content.size());
-        if (written < 0) {
-            if (errno == EINTR) continue;
-            return false;
-        }
-        content.remove_prefix(static_cast<std::size_t>(written));
-    }
-    return true;
-}
 
 bool take_over(int fd, const struct stat& old) {
     // The owner first: changing it clears the set-user-id bits. Only root may change it; for other users this has no effect.
@@ -70,17 +57,12 @@ bool atomic_write(int directory, const std::string& name, std::string_view conte
     const struct stat old = replaced_file(directory, name, path, exists);
 
     const std::string temporary = ".cubepi-" + RandomIds().next() + ".tmp";
-    UniqueFd fd(::openat(directory, temporary.c_str(),
-                         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                         exists ? 0600 : 0666));
-    if (!fd) throw_file_error("write", path, errno);
-    const bool done = write_all(fd.get(), content) && (!exists || take_over(fd.get(), old)) &&
-                      ::renameat(directory, temporary.c_str(), directory, name.c_str()) == 0;
-    if (!done) {
-        const int code = errno;
-        ::unlinkat(directory, temporary.c_str(), 0);
-        throw_file_error("write", path, code);
-    }
+    constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+    UniqueFd fd = open_file(temporary.c_str(), flags, exists ? 0600 : 0666, directory);
+    ReplacementFile file(std::move(fd), temporary, directory);
+    const bool done = file && write_all(file.get(), content) &&
+                      (!exists || take_over(file.get(), old)) && file.replace(name);
+    if (!done) throw_file_error("write", path, errno);
     return !exists;
 }
 

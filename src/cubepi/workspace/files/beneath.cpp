@@ -12,13 +12,6 @@
 
 namespace cubepi::detail {
 
-UniqueFd::~UniqueFd() {
-    if (fd_ < 0) return;
-    const int saved = errno;
-    ::close(fd_);
-    errno = saved;
-}
-
 namespace {
 
 constexpr int max_links = 40;
@@ -51,7 +44,7 @@ bool read_link(int directory, const std::string& name, std::string& target) {
 
 /// Opens `name`, which must not be a link (errno ELOOP).
 UniqueFd open_no_follow(int directory, const std::string& name, int flags) {
-    UniqueFd fd(::openat(directory, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY));
+    UniqueFd fd = open_file(name.c_str(), flags | O_NOFOLLOW, 0, directory);
     if (!fd || (flags & O_PATH) == 0) return fd;
     struct stat info{};
     if (::fstat(fd.get(), &info) != 0) return UniqueFd();
@@ -89,7 +82,7 @@ UniqueFd open_beneath(int root, const std::string& path, int flags, Links links)
 
 UniqueFd open_beneath_walk(int root, const std::string& path, int flags, Links links) {
     std::vector<UniqueFd> directories;
-    directories.emplace_back(::openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    directories.push_back(open_file(".", O_PATH | O_DIRECTORY, 0, root));
     if (!directories.back()) return UniqueFd();
     auto parts = components(path);
     std::deque<std::string> left(parts.begin(), parts.end());
@@ -126,7 +119,7 @@ UniqueFd open_beneath_walk(int root, const std::string& path, int flags, Links l
         if (!next || last) return next;
         directories.push_back(std::move(next));
     }
-    return UniqueFd(::openat(directories.back().get(), ".", flags | O_CLOEXEC | O_NOCTTY));
+    return open_file(".", flags, 0, directories.back().get());
 }
 
 UniqueFd open_parent_beneath(int root, const std::string& path, bool create, std::string& name,

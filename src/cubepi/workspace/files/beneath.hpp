@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include <cubepi/workspace/files/unique_fd.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 
 namespace cubepi::detail {
 

@@ -1,9 +1,9 @@
 #include <cubepi/workspace/files/file_error.hpp>
 
 #include <cerrno>
-#include <cstring>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 
 namespace cubepi::detail {
 
@@ -23,8 +23,8 @@ void throw_file_error(const std::string& action, const std::string& path, int er
         case EACCES:
         case EPERM:
         case EROFS:
-            throw Error(ErrorCode::permission_denied, what + "the operating system denies it (" +
-                                                          std::strerror(errno_code) + ").");
+            throw Error(ErrorCode::permission_denied,
+                        what + "the operating system denies it (" + errno_text(errno_code) + ").");
         case ELOOP:
             throw Error(ErrorCode::permission_denied,
                         what + "too many symbolic links, or a cycle of links.");
@@ -39,7 +39,7 @@ void throw_file_error(const std::string& action, const std::string& path, int er
         case ENFILE:
             throw Error(ErrorCode::io,
                         what + "too many files are open. Raise the limit (ulimit -n).");
-        default: throw Error(ErrorCode::io, what + std::strerror(errno_code) + ".");
+        default: throw Error(ErrorCode::io, what + errno_text(errno_code) + ".");
     }
 }
 

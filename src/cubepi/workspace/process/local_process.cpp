@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -18,7 +17,7 @@
 
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
-#include <cubepi/workspace/files/unique_fd.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/workspace/process/command_supervisor.hpp>
 #include <cubepi/workspace/process/process_tree.hpp>
 
@@ -33,7 +32,7 @@ constexpr std::size_t read_size = 64 * 1024;
 
 [[noreturn]] void fail(const char* what, int code) {
     throw Error(ErrorCode::io, std::string("A command could not be started: ") + what + ": " +
-                                   std::strerror(code) + ".");
+                                   errno_text(code) + ".");
 }
 
 /// A pipe whose descriptors are above those of the standard streams, also in a program that has closed them.
@@ -111,7 +110,7 @@ SurvivingProcess described(const UnkilledProcess& process) {
     survivor.pid = process.pid;
     survivor.name = process.name;
     survivor.reason =
-        process.error == 0 ? "it has not exited after SIGKILL" : std::strerror(process.error);
+        process.error == 0 ? "it has not exited after SIGKILL" : errno_text(process.error);
     return survivor;
 }
 

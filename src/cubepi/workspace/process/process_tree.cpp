@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cubepi/core/support/posix_file.hpp>
+
 namespace cubepi::detail {
 
 namespace {
@@ -69,11 +71,10 @@ bool read_process(int proc, const char* pid, ListedProcess& process) noexcept {
     if (length + sizeof(suffix) > sizeof(path)) return false;
     std::memcpy(path, pid, length);
     std::memcpy(path + length, suffix, sizeof(suffix));
-    const int file = ::openat(proc, path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return false;
+    const UniqueFd file = open_file(path, O_RDONLY, 0, proc);
+    if (!file) return false;
     char text[1024];
-    const ssize_t got = ::read(file, text, sizeof(text) - 1);
-    ::close(file);
+    const ssize_t got = ::read(file.get(), text, sizeof(text) - 1);
     if (got <= 0) return false;
     text[got] = '\0';
     const char* at = text;
@@ -94,7 +95,7 @@ void print_pid(pid_t pid, char* text) noexcept {
     text[count] = '\0';
 }
 
-int open_proc() noexcept { return ::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC); }
+UniqueFd open_proc() noexcept { return open_file("/proc", O_RDONLY | O_DIRECTORY); }
 
 }  // namespace
 
@@ -126,12 +127,12 @@ bool ProcessTree::add(int proc, const char* pid) noexcept {
 
 bool ProcessTree::scan() noexcept {
     count_ = 0;
-    const int proc = open_proc();
-    if (proc < 0) return false;
+    const UniqueFd proc = open_proc();
+    if (!proc) return false;
     alignas(KernelDirectoryEntry) char buffer[16 * 1024];
     bool good = true;
     for (;;) {
-        const long got = ::syscall(SYS_getdents64, proc, buffer, sizeof(buffer));
+        const long got = ::syscall(SYS_getdents64, proc.get(), buffer, sizeof(buffer));
         if (got <= 0) {
             good = good && got == 0;
             break;
@@ -139,10 +140,9 @@ bool ProcessTree::scan() noexcept {
         for (long at = 0; at < got;) {
             const auto* entry = reinterpret_cast<const KernelDirectoryEntry*>(buffer + at);
             at += entry->length;
-            if (is_number(entry->name)) good = add(proc, entry->name) && good;
+            if (is_number(entry->name)) good = add(proc.get(), entry->name) && good;
         }
     }
-    ::close(proc);
     return good;
 }
 
@@ -170,19 +170,16 @@ void ProcessTree::select_session(pid_t session) noexcept {
 }
 
 int send_signal(const ListedProcess& process, int signal) noexcept {
-    const int handle = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
-    if (handle < 0) return errno;
+    const UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
+    if (!handle) return errno;
     // The handle refers to one process, so the result of this check also applies to the signal.
     ListedProcess now;
     char pid[16];
     print_pid(process.pid, pid);
-    const int proc = open_proc();
-    const bool same = proc >= 0 && read_process(proc, pid, now) && now.start == process.start;
-    if (proc >= 0) ::close(proc);
-    int code = ESRCH;
-    if (same) code = ::syscall(SYS_pidfd_send_signal, handle, signal, nullptr, 0) == 0 ? 0 : errno;
-    ::close(handle);
-    return code;
+    const UniqueFd proc = open_proc();
+    const bool same = proc && read_process(proc.get(), pid, now) && now.start == process.start;
+    if (!same) return ESRCH;
+    return ::syscall(SYS_pidfd_send_signal, handle.get(), signal, nullptr, 0) == 0 ? 0 : errno;
 }
 
 }  // namespace cubepi::detail
