@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <bub/tape/entry/fast_facts.hpp>
+#include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/file/turn_journal_file.hpp>
 #include <bub/tape/search/text_search.hpp>
 #include <bub/tape/tape_context.hpp>

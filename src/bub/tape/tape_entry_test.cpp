@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <bub/tape/entry/fast_facts.hpp>
+#include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/search/dates.hpp>
 #include <cubepi/core/error.hpp>
 
@@ -72,7 +72,7 @@ TEST(TapeLine, WhatPythonAcceptsBeyondJsonIsRead) {
     EXPECT_TRUE(detail::line_facts(R"({"id": 7, "kind": "m", "payload": {"x": NaN}})"));
 }
 
-/// The fast reader and the one that creates entries agree.
+/// The views of a parsed line and of an entry agree.
 TEST(TapeLine, FactsOfALineAreThoseOfItsEntry) {
     for (
         const char* line : {
@@ -111,8 +111,12 @@ TEST(TapeLine, ALineThatIsNestedTooDeepIsNotAnEntryForBothReaders) {
 }
 
 TEST(TapeName, IsThatOfBub) {
-    EXPECT_EQ(tape_name("/nonexistent/ws", "cli:room"), "9d206d8bd1ce919f__c53a75b7909f4322");  // words: allowed, the name of a recorded session
-    EXPECT_EQ(tape_name("/nonexistent/./ws/", "cli:room"), "9d206d8bd1ce919f__c53a75b7909f4322");  // words: allowed, the name of a recorded session
+    EXPECT_EQ(
+        tape_name("/nonexistent/ws", "cli:room"),
+        "9d206d8bd1ce919f__c53a75b7909f4322");  // words: allowed, the name of a recorded session
+    EXPECT_EQ(
+        tape_name("/nonexistent/./ws/", "cli:room"),
+        "9d206d8bd1ce919f__c53a75b7909f4322");  // words: allowed, the name of a recorded session
 }
 
 TEST(TapeDate, IsReadInAllItsForms) {

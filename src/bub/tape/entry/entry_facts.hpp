@@ -60,6 +60,14 @@ std::optional<TapeEntry> entry_of_json(JsonObject object);
 
 EntryFacts facts_of(const TapeEntry& entry);
 
+struct LineFacts {
+    std::int64_t id = 0;
+    EntryFacts facts = {};
+};
+
+/// Equivalent to facts_of(read_tape_line(line)) without creating the entry. Returns nothing if the line is not an entry.
+std::optional<LineFacts> line_facts(std::string_view line);
+
 /// Sets the position of an entry with messages. Returns the position after it.
 std::int64_t set_position(TapeEntry& entry, std::int64_t before);
 

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <bub/tape/entry/fast_facts.hpp>
+#include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/entry/json_text.hpp>
 #include <bub/tape/file/side_state.hpp>
 #include <bub/tape/file/tape_errors.hpp>

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <bub/tape/entry/fast_facts.hpp>
+#include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/entry/json_text.hpp>
 #include <bub/tape/file/digest.hpp>
 #include <bub/tape/file/line_reader.hpp>

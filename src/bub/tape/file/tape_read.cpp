@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <bub/tape/entry/fast_facts.hpp>
+#include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/file/line_reader.hpp>
 #include <bub/tape/file/tape_directory.hpp>
 #include <bub/tape/search/query_filter.hpp>

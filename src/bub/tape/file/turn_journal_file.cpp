@@ -101,7 +101,8 @@ JournaledTurn read_journal(std::string_view text) {
     return turn;
 }
 
-TapeEntry partial_text_entry(std::string text, const std::string& turn_id, std::string_view status) {
+TapeEntry partial_text_entry(std::string text, const std::string& turn_id,
+                             std::string_view status) {
     JsonObject meta;
     meta["turn"] = turn_id;
     meta["interrupted"] = status;

@@ -25,13 +25,14 @@ struct JournaledTurn {
     bool reset = false;
     std::vector<TapeEntry> entries = {};
     std::vector<TapeEntry> behind = {};  ///< follow all other entries
-    std::string partial_text = {};  ///< displayed text that is not part of an entry yet
+    std::string partial_text = {};       ///< displayed text that is not part of an entry yet
     std::map<std::string, Sidecar> sidecars = {};
     std::vector<TapeClaim> claims = {};  ///< under which it continues from `after` messages
     std::int64_t after = 0;
 
     bool empty() const {
-        return entries.empty() && behind.empty() && partial_text.empty() && !reset && sidecars.empty();
+        return entries.empty() && behind.empty() && partial_text.empty() && !reset &&
+               sidecars.empty();
     }
 };
 
