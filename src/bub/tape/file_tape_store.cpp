@@ -138,17 +138,6 @@ Task<TapePosition> FileTapeStore::append(std::string tape, std::vector<TapeEntry
     return on_worker(state_, std::move(call));
 }
 
-Task<TapePosition> FileTapeStore::merge_turn(
-    std::string tape, std::shared_ptr<std::vector<SidecarPart>> parts,
-    std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)> entries,
-    TapeAppend options) {
-    auto call = [tape = std::move(tape), parts = std::move(parts), entries = std::move(entries),
-                 options = std::move(options)](TapeDirectory& tapes) {
-        return tapes.merge_turn(tape, *parts, entries, options);
-    };
-    return on_worker(state_, std::move(call));
-}
-
 Task<TapePosition> FileTapeStore::position(std::string tape) {
     auto call = [tape = std::move(tape)](TapeDirectory& tapes) { return tapes.position(tape); };
     return on_worker(state_, std::move(call));

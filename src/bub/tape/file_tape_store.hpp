@@ -41,10 +41,7 @@ std::filesystem::path default_tape_directory();
 /// the accompanying files). One writer at a time per tape, ensured by a file lock that is held during a write. All file
 /// access is on the worker pool. Memory use does not grow with a tape: reading starts at the position given by the
 /// index, or at the end of the file.
-class FileTapeStore final : public TapeStore,
-                            public TurnMerges,
-                            public TapeMediaStore,
-                            public TurnJournalStore {
+class FileTapeStore final : public TapeStore, public TapeMediaStore, public TurnJournalStore {
 public:
     /// Does not access any file; directories are created by the first write.
     explicit FileTapeStore(FileTapeOptions options);
@@ -77,10 +74,6 @@ public:
                      std::function<bool(const TapeEntry&)> visit) override;
     Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
                               TapeAppend options) override;
-    Task<TapePosition> merge_turn(
-        std::string tape, std::shared_ptr<std::vector<SidecarPart>> parts,
-        std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)> entries,
-        TapeAppend options) override;
     Task<TapePosition> position(std::string tape) override;
     Task<void> reset(std::string tape) override;
     Task<TapeInfo> info(std::string tape) override;

@@ -74,7 +74,6 @@ Tape::Tape(std::shared_ptr<TapeStore> store, std::string name, std::vector<std::
 }
 
 std::shared_ptr<TapeFork> Tape::fork(TapeForkOptions options) const {
-    for (const std::string& name : sidecars_) options.sidecars.push_back(name);
     return std::make_shared<TapeFork>(store_, name_, std::move(options));
 }
 

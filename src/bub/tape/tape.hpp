@@ -50,8 +50,7 @@ public:
     Tape in(std::shared_ptr<TapeFork> fork) const;
 
     const std::vector<std::string>& sidecars() const noexcept { return sidecars_; }
-    /// Returns the sidecar of this name, in the same store or fork. Throws Error(not_found) if the tape has no such
-    /// sidecar.
+    /// Returns the sidecar of this name, in the same store. Throws Error(not_found) if the tape has no such sidecar.
     Tape sidecar(std::string_view name) const;
 
     Task<TapePosition> append(TapeEntry entry) const;
@@ -73,13 +72,6 @@ public:
     /// cannot be archived is not emptied. The events `sidecar.archive` and `sidecar.reset` record the outcome. Returns
     /// the path of the tape's archive.
     Task<std::string> reset(TapeReset options = {}) const;
-    /// Archives a sidecar and records that on the tape. Returns the path. On failure, records the failure and throws
-    /// it.
-    Task<std::string> archive_sidecar(std::string name, std::string directory,
-                                      std::string reason = "manual") const;
-    /// Empties a sidecar and records that on the tape; archives it before if `archive_directory` is not empty.
-    Task<std::string> reset_sidecar(std::string name, std::string archive_directory = {},
-                                    std::string reason = "manual") const;
 
     Task<std::vector<TapeEntry>> query(TapeQuery query) const;
     /// Returns the matching entries, newest first; exact matches before fuzzy ones.

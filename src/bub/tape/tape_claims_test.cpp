@@ -4,7 +4,6 @@
 #include <bub/tape/memory_tape_store.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
-#include <bub/tape/tape_sidecar.hpp>
 #include <bub/tape/tape_test_support.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/testing/manual_clock.hpp>
@@ -34,7 +33,6 @@ protected:
         one.store = std::make_shared<FileTapeStore>(std::move(files));
         TapeForkOptions options;
         options.turn_id = "turn-of-" + owner;
-        options.sidecars = {"log"};
         one.fork = std::make_shared<TapeFork>(one.store, tape, std::move(options));
         TapeCheckpointerOptions how;
         how.clock = clock_;
@@ -186,72 +184,6 @@ TEST_F(TwoProcesses, D50_TheNewOwnerIsNotDisturbedByARefusedTurn) {
     more.push_back(user_message("three?"));
     AppendOptions then = AppendOptions().claim("r", "second").expected_position(at);
     EXPECT_EQ(run(memory.append(tape, std::move(more), std::move(then))), at + 1);
-}
-
-TEST_F(TwoProcesses, D50_ARefusedTurnWritesNoSidecar) {
-    const Process first = begin("first");
-    say(first, "one");
-    std::vector<TapeEntry> entries;
-    entries.push_back(event_entry("noted", JsonObject()));
-    TapeAppend options;
-    (void)run(
-        first.fork->append(sidecar_tape_name(tape, "log"), std::move(entries), std::move(options)));
-    sleep_past_the_lease();
-    const Process second = begin("second");
-    say(second, "two");
-    run(second.fork->merge());
-    EXPECT_THROW(run(first.fork->merge()), StaleAppendError);
-    EXPECT_TRUE(run(first.store->fetch(sidecar_tape_name(tape, "log"), TapeQuery())).empty());
-    const std::optional<TapeEntry> event = refused();
-    ASSERT_TRUE(event);
-    const Json& stored = event->payload.at("data").at("sidecars").at("log");
-    ASSERT_EQ(stored.as_array().size(), 1u);
-    EXPECT_EQ(stored.as_array()[0].at("payload").at("name"), Json("noted"));
-}
-
-/// A clock whose first reading during a write triggers an action.
-class Meanwhile final : public Clock {
-public:
-    explicit Meanwhile(std::shared_ptr<Clock> inner) : inner_(std::move(inner)) {}
-    time_point now() const noexcept override { return inner_->now(); }
-    std::chrono::system_clock::time_point wall() const noexcept override {
-        if (const auto work = std::exchange(work_, nullptr)) work();
-        return inner_->wall();
-    }
-    Task<> sleep_until(time_point deadline) override { return inner_->sleep_until(deadline); }
-    std::unique_ptr<ClockTimer> timer(Executor executor) override {
-        return inner_->timer(std::move(executor));
-    }
-    void once(std::function<void()> work) { work_ = std::move(work); }
-
-private:
-    std::shared_ptr<Clock> inner_;
-    mutable std::function<void()> work_;
-};
-
-TEST_F(TwoProcesses, D50_NoOwnerChangesBetweenTheSidecarsOfATurnAndItsTape) {
-    const auto clock = std::make_shared<Meanwhile>(clock_);
-    FileTapeOptions slow = directory_.options();
-    slow.clock = clock;
-    Process first = begin("first", slow);
-    say(first, "one");
-    std::vector<TapeEntry> entries;
-    entries.push_back(event_entry("noted", JsonObject()));
-    (void)run(first.fork->append(sidecar_tape_name(tape, "log"), std::move(entries), TapeAppend()));
-    FileTapeOptions hasty = directory_.options();
-    hasty.lock_timeout = std::chrono::milliseconds(1);
-    bool tried = false;
-    clock->once([&] {
-        // The sidecar is being written: a process that sleeps here must not be fenced when it wakes up.
-        tried = true;
-        sleep_past_the_lease();
-        EXPECT_THROW(begin("second", hasty), CheckpointerLockTimeoutError);
-    });
-    run(first.fork->merge());
-    EXPECT_TRUE(tried);
-    EXPECT_FALSE(refused());
-    EXPECT_EQ(conversation(), "one? one! ");
-    EXPECT_EQ(run(first.store->fetch(sidecar_tape_name(tape, "log"), TapeQuery())).size(), 2u);
 }
 
 TEST_F(TwoProcesses, D50_ATurnThatWasKilledInItsSleepIsStoredOutsideTheConversationToo) {

@@ -7,7 +7,6 @@
 #include <bub/tape/file/tape_errors.hpp>
 #include <bub/tape/fork/fork_entries.hpp>
 #include <bub/tape/fork/fork_state.hpp>
-#include <bub/tape/tape_sidecar.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 
@@ -30,11 +29,7 @@ void TapeFork::State::check_open() const {
 }
 
 detail::ForkBranch* TapeFork::State::find(const std::string& tape) {
-    if (tape == main.tape) return &main;
-    const auto found =
-        std::find_if(sidecars.begin(), sidecars.end(),
-                     [&tape](const detail::ForkBranch& branch) { return branch.tape == tape; });
-    return found == sidecars.end() ? nullptr : &*found;
+    return tape == main.tape ? &main : nullptr;
 }
 
 void TapeFork::State::drain() {
@@ -83,7 +78,7 @@ TapePosition TapeFork::State::add(detail::ForkBranch& branch, std::vector<TapeEn
         entry.id = ++branch.end.last_id;
         if (entry.date.empty()) entry.date = tape_date(options.runtime->clock->wall());
         branch.end.messages = detail::set_position(entry, branch.end.messages);
-        if (&branch == &main && detail::is_answer(entry)) partial_text.clear();
+        if (detail::is_answer(entry)) partial_text.clear();
         branch.entries.push_back(std::move(entry));
     }
     return branch.end;
@@ -95,17 +90,10 @@ TapeFork::TapeFork(std::shared_ptr<TapeStore> parent, std::string tape, TapeFork
     State& state = *state_;
     state.parent = std::move(parent);
     state.options = std::move(options);
-    for (const std::string& name : state.options.sidecars) {
-        detail::ForkBranch branch;
-        branch.tape = sidecar_tape_name(tape, name);
-        branch.sidecar = name;
-        state.sidecars.push_back(std::move(branch));
-    }
     state.main.tape = std::move(tape);
     if (!state.options.runtime) state.options.runtime = cubepi::Runtime::standard();
     state.parent_media = dynamic_cast<TapeMediaStore*>(state.parent.get());
     state.parent_claims = dynamic_cast<TurnClaims*>(state.parent.get());
-    state.parent_merges = dynamic_cast<TurnMerges*>(state.parent.get());
     state.journals = dynamic_cast<TurnJournalStore*>(state.parent.get());
 }
 
@@ -186,9 +174,8 @@ Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> ent
     if (!state->is_journaled()) co_return end;
     const std::vector<TapeEntry> added(
         branch->entries.begin() + static_cast<std::ptrdiff_t>(before), branch->entries.end());
-    if (branch == &state->main) state->journal_claims();
-    const detail::JournalBuffer::Lines lines =
-        state->journal->add(added, options.reset(), branch->sidecar);
+    state->journal_claims();
+    const detail::JournalBuffer::Lines lines = state->journal->add(added, options.reset());
     std::exception_ptr failure;
     try {
         co_await state->write_journal();
@@ -201,7 +188,7 @@ Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> ent
     if (last && !options.reset() && state->journal->take_back(lines)) {
         branch->entries.resize(before);
         branch->end = end_before;
-        if (branch == &state->main) state->partial_text = std::move(text_before);
+        state->partial_text = std::move(text_before);
     }
     std::rethrow_exception(failure);
 }

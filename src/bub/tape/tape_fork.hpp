@@ -21,8 +21,6 @@ struct TapeForkOptions {
     std::string turn_id = {};
     /// The maximum delay until displayed text is written to the journal.
     std::chrono::milliseconds flush_interval{500};
-    /// The names of the tape's sidecars, which are part of the fork. Tape::fork adds those of the tape.
-    std::vector<std::string> sidecars = {};
     std::shared_ptr<const cubepi::Runtime> runtime = {};  ///< null: Runtime::standard()
 };
 
@@ -40,7 +38,7 @@ public:
                                    std::function<void(JsonObject& state)> edit) = 0;
 };
 
-/// A tape store in which one tape, with its sidecars, has a continuation that is invisible outside until it is merged.
+/// A tape store in which one tape has a continuation that is invisible outside until it is merged.
 /// Inside the fork the tape is followed by the fork's entries. The fork locks nothing: meanwhile the tape can be
 /// appended to, read and forked again. Other tapes of the store are passed through. Used on one executor.
 ///
@@ -70,10 +68,9 @@ public:
     /// Ends the fork and appends all its entries to the tape. If it throws, nothing is appended, and the turn stays in
     /// its journal for the next turn, which closes it as interrupted; its claims are released. Text recorded by add_text()
     /// that is not part of an entry becomes an assistant message unless the status is `ok`. A turn without entries
-    /// leaves no trace. Sidecars are written first; if one cannot be written, the event `sidecar.merge` on the tape
-    /// says so. If another process has superseded a claim of the turn, the turn is fenced with StaleAppendError: it is
-    /// not part of the conversation, and its entries are preserved on the tape in the event `turn.refused`, excluded
-    /// from every context.
+    /// leaves no trace. If another process has superseded a claim of the turn, the turn is fenced with StaleAppendError:
+    /// it is not part of the conversation, and its entries are preserved on the tape in the event `turn.refused`,
+    /// excluded from every context.
     Task<void> merge(TurnStatus status = TurnStatus::ok);
     /// Ends the fork and discards its entries.
     Task<void> discard();

@@ -5,8 +5,8 @@
 
 namespace bub {
 
-/// An additional tape per session tape, in which a plugin stores data that is not part of the conversation. It is part
-/// of the tape's forks, and is archived and emptied with it.
+/// An additional tape per session tape, in which a plugin stores data that is not part of the conversation. It is
+/// archived and emptied with its tape, but is not part of the tape's forks: its entries are stored at once.
 struct TapeSidecar {
     std::string name = {};
 };

@@ -8,9 +8,9 @@
 
 #include <bub/tape/file/descriptor.hpp>
 #include <bub/tape/tape.hpp>
-#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
+#include <cubepi/core/outcome.hpp>
 
 // Archives and empties a tape and its sidecars.
 
@@ -22,7 +22,6 @@ namespace {
 struct SidecarOutcome {
     std::string what = {};  ///< archive, reset
     std::string sidecar = {};
-    std::string reason = {};
     std::string archive = {};
     std::exception_ptr failure = {};
 
@@ -30,39 +29,33 @@ struct SidecarOutcome {
         JsonObject data;
         data["sidecar"] = sidecar;
         data["status"] = failure ? "error" : "ok";
-        data["reason"] = reason;
+        data["reason"] = "tape.reset";
         if (!archive.empty()) data["archive"] = archive;
         if (failure) data["error"] = cubepi::exception_text(failure);
         return event_entry("sidecar." + what, std::move(data), hidden_from_context());
     }
 };
 
-Task<SidecarOutcome> try_archive(Tape sidecar, std::string name, std::string directory,
-                                 std::string reason) {
+Task<SidecarOutcome> try_archive(Tape sidecar, std::string name, std::string directory) {
+    cubepi::Outcome<std::string> archive =
+        co_await cubepi::outcome_of(sidecar.archive(std::move(directory)));
+    if (archive.cancelled()) archive.rethrow();
     SidecarOutcome outcome;
     outcome.what = "archive";
     outcome.sidecar = std::move(name);
-    outcome.reason = std::move(reason);
-    try {
-        outcome.archive = co_await sidecar.archive(std::move(directory));
-    } catch (...) {
-        outcome.failure = std::current_exception();
-    }
-    if (cubepi::is_cancellation(outcome.failure)) std::rethrow_exception(outcome.failure);
+    outcome.failure = archive.failure();
+    if (archive.ok()) outcome.archive = std::move(archive).value();
     co_return outcome;
 }
 
-Task<SidecarOutcome> try_reset(Tape sidecar, std::string name, std::string reason) {
+Task<SidecarOutcome> try_reset(Tape sidecar, std::string name) {
+    const cubepi::Outcome<> done =
+        co_await cubepi::outcome_of(sidecar.store()->reset(sidecar.name()));
+    if (done.cancelled()) done.rethrow();
     SidecarOutcome outcome;
     outcome.what = "reset";
     outcome.sidecar = std::move(name);
-    outcome.reason = std::move(reason);
-    try {
-        co_await sidecar.store()->reset(sidecar.name());
-    } catch (...) {
-        outcome.failure = std::current_exception();
-    }
-    if (cubepi::is_cancellation(outcome.failure)) std::rethrow_exception(outcome.failure);
+    outcome.failure = done.failure();
     co_return outcome;
 }
 
@@ -93,7 +86,7 @@ Tape Tape::sidecar(std::string_view name) const {
     if (std::find(sidecars_.begin(), sidecars_.end(), name) == sidecars_.end()) {
         throw cubepi::Error(cubepi::ErrorCode::not_found,
                             "tape '" + name_ + "' has no sidecar '" + std::string(name) +
-                                "'; a plugin's provide_tape_sidecar has to give it");
+                                "'; a plugin's provide_tape_sidecar must return it");
     }
     return Tape(store_, sidecar_tape_name(name_, name));
 }
@@ -125,8 +118,7 @@ Task<std::string> Tape::reset(TapeReset options) const {
     for (const std::string& name : tape.sidecars_) {
         SidecarOutcome outcome;
         if (archives) {
-            outcome = co_await try_archive(tape.sidecar(name), name, options.archive_directory,
-                                           "tape.reset");
+            outcome = co_await try_archive(tape.sidecar(name), name, options.archive_directory);
         }
         archives_made.push_back(std::move(outcome));
     }
@@ -137,37 +129,11 @@ Task<std::string> Tape::reset(TapeReset options) const {
         if (made.failure || !made.archive.empty()) events.push_back(made.entry());
         if (!made.failure) {
             const std::string& name = tape.sidecars_[i];
-            const SidecarOutcome outcome =
-                co_await try_reset(tape.sidecar(name), name, "tape.reset");
+            const SidecarOutcome outcome = co_await try_reset(tape.sidecar(name), name);
             events.push_back(outcome.entry());
         }
         co_await tape.append(std::move(events));
     }
-    co_return archived;
-}
-
-Task<std::string> Tape::archive_sidecar(std::string name, std::string directory,
-                                        std::string reason) const {
-    const Tape tape = *this;
-    const SidecarOutcome outcome =
-        co_await try_archive(tape.sidecar(name), name, std::move(directory), std::move(reason));
-    TapeEntry event = outcome.entry();
-    co_await tape.append(std::move(event));
-    if (outcome.failure) std::rethrow_exception(outcome.failure);
-    co_return outcome.archive;
-}
-
-Task<std::string> Tape::reset_sidecar(std::string name, std::string archive_directory,
-                                      std::string reason) const {
-    const Tape tape = *this;
-    std::string archived;
-    if (!archive_directory.empty()) {
-        archived = co_await tape.archive_sidecar(name, std::move(archive_directory), reason);
-    }
-    const SidecarOutcome outcome = co_await try_reset(tape.sidecar(name), name, std::move(reason));
-    TapeEntry event = outcome.entry();
-    co_await tape.append(std::move(event));
-    if (outcome.failure) std::rethrow_exception(outcome.failure);
     co_return archived;
 }
 

@@ -45,54 +45,16 @@ TEST(Sidecars, AreSeparateTapesNextToTheirOwner) {
     EXPECT_THROW((void)tape.sidecar("others"), cubepi::Error);
 }
 
-TEST(Sidecars, B9_AreMergedWithTheTurnAndNotBefore) {
-    const auto store = std::make_shared<MemoryTapeStore>();
-    const Tape tape = with_notes(store);
-    TapeForkOptions options;
-    options.turn_id = "t1";
-    const auto fork = tape.fork(std::move(options));
-    note(tape.in(fork), "hi");
-    note(tape.in(fork).sidecar("notes"), "seen inside");
-    EXPECT_EQ(size_of(tape.in(fork).sidecar("notes")), 1u);
-    EXPECT_EQ(size_of(tape.sidecar("notes")), 0u);
-    run(fork->merge());
-    EXPECT_EQ(size_of(tape.sidecar("notes")), 2u) << "the note, and the marker of the turn";
-    EXPECT_EQ(size_of(tape), 2u);
-}
-
-TEST(Sidecars, B9_AreDiscardedWithTheTurn) {
+TEST(Sidecars, AreNotPartOfATurn) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape = with_notes(store);
     const auto fork = tape.fork();
-    note(tape.in(fork).sidecar("notes"), "for nothing");
+    note(tape.in(fork), "for nothing");
+    note(tape.in(fork).sidecar("notes"), "stored at once");
+    EXPECT_EQ(size_of(tape.sidecar("notes")), 1u);
     run(fork->discard());
-    EXPECT_EQ(size_of(tape.sidecar("notes")), 0u);
-}
-
-TEST(Sidecars, B9_OfAKilledTurnAreClosedWithItAndOnlyOnce) {
-    const TestDirectory living;
-    const Tape tape = with_notes(std::make_shared<FileTapeStore>(living.options()));
-    TapeForkOptions options;
-    options.turn_id = "t1";
-    const auto fork = tape.fork(std::move(options));
-    note(tape.in(fork), "hi");
-    note(tape.in(fork).sidecar("notes"), "before the end");
-    const TestDirectory killed;
-    std::filesystem::copy(living.path(), killed.path(), std::filesystem::copy_options::recursive);
-    const TestDirectory killed_between;
-    std::filesystem::copy(living.path(), killed_between.path(),
-                          std::filesystem::copy_options::recursive);
-    {
-        const Tape after = with_notes(std::make_shared<FileTapeStore>(killed.options()));
-        EXPECT_EQ(names_in(after, "event"), std::vector<std::string>{"turn"});
-        EXPECT_EQ(size_of(after.sidecar("notes")), 2u);
-    }
-    // The sidecar had been merged when the process died.
-    std::filesystem::copy_file(killed.path() / "w__s__sidecar__notes.jsonl",
-                               killed_between.path() / "w__s__sidecar__notes.jsonl");
-    const Tape after = with_notes(std::make_shared<FileTapeStore>(killed_between.options()));
-    EXPECT_EQ(size_of(after), 2u);
-    EXPECT_EQ(size_of(after.sidecar("notes")), 2u);
+    EXPECT_EQ(size_of(tape.sidecar("notes")), 1u);
+    EXPECT_EQ(size_of(tape), 0u);
 }
 
 TEST(Sidecars, FollowTheTapeWhenItIsArchivedAndEmptied) {
@@ -142,46 +104,6 @@ TEST(Sidecars, ArchivesOfOneSecondKeepTheirOwnFilesAndEmptyTapesLeaveNone) {
     EXPECT_EQ(directory.count("archive"), 3u);
     EXPECT_EQ(run(tape.sidecar("notes").archive(archive)), "");
     EXPECT_EQ(directory.count("archive"), 3u);
-}
-
-TEST(Sidecars, CanBeEmptiedAlone) {
-    const TestDirectory directory;
-    const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
-    run(tape.bootstrap());
-    note(tape.sidecar("notes"), "old");
-    const std::string archived =
-        run(tape.reset_sidecar("notes", (directory.path() / "archive").string(), "gc"));
-    EXPECT_TRUE(std::filesystem::exists(archived));
-    EXPECT_EQ(size_of(tape.sidecar("notes")), 0u);
-    EXPECT_EQ(data_of(tape, "sidecar.reset").at("reason"), Json("gc"));
-    EXPECT_THROW(run(tape.reset_sidecar("others")), cubepi::Error);
-}
-
-TEST(Sidecars, ThatCannotBeMergedDoNotStopTheTurn) {
-    const TestDirectory directory;
-    const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
-    const auto fork = tape.fork();
-    note(tape.in(fork), "hi");
-    note(tape.in(fork).sidecar("notes"), "nowhere to go");
-    std::filesystem::create_directory(directory.path() / "w__s__sidecar__notes.jsonl");
-    run(fork->merge());
-    EXPECT_EQ(names_in(tape, "event"), std::vector<std::string>{"sidecar.merge"});
-    EXPECT_EQ(data_of(tape, "sidecar.merge").at("status"), Json("error"));
-    EXPECT_EQ(size_of(tape), 2u);
-}
-
-TEST(Sidecars, ResetInsideAForkHappensWithTheMerge) {
-    const TestDirectory directory;
-    const Tape tape = with_notes(std::make_shared<FileTapeStore>(directory.options()));
-    note(tape, "old");
-    note(tape.sidecar("notes"), "old");
-    const auto fork = tape.fork();
-    (void)run(tape.in(fork).reset());
-    EXPECT_EQ(size_of(tape.in(fork).sidecar("notes")), 0u);
-    EXPECT_EQ(size_of(tape.sidecar("notes")), 1u);
-    run(fork->merge());
-    EXPECT_EQ(size_of(tape.sidecar("notes")), 0u);
-    EXPECT_EQ(names_in(tape, "anchor"), std::vector<std::string>{"session/start"});
 }
 
 TEST(TapeFork, WhatComesBehindIsSeenAfterTheMerge) {

@@ -142,29 +142,6 @@ struct TapeClaim {
     friend bool operator==(const TapeClaim&, const TapeClaim&) = default;
 };
 
-/// The entries of a turn for a sidecar of its tape.
-struct SidecarPart {
-    std::string tape = {};
-    std::string sidecar = {};             ///< the sidecar's name in events
-    std::vector<TapeEntry> entries = {};  ///< none: empty the tape
-    TapeAppend options = {};
-    bool done = false;                ///< stored, or failed permanently
-    std::exception_ptr failure = {};  ///< the reason of the failure
-};
-
-/// Optional: stores a turn and its sidecars under one lock, so that its claim cannot be superseded in between (D50).
-class TurnMerges {
-public:
-    virtual ~TurnMerges() = default;
-    /// Checks the guard of `options`; then appends each part to its tape; then appends the result of `entries`, which
-    /// may run on a worker thread, to `tape`; all under the lock of `tape`. The failure of a part does not stop the
-    /// merge.
-    virtual Task<TapePosition> merge_turn(
-        std::string tape, std::shared_ptr<std::vector<SidecarPart>> parts,
-        std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)> entries,
-        TapeAppend options) = 0;
-};
-
 /// Optional: bytes that entries refer to, each stored once, by hash (B10).
 class TapeMediaStore {
 public:
@@ -179,9 +156,8 @@ public:
 class TurnJournal {
 public:
     virtual ~TurnJournal() = default;
-    /// Appends whole lines: entries in the format of a tape, {"text": TEXT}, {"reset": true}, {"behind": ENTRY};
-    /// {"sidecar": NAME, "entry": ENTRY} and {"sidecar": NAME, "reset": true}; {"claim": {"run_id", "owner_id"},
-    /// "after": N} of a turn that continues from N messages under this claim. Blocks.
+    /// Appends whole lines: entries in the format of a tape, {"text": TEXT}, {"reset": true}, {"behind": ENTRY}, and
+    /// {"claim": {"run_id", "owner_id"}, "after": N} of a turn that continues from N messages under this claim. Blocks.
     virtual void write(std::string_view lines) = 0;
     /// Ends and removes the journal.
     virtual void remove() noexcept = 0;

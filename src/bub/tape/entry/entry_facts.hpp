@@ -25,7 +25,7 @@ inline constexpr std::string_view result_event = "cubepi.tool_result";
 /// The commit marker of a turn: {turn, status}.
 inline constexpr std::string_view turn_event = "turn";
 /// The event that preserves the entries of a turn that is not part of the conversation because another process had
-/// continued it: {turn, status, reason, entries, sidecars}.
+/// continued it: {turn, status, reason, entries}.
 inline constexpr std::string_view refused_event = "turn.refused";
 
 /// The first anchor of every tape.

@@ -12,7 +12,6 @@
 #include <bub/tape/file/tape_writing.hpp>
 #include <bub/tape/file/turn_journal_file.hpp>
 #include <bub/tape/fork/fork_entries.hpp>
-#include <bub/tape/tape_sidecar.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -106,30 +105,6 @@ TapePosition TapeDirectory::append(const std::string& name, std::vector<TapeEntr
     close_dead_turns_at_start(name);
     Writing writing = write_lock(name);
     return append_locked(writing, std::move(entries), options);
-}
-
-/// The holder of a sidecar's lock does not acquire another one, so the tape's lock can be held meanwhile.
-TapePosition TapeDirectory::merge_turn(
-    const std::string& name, std::vector<SidecarPart>& parts,
-    const std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)>& entries,
-    const TapeAppend& options) {
-    close_dead_turns_at_start(name);
-    Writing writing = write_lock(name);
-    if (options.guard()) options.guard()(read_state(name));
-    for (SidecarPart& part : parts) {
-        if (part.done) continue;
-        try {
-            if (part.entries.empty()) {
-                reset(part.tape);
-            } else {
-                (void)append(part.tape, part.entries, part.options);
-            }
-        } catch (...) {
-            part.failure = std::current_exception();
-        }
-        part.done = true;
-    }
-    return append_locked(writing, entries(parts), options);
 }
 
 TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntry> entries,
@@ -380,7 +355,6 @@ void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& jo
         remove_file(journal);
         return;
     }
-    close_sidecars(writing.name, turn);
     close_interrupted(turn);
     const std::size_t first = turn.reset ? 0 : first_anchor_in(turn.entries);
     TapeAppend options = TapeAppend().reset(turn.reset).turn(turn.id).first_anchor(first);
@@ -401,33 +375,6 @@ bool TapeDirectory::is_superseded(const Writing& writing, const JournaledTurn& t
     Tail tail = tail_of(tape, tape.size());
     count_messages(tail, writing.paths, tape, tape.size());
     return *tail.messages != turn.after;
-}
-
-/// The holder of a sidecar's lock does not acquire another one, so the tape's lock can be held meanwhile.
-void TapeDirectory::close_sidecars(const std::string& name, JournaledTurn& turn) {
-    for (auto& [sidecar, part] : turn.sidecars) {
-        const std::string tape = sidecar_tape_name(name, sidecar);
-        if (part.entries.empty()) {
-            reset(tape);
-            continue;
-        }
-        // The process died while the turn was merged, and sidecars are merged before the tape.
-        bool there = false;
-        std::vector<std::string> events(1, std::string(entry_kind::event));
-        const TapeQuery query = TapeQuery().kinds(std::move(events)).newest_first();
-        visit(tape, query, [&](const TapeEntry& entry) {
-            if (entry_name(entry) != turn_event) return true;
-            const Json* data = entry.payload.if_contains("data");
-            const JsonObject* object = data ? data->if_object() : nullptr;
-            const Json* id = object ? object->if_contains("turn") : nullptr;
-            there = id && *id == Json(turn.id);
-            return false;
-        });
-        if (there) continue;
-        part.entries.push_back(turn_marker(turn.id, "interrupted"));
-        TapeAppend options = TapeAppend().reset(part.reset);
-        (void)append(tape, std::move(part.entries), options);
-    }
 }
 
 std::shared_ptr<TurnJournal> TapeDirectory::open_journal(const std::string& name,

@@ -56,10 +56,6 @@ public:
                const std::function<bool(const TapeEntry&)>& visit);
     TapePosition append(const std::string& name, std::vector<TapeEntry> entries,
                         const TapeAppend& options);
-    TapePosition merge_turn(
-        const std::string& name, std::vector<SidecarPart>& parts,
-        const std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)>& entries,
-        const TapeAppend& options);
     TapePosition position(const std::string& name);
     void reset(const std::string& name);
     TapeInfo info(const std::string& name);
@@ -112,7 +108,6 @@ private:
     Descriptor open_visible(const std::string& name, std::uint64_t& end);
     void close_dead_turns(Writing& writing);
     void close_dead_turns_at_start(const std::string& name);
-    void close_sidecars(const std::string& name, JournaledTurn& turn);
     void close_turn(Writing& writing, const std::filesystem::path& journal);
     /// Returns true if the turn's claim has been superseded and the tape was continued (D50).
     bool is_superseded(const Writing& writing, const JournaledTurn& turn);

@@ -36,16 +36,6 @@ std::optional<TapeEntry> entry_at(const JsonObject& line, std::string_view key) 
     return entry_of_json(value->get_object());
 }
 
-void read_sidecar_line(JournaledTurn& turn, const JsonObject& line, std::string_view name) {
-    JournaledTurn::Sidecar& sidecar = turn.sidecars[std::string(name)];
-    if (line.contains("reset")) {
-        sidecar.reset = true;
-        sidecar.entries.clear();
-    } else if (std::optional<TapeEntry> entry = entry_at(line, "entry")) {
-        sidecar.entries.push_back(std::move(*entry));
-    }
-}
-
 void read_claim_line(JournaledTurn& turn, const JsonObject& line, const JsonObject& claim) {
     turn.claims.push_back(TapeClaim{state_text(claim, "run_id"), state_text(claim, "owner_id")});
     const Json* after = line.if_contains("after");
@@ -53,10 +43,7 @@ void read_claim_line(JournaledTurn& turn, const JsonObject& line, const JsonObje
 }
 
 void read_line(JournaledTurn& turn, const JsonObject& line) {
-    const Json* sidecar = line.if_contains("sidecar");
-    if (sidecar && sidecar->is_string()) {
-        read_sidecar_line(turn, line, sidecar->get_string());
-    } else if (std::optional<TapeEntry> entry = entry_at(line, "behind")) {
+    if (std::optional<TapeEntry> entry = entry_at(line, "behind")) {
         turn.behind.push_back(std::move(*entry));
     } else if (const Json* claim = line.if_contains("claim"); claim && claim->is_object()) {
         read_claim_line(turn, line, claim->get_object());
@@ -155,9 +142,6 @@ TapeEntry refused_turn(JournaledTurn turn, std::string_view status, std::string 
     data["status"] = status;
     data["reason"] = std::move(reason);
     data["entries"] = entries_json(turn.entries);
-    JsonObject sidecars;
-    for (const auto& [name, part] : turn.sidecars) sidecars[name] = entries_json(part.entries);
-    if (!sidecars.empty()) data["sidecars"] = std::move(sidecars);
     return event_entry(refused_event, std::move(data), hidden_from_context());
 }
 
@@ -174,14 +158,18 @@ void JournalBuffer::add_partial_text(std::string_view text) {
     partial_text_ += text;
 }
 
-JournalBuffer::Lines JournalBuffer::add(const std::vector<TapeEntry>& entries, bool reset,
-                                        const std::string& sidecar) {
+JournalBuffer::Lines JournalBuffer::add(const std::vector<TapeEntry>& entries, bool reset) {
     const std::lock_guard lock(mutex_);
     end_partial_text();
     Lines lines;
     lines.begin = lines_.size();
     lines.changes = changes_;
-    add_lines(entries, reset, sidecar);
+    if (reset) {
+        JsonObject line;
+        line["reset"] = true;
+        lines_ += line_of(line);
+    }
+    for (const TapeEntry& entry : entries) lines_ += tape_line(entry);
     lines.end = lines_.size();
     return lines;
 }
@@ -192,25 +180,6 @@ bool JournalBuffer::take_back(const Lines& lines) {
     ++changes_;
     lines_.erase(lines.begin, lines.end - lines.begin);
     return true;
-}
-
-void JournalBuffer::add_lines(const std::vector<TapeEntry>& entries, bool reset,
-                              const std::string& sidecar) {
-    if (!sidecar.empty()) {
-        std::string head = "{\"sidecar\": ";
-        append_json_string(head, sidecar);
-        if (reset) lines_ += head + ", \"reset\": true}\n";
-        for (const TapeEntry& entry : entries) {
-            lines_ += wrapped_line(head + ", \"entry\": ", entry);
-        }
-        return;
-    }
-    if (reset) {
-        JsonObject line;
-        line["reset"] = true;
-        lines_ += line_of(line);
-    }
-    for (const TapeEntry& entry : entries) lines_ += tape_line(entry);
 }
 
 void JournalBuffer::add_behind(const std::vector<TapeEntry>& entries) {

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,22 +16,16 @@ namespace bub::detail {
 
 /// The contents of a turn's journal.
 struct JournaledTurn {
-    struct Sidecar {
-        bool reset = false;
-        std::vector<TapeEntry> entries = {};
-    };
     std::string id = {};
     bool reset = false;
     std::vector<TapeEntry> entries = {};
     std::vector<TapeEntry> behind = {};  ///< follow all other entries
     std::string partial_text = {};       ///< displayed text that is not part of an entry yet
-    std::map<std::string, Sidecar> sidecars = {};
     std::vector<TapeClaim> claims = {};  ///< under which it continues from `after` messages
     std::int64_t after = 0;
 
     bool empty() const {
-        return entries.empty() && behind.empty() && partial_text.empty() && !reset &&
-               sidecars.empty();
+        return entries.empty() && behind.empty() && partial_text.empty() && !reset;
     }
 };
 
@@ -59,8 +52,7 @@ public:
     };
 
     void add_partial_text(std::string_view text);
-    /// `sidecar`: the sidecar of the entries; empty: the main tape.
-    Lines add(const std::vector<TapeEntry>& entries, bool reset, const std::string& sidecar);
+    Lines add(const std::vector<TapeEntry>& entries, bool reset);
     /// Removes lines that could not be written. Returns false if they were written after all or have moved.
     bool take_back(const Lines& lines);
     void add_behind(const std::vector<TapeEntry>& entries);
@@ -74,7 +66,6 @@ public:
 
 private:
     void end_partial_text();
-    void add_lines(const std::vector<TapeEntry>& entries, bool reset, const std::string& sidecar);
 
     mutable std::mutex mutex_;
     std::string lines_;

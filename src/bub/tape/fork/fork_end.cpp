@@ -38,16 +38,6 @@ std::vector<TapeClaim> make_edits(JsonObject& state, const std::vector<StateEdit
     return given_up;
 }
 
-TapeEntry failure_entry(const SidecarPart& part, const cubepi::Runtime& runtime) {
-    JsonObject data;
-    data["sidecar"] = part.sidecar;
-    data["status"] = "error";
-    data["error"] = cubepi::exception_text(part.failure);
-    TapeEntry event = event_entry("sidecar.merge", std::move(data), hidden_from_context());
-    event.date = tape_date(runtime.clock->wall());
-    return event;
-}
-
 }  // namespace
 
 bool TapeFork::hold_claim(const std::string& tape, TapeClaim claim) {
@@ -103,111 +93,30 @@ Task<Json> TapeFork::edit_state(std::string tape, std::function<Json(JsonObject&
 }
 
 bool TapeFork::State::holds_something() const {
-    return main.holds_something() || !behind.empty() || !partial_text.empty() ||
-           std::any_of(sidecars.begin(), sidecars.end(),
-                       [](const detail::ForkBranch& branch) { return branch.holds_something(); });
+    return main.holds_something() || !behind.empty() || !partial_text.empty();
 }
 
-Task<void> TapeFork::State::check_claims() {
-    if (main.claims.empty()) co_return;
-    const JsonObject side_state = co_await parent->read_state(main.tape);
-    detail::check_claims(side_state, main.tape, main.claims);
-}
-
-std::vector<SidecarPart> TapeFork::State::parts(TurnStatus status) const {
-    std::vector<SidecarPart> found;
-    for (const detail::ForkBranch& branch : sidecars) {
-        if (!branch.holds_something() || branch.merged) continue;
-        SidecarPart& part = found.emplace_back();
-        part.tape = branch.tape;
-        part.sidecar = branch.sidecar;
-        part.entries = branch.entries;
-        // The marker also tells recovery that the sidecar has its part of the turn.
-        if (!options.turn_id.empty() && !part.entries.empty())
-            part.entries.push_back(detail::turn_marker(options.turn_id, to_string(status)));
-        part.options = TapeAppend().reset(branch.reset).guard(guard_of(branch));
-    }
-    return found;
-}
-
-Task<void> TapeFork::State::merge_part(SidecarPart* part) {
-    try {
-        if (part->entries.empty()) {
-            co_await parent->reset(part->tape);
-        } else {
-            std::vector<TapeEntry> entries = part->entries;
-            TapeAppend how = part->options;
-            (void)co_await parent->append(part->tape, std::move(entries), std::move(how));
-        }
-    } catch (...) {
-        part->failure = std::current_exception();
-    }
-    if (cubepi::is_cancellation(part->failure)) std::rethrow_exception(part->failure);
-    part->done = true;
-}
-
-void TapeFork::State::note_parts(const std::vector<SidecarPart>& parts) {
-    for (const SidecarPart& part : parts) {
-        if (!part.done) continue;
-        find(part.tape)->merged = true;
-        if (part.failure) main.entries.push_back(failure_entry(part, *options.runtime));
-    }
-}
-
-std::vector<TapeEntry> TapeFork::State::main_entries(TurnStatus status) const {
+std::vector<TapeEntry> TapeFork::State::whole_turn(TurnStatus status) const {
     std::vector<TapeEntry> entries = detail::mergeable(main.entries);
     if (!partial_text.empty() && status != TurnStatus::ok)
-        entries.push_back(detail::partial_text_entry(partial_text, options.turn_id, to_string(status)));
+        entries.push_back(
+            detail::partial_text_entry(partial_text, options.turn_id, to_string(status)));
     entries.insert(entries.end(), behind.begin(), behind.end());
     return entries;
 }
 
-/// Returns the entries for the main tape once the outcome of the parts is known. May be called on a worker after the
-/// fork was destroyed.
-std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)> TapeFork::State::whole_turn(
-    std::vector<TapeEntry> entries, TurnStatus status) const {
-    return [entries = std::move(entries), reset = main.reset, turn_id = options.turn_id,
-            runtime = options.runtime, status](const std::vector<SidecarPart>& parts) {
-        std::vector<TapeEntry> all = entries;
-        for (const SidecarPart& part : parts) {
-            if (part.failure) all.push_back(failure_entry(part, *runtime));
-        }
-        if (!turn_id.empty() && (!all.empty() || reset))
-            all.push_back(detail::turn_marker(turn_id, to_string(status)));
-        return all;
-    };
-}
-
 Task<void> TapeFork::State::merge(TurnStatus status) {
-    const auto of_sidecars = std::make_shared<std::vector<SidecarPart>>(parts(status));
-    std::vector<TapeEntry> list = main_entries(status);
-    const std::size_t first = main.reset ? 0 : detail::first_anchor_in(list);
+    std::vector<TapeEntry> entries = whole_turn(status);
+    const std::size_t first = main.reset ? 0 : detail::first_anchor_in(entries);
+    if (!options.turn_id.empty() && (!entries.empty() || main.reset))
+        entries.push_back(detail::turn_marker(options.turn_id, to_string(status)));
+    if (entries.empty() && !main.reset) co_return;
     TapeAppend how = TapeAppend()
                          .reset(main.reset)
                          .turn(journal->journal() ? options.turn_id : "")
                          .first_anchor(first)
                          .guard(guard_of(main));
-    auto entries = whole_turn(std::move(list), status);
-    std::exception_ptr failure;
-    try {
-        if (parent_merges && !of_sidecars->empty()) {
-            (void)co_await parent_merges->merge_turn(main.tape, of_sidecars, std::move(entries),
-                                                     std::move(how));
-        } else {
-            // Checked again under the tape's lock when the entries are appended; this check is for the sidecars, which
-            // come first.
-            if (!of_sidecars->empty()) co_await check_claims();
-            for (SidecarPart& part : *of_sidecars) co_await merge_part(&part);
-            std::vector<TapeEntry> all = entries(*of_sidecars);
-            if (!all.empty() || main.reset)
-                (void)co_await parent->append(main.tape, std::move(all), std::move(how));
-        }
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    // After a cancellation a worker may still be writing them.
-    if (!cubepi::is_cancellation(failure)) note_parts(*of_sidecars);
-    if (failure) std::rethrow_exception(failure);
+    (void)co_await parent->append(main.tape, std::move(entries), std::move(how));
 }
 
 Task<void> TapeFork::State::keep_refused(TurnStatus status, std::string reason) {
@@ -216,10 +125,6 @@ Task<void> TapeFork::State::keep_refused(TurnStatus status, std::string reason) 
     turn.entries = main.entries;
     turn.behind = behind;
     if (status != TurnStatus::ok) turn.partial_text = partial_text;
-    for (const detail::ForkBranch& branch : sidecars) {
-        if (branch.holds_something() && !branch.merged)
-            turn.sidecars[branch.sidecar].entries = branch.entries;
-    }
     std::vector<TapeEntry> entries;
     entries.push_back(detail::refused_turn(std::move(turn), to_string(status), std::move(reason)));
     TapeAppend how = TapeAppend().turn(journal->journal() ? options.turn_id : "");
@@ -227,25 +132,18 @@ Task<void> TapeFork::State::keep_refused(TurnStatus status, std::string reason) 
 }
 
 Task<void> TapeFork::State::edit_at_end() {
-    std::vector<detail::ForkBranch*> branches;
-    if (!main.at_end.empty()) branches.push_back(&main);
-    for (detail::ForkBranch& branch : sidecars) {
-        if (!branch.at_end.empty()) branches.push_back(&branch);
+    if (main.at_end.empty()) co_return;
+    std::function<Json(JsonObject&)> edit = [edits = main.at_end](JsonObject& side_state) {
+        for (const StateEdit& one : edits) one(side_state);
+        return Json();
+    };
+    try {
+        co_await parent->edit_state(main.tape, std::move(edit));
+    } catch (const cubepi::Error&) {
+        // The turn has ended regardless. A claim that remains blocks others until its lease expires.
+        for (StateEdit& one : main.at_end) parent->edit_state_later(main.tape, std::move(one));
     }
-    for (detail::ForkBranch* const branch : branches) {
-        std::function<Json(JsonObject&)> edit = [edits = branch->at_end](JsonObject& side_state) {
-            for (const StateEdit& one : edits) one(side_state);
-            return Json();
-        };
-        try {
-            co_await parent->edit_state(branch->tape, std::move(edit));
-        } catch (const cubepi::Error&) {
-            // The turn has ended regardless. A claim that remains blocks others until its lease expires.
-            for (StateEdit& one : branch->at_end)
-                parent->edit_state_later(branch->tape, std::move(one));
-        }
-        branch->at_end.clear();
-    }
+    main.at_end.clear();
 }
 
 void TapeFork::State::close() {
@@ -253,7 +151,6 @@ void TapeFork::State::close() {
     if (timer) timer->cancel();
     timer.reset();
     main.entries.clear();
-    sidecars.clear();
     behind.clear();
     partial_text.clear();
 }

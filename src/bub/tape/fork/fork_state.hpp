@@ -15,10 +15,9 @@ namespace bub {
 
 namespace detail {
 
-/// The fork's data of one tape.
+/// The continuation of the tape inside the fork.
 struct ForkBranch {
     std::string tape = {};
-    std::string sidecar = {};  ///< the sidecar's name; empty: the main tape
     std::vector<TapeEntry> entries = {};
     std::optional<TapePosition> base = {};  ///< of the parent, as of the first entry
     TapePosition end = {};
@@ -27,7 +26,6 @@ struct ForkBranch {
     std::size_t journaled_claims = 0;
     /// Edits of the side state that are pending until the end of the turn.
     std::vector<std::function<void(JsonObject&)>> at_end = {};
-    bool merged = false;
 
     bool holds_something() const { return reset || !entries.empty(); }
 };
@@ -38,13 +36,11 @@ struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     std::shared_ptr<TapeStore> parent;
     TapeMediaStore* parent_media = nullptr;
     TurnClaims* parent_claims = nullptr;
-    TurnMerges* parent_merges = nullptr;
     TurnJournalStore* journals = nullptr;
     TapeForkOptions options;
 
     detail::ForkBranch main;
-    std::vector<detail::ForkBranch> sidecars;
-    std::vector<TapeEntry> behind;  ///< of the main tape
+    std::vector<TapeEntry> behind;
     bool over = false;
 
     std::string partial_text;  ///< text that is in no entry yet
@@ -69,18 +65,10 @@ struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     void journal_claims();
     TapePosition add(detail::ForkBranch& branch, std::vector<TapeEntry> added);
     bool holds_something() const;
-    /// Throws StaleAppendError if a claim has been superseded.
-    Task<void> check_claims();
-    /// Writes all entries to the parent, the sidecars first; nothing if a claim has been superseded (D50).
+    /// Returns all entries of the turn, without its marker.
+    std::vector<TapeEntry> whole_turn(TurnStatus status) const;
+    /// Writes all entries to the parent; nothing if a claim has been superseded (D50).
     Task<void> merge(TurnStatus status);
-    /// Returns the parts of the sidecars that have entries.
-    std::vector<SidecarPart> parts(TurnStatus status) const;
-    Task<void> merge_part(SidecarPart* part);
-    /// Records the outcome of the parts, so that a retry does not store them twice.
-    void note_parts(const std::vector<SidecarPart>& parts);
-    std::vector<TapeEntry> main_entries(TurnStatus status) const;
-    std::function<std::vector<TapeEntry>(const std::vector<SidecarPart>&)> whole_turn(
-        std::vector<TapeEntry> entries, TurnStatus status) const;
     /// Preserves the fenced turn as an event on the tape.
     Task<void> keep_refused(TurnStatus status, std::string reason);
     Task<void> edit_at_end();
