@@ -13,24 +13,23 @@ using detail::ask_first;
 
 // The turn, in source order. A stage that throws ends it; kernel/turn.cpp implements the default of each stage, for
 // hooks that return nothing.
+Task<> detail::Turn::run_stages() {
+    result.session_id = co_await framework.resolve_session(inbound);
+    inbound->session_id = result.session_id;
+    co_await load_state();
+    result.prompt = co_await framework.build_prompt(inbound, result.session_id, result.state);
+    co_await run_model();
+    co_await render_outbound();
+    co_await dispatch_outbound();
+}
+
 Task<TurnResult> Framework::process_inbound(std::shared_ptr<Envelope> inbound, bool stream_output) {
     detail::Turn turn(*this, *impl_, impl_->plugins(), inbound, stream_output);
-    TurnResult& result = turn.result;
-    std::exception_ptr failure;
-    try {
-        result.session_id = co_await resolve_session(inbound);
-        inbound->session_id = result.session_id;
-        co_await turn.load_state();
-        result.prompt = co_await build_prompt(inbound, result.session_id, result.state);
-        co_await turn.run_model();
-        co_await turn.render_outbound();
-        co_await turn.dispatch_outbound();
-    } catch (...) {
-        failure = std::current_exception();
-    }
+    const cubepi::Outcome<> done = co_await cubepi::outcome_of(turn.run_stages());
+    std::exception_ptr failure = done.failure();
     if (turn.is_cancelled_by(failure)) co_await cubepi::shield();
     if (turn.has_something_open()) failure = co_await turn.close(failure);
-    if (!failure) co_return std::move(result);
+    if (!failure) co_return std::move(turn.result);
     if (!cubepi::is_cancellation(failure)) co_await notify_error("turn", failure, inbound);
     std::rethrow_exception(failure);
 }

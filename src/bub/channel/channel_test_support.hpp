@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -186,14 +187,9 @@ private:
         co_await scope.join();
     }
     static Task<> act(Gateway& gateway, std::function<Task<>(Gateway&)> script) {
-        std::exception_ptr failure;
-        try {
-            co_await script(gateway);
-        } catch (...) {
-            failure = std::current_exception();
-        }
+        const cubepi::Outcome<> done = co_await cubepi::outcome_of(script(gateway));
         gateway.manager->request_stop();
-        if (failure) std::rethrow_exception(failure);
+        done.rethrow();
     }
 };
 

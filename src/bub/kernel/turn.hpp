@@ -16,12 +16,8 @@ public:
     Turn(Framework& owner, Framework::Impl& impl, PluginList asked,
          std::shared_ptr<Envelope> message, bool wants_stream);
 
-    Task<> load_state();
-    /// Asks the model and then, whatever the outcome, calls save_state; throws the failure of the stage.
-    Task<> run_model();
-    Task<> render_outbound();
-    /// Each envelope is dispatched to all plugins before the next one.
-    Task<> dispatch_outbound();
+    /// Runs all stages, from the session of the message to the dispatch of the answer. Defined in framework.cpp.
+    Task<> run_stages();
     bool has_something_open() const noexcept;
     /// Returns true if this is the first cancellation of the turn; then call shield(), because a cancelled coroutine cannot
     /// await anything, not even its own cleanup. From then on cleanup is limited to the grace period (settle()).
@@ -38,6 +34,12 @@ public:
     TurnResult result;
 
 private:
+    Task<> load_state();
+    /// Asks the model and then, whatever the outcome, calls save_state; throws the failure of the stage.
+    Task<> run_model();
+    Task<> render_outbound();
+    /// Each envelope is dispatched to all plugins before the next one.
+    Task<> dispatch_outbound();
     /// Sets the model's output: the recorded answer, that of the first plugin that has one, or the fallback.
     Task<> answer();
     Task<bool> ask_text(const Plugin& plugin);

@@ -111,12 +111,11 @@ TEST(TapeLine, ALineThatIsNestedTooDeepIsNotAnEntryForBothReaders) {
 }
 
 TEST(TapeName, IsThatOfBub) {
-    EXPECT_EQ(
-        tape_name("/nonexistent/ws", "cli:room"),
-        "9d206d8bd1ce919f__c53a75b7909f4322");  // words: allowed, the name of a recorded session
-    EXPECT_EQ(
-        tape_name("/nonexistent/./ws/", "cli:room"),
-        "9d206d8bd1ce919f__c53a75b7909f4322");  // words: allowed, the name of a recorded session
+    // words: allowed, the name of a recorded session
+    const char* const session = "cli:room";
+    const char* const name = "9d206d8bd1ce919f__c53a75b7909f4322";
+    EXPECT_EQ(tape_name("/nonexistent/ws", session), name);
+    EXPECT_EQ(tape_name("/nonexistent/./ws/", session), name);
 }
 
 TEST(TapeDate, IsReadInAllItsForms) {

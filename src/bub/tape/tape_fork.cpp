@@ -9,6 +9,7 @@
 #include <bub/tape/fork/fork_state.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
+#include <cubepi/core/outcome.hpp>
 
 namespace bub {
 
@@ -176,21 +177,16 @@ Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> ent
         branch->entries.begin() + static_cast<std::ptrdiff_t>(before), branch->entries.end());
     state->journal_claims();
     const detail::JournalBuffer::Lines lines = state->journal->add(added, options.reset());
-    std::exception_ptr failure;
-    try {
-        co_await state->write_journal();
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    if (!failure) co_return end;
-    // The caller is told that the append failed, so the entries must not stay in the fork.
+    const cubepi::Outcome<> written = co_await cubepi::outcome_of(state->write_journal());
+    // The caller is told that an append failed, so the entries must not stay in the fork.
     const bool last = branch->entries.size() == before + added.size();
-    if (last && !options.reset() && state->journal->take_back(lines)) {
+    if (!written && last && !options.reset() && state->journal->take_back(lines)) {
         branch->entries.resize(before);
         branch->end = end_before;
         state->partial_text = std::move(text_before);
     }
-    std::rethrow_exception(failure);
+    written.rethrow();
+    co_return end;
 }
 
 Task<void> TapeFork::reset(std::string tape) {

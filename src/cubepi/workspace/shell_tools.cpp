@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
@@ -101,31 +102,33 @@ Task<> watch(CommandPtr command, ToolContext* context) {
 
 enum class Wait { exited, timed_out, stopped };
 
-/// Waits for the exit, the time limit or an abort. If the coroutine itself is cancelled, kills the command, waits for its end
-/// and throws.
-Task<Wait> wait_foreground(CommandPtr command, ToolContext* context, std::chrono::seconds limit,
-                           std::chrono::nanoseconds grace) {
-    const std::stop_token stop = context->stop_token();
-    std::exception_ptr failure;
-    bool timed_out = false;
+/// Returns true when the command has exited, false when the time limit is reached. Throws a cancellation after an abort.
+Task<bool> exits_in_time(CommandPtr command, ToolContext* context, std::chrono::seconds limit) {
+    bool exited = true;
     try {
         Task<> watching = watch(command, context);
         Task<> limited =
             with_timeout(*context->runtime().clock, limit, std::move(watching), "shell");
-        co_await cancel_on(stop, std::move(limited));
+        co_await cancel_on(context->stop_token(), std::move(limited));
     } catch (const TimeoutError& error) {
-        timed_out = error.timeout() == "shell";
-        if (!timed_out) failure = std::current_exception();
-    } catch (...) {
-        failure = std::current_exception();
+        if (error.timeout() != "shell") throw;
+        exited = false;
     }
-    if (!failure) co_return timed_out ? Wait::timed_out : Wait::exited;
+    co_return exited;
+}
+
+/// Waits for the exit, the time limit or an abort. If the coroutine itself is cancelled, kills the command, waits for its end
+/// and throws.
+Task<Wait> wait_foreground(CommandPtr command, ToolContext* context, std::chrono::seconds limit,
+                           std::chrono::nanoseconds grace) {
+    Outcome<bool> exited = co_await outcome_of(exits_in_time(command, context, limit));
+    if (exited) co_return exited.value() ? Wait::exited : Wait::timed_out;
     const auto state = co_await this_cancellation;
     const bool cancelled = state.cancelled() != boost::asio::cancellation_type::none;
     co_await shield();
     co_await command->stop(cancelled ? std::chrono::nanoseconds::zero() : grace);
     co_await unshield();
-    if (cancelled || !stop.stop_requested()) std::rethrow_exception(failure);
+    if (cancelled || !context->stop_token().stop_requested()) exited.rethrow();
     co_return Wait::stopped;
 }
 

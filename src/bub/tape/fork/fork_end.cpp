@@ -5,9 +5,9 @@
 #include <bub/tape/file/side_state.hpp>
 #include <bub/tape/fork/fork_entries.hpp>
 #include <bub/tape/fork/fork_state.hpp>
-#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
+#include <cubepi/core/outcome.hpp>
 
 // The end of a fork: merged into the tape, fenced, or discarded; and the claims that it holds until then.
 
@@ -119,6 +119,16 @@ Task<void> TapeFork::State::merge(TurnStatus status) {
     (void)co_await parent->append(main.tape, std::move(entries), std::move(how));
 }
 
+Task<std::string> TapeFork::State::merge_or_refusal(TurnStatus status) {
+    std::string refusal;
+    try {
+        co_await merge(status);
+    } catch (const cubepi::StaleAppendError& error) {
+        refusal = error.what();
+    }
+    co_return refusal;
+}
+
 Task<void> TapeFork::State::keep_refused(TurnStatus status, std::string reason) {
     detail::JournaledTurn turn;
     turn.id = options.turn_id;
@@ -159,20 +169,13 @@ Task<void> TapeFork::merge(TurnStatus status) {
     const std::shared_ptr<State> state = state_;
     state->check_open();
     std::string refused;
-    std::exception_ptr failure;
     if (state->holds_something()) {
-        try {
-            co_await state->merge(status);
-        } catch (const cubepi::StaleAppendError& error) {
-            refused = error.what();
-        } catch (...) {
-            failure = std::current_exception();
-        }
-    }
-    if (failure) {
-        // The journal remains, and the process that opens the next one closes the turn; no process is working on it.
-        if (!cubepi::is_cancellation(failure)) co_await state->edit_at_end();
-        std::rethrow_exception(failure);
+        cubepi::Outcome<std::string> merged =
+            co_await cubepi::outcome_of(state->merge_or_refusal(status));
+        // After a failure the journal remains, and the process that opens the next one closes the turn; no process is
+        // working on it.
+        if (!merged && !merged.cancelled()) co_await state->edit_at_end();
+        refused = std::move(merged).value();
     }
     if (!refused.empty()) co_await state->keep_refused(status, refused);
     if (const std::shared_ptr<TurnJournal> journal = state->journal->journal()) journal->remove();

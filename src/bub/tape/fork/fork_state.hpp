@@ -69,6 +69,8 @@ struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     std::vector<TapeEntry> whole_turn(TurnStatus status) const;
     /// Writes all entries to the parent; nothing if a claim has been superseded (D50).
     Task<void> merge(TurnStatus status);
+    /// Like merge(), but returns the reason if a claim has been superseded; empty if the entries were written.
+    Task<std::string> merge_or_refusal(TurnStatus status);
     /// Preserves the fenced turn as an event on the tape.
     Task<void> keep_refused(TurnStatus status, std::string reason);
     Task<void> edit_at_end();

@@ -213,7 +213,8 @@ ProxyChoice choose_proxy(const RequestUrl& url, const EnvLookup& env) {
     if (code != CURLUE_OK) {
         throw Error(ErrorCode::proxy,
                     "The proxy that the environment names for " + url.scheme + " (" + url.scheme +
-                        "_proxy or all_proxy) is not a usable URL: " + curl_url_strerror(code) + ".");
+                        "_proxy or all_proxy) is not a usable URL: " + curl_url_strerror(code) +
+                        ".");
     }
     const std::string scheme = lower(part(handle.get(), CURLUPART_SCHEME));
     const std::string port = part(handle.get(), CURLUPART_PORT);
