@@ -7,17 +7,13 @@
 
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/entry/json_text.hpp>
-#include <bub/tape/file/side_state.hpp>
 #include <bub/tape/file/tape_errors.hpp>
 #include <bub/tape/file/tape_writing.hpp>
-#include <bub/tape/file/turn_journal_file.hpp>
 #include <bub/tape/fork/fork_entries.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 namespace bub::detail {
-
-using cubepi::ErrorCode;
 
 namespace {
 
@@ -241,153 +237,6 @@ void TapeDirectory::finish_commit(Writing& writing) {
     }
     remove_journal(paths, header.turn);
     remove_file(paths.commit);
-}
-
-void TapeDirectory::reset(const std::string& name) {
-    const TapePaths paths(options_.directory, name);
-    if (::access(paths.tape.c_str(), F_OK) != 0 && ::access(paths.lock.c_str(), F_OK) != 0) return;
-    Writing writing = write_lock(name);
-    writing.known->tail.reset();
-    remove_file(paths.index);
-    remove_file(paths.tape);
-}
-
-void TapeDirectory::remove(const std::string& name) {
-    if (::access(options_.directory.c_str(), F_OK) != 0) return;
-    std::vector<std::string> tapes;
-    // NAME__X is a sidecar of NAME, unless NAME has no "__" itself: then it is the tape of another session.
-    if (is_main_tape(name)) tapes = names();
-    std::erase_if(tapes, [&](const std::string& one) { return !one.starts_with(name + "__"); });
-    tapes.push_back(name);
-    const std::filesystem::path open = TapePaths(options_.directory, name).open;
-    std::optional<UseLock> unused;
-    try {
-        unused.emplace(open, LockKind::exclusive);
-    } catch (const cubepi::Error& error) {
-        if (error.code() != ErrorCode::storage_full) throw;
-    }
-    for (const std::string& one : tapes) {
-        Writing writing = lock_to_remove(one);
-        remove_files(writing);
-    }
-    remove_file(open);
-}
-
-/// Deleting must work on a full disk, so a commit that is about to be deleted is not finished. If there is no space even for a
-/// lock file, no other process can have created one to write.
-TapeDirectory::Writing TapeDirectory::lock_to_remove(const std::string& name) {
-    try {
-        return lock(name);
-    } catch (const cubepi::Error& error) {
-        if (error.code() != ErrorCode::storage_full) throw;
-    }
-    const std::shared_ptr<CachedTape> tape = known(name);
-    std::unique_lock here(tape->mutex);
-    return Writing{name, TapePaths(options_.directory, name), tape, std::move(here), FileLock()};
-}
-
-void TapeDirectory::remove_files(Writing& writing) {
-    namespace fs = std::filesystem;
-    const TapePaths& paths = writing.paths;
-    std::error_code failed;
-    const bool linked = fs::is_symlink(paths.turns, failed);
-    for (fs::directory_iterator file(linked ? fs::path() : paths.turns, failed), end;
-         !failed && file != end; file.increment(failed)) {
-        const Descriptor journal = Descriptor::open(file->path(), O_RDWR);
-        if (!journal || try_lock(journal)) continue;
-        throw cubepi::CheckpointerLockTimeoutError(
-            cubepi::ErrorCode::storage_locked, "a turn is in progress on tape '" + writing.name +
-                                                   "' (" + file->path().string() +
-                                                   "); wait for its end, or end that process");
-    }
-    writing.known->tail.reset();
-    fs::remove_all(paths.turns, failed);
-    for (const fs::path& file : {paths.commit, paths.tape, paths.index, paths.state, paths.lock})
-        remove_file(file);
-}
-
-void TapeDirectory::close_dead_turns_at_start(const std::string& name) {
-    const std::shared_ptr<CachedTape> tape = known(name);
-    if (tape->looked_for_turns) return;
-    const std::lock_guard lock(tape->start);
-    if (tape->looked_for_turns) return;
-    if (::access(TapePaths(options_.directory, name).turns.c_str(), F_OK) == 0) {
-        try {
-            Writing writing = write_lock(name);
-            close_dead_turns(writing);
-        } catch (const cubepi::Error& error) {
-            // A process that may only read returns the entries that exist. The turn is closed when there is space again.
-            if (!may_still_read(error.code())) throw;
-            if (error.code() == ErrorCode::storage_full) return;
-        }
-    }
-    tape->looked_for_turns = true;
-}
-
-void TapeDirectory::close_dead_turns(Writing& writing) {
-    namespace fs = std::filesystem;
-    std::vector<fs::path> journals;
-    std::error_code failed;
-    if (fs::is_symlink(writing.paths.turns, failed)) return;
-    for (fs::directory_iterator file(writing.paths.turns, failed), end; !failed && file != end;
-         file.increment(failed)) {
-        if (file->path().extension() == ".journal") journals.push_back(file->path());
-    }
-    std::sort(journals.begin(), journals.end());
-    for (const fs::path& journal : journals) close_turn(writing, journal);
-    ::rmdir(writing.paths.turns.c_str());
-}
-
-void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& journal) {
-    const Descriptor file = Descriptor::open(journal, O_RDWR);
-    if (!file || !try_lock(file)) return;  // its process is alive
-    JournaledTurn turn = read_journal(file.read_all());
-    if (turn.id.empty() || turn.empty()) {
-        remove_file(journal);
-        return;
-    }
-    if (is_superseded(writing, turn)) {
-        TapeAppend options = TapeAppend().turn(turn.id);
-        std::vector<TapeEntry> entries;
-        entries.push_back(
-            refused_turn(std::move(turn), "interrupted", "another process had continued the tape"));
-        (void)append_locked(writing, std::move(entries), options);
-        remove_file(journal);
-        return;
-    }
-    close_interrupted(turn);
-    const std::size_t first = turn.reset ? 0 : first_anchor_in(turn.entries);
-    TapeAppend options = TapeAppend().reset(turn.reset).turn(turn.id).first_anchor(first);
-    (void)append_locked(writing, std::move(turn.entries), options);
-    // Removed by its path, because the file name for a turn id may have changed since: a journal is never closed twice.
-    remove_file(journal);
-}
-
-bool TapeDirectory::is_superseded(const Writing& writing, const JournaledTurn& turn) {
-    const JsonObject state = read_state(writing.name);
-    const bool superseded =
-        std::any_of(turn.claims.begin(), turn.claims.end(), [&state](const TapeClaim& claim) {
-            return !SideState(state).holds(claim.run_id, claim.owner_id);
-        });
-    if (!superseded) return false;
-    const Descriptor tape = Descriptor::open(writing.paths.tape, O_RDONLY);
-    if (!tape) return turn.after != 0;
-    Tail tail = tail_of(tape, tape.size());
-    count_messages(tail, writing.paths, tape, tape.size());
-    return *tail.messages != turn.after;
-}
-
-std::shared_ptr<TurnJournal> TapeDirectory::open_journal(const std::string& name,
-                                                         const std::string& turn_id) {
-    TapePaths paths(options_.directory, name);
-    make_directory();
-    if (::access(paths.turns.c_str(), F_OK) == 0) {
-        Writing writing = write_lock(name);
-        close_dead_turns(writing);
-    }
-    known(name)->looked_for_turns = true;
-    return std::make_shared<TurnJournalFile>(paths.turns, paths.journal(turn_id), turn_id,
-                                             options_.clock);
 }
 
 }  // namespace bub::detail

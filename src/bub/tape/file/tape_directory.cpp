@@ -1,21 +1,16 @@
 #include <bub/tape/file/tape_directory.hpp>
 
 #include <algorithm>
-#include <array>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <bub/tape/entry/entry_facts.hpp>
-#include <bub/tape/entry/json_text.hpp>
 #include <bub/tape/file/digest.hpp>
-#include <bub/tape/file/line_reader.hpp>
 #include <bub/tape/file/tape_errors.hpp>
 #include <bub/tape/file/tape_writing.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/runtime.hpp>
-#include <cubepi/schema/python_json.hpp>
 
 namespace bub::detail {
 
@@ -161,132 +156,6 @@ Descriptor TapeDirectory::open_visible(const std::string& name, std::uint64_t& e
     }
 }
 
-TapeDirectory::Tail TapeDirectory::tail_of(const Descriptor& tape, std::uint64_t end) const {
-    constexpr std::uint64_t far_enough = std::uint64_t{1} << 20U;
-    Tail tail;
-    struct stat info = {};
-    ::fstat(tape.get(), &info);
-    tail.modified = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
-    tail.mark = TapeMark::of(tape, end);
-    BackwardLineReader lines(tape, 0, end);
-    FileLine line;
-    bool has_id = false;
-    std::int64_t since = 0;
-    bool begun = false;
-    while (lines.next(line)) {
-        if (!begun) tail.ended = line.ended;
-        begun = true;
-        if (has_id && end - line.offset > far_enough) return tail;
-        const std::optional<LineFacts> found = line_facts(line.text);
-        if (!found) continue;
-        if (!has_id) tail.last_id = found->id;
-        has_id = true;
-        if (found->facts.position) {
-            tail.messages = *found->facts.position + since;
-            return tail;
-        }
-        since += found->facts.messages;
-    }
-    tail.messages = since;
-    return tail;
-}
-
-TapeDirectory::Tail TapeDirectory::current_tail(CachedTape& known, const Descriptor& tape,
-                                                std::uint64_t end) const {
-    struct stat info = {};
-    ::fstat(tape.get(), &info);
-    const std::int64_t modified = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
-    const bool same = known.tail && known.tail->mark.covered == end &&
-                      known.tail->modified == modified && known.tail->mark.holds(tape);
-    if (!same) known.tail = tail_of(tape, end);
-    return *known.tail;
-}
-
-void TapeDirectory::count_messages(Tail& tail, const TapePaths& paths, const Descriptor& tape,
-                                   std::uint64_t end) const {
-    if (!tail.messages) tail.messages = TapeIndexFile(paths.index, tape, end).sums().messages;
-}
-
-TapePosition TapeDirectory::position(const std::string& name) {
-    std::uint64_t end = 0;
-    const Descriptor tape = open_visible(name, end);
-    TapePosition found;
-    if (!tape) return found;
-    Tail tail = tail_of(tape, end);
-    count_messages(tail, TapePaths(options_.directory, name), tape, end);
-    found.last_id = tail.last_id;
-    found.messages = *tail.messages;
-    return found;
-}
-
-TapeInfo TapeDirectory::info(const std::string& name) {
-    TapeInfo info;
-    std::uint64_t end = 0;
-    const Descriptor tape = open_visible(name, end);
-    if (!tape) return info;
-    const TapeIndexFile index(TapePaths(options_.directory, name).index, tape, end);
-    const IndexHeader& sums = index.sums();
-    info.entries = sums.entries;
-    info.anchors = sums.anchors;
-    info.entries_since_last_anchor = sums.entries_since_anchor;
-    if (sums.last_anchor_offset != IndexHeader::none) {
-        LineReader lines(tape, static_cast<std::uint64_t>(sums.last_anchor_offset), end);
-        FileLine line;
-        const auto found = lines.next(line) ? line_facts(line.text) : std::nullopt;
-        info.last_anchor = found && !found->facts.name.empty() ? found->facts.name : "-";
-    }
-    if (sums.has_usage != 0) {
-        RunUsage usage;
-        usage.total = sums.usage_total;
-        if (sums.usage_prompt != IndexHeader::none) usage.prompt = sums.usage_prompt;
-        if (sums.usage_cached != IndexHeader::none) usage.cached = sums.usage_cached;
-        info.last_token_usage = usage.total;
-        info.last_token_cache_hit_rate = usage.hit_rate();
-    }
-    return info;
-}
-
-std::vector<TapeEntry> TapeDirectory::anchors(const std::string& name, std::size_t limit) {
-    std::vector<TapeEntry> found;
-    std::uint64_t end = 0;
-    const Descriptor tape = open_visible(name, end);
-    if (!tape || limit == 0) return found;
-    const TapeIndexFile index(TapePaths(options_.directory, name).index, tape, end);
-    index.newest_first(IndexKind::anchor, std::nullopt, [&](std::uint64_t offset) {
-        LineReader lines(tape, offset, end);
-        FileLine line;
-        if (!lines.next(line)) return true;
-        if (auto entry = read_tape_line(line.text)) found.push_back(std::move(*entry));
-        return found.size() < limit;
-    });
-    std::reverse(found.begin(), found.end());
-    return found;
-}
-
-std::optional<TapeEntry> TapeDirectory::find(const std::string& name, IndexKind kind,
-                                             const std::string& key) {
-    std::optional<TapeEntry> found;
-    std::uint64_t end = 0;
-    const Descriptor tape = open_visible(name, end);
-    if (!tape) return found;
-    const TapeIndexFile index(TapePaths(options_.directory, name).index, tape, end);
-    index.newest_first(kind, hash_of(key), [&](std::uint64_t offset) {
-        LineReader lines(tape, offset, end);
-        FileLine line;
-        const auto facts = lines.next(line) ? line_facts(line.text) : std::nullopt;
-        if (!facts) return true;
-        const EntryFacts& have = facts->facts;
-        const bool same = kind == IndexKind::message
-                              ? std::find(have.message_ids.begin(), have.message_ids.end(), key) !=
-                                    have.message_ids.end()
-                          : kind == IndexKind::run ? have.run_id == key
-                                                   : have.name == key;
-        if (same) found = read_tape_line(line.text);
-        return !same;
-    });
-    return found;
-}
-
 void TapeDirectory::copy(const std::string& name, const fs::path& target) {
     std::uint64_t end = 0;
     const Descriptor tape = open_visible(name, end);
@@ -316,78 +185,6 @@ std::shared_ptr<const void> TapeDirectory::hold(const std::string& name) {
     make_directory();
     return std::make_shared<const FileLock>(options_.directory / (name + ".lock"),
                                             LockKind::exclusive, options_.lock_timeout);
-}
-
-Json TapeDirectory::edit_state(const std::string& name,
-                               const std::function<Json(JsonObject&)>& edit) {
-    const Writing writing = write_lock(name);
-    const JsonObject before = read_state(name);
-    JsonObject state = before;
-    const std::size_t late = make_late_edits(*writing.known, state);
-    Json result = edit(state);
-    write_state(writing, before, state);
-    const std::lock_guard lock(writing.known->late_mutex);
-    auto& edits = writing.known->late;
-    edits.erase(edits.begin(), edits.begin() + static_cast<std::ptrdiff_t>(late));
-    return result;
-}
-
-void TapeDirectory::edit_state_later(const std::string& name,
-                                     std::function<void(JsonObject&)> edit) {
-    const std::shared_ptr<CachedTape> tape = known(name);
-    const std::lock_guard lock(tape->late_mutex);
-    tape->late.push_back(std::move(edit));
-}
-
-std::size_t TapeDirectory::make_late_edits(CachedTape& tape, JsonObject& state) {
-    const std::lock_guard lock(tape.late_mutex);
-    for (const auto& edit : tape.late) edit(state);
-    return tape.late.size();
-}
-
-void TapeDirectory::write_state(const Writing& writing, const JsonObject& before,
-                                const JsonObject& state) const {
-    if (state == before) return;
-    if (state.empty()) {
-        remove_file(writing.paths.state);
-        return;
-    }
-    check_depth(writing.name, state);
-    std::string text;
-    append_json_text(text, state);
-    text += '\n';
-    replace_file(writing.paths.state, text, options_.sync == TapeSync::append);
-}
-
-JsonObject TapeDirectory::read_state(const std::string& name) {
-    const std::optional<std::string> text = read_file(TapePaths(options_.directory, name).state);
-    if (!text) return {};
-    try {
-        Json state = cubepi::parse_lenient(*text);
-        if (JsonObject* object = state.if_object()) return std::move(*object);
-    } catch (const cubepi::Error&) {
-        // The store always replaces this file as a whole, so another program has written it.
-    }
-    const std::string file = TapePaths(options_.directory, name).state.string();
-    throw cubepi::CheckpointCorruptionError("the side state of tape '" + name +
-                                                "' cannot be read; delete " + file +
-                                                " to continue without claims and pending requests",
-                                            name, "tape", name + ".jsonl.state", file);
-}
-
-std::string TapeDirectory::put_media(const std::string& bytes) {
-    make_directory();
-    std::string name = sha256_hex(bytes);
-    const fs::path directory = options_.directory / "media";
-    make_private_directory(directory);
-    const fs::path file = directory / name;
-    if (::access(file.c_str(), F_OK) != 0) replace_file(file, bytes, false);
-    return name;
-}
-
-std::optional<std::string> TapeDirectory::get_media(const std::string& sha256) {
-    check_tape_name(sha256);
-    return read_file(options_.directory / "media" / sha256);
 }
 
 }  // namespace bub::detail
