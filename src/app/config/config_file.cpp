@@ -39,7 +39,7 @@ constexpr std::array<std::string_view, 5> provider_keys{"type", "base_url", "api
 std::string file_text(const std::filesystem::path& path) {
     std::error_code failed;
     if (!std::filesystem::exists(path, failed)) return {};
-    if (const auto kind = detail::kind_if_no_file(path); !kind.empty()) {
+    if (const auto kind = detail::kind_if_not_regular(path); !kind.empty()) {
         throw Error(ErrorCode::io,
                     path.string() + " is " + std::string(kind) + "; it should be a file.");
     }

@@ -57,7 +57,7 @@ History::History(std::filesystem::path file) : file_(std::move(file)) {
 
 void History::load() {
     // Without a history one can still talk; a pipe of its name would be waited for.
-    if (!cubepi::detail::kind_if_no_file(file_).empty()) file_.clear();
+    if (!cubepi::detail::kind_if_not_regular(file_).empty()) file_.clear();
     if (file_.empty()) return;
     std::ifstream file(file_, std::ios::binary);
     std::string line;

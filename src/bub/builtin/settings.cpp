@@ -178,7 +178,7 @@ void read_member(Settings& settings, const std::string& file, const std::string&
 void read_file(Settings& settings, const std::filesystem::path& file) {
     std::error_code error;
     if (file.empty() || !std::filesystem::exists(file, error)) return;
-    if (const auto kind = cubepi::detail::kind_if_no_file(file); !kind.empty()) {
+    if (const auto kind = cubepi::detail::kind_if_not_regular(file); !kind.empty()) {
         settings.problems.push_back("cannot read " + file.string() + ": it is " +
                                     std::string(kind) + ", and should be a file");
         return;

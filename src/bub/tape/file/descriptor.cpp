@@ -18,7 +18,7 @@ using cubepi::detail::UniqueFd;
 
 namespace {
 
-[[noreturn]] void throw_no_file(const std::filesystem::path& path, std::string_view kind) {
+[[noreturn]] void throw_not_a_file(const std::filesystem::path& path, std::string_view kind) {
     throw cubepi::CheckpointerError(cubepi::ErrorCode::storage,
                                     "cannot open " + path.string() + ": it is " +
                                         std::string(kind) +
@@ -26,14 +26,14 @@ namespace {
                                     std::string(), std::string(), path.string());
 }
 
-[[noreturn]] void throw_no_directory(const std::filesystem::path& path, std::string_view kind) {
+[[noreturn]] void throw_not_a_directory(const std::filesystem::path& path, std::string_view kind) {
     throw cubepi::CheckpointerError(cubepi::ErrorCode::storage,
                                     "cannot use the directory " + path.string() + ": it is " +
                                         std::string(kind) + "; move it away",
                                     std::string(), std::string(), path.string());
 }
 
-UniqueFd open_regular_file(const std::filesystem::path& path, int flags, unsigned mode) {
+UniqueFd open_checked(const std::filesystem::path& path, int flags, unsigned mode) {
     // With a symbolic link, a user who can create one here could have another file read or overwritten.
     const bool directory = (flags & O_DIRECTORY) != 0;
     if (!directory) flags |= O_NOFOLLOW;
@@ -43,15 +43,15 @@ UniqueFd open_regular_file(const std::filesystem::path& path, int flags, unsigne
     if (!fd) {
         const int reason = errno;
         if (reason == ENOENT && (flags & O_CREAT) == 0) return fd;
-        if (!directory && reason == ELOOP) throw_no_file(path, "a symbolic link");
-        const std::string_view kind = cubepi::detail::kind_if_no_file(path);
-        if (!directory && !kind.empty()) throw_no_file(path, kind);
+        if (!directory && reason == ELOOP) throw_not_a_file(path, "a symbolic link");
+        const std::string_view kind = cubepi::detail::kind_if_not_regular(path);
+        if (!directory && !kind.empty()) throw_not_a_file(path, kind);
         throw_system("open", path, reason);
     }
     struct stat info = {};
     if (::fstat(fd.get(), &info) != 0) throw_system("inspect", path, errno);
-    const std::string_view kind = cubepi::detail::kind_if_no_file(info.st_mode);
-    if (!kind.empty()) throw_no_file(path, kind);
+    const std::string_view kind = cubepi::detail::kind_if_not_regular(info.st_mode);
+    if (!kind.empty()) throw_not_a_file(path, kind);
     return fd;
 }
 
@@ -60,7 +60,7 @@ UniqueFd open_regular_file(const std::filesystem::path& path, int flags, unsigne
 Descriptor Descriptor::open(const std::filesystem::path& path, int flags, unsigned mode) {
     Descriptor made;
     made.path_ = path;
-    made.fd_ = open_regular_file(path, flags, mode);
+    made.fd_ = open_checked(path, flags, mode);
     return made;
 }
 
@@ -163,7 +163,7 @@ UseLock::UseLock(const std::filesystem::path& path, LockKind kind) {
 void replace_file(const std::filesystem::path& path, std::string_view bytes, bool sync) {
     std::filesystem::path fresh = path;
     fresh += ".new";
-    UniqueFd fd = open_regular_file(fresh, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    UniqueFd fd = open_checked(fresh, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     cubepi::detail::ReplacementFile file(std::move(fd), fresh);
     if (!cubepi::detail::write_all(file.get(), bytes)) throw_system("write", fresh, errno);
     if (sync && !cubepi::detail::sync_file(file.get()))
@@ -192,7 +192,7 @@ void make_private_directory(const std::filesystem::path& path) {
     const int reason = errno;
     if (reason != EEXIST) throw_system("create the directory", path, reason);
     if (::lstat(path.c_str(), &info) != 0 || S_ISDIR(info.st_mode)) return;
-    throw_no_directory(path, S_ISLNK(info.st_mode) ? "a symbolic link" : "a file");
+    throw_not_a_directory(path, S_ISLNK(info.st_mode) ? "a symbolic link" : "a file");
 }
 
 }  // namespace bub::detail

@@ -14,12 +14,13 @@ namespace bub::detail {
 
 using cubepi::detail::LockKind;
 
-/// An open file. All functions throw Error with the path in its text.
+/// An open file with its path: core/support/posix_file.hpp with exceptions. All functions throw CheckpointerError with
+/// the path in its text.
 class Descriptor {
 public:
     Descriptor() = default;
-    /// open(2) with O_CLOEXEC. An invalid one when the file does not exist (and flags do not make it). Symbolic links and
-    /// what is not a regular file are refused, and never waited for; with O_DIRECTORY it is a directory.
+    /// Opens a regular file, or a directory if `flags` contain O_DIRECTORY. Returns an invalid descriptor if the file does
+    /// not exist and O_CREAT is not set. Rejects symbolic links and other kinds of files, without waiting for a pipe.
     static Descriptor open(const std::filesystem::path& path, int flags, unsigned mode = 0600);
 
     explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
@@ -76,8 +77,8 @@ void replace_file(const std::filesystem::path& path, std::string_view bytes, boo
 /// Returns nothing if the file does not exist.
 std::optional<std::string> read_file(const std::filesystem::path& path);
 void remove_file(const std::filesystem::path& path);
-/// Makes a directory that only this user can enter, and those above it that are missing. A directory that is there already
-/// keeps its mode. Throws Error when a file or a symbolic link has its name.
+/// Creates a directory that only this user can enter, with its missing parents. An existing directory keeps its mode.
+/// Throws Error if the path is a file or a symbolic link.
 void make_private_directory(const std::filesystem::path& path);
 
 }  // namespace bub::detail

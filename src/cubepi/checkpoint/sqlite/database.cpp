@@ -31,7 +31,7 @@ std::string cannot_open(const std::string& path) {
 
 /// SQLite would read a pipe, and wait for its other end or fail with an error of input.
 void refuse_no_file(const std::string& path) {
-    const std::string_view kind = kind_if_no_file(std::filesystem::path(path));
+    const std::string_view kind = kind_if_not_regular(std::filesystem::path(path));
     if (kind.empty()) return;
     refuse(path, ErrorCode::storage,
            cannot_open(path) + "it is " + std::string(kind) +
