@@ -153,6 +153,7 @@ class Linter:
         """One token of an expression, or one bracketed group."""
         text, line = self.tokens[self.at]
         previous = self.peek(-1)
+        qualifier = self.peek(-2) if previous == "::" else None
         self.at += 1
         if text == "co_await":
             expression.awaits = True
@@ -173,7 +174,7 @@ class Linter:
             self.group(expression, "}")
         elif text == "[":
             self.bracket(expression, line)
-        elif text == "detached" and previous in ("::", ",", "("):
+        elif text == "detached" and (qualifier == "asio" or previous in (",", "(")):
             expression.certain.append((line, DETACHED))
 
     def group(self, expression, end):

@@ -136,7 +136,7 @@ TEST(AgentEventSchema, AnEventOfEachTypeFits) {
         HitlRequestEvent{asks},
         HitlRequestEvent{approves},
         HitlRequestEvent{confirms},
-        HitlAnswerEvent{"q1", "yes", false, false},
+        HitlAnswerEvent{"q1", "yes", false},
         AgentSuspendedEvent{{asks, approves, confirms}},
         AgentAbortedEvent{"ctrl-c"},
         NoticeEvent{notice}};

@@ -55,6 +55,7 @@ class Offenders(unittest.TestCase):
 
     def test_detached(self):
         self.assertEqual(found("co_spawn(e, f(), boost::asio::detached);"), [DETACHED])
+        self.assertEqual(found("end(HitlEnd::detached);"), [])
 
 
 class Harmless(unittest.TestCase):

@@ -5,6 +5,9 @@
 #include <cubepi/agent/run/abort_when_cancelled.hpp>
 #include <cubepi/agent/run/agent_impl.hpp>
 #include <cubepi/agent/run/prompt.hpp>
+#include <cubepi/agent/run/store_call.hpp>
+#include <cubepi/agent/run/stored_questions.hpp>
+#include <cubepi/agent/run/suspended_run.hpp>
 #include <cubepi/core/cancellation.hpp>
 
 namespace cubepi {
@@ -72,6 +75,57 @@ Task<RunResult> Agent::prompt(PromptInput input, PromptOptions options) {
 Task<RunResult> Agent::resume(PromptOptions options) {
     Task<RunResult> work = detail::run_resume(impl_, options);
     return run_guarded(impl_, std::move(work), std::move(options));
+}
+
+bool Agent::detach() {
+    const Impl::Settings& settings = impl_->settings();
+    if (!settings.channel) {
+        throw Error(ErrorCode::no_channel,
+                    "detach(): the agent has no channel (AgentOptions::channel)");
+    }
+    if (!settings.channel->is_durable() || !impl_->log.questions()) {
+        throw Error(ErrorCode::invalid_state,
+                    "detach(): the requests of this agent are not stored; it needs a "
+                    "CheckpointedChannel and a checkpointer with a thread_id");
+    }
+    const auto questions = settings.active_questions->get();
+    return questions && questions->detach();
+}
+
+Task<RunResult> Agent::respond(std::string question_id, Json answer, AnswerOrigin origin) {
+    Task<RunResult> work =
+        detail::run_respond(impl_, std::move(question_id), std::move(answer), std::move(origin));
+    return run_guarded(impl_, std::move(work), PromptOptions());
+}
+
+Task<void> Agent::abort_pending(std::string reason) {
+    const std::shared_ptr<Impl> impl = impl_;
+    if (impl->state.is_streaming) {
+        impl->inbox.abort();
+        co_await detail::wait_until_idle(impl);
+    }
+    Task<void> work = detail::run_abort_pending(impl, std::move(reason));
+    std::function<void()> abort = [&impl] { impl->inbox.abort(); };
+    co_await detail::abort_when_cancelled(std::move(work), std::move(abort));
+}
+
+Task<std::vector<HitlRequest>> Agent::load_pending_hitl_requests() {
+    const std::shared_ptr<Impl> impl = impl_;
+    std::vector<HitlRequest> requests;
+    HitlStore* store = impl->log.questions();
+    if (!store) co_return requests;
+    auto call = [&] { return store->load_pending_requests(impl->log.thread_id()); };
+    Task<std::vector<PendingRequest>> loading =
+        detail::store_call("load the pending requests", impl->log.thread_id(), std::move(call));
+    std::vector<PendingRequest> pending = co_await std::move(loading);
+    for (PendingRequest& one : pending) requests.push_back(std::move(one.request));
+    co_return requests;
+}
+
+std::vector<HitlRequest> Agent::in_flight_hitl_requests() const {
+    const Impl::Settings& settings = impl_->settings();
+    const auto questions = settings.channel ? settings.active_questions->get() : nullptr;
+    return questions ? questions->waiting() : std::vector<HitlRequest>();
 }
 
 Receipt Agent::steer(PromptInput message, std::string for_run) {

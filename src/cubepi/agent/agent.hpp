@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/agent/hitl_channel.hpp>
 #include <cubepi/agent/limits.hpp>
 #include <cubepi/agent/listener.hpp>
 #include <cubepi/agent/middleware.hpp>
@@ -51,6 +52,9 @@ struct AgentOptions {
     std::shared_ptr<Checkpointer> checkpointer =
         {};  ///< persistence is enabled if this and thread_id are set
     std::string thread_id = {};
+    /// The channel on which middleware and tools ask the user. The agent emits the events of its requests. With a
+    /// CheckpointedChannel and a store, detach() suspends a run that waits.
+    std::shared_ptr<HitlChannel> channel = {};
     MessageList messages = {};              ///< initial history; not allowed together with a store
     std::shared_ptr<SpillSink> spill = {};  ///< stores tool output that is too long
     std::shared_ptr<const Runtime> runtime = {};  ///< null: Runtime::standard()
@@ -93,12 +97,20 @@ public:
         prior_spending_ = std::move(value);
         return std::move(*this);
     }
+    /// Closes a suspended run of the thread before the prompt, as abort_pending() does. Without it the prompt throws
+    /// PendingRequestsError (D60).
+    PromptOptions&& abandon_pending(bool value = true) && {
+        abandon_pending_ = value;
+        return std::move(*this);
+    }
     const std::string& run_id() const noexcept { return run_id_; }
+    bool abandon_pending() const noexcept { return abandon_pending_; }
     const PriorSpending& prior_spending() const noexcept { return prior_spending_; }
 
 private:
     std::string run_id_;
     PriorSpending prior_spending_;
+    bool abandon_pending_ = false;
 };
 
 /// The state of a queued input (D42).
@@ -150,7 +162,7 @@ public:
     AgentRun(AgentRun&&) noexcept;
     AgentRun& operator=(AgentRun&&) noexcept;
     ~AgentRun();
-    /// Returns the next event; empty after agent_end. After the last event, throws what prompt() would throw.
+    /// Returns the next event; empty after agent_end or agent_suspended. After the last event, throws what prompt() would throw.
     Task<std::optional<AgentEvent>> next();
     /// Returns the result; discards the remaining events.
     Task<RunResult> result();
@@ -184,13 +196,39 @@ public:
     /// waits for the end of a run that was aborted: at most `limits.abort_grace` plus 5 s of the runtime's clock. An
     /// abort() during this wait ends it with the outcome `aborted` and no events. Throws Error(busy) if a run is active
     /// that was not aborted, or that has not ended in this time; a CheckpointerError if storage fails (D35); the
-    /// exception of a listener (D6). Cancelling the awaiting coroutine aborts the run, closes it and then throws (D38).
+    /// exception of a listener (D6); PendingRequestsError if the thread waits for answers (D60). Cancelling the awaiting
+    /// coroutine aborts the run, closes it and then throws (D38).
     Task<RunResult> prompt(PromptInput input, PromptOptions options = {});
-    /// Continues from the last persisted message (D2). Waits and throws like prompt(), and throws Error(no_messages) or
+    /// Continues from the last persisted message (D2). A suspended run continues with its own id: the questions that are
+    /// open are asked on the channel again. Waits and throws like prompt(), and throws Error(no_messages) or
     /// Error(cannot_continue) if there is nothing to continue.
     Task<RunResult> resume(PromptOptions options = {});
     /// Returns a prompt() as a stream of events.
     AgentRun start(PromptInput input, PromptOptions options = {});
+
+    // Human in the loop: see docs/guides/human-in-the-loop.md.
+
+    /// Requests that the current run, which waits for the user, ends as `suspended` (D59): as soon as its other tool calls
+    /// have ended or wait too, its requests stay stored, and the last event is agent_suspended. Returns false, without
+    /// effect, if no request waits. A request that is answered meanwhile continues the run. Throws Error(no_channel)
+    /// without a channel, and Error(invalid_state) if the channel or the store is not durable. Thread-safe; await the end
+    /// of the run with wait_for_idle() or prompt().
+    bool detach();
+    /// Answers a question of the thread's suspended run and, if it was the last one that was open, continues the run to its
+    /// next end. While others are open, the answer is stored and the outcome is `suspended` without any event. An empty id
+    /// stands for the only question. Throws Error(no_pending_request); Error(stale_answer) if this question does not wait;
+    /// Error(bad_answer) if the answer does not fit (check_answer()), in which case the question stays open;
+    /// Error(no_channel); Error(busy) if a run of this agent is active: its questions are answered on the channel.
+    Task<RunResult> respond(std::string question_id, Json answer, AnswerOrigin origin = {});
+    /// Returns a respond() as a stream of events.
+    AgentRun start_response(std::string question_id, Json answer, AnswerOrigin origin = {});
+    /// Closes the thread's suspended run: its calls get error results, the history gets a closing message of the assistant,
+    /// the requests and their answers are removed. Aborts the current run first, if there is one. Emits agent_aborted.
+    Task<void> abort_pending(std::string reason = "aborted");
+    /// Returns the requests of the thread that are stored and wait for an answer, in the order in which they were made.
+    Task<std::vector<HitlRequest>> load_pending_hitl_requests();
+    /// Returns the requests of the current run that wait in this process. Thread-safe as far as the channel's pending() is.
+    std::vector<HitlRequest> in_flight_hitl_requests() const;
 
     /// Inserts a user message at the next step of the current run, or of the next run if none is active. With
     /// `for_run`, only of that run. Thread-safe.

@@ -1,12 +1,14 @@
 #include <cubepi/agent/agent.hpp>
 
 #include <exception>
+#include <functional>
 #include <optional>
 #include <stop_token>
 #include <utility>
 
 #include <cubepi/agent/run/agent_impl.hpp>
 #include <cubepi/agent/run/prompt.hpp>
+#include <cubepi/agent/run/suspended_run.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>
@@ -23,14 +25,14 @@ constexpr std::size_t queue_capacity = 64;
 }  // namespace
 
 struct AgentRun::State {
-    State(std::shared_ptr<Agent::Impl> i, PromptInput in, PromptOptions opt)
-        : impl(std::move(i)),
-          input(std::move(in)),
-          options(std::move(opt)),
-          events(queue_capacity) {}
+    /// Starts the run. Called once.
+    using Work = std::function<Task<RunResult>(std::shared_ptr<Agent::Impl>)>;
+
+    State(std::shared_ptr<Agent::Impl> i, Work w, PromptOptions opt)
+        : impl(std::move(i)), work(std::move(w)), options(std::move(opt)), events(queue_capacity) {}
 
     std::shared_ptr<Agent::Impl> impl;
-    PromptInput input;
+    Work work;
     PromptOptions options;
     AsyncQueue<AgentEvent> events;
     Subscription subscription;
@@ -39,6 +41,7 @@ struct AgentRun::State {
     std::exception_ptr failure;
     std::stop_source waiting{std::nostopstate};  // while waiting for the end of an aborted run
     bool started = false;
+    bool begun = false;  // the run itself
     bool dropped = false;
 
     void abort() {
@@ -55,8 +58,7 @@ namespace {
 Task<void> push_event(std::shared_ptr<AgentRun::State> state, AgentEvent event,
                       std::stop_token aborted) {
     // A run that was dropped ends without delivering its events.
-    const bool ours = state && event.run_id() == state->options.run_id();
-    if (!ours || state->dropped || state->events.try_push(event)) co_return;
+    if (!state || !state->begun || state->dropped || state->events.try_push(event)) co_return;
     Outcome<bool> pushed = co_await outcome_of(cancel_on(aborted, state->events.push(event)));
     if (pushed.ok()) co_return;
     if (!aborted.stop_requested()) std::rethrow_exception(pushed.failure());
@@ -79,7 +81,9 @@ Task<RunResult> run_when_free(std::shared_ptr<AgentRun::State> state) {
     bool free = true;
     if (state->impl->state.is_streaming) free = co_await wait_for_start(state);
     if (!free) co_return detail::aborted_before_start(state->options);
-    co_return co_await detail::run_prompt(state->impl, state->input, state->options);
+    // Until here the events are those of a run that was aborted.
+    state->begun = true;
+    co_return co_await state->work(state->impl);
 }
 
 Task<void> drive(std::shared_ptr<AgentRun::State> state) {
@@ -95,10 +99,6 @@ Task<void> drive(std::shared_ptr<AgentRun::State> state) {
 
 void start(const std::shared_ptr<AgentRun::State>& state, const Executor& executor) {
     if (std::exchange(state->started, true)) return;
-    if (state->options.run_id().empty()) {
-        PromptOptions named = std::move(state->options).run_id(state->impl->runtime->ids->next());
-        state->options = std::move(named);
-    }
     std::weak_ptr<AgentRun::State> weak = state;
     state->subscription = state->impl->hub.subscribe(
         [weak](const AgentEvent& event, std::stop_token aborted) -> Task<void> {
@@ -120,7 +120,18 @@ namespace {
 }  // namespace
 
 AgentRun Agent::start(PromptInput input, PromptOptions options) {
-    return AgentRun(std::make_shared<AgentRun::State>(impl_, std::move(input), std::move(options)));
+    auto work = [input = std::move(input), options](std::shared_ptr<Impl> impl) {
+        return detail::run_prompt(std::move(impl), input, options);
+    };
+    return AgentRun(std::make_shared<AgentRun::State>(impl_, std::move(work), std::move(options)));
+}
+
+AgentRun Agent::start_response(std::string question_id, Json answer, AnswerOrigin origin) {
+    auto work = [question_id = std::move(question_id), answer = std::move(answer),
+                 origin = std::move(origin)](std::shared_ptr<Impl> impl) {
+        return detail::run_respond(std::move(impl), question_id, answer, origin);
+    };
+    return AgentRun(std::make_shared<AgentRun::State>(impl_, std::move(work), PromptOptions()));
 }
 
 AgentRun::AgentRun(AgentRun&&) noexcept = default;

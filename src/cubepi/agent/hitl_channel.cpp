@@ -235,6 +235,26 @@ void HitlRequestFeed::publish(const HitlRequest& request) {
     }
 }
 
+std::string_view to_string(HitlEnd end) noexcept {
+    switch (end) {
+        case HitlEnd::answered: return "answered";
+        case HitlEnd::cancelled: return "cancelled";
+        case HitlEnd::timed_out: return "timed_out";
+        case HitlEnd::aborted: return "aborted";
+        case HitlEnd::detached: return "detached";
+    }
+    return "aborted";
+}
+
+void HitlChannel::connect(std::shared_ptr<HitlRun> run) {
+    if (run_) {
+        throw Error(ErrorCode::invalid_argument,
+                    "the channel is used by run " + run_->run_id() +
+                        ": an agent needs a channel of its own (AgentOptions::channel)");
+    }
+    run_ = std::move(run);
+}
+
 Task<bool> HitlChannel::confirm(std::string prompt, Json details, HitlOptions options) {
     ConfirmRequest question;
     question.prompt = std::move(prompt);
@@ -263,5 +283,43 @@ Task<JsonObject> HitlChannel::ask(std::vector<HitlQuestion> questions, HitlOptio
     Json answer = co_await request(std::move(payload), std::move(options));
     co_return std::move(answer.as_object());
 }
+
+namespace detail {
+
+namespace {
+
+/// Forwards to the channel of the agent, and names the call that asks.
+class CallChannel final : public HitlChannel {
+public:
+    CallChannel(std::shared_ptr<HitlChannel> channel, std::string tool_call_id)
+        : channel_(std::move(channel)), tool_call_id_(std::move(tool_call_id)) {}
+
+    Task<Json> request(HitlPayload payload, HitlOptions options) override {
+        options.asking_call = tool_call_id_;
+        return channel_->request(std::move(payload), std::move(options));
+    }
+    std::vector<HitlRequest> pending() const override { return channel_->pending(); }
+    HitlRequestStream subscribe() override { return channel_->subscribe(); }
+    Task<> answer(std::string question_id, Json value, AnswerOrigin origin) override {
+        return channel_->answer(std::move(question_id), std::move(value), std::move(origin));
+    }
+    Task<> cancel(std::string question_id, std::string reason) override {
+        return channel_->cancel(std::move(question_id), std::move(reason));
+    }
+    bool is_durable() const noexcept override { return channel_->is_durable(); }
+
+private:
+    std::shared_ptr<HitlChannel> channel_;
+    std::string tool_call_id_;
+};
+
+}  // namespace
+
+std::shared_ptr<HitlChannel> channel_of_call(std::shared_ptr<HitlChannel> channel,
+                                             std::string tool_call_id) {
+    return std::make_shared<CallChannel>(std::move(channel), std::move(tool_call_id));
+}
+
+}  // namespace detail
 
 }  // namespace cubepi

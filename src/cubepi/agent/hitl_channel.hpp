@@ -48,6 +48,15 @@ private:
     std::chrono::nanoseconds limit_;
 };
 
+/// A question was asked in the body of a tool that must not run twice (D69). A durable channel refuses it, because after a
+/// restart the body would begin again. Give the tool `replay_policy = ReplayPolicy::idempotent`, or set
+/// CheckpointedChannelOptions::allow_inside_custom_tool.
+class HitlDurabilityNotGuaranteed : public HitlError {
+public:
+    explicit HitlDurabilityNotGuaranteed(const std::string& message)
+        : HitlError(ErrorCode::hitl, message) {}
+};
+
 enum class ApproveDecision : std::uint8_t { approve, deny, edit };
 std::string_view to_string(ApproveDecision decision) noexcept;
 
@@ -87,8 +96,16 @@ struct HitlOptions {
     std::optional<std::string> tool_call_id = {};
     /// Stored with the request as HitlRequest::extra.
     JsonObject extra = {};
+    /// The tool call in whose body the question is asked; ToolContext::channel() sets it. Not a part of the question id.
+    std::string asking_call = {};
 
     HitlOptions() {}
+};
+
+/// Where an answer comes from; recorded by durable channels.
+struct AnswerOrigin {
+    std::string user = {};     ///< as the host identifies its users
+    std::string channel = {};  ///< "terminal", "telegram:42"
 };
 
 using HitlPayload = std::variant<ConfirmRequest, ApproveRequest, AskRequest>;
@@ -130,6 +147,39 @@ private:
     std::vector<std::weak_ptr<HitlRequestStream::State>> streams_;
 };
 
+/// How a request ended.
+enum class HitlEnd : std::uint8_t {
+    detached,  ///< its run was suspended; the request stays stored
+    answered,
+    cancelled,  ///< by the host
+    timed_out,
+    aborted,  ///< with its run, or with the call that asked
+};
+std::string_view to_string(HitlEnd end) noexcept;
+
+/// A run as its channel sees it, for classes that implement HitlChannel. The agent implements it: it emits the events of
+/// the requests, and stops the time limits of the run while a request waits. Used on the agent's executor.
+class HitlRun {
+public:
+    virtual ~HitlRun() = default;
+    virtual const std::string& run_id() const noexcept = 0;
+    virtual const std::string& thread_id() const noexcept = 0;
+    /// Returns true if the run is being suspended: a request whose wait is cancelled then stays stored.
+    virtual bool is_suspending() const noexcept = 0;
+    /// Returns true if the run was started by an earlier call, so that its questions may have been asked before.
+    virtual bool is_continued() const noexcept = 0;
+    /// Returns true if the question may be asked a second time after a restart: it is asked by a hook, or by a tool whose
+    /// body may run again (D69).
+    virtual bool can_ask_again(const HitlOptions& options) const = 0;
+    /// Starts the wait for an answer and emits hitl_request. Throws Error(hitl) if a listener failed; the request is then
+    /// not waited for.
+    virtual Task<> begin_request(HitlRequest request, std::string asking_call) = 0;
+    /// Ends the wait, if it was begun, and emits hitl_answer for an answered or a cancelled request, else a notice.
+    /// Ignores cancellation.
+    virtual Task<> end_request(HitlRequest request, std::string asking_call, HitlEnd end,
+                               Json answer) = 0;
+};
+
 /// The connection between a run that asks and a host that answers.
 ///
 /// confirm(), approve() and ask() wait on the executor of the caller. They throw HitlCancelledError, HitlTimedOutError,
@@ -149,7 +199,8 @@ public:
     /// Asks questions and returns the answers by key: a text, or a list of texts for a question with `multi_select`.
     Task<JsonObject> ask(std::vector<HitlQuestion> questions, HitlOptions options = {});
 
-    /// Asks and returns the answer as check_answer() returns it.
+    /// Asks and returns the answer as check_answer() returns it. A question that is asked in the body of a tool sets
+    /// HitlOptions::asking_call.
     virtual Task<Json> request(HitlPayload payload, HitlOptions options) = 0;
 
     // For the host.
@@ -160,15 +211,35 @@ public:
     virtual HitlRequestStream subscribe() = 0;
     /// Answers a request. Throws Error(stale_answer) if it is not pending (answered, cancelled, timed out, or never
     /// made), and Error(bad_answer) if the answer does not fit, in which case the request stays pending.
-    virtual Task<> answer(std::string question_id, Json value) = 0;
+    virtual Task<> answer(std::string question_id, Json value, AnswerOrigin origin = {}) = 0;
     /// Ends a request without an answer. Throws Error(stale_answer) if it is not pending.
     virtual Task<> cancel(std::string question_id, std::string reason = "cancelled") = 0;
+
+    // For the agent.
+
+    /// Returns true if requests and answers are stored, so that a run that waits can be suspended.
+    virtual bool is_durable() const noexcept { return false; }
+    /// Connects the channel with a run of its agent (AgentOptions::channel). Throws Error(invalid_argument) if another run
+    /// is connected, or if the channel does not fit the run.
+    virtual void connect(std::shared_ptr<HitlRun> run);
+    void disconnect() noexcept { run_.reset(); }
 
     HitlChannel(const HitlChannel&) = delete;
     HitlChannel& operator=(const HitlChannel&) = delete;
 
 protected:
     HitlChannel() = default;
+    /// Returns the run of the agent of this channel; null if there is none.
+    const std::shared_ptr<HitlRun>& run() const noexcept { return run_; }
+
+private:
+    std::shared_ptr<HitlRun> run_;
 };
+
+namespace detail {
+/// Returns `channel` for the body of one tool call: its requests name the call (HitlOptions::asking_call).
+std::shared_ptr<HitlChannel> channel_of_call(std::shared_ptr<HitlChannel> channel,
+                                             std::string tool_call_id);
+}  // namespace detail
 
 }  // namespace cubepi

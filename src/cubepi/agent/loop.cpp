@@ -50,6 +50,7 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
     ThreadLog log(state, nullptr, std::string());
     FunctionInputs inputs(options);
     SerialCheck serial;
+    const std::shared_ptr<HitlChannel> no_channel;
     const RunParts parts{.provider = provider,
                          .system_prompt = state.system_prompt,
                          .tools = state.tools,
@@ -66,6 +67,7 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
                          .log = &log,
                          .inputs = &inputs,
                          .prefix_guard = nullptr,
+                         .channel = no_channel,
                          .serial = serial};
     // The caller's token, the time limit and a cancellation of this coroutine are combined to one abort (D38).
     std::stop_source stop;
@@ -81,11 +83,12 @@ Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions
         input.message = prompt;
         first.push_back(std::move(input));
     }
-    std::function<Task<void>()> opening;
+    RunPlan plan;
+    plan.prompts = std::move(first);
     if (!options.hooks.replaced.empty()) {
-        opening = [&core, &options] { return core.report_replaced(options.hooks.replaced); };
+        plan.opening = [&core, &options] { return core.report_replaced(options.hooks.replaced); };
     }
-    Task<RunResult> turns = run_turns(core, std::move(first), nullptr, std::move(opening));
+    Task<RunResult> turns = run_turns(core, std::move(plan));
     Outcome<RunResult> ended = co_await outcome_of(abort_when_cancelled(std::move(turns), abort));
     log.drop_nulls();
     context.messages = std::move(state.messages);

@@ -205,7 +205,8 @@ TEST(Middleware, D33_OnRunEndIsCalledAfterANaturalEndAndMayContinue) {
                  }});
     const RunResult result = run(agent.prompt("hi"));
     EXPECT_EQ(asked, 2);
-    EXPECT_EQ(texts(result.new_messages), (std::vector<std::string>{"hi", "one", "continue", "two"}));
+    EXPECT_EQ(texts(result.new_messages),
+              (std::vector<std::string>{"hi", "one", "continue", "two"}));
 }
 
 TEST(Middleware, AnExplicitCallableReplacesTheComposedHook) {

@@ -1,5 +1,6 @@
 #include <cubepi/agent/tool.hpp>
 
+#include <cubepi/agent/hitl_channel.hpp>
 #include <cubepi/core/offload.hpp>
 
 namespace cubepi {
@@ -12,6 +13,19 @@ std::string_view to_string(ToolRisk risk) noexcept {
         case ToolRisk::irreversible: return "irreversible";
     }
     return "writes";
+}
+
+std::string_view to_string(ReplayPolicy policy) noexcept {
+    return policy == ReplayPolicy::idempotent ? "idempotent" : "never";
+}
+
+std::shared_ptr<HitlChannel> ToolContext::channel() const {
+    if (!channel_) {
+        throw Error(ErrorCode::no_channel,
+                    "the tool '" + tool_name_.str() +
+                        "' asks the user, but the agent has no channel: set AgentOptions::channel");
+    }
+    return detail::channel_of_call(channel_, tool_call_id_.str());
 }
 
 JsonSchema AgentTool::no_parameters() {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -27,6 +28,8 @@
 
 namespace cubepi {
 
+class HitlChannel;
+
 /// A destination for text that is too long for the model (D24). The workspace module has one that writes files.
 class SpillSink {
 public:
@@ -43,24 +46,35 @@ std::string_view to_string(ToolRisk risk) noexcept;
 /// The execution of one answer's calls: concurrently, or one after the other in the model's order.
 enum class ExecutionMode : std::uint8_t { parallel, sequential };
 
+/// Whether a call may be executed again that was interrupted by the end of its process, or by the suspension of its run
+/// while its body waited for the user (D69).
+enum class ReplayPolicy : std::uint8_t {
+    never,       ///< the model is told that the outcome is unknown
+    idempotent,  ///< the body may begin again
+};
+std::string_view to_string(ReplayPolicy policy) noexcept;
+
 /// The second argument of a tool's callback. Valid until the call has ended.
 class ToolContext {
 public:
     using UpdateSink = std::function<Task<void>(Json)>;
     ToolContext(SharedString tool_call_id, SharedString tool_name, std::stop_token stop,
-                std::shared_ptr<const Runtime> runtime, UpdateSink update)
+                std::shared_ptr<const Runtime> runtime, UpdateSink update,
+                std::shared_ptr<HitlChannel> channel = {})
         : tool_call_id_(std::move(tool_call_id)),
           tool_name_(std::move(tool_name)),
           stop_(std::move(stop)),
           runtime_(std::move(runtime)),
-          update_(std::move(update)) {}
+          update_(std::move(update)),
+          channel_(std::move(channel)) {}
     /// A copy may request the token later, so copying counts as requesting it.
     ToolContext(const ToolContext& other)
         : tool_call_id_(other.tool_call_id_),
           tool_name_(other.tool_name_),
           stop_(other.stop_token()),
           runtime_(other.runtime_),
-          update_(other.update_) {}
+          update_(other.update_),
+          channel_(other.channel_) {}
     ToolContext& operator=(const ToolContext&) = delete;
 
     const SharedString& tool_call_id() const noexcept { return tool_call_id_; }
@@ -83,12 +97,17 @@ public:
     /// returned are ignored.
     Task<void> update(Json partial_result) { return update_(std::move(partial_result)); }
 
+    /// Returns the channel of the agent for questions in the body of this call. Throws Error(no_channel) if the agent has
+    /// none (AgentOptions::channel).
+    std::shared_ptr<HitlChannel> channel() const;
+
 private:
     SharedString tool_call_id_;
     SharedString tool_name_;
     std::stop_token stop_;
     std::shared_ptr<const Runtime> runtime_;
     UpdateSink update_;
+    std::shared_ptr<HitlChannel> channel_;  // the agent's; may be null
     mutable std::atomic<bool> stop_token_taken_{false};
 };
 
@@ -145,7 +164,8 @@ struct AgentTool {
     std::optional<ExecutionMode> execution_mode = {};
     ToolRisk risk_level = ToolRisk::writes;                    ///< unknown tools may write
     std::optional<std::chrono::milliseconds> time_limit = {};  ///< absent: the agent's; zero: none
-    bool runs_blocking = false;                                ///< runs on the worker pool
+    ReplayPolicy replay_policy = ReplayPolicy::never;
+    bool runs_blocking = false;   ///< runs on the worker pool
     bool expose_to_model = true;  ///< false: executable, not advertised
 
     // Chained settings, each returning the tool.
@@ -162,6 +182,10 @@ struct AgentTool {
     }
     AgentTool&& risk(ToolRisk level) && {
         risk_level = level;
+        return std::move(*this);
+    }
+    AgentTool&& replay(ReplayPolicy policy) && {
+        replay_policy = policy;
         return std::move(*this);
     }
     AgentTool&& timeout(std::chrono::milliseconds limit) && {

@@ -9,9 +9,6 @@ namespace cubepi {
 
 namespace {
 
-constexpr std::string_view interrupted_text =
-    "This call was interrupted; whether it took effect is unknown.";
-
 /// Removes one call with that id from the list; returns false if there is none.
 bool answer(std::vector<const ToolCall*>& open, std::string_view id) {
     const auto found = std::find_if(open.begin(), open.end(),
@@ -93,7 +90,7 @@ ToolResultMessage interrupted_tool_result(const ToolCall& call, SharedString run
     ToolResultMessage result;
     result.tool_call_id = call.id;
     result.tool_name = call.name;
-    result.content.emplace_back(TextContent{std::string(interrupted_text)});
+    result.content.emplace_back(TextContent{std::string(interrupted_call_text)});
     result.is_error = true;
     result.timestamp = timestamp;
     result.run_id = std::move(run_id);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <cubepi/core/message_list.hpp>
@@ -15,6 +16,10 @@ bool is_legal_transcript(const MessageList& messages, std::size_t from = 0) noex
 /// Returns the calls at the end of a thread that have no result yet: those of the last assistant message, if only
 /// results of it follow. Such a thread was interrupted in its tools; storing the missing results makes it legal.
 std::vector<ToolCall> open_tool_calls(const MessageList& messages);
+
+/// The text of the result of a call that was interrupted.
+inline constexpr std::string_view interrupted_call_text =
+    "This call was interrupted; whether it took effect is unknown.";
 
 /// Returns the result that replaces a missing one. `run_id` is that of the message with the call.
 ToolResultMessage interrupted_tool_result(const ToolCall& call, SharedString run_id,

@@ -88,22 +88,23 @@ struct ToolExecutionEndEvent {
     bool blocked_by_hook = false;
     std::string block_reason = {};  ///< empty: none
 };
-/// A question to the user.
+/// A question to the user, which waits for an answer from now on. Asked again by a resumed run.
 struct HitlRequestEvent {
     HitlRequest request = {};
 };
-/// The user answered, or the question ended without an answer.
+/// The user answered, or the host cancelled the question. A question that timed out, was aborted or was detached ends
+/// with the notice `hitl_request_ended` instead.
 struct HitlAnswerEvent {
     std::string question_id = {};
-    Json answer = {};
+    Json answer = {};  ///< null if it was cancelled
     bool cancelled = false;
-    bool timed_out = false;
 };
-/// The run waits for the user; respond() resumes it, possibly in another process.
+/// The run was suspended: its outcome and its pending requests are stored (D59). The last event of the call: neither turn_end nor
+/// agent_end follows. Agent::respond() continues the run, possibly in another process.
 struct AgentSuspendedEvent {
     std::vector<HitlRequest> pending_requests = {};
 };
-/// The run was aborted; agent_end follows.
+/// Agent::abort_pending() closed the thread's suspended run, or found none. The only event of that call.
 struct AgentAbortedEvent {
     std::string reason = {};
 };

@@ -75,7 +75,6 @@ struct BodyWriter {
         json["question_id"] = event.question_id;
         json["answer"] = event.answer;
         json["cancelled"] = event.cancelled;
-        json["timed_out"] = event.timed_out;
     }
     void operator()(const AgentSuspendedEvent& event) const {
         JsonArray pending;

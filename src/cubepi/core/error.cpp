@@ -63,6 +63,7 @@ std::string_view to_string(ErrorCode code) noexcept {
         case ErrorCode::no_pending_request: return "no_pending_request";
         case ErrorCode::bad_answer: return "bad_answer";
         case ErrorCode::no_channel: return "no_channel";
+        case ErrorCode::pending_requests: return "pending_requests";
     }
     return "unknown";
 }

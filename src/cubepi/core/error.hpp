@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cubepi {
 
@@ -70,6 +71,7 @@ enum class ErrorCode : std::uint8_t {
     no_pending_request,  ///< an answer without a pending question
     bad_answer,          ///< an answer that does not fit its question, which stays open
     no_channel,          ///< no user can be asked
+    pending_requests,    ///< the thread waits for answers: see PendingRequestsError
 };
 
 std::string_view to_string(ErrorCode code) noexcept;
@@ -97,6 +99,18 @@ public:
 
 private:
     std::string timeout_;
+};
+
+/// A prompt for a thread whose suspended run waits for the user (D60).
+class PendingRequestsError : public Error {
+public:
+    PendingRequestsError(std::vector<std::string> question_ids, const std::string& message)
+        : Error(ErrorCode::pending_requests, message), question_ids_(std::move(question_ids)) {}
+    /// Returns the questions that wait for an answer. Empty: all are answered, and resume() continues the run.
+    const std::vector<std::string>& question_ids() const noexcept { return question_ids_; }
+
+private:
+    std::vector<std::string> question_ids_;
 };
 
 /// A run reached a limit of AgentLimits.

@@ -78,10 +78,14 @@ AgentToolResult unanswered(const std::exception_ptr& failure) {
     return result;
 }
 
-Task<AgentToolResult> ask_user(std::shared_ptr<HitlChannel> channel, AskArgs args) {
+Task<AgentToolResult> ask_user(std::shared_ptr<HitlChannel> channel, AskArgs args,
+                               std::string tool_call_id) {
     std::vector<HitlQuestion> questions;
     for (QuestionArgs& one : args.questions) questions.push_back(question_of(std::move(one)));
-    Outcome<JsonObject> answers = co_await outcome_of(channel->ask(std::move(questions)));
+    HitlOptions options;
+    options.asking_call = std::move(tool_call_id);
+    Task<JsonObject> asking = channel->ask(std::move(questions), std::move(options));
+    Outcome<JsonObject> answers = co_await outcome_of(std::move(asking));
     if (answers.ok()) co_return answered(std::move(answers).value());
     co_return unanswered(answers.failure());
 }
@@ -94,11 +98,15 @@ AgentTool ask_user_tool(std::shared_ptr<HitlChannel> channel) {
                          "Asks the user questions and waits for the answers. Give each question a "
                          "short key, under which its answer is returned, and options if there is "
                          "a choice.",
-                         [channel](AskArgs args) { return ask_user(channel, std::move(args)); })
+                         [channel](AskArgs args, ToolContext& context) {
+                             return ask_user(channel, std::move(args),
+                                             context.tool_call_id().str());
+                         })
         .describe("questions[].key", "A short name for the answer, unique in this call.")
         .describe("questions[].prompt", "The question, as the user sees it.")
         .describe("questions[].options", "The choices; without them the answer is free text.")
         .sequential()
+        .replay(ReplayPolicy::idempotent)
         .risk(ToolRisk::read_only);
 }
 

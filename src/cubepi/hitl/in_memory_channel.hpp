@@ -11,6 +11,10 @@
 
 namespace cubepi {
 
+namespace detail {
+class RequestTable;
+}  // namespace detail
+
 struct InMemoryChannelOptions {
     /// The timeout of requests that set none. Zero: no limit.
     std::chrono::nanoseconds default_timeout = std::chrono::nanoseconds::zero();
@@ -29,15 +33,13 @@ public:
     Task<Json> request(HitlPayload payload, HitlOptions options) override;
     std::vector<HitlRequest> pending() const override;
     HitlRequestStream subscribe() override;
-    Task<> answer(std::string question_id, Json value) override;
+    Task<> answer(std::string question_id, Json value, AnswerOrigin origin = {}) override;
     Task<> cancel(std::string question_id, std::string reason = "cancelled") override;
 
+    void connect(std::shared_ptr<HitlRun> run) override;
+
 private:
-    struct State;
-    struct Withdrawal;
-    static Task<Json> ask_and_wait(std::shared_ptr<State> state, HitlPayload payload,
-                                   HitlOptions options);
-    std::shared_ptr<State> state_;
+    std::shared_ptr<detail::RequestTable> table_;
 };
 
 }  // namespace cubepi

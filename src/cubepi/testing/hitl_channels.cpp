@@ -28,7 +28,7 @@ Task<Json> ImmediateChannel::request(HitlPayload payload, HitlOptions options) {
     co_return check_answer(request, answer_to(request));
 }
 
-Task<> ImmediateChannel::answer(std::string question_id, Json) {
+Task<> ImmediateChannel::answer(std::string question_id, Json, AnswerOrigin) {
     throw_stale(question_id);
     co_return;
 }

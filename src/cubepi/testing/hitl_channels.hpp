@@ -18,7 +18,7 @@ public:
     std::vector<HitlRequest> pending() const final { return {}; }
     HitlRequestStream subscribe() final { return feed_.subscribe(); }
     /// Throws Error(stale_answer).
-    Task<> answer(std::string question_id, Json value) final;
+    Task<> answer(std::string question_id, Json value, AnswerOrigin origin = {}) final;
     /// Throws Error(stale_answer).
     Task<> cancel(std::string question_id, std::string reason) final;
 

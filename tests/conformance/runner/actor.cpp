@@ -51,7 +51,16 @@ bool matches(const Match& when, const AgentEvent& event) {
     return when.id.empty() || when.id == call_id_of(event);
 }
 
-cubepi::Task<> perform_waiting(cubepi::Agent& agent, Action action) {
+constexpr std::string_view wrong_question = "no-such-question";
+
+cubepi::HitlChannel& channel_of(Stage& stage) {
+    if (!stage.channel) throw cubepi::Error(cubepi::ErrorCode::no_channel, "no channel");
+    return *stage.channel;
+}
+
+/// `question_id`: of the event, if it is a request.
+cubepi::Task<> perform_waiting(Stage& stage, Action action, std::string question_id) {
+    cubepi::Agent& agent = *stage.agent;
     if (action.name == "prompt") {
         cubepi::PromptInput input(as_text(action.value, "prompt"));
         cubepi::Task<cubepi::RunResult> run = agent.prompt(std::move(input));
@@ -59,18 +68,29 @@ cubepi::Task<> perform_waiting(cubepi::Agent& agent, Action action) {
     } else if (action.name == "resume") {
         cubepi::Task<cubepi::RunResult> run = agent.resume();
         (void)co_await std::move(run);
+    } else if (action.name == "answer") {
+        co_await channel_of(stage).answer(question_id, action.value);
+    } else if (action.name == "answer_wrong_question") {
+        co_await channel_of(stage).answer(std::string(wrong_question), action.value);
+    } else if (action.name == "cancel") {
+        co_await channel_of(stage).cancel(question_id, as_text(action.value, "cancel"));
+    } else if (action.name == "detach") {
+        (void)agent.detach();
+        co_await agent.wait_for_idle();
+    } else if (action.name == "abort_pending") {
+        co_await agent.abort_pending(as_text(action.value, "abort_pending"));
     } else {
         throw Unsupported(action.name);
     }
 }
 
 /// The waiting actions of one rule, one after the other.
-cubepi::Task<> perform_all(Stage& stage, std::vector<Action> actions) {
+cubepi::Task<> perform_all(Stage& stage, std::vector<Action> actions, std::string question_id) {
     co_await cubepi::yield_now();
     for (const Action& action : actions) {
         std::exception_ptr failure;
         try {
-            co_await perform_waiting(*stage.agent, action);
+            co_await perform_waiting(stage, action, question_id);
         } catch (...) {
             failure = std::current_exception();
         }
@@ -112,6 +132,13 @@ void Actor::perform(const Action& action) {
     }
 }
 
+void Actor::start_waiting(const AgentEvent& event, std::vector<Action> actions) {
+    std::string question_id;
+    if (const auto* asked = event.get_if<cubepi::HitlRequestEvent>())
+        question_id = asked->request.question_id;
+    stage_.background->spawn(perform_all(stage_, std::move(actions), std::move(question_id)));
+}
+
 void Actor::on_event(const AgentEvent& event) {
     if (event.type() == cubepi::AgentEventType::notice) return;
     std::optional<std::string> thrown;
@@ -129,7 +156,7 @@ void Actor::on_event(const AgentEvent& event) {
                 perform(action);
             }
         }
-        if (!waiting.empty()) stage_.background->spawn(perform_all(stage_, std::move(waiting)));
+        if (!waiting.empty()) start_waiting(event, std::move(waiting));
     }
     if (thrown) throw ListenerFault(*thrown);
 }

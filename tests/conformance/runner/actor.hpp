@@ -17,7 +17,8 @@ namespace conformance {
 /// The objects that actions use and write to. Outlive the actor.
 struct Stage {
     cubepi::Agent* agent = nullptr;
-    std::stop_source* step_stop = nullptr;  ///< cancels the coroutine that awaits the current step
+    cubepi::HitlChannel* channel = nullptr;  ///< of the agent; null: none
+    std::stop_source* step_stop = nullptr;   ///< cancels the coroutine that awaits the current step
     cubepi::BackgroundScope* background = nullptr;
     JsonArray actions;
     JsonArray probes;
@@ -36,6 +37,7 @@ private:
         std::int64_t matches = 0;
     };
     void perform(const Action& action);
+    void start_waiting(const cubepi::AgentEvent& event, std::vector<Action> actions);
 
     std::vector<Armed> rules_;
     Stage& stage_;

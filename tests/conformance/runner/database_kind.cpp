@@ -255,8 +255,13 @@ std::vector<std::string> check_database(const std::filesystem::path& file, const
     if (integrity_of(copy) != "ok")
         found.push_back("/sqlite/integrity: want \"ok\", got " + integrity_of(copy));
 
-    if (!run_within(continue_from(copy, threads, found), limit))
+    // From one copy each: prompts, and answers to what waits.
+    const TemporaryDirectory second;
+    const std::filesystem::path answered = copy_database(original, second.path());
+    if (!run_within(continue_from(copy, threads, false, found), limit))
         throw std::runtime_error("hang: continuing");
+    if (!run_within(continue_from(answered, threads, true, found), limit))
+        throw std::runtime_error("hang: answering");
     std::vector<TableRows> log;
     for (const TableRows& table : before) {
         if (table.table == "messages") log.push_back(table);

@@ -1,5 +1,7 @@
 #include "database_onward.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -7,6 +9,12 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/hitl/ask_user_tool.hpp>
+#include <cubepi/hitl/checkpointed_channel.hpp>
+#include <cubepi/hitl/confirm_tool_calls.hpp>
+#include <cubepi/testing/manual_clock.hpp>
 
 #include "faults.hpp"
 #include "message_form.hpp"
@@ -104,7 +112,147 @@ ScriptItem answer(std::string text) {
     return item;
 }
 
-Task<> prompt_on(Store store, std::string thread, std::vector<std::string>& found) {
+/// A clock whose date is shortly after the last request of the file: recorded requests have timeouts.
+std::shared_ptr<const cubepi::Runtime> runtime_after(const JsonObject& threads) {
+    double last = 0;
+    for (const auto& [key, want] : threads) {
+        const Json* pending = want.as_object().if_contains("pending");
+        if (!pending || pending->is_null()) continue;
+        last = std::max(last, pending->at("request").at("created_at").to_number<double>());
+    }
+    auto clock = std::make_shared<cubepi::testing::ManualClock>();
+    if (last > 0) {
+        const auto since_epoch = std::chrono::duration<double>(last + 1);
+        clock->set_wall(std::chrono::system_clock::time_point(
+            std::chrono::duration_cast<std::chrono::system_clock::duration>(since_epoch)));
+    }
+    return std::make_shared<const cubepi::Runtime>(cubepi::Runtime().with_clock(std::move(clock)));
+}
+
+struct PathArgs {
+    std::string path;
+};
+struct NumberArgs {
+    int a = 0;
+};
+struct SumArgs {
+    int a = 0;
+    int b = 0;
+};
+
+/// An agent with the tools of the recordings, whose calls of `rm` and `next` need approval.
+class Answerer {
+public:
+    Answerer(Store store, const std::string& thread,
+             std::shared_ptr<const cubepi::Runtime> runtime) {
+        cubepi::CheckpointedChannelOptions channel_options;
+        channel_options.clock = runtime->clock;
+        channel_ = std::make_shared<cubepi::CheckpointedChannel>(store, thread,
+                                                                 std::move(channel_options));
+        std::vector<ScriptItem> script;
+        script.push_back(answer("fine"));
+        auto provider = std::make_shared<RecordingProvider>(
+            script, 1000, [this](const cubepi::ModelRequest& request) {
+                legal = is_legal_request(request.messages);
+            });
+        cubepi::AgentOptions options;
+        cubepi::Model model;
+        model.id = "faux-1";
+        options.model = cubepi::BoundModel(provider, std::move(model));
+        options.tools = {
+            cubepi::tool<PathArgs>("rm", "Removes.",
+                                   [this](PathArgs args) {
+                                       removed.push_back(args.path);
+                                       return "removed " + args.path;
+                                   }),
+            cubepi::tool<NumberArgs>("next", "Adds one.",
+                                     [](NumberArgs args) { return std::to_string(args.a + 1); }),
+            cubepi::tool<SumArgs>("add", "Adds.",
+                                  [](SumArgs args) { return std::to_string(args.a + args.b); }),
+            cubepi::ask_user_tool(channel_)};
+        cubepi::ConfirmToolCallOptions confirm;
+        confirm.tools = {"rm", "next"};
+        options.middleware.push_back(
+            cubepi::ConfirmToolCallMiddleware(channel_, std::move(confirm)));
+        options.checkpointer = store;
+        options.thread_id = thread;
+        options.runtime = std::move(runtime);
+        options.channel = channel_;
+        agent = std::make_unique<cubepi::Agent>(std::move(options));
+        (void)agent->subscribe([this](const cubepi::AgentEvent& event) {
+            const auto* asked = event.get_if<cubepi::HitlRequestEvent>();
+            if (asked) requests_.push_back(asked->request.question_id);
+        });
+    }
+
+    /// Answers the stored request, and what is asked after it, until the run has ended.
+    Task<cubepi::RunResult> finish(cubepi::HitlRequest request) {
+        Json value = answer_to(request);
+        cubepi::BackgroundScope host(co_await cubepi::this_executor);
+        host.spawn(serve(channel_->subscribe()));
+        Task<cubepi::RunResult> run = agent->respond(request.question_id, std::move(value));
+        cubepi::Outcome<cubepi::RunResult> ended = co_await cubepi::outcome_of(std::move(run));
+        co_await host.close();
+        co_return std::move(ended).value();
+    }
+
+    std::unique_ptr<cubepi::Agent> agent;
+    std::vector<std::string> removed;
+    bool legal = false;
+    const std::vector<std::string>& asked() const { return requests_; }
+
+private:
+    static Json answer_to(const cubepi::HitlRequest& request) {
+        const auto* ask = std::get_if<cubepi::AskRequest>(&request.payload);
+        if (!ask) return Json(cubepi::to_json(cubepi::ApproveAnswer()));
+        JsonObject answers;
+        for (const cubepi::HitlQuestion& question : ask->questions) {
+            const bool choice = question.options && !question.options->empty();
+            const std::string text = choice ? question.options->front().value : "text";
+            if (question.multi_select) {
+                answers[question.key] = JsonArray{Json(text)};
+            } else {
+                answers[question.key] = text;
+            }
+        }
+        return answers;
+    }
+    Task<> serve(cubepi::HitlRequestStream stream) {
+        while (true) {
+            const std::optional<cubepi::HitlRequest> request = co_await stream.next();
+            if (!request) co_return;
+            Json value = answer_to(*request);
+            co_await channel_->answer(request->question_id, std::move(value));
+        }
+    }
+
+    std::shared_ptr<cubepi::CheckpointedChannel> channel_;
+    std::vector<std::string> requests_;
+};
+
+/// Answers what waits in a thread and finishes its run.
+Task<> answer_on(Store store, std::string thread, const JsonObject& want,
+                 std::shared_ptr<const cubepi::Runtime> runtime, std::vector<std::string>& found) {
+    const std::string at = "/threads/" + thread + "/respond";
+    std::vector<cubepi::PendingRequest> pending = co_await store->load_pending_requests(thread);
+    if (pending.empty()) co_return;
+    Answerer answerer(store, thread, std::move(runtime));
+    const cubepi::RunResult result = co_await answerer.finish(std::move(pending.front().request));
+    if (!result) found.push_back(at + ": want a completed run, got " + result.error().what());
+    if (!answerer.legal) found.push_back(at + ": the request was not legal");
+    pending = co_await store->load_pending_requests(thread);
+    if (!pending.empty()) found.push_back(at + ": a request is still pending");
+    for (const Json& answered : want.at("answers").as_array()) {
+        // An earlier answer is used: its question is not asked again.
+        const std::string id = text_or(answered.as_object(), "question_id", "");
+        for (const std::string& asked : answerer.asked()) {
+            if (asked == id) found.push_back(at + ": '" + id + "' was asked again");
+        }
+    }
+}
+
+Task<> prompt_on(Store store, std::string thread, std::shared_ptr<const cubepi::Runtime> runtime,
+                 std::vector<std::string>& found) {
     const std::string at = "/threads/" + thread + "/prompt";
     const std::optional<cubepi::CheckpointData> before = co_await store->load(thread);
     std::vector<ScriptItem> script;
@@ -120,8 +268,10 @@ Task<> prompt_on(Store store, std::string thread, std::vector<std::string>& foun
     options.model = cubepi::BoundModel(provider, std::move(model));
     options.checkpointer = store;
     options.thread_id = thread;
+    options.runtime = std::move(runtime);
     cubepi::Agent agent(std::move(options));
-    Task<cubepi::RunResult> run = agent.prompt("continue");
+    cubepi::PromptOptions how = cubepi::PromptOptions().abandon_pending();
+    Task<cubepi::RunResult> run = agent.prompt("continue", std::move(how));
     const cubepi::RunResult result = co_await std::move(run);
     if (!result) found.push_back(at + ": want a completed run, got " + result.error().what());
     if (!legal) found.push_back(at + ": the request was not legal");
@@ -136,26 +286,29 @@ Task<> prompt_on(Store store, std::string thread, std::vector<std::string>& foun
         found.push_back(at + ": the answer was not stored");
 }
 
-Task<> continue_thread(Store store, std::string thread, const JsonObject& want,
+Task<> continue_thread(Store store, std::string thread, const JsonObject& want, bool answers,
+                       std::shared_ptr<const cubepi::Runtime> runtime,
                        std::vector<std::string>& found) {
+    if (answers) co_return co_await answer_on(store, thread, want, std::move(runtime), found);
     if (!want.at("messages").is_null()) {
         co_await check_refusals(store, thread, want, found);
         co_await check_forks(store, thread, want, found);
     }
-    co_await prompt_on(store, thread, found);
+    co_await prompt_on(store, thread, std::move(runtime), found);
 }
 
 }  // namespace
 
-Task<> continue_from(std::filesystem::path file, const JsonObject& threads,
+Task<> continue_from(std::filesystem::path file, const JsonObject& threads, bool answers,
                      std::vector<std::string>& found) {
+    const std::shared_ptr<const cubepi::Runtime> runtime = runtime_after(threads);
     auto store = std::make_shared<cubepi::SQLiteCheckpointer>(file.string());
     for (const auto& [key, want] : threads) {
         if (want.as_object().contains("error")) continue;
         const std::string thread(key);
         std::exception_ptr failure;
         try {
-            co_await continue_thread(store, thread, want.as_object(), found);
+            co_await continue_thread(store, thread, want.as_object(), answers, runtime, found);
         } catch (...) {
             failure = std::current_exception();
         }

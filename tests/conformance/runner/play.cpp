@@ -10,6 +10,10 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/hitl/ask_user_tool.hpp>
+#include <cubepi/hitl/checkpointed_channel.hpp>
+#include <cubepi/hitl/confirm_tool_calls.hpp>
+#include <cubepi/hitl/in_memory_channel.hpp>
 
 #include "actor.hpp"
 #include "faults.hpp"
@@ -48,6 +52,10 @@ public:
             if (!message.run_id().empty()) runs_.keep(message.run_id().str());
             if (message.tool_result()) known_.results.insert(message.text());
         }
+        for (const ActionRule& rule : scenario.on) {
+            for (const Action& action : rule.actions) keep_reason(action.value);
+        }
+        for (const Step& step : scenario.run) keep_reason(step.value);
         for (const ScriptItem& item : scenario.script) {
             if (!item.message.error_message.empty())
                 known_.errors.insert(item.message.error_message.str());
@@ -58,10 +66,18 @@ public:
     JsonObject result() &&;
 
 private:
+    /// The reason of a denied call is the text of its result.
+    void keep_reason(const Json& answer) {
+        const JsonObject* object = answer.if_object();
+        const Json* reason = object ? object->if_contains("reason") : nullptr;
+        if (reason && reason->is_string()) known_.results.insert(as_text(*reason, "reason"));
+    }
     Task<> perform_step(const Step& step, JsonObject& form);
     Task<> await_run(Task<RunResult> run, JsonObject& form);
     Task<> put_outcome(const std::optional<RunResult>& result, JsonObject& form);
     Task<> read_store();
+    std::shared_ptr<cubepi::HitlChannel> make_channel(const std::string& thread);
+    Task<> perform_respond(const Step& step, JsonObject& form);
     void new_agent(const std::string& thread, bool first);
     void record_call(const cubepi::ModelRequest& request);
 
@@ -73,6 +89,7 @@ private:
     Actor actor_;
     ScenarioStore store_;
     std::shared_ptr<RecordingProvider> provider_;
+    std::shared_ptr<cubepi::HitlChannel> channel_;
     std::unique_ptr<cubepi::Agent> agent_;
     std::string thread_;
     std::set<std::string> threads_;
@@ -99,9 +116,27 @@ void Play::record_call(const cubepi::ModelRequest& request) {
     calls_.emplace_back(std::move(call));
 }
 
+std::shared_ptr<cubepi::HitlChannel> Play::make_channel(const std::string& thread) {
+    const auto timeout = std::chrono::milliseconds(scenario_.channel_timeout_ms.value_or(0));
+    if (scenario_.channel == "memory") {
+        cubepi::InMemoryChannelOptions options;
+        options.default_timeout = timeout;
+        return std::make_shared<cubepi::InMemoryChannel>(std::move(options));
+    }
+    if (scenario_.channel == "checkpointed") {
+        cubepi::CheckpointedChannelOptions options;
+        options.default_timeout = timeout;
+        return std::make_shared<cubepi::CheckpointedChannel>(store_.for_agents(), thread,
+                                                             std::move(options));
+    }
+    return nullptr;
+}
+
 void Play::new_agent(const std::string& thread, bool first) {
     stage_.agent = nullptr;
+    stage_.channel = nullptr;
     agent_.reset();
+    channel_.reset();
     if (!first) store_.reopen();
     cubepi::AgentOptions options;
     cubepi::Model model;
@@ -109,11 +144,18 @@ void Play::new_agent(const std::string& thread, bool first) {
     model.provider_id = "faux";
     options.model = cubepi::BoundModel(provider_, std::move(model));
     options.system_prompt = scenario_.system_prompt;
+    channel_ = make_channel(thread);
+    stage_.channel = channel_.get();
+    options.channel = channel_;
     for (const ToolSpec& spec : scenario_.tools) {
+        if (spec.ask_user) {
+            options.tools.push_back(cubepi::ask_user_tool(channel_));
+            continue;
+        }
         options.tools.push_back(make_tool(
             spec, [this](std::string call) { ran_.emplace_back(std::move(call)); }, known_));
     }
-    options.middleware = make_middleware(scenario_.middleware, known_);
+    options.middleware = make_middleware(scenario_.middleware, channel_, known_);
     set_explicit_hooks(options, scenario_.hooks, known_);
     options.steering_mode = scenario_.steering_mode;
     options.follow_up_mode = scenario_.follow_up_mode;
@@ -174,6 +216,11 @@ Task<> Play::await_run(Task<RunResult> run, JsonObject& form) {
     co_await put_outcome(result, form);
 }
 
+Task<> Play::perform_respond(const Step& step, JsonObject& form) {
+    const std::string question = step.wrong_question ? "no-such-question" : "";
+    co_await await_run(agent_->respond(question, step.value), form);
+}
+
 Task<> Play::perform_step(const Step& step, JsonObject& form) {
     if (step.name == "prompt") {
         cubepi::MessageList messages;
@@ -187,6 +234,10 @@ Task<> Play::perform_step(const Step& step, JsonObject& form) {
         co_await await_run(agent_->prompt(std::move(input)), form);
     } else if (step.name == "resume") {
         co_await await_run(agent_->resume(), form);
+    } else if (step.name == "respond") {
+        co_await perform_respond(step, form);
+    } else if (step.name == "abort_pending") {
+        co_await agent_->abort_pending(as_text(step.value, "abort_pending"));
     } else if (step.name == "steer") {
         (void)agent_->steer(parse_queued(step.value));
     } else if (step.name == "follow_up") {
@@ -276,8 +327,6 @@ JsonObject Play::result() && {
 }  // namespace
 
 JsonObject play(const Scenario& scenario, const std::string& keep) {
-    const std::string missing = scenario.unsupported();
-    if (!missing.empty()) throw Unsupported(missing);
     auto play = std::make_unique<Play>(scenario, keep);
     const auto limit = (scenario.run.size() + 1) * (step_limit + std::chrono::seconds(5));
     if (!run_within(play->perform(), limit)) {

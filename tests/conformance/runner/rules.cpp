@@ -1,8 +1,11 @@
 #include "rules.hpp"
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
+
+#include <cubepi/hitl/confirm_tool_calls.hpp>
 
 #include "faults.hpp"
 #include "reading.hpp"
@@ -235,12 +238,26 @@ cubepi::Middleware make_one(const HookRule& spec, KnownTexts& known) {
     return OnRunEnd{rule};
 }
 
+cubepi::Middleware make_confirm(const JsonObject& form,
+                                const std::shared_ptr<cubepi::HitlChannel>& channel) {
+    cubepi::ConfirmToolCallOptions options;
+    if (const Json* tools = form.if_contains("tools")) {
+        for (const Json& name : as_array(*tools, "tools"))
+            options.tools.push_back(as_text(name, "tools"));
+    }
+    if (form.if_contains("timeout_ms"))
+        options.timeout = std::chrono::milliseconds(number_or(form, "timeout_ms", 0));
+    return cubepi::ConfirmToolCallMiddleware(channel, std::move(options));
+}
+
 }  // namespace
 
 std::vector<cubepi::Middleware> make_middleware(const std::vector<MiddlewareSpec>& specs,
+                                                const std::shared_ptr<cubepi::HitlChannel>& channel,
                                                 KnownTexts& known) {
     std::vector<cubepi::Middleware> middleware;
     for (const MiddlewareSpec& spec : specs) {
+        if (spec.confirm) middleware.push_back(make_confirm(*spec.confirm, channel));
         for (const HookRule& hook : spec.hooks) middleware.push_back(make_one(hook, known));
     }
     return middleware;

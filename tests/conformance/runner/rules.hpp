@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include <cubepi/agent/agent.hpp>
@@ -10,6 +11,7 @@ namespace conformance {
 
 /// The middleware of the scenario, new objects with counters at their beginning. `known` outlives them.
 std::vector<cubepi::Middleware> make_middleware(const std::vector<MiddlewareSpec>& specs,
+                                                const std::shared_ptr<cubepi::HitlChannel>& channel,
                                                 KnownTexts& known);
 
 /// Puts the rules in as explicit constructor callables.

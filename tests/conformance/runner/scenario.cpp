@@ -243,24 +243,4 @@ Scenario parse_scenario(const Json& file) {
     return scenario;
 }
 
-std::string Scenario::unsupported() const {
-    if (!channel.empty()) return "channel";
-    for (const ToolSpec& tool : tools) {
-        if (tool.ask_user) return "ask_user";
-    }
-    for (const MiddlewareSpec& spec : middleware) {
-        if (spec.confirm) return "confirm";
-    }
-    for (const Step& step : run) {
-        if (step.name == "respond" || step.name == "abort_pending") return step.name;
-    }
-    for (const ActionRule& rule : on) {
-        for (const Action& action : rule.actions) {
-            if (action.waits && action.name != "prompt" && action.name != "resume")
-                return action.name;
-        }
-    }
-    return {};
-}
-
 }  // namespace conformance

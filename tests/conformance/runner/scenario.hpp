@@ -107,9 +107,6 @@ struct Scenario {
     bool late = false;
     std::vector<std::string> ignore;
     Json expect;
-
-    /// The feature for which the product has no API; empty if the scenario can be run.
-    std::string unsupported() const;
 };
 
 /// Throws BadFile.

@@ -120,11 +120,11 @@ StartedBatch read_batch(const JsonObject& json) {
 
 Task<void> TapeCheckpointer::mark_batch_started(std::string thread_id, BatchStart start) {
     const std::shared_ptr<State> state = state_;
-    std::function<Json(JsonObject&)> edit = [thread_id, start](JsonObject& beside) {
+    std::function<Json(JsonObject&)> edit = [thread_id, start](JsonObject& side) {
         const bool holds =
-            start.owner_id.empty() || SideState(beside).holds(start.run_id, start.owner_id);
+            start.owner_id.empty() || SideState(side).holds(start.run_id, start.owner_id);
         if (!holds) cubepi::detail::throw_claim_lost(thread_id, start.run_id);
-        mark(beside, start);
+        mark(side, start);
         return Json();
     };
     co_await state->store->edit_state(std::move(thread_id), std::move(edit));
@@ -133,9 +133,9 @@ Task<void> TapeCheckpointer::mark_batch_started(std::string thread_id, BatchStar
 Task<std::optional<StartedBatch>> TapeCheckpointer::load_started_batch(std::string thread_id,
                                                                        std::string run_id) {
     const std::shared_ptr<State> state = state_;
-    const JsonObject beside = co_await state->store->read_state(std::move(thread_id));
+    const JsonObject side = co_await state->store->read_state(std::move(thread_id));
     std::optional<StartedBatch> started;
-    if (const JsonObject* batch = find_batch(beside, run_id)) started = read_batch(*batch);
+    if (const JsonObject* batch = find_batch(side, run_id)) started = read_batch(*batch);
     co_return started;
 }
 
@@ -146,11 +146,11 @@ Task<void> TapeCheckpointer::State::settle(std::string tape, AppendOptions optio
         if (end.messages != *options.expected_position())
             cubepi::detail::throw_stale_append(tape, *options.expected_position(), end.messages);
     }
-    std::function<Json(JsonObject&)> edit = [tape, options](JsonObject& beside) {
+    std::function<Json(JsonObject&)> edit = [tape, options](JsonObject& side) {
         const bool holds = options.claim_owner().empty() ||
-                           SideState(beside).holds(options.claim_run_id(), options.claim_owner());
+                           SideState(side).holds(options.claim_run_id(), options.claim_owner());
         if (!holds) cubepi::detail::throw_claim_lost(tape, options.claim_run_id());
-        remove_settled(beside, options.settled_run_id(), options.settled_questions());
+        remove_settled(side, options.settled_run_id(), options.settled_questions());
         return Json();
     };
     co_await store->edit_state(std::move(tape), std::move(edit));

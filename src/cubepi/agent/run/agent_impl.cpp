@@ -22,9 +22,12 @@ std::unique_ptr<Agent::Impl::Settings> take_settings(AgentOptions& options) {
     taken.on_payload = std::move(options.on_payload);
     taken.on_response = std::move(options.on_response);
     taken.spill = std::move(options.spill);
-    const bool all_default = taken.hooks.empty() && taken.tool_execution == ExecutionMode::parallel &&
-                       taken.limits == AgentLimits() && !taken.on_payload && !taken.on_response &&
-                       !taken.spill;
+    taken.channel = std::move(options.channel);
+    if (taken.channel) taken.active_questions = std::make_unique<detail::ActiveQuestions>();
+    const bool all_default = taken.hooks.empty() &&
+                             taken.tool_execution == ExecutionMode::parallel &&
+                             taken.limits == AgentLimits() && !taken.on_payload &&
+                             !taken.on_response && !taken.spill && !taken.channel;
     if (all_default) return nullptr;
     return std::make_unique<Agent::Impl::Settings>(std::move(taken));
 }
@@ -105,6 +108,7 @@ detail::RunParts Agent::Impl::parts() noexcept {
             .log = &log,
             .inputs = &inbox,
             .prefix_guard = &prefix_guard,
+            .channel = set.channel,
             .serial = serial};
 }
 

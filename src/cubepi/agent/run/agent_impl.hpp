@@ -25,6 +25,8 @@ struct Agent::Impl {
         PayloadHook on_payload = {};
         ResponseHook on_response = {};
         std::shared_ptr<SpillSink> spill = {};
+        std::shared_ptr<HitlChannel> channel = {};
+        std::unique_ptr<detail::ActiveQuestions> active_questions = {};  // null: no channel
     };
     const Settings& settings() const noexcept;
     detail::RunParts parts() noexcept;

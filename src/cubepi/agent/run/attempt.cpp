@@ -3,7 +3,6 @@
 #include <utility>
 
 #include <cubepi/agent/run/model_turn.hpp>
-#include <cubepi/agent/run/turn_loop.hpp>
 #include <cubepi/core/outcome.hpp>
 
 namespace cubepi::detail {
@@ -37,7 +36,8 @@ Task<void> Attempt::claim(ClaimKind kind) {
     Outcome<ClaimResult> claimed = co_await outcome_of(claim_->claim(kind));
     if (!claimed.ok()) claim_.reset();
     ClaimResult result = std::move(claimed).value();
-    if (result.superseded) superseded_claim_ = std::make_unique<const ClaimResult>(std::move(result));
+    if (result.superseded)
+        superseded_claim_ = std::make_unique<const ClaimResult>(std::move(result));
     impl_.log.set_claim(core_.run_id().str(), claim_->owner_id());
 }
 
@@ -73,6 +73,11 @@ Task<void> Attempt::finish(RunOutcome outcome) {
 Task<void> Attempt::store_outcome(RunOutcome outcome) {
     if (claim_) co_await claim_->stop_renewing();
     co_await impl_.log.save_extra();
+    if (outcome == RunOutcome::suspended) {
+        co_await release();
+        impl_.state.active_run_id = {};
+        co_return;
+    }
     const bool complete = outcome == RunOutcome::completed || outcome == RunOutcome::limited;
     if (complete && claim_) {
         // If that fails, further appends are fenced as well.
@@ -107,27 +112,50 @@ Task<void> Attempt::announce_circumstances() {
 }
 
 Task<RunResult> Attempt::run(std::vector<Input> prompts) {
-    if (parts_.limits.max_duration.count() > 0) {
-        const Executor executor = co_await this_executor;
+    RunPlan plan;
+    plan.prompts = std::move(prompts);
+    return run(std::move(plan));
+}
+
+Task<RunResult> Attempt::continue_run(OpenCalls open_calls) {
+    RunPlan plan;
+    plan.open_calls = std::move(open_calls);
+    return run(std::move(plan));
+}
+
+Task<RunResult> Attempt::run(RunPlan plan) {
+    Executor executor;
+    if (parts_.limits.max_duration.count() > 0 || parts_.channel) {
+        executor = co_await this_executor;
         std::function<void()> abort = [this] { impl_.inbox.abort(); };
         duration_limit_.start(*impl_.runtime, executor, parts_.limits.max_duration,
                               std::move(abort));
     }
-    std::function<Task<void>(RunOutcome)> finish_run = [this](RunOutcome outcome) {
-        return finish(outcome);
-    };
-    std::function<Task<void>()> opening;
+    plan.finish = [this](RunOutcome outcome) { return finish(outcome); };
     const bool replaced = !impl_.settings().hooks.replaced.empty();
     if (impl_.log.lost_persistence() || superseded_claim_ || replaced) {
-        opening = [this] { return announce_circumstances(); };
+        plan.opening = [this] { return announce_circumstances(); };
     }
-    Task<RunResult> turns =
-        run_turns(core_, std::move(prompts), std::move(finish_run), std::move(opening));
+    Task<RunResult> turns = parts_.channel ? run_connected(std::move(plan), std::move(executor))
+                                           : run_turns(core_, std::move(plan));
     Outcome<RunResult> ended = co_await outcome_of(std::move(turns));
     if (claim_) co_await release();
     RunResult result = duration_limit_.counted(std::move(ended).value());
     if (listener_failure_) std::rethrow_exception(listener_failure_);
     if (agent_destroyed_ && result.outcome == RunOutcome::completed) set_aborted(result);
+    co_return result;
+}
+
+/// Runs the turns with the agent's channel connected.
+Task<RunResult> Attempt::run_connected(RunPlan plan, Executor executor) {
+    const bool continued = plan.open_calls.has_value();
+    const auto questions =
+        std::make_shared<RunQuestions>(core_, *parts_.channel, std::move(executor), continued);
+    questions->on_waiting = [this](bool waiting) { duration_limit_.set_waiting(waiting); };
+    const ChannelConnection connection(parts_.channel, questions);
+    core_.set_questions(questions.get());
+    const QuestionsOfRun registered(*impl_.settings().active_questions, questions);
+    RunResult result = co_await run_turns(core_, std::move(plan));
     co_return result;
 }
 

@@ -8,6 +8,7 @@
 #include <cubepi/agent/run/agent_impl.hpp>
 #include <cubepi/agent/run/claim_keeper.hpp>
 #include <cubepi/agent/run/limit_checks.hpp>
+#include <cubepi/agent/run/turn_loop.hpp>
 
 namespace cubepi::detail {
 
@@ -22,10 +23,14 @@ public:
     Task<void> claim(ClaimKind kind);
     Task<void> release();
     Task<RunResult> run(std::vector<Input> prompts);
+    /// Continues the suspended run of this id.
+    Task<RunResult> continue_run(OpenCalls open_calls);
     /// Starts and ends a run that was aborted before its context was available.
     Task<RunResult> abandon();
 
 private:
+    Task<RunResult> run(RunPlan plan);
+    Task<RunResult> run_connected(RunPlan plan, Executor executor);
     Task<void> finish(RunOutcome outcome);
     Task<void> store_outcome(RunOutcome outcome);
     Task<void> report(Notice notice);
@@ -34,7 +39,7 @@ private:
     Agent::Impl& impl_;
     const RunParts parts_;
     RunCore core_;
-    std::unique_ptr<ClaimKeeper> claim_;             // null: none
+    std::unique_ptr<ClaimKeeper> claim_;                   // null: none
     std::unique_ptr<const ClaimResult> superseded_claim_;  // null: nothing
     DurationLimit duration_limit_;
     std::exception_ptr listener_failure_;  // of a notice about the claim

@@ -171,6 +171,11 @@ std::stop_token Inbox::begin_run(SharedString run_id) {
     return stop_.get_token();
 }
 
+void Inbox::set_run_id(SharedString run_id) {
+    const std::lock_guard lock(mutex());
+    run_id_ = std::move(run_id);
+}
+
 void Inbox::end_run() {
     const std::lock_guard lock(mutex());
     run_id_ = SharedString();

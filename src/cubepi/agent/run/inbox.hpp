@@ -65,6 +65,7 @@ public:
     // Called on the run's executor.
     /// Returns the token of the starting run; abort() stops it from now on.
     std::stop_token begin_run(SharedString run_id);
+    void set_run_id(SharedString run_id);
     void end_run();
     bool has_steering() const noexcept { return steers_.load(std::memory_order_acquire); }
     bool has_follow_ups() const noexcept { return follows_up_.load(std::memory_order_acquire); }

@@ -44,11 +44,20 @@ void DurationLimit::start(const Runtime& runtime, const Executor& executor,
                           std::chrono::milliseconds limit, std::function<void()> abort) {
     if (limit.count() <= 0) return;
     limit_ = limit;
-    timer_ = runtime.clock->timer(executor);
-    timer_->expires_after(limit, [this, abort = std::move(abort)] {
+    auto expire = [this, abort = std::move(abort)] {
         out_of_time_ = true;
         abort();
-    });
+    };
+    timer_ = std::make_unique<PausableTimer>(*runtime.clock, executor, limit, std::move(expire));
+}
+
+void DurationLimit::set_waiting(bool waiting) {
+    if (!timer_) return;
+    if (waiting) {
+        timer_->pause();
+    } else {
+        timer_->resume();
+    }
 }
 
 RunResult DurationLimit::counted(RunResult result) const {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include <cubepi/agent/limits.hpp>
+#include <cubepi/agent/run/pausable_timer.hpp>
 #include <cubepi/agent/run_result.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/model.hpp>
@@ -29,6 +30,8 @@ public:
     /// Zero means no limit. `abort` is called on `executor`, at most once.
     void start(const Runtime& runtime, const Executor& executor, std::chrono::milliseconds limit,
                std::function<void()> abort);
+    /// Stops the time while `waiting` is set (D64).
+    void set_waiting(bool waiting);
     RunOutcome counted(RunOutcome outcome) const noexcept {
         return out_of_time_ && outcome == RunOutcome::aborted ? RunOutcome::limited : outcome;
     }
@@ -37,7 +40,7 @@ public:
 
 private:
     std::chrono::milliseconds limit_ = {};
-    std::unique_ptr<ClockTimer> timer_;
+    std::unique_ptr<PausableTimer> timer_;
     bool out_of_time_ = false;
 };
 

@@ -3,8 +3,10 @@
 #include <optional>
 #include <utility>
 
+#include <cubepi/agent/run/active_run.hpp>
 #include <cubepi/agent/run/attempt.hpp>
 #include <cubepi/agent/run/model_turn.hpp>
+#include <cubepi/agent/run/suspended_run.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
@@ -16,52 +18,10 @@ namespace {
 /// Time limit for an aborted run to end, in addition to the grace period of its tools: for its listeners and its store.
 constexpr std::chrono::seconds abort_margin{5};
 
-[[noreturn]] void throw_busy(const Agent::Impl& impl) {
-    throw Error(ErrorCode::busy,
-                "the agent is already processing a prompt (run " + impl.state.active_run_id.str() +
-                    "): queue the message with steer() or follow_up(), await the run's end with "
-                    "wait_for_idle(), or end it with abort()");
-}
-
 Task<void> wait_while_aborted(std::shared_ptr<Agent::Impl> impl) {
     if (!impl->idle) impl->idle = std::make_unique<AsyncEvent>();
     while (impl->state.is_streaming && impl->inbox.aborted()) co_await impl->idle->wait();
 }
-
-/// A guard that marks the agent as active from the acceptance of a run until it is idle, on every path.
-class ActiveRun {
-public:
-    ActiveRun(Agent::Impl& impl, const SharedString& run_id) : impl_(impl) {
-        const SerialSection here(impl_.serial);
-        if (impl_.state.is_streaming) throw_busy(impl_);
-        token_ = impl_.inbox.begin_run(run_id);
-        impl_.state.is_streaming = true;
-        impl_.state.streaming_message = PartialMessage();
-        impl_.state.error_message = {};
-        impl_.state.active_run_id = run_id;
-        impl_.state.last_outcome = LastOutcome::none;
-    }
-    ~ActiveRun() {
-        const SerialSection here(impl_.serial);
-        impl_.inbox.end_run();
-        impl_.state.is_streaming = false;
-        impl_.state.streaming_message = PartialMessage();
-        impl_.state.pending_tool_calls = std::vector<SharedString>();
-        impl_.state.active_run_id = {};
-        if (impl_.state.last_outcome == LastOutcome::none) {
-            impl_.state.last_outcome = LastOutcome::abandoned;
-        }
-        if (impl_.idle) impl_.idle->pulse();
-    }
-    ActiveRun(const ActiveRun&) = delete;
-    ActiveRun& operator=(const ActiveRun&) = delete;
-
-    const std::stop_token& token() const noexcept { return token_; }
-
-private:
-    Agent::Impl& impl_;
-    std::stop_token token_;
-};
 
 /// Returns the messages of a prompt, with ids, run id and time; the caller's messages are validated first.
 std::vector<Input> prompt_inputs(const Agent::Impl& impl, MessageList given,
@@ -141,6 +101,19 @@ Task<bool> load(Agent::Impl& impl, std::stop_token token) {
     co_return true;
 }
 
+/// Ends what a suspended run of the thread has left open, before another run starts (D60).
+Task<void> end_suspended_run(Agent::Impl& impl, bool abandon, std::stop_token token) {
+    StoredQuestions questions = co_await load_stored_questions(impl.log, unix_seconds(impl));
+    if (!questions.any()) co_return;
+    if (abandon) {
+        co_await close_suspended_run(impl, std::move(questions), "abandoned by a new prompt",
+                                     std::move(token));
+        co_return;
+    }
+    if (questions.must_continue()) throw_pending_requests(impl.log.thread_id(), questions);
+    co_await close_expired_calls(impl, std::move(questions));
+}
+
 }  // namespace
 
 Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
@@ -166,7 +139,15 @@ Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
             impl->state.last_outcome = LastOutcome::complete;
             co_return answered_result(*impl, earlier->run_id());
         }
-        if (known) prompts.clear();
+        if (known) {
+            prompts.clear();
+            const StoredQuestions questions =
+                co_await load_stored_questions(impl->log, unix_seconds(*impl));
+            if (questions.must_continue()) {
+                impl->state.last_outcome = LastOutcome::suspended;
+                co_return suspended_result(questions);
+            }
+        }
     }
     if (!impl->log.persistent()) co_return co_await attempt->run(std::move(prompts));
     const bool same_run = known && !options.run_id().empty();
@@ -175,6 +156,12 @@ Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
     if (!loaded.ok()) co_await attempt->release();
     const bool can_run = std::move(loaded).value();
     if (!can_run) co_return co_await attempt->abandon();
+    if (impl->log.questions() && impl->log.has_open_calls()) {
+        Task<void> closing = end_suspended_run(*impl, options.abandon_pending(), active.token());
+        const Outcome<> closed = co_await outcome_of(std::move(closing));
+        if (!closed.ok()) co_await attempt->release();
+        closed.rethrow();
+    }
     co_return co_await attempt->run(std::move(prompts));
 }
 
@@ -189,6 +176,12 @@ Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions opti
     if (impl->state.messages.empty()) {
         throw Error(ErrorCode::no_messages,
                     "No messages to continue from: prompt() starts a thread");
+    }
+    if (impl->settings().channel && impl->log.questions() && impl->log.has_open_calls()) {
+        StoredQuestions questions = co_await load_stored_questions(impl->log, unix_seconds(*impl));
+        if (questions.any())
+            co_return co_await continue_suspended_run(*impl, active, std::move(questions),
+                                                      options.prior_spending());
     }
     std::vector<Input> inputs;
     const bool finished = is_finished(*impl);

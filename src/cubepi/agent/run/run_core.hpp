@@ -12,6 +12,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/run/event_hub.hpp>
 #include <cubepi/agent/run/inbox.hpp>
+#include <cubepi/agent/run/run_questions.hpp>
 #include <cubepi/agent/run/serial_check.hpp>
 #include <cubepi/agent/run/thread_log.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -38,7 +39,8 @@ struct RunParts {
     EventHub* hub;
     ThreadLog* log;
     InputSource* inputs;
-    PrefixGuard* prefix_guard;  ///< null: prompt prefixes are not compared
+    PrefixGuard* prefix_guard;                    ///< null: prompt prefixes are not compared
+    const std::shared_ptr<HitlChannel>& channel;  ///< may be null
     SerialCheck& serial;
 };
 
@@ -71,6 +73,9 @@ public:
     /// Returns the number of model calls before this run that count toward its limits.
     std::uint32_t turns_before() const noexcept { return turns_before_; }
     void start_with(const PriorSpending& spending);
+    /// The questions of the run to the user; null if the agent has no channel.
+    RunQuestions* questions() const noexcept { return questions_; }
+    void set_questions(RunQuestions* questions) noexcept { questions_ = questions; }
     /// Returns the model of the next call.
     BoundModel model() const noexcept { return BoundModel(parts_.provider, state().model); }
     /// Adds the usage and the cost of an answer to a request for `asked`.
@@ -172,6 +177,7 @@ private:
     Usage usage_;
     std::optional<double> spent_ = 0.0;
     std::uint32_t turns_before_ = 0;
+    RunQuestions* questions_ = nullptr;
     bool time_known_ = false;  ///< event_.timestamp is current
 };
 

@@ -40,6 +40,9 @@ ThreadLog::ThreadLog(AgentState& state, std::shared_ptr<Checkpointer> store, std
     thread_->store = std::move(store);
     thread_->runs = dynamic_cast<RunStore*>(thread_->store.get());
     thread_->index = dynamic_cast<MessageIndex*>(thread_->store.get());
+    thread_->questions = dynamic_cast<HitlStore*>(thread_->store.get());
+    thread_->inbox = dynamic_cast<HitlInbox*>(thread_->store.get());
+    thread_->batches = dynamic_cast<BatchStore*>(thread_->store.get());
 }
 
 const std::string& ThreadLog::thread_id() const noexcept {
@@ -78,6 +81,12 @@ SharedString ThreadLog::open_calls_run_id() const {
     return caller ? caller->run_id : SharedString();
 }
 
+std::string ThreadLog::open_calls_message_id() const {
+    std::size_t results = 0;
+    const AssistantMessage* caller = last_caller(state_.messages, results);
+    return caller ? std::string(caller->id) : std::string();
+}
+
 bool ThreadLog::is_legal() {
     if (legal_ > state_.messages.size()) legal_ = 0;
     if (!is_legal_transcript(state_.messages, legal_)) return false;
@@ -103,10 +112,14 @@ Task<void> ThreadLog::append(Message message) {
         AppendOptions filled =
             with_extra ? std::move(positioned).extra(changes(thread.saved_extra, state_.extra))
                        : std::move(positioned);
-        AppendOptions options =
+        AppendOptions claimed =
             thread.claim_run_id.empty()
                 ? std::move(filled)
                 : std::move(filled).claim(thread.claim_run_id, thread.claim_owner);
+        const std::vector<std::string> settled = std::exchange(thread.settled, {});
+        AppendOptions options = settled.empty()
+                                    ? std::move(claimed)
+                                    : std::move(claimed).settle(message.run_id().str(), settled);
         JsonObject saved = with_extra ? state_.extra : JsonObject();
         MessageList one;
         one.push_back(message);
@@ -124,8 +137,39 @@ Task<void> ThreadLog::append(Message message) {
             thread.saved_extra = std::move(saved);
             drop_nulls();
         }
+        if (!settled.empty() && !thread.batches)
+            co_await forget_questions(message.run_id().str(), settled);
     }
     append_now(std::move(message));
+}
+
+/// Removes the requests of a store that does not settle them with the append. Their answers were removed before the
+/// bodies ran.
+Task<void> ThreadLog::forget_questions(std::string run_id, std::vector<std::string> ids) {
+    Thread& thread = *thread_;
+    for (const std::string& id : ids) {
+        auto call = [&thread, &run_id, &id] {
+            return thread.questions->clear_pending_request(thread.id, run_id, id);
+        };
+        Task<bool> clearing = store_call("remove an answered request", thread.id, std::move(call));
+        (void)co_await std::move(clearing);
+    }
+    auto call = [&thread, &run_id, &ids] {
+        return thread.questions->clear_hitl_answers(thread.id, run_id, ids);
+    };
+    Task<void> clearing = store_call("remove used answers", thread.id, std::move(call));
+    co_await std::move(clearing);
+}
+
+Task<void> ThreadLog::mark_batch_started(BatchStart start) {
+    Thread& thread = *thread_;
+    start.owner_id = thread.claim_owner;
+    auto call = [&thread, &start] {
+        if (thread.batches) return thread.batches->mark_batch_started(thread.id, start);
+        return thread.questions->clear_hitl_answers(thread.id, start.run_id, start.question_ids);
+    };
+    Task<void> marking = store_call("mark tool calls as started", thread.id, std::move(call));
+    co_await std::move(marking);
 }
 
 Task<void> ThreadLog::save_extra() {

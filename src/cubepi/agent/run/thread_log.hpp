@@ -8,7 +8,9 @@
 #include <vector>
 
 #include <cubepi/agent/agent.hpp>
+#include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/agent/hitl_inbox.hpp>
 #include <cubepi/agent/transcript.hpp>
 
 namespace cubepi::detail {
@@ -22,6 +24,10 @@ public:
 
     bool persistent() const noexcept { return thread_ && thread_->store; }
     RunStore* runs() const noexcept { return thread_ ? thread_->runs : nullptr; }
+    /// The interfaces of the store for questions to the user; null: it has none.
+    HitlStore* questions() const noexcept { return thread_ ? thread_->questions : nullptr; }
+    HitlInbox* inbox() const noexcept { return thread_ ? thread_->inbox : nullptr; }
+    BatchStore* batches() const noexcept { return thread_ ? thread_->batches : nullptr; }
     const std::string& thread_id() const noexcept;
     /// Returns true if there is a store without a thread id, or the reverse (D46), and no notice was emitted.
     bool lost_persistence() const noexcept { return thread_ && thread_->lost; }
@@ -32,6 +38,12 @@ public:
     /// Stores the message, then adds it to memory. Only call append_now() if not persistent.
     Task<void> append(Message message);
     void append_now(Message message);
+    /// Records that the bodies of these calls are about to run (D62), before they do.
+    Task<void> mark_batch_started(BatchStart start);
+    /// The next append() removes the requests and answers of these questions, whose result it stores (D62).
+    void settle_with_next(std::vector<std::string> question_ids) {
+        thread_->settled = std::move(question_ids);
+    }
     /// Saves changes of `extra` since the last call; null values remove their keys, also in memory.
     Task<void> save_extra();
     /// Returns the message with that id from memory, else from the store's index.
@@ -50,6 +62,8 @@ public:
     std::vector<ToolCall> open_calls() const;
     /// Returns the run of the answer that made these calls.
     SharedString open_calls_run_id() const;
+    /// Returns the id of that answer.
+    std::string open_calls_message_id() const;
 
     /// Sets the claim under which appends are made (D50); empty: none.
     void set_claim(std::string run_id, std::string owner_id);
@@ -65,6 +79,10 @@ private:
         std::shared_ptr<Checkpointer> store;
         RunStore* runs = nullptr;
         MessageIndex* index = nullptr;
+        HitlStore* questions = nullptr;
+        HitlInbox* inbox = nullptr;
+        BatchStore* batches = nullptr;
+        std::vector<std::string> settled;  // by the next append
         std::string id;
         std::int64_t position = 0;
         bool loaded = false;
@@ -75,6 +93,7 @@ private:
         std::string claim_owner;
     };
 
+    Task<void> forget_questions(std::string run_id, std::vector<std::string> ids);
     static std::uint32_t hash_of(const TranscriptRepairs& repairs) noexcept;
 
     AgentState& state_;

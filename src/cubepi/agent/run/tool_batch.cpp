@@ -6,30 +6,50 @@
 #include <utility>
 
 #include <cubepi/agent/run/abort_when_cancelled.hpp>
-#include <cubepi/agent/run/tool_output.hpp>
+#include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/number_text.hpp>
 
 namespace cubepi::detail {
 
-namespace {
-
-constexpr std::string_view aborted_text = "The run was aborted before this call was made.";
-constexpr std::string_view unannounced_text =
-    "The run failed before this call was made: a listener of its events threw an exception.";
-constexpr std::string_view cut_off_text =
-    "The answer was cut off at its token limit, so the arguments of this call may be incomplete. "
-    "It was "
-    "not executed. Make the call again, with shorter arguments.";
-
-}  // namespace
-
-ToolBatch::ToolBatch(RunCore& core, const Message& message, ToolList tools)
+ToolBatch::ToolBatch(RunCore& core, const Message& message, ToolList tools,
+                     const std::optional<OpenCalls>& open)
     : core_(core), message_(message), assistant_(*message_.assistant()), tools_(std::move(tools)) {
     const std::vector<const ToolCall*> calls = assistant_.tool_calls();
     calls_.reserve(calls.size());
-    for (const ToolCall* call : calls) calls_.emplace_back(*call);
+    if (open) {
+        add_open_calls(calls, *open);
+    } else {
+        for (const ToolCall* call : calls) calls_.emplace_back(*call);
+    }
+}
+
+void ToolBatch::add_open_calls(const std::vector<const ToolCall*>& calls, const OpenCalls& open) {
+    // The ids of one message may repeat: a list is compared, not a set.
+    std::vector<std::string> ids = open.ids;
+    const std::vector<std::string>& started = open.interrupted;
+    for (const ToolCall* call : calls) {
+        const auto found = std::find(ids.begin(), ids.end(), call->id.str());
+        if (found == ids.end()) continue;
+        ids.erase(found);
+        Call& added = calls_.emplace_back(*call);
+        if (std::find(started.begin(), started.end(), call->id.str()) != started.end())
+            refuse(added, std::string(interrupted_call_text));
+    }
+}
+
+ToolBatch::~ToolBatch() {
+    RunQuestions* questions = core_.questions();
+    if (!questions) return;
+    questions->on_change = {};
+    questions->body_may_repeat = {};
+    questions->set_asking_call({});
+}
+
+bool ToolBatch::suspended() const noexcept {
+    return std::any_of(calls_.begin(), calls_.end(),
+                       [](const Call& call) { return call.state == State::waiting; });
 }
 
 bool ToolBatch::terminates() const noexcept {
@@ -48,37 +68,150 @@ bool ToolBatch::is_sequential() const {
 Task<void> ToolBatch::run() {
     executor_ = co_await this_executor;
     const std::stop_callback<AbortWatch> on_abort(core_.stop_token(), AbortWatch{this});
+    if (core_.questions()) core_.questions()->on_change = [this] { on_question_change(); };
     for (Call& call : calls_) call.tool = tools_.find(call.call().name);
-    if (!is_sequential()) {
+    if (!is_sequential() && core_.questions()) {
+        co_await prepare_calls(0, calls_.size());
+    } else if (!is_sequential()) {
         for (Call& call : calls_) co_await prepare(call);
     }
-    // A hook may have replaced a call with a sequential one.
-    if (is_sequential()) {
-        co_await run_sequential();
-    } else {
-        co_await run_parallel();
+    if (!suspended()) {
+        // A hook may have replaced a call with a sequential one.
+        if (is_sequential()) {
+            co_await run_sequential();
+        } else {
+            co_await run_parallel();
+        }
+    }
+    if (RunQuestions* questions = core_.questions()) {
+        if (!suspended()) questions->continue_run();
+        if (!listener_failure_) listener_failure_ = questions->take_listener_failure();
     }
     if (listener_failure_) std::rethrow_exception(listener_failure_);
 }
 
-Task<void> ToolBatch::run_sequential() {
+Task<void> ToolBatch::prepare_calls(std::size_t first, std::size_t end) {
+    auto body = [this, first, end](TaskScope& scope) {
+        return prepare_with_questions(scope, first, end);
+    };
+    co_await with_task_scope(body);
+}
+
+/// Prepares calls when their hooks may wait for the user: the hooks of a call start when those of the call before have
+/// finished or wait (D18).
+Task<void> ToolBatch::prepare_with_questions(TaskScope& scope, std::size_t first, std::size_t end) {
+    RunQuestions& questions = *core_.questions();
+    const auto is_preparing = [](const Call& call) { return call.state == State::preparing; };
+    for (std::size_t i = first; i < end; ++i) {
+        Call& call = calls_[i];
+        if (call.state != State::received) continue;
+        questions.set_asking_call(call.given->id.str());
+        call.state = State::preparing;
+        scope.spawn(prepare_and_tell(call));
+        while (is_preparing(call) && !questions.waits(call.given->id.str()))
+            co_await questions.change();
+    }
+    questions.set_asking_call({});
+    while (std::any_of(calls_.begin(), calls_.end(), is_preparing)) {
+        suspend_waiting();
+        co_await questions.change();
+    }
+    co_await scope.join();
+}
+
+Task<void> ToolBatch::prepare_and_tell(Call& call) {
+    co_await prepare(call);
+    core_.questions()->note_change();
+}
+
+/// Ends the waits for the user, if the run is to be suspended and nothing else runs.
+void ToolBatch::suspend_waiting() {
+    const RunQuestions& questions = *core_.questions();
+    if (!questions.is_suspending()) return;
+    for (const Call& call : calls_) {
+        const bool busy = call.state == State::preparing || call.state == State::running;
+        if (busy && !questions.waits(call.given->id.str())) return;
+        // It starts when another one of the batch ends.
+        if (call.state == State::ready && bodies_begun_ && !is_sequential()) return;
+    }
     for (Call& call : calls_) {
-        if (call.state == State::received) co_await prepare(call);
+        if (call.state != State::preparing && call.state != State::running) continue;
+        call.suspended = true;
+        call.kill.request_stop();
+    }
+}
+
+/// A request of a tool that runs has begun to wait, or has ended.
+void ToolBatch::on_question_change() {
+    const RunQuestions& questions = *core_.questions();
+    for (Call& call : calls_) {
+        if (call.state != State::running || !call.limit) continue;
+        if (questions.waits(call.call().id.str())) {
+            call.limit->pause();
+        } else {
+            call.limit->resume();
+        }
+    }
+    const bool runs = std::any_of(calls_.begin(), calls_.end(),
+                                  [](const Call& call) { return call.state == State::running; });
+    if (runs) suspend_waiting();
+}
+
+bool ToolBatch::may_repeat(std::string_view tool_call_id) const {
+    return std::all_of(calls_.begin(), calls_.end(), [&](const Call& call) {
+        if (!tool_call_id.empty() && call.call().id.str() != tool_call_id) return true;
+        return !call.tool || call.state != State::running ||
+               call.tool->replay_policy == ReplayPolicy::idempotent;
+    });
+}
+
+Task<void> ToolBatch::mark_started(std::size_t first, std::size_t end) {
+    RunQuestions* questions = core_.questions();
+    bodies_begun_ = true;
+    questions->body_may_repeat = [this](std::string_view id) { return may_repeat(id); };
+    if (!questions->is_durable() || !core_.parts().log->questions()) co_return;
+    BatchStart start;
+    for (std::size_t i = first; i < end; ++i) {
+        const Call& call = calls_[i];
+        if (call.state != State::ready) continue;
+        const std::string& id = call.call().id.str();
+        for (std::string& question : questions->answered_for(id))
+            start.question_ids.push_back(std::move(question));
+        if (call.tool->replay_policy == ReplayPolicy::never) start.tool_call_ids.push_back(id);
+    }
+    if (start.question_ids.empty()) co_return;
+    start.run_id = core_.run_id().str();
+    start.batch_id = message_.id();
+    co_await core_.parts().log->mark_batch_started(std::move(start));
+}
+
+Task<void> ToolBatch::run_sequential() {
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+        Call& call = calls_[i];
+        if (core_.questions()) {
+            co_await prepare_calls(i, i + 1);
+            if (call.state == State::waiting) co_return;
+            co_await mark_started(i, i + 1);
+        } else if (call.state == State::received) {
+            co_await prepare(call);
+        }
         co_await announce(call);
         // The run has failed: what has not begun does not begin (D6).
-        if (listener_failure_) refuse(call, std::string(unannounced_text));
+        if (listener_failure_) refuse_unannounced(call);
         MaybeTask<AgentToolResult> result = start(call);
         if (result.is_pending()) {
             co_await await_result(call, std::move(result).task());
         } else {
             co_await conclude(call, std::move(result).value());
         }
+        if (call.state == State::waiting) co_return;
         co_await commit(call);
     }
 }
 
 /// A scope for children is created only if calls run concurrently.
 Task<void> ToolBatch::run_parallel() {
+    if (core_.questions()) co_await mark_started(0, calls_.size());
     for (std::size_t i = 0; i < calls_.size(); ++i) {
         Call& call = calls_[i];
         co_await announce_in_batch(call);
@@ -98,7 +231,9 @@ Task<void> ToolBatch::run_parallel() {
         co_await with_task_scope(body);
         break;
     }
-    for (Call& call : calls_) co_await commit(call);
+    for (Call& call : calls_) {
+        if (call.state != State::waiting) co_await commit(call);
+    }
 }
 
 /// The calls from `first` on, of which that one runs already.
@@ -121,294 +256,6 @@ Task<void> ToolBatch::run_others(TaskScope& scope, std::size_t first, Task<void>
         }
     }
     co_await scope.join();
-}
-
-void ToolBatch::refuse(Call& call, std::string text) {
-    call.result = AgentToolResult::error(std::move(text));
-    call.state = State::refused;
-}
-
-void ToolBatch::refuse_after(Call& call, const std::exception_ptr& failure) {
-    refuse(call, core_.stopped() ? std::string(aborted_text) : exception_text(failure));
-}
-
-// Before the call.
-
-Task<void> ToolBatch::prepare(Call& call) {
-    call.state = State::ready;
-    if (assistant_.stop_reason == stop_reason::length) {
-        refuse(call, std::string(cut_off_text));
-    } else if (core_.stopped()) {
-        refuse(call, std::string(aborted_text));
-    } else if (core_.parts().hooks->resolve_tool_call) {
-        co_await prepare_resolved(call);
-    } else if (check(call) && core_.parts().hooks->before_tool_call) {
-        co_await ask_before(call);
-    }
-}
-
-Task<void> ToolBatch::prepare_resolved(Call& call) {
-    const bool is_runnable = co_await resolve(call);
-    if (!is_runnable) co_return;
-    call.tool = tools_.find(call.call().name);
-    if (!check(call)) co_return;
-    if (core_.parts().hooks->before_tool_call) co_await ask_before(call);
-}
-
-/// Returns true if the tool and the arguments of the call are valid.
-bool ToolBatch::check(Call& call) {
-    const ToolCall& asked = call.call();
-    if (!call.tool) {
-        refuse(call, "Tool " + asked.name.str() + " not found");
-        return false;
-    }
-    if (!call.tool->execute) {
-        refuse(call, "Tool " + asked.name.str() + " has no callback (AgentTool::execute)");
-        return false;
-    }
-    if (!call.resolved && asked.extra.find("raw_arguments")) {
-        SchemaIssue issue;
-        issue.path = "<root>";
-        issue.expected = "a JSON object";
-        issue.message = "expected a JSON object, found text that is not valid JSON";
-        refuse(call, format_issues(call.call().name, {issue}));
-        return false;
-    }
-    return validate(call, asked.arguments);
-}
-
-Task<bool> ToolBatch::resolve(Call& call) {
-    const ResolveToolCallHook& hook = core_.parts().hooks->resolve_tool_call;
-    HookContext context = core_.hook_context();
-    auto asked = core_.call_hook(hook(*call.given, context));
-    Outcome<std::optional<ToolCall>> answer = co_await outcome_of(std::move(asked));
-    if (!answer.ok()) {
-        refuse_after(call, answer.failure());
-        co_return false;
-    }
-    std::optional<ToolCall> resolved = std::move(answer).value();
-    if (resolved) {
-        resolved->id = call.given->id;
-        call.resolved = std::move(resolved);
-    }
-    co_return true;
-}
-
-bool ToolBatch::validate(Call& call, JsonObject args) {
-    Json value(std::move(args));
-    try {
-        const std::vector<SchemaIssue> issues = call.tool->parameters.validate(value);
-        if (issues.empty()) {
-            call.args = std::move(value.as_object());
-            return true;
-        }
-        refuse(call, format_issues(call.call().name, issues));
-    } catch (const std::exception& error) {
-        refuse(call, error.what());
-    }
-    return false;
-}
-
-Task<void> ToolBatch::ask_before(Call& call) {
-    const HookContext context = core_.hook_context();
-    BeforeToolCallContext asked{assistant_, call.call(), *call.tool, call.args, context};
-    auto asking = core_.call_hook(core_.parts().hooks->before_tool_call(asked));
-    Outcome<std::optional<BeforeToolCallResult>> outcome = co_await outcome_of(std::move(asking));
-    if (!outcome.ok()) co_return refuse_after(call, outcome.failure());
-    std::optional<BeforeToolCallResult> answer = std::move(outcome).value();
-    if (!answer) co_return;
-    call.hitl_trace = std::move(answer->hitl_trace);
-    sanitize(call.hitl_trace);
-    if (answer->edited_args && !validate(call, std::move(*answer->edited_args))) {
-        call.hitl_trace = nullptr;
-        co_return;
-    }
-    if (answer->block) {
-        std::string reason = answer->deny_reason.empty() ? answer->reason : answer->deny_reason;
-        sanitize(reason);
-        std::string text = answer->reason.empty() ? reason : std::move(answer->reason);
-        if (text.empty()) text = "Tool execution was blocked";
-        call.result = AgentToolResult::error(std::move(text));
-        call.block_reason = std::move(reason);
-        call.state = State::answered;
-    } else if (answer->result) {
-        call.result = std::move(*answer->result);
-        call.state = State::answered;
-    }
-}
-
-// During the call.
-
-Task<void> ToolBatch::announce(Call& call) {
-    if (core_.stopped()) refuse(call, std::string(aborted_text));
-    ToolExecutionStartEvent event;
-    event.tool_call_id = call.call().id;
-    event.tool_name = call.call().name;
-    event.args = call.call().arguments;
-    return tell(std::move(event));
-}
-
-/// A call is not made if a listener failed on its start event (D6); the other calls of the batch are.
-Task<void> ToolBatch::announce_in_batch(Call& call) {
-    const bool failed_before = listener_failure_ != nullptr;
-    co_await announce(call);
-    if (listener_failure_ && !failed_before) refuse(call, std::string(unannounced_text));
-}
-
-MaybeTask<AgentToolResult> ToolBatch::start(Call& call) {
-    // A listener of the start may have aborted.
-    if (core_.stopped() && call.state == State::ready) refuse(call, std::string(aborted_text));
-    if (call.state != State::ready) return std::move(call.result);
-    call.context.emplace(call.call().id, call.call().name, call.stop.get_token(),
-                         core_.parts().runtime,
-                         [this, &call](Json partial) { return update(call, std::move(partial)); });
-    core_.time_passes();
-    const SerialSection here(core_.parts().serial);
-    try {
-        // after_tool_call receives the arguments too.
-        JsonObject args = core_.parts().hooks->after_tool_call ? call.args : std::move(call.args);
-        MaybeTask<AgentToolResult> result = call.tool->execute(std::move(args), *call.context);
-        if (result.is_pending()) {
-            call.kill = std::stop_source();
-            call.state = State::running;
-            ++running_;
-        }
-        return result;
-    } catch (...) {
-        return AgentToolResult::error(exception_text(std::current_exception()));
-    }
-}
-
-std::unique_ptr<ClockTimer> ToolBatch::time_limit(Call& call) {
-    const auto limit = call.tool->time_limit.value_or(core_.parts().limits.tool_timeout);
-    if (limit.count() <= 0) return nullptr;
-    auto timer = core_.runtime().clock->timer(executor_);
-    ClockTimer* self = timer.get();
-    timer->expires_after(limit, [this, &call, limit, self] {
-        call.time_out = "The call was stopped after its time limit of " + seconds_text(limit) +
-                        "; whether it took effect is unknown.";
-        call.stop.request_stop();
-        if (!call.sees_stop()) {
-            call.kill.request_stop();
-            return;
-        }
-        self->expires_after(core_.parts().limits.abort_grace,
-                            [&call] { call.kill.request_stop(); });
-    });
-    return timer;
-}
-
-/// The result of a tool that has ended, whatever ended it.
-AgentToolResult ToolBatch::result_of(const Call& call, Outcome<AgentToolResult> outcome) const {
-    if (!call.time_out.empty()) {
-        std::string text = call.time_out;
-        if (outcome.ok()) {
-            const std::string late = std::move(outcome).value().text();
-            if (!late.empty()) text += "\n" + late;
-        }
-        return AgentToolResult::error(std::move(text));
-    }
-    if (outcome.ok()) return std::move(outcome).value();
-    if (!outcome.cancelled()) return AgentToolResult::error(exception_text(outcome.failure()));
-    return AgentToolResult::error(
-        core_.stopped() ? "The call was interrupted by an abort; whether it took effect is unknown."
-                        : "The tool cancelled its own execution.");
-}
-
-Task<void> ToolBatch::await_result(Call& call, Task<AgentToolResult> task) {
-    const std::unique_ptr<ClockTimer> limit = time_limit(call);
-    Task<AgentToolResult> cancellable = cancel_on(call.kill.get_token(), std::move(task));
-    Outcome<AgentToolResult> outcome = co_await outcome_of(std::move(cancellable));
-    call.state = State::finished;
-    core_.time_passes();
-    if (limit) limit->cancel();
-    AgentToolResult result = result_of(call, std::move(outcome));
-    co_await conclude(call, std::move(result));
-    --running_;
-    slot_.set();
-}
-
-Task<void> ToolBatch::update(Call& call, Json partial_result) {
-    if (call.state == State::finished || !call.context) co_return;
-    sanitize(partial_result);
-    core_.time_passes();
-    ToolExecutionUpdateEvent event;
-    event.tool_call_id = call.call().id;
-    event.tool_name = call.call().name;
-    event.args = call.call().arguments;
-    event.partial_result = std::move(partial_result);
-    // A listener that throws fails the run when the batch is over; the tool is not to blame. What ends the tool does
-    // not end a listener.
-    Task<void> telling = tell(std::move(event));
-    std::function<void()> nothing = [] {};
-    co_await abort_when_cancelled(std::move(telling), std::move(nothing));
-}
-
-// After the call.
-
-Task<void> ToolBatch::conclude(Call& call, AgentToolResult result) {
-    const bool refused = call.state == State::refused;
-    call.state = State::finished;
-    call.result = std::move(result);
-    sanitize(call.result);
-    if (!refused && core_.parts().hooks->after_tool_call) co_await ask_after(call);
-    const std::size_t limit = core_.parts().limits.tool_result_chars;
-    if (limit != 0 && is_longer(call.result, limit)) {
-        AgentToolResult whole = std::move(call.result);
-        call.result =
-            co_await cut_tool_output(core_.parts().runtime, core_.parts().spill, call.call().name,
-                                     call.call().id, limit, std::move(whole));
-    }
-    ToolExecutionEndEvent event;
-    event.tool_call_id = call.call().id;
-    event.tool_name = call.call().name;
-    event.result = call.result;
-    event.is_error = call.is_error();
-    event.terminate = call.result.terminate.value_or(false);
-    event.blocked_by_hook = call.block_reason.has_value();
-    event.block_reason = call.block_reason.value_or(std::string());
-    co_await tell(std::move(event));
-}
-
-Task<void> ToolBatch::ask_after(Call& call) {
-    const HookContext context = core_.hook_context();
-    const bool blocked = call.block_reason.has_value();
-    AfterToolCallContext asked{assistant_,      call.call(), call.args, call.result,
-                               call.is_error(), blocked,     context};
-    auto asking = core_.call_hook(core_.parts().hooks->after_tool_call(asked));
-    Outcome<std::optional<AfterToolCallResult>> outcome = co_await outcome_of(std::move(asking));
-    // An abort that cut the hook short takes nothing from the result.
-    if (outcome.cancelled() && core_.stopped()) co_return;
-    if (!outcome.ok()) {
-        call.result = AgentToolResult::error(exception_text(outcome.failure()));
-        co_return;
-    }
-    std::optional<AfterToolCallResult> answer = std::move(outcome).value();
-    if (!answer) co_return;
-    if (answer->content) call.result.content = std::move(*answer->content);
-    if (answer->details) call.result.details = std::move(*answer->details);
-    if (answer->terminate) call.result.terminate = answer->terminate;
-    if (answer->is_error) call.result.is_error = answer->is_error;
-    sanitize(call.result);
-}
-
-Task<void> ToolBatch::commit(Call& call) {
-    ToolResultMessage message;
-    message.tool_call_id = call.call().id;
-    message.tool_name = call.call().name;
-    message.content = std::move(call.result.content);
-    message.details = with_trace(std::move(call.result.details), call.hitl_trace);
-    message.is_error = call.is_error();
-    message.timestamp = core_.wall_seconds();
-    message.run_id = core_.run_id();
-    message.id = core_.runtime().ids->next();
-    Message result(std::move(message));
-    results_.push_back(result);
-    try {
-        co_await core_.announce(std::move(result));
-    } catch (const ListenerFailed&) {
-        keep_failure();
-    }
 }
 
 void ToolBatch::pass_abort_on() {

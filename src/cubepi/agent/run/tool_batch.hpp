@@ -7,8 +7,10 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include <cubepi/agent/run/pausable_timer.hpp>
 #include <cubepi/agent/run/run_core.hpp>
 #include <cubepi/agent/tool_list.hpp>
 #include <cubepi/core/event_signal.hpp>
@@ -17,15 +19,29 @@
 
 namespace cubepi::detail {
 
+/// The calls of a message that a continued run takes up.
+struct OpenCalls {
+    std::vector<std::string> ids = {};  ///< without a result
+    std::vector<std::string> interrupted =
+        {};  ///< of these: were started, and must not run again (D62)
+};
+
 /// The tool calls of one assistant message: runs them and adds their results to the history, in the order of the calls.
 ///
 /// All calls are prepared first (resolved, validated, approved), so that no tool starts before all calls of the batch
 /// have passed; then they start in order and run concurrently. A sequential batch prepares and runs call by call. A
 /// call's failure is its own error result. After an abort no further call starts. The stop token of running calls is
 /// stopped; calls that have requested it are cancelled after the grace period, the others immediately (D7).
+///
+/// If the agent has a channel, a hook that waits for the user does not hold up the hooks of the next calls (D18). When
+/// the run is to be suspended, the batch ends as soon as all its calls have ended or wait for the user (D59): the waits are
+/// cancelled and these calls get no result.
 class ToolBatch {
 public:
-    ToolBatch(RunCore& core, const Message& message, ToolList tools);
+    /// `open`: takes up these calls of a suspended run only.
+    ToolBatch(RunCore& core, const Message& message, ToolList tools,
+              const std::optional<OpenCalls>& open = std::nullopt);
+    ~ToolBatch();
     ToolBatch(const ToolBatch&) = delete;
     ToolBatch& operator=(const ToolBatch&) = delete;
 
@@ -36,16 +52,20 @@ public:
     const MessageList& results() const noexcept { return results_; }
     /// Returns true if every result requests the end of the run.
     bool terminates() const noexcept;
+    /// Returns true if calls wait for the user and have no result: the run is to be suspended.
+    bool suspended() const noexcept;
 
 private:
     /// The progress of a call.
     enum class State : std::uint8_t {
         received,
-        ready,     ///< prepared; its tool will run
-        answered,  ///< before_tool_call has determined the result; the tool does not run
-        refused,   ///< the result is an error of the batch; no hook sees it
-        running,   ///< its tool is awaited
-        finished,  ///< has its result
+        preparing,  ///< its hooks are awaited
+        waiting,    ///< waits for the user, and the batch has ended without its result
+        ready,      ///< prepared; its tool will run
+        answered,   ///< before_tool_call has determined the result; the tool does not run
+        refused,    ///< the result is an error of the batch; no hook sees it
+        running,    ///< its tool is awaited
+        finished,   ///< has its result
     };
     struct Call {
         explicit Call(const ToolCall& c) : given(&c) {}
@@ -62,9 +82,11 @@ private:
         std::optional<std::string> block_reason = {};  // set if before_tool_call blocked the call
         Json hitl_trace = {};
         std::optional<ToolContext> context = {};
-        std::stop_source stop = {};               // the tool's own token
-        std::stop_source kill{std::nostopstate};  // cancels its coroutine
-        std::string time_out = {};                // set when its time limit expired
+        std::stop_source stop = {};                 // the tool's own token
+        std::stop_source kill{std::nostopstate};    // cancels its coroutine
+        bool suspended = false;                     // its wait for the user was cancelled
+        std::unique_ptr<PausableTimer> limit = {};  // while it runs
+        std::string time_out = {};                  // set when its time limit expired
         AgentToolResult result = {};
     };
     struct AbortWatch {
@@ -73,11 +95,20 @@ private:
     };
 
     bool is_sequential() const;
+    void add_open_calls(const std::vector<const ToolCall*>& calls, const OpenCalls& open);
+    Task<void> prepare_calls(std::size_t first, std::size_t end);
+    Task<void> prepare_with_questions(TaskScope& scope, std::size_t first, std::size_t end);
+    void suspend_waiting();
+    void on_question_change();
+    bool may_repeat(std::string_view tool_call_id) const;
+    /// Records that the bodies of the calls from `first` on are about to run, and that their answers are used (D62).
+    Task<void> mark_started(std::size_t first, std::size_t end);
     Task<void> run_sequential();
     Task<void> run_parallel();
     Task<void> run_others(TaskScope& scope, std::size_t first, Task<void> first_call);
 
     Task<void> prepare(Call& call);
+    Task<void> prepare_and_tell(Call& call);
     Task<void> prepare_resolved(Call& call);
     Task<bool> resolve(Call& call);
     bool check(Call& call);
@@ -109,12 +140,15 @@ private:
         if (!listener_failure_) listener_failure_ = std::current_exception();
     }
 
-    std::unique_ptr<ClockTimer> time_limit(Call& call);
+    std::unique_ptr<PausableTimer> time_limit(Call& call);
     /// Thread-safe: stops the tools' tokens immediately, the rest happens on the executor.
     void pass_abort_on();
     void on_stop();
     void kill_running();
     void refuse(Call& call, std::string text);
+    void refuse_unannounced(Call& call);
+    template <class T>
+    Task<T> call_hook(Call& call, Task<T> hook);
     /// Refuses a call whose hook failed.
     void refuse_after(Call& call, const std::exception_ptr& failure);
 
@@ -130,6 +164,7 @@ private:
     std::unique_ptr<ClockTimer> grace_;
     AsyncEvent slot_;
     std::size_t running_ = 0;
+    bool bodies_begun_ = false;
 };
 
 }  // namespace cubepi::detail

@@ -24,6 +24,7 @@ enum class Next : std::uint8_t {
     turn,
     end_of_turns,  ///< the model is done; queued inputs or middleware may continue the run
     end_of_run,
+    suspension,  ///< calls wait for the user
 };
 
 /// An answer after after_model_response.
@@ -42,14 +43,8 @@ bool has_failed(const AssistantMessage& answer) {
 /// (ModelTurn) and the tools that it calls (ToolBatch); both share the run's RunCore.
 class Loop {
 public:
-    Loop(RunCore& core, std::vector<Input> prompts,
-         std::function<Task<void>(RunOutcome)> finish_run, std::function<Task<void>()> opening)
-        : core_(core),
-          parts_(core.parts()),
-          prompts_(std::move(prompts)),
-          finish_run_(std::move(finish_run)),
-          opening_(std::move(opening)),
-          turns_(core.turns_before()) {}
+    Loop(RunCore& core, RunPlan plan)
+        : core_(core), parts_(core.parts()), plan_(std::move(plan)), turns_(core.turns_before()) {}
 
     Task<void> drive();
     Task<void> close(std::exception_ptr failure);
@@ -60,6 +55,9 @@ public:
 private:
     Task<void> open();
     Task<Next> turn();
+    Task<Next> take_up_calls();
+    Task<void> suspend();
+    Task<void> withdraw_questions();
     Task<Next> add_queued();
     std::optional<LimitReachedError> limit_before_call() const;
     void note_failed_answer(std::shared_ptr<const Error> error, const AssistantMessage& answer);
@@ -85,9 +83,7 @@ private:
 
     RunCore& core_;
     const RunParts& parts_;
-    std::vector<Input> prompts_;  // until the history has them
-    std::function<Task<void>(RunOutcome)> finish_run_;
-    std::function<Task<void>()> opening_;
+    RunPlan plan_;  // the prompts until the history has them
     RunOutcome outcome_ = RunOutcome::completed;
     std::shared_ptr<const Error> error_;
     std::exception_ptr rethrow_;
@@ -103,6 +99,8 @@ private:
 Task<void> Loop::drive() {
     co_await open();
     Next next = Next::turn;
+    if (plan_.open_calls) next = co_await take_up_calls();
+    if (next == Next::end_of_turns && !core_.stopped()) next = co_await add_queued();
     while (next == Next::turn) {
         if (!turn_open_) {
             auto reached = limit_reached(parts_.limits, turns_, core_.spent());
@@ -124,20 +122,30 @@ Task<void> Loop::drive() {
         if (next == Next::turn && turns_ % yield_interval == 0) co_await yield_now();
         if (next == Next::end_of_turns && !core_.stopped()) next = co_await add_queued();
     }
+    if (next == Next::suspension) co_return co_await suspend();
     co_await end_run();
 }
 
 /// Begins the first turn and adds the prompts to the history.
 Task<void> Loop::open() {
     co_await core_.emit(AgentStartEvent());
-    if (opening_) co_await opening_();
+    if (plan_.opening) co_await plan_.opening();
     co_await begin_turn();
+    if (plan_.open_calls) co_return;
     if (core_.has_open_calls()) co_await core_.close_open_calls();
-    std::vector<Input> prompts = std::exchange(prompts_, {});
+    std::vector<Input> prompts = std::exchange(plan_.prompts, {});
     co_await core_.take_in(std::move(prompts));
     if (core_.stopped()) co_return;
     std::vector<Input> steering = parts_.inputs->take_steering();
     if (!steering.empty()) co_await core_.take_in(std::move(steering));
+}
+
+/// Continues the tool calls of a suspended run.
+Task<Next> Loop::take_up_calls() {
+    const MessageList& messages = core_.state().messages;
+    std::size_t last = messages.size();
+    while (last > 0 && messages[last - 1].role() == Role::tool_result) --last;
+    return run_tools(messages[last - 1], parts_.tools, MessageList());
 }
 
 /// Adds queued inputs or the messages of on_run_end when the model is done (D5, D33).
@@ -221,8 +229,13 @@ void Loop::note_failed_answer(std::shared_ptr<const Error> error, const Assistan
 }
 
 Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_messages) {
-    ToolBatch batch(core_, message, std::move(tools));
+    const std::optional<OpenCalls> open_calls = std::exchange(plan_.open_calls, std::nullopt);
+    ToolBatch batch(core_, message, std::move(tools), open_calls);
     co_await batch.run();
+    if (batch.suspended()) {
+        if (!core_.stopped()) co_return Next::suspension;
+        co_await withdraw_questions();
+    }
     if (!inject_messages.empty()) co_await inject(std::move(inject_messages));
     co_await end_turn(message, batch.results());
     bool stop = false;
@@ -237,6 +250,32 @@ Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_m
     std::vector<Input> steering = parts_.inputs->take_steering();
     if (!steering.empty()) co_await core_.take_in(std::move(steering));
     co_return Next::turn;
+}
+
+/// Ends the run as suspended (D59): what is stored is complete before agent_suspended.
+Task<void> Loop::suspend() {
+    // An exception from here on leaves the run as it is: its requests are stored.
+    end_announced_ = true;
+    outcome_ = RunOutcome::suspended;
+    const std::vector<HitlRequest>& requests = core_.questions()->detached();
+    std::vector<std::string> ids;
+    for (const HitlRequest& request : requests) ids.push_back(request.question_id);
+    const std::string count = std::to_string(ids.size());
+    error_ = std::make_shared<const PendingRequestsError>(
+        std::move(ids), "the run is suspended: " + count + " request(s) wait for an answer");
+    if (plan_.finish) co_await plan_.finish(outcome_);
+    AgentSuspendedEvent event;
+    event.pending_requests = requests;
+    co_await core_.emit(std::move(event));
+}
+
+/// Removes the requests of a run that was aborted while it was being suspended.
+Task<void> Loop::withdraw_questions() {
+    std::vector<std::string> ids;
+    for (const HitlRequest& request : core_.questions()->detached())
+        ids.push_back(request.question_id);
+    if (!ids.empty()) parts_.log->settle_with_next(std::move(ids));
+    co_await core_.close_open_calls();
 }
 
 Task<void> Loop::begin_turn() {
@@ -334,8 +373,8 @@ Task<void> Loop::inject(MessageList messages) {
 // The end of the run.
 
 Task<void> Loop::end_run() {
-    if (finish_run_) {
-        co_await finish_run_(outcome_);
+    if (plan_.finish) {
+        co_await plan_.finish(outcome_);
         core_.time_passes();
     }
     co_await announce_end();
@@ -357,6 +396,7 @@ RunResult Loop::result() const {
     made.usage = core_.usage();
     made.cost = core_.spent();
     made.failure = error_;
+    if (outcome_ == RunOutcome::suspended) made.pending_requests = core_.questions()->detached();
     return made;
 }
 
@@ -403,7 +443,7 @@ Task<void> Loop::attempt(Task<void> step) {
 /// Emits an error message, turn_end if a turn is open (D31), one agent_end (D30).
 Task<void> Loop::close(std::exception_ptr failure) {
     const std::string text = note_failure(failure);
-    core_.put_back(std::exchange(prompts_, {}));
+    core_.put_back(std::exchange(plan_.prompts, {}));
     // Thrown at agent_end, or while the outcome was stored: do not emit a second end.
     if (!end_announced_) {
         const Message message = failure_message(core_, text, outcome_ == RunOutcome::aborted);
@@ -421,10 +461,8 @@ Task<void> Loop::close(std::exception_ptr failure) {
 
 }  // namespace
 
-Task<RunResult> run_turns(RunCore& core, std::vector<Input> prompts,
-                          std::function<Task<void>(RunOutcome)> finish_run,
-                          std::function<Task<void>()> opening) {
-    Loop loop(core, std::move(prompts), std::move(finish_run), std::move(opening));
+Task<RunResult> run_turns(RunCore& core, RunPlan plan) {
+    Loop loop(core, std::move(plan));
     const Outcome<> driven = co_await outcome_of(loop.drive());
     if (!driven.ok()) co_await loop.close(driven.failure());
     if (loop.rethrow()) std::rethrow_exception(loop.rethrow());

@@ -1,15 +1,28 @@
 #pragma once
 
+#include <functional>
+#include <optional>
+#include <vector>
+
 #include <cubepi/agent/run/run_core.hpp>
+#include <cubepi/agent/run/tool_batch.hpp>
 
 namespace cubepi::detail {
 
-/// Runs the turns of a run from `agent_start` to `agent_end`; without prompts it continues from the
-/// existing history. Failures of model, network and hooks are reported in the result; exceptions of listeners and of
-/// storage are rethrown after the run was closed (D6, D35). `opening` is awaited after agent_start. `finish_run` writes
-/// to the store when the outcome is known, before agent_end.
-Task<RunResult> run_turns(RunCore& core, std::vector<Input> prompts,
-                          std::function<Task<void>(RunOutcome)> finish_run,
-                          std::function<Task<void>()> opening);
+/// The beginning and the end of a run.
+struct RunPlan {
+    /// Added to the history first; without prompts the run continues from the existing history.
+    std::vector<Input> prompts = {};
+    /// The run takes up the calls of a suspended run first.
+    std::optional<OpenCalls> open_calls = {};
+    /// Awaited after agent_start.
+    std::function<Task<void>()> opening = {};
+    /// Writes to the store when the outcome is known, before the last event.
+    std::function<Task<void>(RunOutcome)> finish = {};
+};
+
+/// Runs the turns of a run from `agent_start` to `agent_end`, or to `agent_suspended`. Failures of model, network and hooks
+/// are reported in the result; exceptions of listeners and of storage are rethrown after the run was closed (D6, D35).
+Task<RunResult> run_turns(RunCore& core, RunPlan plan);
 
 }  // namespace cubepi::detail

@@ -1,0 +1,258 @@
+#include <cubepi/agent/run/suspended_run.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/agent/run/attempt.hpp>
+#include <cubepi/agent/run/model_turn.hpp>
+#include <cubepi/agent/run/store_call.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+[[noreturn]] void throw_stale(const std::string& question_id) {
+    throw Error(ErrorCode::stale_answer, "the request '" + question_id +
+                                             "' does not wait for an answer: it was answered, has "
+                                             "expired, or was never made in this run");
+}
+
+void require_durable_channel(const Agent::Impl& impl) {
+    if (!impl.settings().channel) {
+        throw Error(ErrorCode::no_channel,
+                    "respond(): the agent has no channel (AgentOptions::channel)");
+    }
+    if (!impl.settings().channel->is_durable() || !impl.log.questions()) {
+        throw Error(ErrorCode::invalid_state,
+                    "respond(): nothing is suspended without a store for requests; answer this "
+                    "channel with HitlChannel::answer()");
+    }
+}
+
+/// Reads the thread again: another process may have continued it.
+Task<void> reload(Agent::Impl& impl, std::stop_token token) {
+    impl.log.forget();
+    impl.state.messages.clear();
+    co_await cancel_on(token, impl.log.load());
+}
+
+const HitlRequest& request_to_answer(const StoredQuestions& questions,
+                                     const std::string& question_id) {
+    if (questions.open.empty()) {
+        const bool known =
+            std::any_of(questions.expired.begin(), questions.expired.end(),
+                        [&](const HitlRequest& one) { return one.question_id == question_id; });
+        if (known) throw_stale(question_id);
+        throw Error(ErrorCode::no_pending_request,
+                    "respond(): no request of the thread waits for an answer");
+    }
+    if (question_id.empty()) {
+        if (questions.open.size() == 1) return questions.open.front();
+        throw Error(ErrorCode::invalid_argument,
+                    "respond(): " + std::to_string(questions.open.size()) +
+                        " requests wait; pass the id of the question");
+    }
+    const auto found =
+        std::find_if(questions.open.begin(), questions.open.end(),
+                     [&](const HitlRequest& one) { return one.question_id == question_id; });
+    if (found == questions.open.end()) throw_stale(question_id);
+    return *found;
+}
+
+Task<void> store_answer(Agent::Impl& impl, std::string run_id, std::string question_id, Json answer,
+                        AnswerOrigin origin) {
+    ThreadLog& log = impl.log;
+    if (HitlInbox* inbox = log.inbox()) {
+        AnswerRecord record;
+        record.run_id = std::move(run_id);
+        record.question_id = std::move(question_id);
+        record.answer = std::move(answer);
+        record.answered_at = unix_seconds(impl);
+        record.user = std::move(origin.user);
+        record.channel = std::move(origin.channel);
+        auto call = [&] { return inbox->answer_request(log.thread_id(), std::move(record)); };
+        Task<void> storing = store_call("store the answer", log.thread_id(), std::move(call));
+        co_await std::move(storing);
+        co_return;
+    }
+    HitlAnswer stored;
+    stored.run_id = std::move(run_id);
+    stored.question_id = std::move(question_id);
+    stored.answer = std::move(answer);
+    auto call = [&] {
+        return log.questions()->save_hitl_answer(log.thread_id(), std::move(stored));
+    };
+    Task<void> storing = store_call("store the answer", log.thread_id(), std::move(call));
+    co_await std::move(storing);
+}
+
+/// The messages of old files name no run: their suspended run gets an id.
+void name_run(const Agent::Impl& impl, StoredQuestions& questions) {
+    if (questions.run_id.empty()) questions.run_id = impl.runtime->ids->next();
+}
+
+/// Stores the answer under the claim of the run. Returns the questions that are open after it.
+Task<StoredQuestions> accept_answer(Agent::Impl& impl, std::string run_id, std::string question_id,
+                                    Json answer, AnswerOrigin origin) {
+    if (impl.log.open_calls_run_id().empty()) co_await adopt_requests(impl.log, run_id);
+    // Again, because another process may have had the claim until now.
+    StoredQuestions questions =
+        co_await load_stored_questions(impl.log, unix_seconds(impl), std::move(run_id));
+    const HitlRequest& request = request_to_answer(questions, question_id);
+    Json checked = check_answer(request, std::move(answer));
+    std::string id = request.question_id;
+    Task<void> storing =
+        store_answer(impl, questions.run_id, id, std::move(checked), std::move(origin));
+    co_await std::move(storing);
+    std::erase_if(questions.open, [&](const HitlRequest& one) { return one.question_id == id; });
+    co_return questions;
+}
+
+Task<OpenCalls> take_up(Agent::Impl& impl, std::string run_id) {
+    if (impl.log.open_calls_run_id().empty()) co_await adopt_requests(impl.log, run_id);
+    OpenCalls open = co_await load_open_calls(impl.log, std::move(run_id));
+    co_return open;
+}
+
+}  // namespace
+
+double unix_seconds(const Agent::Impl& impl) {
+    const auto since_epoch = impl.runtime->clock->wall().time_since_epoch();
+    return std::chrono::duration<double>(since_epoch).count();
+}
+
+RunResult suspended_result(const StoredQuestions& questions) {
+    RunResult result;
+    result.run_id = questions.run_id;
+    result.outcome = RunOutcome::suspended;
+    result.pending_requests = questions.open;
+    result.failure = std::make_shared<const PendingRequestsError>(
+        questions.open_ids(), "the run is suspended: " + std::to_string(questions.open.size()) +
+                                  " request(s) wait for an answer");
+    return result;
+}
+
+void throw_pending_requests(const std::string& thread_id, const StoredQuestions& questions) {
+    std::string text = "thread '" + thread_id + "' has a suspended run";
+    if (questions.open.empty()) {
+        text += " whose questions are answered: continue it with resume()";
+    } else {
+        text += " that waits for the answer to '" + questions.open.front().question_id + "'";
+        if (questions.open.size() > 1)
+            text += " and " + std::to_string(questions.open.size() - 1) + " more";
+        text += ": answer with respond()";
+    }
+    throw PendingRequestsError(questions.open_ids(),
+                               text + ", or close it with PromptOptions().abandon_pending()");
+}
+
+Task<RunResult> run_respond(std::shared_ptr<Agent::Impl> impl, std::string question_id, Json answer,
+                            AnswerOrigin origin) {
+    require_durable_channel(*impl);
+    ActiveRun active(*impl, impl->runtime->ids->next());
+    co_await reload(*impl, active.token());
+    StoredQuestions questions = co_await load_stored_questions(impl->log, unix_seconds(*impl));
+    (void)request_to_answer(questions, question_id);
+    name_run(*impl, questions);
+    const SharedString run_id(questions.run_id);
+    active.set_run_id(run_id);
+    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token());
+    co_await attempt->claim(ClaimKind::continue_run);
+    Task<StoredQuestions> accepting = accept_answer(*impl, questions.run_id, std::move(question_id),
+                                                    std::move(answer), std::move(origin));
+    Outcome<StoredQuestions> accepted = co_await outcome_of(std::move(accepting));
+    if (!accepted.ok()) co_await attempt->release();
+    questions = std::move(accepted).value();
+    if (!questions.open.empty()) {
+        co_await attempt->release();
+        impl->state.last_outcome = LastOutcome::suspended;
+        co_return suspended_result(questions);
+    }
+    OpenCalls open = co_await load_open_calls(impl->log, questions.run_id);
+    co_return co_await attempt->continue_run(std::move(open));
+}
+
+Task<RunResult> continue_suspended_run(Agent::Impl& impl, ActiveRun& active,
+                                       StoredQuestions questions, PriorSpending prior_spending) {
+    name_run(impl, questions);
+    const SharedString run_id(questions.run_id);
+    active.set_run_id(run_id);
+    const auto attempt = std::make_unique<Attempt>(impl, run_id, active.token());
+    attempt->core().start_with(prior_spending);
+    co_await attempt->claim(ClaimKind::continue_run);
+    Task<OpenCalls> taking_up = take_up(impl, questions.run_id);
+    Outcome<OpenCalls> open = co_await outcome_of(std::move(taking_up));
+    if (!open.ok()) co_await attempt->release();
+    OpenCalls calls = std::move(open).value();
+    co_return co_await attempt->continue_run(std::move(calls));
+}
+
+Task<void> close_suspended_run(Agent::Impl& impl, StoredQuestions questions, std::string reason,
+                               std::stop_token token) {
+    const std::vector<ToolCall> calls = impl.log.open_calls();
+    SharedString run_id(questions.run_id);
+    if (!calls.empty()) run_id = impl.log.open_calls_run_id();
+    const RunParts parts = impl.parts();
+    RunCore core(parts, run_id, std::move(token));
+    for (const ToolCall& call : calls) {
+        ToolResultMessage result = interrupted_tool_result(call, run_id, core.wall_seconds());
+        result.id = impl.runtime->ids->next();
+        result.content = {TextContent{"aborted: " + reason}};
+        result.details =
+            JsonObject{{"hitl", JsonObject{{"decision", "aborted"}, {"reason", reason}}}};
+        Message message(std::move(result));
+        co_await impl.log.append(std::move(message));
+    }
+    if (!calls.empty()) {
+        AssistantMessage closing = *failure_message(core, std::string(), true).assistant();
+        closing.content.clear();
+        closing.content.emplace_back(TextContent{"Conversation aborted: " + reason});
+        Message message(std::move(closing));
+        co_await impl.log.append(std::move(message));
+    }
+    if (questions.any()) co_await remove_questions(impl.log, std::move(questions));
+    AgentAbortedEvent event;
+    event.reason = std::move(reason);
+    co_await core.emit(std::move(event));
+}
+
+Task<void> close_expired_calls(Agent::Impl& impl, StoredQuestions questions) {
+    const SharedString run_id = impl.log.open_calls_run_id();
+    for (const ToolCall& call : impl.log.open_calls()) {
+        ToolResultMessage result = interrupted_tool_result(call, run_id, unix_seconds(impl));
+        const bool expired =
+            std::any_of(questions.expired.begin(), questions.expired.end(),
+                        [&](const HitlRequest& one) { return one.question_id == call.id.str(); });
+        result.id = impl.runtime->ids->next();
+        if (expired) {
+            result.content = {TextContent{"approval_timeout: no answer in time"}};
+            result.details = JsonObject{{"hitl", JsonObject{{"decision", "timed_out"}}}};
+        }
+        Message message(std::move(result));
+        co_await impl.log.append(std::move(message));
+    }
+    co_await remove_questions(impl.log, std::move(questions));
+}
+
+Task<void> run_abort_pending(std::shared_ptr<Agent::Impl> impl, std::string reason) {
+    ActiveRun active(*impl, impl->runtime->ids->next());
+    if (impl->log.persistent()) co_await reload(*impl, active.token());
+    StoredQuestions questions = co_await load_stored_questions(impl->log, unix_seconds(*impl));
+    if (!impl->log.has_open_calls()) {
+        co_await close_suspended_run(*impl, std::move(questions), std::move(reason),
+                                     active.token());
+        co_return;
+    }
+    const SharedString run_id = impl->log.open_calls_run_id();
+    active.set_run_id(run_id);
+    const auto attempt = std::make_unique<Attempt>(*impl, run_id, active.token());
+    co_await attempt->claim(ClaimKind::continue_run);
+    Task<void> closing =
+        close_suspended_run(*impl, std::move(questions), std::move(reason), active.token());
+    co_await with_cleanup(std::move(closing), attempt->release());
+    impl->state.last_outcome = LastOutcome::abandoned;
+}
+
+}  // namespace cubepi::detail

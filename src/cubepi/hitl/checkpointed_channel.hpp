@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/agent/hitl_channel.hpp>
+#include <cubepi/core/clock.hpp>
+
+namespace cubepi {
+
+namespace detail {
+class RequestTable;
+}  // namespace detail
+
+struct CheckpointedChannelOptions {
+    /// The timeout of requests that set none. Zero: no limit.
+    std::chrono::nanoseconds default_timeout = std::chrono::nanoseconds::zero();
+    /// Accepts questions from the body of any tool (D69). After a restart such a body begins again: what it did before the
+    /// question is done twice.
+    bool allow_inside_custom_tool = false;
+    std::shared_ptr<Clock> clock = {};  ///< default: the system clock
+};
+
+/// A channel that stores its requests, and the answers until they are used (D18, D62). A run that waits for an answer can be
+/// suspended with Agent::detach() and continued with Agent::respond(), days later and in another process.
+///
+/// It is the channel of one agent (AgentOptions::channel) and has the agent's store and thread id. Its requests are made
+/// in runs of that agent.
+class CheckpointedChannel final : public HitlChannel {
+public:
+    /// Throws Error(invalid_argument) if the store cannot keep requests (HitlStore), or the thread id is empty.
+    CheckpointedChannel(std::shared_ptr<Checkpointer> store, std::string thread_id,
+                        CheckpointedChannelOptions options = {});
+    ~CheckpointedChannel() override;
+
+    Task<Json> request(HitlPayload payload, HitlOptions options) override;
+    /// The requests that wait in this process; Agent::load_pending_hitl_requests() returns the stored ones.
+    std::vector<HitlRequest> pending() const override;
+    HitlRequestStream subscribe() override;
+    /// Completes when the answer is stored. Throws a CheckpointerError if that fails; the request stays pending then.
+    Task<> answer(std::string question_id, Json value, AnswerOrigin origin = {}) override;
+    Task<> cancel(std::string question_id, std::string reason = "cancelled") override;
+    bool is_durable() const noexcept override { return true; }
+    void connect(std::shared_ptr<HitlRun> run) override;
+
+private:
+    std::string thread_id_;
+    bool allow_inside_custom_tool_;
+    std::shared_ptr<detail::RequestTable> table_;
+};
+
+}  // namespace cubepi

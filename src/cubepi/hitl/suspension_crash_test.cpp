@@ -1,0 +1,241 @@
+#include <cubepi/hitl/suspension_test_support.hpp>
+
+#include <algorithm>
+
+#include <cubepi/agent/batch_store.hpp>
+#include <cubepi/agent/hitl_inbox.hpp>
+#include <cubepi/agent/transcript.hpp>
+
+// The process ends at each write of a run with an approval, and another one takes over.
+
+namespace cubepi {
+namespace {
+
+using namespace hitl_test;
+using namespace std::chrono_literals;
+
+/// A store whose process ends at its n-th write: before it, or after it was stored. From then on nothing is stored.
+class DyingStore final : public Checkpointer,
+                         public RunStore,
+                         public HitlStore,
+                         public BatchStore,
+                         public HitlInbox {
+public:
+    DyingStore(std::shared_ptr<MemoryCheckpointer> inner, int dies_at, bool after)
+        : inner_(std::move(inner)), dies_at_(dies_at), after_(after) {}
+
+    bool dead() const noexcept { return dead_; }
+
+    Task<std::optional<CheckpointData>> load(std::string thread_id) override {
+        return inner_->load(std::move(thread_id));
+    }
+    Task<std::int64_t> append(std::string thread_id, MessageList messages,
+                              AppendOptions options) override {
+        return write(inner_->append(std::move(thread_id), std::move(messages), std::move(options)));
+    }
+    Task<void> save_extra(std::string thread_id, JsonObject extra) override {
+        return write(inner_->save_extra(std::move(thread_id), std::move(extra)));
+    }
+    Task<ClaimResult> claim_run(std::string thread_id, std::string run_id, ClaimOwner owner,
+                                ClaimKind kind) override {
+        return write(
+            inner_->claim_run(std::move(thread_id), std::move(run_id), std::move(owner), kind));
+    }
+    Task<void> renew_claim(std::string thread_id, std::string run_id,
+                           std::string owner_id) override {
+        return inner_->renew_claim(std::move(thread_id), std::move(run_id), std::move(owner_id));
+    }
+    Task<void> release_claim(std::string thread_id, std::string run_id,
+                             std::string owner_id) override {
+        return write(
+            inner_->release_claim(std::move(thread_id), std::move(run_id), std::move(owner_id)));
+    }
+    Task<void> mark_run_complete(std::string thread_id, std::string run_id) override {
+        return write(inner_->mark_run_complete(std::move(thread_id), std::move(run_id)));
+    }
+    Task<void> complete_run(std::string thread_id, std::string run_id,
+                            std::string owner_id) override {
+        return write(
+            inner_->complete_run(std::move(thread_id), std::move(run_id), std::move(owner_id)));
+    }
+    Task<bool> is_run_complete(std::string thread_id, std::string run_id) override {
+        return inner_->is_run_complete(std::move(thread_id), std::move(run_id));
+    }
+    Task<void> save_pending_request(std::string thread_id, std::string run_id,
+                                    HitlRequest request) override {
+        return write(inner_->save_pending_request(std::move(thread_id), std::move(run_id),
+                                                  std::move(request)));
+    }
+    Task<std::vector<PendingRequest>> load_pending_requests(std::string thread_id) override {
+        return inner_->load_pending_requests(std::move(thread_id));
+    }
+    Task<bool> clear_pending_request(std::string thread_id, std::string run_id,
+                                     std::string question_id) override {
+        return write(inner_->clear_pending_request(std::move(thread_id), std::move(run_id),
+                                                   std::move(question_id)));
+    }
+    Task<void> save_hitl_answer(std::string thread_id, HitlAnswer answer) override {
+        return write(inner_->save_hitl_answer(std::move(thread_id), std::move(answer)));
+    }
+    Task<std::optional<Json>> load_hitl_answer(std::string thread_id, std::string run_id,
+                                               std::string question_id) override {
+        return inner_->load_hitl_answer(std::move(thread_id), std::move(run_id),
+                                        std::move(question_id));
+    }
+    Task<void> clear_hitl_answers(std::string thread_id, std::string run_id,
+                                  std::vector<std::string> question_ids) override {
+        return write(inner_->clear_hitl_answers(std::move(thread_id), std::move(run_id),
+                                                std::move(question_ids)));
+    }
+    Task<void> mark_batch_started(std::string thread_id, BatchStart start) override {
+        return write(inner_->mark_batch_started(std::move(thread_id), std::move(start)));
+    }
+    Task<std::optional<StartedBatch>> load_started_batch(std::string thread_id,
+                                                         std::string run_id) override {
+        return inner_->load_started_batch(std::move(thread_id), std::move(run_id));
+    }
+    Task<InboxPage> list_requests(InboxQuery query) override {
+        return inner_->list_requests(std::move(query));
+    }
+    Task<std::vector<InboxEntry>> expire_due(double now, std::size_t limit) override {
+        return inner_->expire_due(now, limit);
+    }
+    Task<void> answer_request(std::string thread_id, AnswerRecord record) override {
+        return write(inner_->answer_request(std::move(thread_id), std::move(record)));
+    }
+    Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id) override {
+        return inner_->load_answer_records(std::move(thread_id));
+    }
+    Task<std::size_t> discard_requests(std::string thread_id) override {
+        return write(inner_->discard_requests(std::move(thread_id)));
+    }
+
+private:
+    template <class T>
+    Task<T> write(Task<T> task) {
+        if (dead_) fail();
+        const bool dies = ++writes_ == dies_at_;
+        if (dies && !after_) fail();
+        if constexpr (std::is_void_v<T>) {
+            co_await std::move(task);
+            if (dies) fail();
+        } else {
+            T result = co_await std::move(task);
+            if (dies) fail();
+            co_return result;
+        }
+    }
+    [[noreturn]] void fail() {
+        dead_ = true;
+        throw CheckpointerError(ErrorCode::storage, "the process has ended");
+    }
+
+    std::shared_ptr<MemoryCheckpointer> inner_;
+    const int dies_at_;
+    const bool after_;
+    int writes_ = 0;
+    bool dead_ = false;
+};
+
+enum class Way { answered_live, detached, denied_live };
+
+/// One run over two processes, and its effects.
+struct Case {
+    std::shared_ptr<testing::ManualClock> clock = std::make_shared<testing::ManualClock>();
+    std::shared_ptr<MemoryCheckpointer> memory =
+        std::make_shared<MemoryCheckpointer>(MemoryOptions{.clock = clock});
+    FauxProvider faux;
+    std::vector<std::string> effects;
+    int asked = 0;
+    int approved = 0;
+
+    /// An effect that the process has after its end is none.
+    std::function<void(AgentOptions&, const std::shared_ptr<HitlChannel>&)> guarded(
+        std::shared_ptr<DyingStore> store) {
+        return [this, store](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
+            options.tools = ToolList();
+            options.tools.push_back(
+                tool<PathArgs>("rm", "Removes a file.", [this, store](PathArgs args) {
+                    if (!store->dead()) effects.push_back(args.path);
+                    return "removed " + args.path;
+                }));
+        };
+    }
+
+    void first_process(std::shared_ptr<DyingStore> store, Way way) {
+        Process first(store, faux, effects, clock, guarded(store));
+        try {
+            const RunResult result = first.prompt([&](const HitlRequest& request) {
+                ++asked;
+                if (way == Way::detached) {
+                    (void)first.agent->detach();
+                } else {
+                    approved += way == Way::answered_live ? 1 : 0;
+                    first.answer(request.question_id,
+                                 way == Way::answered_live ? approve() : deny("no"));
+                }
+            });
+            if (result.outcome == RunOutcome::suspended) {
+                ++approved;
+                (void)first.respond("c1", approve());
+            }
+        } catch (const std::exception&) {
+            EXPECT_TRUE(store->dead());
+        }
+    }
+
+    void second_process() {
+        clock->advance(2min);  // the lease of the dead process
+        Process second(memory, faux, effects, clock);
+        try {
+            (void)second.run_with(second.agent->resume(), [&](const HitlRequest& request) {
+                ++approved;
+                second.answer(request.question_id, approve());
+            });
+        } catch (const Error& error) {
+            const bool nothing = error.code() == ErrorCode::cannot_continue ||
+                                 error.code() == ErrorCode::no_messages;
+            EXPECT_TRUE(nothing) << error.what();
+        }
+        faux.set_responses({"next"});
+        EXPECT_EQ(second.prompt().outcome, RunOutcome::completed);
+    }
+
+    void check(Way way, const std::string& where) {
+        const MessageList messages = run(memory->load("t"))->messages;
+        EXPECT_TRUE(is_legal_transcript(messages)) << where;
+        EXPECT_EQ(run(memory->load_pending_requests("t")).size(), 0u) << where;
+        EXPECT_LE(effects.size(), 1u) << where;
+        if (way != Way::denied_live) EXPECT_LE(effects.size(), std::size_t(approved)) << where;
+        bool done = false;
+        for (const Message& message : messages) done |= message.text() == "removed /a";
+        if (done) EXPECT_EQ(effects.size(), 1u) << where;
+    }
+};
+
+void kill_at_every_write(Way way) {
+    int cases = 0;
+    for (const bool after : {false, true}) {
+        for (int write = 1;; ++write) {
+            Case one;
+            one.faux.set_responses({calling({rm_call("/a", "c1")}), "done", "done"});
+            auto store = std::make_shared<DyingStore>(one.memory, write, after);
+            one.first_process(store, way);
+            if (!store->dead()) break;
+            one.faux.set_responses({"done", "done"});
+            one.second_process();
+            one.check(way, "write " + std::to_string(write) + (after ? " stored" : " lost"));
+            ++cases;
+        }
+    }
+    EXPECT_GT(cases, 12);
+}
+
+TEST(SuspensionCrash, D62_ACrashAtAnyWriteOfAnApprovedCall) {
+    kill_at_every_write(Way::answered_live);
+}
+TEST(SuspensionCrash, D62_ACrashAtAnyWriteOfADeniedCall) { kill_at_every_write(Way::denied_live); }
+TEST(SuspensionCrash, D62_ACrashAtAnyWriteOfASuspendedRun) { kill_at_every_write(Way::detached); }
+
+}  // namespace
+}  // namespace cubepi
