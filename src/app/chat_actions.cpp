@@ -74,8 +74,8 @@ TerminalText clipboard_sequence(std::string_view text) {
     return "\x1b]52;c;" + for_terminal(cubepi::detail::base64(text)) + "\x07";
 }
 
-ChatActions::ChatActions(Pipeline& pipeline, Parts parts)
-    : pipeline_(pipeline), parts_(std::move(parts)) {}
+ChatActions::ChatActions(Pipeline& pipeline, Renderer& renderer)
+    : pipeline_(pipeline), renderer_(renderer) {}
 
 Task<> ChatActions::perform(ChatAction action, std::string argument) {
     std::exception_ptr failure;
@@ -86,7 +86,7 @@ Task<> ChatActions::perform(ChatAction action, std::string argument) {
     }
     if (!failure) co_return;
     if (is_cancellation(failure)) std::rethrow_exception(failure);
-    parts_.problem(bub::describe(failure));
+    renderer_.problem(bub::describe(failure));
 }
 
 Task<> ChatActions::act(ChatAction action, std::string argument) {
@@ -111,7 +111,7 @@ Task<MessageList> ChatActions::conversation() const {
 void ChatActions::begin_session() {
     const std::string before = pipeline_.plan().name;
     pipeline_.move_to(next_session(pipeline_.plan()));
-    if (parts_.on_new_session) parts_.on_new_session();
+    renderer_.begin_session(pipeline_.plan().name);
     const bool saved = static_cast<bool>(pipeline_.plan().create);
     std::string text = saved ? "New session; its first prompt names it.\n"
                              : "New session; the previous one was not saved.\n";
@@ -119,7 +119,7 @@ void ChatActions::begin_session() {
         text += "Resume the previous one: cubepi chat --session " + printable(shell_word(before)) +
                 "\n";
     }
-    parts_.print(text);
+    renderer_.print(text);
 }
 
 Task<> ChatActions::show_status() {
@@ -151,7 +151,7 @@ Task<> ChatActions::show_status() {
         for (const ApprovalRule& rule : plan.approval->rules())
             text += row(std::exchange(label, ""), printable(rule.text()));
     }
-    parts_.print(text);
+    renderer_.print(text);
 }
 
 Task<> ChatActions::show_cost() {
@@ -162,32 +162,32 @@ Task<> ChatActions::show_cost() {
     text += row("tokens",
                 count_text(usage.tokens_in) + " in, " + count_text(usage.tokens_out) + " out");
     text += row("cost", cost_of_session(usage));
-    parts_.print(text);
+    renderer_.print(text);
 }
 
 Task<> ChatActions::copy_answer() {
     const MessageList messages = co_await conversation();
     const std::string text = last_answer(messages);
     if (text.empty()) {
-        parts_.problem("there is no answer to copy.");
-    } else if (!parts_.write_control) {
-        parts_.problem("this terminal has no clipboard sequence; write a file: /export");
+        renderer_.problem("there is no answer to copy.");
+    } else if (!renderer_.has_control()) {
+        renderer_.problem("this terminal has no clipboard sequence; write a file: /export");
     } else if (text.size() > clipboard_bytes) {
-        parts_.problem("the answer has " + count_text(static_cast<std::int64_t>(text.size())) +
-                       " bytes; terminals take " +
-                       count_text(static_cast<std::int64_t>(clipboard_bytes)) +
-                       ". Write a file: /export");
+        renderer_.problem("the answer has " + count_text(static_cast<std::int64_t>(text.size())) +
+                          " bytes; terminals take " +
+                          count_text(static_cast<std::int64_t>(clipboard_bytes)) +
+                          ". Write a file: /export");
     } else {
-        parts_.write_control(clipboard_sequence(text));
-        parts_.print("Sent " + count_of(static_cast<std::int64_t>(text.size()), "byte") +
-                     " to the terminal's clipboard (OSC 52; the terminal must allow it).\n");
+        renderer_.write_control(clipboard_sequence(text));
+        renderer_.print("Sent " + count_of(static_cast<std::int64_t>(text.size()), "byte") +
+                        " to the terminal's clipboard (OSC 52; the terminal must allow it).\n");
     }
 }
 
 Task<> ChatActions::export_to(std::string file) {
     const SessionPlan& plan = pipeline_.plan();
     const MessageList messages = co_await conversation();
-    if (messages.empty()) co_return parts_.problem("there is nothing to export yet.");
+    if (messages.empty()) co_return renderer_.problem("there is nothing to export yet.");
     const std::string title = title_of(messages);
     const std::filesystem::path path = export_path(std::move(file), plan.name);
     std::ofstream out;
@@ -201,8 +201,8 @@ Task<> ChatActions::export_to(std::string file) {
     out << to_markdown(messages, title.empty() ? "Conversation" : title);
     out.close();
     if (!out) throw Error(ErrorCode::io, "'" + path.string() + "' was not written completely");
-    parts_.print("Wrote " + count_of(static_cast<std::int64_t>(messages.size()), "message") +
-                 " to " + printable(path.string()) + "\n");
+    renderer_.print("Wrote " + count_of(static_cast<std::int64_t>(messages.size()), "message") +
+                    " to " + printable(path.string()) + "\n");
 }
 
 }  // namespace cubepi::app

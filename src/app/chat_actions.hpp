@@ -1,13 +1,13 @@
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
 
 #include <cubepi/core/task.hpp>
 
 #include "chat_commands.hpp"
-#include "pipeline.hpp"
+#include "conversation/pipeline.hpp"
+#include "render/renderer.hpp"
 
 namespace cubepi::app {
 
@@ -15,15 +15,8 @@ namespace cubepi::app {
 /// executor.
 class ChatActions {
 public:
-    struct Parts {
-        std::function<void(const std::string& text)> print = {};
-        std::function<void(const std::string& text)> problem = {};
-        /// Writes an escape sequence to the terminal; null: the terminal knows none.
-        std::function<void(const TerminalText& sequence)> write_control = {};
-        std::function<void()> on_new_session = {};
-    };
-    /// `pipeline` outlives it.
-    ChatActions(Pipeline& pipeline, Parts parts);
+    /// Both outlive the object.
+    ChatActions(Pipeline& pipeline, Renderer& renderer);
 
     /// Performs one of these commands; failures are shown. Does nothing for other commands.
     Task<> perform(ChatAction action, std::string argument);
@@ -38,7 +31,7 @@ private:
     Task<MessageList> conversation() const;
 
     Pipeline& pipeline_;
-    Parts parts_;
+    Renderer& renderer_;
 };
 
 /// The sequence with which a terminal copies `text` to the clipboard (OSC 52).

@@ -17,21 +17,21 @@
 #include <cubepi/workspace/local_workspace.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
-#include "approval.hpp"
 #include "commands.hpp"
 #include "config/config_file.hpp"
 #include "config/model_choice.hpp"
 #include "config/model_list.hpp"
 #include "config/paths.hpp"
-#include "conversation.hpp"
+#include "conversation/approval.hpp"
+#include "conversation/conversation.hpp"
 #include "demo_crash.hpp"
 #include "demo_scratch.hpp"
 #include "demo_script.hpp"
 #include "exit_code.hpp"
-#include "pipeline.hpp"
+#include "render/plain_renderer.hpp"
+#include "signals.hpp"
 #include "terminal/job_control.hpp"
 #include "terminal/line_editor.hpp"
-#include "terminal/screen.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
@@ -69,18 +69,16 @@ public:
         : terminal_(terminal),
           fast_(fast),
           runtime_(Runtime::standard()),
-          screen_(*runtime_->clock, executor),
+          renderer_(*runtime_->clock, executor, PlainRenderer::Opening::notes),
           faux_(demo_voice(fast)) {
-        if (terminal_) {
-            auto editor = std::make_shared<LineEditor>(executor, std::filesystem::path());
-            questions_ = std::make_shared<TurnQuestions>(std::move(editor), *runtime_->clock,
-                                                         executor, [this] { screen_.pause(); });
-        }
-        Pipeline::Parts around;
-        around.on_event = [this](const AgentEvent& event) {
+        std::shared_ptr<Prompter> prompter;
+        if (terminal_) prompter = std::make_shared<LineEditor>(executor, std::filesystem::path());
+        questions_ = session_parts(renderer_, std::move(prompter), executor).questions;
+        Conversation::Parts parts;
+        parts.on_event = [this](const AgentEvent& event) {
             if (watch_) watch_(event);
         };
-        pipeline_ = std::make_unique<Pipeline>(plan(), std::move(around));
+        conversation_ = std::make_unique<Conversation>(plan(), renderer_, std::move(parts));
     }
 
     Task<int> walk() {
@@ -121,14 +119,14 @@ private:
             Approval::Options settings;
             settings.previews = std::move(previews);
             options.middleware.emplace_back(std::make_shared<Approval>(
-                ToolRules(), questions_, screen_.style(), std::move(settings)));
+                ToolRules(), questions_, renderer_.style(), std::move(settings)));
         } else {
             options.middleware.emplace_back(
-                std::make_shared<TourApproval>(screen_.style(), [this] { screen_.pause(); }));
+                std::make_shared<TourApproval>(style(), [this] { renderer_.pause(); }));
         }
     }
 
-    const Style& style() const { return screen_.style(); }
+    Style style() const { return renderer_.style(); }
 
     void welcome() const {
         out() << style().bold() << "A tour of cubepi" << style().off()
@@ -163,9 +161,8 @@ private:
         }
         out() << "\n" << flush_now;
         faux_.set_responses(std::move(script));
-        bub::Envelope message = pipeline_->message(std::move(prompt), false);
-        const int status = co_await converse(*pipeline_, screen_, std::move(message));
-        co_return status;
+        bub::Envelope message = conversation_->pipeline().message(std::move(prompt), false);
+        co_return co_await conversation_->run_turn(std::move(message));
     }
 
     /// For prompts that only the user at the keyboard aborts.
@@ -234,7 +231,7 @@ private:
         std::size_t shown = 0;
         watch_ = [&](const AgentEvent& event) {
             const std::string_view* text = event.text_delta();
-            if (text && (shown += text->size()) > 150) pipeline_->stop();
+            if (text && (shown += text->size()) > 150) conversation_->pipeline().stop();
         };
         const int status = co_await say("Tell me a long story about a lighthouse.", abort_scene());
         watch_ = nullptr;
@@ -300,10 +297,10 @@ private:
     bool fast_;
     ScratchDirectory scratch_;
     std::shared_ptr<const Runtime> runtime_;
-    Screen screen_;
+    PlainRenderer renderer_;
     FauxProvider faux_;
     std::shared_ptr<TurnQuestions> questions_;
-    std::unique_ptr<Pipeline> pipeline_;
+    std::unique_ptr<Conversation> conversation_;
     std::function<void(const AgentEvent& event)> watch_;  // of the scene that plays
     Seen seen_;
 };

@@ -16,13 +16,13 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/net/http_client.hpp>
 
-#include "approval.hpp"
 #include "commands.hpp"
 #include "config/config_file.hpp"
 #include "config/model_choice.hpp"
 #include "config/model_list.hpp"
 #include "config/paths.hpp"
 #include "config/turn_settings.hpp"
+#include "conversation/approval.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
 #include "saved_sessions.hpp"

@@ -23,9 +23,9 @@
 #include <cubepi/provider/openai.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
-#include "approval.hpp"
 #include "command_line.hpp"
 #include "config/model_choice.hpp"
+#include "conversation/approval.hpp"
 #include "exit_code.hpp"
 
 namespace cubepi::app {

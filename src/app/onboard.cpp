@@ -26,12 +26,12 @@
 #include "config/model_list.hpp"
 #include "config/model_sources.hpp"
 #include "config/paths.hpp"
-#include "conversation.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
 #include "onboard/model_questions.hpp"
 #include "onboard/terminal_onboarding_ui.hpp"
 #include "program.hpp"
+#include "signals.hpp"
 #include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
 

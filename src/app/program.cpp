@@ -15,9 +15,9 @@
 
 #include "commands.hpp"
 #include "config/model_sources.hpp"
-#include "conversation.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
+#include "signals.hpp"
 #include "terminal/style.hpp"
 #include "terminal/terminal_stream.hpp"
 

@@ -21,7 +21,7 @@
 
 #include "../terminal/terminal.hpp"
 #include "attack.hpp"
-#include "question_view.hpp"
+#include "render/question_view.hpp"
 #include "terminal/edit_buffer.hpp"
 #include "terminal/input_field.hpp"
 #include "terminal/markdown.hpp"

@@ -8,11 +8,11 @@
 #include <cubepi/core/offload.hpp>
 #include <cubepi/schema/json_text.hpp>
 
-#include "config/paths.hpp"
-#include "question_view.hpp"
-#include "terminal/diff_view.hpp"
-#include "terminal/framed_text.hpp"
-#include "terminal/safe_json.hpp"
+#include "../config/paths.hpp"
+#include "../render/question_view.hpp"
+#include "../terminal/diff_view.hpp"
+#include "../terminal/framed_text.hpp"
+#include "../terminal/safe_json.hpp"
 
 namespace cubepi::app {
 
@@ -219,7 +219,7 @@ Task<std::optional<BeforeToolCallResult>> Approval::answer(Question& question) {
     }
 }
 
-/// What is not shown yet comes before any consent.
+/// Shows more of the call; everything is shown before consent is accepted.
 void Approval::view_more(QuestionView& view, const std::string& answer) const {
     if (answer == "v" || answer == "view") {
         prompter_->say(view.next_page());

@@ -19,16 +19,16 @@
 #include <cubepi/workspace/spill.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
-#include "config/config_file.hpp"
-#include "config/paths.hpp"
-#include "config/turn_settings.hpp"
-#include "saved_sessions.hpp"
-#include "shell_quoting.hpp"
-#include "system_prompt.hpp"
-#include "terminal/event_text.hpp"
-#include "terminal/framed_text.hpp"
-#include "terminal/terminal_stream.hpp"
-#include "transcript.hpp"
+#include "../config/config_file.hpp"
+#include "../config/paths.hpp"
+#include "../config/turn_settings.hpp"
+#include "../saved_sessions.hpp"
+#include "../shell_quoting.hpp"
+#include "../system_prompt.hpp"
+#include "../terminal/event_text.hpp"
+#include "../terminal/framed_text.hpp"
+#include "../terminal/terminal_stream.hpp"
+#include "../transcript.hpp"
 
 namespace cubepi::app {
 
@@ -98,7 +98,7 @@ struct Toolbox {
     std::shared_ptr<Approval> gate = {};
 };
 
-/// A conversation that is kept speaks of its long results later: they are kept beside the tapes.
+/// Later turns of a saved conversation refer to its long results, so these are stored next to the tapes.
 std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
     if (session.name.empty() && !session.create) return std::make_shared<FileSpillSink>();
     const std::filesystem::path directory =
@@ -165,10 +165,10 @@ std::function<void(AgentOptions&)> equipment(const ConversationFlags& flags,
 }
 
 /// "New session 'pln'. Did you mean 'plan'?"
-Task<std::string> new_session_note(SavedSessions& kept, std::string name) {
+Task<std::string> new_session_note(SavedSessions& saved, std::string name) {
     std::string note = "New session '" + printable(name) + "'.";
     std::vector<std::string> names;
-    const std::vector<SavedSession> here = co_await kept.on_tapes_here();
+    const std::vector<SavedSession> here = co_await saved.on_tapes_here();
     for (const SavedSession& one : here) {
         if (one.name != name) names.push_back(one.name);
     }
@@ -178,19 +178,19 @@ Task<std::string> new_session_note(SavedSessions& kept, std::string name) {
 }
 
 /// Nothing for a session without messages.
-Task<std::optional<ResumedSession>> find_resumed(SavedSessions& kept, std::string tape) {
+Task<std::optional<ResumedSession>> find_resumed(SavedSessions& saved, std::string tape) {
     std::optional<ResumedSession> resumed;
-    const bub::TapePosition end = co_await kept.tapes()->position(tape);
+    const bub::TapePosition end = co_await saved.tapes()->position(tape);
     if (end.messages == 0) co_return resumed;
     resumed.emplace();
     resumed->messages = end.messages;
-    const std::vector<bub::TapeFileInfo> files = co_await kept.tapes()->list_files();
+    const std::vector<bub::TapeFileInfo> files = co_await saved.tapes()->list_files();
     for (const bub::TapeFileInfo& file : files) {
         if (file.name != tape) continue;
         const auto since_epoch = file.modified.time_since_epoch();
         resumed->used_at = std::chrono::duration<double>(since_epoch).count();
     }
-    const MessageList first = co_await read_beginning(kept.tapes(), std::move(tape), 1);
+    const MessageList first = co_await read_beginning(saved.tapes(), std::move(tape), 1);
     resumed->title = title_of(first);
     co_return resumed;
 }
@@ -199,49 +199,49 @@ Task<std::optional<ResumedSession>> find_resumed(SavedSessions& kept, std::strin
 SessionPlan new_session() {
     SessionPlan plan;
     plan.session_id = session_id_of("chat");
-    const auto kept = std::make_shared<SavedSessions>(SavedSessions::here());
-    if (const std::string obstacle = kept->obstacle(); !obstacle.empty()) {
+    const auto saved = std::make_shared<SavedSessions>(SavedSessions::here());
+    if (const std::string obstacle = saved->obstacle(); !obstacle.empty()) {
         plan.notes.push_back("This chat is not saved: " + obstacle + ".");
         plan.tapes = std::make_shared<bub::MemoryTapeStore>();
         return plan;
     }
-    plan.tapes = kept->tapes();
-    plan.create = [kept](std::string first_prompt) {
-        return kept->create(std::move(first_prompt));
+    plan.tapes = saved->tapes();
+    plan.create = [saved](std::string first_prompt) {
+        return saved->create(std::move(first_prompt));
     };
     return plan;
 }
 
-/// A plan that knows where the session is stored, with what was said in it so far.
+/// Returns a plan with the place of the session and its earlier messages.
 Task<SessionPlan> find_session(std::string name, bool continues, bool temporary) {
     if (name.empty() && !continues && !temporary) co_return new_session();
     SessionPlan plan;
     plan.session_id = session_id_of("chat");
     plan.tapes = std::make_shared<bub::MemoryTapeStore>();
     if (name.empty() && !continues) co_return plan;
-    SavedSessions kept = SavedSessions::here();
+    SavedSessions saved = SavedSessions::here();
     const bool named = !name.empty();
     if (!named) {
-        LastSession last = co_await kept.last();
+        LastSession last = co_await saved.last();
         name = std::move(last.name);
         if (!last.note.empty()) plan.notes.push_back(std::move(last.note));
     }
-    const std::string tape = kept.tape_of(name);
-    plan.open = co_await mark_open(kept.tapes(), tape);
-    BroughtToTape brought = co_await kept.bring_to_tape(name);
+    const std::string tape = saved.tape_of(name);
+    plan.open = co_await mark_open(saved.tapes(), tape);
+    BroughtToTape brought = co_await saved.bring_to_tape(name);
     if (!brought.note.empty()) plan.notes.push_back(std::move(brought.note));
-    plan.resumed = co_await find_resumed(kept, tape);
+    plan.resumed = co_await find_resumed(saved, tape);
     if (named && !plan.resumed) {
-        std::string note = co_await new_session_note(kept, name);
+        std::string note = co_await new_session_note(saved, name);
         plan.notes.push_back(std::move(note));
     }
     plan.session_id = session_id_of(name);
     plan.name = std::move(name);
-    plan.tapes = kept.tapes();
+    plan.tapes = saved.tapes();
     co_return plan;
 }
 
-/// What AGENTS.md and the skills put into the system prompt: other people may have written them.
+/// Notes what AGENTS.md and the skills add to the system prompt: their authors may not be the user.
 bub::LoadedFiles note_project_files(std::vector<std::string>& notes) {
     bub::LoadedFiles files = bub::look_at_project_files(std::filesystem::current_path());
     if (!files.summary.empty()) notes.push_back(files.summary);
@@ -303,9 +303,9 @@ SessionPlace next_session(const SessionPlan& plan) {
         // A temporary session; "+" keeps its tape apart from the one before.
         place.session_id = plan.session_id + "+";
     } else if (!plan.create) {
-        const auto kept = std::make_shared<SavedSessions>(SavedSessions::here());
-        place.create = [kept](std::string first_prompt) {
-            return kept->create(std::move(first_prompt));
+        const auto saved = std::make_shared<SavedSessions>(SavedSessions::here());
+        place.create = [saved](std::string first_prompt) {
+            return saved->create(std::move(first_prompt));
         };
     }
     return place;

@@ -6,15 +6,15 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/workspace/policy/shell_words.hpp>
 
-#include "exit_code.hpp"
-#include "program.hpp"
-#include "saved_sessions.hpp"
+#include "../exit_code.hpp"
+#include "../program.hpp"
+#include "../saved_sessions.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
-/// The way out for a program that shows a turn itself: sees what streams, and has no use for the answer as a whole.
+/// Passes the events of a turn to a function and discards the answer as a whole, which has been shown by then.
 class ShowingRouter final : public bub::OutboundChannelRouter {
 public:
     explicit ShowingRouter(Pipeline::Show show) : show_(std::move(show)) {}
@@ -28,17 +28,17 @@ public:
     }
     Task<bool> dispatch_output(bub::TurnOutput) override { co_return true; }
 
-    /// What the stream reported as an error; empty: nothing.
-    const std::string& complaint() const noexcept { return complaint_; }
+    /// The last error that the stream reported; empty: none.
+    const std::string& error() const noexcept { return error_; }
 
 private:
     void note_error(const bub::StreamEvent& event) {
         if (event.kind != bub::event_kind::error) return;
-        complaint_ = explain_event(event.data);
+        error_ = explain_event(event.data);
     }
 
     Pipeline::Show show_;
-    std::string complaint_;
+    std::string error_;
 };
 
 }  // namespace
@@ -46,7 +46,6 @@ private:
 Pipeline::Pipeline(SessionPlan plan, Parts parts)
     : plan_(std::move(plan)),
       framework_(framework_options(parts)),
-      on_event_(std::move(parts.on_event)),
       on_session_(std::move(parts.on_session)) {
     if (!plan_.models)
         plan_.models = std::make_shared<SessionModel>(ModelSources(), nullptr, plan_.model);
@@ -78,7 +77,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.system_prompt = plan_.system_prompt;
     options.loaded_files = plan_.files;
     options.environment = plan_.environment;
-    options.with_tools = false;  // the plan has its own, which ask first
+    options.with_tools = false;  // the plan has its own, which need approval
     options.tape_store = plan_.tapes;
     if (!plan_.name.empty()) {
         options.tape_command =
@@ -127,7 +126,7 @@ Task<bub::Envelope> Pipeline::for_session(bub::Envelope message) {
     while (plan_.create && creating_session_) co_await session_created_.wait();
     if (plan_.create) {
         creating_session_ = true;
-        // A command of the pipeline says nothing about the conversation.
+        // A comma command does not describe the conversation.
         std::string prompt = message.content_text();
         if (message.from_operator && prompt.starts_with(',')) prompt.clear();
         std::exception_ptr failed;
@@ -149,13 +148,7 @@ Task<bub::Envelope> Pipeline::for_session(bub::Envelope message) {
 }
 
 Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
-    Show watched = [this, show = std::move(show)](const bub::StreamEvent& event,
-                                                  const bub::Envelope& about) {
-        if (on_event_ && event.agent_event) on_event_(*event.agent_event);
-        show(event, about);
-        note_shown(event);
-    };
-    const auto router = std::make_shared<ShowingRouter>(std::move(watched));
+    const auto router = std::make_shared<ShowingRouter>(std::move(show));
     framework_.bind_router(router);
     result_.reset();
     turn_.emplace();
@@ -174,7 +167,7 @@ Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
     if (thrown && cancelled) std::rethrow_exception(thrown);
     Answer answer;
     answer.result = std::move(result_);
-    answer.failure = failure_of(answer, thrown, router->complaint());
+    answer.failure = failure_of(answer, thrown, router->error());
     co_return answer;
 }
 
@@ -197,17 +190,17 @@ void Pipeline::stop() {
 }
 
 Failure Pipeline::failure_of(const Answer& answer, const std::exception_ptr& thrown,
-                             const std::string& complaint) const {
+                             const std::string& reported) const {
     if (thrown) return explain(thrown);
-    // A limit ends a turn as it is; whoever has set it wants to know.
+    // The turn of a run that reached a limit ends normally; the user who set the limit is notified.
     if (answer.result && !*answer.result) return app::explain(answer.result->error(), context());
-    if (answer.result && complaint.empty()) {
+    if (answer.result && reported.empty()) {
         if (std::optional<Failure> incomplete = incomplete_answer(*answer.result))
             return std::move(*incomplete);
     }
     Failure none;
-    none.exit_code = complaint.empty() ? exit_ok : exit_failed;
-    none.text = complaint;
+    none.exit_code = reported.empty() ? exit_ok : exit_failed;
+    none.text = reported;
     return none;
 }
 

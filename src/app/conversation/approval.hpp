@@ -11,9 +11,9 @@
 #include <cubepi/workspace/file_change.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
-#include "question_view.hpp"
-#include "terminal/prompter.hpp"
-#include "terminal/style.hpp"
+#include "../render/question_view.hpp"
+#include "../terminal/prompter.hpp"
+#include "../terminal/style.hpp"
 
 namespace cubepi::app {
 
@@ -24,7 +24,7 @@ ToolRules policy_of(const std::vector<std::string>& rules);
 /// write instead.
 std::vector<std::string> unused_rules(const std::vector<std::string>& rules);
 
-/// Asks a person before a tool writes, runs a command or uses the network; a middleware.
+/// Asks the user before a tool writes, runs a command or uses the network; a middleware.
 ///
 /// A call of write or edit is shown as a diff of the file, and the tool refuses it when the file changes afterwards. Such a
 /// call that cannot work gets the tool's own error instead of a question.
@@ -45,7 +45,7 @@ public:
         std::shared_ptr<const Runtime> runtime =
             {};  ///< whose workers read files; null: standard()
     };
-    /// `prompter` null: nobody can be asked.
+    /// `prompter` null: the user cannot be asked.
     Approval(ToolRules policy, std::shared_ptr<Prompter> prompter, Style style, Options options);
 
     Task<std::optional<BeforeToolCallResult>> before_tool_call(BeforeToolCallContext& context);
@@ -53,7 +53,7 @@ public:
     /// The rules in effect: configured ones, then those added in this session.
     const std::vector<ApprovalRule>& rules() const noexcept { return policy_.rules(); }
     bool allows_all() const noexcept { return options_.allow_all; }
-    /// True when nobody would be asked before this URL is fetched.
+    /// True if this URL may be fetched without a question.
     bool allows_fetch(const std::string& url) const;
 
 private:

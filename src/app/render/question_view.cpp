@@ -5,8 +5,8 @@
 
 #include <cubepi/schema/json_text.hpp>
 
-#include "terminal/diff_view.hpp"
-#include "terminal/text_width.hpp"
+#include "../terminal/diff_view.hpp"
+#include "../terminal/text_width.hpp"
 
 namespace cubepi::app {
 
@@ -15,7 +15,7 @@ namespace {
 // The prompt, the status line below it, and the line that says what is hidden.
 constexpr std::size_t rows_around = 5;
 constexpr std::size_t fewest_rows = 4;
-// Of a longer value nobody reads every page: its ends are shown, and the question says what cannot be.
+// No user reads every page of a longer value: its ends are shown, and the question states how much is missing.
 constexpr std::size_t longest_value = 1024 * 1024;
 constexpr std::size_t longest_name = 40;
 
@@ -61,11 +61,12 @@ QuestionView::QuestionView(const Call& call, const Style& style, ScreenSize scre
     add_call(call);
     add_notes(call.decision);
     const std::size_t taken = notes_.size() + rows_around;
-    const std::size_t room = std::max(screen_.rows > taken ? screen_.rows - taken : 0, fewest_rows);
-    if (content_.size() <= room) return;
-    // More of the beginning, since it says what is called; the end is where a command hides its last one.
-    const std::size_t end = std::max<std::size_t>(room / 3, 1);
-    hidden_begin_ = room - end;
+    const std::size_t visible_rows =
+        std::max(screen_.rows > taken ? screen_.rows - taken : 0, fewest_rows);
+    if (content_.size() <= visible_rows) return;
+    // More of the beginning, since it names what is called; the end, since a command may hide its last part there.
+    const std::size_t end = std::max<std::size_t>(visible_rows / 3, 1);
+    hidden_begin_ = visible_rows - end;
     hidden_end_ = content_.size() - end;
 }
 
@@ -99,14 +100,14 @@ void QuestionView::add_change(const FileChange& change, const JsonObject& args) 
     add_diff(content_, change, style_, screen_.columns);
 }
 
-/// A row of the program's own.
+/// Adds a row that is not part of the call.
 void QuestionView::add_remark(TerminalView style, TerminalView text) {
     add_framed(content_, style + text + style_.off(), screen_.columns, Frame{"  ", "  "});
 }
 
 void QuestionView::add_arguments(const std::string& tool, const JsonObject& args) {
     for (const auto& [key, value] : args) {
-        // What is switched off would only hide the rest.
+        // Options that are off would only hide the rest.
         if (value.is_null() || (value.is_bool() && !value.get_bool())) continue;
         const std::string name(key);
         const std::string text =
@@ -143,7 +144,7 @@ void QuestionView::add_value(const std::string& name, std::string_view value, Fr
     add_framed_lines(content_, value.substr(end), screen_.columns, frame);
 }
 
-/// What the policy says about the call, and the rule that "always" would add.
+/// Adds what the rules state about the call, and the rule that "always" would add.
 void QuestionView::add_notes(const ApprovalDecision& decision) {
     const Frame frame{"  ", "  "};
     const std::size_t feed = decision.question.find('\n');

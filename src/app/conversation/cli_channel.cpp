@@ -11,8 +11,8 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/net/utf8.hpp>
 
-#include "exit_code.hpp"
-#include "failure.hpp"
+#include "../exit_code.hpp"
+#include "../failure.hpp"
 
 namespace cubepi::app {
 
@@ -43,7 +43,10 @@ private:
 };
 
 CliChannel::CliChannel(Parts parts)
-    : parts_(std::move(parts)), console_(*parts_.console), view_(*parts_.view) {
+    : parts_(std::move(parts)),
+      console_(*parts_.console),
+      view_(*parts_.view),
+      conversation_(*parts_.conversation) {
     console_.set_commands(chat_completions(abilities));
 }
 
@@ -52,7 +55,7 @@ CliChannel::~CliChannel() = default;
 Task<> CliChannel::start(std::stop_token) {
     const Executor executor = co_await this_executor;
     work_ = std::make_unique<BackgroundScope>(executor, [this](std::exception_ptr failure) {
-        view_.problem(parts_.explain(failure));
+        conversation_.report(failure);
         parts_.leave();
     });
     work_->spawn(listen());
@@ -135,21 +138,19 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
         case ChatAction::stop:
             if (running_) on_interrupt();
             co_return;
-        case ChatAction::help:
-            view_.end_text();
-            co_return console_.print(for_terminal(chat_help(abilities)));
         case ChatAction::new_session:
             if (running_ || !pending_.empty()) {
                 co_return view_.problem(
                     "cubepi: an answer is in progress; stop it with Esc before /new");
             }
             break;
+        case ChatAction::help:
         case ChatAction::status:
         case ChatAction::cost:
         case ChatAction::copy:
         case ChatAction::export_file: break;
     }
-    co_await parts_.actions->perform(action, std::move(argument));
+    co_await conversation_.perform(action, std::move(argument), abilities);
 }
 
 void CliChannel::enter_later(std::string argument) {
@@ -165,8 +166,7 @@ void CliChannel::enter_later(std::string argument) {
 }
 
 void CliChannel::enter(Pending pending) {
-    bub::Envelope message = parts_.message(pending.text);
-    message.from_operator = pending.trusted;
+    bub::Envelope message = conversation_.pipeline().message(pending.text, pending.trusted);
     // Inputs are told apart by their ids: two of them may have the same text.
     message.inbound_id = parts_.new_id();
     pending.id = bub::input_id_of(message);
@@ -209,19 +209,13 @@ void CliChannel::on_turn_begun(const std::string& id) {
     stopping_ = false;
     explained_ = false;
     on_accepted(id);
-    view_.begin_turn();
+    conversation_.begin_turn();
     show_waiting();
 }
 
 void CliChannel::on_turn_over(const std::exception_ptr& error) {
-    view_.end_turn();
-    if (error && is_cancellation(error)) {
-        view_.note("stopped.");
-    } else if (error) {
-        view_.problem("cubepi: " + parts_.explain(error));
-    }
+    conversation_.end_turn(error);
     explained_ = error != nullptr;
-    console_.print("\n");
     running_ = false;
 }
 
@@ -233,33 +227,20 @@ Task<> CliChannel::send(bub::Envelope message) {
 }
 
 bub::EventStream CliChannel::stream_events(const bub::Envelope& message, bub::EventStream stream) {
-    const bool command = message.kind == bub::envelope_kind::command;
-    return bub::EventStream::map(std::move(stream), [this, command](bub::StreamEvent event) {
-        show(event, command);
-        if (parts_.shown) parts_.shown(event);
+    return bub::EventStream::map(std::move(stream), [this, &message](bub::StreamEvent event) {
+        show(event, message);
         return std::optional<bub::StreamEvent>(std::move(event));
     });
 }
 
-void CliChannel::show(const bub::StreamEvent& event, bool command) {
-    if (event.agent_event) {
-        view_.on_event(*event.agent_event);
-        const auto* ended = event.agent_event->get_if<MessageEndEvent>();
-        if (ended && ended->message.role() == Role::user) on_accepted(ended->message.id());
+void CliChannel::show(const bub::StreamEvent& event, const bub::Envelope& message) {
+    conversation_.show(event, message);
+    if (!event.agent_event) {
+        if (event.kind == bub::event_kind::error) explained_ = true;
         return;
     }
-    if (event.kind == bub::event_kind::error) {
-        view_.problem(explain_event(event.data));
-        explained_ = true;
-        return;
-    }
-    if (event.kind != bub::event_kind::text) return;
-    const std::string_view delta = event.delta();
-    // The view separates the steps of a turn.
-    if (delta.find_first_not_of(" \n") == std::string_view::npos) return;
-    if (!command) return view_.add_text(delta);
-    console_.print(for_terminal(delta));
-    console_.end_line();
+    const auto* ended = event.agent_event->get_if<MessageEndEvent>();
+    if (ended && ended->message.role() == Role::user) on_accepted(ended->message.id());
 }
 
 void CliChannel::on_accepted(const std::string& id) {

@@ -2,11 +2,11 @@
 
 #include <cubepi/core/task.hpp>
 
-#include "command_line.hpp"
+#include "../command_line.hpp"
 
 namespace cubepi::app {
 
-/// `cubepi chat` at a terminal: the prompt stays usable while an answer arrives. Gives the exit status.
+/// `cubepi chat` at a terminal: the prompt stays usable while an answer arrives. Returns the exit status.
 Task<int> live_chat(CommandLine line);
 
 }  // namespace cubepi::app

@@ -9,14 +9,14 @@
 #include <cubepi/workspace/file_change.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
-#include "terminal/framed_text.hpp"
-#include "terminal/prompter.hpp"
-#include "terminal/style.hpp"
-#include "terminal/terminal_text.hpp"
+#include "../terminal/framed_text.hpp"
+#include "../terminal/prompter.hpp"
+#include "../terminal/style.hpp"
+#include "../terminal/terminal_text.hpp"
 
 namespace cubepi::app {
 
-/// A call that is asked about, as it is shown: its size, its beginning and its end as far as the screen has room, and the rest
+/// The text of a question about a call: its size, its beginning and its end as far as they fit on the screen, and the rest
 /// page by page. Each row of the call's content begins with a frame.
 class QuestionView {
 public:
@@ -28,7 +28,7 @@ public:
     };
     QuestionView(const Call& call, const Style& style, ScreenSize screen);
 
-    /// The question, as the screen has room for it.
+    /// The question, as far as it fits on the screen.
     TerminalText opening();
     /// True once every row was on the screen.
     bool complete() const noexcept { return hidden_begin_ >= hidden_end_; }

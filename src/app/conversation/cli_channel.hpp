@@ -11,10 +11,10 @@
 #include <bub/channel.hpp>
 #include <cubepi/core/task_scope.hpp>
 
-#include "chat_actions.hpp"
-#include "chat_commands.hpp"
-#include "terminal/chat_view.hpp"
-#include "terminal/console.hpp"
+#include "../chat_commands.hpp"
+#include "../terminal/chat_view.hpp"
+#include "../terminal/console.hpp"
+#include "conversation.hpp"
 
 namespace cubepi::app {
 
@@ -24,24 +24,17 @@ class CliChannel final : public bub::Channel {
 public:
     struct Parts {
         std::shared_ptr<Console> console = {};
-        ChatView* view = nullptr;  ///< outlives the channel
+        ChatView* view = nullptr;              ///< of `console`; outlives the channel
+        Conversation* conversation = nullptr;  ///< outlives the channel
         bub::MessageHandler handler = {};
         /// Entered before the first typed input; empty: none.
         std::string first_prompt = {};
-        /// Converts an input to a message for the handler.
-        std::function<bub::Envelope(std::string text)> message = {};
         /// Returns an id for an input, unique across processes.
         std::function<std::string()> new_id = {};
         /// Cancels the turn and drops the waiting messages.
         std::function<Task<>()> abort = {};
         /// Called when the user wants to leave; may be called repeatedly.
         std::function<void()> leave = {};
-        /// Called for each event of a turn after it is shown. Optional.
-        std::function<void(const bub::StreamEvent& event)> shown = {};
-        /// Commands that concern the session; outlives the channel.
-        ChatActions* actions = nullptr;
-        /// Describes the failure of a turn for the user.
-        std::function<std::string(const std::exception_ptr& failure)> explain = {};
     };
     explicit CliChannel(Parts parts);
     ~CliChannel() override;
@@ -77,7 +70,7 @@ private:
     Task<> on_action(ChatAction action, std::string argument);
     void enter_later(std::string argument);
     void enter(Pending pending);
-    void show(const bub::StreamEvent& event, bool command);
+    void show(const bub::StreamEvent& event, const bub::Envelope& message);
     void on_turn_begun(const std::string& id);
     void on_turn_over(const std::exception_ptr& error);
     void on_accepted(const std::string& id);
@@ -88,6 +81,7 @@ private:
     Parts parts_;
     Console& console_;
     ChatView& view_;
+    Conversation& conversation_;
     std::unique_ptr<BackgroundScope> work_;
     std::deque<Pending> pending_;
     bool running_ = false;

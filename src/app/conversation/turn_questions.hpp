@@ -10,7 +10,7 @@
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/event_signal.hpp>
 
-#include "terminal/prompter.hpp"
+#include "../terminal/prompter.hpp"
 
 namespace cubepi::app {
 

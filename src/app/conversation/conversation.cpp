@@ -1,0 +1,159 @@
+#include "conversation.hpp"
+
+#include <chrono>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/runtime.hpp>
+
+#include "../exit_code.hpp"
+#include "../signals.hpp"
+#include "../transcript.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+/// More entries than fit on any screen.
+constexpr std::size_t replayed_entries = 300;
+
+/// Stops a turn at the first signal, and ends the program at the second.
+class TurnSignals {
+public:
+    TurnSignals(Executor executor, Pipeline& pipeline)
+        : watch_(std::move(executor),
+                 [this, &pipeline](int signal) { on_signal(signal, pipeline); }) {}
+    /// Returns the signal after which the program is to end; 0: none. Ctrl-C only stops the turn.
+    int ended_by() const noexcept { return ended_by_; }
+    bool stopped() const noexcept { return stopped_; }
+
+private:
+    void on_signal(int signal, Pipeline& pipeline) {
+        // Each write to a closed pipe is another signal, and not a second request.
+        if (stopped_ && signal == SIGPIPE) return;
+        // The second request does not wait for cleanup.
+        if (std::exchange(stopped_, true)) std::_Exit(128 + signal);
+        if (signal != SIGINT) ended_by_ = signal;
+        pipeline.stop();
+    }
+
+    int ended_by_ = 0;
+    bool stopped_ = false;
+    SignalWatch watch_;
+};
+
+}  // namespace
+
+Conversation::Conversation(SessionPlan plan, Renderer& renderer, Parts parts)
+    : renderer_(renderer),
+      on_event_(std::move(parts.on_event)),
+      pipeline_(std::move(plan), pipeline_parts(parts)),
+      actions_(pipeline_, renderer) {}
+
+Pipeline::Parts Conversation::pipeline_parts(Parts& parts) {
+    Pipeline::Parts made;
+    made.plugins = parts.plugins;
+    made.channels = std::move(parts.channels);
+    made.on_warning = [this](const std::string& text) { renderer_.warn(text); };
+    made.on_session = [this](const std::string& name) { renderer_.name_session(name); };
+    return made;
+}
+
+Task<> Conversation::begin() {
+    renderer_.begin(pipeline_);
+    co_await replay();
+}
+
+Task<> Conversation::replay() {
+    const SessionPlan& plan = pipeline_.plan();
+    const ReplaySpace space = renderer_.replay_space();
+    if (!plan.resumed || space.rows == 0) co_return;
+    const MessageList messages = co_await read_end(plan.tapes, tape_of(plan), replayed_entries);
+    Replay replay;
+    replay.prompt = [this, first = true](const std::string& text) mutable {
+        if (!std::exchange(first, false)) renderer_.print("\n");
+        renderer_.show_prompt(text);
+    };
+    replay.answer = [this](const std::string& text) {
+        renderer_.show_text(text);
+        renderer_.pause();
+    };
+    replay.tool = [this](const AgentEvent& event) { renderer_.show_event(event); };
+    (void)replay_end(messages, space.columns, space.rows, replay);
+    renderer_.note(resumed_text(*plan.resumed, std::chrono::system_clock::now()));
+    renderer_.print("\n");
+}
+
+Task<int> Conversation::run_turn(bub::Envelope message) {
+    const Executor executor = co_await this_executor;
+    const TurnSignals signals(executor, pipeline_);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto waited_before = pipeline_.waited_for_user();
+    Pipeline::Show show_one = [this](const bub::StreamEvent& event, const bub::Envelope& about) {
+        show(event, about);
+    };
+    begin_turn();
+    Answer answer = co_await pipeline_.ask(std::move(message), std::move(show_one));
+    renderer_.pause();
+    if (signals.ended_by() == SIGPIPE) co_return exit_closed_pipe;
+    TurnEnd end;
+    end.result = std::move(answer.result);
+    end.failure = std::move(answer.failure);
+    end.stopped = signals.stopped();
+    end.time =
+        std::chrono::steady_clock::now() - begin - (pipeline_.waited_for_user() - waited_before);
+    renderer_.end_turn(end);
+    co_return signals.ended_by() == 0 ? end.failure.exit_code : 128 + signals.ended_by();
+}
+
+void Conversation::show(const bub::StreamEvent& event, const bub::Envelope& message) {
+    if (event.agent_event) {
+        if (on_event_) on_event_(*event.agent_event);
+        renderer_.show_event(*event.agent_event);
+        return pipeline_.note_shown(event);
+    }
+    if (event.kind == bub::event_kind::error)
+        return renderer_.show_error(explain_event(event.data));
+    if (event.kind != bub::event_kind::text) return;
+    const std::string_view delta = event.delta();
+    // Renderers separate the steps of a turn themselves.
+    if (delta.find_first_not_of(" \n") == std::string_view::npos) return;
+    if (message.kind == bub::envelope_kind::command) return renderer_.show_output(delta);
+    renderer_.show_text(delta);
+}
+
+void Conversation::end_turn(const std::exception_ptr& failure) {
+    TurnEnd end;
+    end.failure.exit_code = exit_ok;
+    end.stopped = failure && is_cancellation(failure);
+    if (failure && !end.stopped) end.failure = pipeline_.explain(failure);
+    renderer_.end_turn(end);
+}
+
+void Conversation::report(const std::exception_ptr& failure) {
+    renderer_.problem(pipeline_.explain(failure).text);
+}
+
+Task<> Conversation::perform(ChatAction action, std::string argument, ChatAbilities abilities) {
+    if (action == ChatAction::help) {
+        renderer_.print(chat_help(abilities));
+        co_return;
+    }
+    co_await actions_.perform(action, std::move(argument));
+}
+
+SessionParts session_parts(Renderer& renderer, std::shared_ptr<Prompter> prompter,
+                           Executor executor) {
+    SessionParts parts;
+    parts.style = renderer.style();
+    if (prompter) {
+        parts.questions =
+            std::make_shared<TurnQuestions>(std::move(prompter), *Runtime::standard()->clock,
+                                            std::move(executor), [&renderer] { renderer.pause(); });
+    }
+    return parts;
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <cubepi/core/task.hpp>
+
+#include "../chat_actions.hpp"
+#include "../render/renderer.hpp"
+#include "../terminal/prompter.hpp"
+#include "pipeline.hpp"
+
+namespace cubepi::app {
+
+/// The conversation of `run` and of both chats: a pipeline and the renderer that shows its turns. Turns are either run one
+/// after another by run_turn(), or by a channel of the pipeline that calls begin_turn(), show() and end_turn(). Used on one
+/// executor.
+class Conversation {
+public:
+    struct Parts {
+        AddPlugins plugins = {};
+        /// The channels of the pipeline; null: run_turn() is used instead.
+        std::function<std::vector<std::shared_ptr<bub::Channel>>(bub::ProvideChannelsCall& call)>
+            channels = {};
+        /// Called with each event before it is shown.
+        std::function<void(const AgentEvent& event)> on_event = {};
+    };
+    /// `renderer` outlives the object.
+    Conversation(SessionPlan plan, Renderer& renderer, Parts parts);
+    Conversation(const Conversation&) = delete;
+    Conversation& operator=(const Conversation&) = delete;
+
+    Pipeline& pipeline() noexcept { return pipeline_; }
+    const SessionPlan& plan() const noexcept { return pipeline_.plan(); }
+
+    /// Announces the conversation and shows the end of a resumed session.
+    Task<> begin();
+
+    /// Runs the turn of a message of Pipeline::message(), and returns the exit status: 128 + the signal if another signal
+    /// than that of Ctrl-C is to end the program. Ctrl-C stops the turn; a second one ends the program.
+    Task<int> run_turn(bub::Envelope message);
+
+    void begin_turn() { renderer_.begin_turn(); }
+    /// Shows an event of the turn that answers `message`.
+    void show(const bub::StreamEvent& event, const bub::Envelope& message);
+    /// Shows the end of a turn that was not run by run_turn().
+    void end_turn(const std::exception_ptr& failure);
+
+    /// Shows a failure that is not the end of a turn.
+    void report(const std::exception_ptr& failure);
+
+    /// Performs a command of the chat that concerns the session or prints help; failures are shown.
+    Task<> perform(ChatAction action, std::string argument, ChatAbilities abilities);
+
+private:
+    Pipeline::Parts pipeline_parts(Parts& parts);
+    Task<> replay();
+
+    Renderer& renderer_;
+    std::function<void(const AgentEvent& event)> on_event_;
+    Pipeline pipeline_;
+    ChatActions actions_;
+};
+
+/// Returns the front end of a session: the style, and the questions that `prompter` asks between the output of
+/// `renderer`. `prompter` null: the user cannot be asked.
+SessionParts session_parts(Renderer& renderer, std::shared_ptr<Prompter> prompter,
+                           Executor executor);
+
+}  // namespace cubepi::app

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <cubepi/agent/run_result.hpp>
+#include <cubepi/core/agent_event.hpp>
+
+#include "../failure.hpp"
+#include "../terminal/style.hpp"
+#include "../terminal/terminal_text.hpp"
+
+namespace cubepi::app {
+
+class Pipeline;
+
+/// How a turn ended.
+struct TurnEnd {
+    std::optional<RunResult> result =
+        {};                ///< of the agent's run; absent if it did not begin, and in the live chat
+    Failure failure = {};  ///< its exit code is exit_ok if the turn succeeded
+    bool stopped = false;  ///< the user stopped the turn
+    std::chrono::steady_clock::duration time{
+        0};  ///< without the time that questions waited for the user
+};
+
+/// The lines that the end of a resumed conversation may take.
+struct ReplaySpace {
+    std::size_t columns = 80;
+    std::size_t rows = 0;  ///< 0: nothing is replayed
+};
+
+/// Shows a conversation: as the answer alone (`run`), as JSON lines, as a chat of plain lines, or at the live prompt. All
+/// text is untrusted; a renderer makes it safe for its output. Used on one executor.
+class Renderer {
+public:
+    Renderer() = default;
+    Renderer(const Renderer&) = delete;
+    Renderer& operator=(const Renderer&) = delete;
+    virtual ~Renderer() = default;
+
+    // The conversation.
+
+    /// Announces the model and the session, and shows the notes of the plan. `pipeline` outlives the renderer's use.
+    virtual void begin(const Pipeline& pipeline) = 0;
+    virtual ReplaySpace replay_space() const { return {}; }
+    /// Shows an earlier prompt of the user.
+    virtual void show_prompt(std::string_view) {}
+    /// The session was saved under this name.
+    virtual void name_session(const std::string&) {}
+    /// The following turns belong to another session; it has no name yet if `name` is empty.
+    virtual void begin_session(const std::string&) {}
+
+    // A turn.
+
+    virtual void begin_turn() {}
+    virtual void show_event(const AgentEvent& event) = 0;
+    /// Shows a piece of an answer that comes from no agent.
+    virtual void show_text(std::string_view delta) = 0;
+    /// Shows the output of a comma command.
+    virtual void show_output(std::string_view text) = 0;
+    /// Shows an error that the turn reports while it runs; it is also the failure of end_turn().
+    virtual void show_error(std::string_view) {}
+    virtual void end_turn(const TurnEnd& end) = 0;
+
+    // The program.
+
+    /// Ends output that is incomplete, so that other text can follow.
+    virtual void pause() {}
+    /// Prints text that the user asked for, line ends included.
+    virtual void print(std::string_view text) = 0;
+    /// Prints a line about the state of the conversation.
+    virtual void note(std::string_view text) = 0;
+    virtual void warn(std::string_view text) { problem(text); }
+    /// Reports a failure of the program or of a command.
+    virtual void problem(std::string_view text) = 0;
+    /// True if write_control() reaches a terminal.
+    virtual bool has_control() const { return false; }
+    /// Writes an escape sequence that does not change the screen.
+    virtual void write_control(const TerminalText&) {}
+    /// The style of questions to the user.
+    virtual Style style() const { return {}; }
+};
+
+}  // namespace cubepi::app
