@@ -51,6 +51,7 @@ namespace envelope_kind {
 inline constexpr std::string_view normal = "normal";
 inline constexpr std::string_view command = "command";
 inline constexpr std::string_view error = "error";
+inline constexpr std::string_view question = "question";  ///< asks the user (questions.hpp)
 }  // namespace envelope_kind
 
 /// An inbound or outbound message: the fields known to the pipeline, and any other fields of its sender (`rest`). An

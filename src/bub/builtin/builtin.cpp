@@ -9,6 +9,7 @@
 #include <bub/channel/debounce.hpp>
 #include <bub/channel/steering_inbox.hpp>
 #include <bub/input_id.hpp>
+#include <bub/questions.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/outcome.hpp>
 
@@ -98,7 +99,8 @@ Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {
 
 Task<std::optional<Prompt>> build_prompt(CorePtr core, BuildPromptCall& call) {
     const std::string& content = call.message.content_text();
-    if (content.starts_with(',') && call.message.is_operator()) {
+    const bool is_answer = core->options().questions && given_answer(call.message);
+    if (content.starts_with(',') && !is_answer && call.message.is_operator()) {
         call.message.kind = envelope_kind::command;
         const Json* pasted = call.message.rest.if_contains(pasted_key);
         const bool is_pasted = pasted && *pasted == Json(true);
@@ -139,7 +141,10 @@ Task<EventStream> answer(CorePtr core, RunModelCall& call) {
     }
     detail::AgentTurnPlan plan;
     plan.session_id = call.session_id;
-    if (!detail::is_temporary(call.session_id)) plan.input_id = input_id_of(call.message);
+    plan.message = &call.message;
+    if (core->options().questions) plan.answer = given_answer(call.message);
+    if (!plan.answer && !detail::is_temporary(call.session_id))
+        plan.input_id = input_id_of(call.message);
     co_return EventStream(
         std::make_unique<detail::AgentTurn>(core, call.prompt, std::move(plan), call.state));
 }
@@ -181,14 +186,34 @@ MaybeTask<Done> save_state(SaveStateCall& call) {
     return MaybeTask<Done>(close(std::move(open), call.error));
 }
 
-Envelope render(RenderOutboundCall& call) {
-    Envelope made(call.model_output);
+Envelope answer_to(const RenderOutboundCall& call, std::string text, std::string kind) {
+    Envelope made(std::move(text));
     made.session_id = call.session_id;
     made.channel = call.message.channel.value_or("default");
     made.chat_id = call.message.chat_id.value_or("default");
     made.output_channel = call.message.output_channel;
-    made.kind = call.message.kind.value_or(std::string(envelope_kind::normal));
+    made.kind = std::move(kind);
     return made;
+}
+
+/// The answer of the model, and the questions with which its turn has ended.
+EnvelopeBatch render(RenderOutboundCall& call) {
+    const auto open = call.state.service<OpenQuestions>();
+    std::vector<Envelope> outputs;
+    if (!open || !call.model_output.empty()) {
+        outputs.push_back(
+            answer_to(call, call.model_output,
+                      call.message.kind.value_or(std::string(envelope_kind::normal))));
+    }
+    if (open) {
+        for (const cubepi::HitlRequest& request : open->requests) {
+            Envelope question =
+                answer_to(call, question_text(request), std::string(envelope_kind::question));
+            question.rest[question_key] = cubepi::to_json(request);
+            outputs.push_back(std::move(question));
+        }
+    }
+    return EnvelopeBatch(std::move(outputs));
 }
 
 Task<std::optional<bool>> dispatch(CorePtr core, DispatchOutboundCall& call) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
@@ -13,6 +14,7 @@
 #include <bub/framework.hpp>
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/agent.hpp>
+#include <cubepi/hitl/confirm_tool_calls.hpp>
 #include <cubepi/workspace/environment.hpp>
 
 namespace bub {
@@ -43,6 +45,22 @@ inline constexpr std::string_view pasted_key = "pasted";
 /// A comma command that needs the operator's consent.
 struct CommandQuestion {
     std::string effect = {};  ///< the effect of the command, for the operator
+};
+
+/// How turns ask their users (B23 to B26). A turn does not wait for an answer: its run is suspended on the tape, the turn
+/// ends with the questions as envelopes of kind `question`, and an answer (questions.hpp) is a turn that continues the
+/// run, also in another process.
+struct TurnQuestions {
+    /// Decides about each tool call: run it, refuse it, or ask. Null: every call runs.
+    cubepi::ApprovalPolicy policy = {};
+    /// Offers the tool `ask_user` to the model.
+    bool with_ask_user = true;
+    /// Time to answer. Zero: no limit.
+    std::chrono::nanoseconds timeout = std::chrono::nanoseconds::zero();
+    /// Returns true if the sender of `message` may answer this request. Null: operators may. Only operators may withdraw
+    /// a question.
+    std::function<bool(const Envelope& message, const cubepi::HitlRequest& request)> may_answer =
+        {};
 };
 
 /// The options of the builtin plugin. All are optional except the model, which is required by the first turn that calls
@@ -84,6 +102,8 @@ struct BuiltinOptions {
     cubepi::EnvironmentPolicy environment = {};
     /// More tools, for the model and as comma commands.
     std::vector<cubepi::AgentTool> tools = {};
+    /// Absent: turns do not ask their users. Temporary sessions and subagents never do.
+    std::optional<TurnQuestions> questions = {};
     std::size_t max_steps = 250;  ///< model calls of one turn
     std::optional<std::int64_t> max_tokens = {};
     /// A command line with which the user reads the tape of this session outside of the conversation; shown when a

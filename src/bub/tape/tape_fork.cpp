@@ -19,6 +19,7 @@ std::string_view to_string(TurnStatus status) noexcept {
         case TurnStatus::error: return "error";
         case TurnStatus::cancelled: return "cancelled";
         case TurnStatus::interrupted: return "interrupted";
+        case TurnStatus::suspended: return "suspended";
     }
     return "";
 }

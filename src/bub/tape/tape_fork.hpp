@@ -12,7 +12,13 @@
 namespace bub {
 
 /// The outcome of a turn.
-enum class TurnStatus : std::uint8_t { ok, error, cancelled, interrupted };
+enum class TurnStatus : std::uint8_t {
+    ok,
+    error,
+    cancelled,
+    interrupted,
+    suspended,  ///< its run waits for the user (B23)
+};
 std::string_view to_string(TurnStatus status) noexcept;
 
 struct TapeForkOptions {

@@ -126,6 +126,10 @@ Task<> AgentTurn::finish() {
         over_ = true;
         co_return;
     }
+    if (result.outcome == cubepi::RunOutcome::suspended) {
+        end_suspended(std::move(result.pending_requests));
+        co_return;
+    }
     if (result.outcome == cubepi::RunOutcome::aborted) cubepi::throw_cancelled();
     const cubepi::Error& failure = result.error();
     over_ = true;
@@ -133,7 +137,7 @@ Task<> AgentTurn::finish() {
         status_ = TurnStatus::error;
         throw_failure(failure);
     }
-    // A limit was reached, or the run waits for a user who is not available: the turn ends with the output so far.
+    // A limit was reached: the turn ends with the output so far.
     status_ = TurnStatus::ok;
     JsonObject data;
     data["kind"] = "temporary";

@@ -8,6 +8,7 @@
 
 #include <bub/builtin/plugin/core.hpp>
 #include <bub/event_stream.hpp>
+#include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_fork.hpp>
 
@@ -26,6 +27,9 @@ struct AgentTurnPlan {
     /// The id of the user's message; a message that is already on the tape is continued, or answered as before (D42).
     /// Empty: each message is new.
     std::string input_id = {};
+    /// The inbound envelope, and the answer to a question of the suspended run that it contains (B24).
+    const Envelope* message = nullptr;
+    std::optional<GivenAnswer> answer = {};
 };
 
 /// The part of a turn's agent that is needed to summarize its conversation.
@@ -67,6 +71,14 @@ private:
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
     Task<std::string> system_prompt();
     Task<> finish();
+    // Questions to the user (agent_turn_questions.cpp).
+    bool asks_user() const;
+    void add_questions(cubepi::AgentOptions& options);
+    Task<> start_run(cubepi::Message message, cubepi::PromptOptions how);
+    Task<> give_answer();
+    bool may_answer(const cubepi::HitlRequest* request);
+    void end_suspended(std::vector<cubepi::HitlRequest> requests);
+    void say_and_end(std::string text);
     void report(const cubepi::RunResult& result);
     Task<> keep_inherited();
     // The hand-off (agent_turn_handoff.cpp).
@@ -95,6 +107,7 @@ private:
     std::shared_ptr<cubepi::ShellSessions> shells_;
     std::shared_ptr<cubepi::Agent> agent_;
     std::optional<cubepi::AgentRun> run_;
+    std::optional<TapeEntry> given_;  ///< the record of an answer, until it is on the tape
     std::deque<StreamEvent> events_;
     std::string message_id_;       ///< empty: generate one
     std::string run_id_;           ///< of the run that this turn continues; empty: none

@@ -127,6 +127,7 @@ Task<> AgentTurn::start_agent() {
         co_await remember(options);
         if (chosen.configure) chosen.configure(options, occasion);
     }
+    add_questions(options);
     summarizer_ = std::make_unique<SummaryModel>(
         SummaryModel{options.model, options.provider, options.limits, options.reasoning,
                      options.on_payload, options.on_response});
@@ -141,7 +142,8 @@ Task<> AgentTurn::start_agent() {
     cubepi::Message message = user_message_of(prompt_);
     if (!message_id_.empty()) message = std::move(message).with_id(message_id_);
     cubepi::PromptOptions how = cubepi::PromptOptions().run_id(run_id_).prior_spending(spent_);
-    run_.emplace(agent_->start(std::move(message), std::move(how)));
+    co_await start_run(std::move(message), std::move(how));
+    if (over_) co_return;
     for (cubepi::Message& one : std::exchange(repeated_, {})) steer(std::move(one));
 }
 

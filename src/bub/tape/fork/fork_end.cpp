@@ -98,7 +98,8 @@ bool TapeFork::State::holds_something() const {
 
 std::vector<TapeEntry> TapeFork::State::whole_turn(TurnStatus status) const {
     std::vector<TapeEntry> entries = detail::mergeable(main.entries);
-    if (!partial_text.empty() && status != TurnStatus::ok)
+    const bool whole = status == TurnStatus::ok || status == TurnStatus::suspended;
+    if (!partial_text.empty() && !whole)
         entries.push_back(
             detail::partial_text_entry(partial_text, options.turn_id, to_string(status)));
     entries.insert(entries.end(), behind.begin(), behind.end());
@@ -134,7 +135,8 @@ Task<void> TapeFork::State::keep_refused(TurnStatus status, std::string reason) 
     turn.id = options.turn_id;
     turn.entries = main.entries;
     turn.behind = behind;
-    if (status != TurnStatus::ok) turn.partial_text = partial_text;
+    if (status != TurnStatus::ok && status != TurnStatus::suspended)
+        turn.partial_text = partial_text;
     std::vector<TapeEntry> entries;
     entries.push_back(detail::refused_turn(std::move(turn), to_string(status), std::move(reason)));
     TapeAppend how = TapeAppend().turn(journal->journal() ? options.turn_id : "");

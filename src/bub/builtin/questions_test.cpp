@@ -1,0 +1,166 @@
+// Turns whose run is suspended because it asks the user (B23 to B25).
+
+#include <bub/builtin/builtin_test_support.hpp>
+
+#include <bub/questions.hpp>
+
+namespace bub {
+namespace {
+
+struct PathArgs {
+    std::string path;
+};
+
+class Questions : public test::Builtin {
+protected:
+    Questions() {
+        extra_tools.push_back(
+            cubepi::tool<PathArgs>("remove", "Removes a file.", [this](PathArgs args) {
+                removed.push_back(args.path);
+                return "removed " + args.path;
+            }));
+    }
+
+    static Task<cubepi::PolicyDecision> ask_about_removals(
+        const cubepi::BeforeToolCallContext& call) {
+        if (call.tool_call.name == "remove") co_return cubepi::PolicyDecision(cubepi::AskUser());
+        co_return cubepi::PolicyDecision(cubepi::Approve());
+    }
+
+    void add(std::vector<cubepi::FauxStep> steps) {
+        BuiltinOptions options;
+        TurnQuestions questions;
+        questions.policy = ask_about_removals;
+        options.questions = std::move(questions);
+        add_builtin(std::move(steps), std::move(options));
+    }
+    static cubepi::AssistantMessage removal(std::string path = "/tmp/x", std::string id = "c1") {
+        return test::calling("remove", {{"path", std::move(path)}}, std::move(id));
+    }
+    /// Replaces the framework, as a restart of the process does.
+    void restart(std::vector<cubepi::FauxStep> steps) {
+        FrameworkOptions options;
+        options.workspace = root / "work";
+        framework = std::make_unique<Framework>(std::move(options));
+        add(std::move(steps));
+    }
+    std::string last_turn_status() {
+        std::string status;
+        for (const TapeEntry& entry : tape("cli:chat")) {
+            if (entry.kind == entry_kind::event && entry_name(entry) == "turn")
+                status = std::string(entry.payload.at("data").at("status").as_string());
+        }
+        return status;
+    }
+    static std::vector<std::string> kinds(const TurnResult& result) {
+        std::vector<std::string> kinds;
+        for (const Envelope& one : result.outbounds) kinds.push_back(one.kind.value_or(""));
+        return kinds;
+    }
+
+    std::vector<std::string> removed;
+};
+
+TEST_F(Questions, B23_ATurnThatAsksEndsSuspendedWithItsQuestion) {
+    add({removal(), "done"});
+    const TurnResult result = say("Clean up");
+    ASSERT_EQ(kinds(result), std::vector<std::string>{"question"});
+    const Envelope& question = result.outbounds.front();
+    EXPECT_NE(question.content_text().find(",approve c1"), std::string::npos);
+    EXPECT_EQ(question.rest.at(question_key).at("question_id"), "c1");
+    EXPECT_EQ(last_turn_status(), "suspended");
+    EXPECT_TRUE(removed.empty());
+}
+
+TEST_F(Questions, B23_TheAnswerContinuesTheRun) {
+    add({removal(), "All clean."});
+    (void)say("Clean up");
+    const TurnResult result = say(",approve c1");
+    EXPECT_EQ(result.model_output, "All clean.");
+    EXPECT_EQ(removed, std::vector<std::string>{"/tmp/x"});
+    EXPECT_EQ(last_turn_status(), "ok");
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "hitl.answer"), 1u);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::tool_result), 1u);
+}
+
+TEST_F(Questions, B23_TheAnswerContinuesTheRunAfterARestart) {
+    add({removal()});
+    (void)say("Clean up");
+    restart({"All clean."});
+    const TurnResult result = say(",approve c1");
+    EXPECT_EQ(result.model_output, "All clean.");
+    EXPECT_EQ(removed, std::vector<std::string>{"/tmp/x"});
+    // Once: the question is answered.
+    const TurnResult again = say(",approve c1");
+    EXPECT_NE(again.model_output.find("no question"), std::string::npos);
+    EXPECT_EQ(removed.size(), 1u);
+}
+
+TEST_F(Questions, ADenialReachesTheModel) {
+    add({removal(), "As you wish."});
+    (void)say("Clean up");
+    EXPECT_EQ(say(",deny c1 not today").model_output, "As you wish.");
+    EXPECT_TRUE(removed.empty());
+}
+
+TEST_F(Questions, B25_OnlyAnOperatorAnswers) {
+    add({removal(), "done"});
+    const TurnResult asked = say("Clean up", "telegram");
+    ASSERT_EQ(kinds(asked), std::vector<std::string>{"question"});
+    const TurnResult refused = say(",approve c1", "telegram");
+    EXPECT_NE(refused.model_output.find("only an operator"), std::string::npos);
+    EXPECT_TRUE(removed.empty());
+    Envelope answer = Envelope(",approve c1").on("telegram", "chat");
+    answer.from_operator = true;
+    const TurnResult result = cubepi::run(framework->process_inbound(std::move(answer), false));
+    EXPECT_EQ(result.model_output, "done");
+    EXPECT_EQ(removed.size(), 1u);
+}
+
+TEST_F(Questions, B24_OtherTextIsToldWhichQuestionIsOpen) {
+    add({removal(), "done"});
+    (void)say("Clean up");
+    const TurnResult told = say("Are you there?");
+    EXPECT_NE(told.model_output.find(",approve c1"), std::string::npos);
+    EXPECT_EQ(say(",approve").model_output, "done");
+}
+
+TEST_F(Questions, B24_AbandonWithdrawsTheQuestion) {
+    add({removal(), "next"});
+    (void)say("Clean up");
+    EXPECT_EQ(say(",abandon").model_output, "The question was withdrawn.");
+    EXPECT_EQ(say("Something else").model_output, "next");
+    EXPECT_TRUE(removed.empty());
+}
+
+TEST_F(Questions, ABadAnswerIsRejectedAndTheQuestionStaysOpen) {
+    add({removal(), "done"});
+    (void)say("Clean up");
+    EXPECT_NE(say(",answer c1 perhaps").model_output.find("rejected"), std::string::npos);
+    EXPECT_NE(say(",approve c9").model_output.find("c1"), std::string::npos);
+    EXPECT_EQ(say(",approve c1").model_output, "done");
+    EXPECT_EQ(removed.size(), 1u);
+}
+
+TEST_F(Questions, TheModelAsksTheUser) {
+    add({test::calling("ask_user", {{"questions", JsonArray{JsonObject{{"key", "color"},
+                                                                       {"prompt", "Which?"}}}}}),
+         "Teal it is."});
+    const TurnResult asked = say("Paint it");
+    ASSERT_EQ(kinds(asked), std::vector<std::string>{"question"});
+    EXPECT_NE(asked.outbounds.front().content_text().find("Which?"), std::string::npos);
+    EXPECT_EQ(say(",answer  teal").model_output.find("Teal"), std::string::npos)
+        << "'teal' is read as an id";
+    const std::string id(
+        asked.outbounds.front().rest.at(question_key).at("question_id").as_string());
+    EXPECT_EQ(say(",answer " + id + " teal").model_output, "Teal it is.");
+}
+
+TEST_F(Questions, B23_AStreamingTurnEndsWithTheEventSuspended) {
+    add({removal(), "done"});
+    const TurnResult result = say("Clean up", "cli", true);
+    EXPECT_EQ(kinds(result), std::vector<std::string>{"question"});
+}
+
+}  // namespace
+}  // namespace bub

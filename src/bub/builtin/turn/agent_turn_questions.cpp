@@ -1,0 +1,152 @@
+#include <utility>
+
+#include <bub/builtin/turn/agent_turn.hpp>
+#include <bub/questions.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/hitl/ask_user_tool.hpp>
+#include <cubepi/hitl/checkpointed_channel.hpp>
+#include <cubepi/hitl/confirm_tool_calls.hpp>
+
+// Questions of a turn to the user (B23 to B25): a turn does not wait for an answer, its run is suspended, and the answer
+// is a turn of its own.
+
+namespace bub::detail {
+
+namespace {
+
+std::string list_of(const std::vector<cubepi::HitlRequest>& requests) {
+    std::string text;
+    for (const cubepi::HitlRequest& one : requests) text += "\n\n" + question_text(one);
+    return text;
+}
+
+const cubepi::HitlRequest& find_request(const std::vector<cubepi::HitlRequest>& requests,
+                                        const std::string& question_id) {
+    if (question_id.empty() && requests.size() == 1) return requests.front();
+    for (const cubepi::HitlRequest& one : requests) {
+        if (one.question_id == question_id) return one;
+    }
+    if (requests.empty()) {
+        throw cubepi::Error(cubepi::ErrorCode::no_pending_request,
+                            "no question of this session waits for an answer");
+    }
+    throw cubepi::Error(
+        cubepi::ErrorCode::stale_answer,
+        "'" + question_id +
+            "' is not a question that waits for an answer; these are:" + list_of(requests));
+}
+
+cubepi::AnswerOrigin origin_of(const Envelope& message) {
+    cubepi::AnswerOrigin origin;
+    if (const Json* sender = message.context.if_contains("sender_id");
+        sender && sender->is_string())
+        origin.user = std::string(sender->get_string());
+    origin.channel =
+        message.channel.value_or("default") + ":" + message.chat_id.value_or("default");
+    return origin;
+}
+
+}  // namespace
+
+bool AgentTurn::asks_user() const {
+    return core_->options().questions && !plan_.is_subagent && !plan_.inherits &&
+           !is_temporary(plan_.session_id);
+}
+
+void AgentTurn::add_questions(cubepi::AgentOptions& options) {
+    if (!asks_user() || !options.checkpointer || options.channel) return;
+    const TurnQuestions& questions = *core_->options().questions;
+    cubepi::CheckpointedChannelOptions how;
+    how.default_timeout = questions.timeout;
+    how.clock = core_->runtime().clock;
+    auto channel = std::make_shared<cubepi::CheckpointedChannel>(options.checkpointer,
+                                                                 options.thread_id, std::move(how));
+    if (questions.policy)
+        options.middleware.emplace_back(
+            cubepi::ApprovalPolicyMiddleware(channel, questions.policy));
+    if (questions.with_ask_user) options.tools.push_back(cubepi::ask_user_tool(channel));
+    options.channel = std::move(channel);
+}
+
+/// Ends the turn with what waits for an answer.
+void AgentTurn::end_suspended(std::vector<cubepi::HitlRequest> requests) {
+    status_ = TurnStatus::suspended;
+    over_ = true;
+    JsonArray pending;
+    for (const cubepi::HitlRequest& one : requests) pending.emplace_back(cubepi::to_json(one));
+    JsonObject data;
+    data["requests"] = std::move(pending);
+    push(event_kind::suspended, std::move(data), nullptr);
+    OpenQuestions open;
+    open.requests = std::move(requests);
+    state_.replace(std::make_shared<OpenQuestions>(std::move(open)));
+}
+
+void AgentTurn::say_and_end(std::string text) {
+    status_ = TurnStatus::ok;
+    over_ = true;
+    JsonObject data;
+    data["ok"] = true;
+    data["text"] = text;
+    events_.push_back(StreamEvent::text(std::move(text)));
+    push(event_kind::final, std::move(data), nullptr);
+}
+
+/// Starts the run of this turn: an answer continues the suspended one.
+Task<> AgentTurn::start_run(cubepi::Message message, cubepi::PromptOptions how) {
+    if (!asks_user()) {
+        run_.emplace(agent_->start(std::move(message), std::move(how)));
+        co_return;
+    }
+    if (plan_.answer) co_return co_await give_answer();
+    const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
+    if (open.empty()) {
+        run_.emplace(agent_->start(std::move(message), std::move(how)));
+        co_return;
+    }
+    say_and_end(
+        "This session waits for an answer, so the message was not read. Answer first, or "
+        "withdraw the question with ,abandon" +
+        list_of(open));
+}
+
+Task<> AgentTurn::give_answer() {
+    const GivenAnswer& given = *plan_.answer;
+    const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
+    if (given.action == AnswerAction::abandon) {
+        if (!may_answer(nullptr)) co_return;
+        co_await agent_->abort_pending("withdrawn by the user");
+        say_and_end(open.empty() ? "No question waits for an answer."
+                                 : "The question was withdrawn.");
+        co_return;
+    }
+    std::string problem;
+    try {
+        const cubepi::HitlRequest& request = find_request(open, given.question_id);
+        if (!may_answer(&request)) co_return;
+        Json value = cubepi::check_answer(request, answer_value(given, request));
+        cubepi::AnswerOrigin origin = origin_of(*plan_.message);
+        JsonObject event;
+        event["question_id"] = request.question_id;
+        event["user"] = origin.user;
+        event["channel"] = origin.channel;
+        given_ = event_entry("hitl.answer", std::move(event), hidden_from_context());
+        run_.emplace(
+            agent_->start_response(request.question_id, std::move(value), std::move(origin)));
+    } catch (const cubepi::Error& error) {
+        problem = error.what();
+    }
+    if (!problem.empty()) say_and_end(std::move(problem));
+    if (given_) (void)co_await tape_->append(std::move(*given_));
+}
+
+/// Returns false, and says so to the sender, if he may not answer (B25). Null: the question is withdrawn.
+bool AgentTurn::may_answer(const cubepi::HitlRequest* request) {
+    const auto& may = core_->options().questions->may_answer;
+    const Envelope& message = *plan_.message;
+    const bool allowed = may && request ? may(message, *request) : message.is_operator();
+    if (!allowed) say_and_end("You may not answer this question: only an operator may.");
+    return allowed;
+}
+
+}  // namespace bub::detail

@@ -1,0 +1,146 @@
+#include <bub/questions.hpp>
+
+#include <utility>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/schema/parse_json.hpp>
+
+namespace bub {
+
+namespace {
+
+/// Removes the first word of `rest` and returns it.
+std::string take_word(std::string_view& rest) {
+    const std::size_t begin = rest.find_first_not_of(" \t\n");
+    if (begin == rest.npos) {
+        rest = {};
+        return {};
+    }
+    rest.remove_prefix(begin);
+    const std::size_t end = std::min(rest.find_first_of(" \t\n"), rest.size());
+    std::string word(rest.substr(0, end));
+    rest.remove_prefix(end);
+    const std::size_t next = rest.find_first_not_of(" \t\n");
+    rest.remove_prefix(next == rest.npos ? rest.size() : next);
+    return word;
+}
+
+std::string options_text(const cubepi::HitlQuestion& question) {
+    std::string text;
+    if (!question.options) return text;
+    for (const cubepi::HitlOption& option : *question.options) {
+        text += "\n  " + option.value;
+        if (option.label != option.value) text += " (" + option.label + ")";
+        if (option.description) text += ": " + *option.description;
+    }
+    return text;
+}
+
+std::string text_of(const cubepi::ApproveRequest& request, const std::string& id) {
+    return "Run " + request.tool_name + " " + boost::json::serialize(request.args) +
+           "?\nAnswer with ,approve " + id + " or ,deny " + id + " REASON";
+}
+
+std::string text_of(const cubepi::ConfirmRequest& request, const std::string& id) {
+    return request.prompt + "\nAnswer with ,answer " + id + " yes or ,answer " + id + " no";
+}
+
+std::string text_of(const cubepi::AskRequest& request, const std::string& id) {
+    std::string text;
+    for (const cubepi::HitlQuestion& question : request.questions) {
+        if (!text.empty()) text += "\n";
+        if (request.questions.size() > 1) text += question.key + ": ";
+        text += question.prompt + options_text(question);
+    }
+    if (request.questions.size() == 1) return text + "\nAnswer with ,answer " + id + " TEXT";
+    return text + "\nAnswer with ,answer " + id + " {\"" + request.questions.front().key +
+           "\": \"...\", ...}";
+}
+
+[[noreturn]] void reject(const cubepi::HitlRequest& request, const std::string& expected) {
+    throw cubepi::Error(cubepi::ErrorCode::bad_answer, "the answer to '" + request.question_id +
+                                                           "' was rejected: expected " + expected +
+                                                           "; the request stays open");
+}
+
+Json confirm_value(const std::string& text, const cubepi::HitlRequest& request) {
+    for (const char* yes : {"yes", "y", "true"}) {
+        if (text == yes) return Json(true);
+    }
+    for (const char* no : {"no", "n", "false"}) {
+        if (text == no) return Json(false);
+    }
+    reject(request, "yes or no");
+}
+
+Json ask_value(const std::string& text, const cubepi::HitlRequest& request) {
+    cubepi::JsonTextError error;
+    Json parsed = cubepi::parse_json(text, error);
+    if (!error && parsed.is_object()) return parsed;
+    const auto& questions = std::get<cubepi::AskRequest>(request.payload).questions;
+    if (questions.size() != 1)
+        reject(request, "a JSON object with an answer for each question key");
+    JsonObject answer;
+    if (questions.front().multi_select) {
+        answer[questions.front().key] = JsonArray{Json(text)};
+    } else {
+        answer[questions.front().key] = text;
+    }
+    return answer;
+}
+
+}  // namespace
+
+std::string question_text(const cubepi::HitlRequest& request) {
+    return std::visit(
+        [&request](const auto& payload) { return text_of(payload, request.question_id); },
+        request.payload);
+}
+
+std::optional<GivenAnswer> given_answer(const Envelope& message) {
+    GivenAnswer given;
+    if (const Json* id = message.rest.if_contains(answer_to_key); id && id->is_string()) {
+        given.question_id = std::string(id->get_string());
+        given.text = message.content_text();
+        if (const Json* value = message.rest.if_contains(answer_key)) given.value = *value;
+        return given;
+    }
+    std::string_view rest = message.content_text();
+    const std::string command = take_word(rest);
+    if (command == ",abandon") {
+        given.action = AnswerAction::abandon;
+        return given;
+    }
+    if (command == ",approve") {
+        given.action = AnswerAction::approve;
+    } else if (command == ",deny") {
+        given.action = AnswerAction::deny;
+    } else if (command != ",answer") {
+        return std::nullopt;
+    }
+    given.question_id = take_word(rest);
+    given.text = std::string(rest);
+    return given;
+}
+
+Json answer_value(const GivenAnswer& given, const cubepi::HitlRequest& request) {
+    const bool approves = std::holds_alternative<cubepi::ApproveRequest>(request.payload);
+    if (given.value) return *given.value;
+    if (given.action == AnswerAction::approve || given.action == AnswerAction::deny) {
+        const bool yes = given.action == AnswerAction::approve;
+        if (!approves && !std::holds_alternative<cubepi::ConfirmRequest>(request.payload))
+            reject(request, "an answer to a question: ,answer ID VALUE");
+        if (!approves) return Json(yes);
+        if (yes) return Json(to_json(cubepi::ApproveAnswer()));
+        cubepi::ApproveAnswer denial;
+        denial.decision = cubepi::ApproveDecision::deny;
+        if (!given.text.empty()) denial.reason = given.text;
+        return Json(to_json(denial));
+    }
+    if (approves) reject(request, ",approve ID or ,deny ID REASON");
+    if (std::holds_alternative<cubepi::ConfirmRequest>(request.payload))
+        return confirm_value(given.text, request);
+    return ask_value(given.text, request);
+}
+
+}  // namespace bub

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <bub/envelope.hpp>
+#include <cubepi/agent/hitl_channel.hpp>
+#include <cubepi/core/hitl_request.hpp>
+
+namespace bub {
+
+/// The questions with which a turn has ended because its run is suspended (B23), as a service of its TurnState: for
+/// save_state and render_outbound.
+struct OpenQuestions {
+    std::vector<cubepi::HitlRequest> requests;
+};
+
+/// The key of Envelope::rest with the id of the question that an inbound envelope answers, as set by a channel for a
+/// button or a reply (B24). The answer is the member `answer` of `rest`, as HitlChannel::answer() takes it, or else the
+/// text of the envelope.
+inline constexpr std::string_view answer_to_key = "answer_to";
+inline constexpr std::string_view answer_key = "answer";
+
+/// The key of Envelope::rest with the request of an envelope of kind `question`, as cubepi::to_json() writes it.
+inline constexpr std::string_view question_key = "question";
+
+/// Returns the question for a user who sees text only, with the commands that answer it.
+std::string question_text(const cubepi::HitlRequest& request);
+
+/// The action of a user on an open question.
+enum class AnswerAction : std::uint8_t { answer, approve, deny, abandon };
+
+/// An answer in an inbound envelope: a button, a reply, or one of the commands `,answer ID VALUE`, `,approve ID`,
+/// `,deny ID [REASON]` and `,abandon`. The id may be left out if one question is open.
+struct GivenAnswer {
+    AnswerAction action = AnswerAction::answer;
+    std::string question_id = {};    ///< empty: the only one
+    std::string text = {};           ///< the value or the reason, as typed
+    std::optional<Json> value = {};  ///< if the channel supplied one
+};
+
+/// Returns nothing if the envelope is not an answer.
+std::optional<GivenAnswer> given_answer(const Envelope& message);
+
+/// Converts the answer to the form of HitlChannel::answer(). A text answers a `confirm` with yes or no, and an `ask` as a
+/// JSON object or, if it has one question, as the text itself. Throws Error(bad_answer) if it fits neither.
+Json answer_value(const GivenAnswer& given, const cubepi::HitlRequest& request);
+
+}  // namespace bub

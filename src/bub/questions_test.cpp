@@ -1,0 +1,96 @@
+#include <bub/questions.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/core/error.hpp>
+
+namespace bub {
+namespace {
+
+cubepi::HitlRequest approval() {
+    cubepi::ApproveRequest payload;
+    payload.tool_name = "rm";
+    payload.tool_call_id = "c1";
+    payload.args = {{"path", "/tmp/x"}};
+    cubepi::HitlRequest request;
+    request.question_id = "c1";
+    request.payload = std::move(payload);
+    return request;
+}
+
+cubepi::HitlRequest question(std::size_t count = 1) {
+    cubepi::AskRequest payload;
+    for (std::size_t i = 0; i < count; ++i) {
+        cubepi::HitlQuestion one;
+        one.key = "k" + std::to_string(i);
+        one.prompt = "Which?";
+        payload.questions.push_back(std::move(one));
+    }
+    cubepi::HitlRequest request;
+    request.question_id = "q1";
+    request.payload = std::move(payload);
+    return request;
+}
+
+GivenAnswer parsed(const char* text) {
+    const std::optional<GivenAnswer> given = given_answer(Envelope(text));
+    if (!given) ADD_FAILURE() << text << " is not an answer";
+    return given.value_or(GivenAnswer());
+}
+
+Json value_of(const char* text, const cubepi::HitlRequest& request) {
+    return answer_value(parsed(text), request);
+}
+
+TEST(Questions, B24_CommandsAreAnswers) {
+    EXPECT_EQ(parsed(",approve c1").question_id, "c1");
+    EXPECT_EQ(parsed(",approve c1").action, AnswerAction::approve);
+    EXPECT_EQ(parsed(",approve").question_id, "");
+    const GivenAnswer denied = parsed(",deny  c1   not today, please");
+    EXPECT_EQ(denied.action, AnswerAction::deny);
+    EXPECT_EQ(denied.text, "not today, please");
+    EXPECT_EQ(parsed(",abandon").action, AnswerAction::abandon);
+    EXPECT_EQ(parsed(",answer q1 teal").text, "teal");
+    for (const char* other : {"", "hello", ",help", ",approved c1", "approve c1"})
+        EXPECT_FALSE(given_answer(Envelope(other))) << other;
+}
+
+TEST(Questions, B24_AChannelNamesTheQuestionOfAnAnswer) {
+    const Envelope reply = Envelope("teal").with(answer_to_key, "q1");
+    EXPECT_EQ(given_answer(reply)->question_id, "q1");
+    EXPECT_EQ(answer_value(*given_answer(reply), question()), (JsonObject{{"k0", "teal"}}));
+    const Envelope button = Envelope("")
+                                .with(answer_to_key, "c1")
+                                .with(answer_key, JsonObject{{"decision", "approve"}});
+    EXPECT_EQ(answer_value(*given_answer(button), approval()),
+              (JsonObject{{"decision", "approve"}}));
+}
+
+TEST(Questions, AnswersAreConvertedByTheKindOfTheirQuestion) {
+    EXPECT_EQ(value_of(",approve c1", approval()), (JsonObject{{"decision", "approve"}}));
+    EXPECT_EQ(value_of(",deny c1 no", approval()),
+              (JsonObject{{"decision", "deny"}, {"reason", "no"}}));
+    EXPECT_EQ(value_of(",answer q1 teal blue", question()), (JsonObject{{"k0", "teal blue"}}));
+    EXPECT_EQ(value_of(R"(,answer q1 {"k0": "a", "k1": "b"})", question(2)),
+              (JsonObject{{"k0", "a"}, {"k1", "b"}}));
+    cubepi::HitlRequest confirm;
+    confirm.payload = cubepi::ConfirmRequest{"Sure?", nullptr, {}};
+    EXPECT_EQ(value_of(",answer q yes", confirm), Json(true));
+    EXPECT_EQ(value_of(",approve q", confirm), Json(true));
+    EXPECT_EQ(value_of(",deny q", confirm), Json(false));
+}
+
+TEST(Questions, AnAnswerThatDoesNotFitIsRejected) {
+    EXPECT_THROW(value_of(",answer c1 yes", approval()), cubepi::Error);
+    EXPECT_THROW(value_of(",approve q1", question()), cubepi::Error);
+    EXPECT_THROW(value_of(",answer q1 teal", question(2)), cubepi::Error);
+}
+
+TEST(Questions, TheTextOfAQuestionSaysHowToAnswer) {
+    EXPECT_EQ(question_text(approval()),
+              "Run rm {\"path\":\"/tmp/x\"}?\nAnswer with ,approve c1 or ,deny c1 REASON");
+    EXPECT_EQ(question_text(question()), "Which?\nAnswer with ,answer q1 TEXT");
+}
+
+}  // namespace
+}  // namespace bub
