@@ -64,10 +64,10 @@ void TapeFork::State::post_partial_text() {
     });
 }
 
-Task<void> TapeFork::State::find_base(detail::ForkBranch* branch) {
-    if (branch->base) co_return;
-    branch->base = co_await parent->position(branch->tape);
-    if (!branch->reset) branch->end = *branch->base;
+Task<void> TapeFork::State::find_base() {
+    if (main.base) co_return;
+    main.base = co_await parent->position(main.tape);
+    if (!main.reset) main.end = *main.base;
 }
 
 void TapeFork::State::journal_claims() {
@@ -75,15 +75,30 @@ void TapeFork::State::journal_claims() {
         journal->add_claim(main.claims[main.journaled_claims], main.base->messages);
 }
 
-TapePosition TapeFork::State::add(detail::ForkBranch& branch, std::vector<TapeEntry> added) {
+TapePosition TapeFork::State::add(std::vector<TapeEntry> added) {
     for (TapeEntry& entry : added) {
-        entry.id = ++branch.end.last_id;
+        entry.id = ++main.end.last_id;
         if (entry.date.empty()) entry.date = tape_date(options.runtime->clock->wall());
-        branch.end.messages = detail::set_position(entry, branch.end.messages);
+        main.end.messages = detail::set_position(entry, main.end.messages);
         if (detail::is_answer(entry)) partial_text.clear();
-        branch.entries.push_back(std::move(entry));
+        main.entries.push_back(std::move(entry));
     }
-    return branch.end;
+    return main.end;
+}
+
+Task<void> TapeFork::State::journal_added(detail::ForkMark before, bool reset) {
+    const std::vector<TapeEntry> added(
+        main.entries.begin() + static_cast<std::ptrdiff_t>(before.entries), main.entries.end());
+    journal_claims();
+    const detail::JournalBuffer::Lines lines = journal->add(added, reset);
+    const cubepi::Outcome<> written = co_await cubepi::outcome_of(write_journal());
+    const bool last = main.entries.size() == before.entries + added.size();
+    if (!written && last && !reset && journal->take_back(lines)) {
+        main.entries.resize(before.entries);
+        main.end = before.end;
+        partial_text = std::move(before.partial_text);
+    }
+    written.rethrow();
 }
 
 TapeFork::TapeFork(std::shared_ptr<TapeStore> parent, std::string tape, TapeForkOptions options)
@@ -145,48 +160,33 @@ Task<void> TapeFork::append_behind(std::vector<TapeEntry> entries) {
 Task<TapePosition> TapeFork::append(std::string tape, std::vector<TapeEntry> entries,
                                     TapeAppend options) {
     const std::shared_ptr<State> state = state_;
-    detail::ForkBranch* const branch = state->find(tape);
-    if (!branch) {
+    if (!state->find(tape)) {
         const TapePosition end =
             co_await state->parent->append(std::move(tape), std::move(entries), std::move(options));
         co_return end;
     }
     state->check_open();
     detail::check_depth(tape, entries);
-    co_await state->find_base(branch);
+    co_await state->find_base();
+    detail::ForkBranch& main = state->main;
     if (options.guard()) {
         const JsonObject side_state = co_await read_state(tape);
         options.guard()(side_state);
     }
-    if (options.expected_position() && *options.expected_position() != branch->end.messages)
-        detail::throw_stale(tape, *options.expected_position(), branch->end.messages);
+    if (options.expected_position() && *options.expected_position() != main.end.messages)
+        detail::throw_stale(tape, *options.expected_position(), main.end.messages);
     if (options.reset()) {
-        branch->entries.clear();
-        branch->reset = true;
-        branch->end = TapePosition();
+        main.entries.clear();
+        main.reset = true;
+        main.end = TapePosition();
     }
     if (options.first_anchor() > 0) {
-        const std::vector<TapeEntry> there = co_await anchors(branch->tape, 1);
+        const std::vector<TapeEntry> there = co_await anchors(tape, 1);
         if (!there.empty()) detail::drop_first(entries, options.first_anchor());
     }
-    const std::size_t before = branch->entries.size();
-    const TapePosition end_before = branch->end;
-    std::string text_before = state->partial_text;
-    const TapePosition end = state->add(*branch, std::move(entries));
-    if (!state->is_journaled()) co_return end;
-    const std::vector<TapeEntry> added(
-        branch->entries.begin() + static_cast<std::ptrdiff_t>(before), branch->entries.end());
-    state->journal_claims();
-    const detail::JournalBuffer::Lines lines = state->journal->add(added, options.reset());
-    const cubepi::Outcome<> written = co_await cubepi::outcome_of(state->write_journal());
-    // The caller is told that an append failed, so the entries must not stay in the fork.
-    const bool last = branch->entries.size() == before + added.size();
-    if (!written && last && !options.reset() && state->journal->take_back(lines)) {
-        branch->entries.resize(before);
-        branch->end = end_before;
-        state->partial_text = std::move(text_before);
-    }
-    written.rethrow();
+    detail::ForkMark before{main.entries.size(), main.end, state->partial_text};
+    const TapePosition end = state->add(std::move(entries));
+    if (state->is_journaled()) co_await state->journal_added(std::move(before), options.reset());
     co_return end;
 }
 

@@ -229,25 +229,63 @@ private:
     std::vector<AgentTool> tools_;
 };
 
-TapeEntry command_entry(const std::string& line, const std::string& name, const std::string& output,
-                        const std::exception_ptr& failure, const cubepi::Clock& clock,
-                        cubepi::Clock::time_point begun) {
+/// How a command ended, and what is recorded of it.
+struct EndedCommand {
+    std::string line = {};
+    std::string name = "command";
+    std::string output = {};
+    std::string for_model = {};  ///< the user message of a `,!` command
+    std::exception_ptr failure = {};
+};
+
+Task<EndedCommand> try_command(std::shared_ptr<BuiltinCore> core, Tape tape, std::string session_id,
+                               TurnState& state, PendingCommand pending) {
+    EndedCommand ended;
+    CommandRun command(std::move(core), std::move(tape), std::move(session_id), state,
+                       pending.pasted);
+    std::string without_comma(trimmed(std::string_view(pending.line).substr(1)));
+    Task<std::string> running = command.run(std::move(without_comma), ended.name);
+    cubepi::Outcome<std::string> outcome = co_await cubepi::outcome_of(std::move(running));
+    ended.line = std::move(pending.line);
+    ended.failure = outcome.failure();
+    if (outcome) {
+        ended.output = std::move(outcome).value();
+        ended.for_model = command.for_model();
+    }
+    co_return ended;
+}
+
+std::vector<TapeEntry> entries_of(EndedCommand& command, const cubepi::Clock& clock,
+                                  cubepi::Clock::time_point begun) {
     const std::chrono::duration<double, std::milli> took = clock.now() - begun;
     JsonObject data;
-    data["raw"] = line;
-    data["name"] = name;
-    data["status"] = failure ? "error" : "ok";
+    data["raw"] = command.line;
+    data["name"] = command.name;
+    data["status"] = command.failure ? "error" : "ok";
     data["elapsed_ms"] = static_cast<std::int64_t>(took.count());
-    data["output"] = failure ? describe(failure) : output;
+    data["output"] = command.failure ? describe(command.failure) : command.output;
     data["date"] = tape_date(clock.wall());
-    return event_entry("command", std::move(data));
+    std::vector<TapeEntry> entries;
+    entries.push_back(event_entry("command", std::move(data)));
+    if (!command.for_model.empty())
+        entries.push_back(message_entry("user", std::move(command.for_model)));
+    return entries;
+}
+
+Task<> end_turn(std::shared_ptr<TapeFork> fork, bool temporary, std::exception_ptr failure) {
+    if (temporary) {
+        co_await fork->discard();
+        co_return;
+    }
+    TurnStatus status = failure ? TurnStatus::error : TurnStatus::ok;
+    if (cubepi::is_cancellation(failure)) status = TurnStatus::cancelled;
+    co_await fork->merge(status);
 }
 
 }  // namespace
 
 Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, PendingCommand pending,
                               std::string session_id, TurnState& state) {
-    const std::string line = std::move(pending.line);
     const auto begun = core->runtime().clock->now();
     const Tape session = co_await core->tape(session_id, state);
     TapeForkOptions options;
@@ -259,38 +297,18 @@ Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, PendingCommand 
     state.mark_recorded();
     state.replace(std::make_shared<RunningTurn>(RunningTurn{fork}));
     state.replace(std::make_shared<Tape>(tape));
-    std::string name = "command";
-    std::string output;
-    std::string for_model;
-    std::exception_ptr failure;
-    {
-        CommandRun command(core, tape, session_id, state, pending.pasted);
-        std::string without_comma(trimmed(std::string_view(line).substr(1)));
-        Task<std::string> running = command.run(std::move(without_comma), name);
-        cubepi::Outcome<std::string> ended = co_await cubepi::outcome_of(std::move(running));
-        failure = ended.failure();
-        if (ended) {
-            output = std::move(ended).value();
-            for_model = command.for_model();
-        }
-    }
-    const bool cancelled = cubepi::is_cancellation(failure);
+    // Does not throw what the command throws.
+    EndedCommand ended = co_await try_command(core, tape, session_id, state, std::move(pending));
+    const bool cancelled = cubepi::is_cancellation(ended.failure);
     if (cancelled) co_await cubepi::shield();
     state.replace(std::make_shared<RunningTurn>());
     state.replace(std::make_shared<Tape>(session));
-    TapeEntry entry = command_entry(line, name, output, failure, *core->runtime().clock, begun);
-    std::vector<TapeEntry> entries = {std::move(entry)};
-    if (!for_model.empty()) entries.push_back(message_entry("user", std::move(for_model)));
+    std::vector<TapeEntry> entries = entries_of(ended, *core->runtime().clock, begun);
     (void)co_await tape.append(std::move(entries));
-    if (is_temporary(session_id)) {
-        co_await fork->discard();
-    } else {
-        const TurnStatus ended = cancelled ? TurnStatus::cancelled : TurnStatus::error;
-        co_await fork->merge(failure ? ended : TurnStatus::ok);
-    }
+    co_await end_turn(fork, is_temporary(session_id), ended.failure);
     if (cancelled) co_await cubepi::unshield();
-    if (failure) std::rethrow_exception(failure);
-    co_return output;
+    if (ended.failure) std::rethrow_exception(ended.failure);
+    co_return std::move(ended.output);
 }
 
 }  // namespace bub::detail

@@ -103,13 +103,10 @@ TapePosition TapeDirectory::append(const std::string& name, std::vector<TapeEntr
     return append_locked(writing, std::move(entries), options);
 }
 
-TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntry> entries,
-                                          const TapeAppend& options) {
+TapeDirectory::Tail TapeDirectory::tail_for(Writing& writing, const Descriptor& tape,
+                                            std::uint64_t size, std::vector<TapeEntry>& entries,
+                                            const TapeAppend& options) const {
     const TapePaths& paths = writing.paths;
-    if (options.guard()) options.guard()(read_state(writing.name));
-    const bool writes = !entries.empty() && !options.reset();
-    Descriptor tape = Descriptor::open(paths.tape, writes ? O_RDWR | O_APPEND | O_CREAT : O_RDONLY);
-    const std::uint64_t size = tape ? tape.size() : 0;
     Tail tail;
     tail.messages = 0;
     if (tape) tail = current_tail(*writing.known, tape, size);
@@ -126,6 +123,10 @@ TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntr
     const auto free_ids =
         std::numeric_limits<std::int64_t>::max() - std::max<std::int64_t>(tail.last_id, 0);
     if (static_cast<std::uint64_t>(free_ids) < entries.size()) throw_ids_at_end(writing.name);
+    return tail;
+}
+
+std::string TapeDirectory::block_of(std::vector<TapeEntry>& entries, Tail& tail) const {
     std::string block = tail.ended ? "" : "\n";
     const std::string now = tape_date(options_.clock->wall());
     for (TapeEntry& entry : entries) {
@@ -134,6 +135,18 @@ TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntr
         if (tail.messages) tail.messages = set_position(entry, *tail.messages);
         block += tape_line(entry);
     }
+    return block;
+}
+
+TapePosition TapeDirectory::append_locked(Writing& writing, std::vector<TapeEntry> entries,
+                                          const TapeAppend& options) {
+    const TapePaths& paths = writing.paths;
+    if (options.guard()) options.guard()(read_state(writing.name));
+    const bool writes = !entries.empty() && !options.reset();
+    Descriptor tape = Descriptor::open(paths.tape, writes ? O_RDWR | O_APPEND | O_CREAT : O_RDONLY);
+    const std::uint64_t size = tape ? tape.size() : 0;
+    Tail tail = tail_for(writing, tape, size, entries, options);
+    std::string block = block_of(entries, tail);
     TapePosition end;
     end.last_id = tail.last_id;
     end.messages = tail.messages.value_or(-1);

@@ -117,6 +117,12 @@ private:
     void write_state(const Writing& writing, const JsonObject& before,
                      const JsonObject& state) const;
     void finish_commit(Writing& writing);
+    /// Returns the end of the tape before `entries`. Checks the expected position and the ids, and drops the first anchor if
+    /// the tape has one.
+    Tail tail_for(Writing& writing, const Descriptor& tape, std::uint64_t size,
+                  std::vector<TapeEntry>& entries, const TapeAppend& options) const;
+    /// Assigns ids, dates and positions, and returns the lines of the entries. Moves `tail` after them.
+    std::string block_of(std::vector<TapeEntry>& entries, Tail& tail) const;
     TapePosition append_locked(Writing& writing, std::vector<TapeEntry> entries,
                                const TapeAppend& options);
     void write_block(Writing& writing, const Descriptor& tape, std::uint64_t size,

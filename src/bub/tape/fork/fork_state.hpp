@@ -30,6 +30,13 @@ struct ForkBranch {
     bool holds_something() const { return reset || !entries.empty(); }
 };
 
+/// The end of a fork before an append.
+struct ForkMark {
+    std::size_t entries = 0;
+    TapePosition end = {};
+    std::string partial_text = {};
+};
+
 }  // namespace detail
 
 struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
@@ -60,10 +67,12 @@ struct TapeFork::State : std::enable_shared_from_this<TapeFork::State> {
     /// Like write_journal(), without waiting.
     void post_partial_text();
 
-    Task<void> find_base(detail::ForkBranch* branch);
+    Task<void> find_base();
     /// Writes new claims to the journal.
     void journal_claims();
-    TapePosition add(detail::ForkBranch& branch, std::vector<TapeEntry> added);
+    TapePosition add(std::vector<TapeEntry> added);
+    /// Journals the entries added since `before`. If that fails, removes them, because the append fails.
+    Task<void> journal_added(detail::ForkMark before, bool reset);
     bool holds_something() const;
     /// Returns all entries of the turn, without its marker.
     std::vector<TapeEntry> whole_turn(TurnStatus status) const;
