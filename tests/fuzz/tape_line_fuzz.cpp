@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <bub/tape/entry/entry_facts.hpp>
-#include <bub/tape/file/turn_journal_file.hpp>
+#include <bub/tape/fork/turn_journal.hpp>
 #include <bub/tape/search/text_search.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <bub/tape/tape_entry.hpp>

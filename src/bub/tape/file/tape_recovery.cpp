@@ -7,6 +7,7 @@
 #include <bub/tape/file/tape_writing.hpp>
 #include <bub/tape/file/turn_journal_file.hpp>
 #include <bub/tape/fork/fork_entries.hpp>
+#include <bub/tape/fork/turn_journal.hpp>
 #include <cubepi/core/error.hpp>
 
 // Opens the journals of turns, and closes the turns that dead processes have left.

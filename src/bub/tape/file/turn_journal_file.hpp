@@ -1,12 +1,10 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <bub/tape/file/descriptor.hpp>
 #include <bub/tape/tape_store.hpp>
@@ -14,67 +12,8 @@
 
 namespace bub::detail {
 
-/// The contents of a turn's journal.
-struct JournaledTurn {
-    std::string id = {};
-    bool reset = false;
-    std::vector<TapeEntry> entries = {};
-    std::vector<TapeEntry> behind = {};  ///< follow all other entries
-    std::string partial_text = {};       ///< displayed text that is not part of an entry yet
-    std::vector<TapeClaim> claims = {};  ///< under which it continues from `after` messages
-    std::int64_t after = 0;
-
-    bool empty() const {
-        return entries.empty() && behind.empty() && partial_text.empty() && !reset;
-    }
-};
-
-/// Ignores a torn last line and unreadable lines.
-JournaledTurn read_journal(std::string_view text);
-/// Returns true if the entry holds the text of an answer, which supersedes the text before it.
-bool is_answer(const TapeEntry& entry);
-/// Adds the displayed text, the trailing entries, and the marker that the turn was interrupted.
-void close_interrupted(JournaledTurn& turn);
-/// Returns the turn's entries as one event, which is excluded from the context and does not change the position.
-TapeEntry refused_turn(JournaledTurn turn, std::string_view status, std::string reason);
-/// Returns displayed text that is in no entry, as an assistant message.
-TapeEntry partial_text_entry(std::string text, const std::string& turn_id, std::string_view status);
-TapeEntry turn_marker(const std::string& turn_id, std::string_view status);
-
-/// The lines of a journal that are not yet written, in order. Thread-safe.
-class JournalBuffer {
-public:
-    /// The position of lines; valid until the next write.
-    struct Lines {
-        std::size_t begin = 0;
-        std::size_t end = 0;
-        std::size_t changes = 0;
-    };
-
-    void add_partial_text(std::string_view text);
-    Lines add(const std::vector<TapeEntry>& entries, bool reset);
-    /// Removes lines that could not be written. Returns false if they were written after all or have moved.
-    bool take_back(const Lines& lines);
-    void add_behind(const std::vector<TapeEntry>& entries);
-    /// Records that the turn continues from `after` messages under this claim.
-    void add_claim(const TapeClaim& claim, std::int64_t after);
-    bool empty() const;
-    /// Writes all lines. `open` creates the journal if there is none yet.
-    void drain(const std::function<std::shared_ptr<TurnJournal>()>& open);
-    /// Returns null before the first drain.
-    std::shared_ptr<TurnJournal> journal() const;
-
-private:
-    void end_partial_text();
-
-    mutable std::mutex mutex_;
-    std::string lines_;
-    std::string partial_text_;
-    std::size_t changes_ = 0;  ///< number of changes of the positions in `lines_`
-    std::shared_ptr<TurnJournal> journal_;
-};
-
-/// Locked while the process lives: another process that acquires the lock knows that it has died.
+/// The journal of a turn in a file, which is locked while the process lives: another process that acquires the lock knows
+/// that it has died.
 class TurnJournalFile final : public TurnJournal {
 public:
     TurnJournalFile(std::filesystem::path directory, std::filesystem::path path,

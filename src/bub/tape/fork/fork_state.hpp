@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <bub/tape/file/turn_journal_file.hpp>
+#include <bub/tape/fork/turn_journal.hpp>
 #include <bub/tape/tape_fork.hpp>
 #include <cubepi/core/clock.hpp>
 

@@ -1,9 +1,9 @@
 #include <cubepi/net/curl/curl_error.hpp>
 
-#include <cubepi/net/curl/curl_transfer.hpp>
-
 #include <string>
-#include <system_error>
+
+#include <cubepi/core/support/posix_file.hpp>
+#include <cubepi/net/curl/curl_transfer.hpp>
 
 namespace cubepi::detail {
 namespace {
@@ -17,7 +17,7 @@ std::exception_ptr make(ErrorCode code, const std::string& host, bool transient,
 std::string reason(CURL* easy, CURLcode code) {
     long number = 0;
     curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &number);
-    if (number != 0) return std::generic_category().message(static_cast<int>(number));
+    if (number != 0) return errno_text(static_cast<int>(number));
     return curl_easy_strerror(code);
 }
 

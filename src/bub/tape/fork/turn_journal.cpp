@@ -1,0 +1,225 @@
+#include <bub/tape/fork/turn_journal.hpp>
+
+#include <utility>
+
+#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/json_text.hpp>
+#include <bub/tape/file/side_state.hpp>
+#include <bub/tape/fork/fork_entries.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/python_json.hpp>
+
+namespace bub::detail {
+
+namespace {
+
+std::string line_of(const JsonObject& object) {
+    std::string line;
+    append_json_text(line, object);
+    line += '\n';
+    return line;
+}
+
+/// Returns `{KEY: the line of ENTRY}` without building the entry's JSON again.
+std::string wrapped_line(std::string before, const TapeEntry& entry) {
+    std::string line = tape_line(entry);
+    line.pop_back();
+    return std::move(before) + line + "}\n";
+}
+
+std::optional<TapeEntry> entry_at(const JsonObject& line, std::string_view key) {
+    const Json* value = line.if_contains(key);
+    if (!value || !value->is_object()) return std::nullopt;
+    return entry_of_json(value->get_object());
+}
+
+void read_claim_line(JournaledTurn& turn, const JsonObject& line, const JsonObject& claim) {
+    turn.claims.push_back(TapeClaim{state_text(claim, "run_id"), state_text(claim, "owner_id")});
+    const Json* after = line.if_contains("after");
+    if (after && after->is_int64()) turn.after = after->get_int64();
+}
+
+void read_line(JournaledTurn& turn, const JsonObject& line) {
+    if (std::optional<TapeEntry> entry = entry_at(line, "behind")) {
+        turn.behind.push_back(std::move(*entry));
+    } else if (const Json* claim = line.if_contains("claim"); claim && claim->is_object()) {
+        read_claim_line(turn, line, claim->get_object());
+    } else if (const Json* id = line.if_contains("turn"); id && id->is_string()) {
+        turn.id = std::string(id->get_string());
+    } else if (const Json* text = line.if_contains("text"); text && text->is_string()) {
+        turn.partial_text += std::string_view(text->get_string());
+    } else if (line.contains("reset")) {
+        turn.reset = true;
+        turn.entries.clear();
+    }
+}
+
+}  // namespace
+
+bool is_answer(const TapeEntry& entry) {
+    if (entry.kind == entry_kind::tool_call) return true;
+    if (entry.kind != entry_kind::message) return false;
+    const Json* role = entry.payload.if_contains("role");
+    return role && role->is_string() && role->get_string() == "assistant";
+}
+
+JournaledTurn read_journal(std::string_view text) {
+    JournaledTurn turn;
+    while (!text.empty()) {
+        const std::size_t feed = text.find('\n');
+        if (feed == text.npos) break;
+        const std::string_view line = text.substr(0, feed);
+        text.remove_prefix(feed + 1);
+        if (std::optional<TapeEntry> entry = read_tape_line(line)) {
+            if (is_answer(*entry)) turn.partial_text.clear();
+            turn.entries.push_back(std::move(*entry));
+            continue;
+        }
+        try {
+            const Json json = cubepi::parse_lenient(line);
+            if (const JsonObject* object = json.if_object()) read_line(turn, *object);
+        } catch (const cubepi::Error&) {
+            continue;
+        }
+    }
+    return turn;
+}
+
+TapeEntry partial_text_entry(std::string text, const std::string& turn_id,
+                             std::string_view status) {
+    JsonObject meta;
+    meta["turn"] = turn_id;
+    meta["interrupted"] = status;
+    return message_entry("assistant", std::move(text), std::move(meta));
+}
+
+TapeEntry turn_marker(const std::string& turn_id, std::string_view status) {
+    JsonObject data;
+    data["turn"] = turn_id;
+    data["status"] = status;
+    return event_entry(turn_event, std::move(data), hidden_from_context());
+}
+
+namespace {
+
+/// Adds the displayed text and the trailing entries to the entries.
+void gather(JournaledTurn& turn, std::string_view status) {
+    if (!turn.partial_text.empty())
+        turn.entries.push_back(partial_text_entry(std::move(turn.partial_text), turn.id, status));
+    turn.partial_text.clear();
+    turn.entries = mergeable(turn.entries);
+    for (TapeEntry& entry : turn.behind) turn.entries.push_back(std::move(entry));
+    turn.behind.clear();
+}
+
+JsonArray entries_json(const std::vector<TapeEntry>& entries) {
+    JsonArray list;
+    for (const TapeEntry& entry : entries) {
+        JsonObject form;
+        form["kind"] = entry.kind;
+        form["payload"] = entry.payload;
+        form["meta"] = entry.meta;
+        form["date"] = entry.date;
+        list.push_back(std::move(form));
+    }
+    return list;
+}
+
+}  // namespace
+
+void close_interrupted(JournaledTurn& turn) {
+    gather(turn, "interrupted");
+    turn.entries.push_back(turn_marker(turn.id, "interrupted"));
+}
+
+TapeEntry refused_turn(JournaledTurn turn, std::string_view status, std::string reason) {
+    gather(turn, status);
+    JsonObject data;
+    data["turn"] = turn.id;
+    data["status"] = status;
+    data["reason"] = std::move(reason);
+    data["entries"] = entries_json(turn.entries);
+    return event_entry(refused_event, std::move(data), hidden_from_context());
+}
+
+void JournalBuffer::end_partial_text() {
+    if (partial_text_.empty()) return;
+    JsonObject line;
+    line["text"] = partial_text_;
+    lines_ += line_of(line);
+    partial_text_.clear();
+}
+
+void JournalBuffer::add_partial_text(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    partial_text_ += text;
+}
+
+JournalBuffer::Lines JournalBuffer::add(const std::vector<TapeEntry>& entries, bool reset) {
+    const std::lock_guard lock(mutex_);
+    end_partial_text();
+    Lines lines;
+    lines.begin = lines_.size();
+    lines.changes = changes_;
+    if (reset) {
+        JsonObject line;
+        line["reset"] = true;
+        lines_ += line_of(line);
+    }
+    for (const TapeEntry& entry : entries) lines_ += tape_line(entry);
+    lines.end = lines_.size();
+    return lines;
+}
+
+bool JournalBuffer::take_back(const Lines& lines) {
+    const std::lock_guard lock(mutex_);
+    if (lines.changes != changes_) return false;
+    ++changes_;
+    lines_.erase(lines.begin, lines.end - lines.begin);
+    return true;
+}
+
+void JournalBuffer::add_behind(const std::vector<TapeEntry>& entries) {
+    const std::lock_guard lock(mutex_);
+    end_partial_text();
+    for (const TapeEntry& entry : entries) lines_ += wrapped_line("{\"behind\": ", entry);
+}
+
+void JournalBuffer::add_claim(const TapeClaim& claim, std::int64_t after) {
+    JsonObject whose;
+    whose["run_id"] = claim.run_id;
+    whose["owner_id"] = claim.owner_id;
+    JsonObject line;
+    line["claim"] = std::move(whose);
+    line["after"] = after;
+    const std::lock_guard lock(mutex_);
+    lines_ += line_of(line);
+}
+
+bool JournalBuffer::empty() const {
+    const std::lock_guard lock(mutex_);
+    return lines_.empty() && partial_text_.empty();
+}
+
+void JournalBuffer::drain(const std::function<std::shared_ptr<TurnJournal>()>& open) {
+    const std::lock_guard lock(mutex_);
+    // A character split between two deltas waits for its rest.
+    const std::size_t whole = cubepi::complete_utf8_prefix(partial_text_);
+    std::string rest = partial_text_.substr(whole);
+    partial_text_.resize(whole);
+    end_partial_text();
+    partial_text_ = std::move(rest);
+    if (lines_.empty()) return;
+    if (!journal_) journal_ = open();
+    journal_->write(lines_);
+    lines_.clear();
+    ++changes_;
+}
+
+std::shared_ptr<TurnJournal> JournalBuffer::journal() const {
+    const std::lock_guard lock(mutex_);
+    return journal_;
+}
+
+}  // namespace bub::detail
