@@ -197,10 +197,9 @@ void DeliveryJournal::compact() {
 
 void DeliveryJournal::sync_directory() const {
     if (options_.sync != DeliverySync::promises) return;
-    Descriptor::open(options_.directory, O_RDONLY | O_DIRECTORY).sync();
+    sync_directory_of(path_);
     // The directory itself may be new.
-    const std::filesystem::path above = std::filesystem::absolute(options_.directory).parent_path();
-    Descriptor::open(above, O_RDONLY | O_DIRECTORY).sync();
+    sync_directory_of(std::filesystem::absolute(options_.directory));
 }
 
 }  // namespace bub::detail
