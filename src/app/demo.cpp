@@ -13,6 +13,7 @@
 #include <bub/tape/memory_tape_store.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/hitl/in_memory_channel.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
@@ -22,7 +23,6 @@
 #include "config/model_choice.hpp"
 #include "config/model_list.hpp"
 #include "config/paths.hpp"
-#include "conversation/approval.hpp"
 #include "conversation/conversation.hpp"
 #include "demo_crash.hpp"
 #include "demo_scratch.hpp"
@@ -74,6 +74,7 @@ public:
         std::shared_ptr<Prompter> prompter;
         if (terminal_) prompter = std::make_shared<LineEditor>(executor, std::filesystem::path());
         questions_ = session_parts(renderer_, std::move(prompter), executor).questions;
+        if (questions_) make_approval();
         Conversation::Parts parts;
         parts.on_event = [this](const AgentEvent& event) {
             if (watch_) watch_(event);
@@ -105,21 +106,26 @@ private:
         plan.system_prompt = "You are the script of a guided tour.";
         plan.equip = [this](AgentOptions& options) { equip(options); };
         plan.questions = questions_;
+        plan.host = host_;
         return plan;
     }
 
+    void make_approval() {
+        ToolApproval::Options settings;
+        settings.previews = previews_;
+        approval_ =
+            std::make_shared<ToolApproval>(ToolRules(), channel_, questions_, std::move(settings));
+        host_ = std::make_shared<QuestionHost>(channel_, questions_, style(), approval_, nullptr);
+    }
+
     void equip(AgentOptions& options) {
-        auto workspace = std::make_shared<LocalWorkspace>(scratch_.workspace());
-        auto previews = std::make_shared<FilePreviews>(workspace);
         StandardToolOptions tools;
-        tools.files.previews = previews;
+        tools.files.previews = previews_;
         tools.with_shell = tools.with_fetch = false;
-        options.tools = standard_tools(workspace, std::move(tools));
-        if (questions_) {
-            Approval::Options settings;
-            settings.previews = std::move(previews);
-            options.middleware.emplace_back(std::make_shared<Approval>(
-                ToolRules(), questions_, renderer_.style(), std::move(settings)));
+        options.tools = standard_tools(workspace_, std::move(tools));
+        options.channel = channel_;
+        if (approval_) {
+            options.middleware.emplace_back(approval_);
         } else {
             options.middleware.emplace_back(
                 std::make_shared<TourApproval>(style(), [this] { renderer_.pause(); }));
@@ -299,7 +305,13 @@ private:
     std::shared_ptr<const Runtime> runtime_;
     PlainRenderer renderer_;
     FauxProvider faux_;
+    std::shared_ptr<LocalWorkspace> workspace_ =
+        std::make_shared<LocalWorkspace>(scratch_.workspace());
+    std::shared_ptr<FilePreviews> previews_ = std::make_shared<FilePreviews>(workspace_);
+    std::shared_ptr<HitlChannel> channel_ = std::make_shared<InMemoryChannel>();
     std::shared_ptr<TurnQuestions> questions_;
+    std::shared_ptr<ToolApproval> approval_;  // null: the tour answers for the user
+    std::shared_ptr<QuestionHost> host_;
     std::unique_ptr<Conversation> conversation_;
     std::function<void(const AgentEvent& event)> watch_;  // of the scene that plays
     Seen seen_;

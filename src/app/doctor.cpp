@@ -22,7 +22,7 @@
 #include "config/model_list.hpp"
 #include "config/paths.hpp"
 #include "config/turn_settings.hpp"
-#include "conversation/approval.hpp"
+#include "conversation/tool_approval.hpp"
 #include "exit_code.hpp"
 #include "failure.hpp"
 #include "saved_sessions.hpp"

@@ -18,6 +18,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/checkpoint/claims/store_errors.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/hitl/in_memory_channel.hpp>
 #include <cubepi/net/network_error.hpp>
 #include <cubepi/provider/faux.hpp>
 #include <cubepi/provider/openai.hpp>
@@ -25,7 +26,7 @@
 
 #include "command_line.hpp"
 #include "config/model_choice.hpp"
-#include "conversation/approval.hpp"
+#include "conversation/tool_approval.hpp"
 #include "exit_code.hpp"
 
 namespace cubepi::app {
@@ -312,8 +313,8 @@ TEST(FirstDayErrors, NoTerminal) {
         return AgentToolResult("done");
     });
     options.tools.push_back(std::move(touch));
-    options.middleware.emplace_back(
-        std::make_shared<Approval>(ToolRules(), nullptr, Style(), Approval::Options()));
+    options.middleware.emplace_back(std::make_shared<ToolApproval>(
+        ToolRules(), std::make_shared<InMemoryChannel>(), nullptr, ToolApproval::Options()));
     Agent agent(std::move(options));
     const RunResult result = run(agent.prompt("Touch it."));
     EXPECT_TRUE(result);

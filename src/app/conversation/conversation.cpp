@@ -6,7 +6,9 @@
 #include <utility>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task_scope.hpp>
 
 #include "../exit_code.hpp"
 #include "../signals.hpp"
@@ -91,11 +93,9 @@ Task<int> Conversation::run_turn(bub::Envelope message) {
     const TurnSignals signals(executor, pipeline_);
     const auto begin = std::chrono::steady_clock::now();
     const auto waited_before = pipeline_.waited_for_user();
-    Pipeline::Show show_one = [this](const bub::StreamEvent& event, const bub::Envelope& about) {
-        show(event, about);
-    };
     begin_turn();
-    Answer answer = co_await pipeline_.ask(std::move(message), std::move(show_one));
+    Answer answer;
+    co_await answer_requests_during(ask_pipeline(std::move(message), answer));
     renderer_.pause();
     if (signals.ended_by() == SIGPIPE) co_return exit_closed_pipe;
     TurnEnd end;
@@ -106,6 +106,21 @@ Task<int> Conversation::run_turn(bub::Envelope message) {
         std::chrono::steady_clock::now() - begin - (pipeline_.waited_for_user() - waited_before);
     renderer_.end_turn(end);
     co_return signals.ended_by() == 0 ? end.failure.exit_code : 128 + signals.ended_by();
+}
+
+Task<> Conversation::ask_pipeline(bub::Envelope message, Answer& answer) {
+    Pipeline::Show show_one = [this](const bub::StreamEvent& event, const bub::Envelope& about) {
+        show(event, about);
+    };
+    answer = co_await pipeline_.ask(std::move(message), std::move(show_one));
+}
+
+Task<> Conversation::answer_requests_during(Task<> work) {
+    const std::shared_ptr<QuestionHost> host = plan().host;
+    if (!host) co_return co_await std::move(work);
+    BackgroundScope scope(co_await this_executor);
+    scope.spawn(host->run());
+    co_await with_cleanup(std::move(work), scope.close());
 }
 
 void Conversation::show(const bub::StreamEvent& event, const bub::Envelope& message) {

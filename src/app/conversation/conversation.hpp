@@ -43,6 +43,9 @@ public:
     /// than that of Ctrl-C is to end the program. Ctrl-C stops the turn; a second one ends the program.
     Task<int> run_turn(bub::Envelope message);
 
+    /// Runs `work`, and shows and answers the requests of the agents until it ends.
+    Task<> answer_requests_during(Task<> work);
+
     void begin_turn() { renderer_.begin_turn(); }
     /// Shows an event of the turn that answers `message`.
     void show(const bub::StreamEvent& event, const bub::Envelope& message);
@@ -58,6 +61,7 @@ public:
 private:
     Pipeline::Parts pipeline_parts(Parts& parts);
     Task<> replay();
+    Task<> ask_pipeline(bub::Envelope message, Answer& answer);
 
     Renderer& renderer_;
     std::function<void(const AgentEvent& event)> on_event_;

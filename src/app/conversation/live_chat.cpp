@@ -46,7 +46,7 @@ public:
     Task<> run(std::string first_prompt) {
         first_prompt_ = std::move(first_prompt);
         co_await conversation_.begin();
-        co_await manager_.run();
+        co_await conversation_.answer_requests_during(manager_.run());
     }
     const SessionPlan& plan() const noexcept { return conversation_.plan(); }
 

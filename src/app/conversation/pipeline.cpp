@@ -88,9 +88,11 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     };
     options.on_agent = [this](const std::shared_ptr<Agent>& agent, const bub::TurnContext&) {
         agent_ = agent;
-        if (const std::shared_ptr<TurnQuestions> questions = plan_.questions) {
-            agent->subscribe([questions](const AgentEvent& event) { questions->emitted(event); });
-        }
+        if (!plan_.questions) return;
+        agent->subscribe([questions = plan_.questions, host = plan_.host](const AgentEvent& event) {
+            questions->emitted(event);
+            if (host) host->refresh();
+        });
     };
     options.on_result = [this](const RunResult& result, const bub::TurnContext&) {
         result_ = result;

@@ -14,10 +14,9 @@
 #include <bub/close_matches.hpp>
 #include <bub/tape/memory_tape_store.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/hitl/in_memory_channel.hpp>
 #include <cubepi/net/http_client.hpp>
-#include <cubepi/workspace/local_workspace.hpp>
 #include <cubepi/workspace/spill.hpp>
-#include <cubepi/workspace/standard_tools.hpp>
 
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
@@ -27,8 +26,9 @@
 #include "../system_prompt.hpp"
 #include "../terminal/event_text.hpp"
 #include "../terminal/framed_text.hpp"
-#include "../terminal/terminal_stream.hpp"
 #include "../transcript.hpp"
+#include "../trimmed.hpp"
+#include "toolbox.hpp"
 
 namespace cubepi::app {
 
@@ -64,12 +64,6 @@ std::size_t model_named(const std::string& answer, const std::vector<std::string
                                                  ", a model's name, or a part of one name");
 }
 
-std::string trimmed(const std::string& text) {
-    const std::size_t begin = text.find_first_not_of(" \t\r\n");
-    if (begin == std::string::npos) return {};
-    return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
-}
-
 Task<std::size_t> choose_at_terminal(std::shared_ptr<Prompter> prompter, std::string question,
                                      std::vector<std::string> models) {
     question += '\n';
@@ -82,21 +76,13 @@ Task<std::size_t> choose_at_terminal(std::shared_ptr<Prompter> prompter, std::st
         if (!answer) throw Error(ErrorCode::cancelled, "no model was chosen");
         std::string problem;
         try {
-            co_return model_named(trimmed(*answer), models);
+            co_return model_named(std::string(trimmed(*answer)), models);
         } catch (const Error& error) {
             problem = error.what();
         }
         prompter->say(for_terminal(problem) + "\n");
     }
 }
-
-/// The tools of this directory and who is asked before they act; shared by the agents of a conversation.
-struct Toolbox {
-    std::shared_ptr<FileSpillSink> spill = {};
-    std::shared_ptr<LocalWorkspace> workspace = {};
-    std::shared_ptr<FilePreviews> previews = {};
-    std::shared_ptr<Approval> gate = {};
-};
 
 /// Later turns of a saved conversation refer to its long results, so these are stored next to the tapes.
 std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
@@ -112,44 +98,7 @@ std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
     return std::make_shared<FileSpillSink>();
 }
 
-Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
-                     const SessionParts& parts, std::shared_ptr<FileSpillSink> spill) {
-    Toolbox box;
-    box.spill = std::move(spill);
-    WorkspacePolicy policy = WorkspacePolicy().also_read(box.spill->directory());
-    policy.environment = command_environment(config, flags.model);
-    box.workspace =
-        std::make_shared<LocalWorkspace>(std::filesystem::current_path(), std::move(policy));
-    box.previews = std::make_shared<FilePreviews>(box.workspace);
-    Approval::Options approval;
-    approval.previews = box.previews;
-    approval.write_target = [place = box.workspace](const std::string& path) {
-        return place->write_target(path);
-    };
-    approval.allow_all = flags.yes;
-    approval.save_rule = [](const std::string& rule) { save_allow_rule(config_path(), rule); };
-    box.gate = std::make_shared<Approval>(policy_of(config.allow), parts.questions, parts.style,
-                                          std::move(approval));
-    return box;
-}
-
-void add_tools(AgentOptions& options, const Toolbox& box) {
-    StandardToolOptions tools;
-    tools.files.previews = box.previews;
-    tools.shell.spill = box.spill;
-    tools.shell.on_survivors = [](const std::string& text) {
-        err() << "cubepi: " << for_terminal("a command's processes " + text) << "\n";
-    };
-    tools.fetch.follow_to_other_host = [gate = box.gate](const std::string& url) {
-        return gate->allows_fetch(url);
-    };
-    for (AgentTool& tool : standard_tools(box.workspace, std::move(tools)))
-        options.tools.push_back(std::move(tool));
-    options.spill = box.spill;
-    options.middleware.emplace_back(box.gate);
-}
-
-/// Everything that the flags say about an agent, the model excepted.
+/// Returns a function that applies the flags to an agent, except those of the model.
 std::function<void(AgentOptions&)> equipment(const ConversationFlags& flags,
                                              std::optional<Toolbox> tools) {
     return [flags, tools = std::move(tools)](AgentOptions& options) {
@@ -345,8 +294,12 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
             : flags.system_prompt;
     session.files = note_project_files(session.notes);
     std::optional<Toolbox> tools;
-    if (!flags.no_tools) tools = make_toolbox(flags, config, parts, make_spill(session));
-    if (tools) session.approval = tools->gate;
+    if (!flags.no_tools) {
+        auto channel = std::make_shared<InMemoryChannel>();
+        tools = make_toolbox(flags, config, parts, make_spill(session), std::move(channel));
+        session.approval = tools->approval;
+        session.host = tools->host;
+    }
     session.environment = command_environment(config, flags.model);
     session.equip = equipment(flags, std::move(tools));
     if (prompter) {

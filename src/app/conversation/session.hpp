@@ -16,7 +16,8 @@
 #include "../config/model_choice.hpp"
 #include "../config/session_model.hpp"
 #include "../terminal/style.hpp"
-#include "approval.hpp"
+#include "question_host.hpp"
+#include "tool_approval.hpp"
 #include "turn_questions.hpp"
 
 namespace cubepi::app {
@@ -51,7 +52,9 @@ struct SessionPlan {
     std::function<void(AgentOptions& options)> equip = {};
     /// Asks before a comma command destroys data or runs pasted text; null: the user cannot be asked.
     std::function<Task<bool>(bub::CommandQuestion question)> confirm_command = {};
-    std::shared_ptr<const Approval> approval = {};  ///< null: no tools
+    std::shared_ptr<const ToolApproval> approval = {};  ///< null: no tools
+    std::shared_ptr<QuestionHost> host =
+        {};  ///< answers the requests of the agents; null: the user cannot be asked
 };
 
 /// The place where a session is stored.

@@ -1,0 +1,136 @@
+#include "tool_approval.hpp"
+
+#include <utility>
+
+#include <cubepi/core/offload.hpp>
+#include <cubepi/schema/json_convert.hpp>
+
+#include "../config/paths.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+/// Drops the preview of a call that does not run: one that is refused, or whose question is aborted.
+class PreviewGuard {
+public:
+    PreviewGuard(std::shared_ptr<FilePreviews> previews, std::string tool_call_id)
+        : previews_(std::move(previews)), id_(std::move(tool_call_id)) {}
+    ~PreviewGuard() {
+        if (previews_) previews_->forget(id_);
+    }
+    PreviewGuard(const PreviewGuard&) = delete;
+    PreviewGuard& operator=(const PreviewGuard&) = delete;
+    void release() noexcept { previews_ = nullptr; }
+
+private:
+    std::shared_ptr<FilePreviews> previews_;
+    const std::string id_;
+};
+
+}  // namespace
+
+ToolRules policy_of(const std::vector<std::string>& rules) {
+    ToolRules policy;
+    try {
+        for (const std::string& rule : rules) policy.allow(ApprovalRule::parse(rule));
+    } catch (const Error& error) {
+        throw Error(error.code(), "'allow' in " + config_path().string() + ": " + error.what());
+    }
+    return policy;
+}
+
+std::vector<std::string> unused_rules(const std::vector<std::string>& rules) {
+    std::vector<std::string> notes;
+    const ToolRules policy = policy_of(rules);
+    for (const ApprovalRule& rule : policy.rules()) {
+        const std::string problem = rule.problem();
+        if (problem.empty()) continue;
+        notes.push_back("The rule '" + rule.text() + "' in " + config_path().string() +
+                        " has no effect: " + problem + ".");
+    }
+    return notes;
+}
+
+ToolApproval::ToolApproval(ToolRules rules, std::shared_ptr<HitlChannel> channel,
+                           std::shared_ptr<const Prompter> prompter, Options options)
+    : rules_(std::move(rules)),
+      prompter_(std::move(prompter)),
+      options_(std::move(options)),
+      middleware_(std::move(channel),
+                  [this](const BeforeToolCallContext& call) { return decide(call); }) {
+    if (!options_.runtime) options_.runtime = Runtime::standard();
+}
+
+Task<std::optional<BeforeToolCallResult>> ToolApproval::before_tool_call(
+    BeforeToolCallContext& call) {
+    PreviewGuard preview(options_.previews, call.tool_call.id.str());
+    std::optional<BeforeToolCallResult> result = co_await middleware_.before_tool_call(call);
+    if (!result || !result->block) preview.release();
+    co_return result;
+}
+
+bool ToolApproval::allows_fetch(const std::string& url) const {
+    if (options_.allow_all) return true;
+    return rules_.decide("fetch", ToolRisk::network, JsonObject{{"url", url}}).allowed;
+}
+
+Task<CallPreview> ToolApproval::preview(std::string tool_call_id, std::string tool,
+                                        JsonObject args) const {
+    CallPreview made;
+    if (!options_.previews || !FilePreviews::covers(tool)) co_return made;
+    auto work = [previews = options_.previews, id = std::move(tool_call_id), tool = std::move(tool),
+                 args = std::move(args)] {
+        CallPreview preview;
+        try {
+            preview.change = previews->preview(id, tool, args);
+        } catch (const Error& error) {
+            preview.problem = error.what();
+        }
+        return preview;
+    };
+    made = co_await offload(*options_.runtime->workers, std::move(work));
+    co_return made;
+}
+
+Task<PolicyDecision> ToolApproval::decide(const BeforeToolCallContext& call) const {
+    const ApprovalDecision decision = co_await apply_rules(call);
+    if (decision.allowed || options_.allow_all) co_return Approve();
+    if (!prompter_ || !prompter_->can_ask()) {
+        co_return Deny{std::string("Refused: ") +
+                       (prompter_ ? "cubepi runs in the background and cannot ask."
+                                  : "there is no terminal to ask the user.") +
+                       " The user can allow such calls with --yes, or with 'allow' in the "
+                       "configuration file."};
+    }
+    CallPreview shown = co_await preview(call.tool_call.id.str(), call.tool.name.str(), call.args);
+    if (!shown.problem.empty()) co_return Deny{std::move(shown.problem)};
+    ApprovalDetails details;
+    details.question = decision.question;
+    if (decision.always) details.always = decision.always->text();
+    details.change = std::move(shown.change);
+    AskUser question;
+    question.details = to_json(details);
+    co_return PolicyDecision(std::move(question));
+}
+
+Task<ApprovalDecision> ToolApproval::apply_rules(const BeforeToolCallContext& call) const {
+    const Json* path = call.args.if_contains("path");
+    const bool resolves = options_.write_target && path && path->is_string() &&
+                          call.tool.risk_level != ToolRisk::read_only;
+    if (!resolves) co_return rules_.decide(call.tool, call.args);
+    auto work = [find = options_.write_target, given = std::string(path->get_string())] {
+        std::optional<std::string> target;
+        try {
+            target = find(given);
+        } catch (const Error&) {
+            // The target is unknown. The tool reports what is wrong with the path.
+        }
+        return target;
+    };
+    const std::optional<std::string> target =
+        co_await offload(*options_.runtime->workers, std::move(work));
+    co_return rules_.decide(call.tool.name.str(), call.tool.risk_level, call.args, target);
+}
+
+}  // namespace cubepi::app

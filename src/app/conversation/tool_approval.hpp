@@ -1,0 +1,85 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/hitl/confirm_tool_calls.hpp>
+#include <cubepi/workspace/file_change.hpp>
+#include <cubepi/workspace/tool_rules.hpp>
+
+#include "../terminal/prompter.hpp"
+
+namespace cubepi::app {
+
+/// Makes the rules of the configuration. Throws Error(invalid_argument) that names the file.
+ToolRules policy_of(const std::vector<std::string>& rules);
+
+/// Returns a sentence for each of the configuration's rules that allows nothing, as some rules that earlier versions saved,
+/// and what to write instead.
+std::vector<std::string> unused_rules(const std::vector<std::string>& rules);
+
+/// What the user needs to decide about a call: the `details` of its request.
+struct ApprovalDetails {
+    std::string question = {};               ///< a sentence or two
+    std::optional<std::string> always = {};  ///< the rule that the answer "always" adds
+    std::optional<FileChange> change = {};   ///< of the tools write and edit
+};
+
+/// The effect of a call of write or edit.
+struct CallPreview {
+    std::optional<FileChange> change = {};  ///< absent for other tools
+    std::string problem = {};               ///< why the call cannot work; empty: it can
+};
+
+/// Middleware that lets the rules decide about each tool call, and asks the user on a channel about calls that no rule
+/// allows. It is an ApprovalPolicyMiddleware whose requests have ApprovalDetails.
+///
+/// A call of write or edit that cannot work gets the tool's error instead of a question. The tool refuses the call if the
+/// file changes after the question. Where the user cannot be asked (no terminal, a background job), all calls that need
+/// approval are refused.
+class ToolApproval {
+public:
+    struct Options {
+        bool allow_all = false;  ///< --yes
+        /// Previews of the calls of write and edit, shared with the tools; null: their arguments are shown.
+        std::shared_ptr<FilePreviews> previews = {};
+        /// Returns where write and edit would write, which may be protected; see ToolRules. Called on a worker thread.
+        /// Null: the path as it is written.
+        std::function<std::string(const std::string& path)> write_target = {};
+        std::shared_ptr<const Runtime> runtime =
+            {};  ///< its workers read files; null: Runtime::standard()
+    };
+    /// `prompter` is the one that answers the requests of the channel; null: the user cannot be asked.
+    ToolApproval(ToolRules rules, std::shared_ptr<HitlChannel> channel,
+                 std::shared_ptr<const Prompter> prompter, Options options);
+    ToolApproval(const ToolApproval&) = delete;
+    ToolApproval& operator=(const ToolApproval&) = delete;
+
+    Task<std::optional<BeforeToolCallResult>> before_tool_call(BeforeToolCallContext& call);
+
+    /// Adds a rule for the session.
+    void add_rule(const ApprovalRule& rule) { rules_.allow(rule); }
+    /// Returns the rules in effect: configured ones, then those added in this session.
+    const std::vector<ApprovalRule>& rules() const noexcept { return rules_.rules(); }
+    bool allows_all() const noexcept { return options_.allow_all; }
+    /// Returns true if this URL may be fetched without a question.
+    bool allows_fetch(const std::string& url) const;
+
+    /// Computes the change that a call would make. The tool compares the file with that of the last preview of the call.
+    Task<CallPreview> preview(std::string tool_call_id, std::string tool, JsonObject args) const;
+
+private:
+    Task<PolicyDecision> decide(const BeforeToolCallContext& call) const;
+    Task<ApprovalDecision> apply_rules(const BeforeToolCallContext& call) const;
+
+    ToolRules rules_;
+    std::shared_ptr<const Prompter> prompter_;
+    Options options_;
+    ApprovalPolicyMiddleware middleware_;
+};
+
+}  // namespace cubepi::app
