@@ -81,6 +81,81 @@ TEST(Questions, TextBeforeACallIsShownBeforeTheQuestionOfAChat) {
     }
 }
 
+std::string calls(const std::string& list) {
+    return R"([{"stop_reason": "tool_use", "content": [)" + list + R"(]}, "That is all."])";
+}
+
+std::string call(const std::string& id, const std::string& tool, const std::string& arguments) {
+    return R"({"type": "tool_call", "id": ")" + id + R"(", "name": ")" + tool +
+           R"(", "arguments": )" + arguments + "}";
+}
+
+std::string ask_user_script() {
+    return calls(call("c1", "ask_user",
+                      R"({"questions": [{"key": "color", "prompt": "Which color?",
+                          "options": [{"label": "Red", "value": "r"}, {"label": "Blue", "value": "b"}]},
+                         {"key": "name", "prompt": "Whose?", "required": false}]})"));
+}
+
+TEST(Questions, TheModelAsksAtATerminal) {
+    for (const char* command : {"run", "chat"}) {
+        for (const char* term : {"xterm", "dumb"}) {
+            Home home;
+            home.set("TERM", term);
+            Terminal program(home, {command, "--script", home.script(ask_user_script()), "go"});
+            ASSERT_TRUE(
+                program.expect_on_screen("? The model asks:\n  │ Which color?\n  │ 1  Red\n"
+                                         "  │ 2  Blue\n  number > "))
+                << program.shown();
+            program.type("green\r");
+            ASSERT_TRUE(program.expect_on_screen("'green' is not an option")) << program.shown();
+            ASSERT_TRUE(program.expect_on_screen("number > ")) << program.shown();
+            program.type("2\r");
+            ASSERT_TRUE(program.expect_on_screen("answer (Enter skips) > ")) << program.shown();
+            program.type("Ada\r");
+            ASSERT_TRUE(program.expect_on_screen("The user answered:")) << program.shown();
+            ASSERT_TRUE(program.expect_on_screen("That is all.")) << program.shown();
+        }
+    }
+}
+
+TEST(Questions, WithoutATerminalTheModelHasNoToolToAsk) {
+    const Home home;
+    const Piped run = run_piped(home, {"run", "--script", home.script(ask_user_script()), "go"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_NE(run.err.find("ask_user"), std::string::npos) << run.err;
+    EXPECT_EQ(run.out.find("Which color?"), std::string::npos) << run.out;
+    EXPECT_EQ(run.err.find("The user answered"), std::string::npos) << run.err;
+}
+
+TEST(Questions, CtrlCEndsTheLineOfAQuestion) {
+    Home home;
+    home.set("TERM", "dumb");
+    const std::string script = calls(call("c1", "write", R"({"path": "a.txt", "content": "x"})"));
+    Terminal chat(home, {"chat", "--script", home.script(script), "go"});
+    ASSERT_TRUE(chat.expect_on_screen("[e]dit > ")) << chat.shown();
+    chat.type("\x03");
+    ASSERT_TRUE(chat.expect_on_screen("cubepi: stopped.")) << chat.shown();
+    EXPECT_NE(chat.screen().text().find("[e]dit >\n● write"), std::string::npos)
+        << chat.screen().text();
+    EXPECT_EQ(chat.shown().find("A question to the user ended"), std::string::npos) << chat.shown();
+}
+
+TEST(Questions, AlwaysAnswersTheOtherCallsOfTheSameAnswer) {
+    const Home home;
+    const std::string script =
+        calls(call("c1", "fetch", R"({"url": "http://127.0.0.1:9/a"})") + "," +
+              call("c2", "fetch", R"({"url": "http://127.0.0.1:9/b"})"));
+    Terminal chat(home, {"chat", "--script", home.script(script), "go"});
+    ASSERT_TRUE(chat.expect_on_screen("[e]dit > ")) << chat.shown();
+    chat.type("a\r");
+    ASSERT_TRUE(chat.expect_on_screen("[y/N] > ")) << chat.shown();
+    chat.type("\r");
+    ASSERT_TRUE(chat.expect_on_screen("That is all.")) << chat.shown();
+    EXPECT_EQ(chat.screen().text().find("? Fetch http://127.0.0.1:9/b"), std::string::npos)
+        << chat.screen().text();
+}
+
 TEST(Questions, TheModelPickerTakesNumbersNamesAndPartsOfThem) {
     for (const char* answer : {"2", "alpha-small", "SMALL"}) {
         std::string asked;

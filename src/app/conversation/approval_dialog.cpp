@@ -58,6 +58,9 @@ QuestionView ApprovalDialog::view_of(const Call& call) const {
 
 Task<ApproveAnswer> ApprovalDialog::ask(HitlRequest request) {
     Call call = call_of(request);
+    // The user may have added the rule since the request was made, in the question about another call of the same answer.
+    if (call.decision.always && approval_.has_rule(*call.decision.always))
+        co_return ApproveAnswer();
     co_await prompter_.prepare();
     QuestionView view = view_of(call);
     prompter_.say(view.opening());

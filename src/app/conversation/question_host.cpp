@@ -45,7 +45,9 @@ Task<> QuestionHost::run() {
 }
 
 void QuestionHost::refresh() {
-    if (!open_.empty() && !is_pending(open_)) withdrawal_.request_stop();
+    if (open_.empty() || withdrawal_.stop_requested() || is_pending(open_)) return;
+    prompter_->withdraw();
+    withdrawal_.request_stop();
 }
 
 bool QuestionHost::is_pending(const std::string& question_id) const {

@@ -1,5 +1,6 @@
 #include "tool_approval.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <cubepi/core/offload.hpp>
@@ -68,6 +69,10 @@ Task<std::optional<BeforeToolCallResult>> ToolApproval::before_tool_call(
     std::optional<BeforeToolCallResult> result = co_await middleware_.before_tool_call(call);
     if (!result || !result->block) preview.release();
     co_return result;
+}
+
+bool ToolApproval::has_rule(const ApprovalRule& rule) const {
+    return std::find(rules().begin(), rules().end(), rule) != rules().end();
 }
 
 bool ToolApproval::allows_fetch(const std::string& url) const {

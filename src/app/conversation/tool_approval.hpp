@@ -65,6 +65,7 @@ public:
     void add_rule(const ApprovalRule& rule) { rules_.allow(rule); }
     /// Returns the rules in effect: configured ones, then those added in this session.
     const std::vector<ApprovalRule>& rules() const noexcept { return rules_.rules(); }
+    bool has_rule(const ApprovalRule& rule) const;
     bool allows_all() const noexcept { return options_.allow_all; }
     /// Returns true if this URL may be fetched without a question.
     bool allows_fetch(const std::string& url) const;

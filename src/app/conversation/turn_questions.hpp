@@ -34,6 +34,7 @@ public:
     bool can_ask() const override { return prompter_->can_ask(); }
     Task<> prepare() override;
     void say(TerminalView text) override { prompter_->say(text); }
+    void withdraw() override { prompter_->withdraw(); }
     ScreenSize size() const override { return prompter_->size(); }
     Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
 

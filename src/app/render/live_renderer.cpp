@@ -38,6 +38,10 @@ ReplaySpace LiveRenderer::replay_space() const {
     return {console_->columns(), console_->rows() > 14 ? console_->rows() - 8 : 6};
 }
 
+void LiveRenderer::show_event(const AgentEvent& event) {
+    if (!is_redundant(event)) view_.on_event(event);
+}
+
 void LiveRenderer::show_output(std::string_view text) {
     console_->print(for_terminal(text));
     console_->end_line();

@@ -22,7 +22,7 @@ public:
     void name_session(const std::string& name) override { view_.name_session(name); }
     void begin_session(const std::string& name) override { view_.begin_session(name); }
     void begin_turn() override { view_.begin_turn(); }
-    void show_event(const AgentEvent& event) override { view_.on_event(event); }
+    void show_event(const AgentEvent& event) override;
     void show_text(std::string_view delta) override { view_.add_text(delta); }
     void show_output(std::string_view text) override;
     void show_error(std::string_view text) override { view_.problem(text); }

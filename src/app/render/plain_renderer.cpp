@@ -48,6 +48,10 @@ void PlainRenderer::show_prompt(std::string_view text) {
     out() << "> " << for_terminal(text) << "\n";
 }
 
+void PlainRenderer::show_event(const AgentEvent& event) {
+    if (!is_redundant(event)) screen_.on_event(event);
+}
+
 void PlainRenderer::show_output(std::string_view text) {
     screen_.pause();
     out() << for_terminal(text) << "\n";

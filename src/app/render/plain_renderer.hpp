@@ -26,7 +26,7 @@ public:
     void begin(const Pipeline& pipeline) override;
     ReplaySpace replay_space() const override;
     void show_prompt(std::string_view text) override;
-    void show_event(const AgentEvent& event) override { screen_.on_event(event); }
+    void show_event(const AgentEvent& event) override;
     void show_text(std::string_view delta) override { screen_.on_text(delta); }
     void show_output(std::string_view text) override;
     void end_turn(const TurnEnd& end) override;

@@ -28,6 +28,9 @@ struct TurnEnd {
         0};  ///< without the time that questions waited for the user
 };
 
+/// Returns true for a notice that tells the user no more than that the user stopped a turn during a question.
+bool is_redundant(const AgentEvent& event);
+
 /// The lines that the end of a resumed conversation may take.
 struct ReplaySpace {
     std::size_t columns = 80;

@@ -186,6 +186,10 @@ bool LineEditor::last_was_block() const noexcept { return state_->block; }
 
 void LineEditor::say(TerminalView text) { out() << text << flush_now; }
 
+void LineEditor::withdraw() {
+    if (state_->handler_installed) out() << "\n" << flush_now;
+}
+
 ScreenSize LineEditor::size() const {
     const Style style = Style::of(STDOUT_FILENO);
     return {static_cast<std::size_t>(style.columns), static_cast<std::size_t>(style.rows)};

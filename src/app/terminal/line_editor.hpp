@@ -31,6 +31,7 @@ public:
     /// False while another job has the terminal.
     bool can_ask() const override;
     void say(TerminalView text) override;
+    void withdraw() override;
     ScreenSize size() const override;
     /// Whether the last input was a pasted block of lines; a single line cannot be recognized without bracketed paste.
     bool last_was_block() const noexcept;

@@ -36,6 +36,9 @@ public:
     /// answers no question.
     virtual Task<std::optional<std::string>> read(TerminalText prompt,
                                                   std::string prefill = {}) = 0;
+    /// Called before a read() is cancelled because its question is withdrawn: ends the line of its prompt, so that other
+    /// output can follow.
+    virtual void withdraw() {}
 };
 
 }  // namespace cubepi::app
