@@ -11,7 +11,7 @@
 
 namespace cubepi::app {
 
-/// What the user typed as the answer to a question.
+/// The reading of a typed answer.
 struct TypedAnswer {
     Json value =
         nullptr;  ///< a text, or a list of texts for several choices; null: skipped, or not accepted

@@ -89,7 +89,7 @@ TEST(AskDialog, TextOfTheModelIsFramedAndWithoutControlCharacters) {
     EXPECT_EQ(prompter.shown.find("\n? Run"), std::string::npos) << prompter.shown;
 }
 
-TEST(AskDialog, TheEndOfTheInputIsNoAnswer) {
+TEST(AskDialog, NothingIsAnsweredWhenTheInputEnds) {
     ScriptedPrompter prompter({"1"});
     AskRequest request;
     request.questions = {colors(), question("name")};

@@ -22,7 +22,7 @@ ToolRules policy_of(const std::vector<std::string>& rules);
 /// and what to write instead.
 std::vector<std::string> unused_rules(const std::vector<std::string>& rules);
 
-/// What the user needs to decide about a call: the `details` of its request.
+/// The facts with which the user decides about a call: the `details` of its request.
 struct ApprovalDetails {
     std::string question = {};               ///< a sentence or two
     std::optional<std::string> always = {};  ///< the rule that the answer "always" adds
