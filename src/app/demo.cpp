@@ -73,8 +73,8 @@ public:
           faux_(demo_voice(fast)) {
         std::shared_ptr<Prompter> prompter;
         if (terminal_) prompter = std::make_shared<LineEditor>(executor, std::filesystem::path());
-        questions_ = session_parts(renderer_, std::move(prompter), executor).questions;
-        if (questions_) make_approval();
+        prompter_ = session_parts(renderer_, std::move(prompter), executor).prompter;
+        if (prompter_) make_approval();
         Conversation::Parts parts;
         parts.on_event = [this](const AgentEvent& event) {
             if (watch_) watch_(event);
@@ -105,7 +105,7 @@ private:
         plan.tapes = std::make_shared<bub::MemoryTapeStore>();
         plan.system_prompt = "You are the script of a guided tour.";
         plan.equip = [this](AgentOptions& options) { equip(options); };
-        plan.questions = questions_;
+        plan.prompter = prompter_;
         plan.host = host_;
         return plan;
     }
@@ -114,8 +114,8 @@ private:
         ToolApproval::Options settings;
         settings.previews = previews_;
         approval_ =
-            std::make_shared<ToolApproval>(ToolRules(), channel_, questions_, std::move(settings));
-        host_ = std::make_shared<QuestionHost>(channel_, questions_, style(), approval_, nullptr);
+            std::make_shared<ToolApproval>(ToolRules(), channel_, prompter_, std::move(settings));
+        host_ = std::make_shared<QuestionHost>(channel_, prompter_, style(), approval_, nullptr);
     }
 
     void equip(AgentOptions& options) {
@@ -309,7 +309,7 @@ private:
         std::make_shared<LocalWorkspace>(scratch_.workspace());
     std::shared_ptr<FilePreviews> previews_ = std::make_shared<FilePreviews>(workspace_);
     std::shared_ptr<HitlChannel> channel_ = std::make_shared<InMemoryChannel>();
-    std::shared_ptr<TurnQuestions> questions_;
+    std::shared_ptr<TurnPrompter> prompter_;
     std::shared_ptr<ToolApproval> approval_;  // null: the tour answers for the user
     std::shared_ptr<QuestionHost> host_;
     std::unique_ptr<Conversation> conversation_;

@@ -164,9 +164,9 @@ SessionParts session_parts(Renderer& renderer, std::shared_ptr<Prompter> prompte
     SessionParts parts;
     parts.style = renderer.style();
     if (prompter) {
-        parts.questions =
-            std::make_shared<TurnQuestions>(std::move(prompter), *Runtime::standard()->clock,
-                                            std::move(executor), [&renderer] { renderer.pause(); });
+        parts.prompter =
+            std::make_shared<TurnPrompter>(std::move(prompter), *Runtime::standard()->clock,
+                                           std::move(executor), [&renderer] { renderer.pause(); });
     }
     return parts;
 }

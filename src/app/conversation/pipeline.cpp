@@ -88,9 +88,9 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     };
     options.on_agent = [this](const std::shared_ptr<Agent>& agent, const bub::TurnContext&) {
         agent_ = agent;
-        if (!plan_.questions) return;
-        agent->subscribe([questions = plan_.questions, host = plan_.host](const AgentEvent& event) {
-            questions->emitted(event);
+        if (!plan_.prompter) return;
+        agent->subscribe([prompter = plan_.prompter, host = plan_.host](const AgentEvent& event) {
+            prompter->emitted(event);
             if (host) host->refresh();
         });
     };
@@ -174,11 +174,11 @@ Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
 }
 
 void Pipeline::note_shown(const bub::StreamEvent& event) {
-    if (plan_.questions && event.agent_event) plan_.questions->shown(*event.agent_event);
+    if (plan_.prompter && event.agent_event) plan_.prompter->shown(*event.agent_event);
 }
 
 std::chrono::steady_clock::duration Pipeline::waited_for_user() const {
-    return plan_.questions ? plan_.questions->waited() : std::chrono::steady_clock::duration(0);
+    return plan_.prompter ? plan_.prompter->waited() : std::chrono::steady_clock::duration(0);
 }
 
 void Pipeline::stop() {

@@ -1,13 +1,10 @@
 #include "session.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include <bub/builtin/builtin.hpp>
@@ -27,62 +24,12 @@
 #include "../terminal/event_text.hpp"
 #include "../terminal/framed_text.hpp"
 #include "../transcript.hpp"
-#include "../trimmed.hpp"
+#include "model_picker.hpp"
 #include "toolbox.hpp"
 
 namespace cubepi::app {
 
 namespace {
-
-std::string lower(std::string_view text) {
-    std::string small(text);
-    for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return small;
-}
-
-/// The place in `models` of the one that `answer` names: its id, its number from 1, or a part that no other id has.
-/// Throws Error(invalid_argument) if that is not one model.
-std::size_t model_named(const std::string& answer, const std::vector<std::string>& models) {
-    const auto exact = std::find(models.begin(), models.end(), answer);
-    if (exact != models.end()) return static_cast<std::size_t>(exact - models.begin());
-    std::size_t number = 0;
-    const char* const end = answer.data() + answer.size();
-    const auto parsed = std::from_chars(answer.data(), end, number);
-    if (parsed.ec == std::errc() && parsed.ptr == end && number >= 1 && number <= models.size())
-        return number - 1;
-    std::vector<std::size_t> found;
-    for (std::size_t i = 0; i < models.size() && !answer.empty(); ++i) {
-        if (lower(models[i]).find(lower(answer)) != std::string::npos) found.push_back(i);
-    }
-    if (found.size() == 1) return found.front();
-    std::string problem = "'" + answer + "' is not in the list";
-    if (answer.empty()) problem = "no model was chosen";
-    if (found.size() > 1)
-        problem = "'" + answer + "' matches " + std::to_string(found.size()) + " models";
-    throw Error(ErrorCode::invalid_argument, problem + "; enter a number from 1 to " +
-                                                 std::to_string(models.size()) +
-                                                 ", a model's name, or a part of one name");
-}
-
-Task<std::size_t> choose_at_terminal(std::shared_ptr<Prompter> prompter, std::string question,
-                                     std::vector<std::string> models) {
-    question += '\n';
-    for (std::size_t i = 0; i < models.size(); ++i)
-        question += "  " + std::to_string(i + 1) + "  " + one_line(visible(models[i]), 70) + "\n";
-    prompter->say(for_terminal(question));
-    for (;;) {
-        const std::optional<std::string> answer =
-            co_await prompter->read(TerminalView("number or name > "));
-        if (!answer) throw Error(ErrorCode::cancelled, "no model was chosen");
-        std::string problem;
-        try {
-            co_return model_named(std::string(trimmed(*answer)), models);
-        } catch (const Error& error) {
-            problem = error.what();
-        }
-        prompter->say(for_terminal(problem) + "\n");
-    }
-}
 
 /// Later turns of a saved conversation refer to its long results, so these are stored next to the tapes.
 std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
@@ -264,11 +211,11 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     const ConfigFile config = read_config(config_path());
     const std::shared_ptr<const Runtime> runtime = Runtime::standard();
     SessionPlan session = co_await find_session(flags.session, flags.continue_last, flags.no_save);
-    const std::shared_ptr<Prompter> prompter = parts.questions;
+    const std::shared_ptr<Prompter> prompter = parts.prompter;
     ModelSources sources = model_sources(flags.model, config, prompter && prompter->can_ask());
-    session.questions = parts.questions;
+    session.prompter = parts.prompter;
     ChooseModel choose = [prompter](std::string question, std::vector<std::string> models) {
-        return choose_at_terminal(prompter, std::move(question), std::move(models));
+        return pick_model(prompter, std::move(question), std::move(models));
     };
     if (const Sourced<std::size_t> turns = turn_settings(sources).max_turns;
         turns.value && flags.max_turns == 0) {

@@ -18,7 +18,7 @@
 #include "../terminal/style.hpp"
 #include "question_host.hpp"
 #include "tool_approval.hpp"
-#include "turn_questions.hpp"
+#include "turn_prompter.hpp"
 
 namespace cubepi::app {
 
@@ -44,10 +44,10 @@ struct SessionPlan {
     std::shared_ptr<const void> open = {};       ///< `sessions delete` of other processes refuses
     std::optional<ResumedSession> resumed = {};  ///< absent: a new session
     std::string system_prompt = {};
-    std::vector<std::string> notes = {};            ///< shown to the user before the first prompt
-    bub::LoadedFiles files = {};                    ///< of the project; the notes list them
-    std::shared_ptr<TurnQuestions> questions = {};  ///< as in SessionParts
-    EnvironmentPolicy environment = {};             ///< of commands
+    std::vector<std::string> notes = {};          ///< shown to the user before the first prompt
+    bub::LoadedFiles files = {};                  ///< of the project; the notes list them
+    std::shared_ptr<TurnPrompter> prompter = {};  ///< as in SessionParts
+    EnvironmentPolicy environment = {};           ///< of commands
     /// Adds tools, approvals and limits to a turn's agent.
     std::function<void(AgentOptions& options)> equip = {};
     /// Asks before a comma command destroys data or runs pasted text; null: the user cannot be asked.
@@ -79,7 +79,7 @@ std::string tape_of(const SessionPlan& plan);
 
 /// The front end of a session.
 struct SessionParts {
-    std::shared_ptr<TurnQuestions> questions = {};  ///< null: no user can be asked
+    std::shared_ptr<TurnPrompter> prompter = {};  ///< null: no user can be asked
     Style style = {};
 };
 

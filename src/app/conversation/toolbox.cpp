@@ -31,10 +31,10 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     };
     approval.allow_all = flags.yes;
     box.approval = std::make_shared<ToolApproval>(policy_of(config.allow), box.channel,
-                                                  parts.questions, std::move(approval));
-    if (parts.questions) {
+                                                  parts.prompter, std::move(approval));
+    if (parts.prompter) {
         auto save_rule = [](const std::string& rule) { save_allow_rule(config_path(), rule); };
-        box.host = std::make_shared<QuestionHost>(box.channel, parts.questions, parts.style,
+        box.host = std::make_shared<QuestionHost>(box.channel, parts.prompter, parts.style,
                                                   box.approval, std::move(save_rule));
     }
     return box;

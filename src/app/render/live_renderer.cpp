@@ -18,8 +18,7 @@ void LiveRenderer::begin(const Pipeline& pipeline) {
     plan.models->on_change([this](const ModelChoice& model) {
         view_.show_model(model.model.spec().id, shown_spec(model));
     });
-    if (plan.questions)
-        view_.leave_out([questions = plan.questions] { return questions->waited(); });
+    if (plan.prompter) view_.leave_out([prompter = plan.prompter] { return prompter->waited(); });
 }
 
 void LiveRenderer::greet(const Pipeline& pipeline) {

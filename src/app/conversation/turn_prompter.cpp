@@ -1,4 +1,4 @@
-#include "turn_questions.hpp"
+#include "turn_prompter.hpp"
 
 #include <exception>
 #include <utility>
@@ -12,27 +12,27 @@ constexpr std::chrono::seconds display_timeout(1);
 
 }  // namespace
 
-TurnQuestions::TurnQuestions(std::shared_ptr<Prompter> prompter, Clock& clock, Executor executor,
-                             std::function<void()> before_question)
+TurnPrompter::TurnPrompter(std::shared_ptr<Prompter> prompter, Clock& clock, Executor executor,
+                           std::function<void()> before_question)
     : prompter_(std::move(prompter)),
       clock_(clock),
       executor_(std::move(executor)),
       before_question_(std::move(before_question)) {}
 
-TurnQuestions::~TurnQuestions() = default;
+TurnPrompter::~TurnPrompter() = default;
 
-void TurnQuestions::emitted(const AgentEvent& event) { emitted_ = {event.run, event.seq}; }
+void TurnPrompter::emitted(const AgentEvent& event) { emitted_ = {event.run, event.seq}; }
 
-void TurnQuestions::shown(const AgentEvent& event) {
+void TurnPrompter::shown(const AgentEvent& event) {
     shown_ = {event.run, event.seq};
     progress_.pulse();
 }
 
-bool TurnQuestions::has_shown(const Position& position) const {
+bool TurnPrompter::has_shown(const Position& position) const {
     return shown_.run == position.run && shown_.seq >= position.seq;
 }
 
-Task<> TurnQuestions::prepare() {
+Task<> TurnPrompter::prepare() {
     const Position wanted = emitted_;
     bool expired = false;
     const std::unique_ptr<ClockTimer> timer = clock_.timer(executor_);
@@ -51,11 +51,11 @@ Task<> TurnQuestions::prepare() {
     before_question_();
 }
 
-std::chrono::steady_clock::duration TurnQuestions::waited() const {
+std::chrono::steady_clock::duration TurnPrompter::waited() const {
     return open_ == 0 ? waited_ : waited_ + (clock_.now() - open_since_);
 }
 
-Task<std::optional<std::string>> TurnQuestions::read(TerminalText prompt, std::string prefill) {
+Task<std::optional<std::string>> TurnPrompter::read(TerminalText prompt, std::string prefill) {
     if (open_++ == 0) open_since_ = clock_.now();
     std::exception_ptr failure;
     std::optional<std::string> answer;

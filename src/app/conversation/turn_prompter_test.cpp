@@ -1,4 +1,4 @@
-#include "turn_questions.hpp"
+#include "turn_prompter.hpp"
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ public:
     AsyncEvent answered;
 };
 
-class TurnQuestionsTest : public ::testing::Test {
+class TurnPrompterTest : public ::testing::Test {
 protected:
     AgentEvent event(std::uint64_t seq) const {
         AgentEvent made;
@@ -57,11 +57,11 @@ protected:
     std::shared_ptr<ScriptedPrompter> prompter_ = std::make_shared<ScriptedPrompter>();
     std::shared_ptr<const RunInfo> run_ = std::make_shared<const RunInfo>();
     int ended_ = 0;
-    TurnQuestions questions_{prompter_, clock_, io_.get_executor(), [this] { ++ended_; }};
+    TurnPrompter questions_{prompter_, clock_, io_.get_executor(), [this] { ++ended_; }};
     bool prepared_ = false;
 };
 
-TEST_F(TurnQuestionsTest, AQuestionWaitsUntilAllEarlierEventsAreShown) {
+TEST_F(TurnPrompterTest, AQuestionWaitsUntilAllEarlierEventsAreShown) {
     questions_.emitted(event(7));
     questions_.shown(event(5));
     prepare();
@@ -76,7 +76,7 @@ TEST_F(TurnQuestionsTest, AQuestionWaitsUntilAllEarlierEventsAreShown) {
     EXPECT_EQ(ended_, 1);
 }
 
-TEST_F(TurnQuestionsTest, EventsThatAreNeverShownDoNotHoldUpAQuestion) {
+TEST_F(TurnPrompterTest, EventsThatAreNeverShownDoNotHoldUpAQuestion) {
     questions_.emitted(event(7));
     prepare();
     EXPECT_FALSE(prepared_);
@@ -85,7 +85,7 @@ TEST_F(TurnQuestionsTest, EventsThatAreNeverShownDoNotHoldUpAQuestion) {
     EXPECT_TRUE(prepared_);
 }
 
-TEST_F(TurnQuestionsTest, MeasuresHowLongTheUserTakes) {
+TEST_F(TurnPrompterTest, MeasuresHowLongTheUserTakes) {
     ask();
     clock_.advance(seconds(3));
     EXPECT_EQ(questions_.waited(), seconds(3)) << "while the question is open";

@@ -14,15 +14,15 @@
 
 namespace cubepi::app {
 
-/// The questions of a conversation's turns. A question waits until all events that the agent emitted before it are shown: the
+/// Asks the questions of a conversation's turns. A question waits until all events that the agent emitted before it are shown: the
 /// agent runs ahead of the display by up to a queue of events. Measures how long the user takes to answer. Used on one
 /// executor.
-class TurnQuestions final : public Prompter {
+class TurnPrompter final : public Prompter {
 public:
     /// `before_question` ends the output that is shown in part. `clock` outlives the object.
-    TurnQuestions(std::shared_ptr<Prompter> prompter, Clock& clock, Executor executor,
-                  std::function<void()> before_question);
-    ~TurnQuestions() override;
+    TurnPrompter(std::shared_ptr<Prompter> prompter, Clock& clock, Executor executor,
+                 std::function<void()> before_question);
+    ~TurnPrompter() override;
 
     /// The agent has emitted `event`.
     void emitted(const AgentEvent& event);
