@@ -33,12 +33,23 @@ struct ConversationFlags {
     ModelFlags model = {};
     std::string session = {};
     bool continue_last = false;
-    bool no_save = false;  ///< chat: a temporary session
+    bool no_save = false;  ///< a temporary session
+    bool suspend =
+        false;  ///< where the user cannot be asked, the run is suspended instead of refused
     bool yes = false;
     bool json = false;
     bool no_tools = false;
     std::string system_prompt = {};
     int max_turns = 0;  ///< 0: the library's own limit
+};
+
+/// Arguments of `inbox`.
+struct InboxArguments {
+    enum class What { list, show, approve, deny, answer, cancel };
+    What what = What::list;
+    std::string question = {};  ///< its id, or the beginning of it
+    std::string session = {};   ///< empty: any of this directory
+    std::string value = {};     ///< answer: the answer; deny: the reason
 };
 
 enum class Verb {
@@ -52,6 +63,7 @@ enum class Verb {
     hooks,
     sessions_list,
     sessions_delete,
+    inbox,
     tape,
     completion,
     complete,
@@ -71,12 +83,13 @@ struct CommandLine {
     Verb verb = Verb::none;
     ConversationFlags conversation = {};
     TapeArguments tape = {};
+    InboxArguments inbox = {};
     std::vector<std::string> words =
         {};  ///< the prompt's or a filter's words, a session's or shell's name, a plugin command's arguments
     std::size_t input_limit = default_input_limit;  ///< run: MiB of standard input
     bool key_from_input = false;                    ///< onboard: the key is on standard input
     bool fast = false;                              ///< demo: without waiting
-    bool all = false;                               ///< sessions: those of all directories
+    bool all = false;                               ///< sessions, inbox: those of all directories
     std::string plugin_command = {};                ///< plugin: which of the plugins' commands
     AddPlugins plugins = {};                        ///< set by run_program
     std::string demo_tapes = {};

@@ -148,6 +148,7 @@ TEST(CommandLine, EachHelpHasItsOwnExamplesAndFitsTheScreen) {
                                                {"models", "--help"},
                                                {"tape", "--help"},
                                                {"sessions", "--help"},
+                                               {"inbox", "--help"},
                                                {"completion", "--help"}}) {
         const std::string help = parse(words).out;
         const std::string command =

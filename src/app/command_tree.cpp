@@ -65,6 +65,13 @@ constexpr const char* sessions_examples = R"(Examples:
   cubepi sessions list --json | jq -r '.[].name'      for scripts
   cubepi sessions delete plan)";
 
+constexpr const char* inbox_examples = R"(Examples:
+  cubepi inbox                              what waits for an answer
+  cubepi inbox show call_1
+  cubepi inbox approve call_1               and continue the session's turn
+  cubepi inbox deny call_1 "not this one"
+  cubepi inbox answer 15095c7e teal)";
+
 constexpr const char* tape_examples = R"(Examples:
   cubepi tape list
   cubepi tape show -n 50 --session plan
@@ -147,6 +154,8 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
     CLI::App* run = app.add_subcommand("run", "Answer one prompt and exit");
     add_conversation_flags(*run, line.conversation);
     run->add_flag("--json", line.conversation.json, "Print the events, one JSON object per line");
+    run->add_flag("--no-save", line.conversation.no_save,
+                  "Without a terminal, refuse calls that need approval instead of saving the run");
     run->add_option("--max-input", line.input_limit, "Maximum size of standard input in MiB")
         ->type_name("MIB")
         ->check(positive_number())
@@ -215,6 +224,51 @@ void add_session_commands(CLI::App& app, CommandLine& line) {
         ->expected(1);
     remove->add_flag("-y,--yes", line.conversation.yes, "Do not ask for confirmation");
     remove->callback([&line] { line.verb = Verb::sessions_delete; });
+}
+
+void add_inbox_commands(CLI::App& app, CommandLine& line) {
+    using What = InboxArguments::What;
+    CLI::App* inbox =
+        app.add_subcommand("inbox", "List and answer the questions that wait for an answer");
+    inbox->footer(inbox_examples);
+    inbox->require_subcommand(0, 1);
+    inbox->add_flag("--all", line.all, "List the questions of all directories");
+    inbox->add_flag("--json", line.conversation.json, "Print JSON");
+    inbox->callback([&line] { line.verb = Verb::inbox; });
+    const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
+        CLI::App* added = inbox->add_subcommand(name, description);
+        added->footer("");
+        added->fallthrough();
+        added->callback([&line, what] { line.inbox.what = what; });
+        return *added;
+    };
+    add("list", "List the questions, oldest first", What::list);
+    const auto add_one = [&](const char* name, const char* description, What what) -> CLI::App& {
+        CLI::App& added = add(name, description, what);
+        added.add_option("question", line.inbox.question, "The question's id, or its beginning")
+            ->required()
+            ->type_name("ID");
+        added.add_option("-s,--session", line.inbox.session, "Only questions of this session")
+            ->type_name(value_type::session);
+        return added;
+    };
+    add_one("show", "Show a question", What::show);
+    // An answer continues the turn, as `run` runs it.
+    const auto add_turn = [&](const char* name, const char* description, What what) -> CLI::App& {
+        CLI::App& added = add_one(name, description, what);
+        add_model_flags(added, line.conversation.model);
+        return added;
+    };
+    add_turn("approve", "Let the tool call run, and continue the turn", What::approve);
+    add_turn("deny", "Refuse the tool call, and continue the turn", What::deny)
+        .add_option("reason", line.inbox.value, "The reason, for the model")
+        ->type_name("TEXT");
+    add_turn("answer", "Answer a question, and continue the turn", What::answer)
+        .add_option("value", line.inbox.value,
+                    "The answer; with several questions a JSON object of answers by key")
+        ->required()
+        ->type_name("TEXT");
+    add_turn("cancel", "Withdraw the questions of the session", What::cancel);
 }
 
 void add_tape_choice(CLI::App& command, TapeArguments& tape) {
@@ -338,6 +392,7 @@ void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCo
     add_talking_commands(app, line);
     add_set_up_commands(app, line);
     add_session_commands(app, line);
+    add_inbox_commands(app, line);
     add_tape_commands(app, line.tape);
     app.get_subcommand("tape")->callback([&line] { line.verb = Verb::tape; });
     add_help_commands(app, line);

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <string>
+
+#include <cubepi/core/task.hpp>
+
 #include "command_line.hpp"
 
 namespace cubepi::app {
@@ -15,11 +19,15 @@ int models_command(const CommandLine& line);
 int doctor_command(const CommandLine& line);
 int hooks_command(const CommandLine& line);
 int sessions_command(const CommandLine& line);
+int inbox_command(const CommandLine& line);
 int tape_command(const CommandLine& line);
 int completion_command(const CommandLine& line);
 /// The request of a completion script; `commands` are those of plugins.
 int complete_command(const CommandLine& line, const std::vector<bub::CliCommand>& commands);
 /// Prints cubepi.1.
 int man_page_command();
+
+/// Runs one turn as `run` does, and returns the exit status. `from_operator`: the text may be a comma command.
+Task<int> run_message(CommandLine line, std::string text, bool from_operator);
 
 }  // namespace cubepi::app

@@ -11,6 +11,7 @@ enum ExitCode : int {
     exit_storage = 4,       ///< the sessions could not be read or written
     exit_limited = 5,       ///< a limit of the run was reached
     exit_incomplete = 6,    ///< the answer was cut off, refused or filtered, or is empty
+    exit_waiting = 7,       ///< the run is suspended and waits for an answer (cubepi inbox)
     exit_aborted = 130,     ///< Ctrl-C
     exit_closed_pipe = 141  ///< the output pipe was closed
 };

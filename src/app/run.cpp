@@ -39,11 +39,16 @@ std::unique_ptr<Renderer> make_renderer(const CommandLine& line, Executor execut
                                            PlainRenderer::Opening::notes);
 }
 
-Task<int> run_once(CommandLine line, std::string prompt) {
+}  // namespace
+
+Task<int> run_message(CommandLine line, std::string text, bool from_operator) {
     const Executor executor = co_await this_executor;
     const std::unique_ptr<Renderer> renderer = make_renderer(line, executor);
     std::shared_ptr<Prompter> prompter;
-    if (can_ask(line)) prompter = std::make_shared<LineEditor>(executor, std::filesystem::path());
+    // An answer continues a run whose later questions are stored as well.
+    if (can_ask(line) && !from_operator)
+        prompter = std::make_shared<LineEditor>(executor, std::filesystem::path());
+    line.conversation.suspend = !prompter && !line.conversation.no_save;
     line.conversation.no_save = true;  // unless a session is named
     Task<SessionPlan> planning =
         plan_session(line.conversation, session_parts(*renderer, std::move(prompter), executor));
@@ -52,12 +57,9 @@ Task<int> run_once(CommandLine line, std::string prompt) {
     parts.plugins = line.plugins;
     Conversation conversation(std::move(plan), *renderer, std::move(parts));
     co_await conversation.begin();
-    // The prompt of a script is never a command (B11).
-    bub::Envelope message = conversation.pipeline().message(std::move(prompt), false);
+    bub::Envelope message = conversation.pipeline().message(std::move(text), from_operator);
     co_return co_await conversation.run_turn(std::move(message));
 }
-
-}  // namespace
 
 int run_command(const CommandLine& line) {
     std::string prompt = prompt_with_input(line);
@@ -66,7 +68,8 @@ int run_command(const CommandLine& line) {
                  "project do?\"\n";
         return exit_usage;
     }
-    return run(run_once(line, std::move(prompt)));
+    // The prompt of a script is never a command (B11).
+    return run(run_message(line, std::move(prompt), false));
 }
 
 }  // namespace cubepi::app

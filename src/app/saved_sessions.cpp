@@ -258,6 +258,19 @@ Task<std::string> SavedSessions::create(std::string first_prompt) {
     co_return name;
 }
 
+Task<std::string> SavedSessions::adopt(std::shared_ptr<bub::TapeStore> from, std::string tape,
+                                       std::string first_prompt) {
+    std::string name = co_await create(std::move(first_prompt));
+    const auto source = std::make_shared<bub::TapeCheckpointer>(std::move(from));
+    (void)co_await bub::import_thread(source, tape, tapes_, tape_of(name),
+                                      "a run without a session");
+    const std::vector<PendingRequest> pending = co_await source->load_pending_requests(tape);
+    bub::TapeCheckpointer target(tapes_);
+    for (const PendingRequest& one : pending)
+        co_await target.save_pending_request(tape_of(name), one.run_id, one.request);
+    co_return name;
+}
+
 Task<bool> SavedSessions::was_copied_to(std::string tape) {
     const auto event = co_await tapes_->find_event(std::move(tape), "session.imported");
     const Json* data = event ? event->payload.if_contains("data") : nullptr;

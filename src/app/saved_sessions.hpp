@@ -82,6 +82,10 @@ public:
     /// Creates a session of this directory, with a name made from its first prompt. No other session has the name, and no
     /// other process gets it.
     Task<std::string> create(std::string first_prompt);
+    /// Saves a conversation of another store, with the requests that wait for an answer, as a new session with a name
+    /// made from its first prompt. Returns the name.
+    Task<std::string> adopt(std::shared_ptr<bub::TapeStore> from, std::string tape,
+                            std::string first_prompt);
     /// Copies the session from the database to its tape in this directory, unless it has a tape already. Throws what the
     /// database throws, when it is needed.
     Task<BroughtToTape> bring_to_tape(std::string name);

@@ -36,25 +36,31 @@ std::string options_text(const cubepi::HitlQuestion& question) {
     return text;
 }
 
-std::string text_of(const cubepi::ApproveRequest& request, const std::string& id) {
-    return "Run " + request.tool_name + " " + boost::json::serialize(request.args) +
-           "?\nAnswer with ,approve " + id + " or ,deny " + id + " REASON";
+std::string summary_of(const cubepi::ApproveRequest& request) {
+    return "Run " + request.tool_name + " " + boost::json::serialize(request.args) + "?";
 }
 
-std::string text_of(const cubepi::ConfirmRequest& request, const std::string& id) {
-    return request.prompt + "\nAnswer with ,answer " + id + " yes or ,answer " + id + " no";
-}
+std::string summary_of(const cubepi::ConfirmRequest& request) { return request.prompt; }
 
-std::string text_of(const cubepi::AskRequest& request, const std::string& id) {
+std::string summary_of(const cubepi::AskRequest& request) {
     std::string text;
     for (const cubepi::HitlQuestion& question : request.questions) {
         if (!text.empty()) text += "\n";
         if (request.questions.size() > 1) text += question.key + ": ";
         text += question.prompt + options_text(question);
     }
-    if (request.questions.size() == 1) return text + "\nAnswer with ,answer " + id + " TEXT";
-    return text + "\nAnswer with ,answer " + id + " {\"" + request.questions.front().key +
-           "\": \"...\", ...}";
+    return text;
+}
+
+std::string way_to_answer(const cubepi::HitlRequest& request) {
+    const std::string& id = request.question_id;
+    if (std::holds_alternative<cubepi::ApproveRequest>(request.payload))
+        return "Answer with ,approve " + id + " or ,deny " + id + " REASON";
+    if (std::holds_alternative<cubepi::ConfirmRequest>(request.payload))
+        return "Answer with ,answer " + id + " yes or ,answer " + id + " no";
+    const auto& questions = std::get<cubepi::AskRequest>(request.payload).questions;
+    if (questions.size() == 1) return "Answer with ,answer " + id + " TEXT";
+    return "Answer with ,answer " + id + " {\"" + questions.front().key + "\": \"...\", ...}";
 }
 
 [[noreturn]] void reject(const cubepi::HitlRequest& request, const std::string& expected) {
@@ -91,10 +97,12 @@ Json ask_value(const std::string& text, const cubepi::HitlRequest& request) {
 
 }  // namespace
 
+std::string question_summary(const cubepi::HitlRequest& request) {
+    return std::visit([](const auto& payload) { return summary_of(payload); }, request.payload);
+}
+
 std::string question_text(const cubepi::HitlRequest& request) {
-    return std::visit(
-        [&request](const auto& payload) { return text_of(payload, request.question_id); },
-        request.payload);
+    return question_summary(request) + "\n" + way_to_answer(request);
 }
 
 std::optional<GivenAnswer> given_answer(const Envelope& message) {

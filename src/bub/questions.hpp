@@ -26,6 +26,9 @@ inline constexpr std::string_view answer_key = "answer";
 /// The key of Envelope::rest with the request of an envelope of kind `question`, as cubepi::to_json() writes it.
 inline constexpr std::string_view question_key = "question";
 
+/// Returns the question in one or a few lines, without the way to answer it.
+std::string question_summary(const cubepi::HitlRequest& request);
+
 /// Returns the question for a user who sees text only, with the commands that answer it.
 std::string question_text(const cubepi::HitlRequest& request);
 

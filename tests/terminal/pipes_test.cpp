@@ -177,11 +177,52 @@ TEST(ManPage, IsValidAndNamesDocumentsThatExist) {
         EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(CUBEPI_DOCS) / document));
 }
 
-TEST(Run, WithoutATerminalAWriteIsRefused) {
+TEST(Run, WithoutATerminalAndUnsavedAWriteIsRefused) {
     const Home home;
-    const Piped run = run_piped(home, {"run", "--script", home.script(writes_a_file), "write it"});
+    const Piped run =
+        run_piped(home, {"run", "--no-save", "--script", home.script(writes_a_file), "write it"});
     EXPECT_EQ(run.status, 0) << run.err;
     EXPECT_NE(run.err.find("--yes"), std::string::npos) << run.err;
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "new.txt"));
+}
+
+TEST(Run, WithoutATerminalAWriteWaitsForItsAnswer) {
+    const Home home;
+    const Piped run = run_piped(home, {"run", "--script", home.script(writes_a_file), "write it"});
+    EXPECT_EQ(run.status, 7) << run.err;
+    EXPECT_NE(run.err.find("cubepi inbox approve c1 --session write-it"), std::string::npos)
+        << run.err;
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "new.txt"));
+    const Piped listed = run_piped(home, {"inbox"});
+    EXPECT_EQ(listed.status, 0) << listed.err;
+    EXPECT_NE(listed.out.find("\twrite-it\tapprove\tRun write {"), std::string::npos) << listed.out;
+    EXPECT_NE(run_piped(home, {"inbox", "show", "c1"}).out.find("Session:  write-it"),
+              std::string::npos);
+    EXPECT_NE(run_piped(home, {"inbox", "--json"}).out.find("\"session\":\"write-it\""),
+              std::string::npos);
+
+    EXPECT_EQ(run_piped(home, {"inbox", "approve", "nosuch"}).status, 2);
+    EXPECT_EQ(run_piped(home, {"inbox", "answer", "c1", "yes"}).status, 1);
+    const std::string rest = home.script("[\"Done.\"]");
+    const Piped answered = run_piped(home, {"inbox", "approve", "c1", "--script", rest});
+    EXPECT_EQ(answered.status, 0) << answered.err;
+    EXPECT_NE(answered.out.find("Done."), std::string::npos) << answered.out;
+    EXPECT_EQ(read_file(home.work() / "new.txt"), "hello\n");
+    EXPECT_EQ(run_piped(home, {"inbox"}).out, "");
+    EXPECT_EQ(run_piped(home, {"inbox", "approve", "c1"}).status, 2) << "it is answered";
+}
+
+TEST(Run, ADeniedCallDoesNotRunAndAWithdrawnQuestionIsGone) {
+    const Home home;
+    const std::string script = home.script(writes_a_file);
+    EXPECT_EQ(run_piped(home, {"run", "--script", script, "--session", "s", "write it"}).status, 7);
+    const std::string rest = home.script("[\"As you wish.\"]");
+    const Piped denied = run_piped(home, {"inbox", "deny", "c1", "not now", "--script", rest});
+    EXPECT_EQ(denied.status, 0) << denied.err;
+    EXPECT_NE(denied.out.find("As you wish."), std::string::npos) << denied.out;
+    EXPECT_EQ(run_piped(home, {"run", "--script", home.script(writes_a_file), "other"}).status, 7);
+    EXPECT_EQ(run_piped(home, {"inbox", "cancel", "c1", "--offline"}).status, 0);
+    EXPECT_EQ(run_piped(home, {"inbox"}).out, "");
     EXPECT_FALSE(std::filesystem::exists(home.work() / "new.txt"));
 }
 
@@ -235,7 +276,7 @@ TEST(Run, NoRuleAllowsAWriteThroughALinkToWhatIsProtected) {
     const std::string script = home.script(
         R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "write",
              "arguments": {"path": "notes.md", "content": "[core]"}}]}, "Done."])");
-    const Piped run = run_piped(home, {"run", "--script", script, "go"});
+    const Piped run = run_piped(home, {"run", "--no-save", "--script", script, "go"});
     EXPECT_NE(run.err.find("Refused"), std::string::npos) << run.err;
     EXPECT_EQ(read_file(home.work() / ".git" / "config"), "");
 }

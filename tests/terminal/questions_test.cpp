@@ -120,9 +120,18 @@ TEST(Questions, TheModelAsksAtATerminal) {
     }
 }
 
-TEST(Questions, WithoutATerminalTheModelHasNoToolToAsk) {
+TEST(Questions, WithoutATerminalAQuestionOfTheModelWaits) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--script", home.script(ask_user_script()), "go"});
+    EXPECT_EQ(run.status, 7) << run.err;
+    EXPECT_NE(run.err.find("Which color?"), std::string::npos) << run.err;
+    EXPECT_NE(run_piped(home, {"inbox"}).out.find("Which color?"), std::string::npos);
+}
+
+TEST(Questions, WithoutATerminalAndUnsavedTheModelHasNoToolToAsk) {
+    const Home home;
+    const Piped run =
+        run_piped(home, {"run", "--no-save", "--script", home.script(ask_user_script()), "go"});
     EXPECT_EQ(run.status, 0) << run.err;
     EXPECT_NE(run.err.find("ask_user"), std::string::npos) << run.err;
     EXPECT_EQ(run.out.find("Which color?"), std::string::npos) << run.out;

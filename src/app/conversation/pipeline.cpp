@@ -1,7 +1,9 @@
 #include "pipeline.hpp"
 
+#include <algorithm>
 #include <utility>
 
+#include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/workspace/policy/shell_words.hpp>
@@ -9,6 +11,7 @@
 #include "../exit_code.hpp"
 #include "../program.hpp"
 #include "../saved_sessions.hpp"
+#include "../shell_quoting.hpp"
 
 namespace cubepi::app {
 
@@ -98,6 +101,11 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
         result_ = result;
     };
     options.confirm_command = plan_.confirm_command;
+    if (plan_.suspends) {
+        // The plan's own tools ask; the plugin suspends the run and accepts the answers.
+        options.questions.emplace();
+        options.questions->with_ask_user = false;
+    }
     // A session that is not saved leaves no file.
     options.archive_on_reset = !plan_.name.empty() || plan_.create;
     options.channels = parts.channels;
@@ -155,6 +163,7 @@ Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
     result_.reset();
     turn_.emplace();
     std::exception_ptr thrown;
+    const std::string prompt = message.content_text();
     try {
         bub::Envelope addressed = co_await for_session(std::move(message));
         Task<bub::TurnResult> turn = framework_.process_inbound(std::move(addressed), true);
@@ -169,6 +178,8 @@ Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
     if (thrown && cancelled) std::rethrow_exception(thrown);
     Answer answer;
     answer.result = std::move(result_);
+    if (answer.result && answer.result->outcome == RunOutcome::suspended && plan_.name.empty())
+        co_await save_suspended(prompt);
     answer.failure = failure_of(answer, thrown, router->error());
     co_return answer;
 }
@@ -194,6 +205,8 @@ void Pipeline::stop() {
 Failure Pipeline::failure_of(const Answer& answer, const std::exception_ptr& thrown,
                              const std::string& reported) const {
     if (thrown) return explain(thrown);
+    if (answer.result && answer.result->outcome == RunOutcome::suspended)
+        return waiting(answer.result->pending_requests);
     // The turn of a run that reached a limit ends normally; the user who set the limit is notified.
     if (answer.result && !*answer.result) return app::explain(answer.result->error(), context());
     if (answer.result && reported.empty()) {
@@ -204,6 +217,30 @@ Failure Pipeline::failure_of(const Answer& answer, const std::exception_ptr& thr
     none.exit_code = reported.empty() ? exit_ok : exit_failed;
     none.text = reported;
     return none;
+}
+
+/// Saves the session of a run that was not saved until now, so that it can be answered.
+Task<> Pipeline::save_suspended(std::string prompt) {
+    SavedSessions saved = SavedSessions::here();
+    Task<std::string> adopting = saved.adopt(plan_.tapes, tape_of(plan_), std::move(prompt));
+    plan_.name = co_await std::move(adopting);
+    plan_.session_id = session_id_of(plan_.name);
+    plan_.tapes = saved.tapes();
+}
+
+Failure Pipeline::waiting(const std::vector<HitlRequest>& requests) const {
+    Failure failure;
+    failure.exit_code = exit_waiting;
+    failure.text = "the run waits for an answer; it is saved as session '" + plan_.name + "'.";
+    for (const HitlRequest& request : requests) {
+        const bool approves = std::holds_alternative<ApproveRequest>(request.payload);
+        std::string text = bub::question_summary(request);
+        std::replace(text.begin(), text.end(), '\n', ' ');
+        failure.text += "\n  " + text + "\n  To answer: cubepi inbox " +
+                        (approves ? "approve " : "answer ") + request.question_id +
+                        (approves ? "" : " TEXT") + " --session " + shell_word(plan_.name);
+    }
+    return failure;
 }
 
 Failure Pipeline::explain(const std::exception_ptr& failure) const {

@@ -78,6 +78,8 @@ private:
     bub::FrameworkOptions framework_options(const Parts& parts) const;
     bub::BuiltinOptions builtin_options(const Parts& parts);
     FailureContext context() const;
+    Task<> save_suspended(std::string prompt);
+    Failure waiting(const std::vector<HitlRequest>& requests) const;
     Failure failure_of(const Answer& answer, const std::exception_ptr& thrown,
                        const std::string& reported) const;
 

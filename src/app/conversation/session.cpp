@@ -246,6 +246,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         tools = make_toolbox(flags, config, parts, make_spill(session), std::move(channel));
         session.approval = tools->approval;
         session.host = tools->host;
+        session.suspends = tools->suspends;
     }
     session.environment = command_environment(config, flags.model);
     session.equip = equipment(flags, std::move(tools));

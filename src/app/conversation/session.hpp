@@ -53,6 +53,7 @@ struct SessionPlan {
     /// Asks before a comma command destroys data or runs pasted text; null: the user cannot be asked.
     std::function<Task<bool>(bub::CommandQuestion question)> confirm_command = {};
     std::shared_ptr<const ToolApproval> approval = {};  ///< null: no tools
+    bool suspends = false;  ///< a run that asks is suspended; its session is saved
     std::shared_ptr<QuestionHost> host =
         {};  ///< answers the requests of the agents; null: the user cannot be asked
 };

@@ -45,6 +45,8 @@ class ToolApproval {
 public:
     struct Options {
         bool allow_all = false;  ///< --yes
+        /// The channel stores its requests: calls that need approval are asked about without a terminal, too.
+        bool can_wait = false;
         /// Previews of the calls of write and edit, shared with the tools; null: their arguments are shown.
         std::shared_ptr<FilePreviews> previews = {};
         /// Returns where write and edit would write, which may be protected; see ToolRules. Called on a worker thread.

@@ -22,6 +22,9 @@ struct Toolbox {
     std::shared_ptr<HitlChannel> channel = {};
     std::shared_ptr<ToolApproval> approval = {};
     std::shared_ptr<QuestionHost> host = {};  ///< null: the user cannot be asked
+    bool suspends = false;  ///< requests are stored with the session, and the run is suspended
+    ToolRules rules = {};   ///< of the configuration
+    ToolApproval::Options approval_options = {};
 };
 
 /// Makes the tools. `channel` takes the requests of the conversation.

@@ -284,6 +284,7 @@ void ChatView::on_event(const AgentEvent& event) {
         return on_tool_end(*end, event.timestamp);
     if (const auto* ended = event.get_if<MessageEndEvent>()) return on_message_end(ended->message);
     if (const auto* notice = event.get_if<NoticeEvent>()) {
+        if (!shows_notice(notice->notice)) return;
         end_text();
         console_.print(style_.yellow() + "! " + style_.off() +
                        line_for_terminal(notice->notice.text, 300) + "\n");

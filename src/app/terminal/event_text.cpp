@@ -77,4 +77,6 @@ std::string long_arguments_text(const JsonObject& args) {
     return text;
 }
 
+bool shows_notice(const Notice& notice) noexcept { return notice.code != "hitl_request_ended"; }
+
 }  // namespace cubepi::app

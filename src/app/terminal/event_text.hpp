@@ -5,6 +5,7 @@
 #include <string>
 
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/notice.hpp>
 
 namespace cubepi::app {
 
@@ -24,5 +25,8 @@ std::string age_text(std::chrono::seconds age);
 std::string arguments_text(const JsonObject& args);
 /// The arguments that have lines of their own, or many characters, each under its name. Cut at 64 KiB each.
 std::string long_arguments_text(const JsonObject& args);
+
+/// Returns false for notices whose content the terminal shows elsewhere: the end of a question.
+bool shows_notice(const Notice& notice) noexcept;
 
 }  // namespace cubepi::app

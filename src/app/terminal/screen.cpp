@@ -56,6 +56,7 @@ void Screen::on_event(const AgentEvent& event) {
     if (const auto* end = event.get_if<ToolExecutionEndEvent>())
         return on_tool_end(*end, event.timestamp);
     if (const auto* notice = event.get_if<NoticeEvent>()) {
+        if (!shows_notice(notice->notice)) return;
         pause();
         err() << status_style_.yellow() << "! " << status_style_.off()
               << line_for_terminal(notice->notice.text, 300) << "\n";
