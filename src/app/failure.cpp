@@ -233,6 +233,13 @@ Failure explain_claimed(const Error& error, const FailureContext& context) {
                "Wait until it ends and retry, or use another session: --session NAME");
 }
 
+Failure explain_waiting(const FailureContext& context) {
+    const std::string session =
+        context.session.empty() ? "this session" : "session " + context.session;
+    return say(exit_waiting, session + " waits for an answer, so the message was not read.",
+               "To see the question and answer it: cubepi inbox");
+}
+
 Failure explain_limit(const Error& error) {
     const auto* reached = dynamic_cast<const LimitReachedError*>(&error);
     const bool turns = reached && reached->limit() == "max_turns";
@@ -254,6 +261,7 @@ Failure explain(const Error& error, const FailureContext& context) {
     switch (error.code()) {
         case ErrorCode::cancelled: return say(exit_aborted, "stopped.");
         case ErrorCode::limit: return explain_limit(error);
+        case ErrorCode::pending_requests: return explain_waiting(context);
         case ErrorCode::storage_locked: return explain_locked(error);
         case ErrorCode::storage_corrupt: return explain_corrupt(error);
         case ErrorCode::storage_full: return explain_full(error);

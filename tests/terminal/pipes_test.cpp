@@ -201,6 +201,9 @@ TEST(Run, WithoutATerminalAWriteWaitsForItsAnswer) {
     EXPECT_NE(run_piped(home, {"inbox", "--json"}).out.find("\"session\":\"write-it\""),
               std::string::npos);
 
+    const Piped blocked = run_piped(home, {"run", "--continue", "--offline", "hello"});
+    EXPECT_EQ(blocked.status, 7);
+    EXPECT_NE(blocked.err.find("waits for an answer"), std::string::npos) << blocked.err;
     EXPECT_EQ(run_piped(home, {"inbox", "approve", "nosuch"}).status, 2);
     EXPECT_EQ(run_piped(home, {"inbox", "answer", "c1", "yes"}).status, 1);
     const std::string rest = home.script("[\"Done.\"]");

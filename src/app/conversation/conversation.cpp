@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -66,6 +67,24 @@ Pipeline::Parts Conversation::pipeline_parts(Parts& parts) {
 Task<> Conversation::begin() {
     renderer_.begin(pipeline_);
     co_await replay();
+    co_await show_open_questions();
+}
+
+/// Shows the questions of a suspended session, which must be answered first.
+Task<> Conversation::show_open_questions() {
+    const SessionPlan& plan = pipeline_.plan();
+    if (!plan.resumed) co_return;
+    bub::TapeCheckpointer memory(plan.tapes);
+    const std::vector<PendingRequest> pending =
+        co_await memory.load_pending_requests(tape_of(plan));
+    std::vector<HitlRequest> requests;
+    for (const PendingRequest& one : pending) {
+        if (!one.expired) requests.push_back(one.request);
+    }
+    if (requests.empty()) co_return;
+    waits_for_answer_ = true;
+    renderer_.problem("session '" + plan.name + "' waits for an answer." +
+                      ways_to_answer(requests, plan.name));
 }
 
 Task<> Conversation::replay() {

@@ -36,8 +36,10 @@ public:
     Pipeline& pipeline() noexcept { return pipeline_; }
     const SessionPlan& plan() const noexcept { return pipeline_.plan(); }
 
-    /// Announces the conversation and shows the end of a resumed session.
+    /// Announces the conversation and shows the end of a resumed session, and the questions that it waits for.
     Task<> begin();
+    /// Returns true if the session was suspended when the conversation began: it takes no message, only answers.
+    bool waits_for_answer() const noexcept { return waits_for_answer_; }
 
     /// Runs the turn of a message of Pipeline::message(), and returns the exit status: 128 + the signal if another signal
     /// than that of Ctrl-C is to end the program. Ctrl-C stops the turn; a second one ends the program.
@@ -61,12 +63,14 @@ public:
 private:
     Pipeline::Parts pipeline_parts(Parts& parts);
     Task<> replay();
+    Task<> show_open_questions();
     Task<> ask_pipeline(bub::Envelope message, Answer& answer);
 
     Renderer& renderer_;
     std::function<void(const AgentEvent& event)> on_event_;
     Pipeline pipeline_;
     ChatActions actions_;
+    bool waits_for_answer_ = false;
 };
 
 /// Returns the front end of a session: the style, and the questions that `prompter` asks between the output of

@@ -231,16 +231,22 @@ Task<> Pipeline::save_suspended(std::string prompt) {
 Failure Pipeline::waiting(const std::vector<HitlRequest>& requests) const {
     Failure failure;
     failure.exit_code = exit_waiting;
-    failure.text = "the run waits for an answer; it is saved as session '" + plan_.name + "'.";
+    failure.text = "the run waits for an answer; it is saved as session '" + plan_.name + "'." +
+                   ways_to_answer(requests, plan_.name);
+    return failure;
+}
+
+std::string ways_to_answer(const std::vector<HitlRequest>& requests, const std::string& session) {
+    std::string lines;
     for (const HitlRequest& request : requests) {
         const bool approves = std::holds_alternative<ApproveRequest>(request.payload);
         std::string text = bub::question_summary(request);
         std::replace(text.begin(), text.end(), '\n', ' ');
-        failure.text += "\n  " + text + "\n  To answer: cubepi inbox " +
-                        (approves ? "approve " : "answer ") + request.question_id +
-                        (approves ? "" : " TEXT") + " --session " + shell_word(plan_.name);
+        lines += "\n  " + text + "\n  To answer: cubepi inbox " +
+                 (approves ? "approve " : "answer ") + request.question_id +
+                 (approves ? "" : " TEXT") + " --session " + shell_word(session);
     }
-    return failure;
+    return lines;
 }
 
 Failure Pipeline::explain(const std::exception_ptr& failure) const {

@@ -206,10 +206,14 @@ struct Case {
         EXPECT_TRUE(is_legal_transcript(messages)) << where;
         EXPECT_EQ(run(memory->load_pending_requests("t")).size(), 0u) << where;
         EXPECT_LE(effects.size(), 1u) << where;
-        if (way != Way::denied_live) EXPECT_LE(effects.size(), std::size_t(approved)) << where;
+        if (way != Way::denied_live) {
+            EXPECT_LE(effects.size(), static_cast<std::size_t>(approved)) << where;
+        }
         bool done = false;
         for (const Message& message : messages) done |= message.text() == "removed /a";
-        if (done) EXPECT_EQ(effects.size(), 1u) << where;
+        if (done) {
+            EXPECT_EQ(effects.size(), 1u) << where;
+        }
     }
 };
 
