@@ -106,6 +106,8 @@ struct HitlOptions {
 struct AnswerOrigin {
     std::string user = {};     ///< as the host identifies its users
     std::string channel = {};  ///< "terminal", "telegram:42"
+
+    AnswerOrigin() {}  // not an aggregate: a default argument of one is destroyed twice by g++ 12
 };
 
 using HitlPayload = std::variant<ConfirmRequest, ApproveRequest, AskRequest>;
