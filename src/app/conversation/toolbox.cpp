@@ -34,8 +34,8 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     box.rules = policy_of(config.allow);
     box.approval_options = approval;
     box.suspends = flags.suspend && !parts.prompter && !flags.yes;
-    box.approval = std::make_shared<ToolApproval>(box.rules, box.channel, parts.prompter,
-                                                  std::move(approval));
+    box.approval =
+        std::make_shared<ToolApproval>(box.rules, box.channel, parts.prompter, std::move(approval));
     if (parts.prompter) {
         auto save_rule = [](const std::string& rule) { save_allow_rule(config_path(), rule); };
         box.host = std::make_shared<QuestionHost>(box.channel, parts.prompter, parts.style,
