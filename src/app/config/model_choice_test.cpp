@@ -55,11 +55,11 @@ ErrorCode refusal(const ModelSources& sources, std::shared_ptr<MemoryTransport> 
 TEST(ModelChoice, AKeyAloneMeansOpenAi) {
     ModelSources sources;
     sources.environment["OPENAI_API_KEY"] = "sk-x";
-    const auto nobody = network("", "");
-    const ModelChoice choice = choose(sources, nobody);
+    const auto no_servers = network("", "");
+    const ModelChoice choice = choose(sources, no_servers);
     EXPECT_EQ(choice.where, "gpt-5.1 at api.openai.com");
     EXPECT_FALSE(choice.found_locally);
-    EXPECT_TRUE(nobody->requests().empty()) << "nothing is sent before the first prompt";
+    EXPECT_TRUE(no_servers->requests().empty()) << "nothing is sent before the first prompt";
 }
 
 TEST(ModelChoice, FlagsGoBeforeEnvironmentBeforeConfiguration) {
@@ -95,7 +95,7 @@ TEST(ModelChoice, TheKeyGoesToTheListToo) {
     EXPECT_EQ(transport->requests().front().headers.get("authorization"), "Bearer sk-x");
 }
 
-TEST(ModelChoice, ALocalServerIsFoundAndSaidToBe) {
+TEST(ModelChoice, ALocalServerIsFoundAndAnnounced) {
     for (const auto& [name, url] : std::vector<std::pair<std::string, std::string>>{
              {"Ollama", "http://127.0.0.1:11434/v1"},
              {"llama.cpp", "http://127.0.0.1:8080/v1"},
@@ -159,7 +159,7 @@ TEST(ModelChoice, AListThatCannotBeHadSaysWhereAndWhoseKeyItWas) {
     ModelSources sources;
     sources.environment["OPENAI_API_KEY"] = "sk-x";
     sources.environment["OPENAI_BASE_URL"] = "http://box:8000/v1";
-    const auto said = [&] {
+    const auto error_text = [&] {
         try {
             choose(sources, refuses);
         } catch (...) {
@@ -167,17 +167,17 @@ TEST(ModelChoice, AListThatCannotBeHadSaysWhereAndWhoseKeyItWas) {
         }
         return std::string("nothing");
     };
-    EXPECT_EQ(said(),
+    EXPECT_EQ(error_text(),
               "authentication failed at box:8000 (HTTP 401).\n"
-              "  Server message: the answer has no text\n"
+              "  Server message: the response is empty\n"
               "  Check the key: echo $OPENAI_API_KEY (it begins with 'sk-'), then: cubepi doctor");
     sources.environment.clear();
     sources.config.provider = "openai";
     sources.config.base_url = "http://box:8000/v1";
     sources.config.api_key = "sk-y";
-    const std::string by_file = said();
+    const std::string by_file = error_text();
     EXPECT_NE(by_file.find("\n  Check api_key or api_key_env in "), std::string::npos) << by_file;
-    sources.config.model = "house";
+    sources.config.model = "lab";
     EXPECT_EQ(choose(sources, refuses).key_variable, "") << "it is not that of a variable";
 }
 
@@ -209,7 +209,7 @@ ProviderConfig work_provider() {
     work.type = ProviderType::anthropic;
     work.base_url = "https://llm.work.example";
     work.api_key_env = "WORK_KEY";
-    work.model = "house-model";
+    work.model = "lab-model";
     return work;
 }
 
@@ -238,7 +238,7 @@ TEST(Providers, ANamedOneHasItsOwnAddressKeyAndModel) {
     EXPECT_EQ(endpoint.type, ProviderType::anthropic);
     EXPECT_EQ(endpoint.base_url, "https://llm.work.example");
     EXPECT_EQ(endpoint.api_key, "wk") << "never the key of another service";
-    EXPECT_EQ(endpoint.model, "house-model");
+    EXPECT_EQ(endpoint.model, "lab-model");
     sources.config.providers.front().api_key_env.clear();
     EXPECT_EQ(choose_endpoint(sources).api_key, "") << "a key goes where it was meant to go";
     sources.flags.provider.clear();
@@ -326,18 +326,18 @@ TEST(Providers, WhatIsSpokenIsWhatTheTypeSays) {
         << "it has no list prices";
 }
 
-TEST(Providers, AMissingKeyIsSaidBeforeAnythingIsSent) {
+TEST(Providers, AMissingKeyIsReportedBeforeAnythingIsSent) {
     ModelSources sources;
     sources.flags.provider = "anthropic";
     const auto transport = network("", "");
-    std::string said;
+    std::string error_text;
     try {
         choose(sources, transport);
     } catch (const Error& error) {
-        said = error.what();
+        error_text = error.what();
     }
-    EXPECT_NE(said.find("export ANTHROPIC_API_KEY=..."), std::string::npos) << said;
-    EXPECT_TRUE(said.starts_with("no model")) << said;
+    EXPECT_NE(error_text.find("export ANTHROPIC_API_KEY=..."), std::string::npos) << error_text;
+    EXPECT_TRUE(error_text.starts_with("no model")) << error_text;
     EXPECT_TRUE(transport->requests().empty());
 }
 
@@ -355,14 +355,14 @@ TEST(Providers, AllThatAreConfiguredAreFoundOnce) {
 TEST(Providers, UnknownOnesAreRefusedWithTheNamesThatExist) {
     ModelSources sources;
     sources.config.providers.push_back(work_provider());
-    std::string said;
+    std::string error_text;
     try {
         find_endpoint(sources, "oracle");
     } catch (const Error& error) {
-        said = error.what();
+        error_text = error.what();
     }
     for (const char* name : {"'oracle'", "openai-responses", "anthropic", "ollama", "work"})
-        EXPECT_NE(said.find(name), std::string::npos) << said;
+        EXPECT_NE(error_text.find(name), std::string::npos) << error_text;
 }
 
 }  // namespace

@@ -36,9 +36,9 @@ public:
     }
 
     ModelProfile profile(const Model& model) const {
-        const ProviderCapability said{options_.capability, options_.model_capability_overrides,
-                                      url_};
-        return effective_profile(ModelApi::anthropic_messages, model, said);
+        const ProviderCapability configured{options_.capability,
+                                            options_.model_capability_overrides, url_};
+        return effective_profile(ModelApi::anthropic_messages, model, configured);
     }
 
     Built build(const ModelRequest& request) const override {
@@ -73,8 +73,8 @@ public:
         info.type = error_type_of(info.code);
         throw_provider_error(std::move(info),
                              "there is no API key for " + host_ +
-                                 ": set ANTHROPIC_API_KEY in the environment, or give the "
-                                 "provider an api_key (AnthropicOptions::api_key)");
+                                 "; set ANTHROPIC_API_KEY in the environment, or pass an "
+                                 "api_key to the provider (AnthropicOptions::api_key)");
     }
 
     std::unique_ptr<detail::WireDecoder> decoder(MessageAssembler& assembler,

@@ -17,22 +17,22 @@
 namespace cubepi {
 
 struct AnthropicOptions {
-    /// Sent as x-api-key. May be empty for servers on this machine.
+    /// Sent as x-api-key. May be empty for local servers.
     std::string api_key = {};
-    /// Sent as a bearer token instead, for gateways that want one.
+    /// Sent as a bearer token instead, for gateways that require one.
     std::string auth_token = {};
-    /// Up to and without "/v1/messages".
+    /// The URL before "/v1/messages".
     std::string base_url = "https://api.anthropic.com";
     std::string provider_id = "anthropic";
     CacheRetention cache_retention = CacheRetention::five_minutes;
-    /// Where cache markers go; null: on the system prompt, the last tool and the last message.
+    /// Places the cache markers; null: on the system prompt, the last tool and the last message.
     std::shared_ptr<const CacheMarkerPolicy> cache_policy = {};
-    /// Features that must be asked for by name: "context-1m-2025-08-07", ... (the anthropic-beta header).
+    /// Names of beta features to enable: "context-1m-2025-08-07", ... (the anthropic-beta header).
     std::vector<std::string> betas = {};
-    /// Put into each request as they are, over what is there.
+    /// Added to each request unchanged; they replace members of the same name.
     JsonObject extra_body = {};
     std::vector<std::pair<std::string, std::string>> extra_headers = {};
-    /// What the endpoint takes, where the built-in knowledge does not fit; per model id in the overrides.
+    /// Capabilities of the endpoint where the built-in profiles are wrong or missing. The overrides are per model id.
     CapabilityDescriptor capability = {};
     std::map<std::string, CapabilityDescriptor> model_capability_overrides = {};
     RetryPolicy retry = {};
@@ -44,17 +44,17 @@ struct AnthropicOptions {
     std::chrono::nanoseconds total_timeout = std::chrono::nanoseconds::zero();
 };
 
-/// The Messages API, of Anthropic and of every server that is compatible with it. A copy is another handle to the same
+/// The Messages API of Anthropic and of compatible servers. Copies are handles to the same
 /// provider. Any thread may call any member.
 ///
 ///     auto anthropic = AnthropicProvider({.api_key = env("ANTHROPIC_API_KEY")});
 ///     Agent agent({.model = anthropic.model("claude-sonnet-4-5")});
 ///
-/// A request has what the caller set, and besides only what the API demands (max_tokens) and cache markers. A key that
-/// is missing is an error of the first call.
+/// A request contains what the caller set, what the API requires (max_tokens), and cache markers. A missing key is an
+/// error of the first call.
 class AnthropicProvider final : public BaseProvider, public RequestPreview {
 public:
-    /// Throws Error(invalid_argument) when `base_url` is not an http(s) URL.
+    /// Throws Error(invalid_argument) if `base_url` is not an http(s) URL.
     explicit AnthropicProvider(AnthropicOptions options);
 
     BoundModel model(std::string id) const;

@@ -195,7 +195,7 @@ TEST(AnthropicProvider, D15_NeverAfterContent) {
     EXPECT_EQ(it.transport->requests().size(), 1u);
 }
 
-TEST(AnthropicProvider, D16_PingsAreNoContent) {
+TEST(AnthropicProvider, D16_PingsAreNotContent) {
     MemoryResponse response = MemoryResponse(200).with_event(begin_event);
     for (int i = 0; i < 8; ++i)
         response = MemoryResponse(response).with_delay(20s).with_event(ping_event);
@@ -271,8 +271,8 @@ TEST(AnthropicProvider, SaysWhereAnswersCanBeHeldToASchema) {
     EXPECT_FALSE(other.takes_response_format(model));
     CapabilityDescriptor told;
     told.response_format = true;
-    const AnthropicProvider said({.base_url = "https://gateway.example", .capability = told});
-    EXPECT_TRUE(said.takes_response_format(model));
+    const AnthropicProvider configured({.base_url = "https://gateway.example", .capability = told});
+    EXPECT_TRUE(configured.takes_response_format(model));
 }
 
 }  // namespace

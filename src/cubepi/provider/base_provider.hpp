@@ -15,17 +15,17 @@ class BaseProvider : public Provider {
 public:
     const std::string& provider_id() const noexcept override { return provider_id_; }
 
-    /// `observer(const JsonObject& payload, const Model&)`: right before a request is sent, after all changes.
-    /// Observers may return nothing or a Task<void>, which is awaited. They see the calls that begin from now on.
+    /// `observer(const JsonObject& payload, const Model&)`: called right before a request is sent, after all changes.
+    /// Observers may return nothing or a Task<void>, which is awaited. They observe the calls that start from now on.
     ObserverHandle subscribe_request(RequestObserver observer) {
         return handle(observers_->add(std::move(observer)));
     }
-    /// `observer(const StreamEvent&, const Model&)`: each event, before the consumer sees it.
+    /// `observer(const StreamEvent&, const Model&)`: called with each event before the consumer receives it.
     ObserverHandle subscribe_chunk(ChunkObserver observer) {
         return handle(observers_->add(std::move(observer)));
     }
-    /// `observer(const ProviderOutcome&, const Model&)`: once per call, at its end. For a stream that is dropped
-    /// before its end only those that return nothing are told.
+    /// `observer(const ProviderOutcome&, const Model&)`: called once per call, at its end. If a stream is dropped
+    /// before its end, only observers that return void are called.
     ObserverHandle subscribe_response(ResponseObserver observer) {
         return handle(observers_->add(std::move(observer)));
     }
@@ -36,7 +36,7 @@ protected:
 
     const std::shared_ptr<ObserverRegistry>& observers() const noexcept { return observers_; }
 
-    /// The stream over `source`, with the observers in between where there are any.
+    /// Returns the stream over `source`, with the observers, if any, in between.
     MessageStream observed(std::unique_ptr<StreamSource> source, const Model& model,
                            detail::BodyBuilder body = {}) const {
         if (observers_->empty()) return MessageStream(std::move(source));

@@ -52,7 +52,7 @@ std::vector<Notice> apply_reasoning(JsonObject& payload, const ReasoningCapabili
         deep_merge(payload, mode->second);
     } else if (!has_effort && capability.unsupported_mode_policy != UnsupportedModePolicy::skip) {
         std::string text = "Reasoning mode '" + std::string(to_string(control.mode)) +
-                           "' cannot be asked of this endpoint";
+                           "' is not supported by this endpoint";
         if (capability.unsupported_mode_policy == UnsupportedModePolicy::error)
             throw Error(ErrorCode::unsupported, text);
         notices.push_back(detail::request_changed(std::move(text) + ": left out", "reasoning"));
@@ -74,7 +74,7 @@ std::vector<Notice> apply_reasoning(JsonObject& payload, const ReasoningCapabili
             write_at_path(payload, *capability.summary_path, summary->second);
         } else if (capability.unsupported_mode_policy != UnsupportedModePolicy::skip) {
             notices.push_back(
-                detail::request_changed("A summary of the reasoning cannot be asked of this "
+                detail::request_changed("A summary of the reasoning is not supported by this "
                                         "endpoint: left out",
                                         "reasoning"));
         }
@@ -96,7 +96,7 @@ std::vector<Notice> apply_temperature(JsonObject& payload, const TemperatureSpec
         if (temperature && *temperature != *spec.fixed_value) {
             notices.push_back(detail::request_changed(
                 "The temperature is fixed at " + number_text(*spec.fixed_value) +
-                    " for this model; " + number_text(*temperature) + " was asked for",
+                    " for this model; " + number_text(*temperature) + " was requested",
                 "temperature"));
         }
         return notices;
@@ -106,9 +106,9 @@ std::vector<Notice> apply_temperature(JsonObject& payload, const TemperatureSpec
                          (spec.mode == TemperatureSpec::Mode::without_reasoning && reasoning);
     if (refused) {
         const std::string why = spec.mode == TemperatureSpec::Mode::ignored
-                                    ? "This model takes no temperature: "
-                                    : "This model takes no temperature while it reasons: ";
-        notices.push_back(detail::request_changed(why + number_text(*temperature) + " was left out",
+                                    ? "This model does not accept a temperature: "
+                                    : "This model does not accept a temperature while it reasons: ";
+        notices.push_back(detail::request_changed(why + number_text(*temperature) + " was omitted",
                                                   "temperature"));
         return notices;
     }
@@ -138,7 +138,7 @@ bool asks_to_reason(const JsonObject& payload, bool fallback) {
     for (const Json* value : {payload.if_contains("reasoning_effort"),
                               member("reasoning", "effort"), member("reasoning", "enabled"),
                               member("thinking", "type"), payload.if_contains("enable_thinking")}) {
-        if (const std::optional<bool> said = says(value)) return *said;
+        if (const std::optional<bool> reasons = says(value)) return *reasons;
     }
     return fallback;
 }

@@ -12,30 +12,30 @@
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/notice.hpp>
 
-// What an endpoint takes, as data. What is known of today's models is built in (model_profile.hpp); where it does not
-// fit, give the provider, or one model (Model::capability), a descriptor of your own.
+// Capabilities of an endpoint, as data. Profiles of current models are built in (model_profile.hpp); to correct them,
+// pass a descriptor to the provider or to one model (Model::capability).
 
 namespace cubepi {
 
 enum class UnsupportedModePolicy : std::uint8_t { skip, warn, error };
 
-/// How a ReasoningControl is spelled in an endpoint's request.
+/// The form of a ReasoningControl in the requests of an endpoint.
 struct ReasoningCapability {
     /// Merged into the request for a mode.
     std::map<ReasoningMode, JsonObject> mode_payloads = {};
-    /// Where the effort goes: keys separated by dots, e.g. "reasoning.effort".
+    /// Path of the effort: keys separated by dots, e.g. "reasoning.effort".
     std::optional<std::string> effort_path = {};
     std::map<ReasoningEffort, Json> effort_values = {};
     std::optional<std::string> summary_path = {};
     std::map<ReasoningSummary, Json> summary_values = {};
-    /// Merged in besides: "always", "mode:on", "effort:high", "summary:auto" (in that order).
+    /// Additional members to merge: "always", "mode:on", "effort:high", "summary:auto" (in that order).
     std::map<std::string, JsonObject> include_payloads = {};
     bool apply_effort_when_off = true;
     UnsupportedModePolicy unsupported_mode_policy = UnsupportedModePolicy::warn;
-    /// Where the endpoint gets something else than what was asked for, a sentence that says so: it becomes a notice (D14).
+    /// Text of the notice about an effort that is sent differently from what was requested (D14).
     std::map<ReasoningMode, std::string> mode_notes = {};
     std::map<ReasoningEffort, std::string> effort_notes = {};
-    /// The model thinks unless it is told not to.
+    /// The model reasons unless reasoning is switched off.
     bool on_by_default = false;
 };
 
@@ -44,8 +44,8 @@ struct TemperatureSpec {
         free,
         fixed,
         ignored,
-        automatic,          ///< as the model's profile says; free where there is none
-        without_reasoning,  ///< taken only by a request that does not ask the model to reason
+        automatic,          ///< as in the profile of the model; free without a profile
+        without_reasoning,  ///< accepted only by requests without reasoning
     };
     Mode mode = Mode::automatic;
     double min = 0.0;
@@ -53,44 +53,46 @@ struct TemperatureSpec {
     std::optional<double> fixed_value = {};
 };
 
-/// What a tool's JSON Schema is turned into on the way out (D27).
+/// The transformation of a tool's JSON Schema for a request (D27).
 enum class SchemaDialect : std::uint8_t {
     as_given,     ///< only a missing `"type": "object"` at the top is added
-    inline_refs,  ///< `$ref`s into the schema are replaced by what they name, except recursive ones
+    inline_refs,  ///< `$ref`s into the schema are replaced by their targets, except recursive ones
 };
 
 struct CapabilityDescriptor {
     std::optional<ReasoningCapability> reasoning = {};
     TemperatureSpec temperature = {};
-    /// Under which name Model::max_tokens is sent; absent: the name that the model's family wants.
+    /// Name under which Model::max_tokens is sent; absent: the name that the model's family requires.
     std::optional<std::string> max_tokens_field = {};
     SchemaDialect schema_dialect = SchemaDialect::as_given;
-    /// Under this key the model's thinking is sent back in later requests ("reasoning_content"); absent: it is not.
+    /// Key under which the model's thinking is returned in later requests ("reasoning_content"); absent: it is not
+    /// sent.
     std::optional<std::string> thinking_field = {};
-    /// False for servers that refuse `stream_options`: usage is then not asked for.
+    /// False for servers that reject `stream_options`: usage is then not requested.
     bool stream_usage = true;
-    /// Whether the endpoint can hold an answer to a JSON Schema; absent: what is known of endpoint and model.
+    /// Whether the endpoint can enforce a JSON Schema for answers; absent: decided by the profile of endpoint and
+    /// model.
     std::optional<bool> response_format = {};
 };
 
-/// Merges `patch` into `target`: objects key by key, everything else is replaced.
+/// Merges `patch` into `target`: objects key by key; everything else is replaced.
 void deep_merge(JsonObject& target, const JsonObject& patch);
-/// Writes `value` at a path of keys separated by dots, making objects on the way.
+/// Writes `value` at a path of keys separated by dots, and creates missing objects.
 void write_at_path(JsonObject& target, std::string_view path, Json value);
 
-/// Writes the control into a request. What the endpoint cannot express comes back as notices, or throws
-/// Error(unsupported) where the policy says so. `reasons`: the model is known to reason.
+/// Writes the control into a request. Returns notices about settings that the endpoint cannot express, or throws
+/// Error(unsupported) if the policy requires it. `reasons`: the model is known to reason.
 std::vector<Notice> apply_reasoning(JsonObject& payload, const ReasoningCapability& capability,
                                     const ReasoningControl& control, bool reasons);
 
-/// Writes the temperature. Absent and not fixed: nothing. `reasoning`: the request asks the model to reason.
+/// Writes the temperature, unless it is absent and not fixed. `reasoning`: the request enables reasoning.
 std::vector<Notice> apply_temperature(JsonObject& payload, const TemperatureSpec& spec,
                                       std::optional<double> temperature, bool reasoning = false);
 
-/// Whether a request asks its model to reason, in any of the spellings that are known; `fallback` when it says nothing.
+/// Returns whether a request enables reasoning, in any of the known forms; `fallback` if it sets nothing.
 bool asks_to_reason(const JsonObject& payload, bool fallback = false);
 
-// How each API spells the whole control, for a model of which nothing is known.
+// The complete form of the control in each API, for a model without a profile.
 const ReasoningCapability& openai_chat_reasoning();
 const ReasoningCapability& openai_responses_reasoning();
 const ReasoningCapability& anthropic_reasoning();

@@ -54,14 +54,14 @@ void lint_reasoning(const ReasoningCapability& reasoning, ModelApi api,
         if (is_include_key(key)) continue;
         found.push_back(finding("unknown_include",
                                 "include_payloads has '" + key +
-                                    "', which nothing brings up: use always, mode:, effort: or "
+                                    "', which no setting selects: use always, mode:, effort: or "
                                     "summary: and a value"));
     }
 }
 
 void lint_temperature(const TemperatureSpec& spec, std::vector<Notice>& found) {
     if (spec.mode == TemperatureSpec::Mode::fixed && !spec.fixed_value) {
-        found.push_back(finding("temperature_limits", "The temperature is fixed, at no value"));
+        found.push_back(finding("temperature_limits", "The temperature is fixed without a value"));
     }
     if (spec.min > spec.max) {
         found.push_back(

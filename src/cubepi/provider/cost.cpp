@@ -12,7 +12,7 @@ namespace {
 
 constexpr double per_million = 1e-6;
 
-/// What follows a model's id in a dated one: "-20250929", "-2025-08-07"; or "-latest".
+/// True for the suffix of a dated model id: "-20250929", "-2025-08-07"; or "-latest".
 bool is_date(std::string_view rest) {
     if (rest == "-latest") return true;
     if (rest.size() < 9 || rest[0] != '-') return false;

@@ -100,7 +100,7 @@ void read_error_object(const JsonObject& object, EndpointFailure& failure) {
     failure.code = text_of(object.if_contains("code"));
     failure.type = text_of(object.if_contains("type"));
     if (failure.message.empty()) failure.message = text_of(object.if_contains("detail"));
-    // OpenRouter puts the upstream's own words beside its "Provider returned error".
+    // OpenRouter adds the text of the upstream to its "Provider returned error".
     const Json* metadata = object.if_contains("metadata");
     if (metadata && metadata->is_object()) {
         const std::string raw = text_of(metadata->get_object().if_contains("raw"));
@@ -176,7 +176,7 @@ ErrorCode code_of_kind(std::string_view kind) {
     return ErrorCode::provider;
 }
 
-/// "... > 200000 maximum", "maximum context length is 8192 tokens": what the endpoint says its window is.
+/// The context window that an error text states: "... > 200000 maximum", "maximum context length is 8192 tokens".
 std::optional<std::int64_t> window_in(std::string_view text) {
     std::size_t at = text.find("> ");
     if (at == std::string_view::npos || !has(text.substr(at), "maximum")) {
@@ -205,7 +205,8 @@ EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers,
         read_failure_value(value, failure);
     } else if (has(lower(body.substr(0, 200)), "<html") ||
                has(lower(body.substr(0, 200)), "<!doctype")) {
-        failure.message = "the answer is a web page, not an API's: is the base URL right?";
+        failure.message =
+            "the server returned an HTML page instead of an API response; check the base URL";
     } else {
         failure.message = replace_broken_utf8(body);
     }
@@ -215,7 +216,7 @@ EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers,
     }
     // A header may hold any bytes.
     if (!is_utf8(failure.message)) failure.message = replace_broken_utf8(failure.message);
-    if (failure.message.empty()) failure.message = "the answer has no text";
+    if (failure.message.empty()) failure.message = "the response is empty";
     failure.message = shortened(std::move(failure.message));
     return failure;
 }
@@ -224,7 +225,8 @@ EndpointFailure read_stream_failure(const Json& error) {
     EndpointFailure failure;
     read_failure_value(error, failure);
     failure.status = status_of_code(failure.code);
-    if (failure.message.empty()) failure.message = "the endpoint reported an error without a text";
+    if (failure.message.empty())
+        failure.message = "the endpoint reported an error without a message";
     failure.message = shortened(std::move(failure.message));
     return failure;
 }
@@ -378,7 +380,7 @@ std::size_t secret_length(std::string_view text, std::size_t at, std::string_vie
 std::string without_secret(std::string text, std::string_view secret) {
     if (secret.size() < 6) return text;
     std::string result;
-    std::size_t kept = 0;
+    std::size_t copied = 0;
     for (std::size_t at = 0; at < text.size();) {
         const bool may_begin = text[at] == secret.front() || text[at] == '\\' || text[at] == '%';
         const std::size_t length = may_begin ? secret_length(text, at, secret) : 0;
@@ -386,13 +388,13 @@ std::string without_secret(std::string text, std::string_view secret) {
             ++at;
             continue;
         }
-        result.append(text, kept, at - kept);
+        result.append(text, copied, at - copied);
         result += "***";
         at += length;
-        kept = at;
+        copied = at;
     }
-    if (kept == 0) return text;
-    return result.append(text, kept, std::string::npos);
+    if (copied == 0) return text;
+    return result.append(text, copied, std::string::npos);
 }
 
 std::string failure_text(const Model& model, std::string_view base_url, const ErrorInfo& info,

@@ -112,7 +112,7 @@ TEST(Classification, WhatTheNetworkDidKeepsItsCode) {
               ErrorCode::timeout);
 }
 
-TEST(Classification, AWebPageIsSaidToBeOne) {
+TEST(Classification, AWebPageIsReportedAsOne) {
     EXPECT_NE(
         read_endpoint_failure(404, HttpHeaders(), "<!DOCTYPE html><p>hi").message.find("base URL"),
         std::string::npos);

@@ -80,7 +80,7 @@ TEST(Fallback, TheFirstModelAnswersWhenItCan) {
     EXPECT_EQ(legs.chain.chain().size(), 3u);
 }
 
-TEST(Fallback, D23_GoesOnForItsTriggersAndSaysWhoAnswered) {
+TEST(Fallback, D23_ContinuesAfterTriggerErrorsAndNamesTheModelThatAnswered) {
     Legs legs;
     legs.a.set_responses({failing(ErrorCode::rate_limited, "slow down")});
     legs.b.set_responses({failing(ErrorCode::connect)});
@@ -88,7 +88,7 @@ TEST(Fallback, D23_GoesOnForItsTriggersAndSaysWhoAnswered) {
     const std::vector<StreamEvent> events = legs.events(legs.call());
     EXPECT_EQ(spelled(events),
               "notice(failover) notice(failover) start text_start text_delta(Hi) text_end done");
-    EXPECT_EQ(events[0].notice->text, "pa/a: slow down; going on with pb/b");
+    EXPECT_EQ(events[0].notice->text, "pa/a: slow down; continuing with pb/b");
     EXPECT_EQ(events[0].notice->details.at("cause"), "failed");
     EXPECT_EQ(events[0].notice->details.at("to").at("model_id"), "b");
     const AssistantMessage message = events.back().partial.get();
@@ -139,7 +139,7 @@ TEST(Fallback, D15_NeverAfterContentWasShown) {
     EXPECT_EQ(legs.b.call_count(), 0u);
 }
 
-TEST(Fallback, AStartAloneIsNoContent) {
+TEST(Fallback, AStartEventIsNotContent) {
     Legs legs;
     legs.a.set_responses({failing_after_start(ErrorCode::unavailable)});
     legs.b.set_responses({"Hi"});
@@ -219,7 +219,7 @@ TEST(Fallback, AFailingLegIsLeftAloneByAllRunsUntilItsCoolDownEnds) {
     EXPECT_EQ(events.back().partial.get().text(), "b2");
     EXPECT_EQ(events[0].notice->details.at("cause"), "cooling_down");
     EXPECT_EQ(events[0].notice->text,
-              "pa/a: left alone for another 1 s after it failed: slow down; going on with pb/b");
+              "pa/a: not called for another 1 s after a failure: slow down; continuing with pb/b");
     EXPECT_EQ(legs.a.call_count(), 1u);
     legs.clock->advance(std::chrono::seconds(1));
     EXPECT_EQ(legs.ask("run-3").text(), "a again");
@@ -316,7 +316,7 @@ TEST(Fallback, TheCallbackSeesEachHopAndMayAwait) {
     EXPECT_EQ(seen, (std::vector<std::string>{"a>b:down", "b>c:down too"}));
 }
 
-TEST(Fallback, AThrowingCallbackHarmsNobody) {
+TEST(Fallback, AThrowingCallbackDoesNotFailTheCall) {
     FallbackOptions options;
     options.on_failover = [](const Failover&) { throw std::runtime_error("oops"); };
     Legs legs(options);
@@ -329,7 +329,7 @@ TEST(Fallback, AThrowingCallbackHarmsNobody) {
     EXPECT_NE(events[1].notice->text.find("oops"), std::string::npos);
 }
 
-TEST(Fallback, D7_AnAbortBeforeTheCallAsksNobody) {
+TEST(Fallback, D7_AnAbortBeforeTheCallCallsNoModel) {
     Legs legs;
     std::stop_source stop;
     stop.request_stop();

@@ -93,7 +93,7 @@ struct FauxPrompt {
 
 }  // namespace detail
 
-/// What all handles share.
+/// State shared by all handles.
 struct FauxProvider::State {
     explicit State(FauxOptions given)
         : options(normalised(std::move(given))), random(options.seed) {}

@@ -18,10 +18,10 @@ namespace cubepi {
 
 TextContent faux_text(std::string text);
 ThinkingContent faux_thinking(std::string thinking);
-/// Without an id the call gets a random one.
+/// A call without an id gets a random one.
 ToolCall faux_tool_call(std::string_view name, JsonObject arguments = {}, std::string id = {});
-/// An answer of one text block, or of the blocks given. The stop reason is what you say it is: a message with tool
-/// calls is not given "tool_use" by itself.
+/// An answer with one text block, or with the given blocks. The stop reason is used as passed: a message with tool
+/// calls does not get "tool_use" automatically.
 AssistantMessage faux_assistant_message(std::string text,
                                         std::string_view stop_reason = stop_reason::stop,
                                         std::string_view error_message = {});
@@ -35,9 +35,9 @@ AssistantMessage faux_assistant_message(ContentList<AssistantContent> blocks,
                                         std::string_view stop_reason = stop_reason::stop,
                                         std::string_view error_message = {});
 
-/// What one call of a FauxProvider answers: a message, a text, a failure, or a function that makes the message from
-/// the request. The function takes `(const ModelRequest&)` or `(const MessageList&, const Model&)` and returns an
-/// AssistantMessage or a Task of one; what it throws is the failure of the call.
+/// The response to one call of a FauxProvider: a message, a text, a failure, or a function that creates the message
+/// from the request. The function takes `(const ModelRequest&)` or `(const MessageList&, const Model&)` and returns
+/// an AssistantMessage or a Task of one; an exception becomes the failure of the call.
 class FauxStep {
 public:
     using Factory = std::function<Task<AssistantMessage>(ModelRequest request)>;
@@ -84,7 +84,7 @@ private:
     friend class FauxProvider;
     friend class FauxSource;
 
-    /// Keeps what the function is given by reference alive until its task has ended.
+    /// Keeps the arguments that the function takes by reference alive until its task has ended.
     template <class F>
     static Task<AssistantMessage> call(F& factory, ModelRequest request) {
         if constexpr (std::is_invocable_v<F&, const ModelRequest&>) {
@@ -97,40 +97,41 @@ private:
     std::variant<AssistantMessage, Failure, DirectFactory, Factory> answer_;
 };
 
-/// A step that fails before the answer starts, as an error in band.
+/// A step that fails before the answer starts, reported by an `error` event.
 FauxStep faux_failure(std::string message, std::optional<ErrorInfo> info = {});
 
 struct FauxOptions {
-    /// Pieces are 4 times so many Unicode code points long, chosen at random (by `seed`) between the two.
+    /// Range of the length of a piece in tokens of four Unicode code points, chosen at random (by `seed`).
     int token_size_min = 3;
     int token_size_max = 5;
     std::uint64_t seed = 1;
     /// Waits before each piece, on the clock of the call's Runtime. Absent: no waiting.
     std::optional<double> tokens_per_second = {};
     std::string provider_id = {};
-    /// Fills in usage as an endpoint with a prompt cache would report it.
+    /// Reports usage like an endpoint with a prompt cache.
     bool prompt_cache = true;
-    /// Lets the loop run before each piece. Without it (and tokens_per_second) all events are there at once.
+    /// Lets the event loop run before each piece. Without it (and tokens_per_second) all events are available at
+    /// once.
     bool yield_every_chunk = false;
 };
 
-/// A model without a network, which answers what it is told: for tests, examples and the demo. A copy is another
-/// handle to the same script. Any thread may call any member.
+/// A scripted model without a network, for tests, examples and the demo. Copies are handles to the same script. Any
+/// thread may call any member.
 ///
 ///     FauxProvider faux;
 ///     faux.set_responses({"Hello", faux_assistant_message(faux_tool_call("add", {{"a", 1}}), "tool_use")});
 ///     Agent agent({.model = faux.model("offline")});
-///
-/// An abort is noticed before each block and each piece. Token numbers are estimates of a quarter of the bytes.
+/// An abort takes effect before each block and each piece. Token numbers are estimates of a quarter of the bytes.
 class FauxProvider final : public BaseProvider {
 public:
     explicit FauxProvider(FauxOptions options = {});
 
-    /// Replaces what is still in the script.
+    /// Replaces the remaining steps of the script.
     void set_responses(std::vector<FauxStep> steps);
     void append_responses(std::vector<FauxStep> steps);
     std::size_t pending_response_count() const;
-    /// How often it was called, also with an empty script; calls that were aborted before they began do not count.
+    /// Number of calls, including those with an empty script; calls that were aborted before they began are not
+    /// counted.
     std::size_t call_count() const;
     void clear_prompt_cache();
 

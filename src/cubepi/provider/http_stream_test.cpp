@@ -11,7 +11,7 @@
 
 #include "test_streams.hpp"
 
-// What is true of an answer over HTTP whatever its protocol is.
+// Tests of answers over HTTP that do not depend on the protocol.
 
 namespace cubepi {
 namespace {
@@ -68,7 +68,7 @@ struct Asked {
     AssistantMessage message;
 };
 
-TEST(HttpStream, AnAnswerThatIsNoStreamIsReadAllTheSame) {
+TEST(HttpStream, AnAnswerThatIsNotAStreamIsRead) {
     const Asked it({typed(200, "application/json", answer_json)});
     EXPECT_EQ(spelled(it.events), "start text_start text_delta(Hi) text_end done");
 }
@@ -91,13 +91,13 @@ TEST(HttpStream, WhatABodyIsSaysItsFirstSignAndNotItsType) {
     EXPECT_EQ(spelled(marked.events), whole);
 }
 
-TEST(HttpStream, APageInsteadOfAnAnswerIsSaidToBeOne) {
+TEST(HttpStream, AnHtmlPageInsteadOfAnAnswerIsReported) {
     const Asked page({typed(200, "text/html", "<html>")});
     EXPECT_EQ(page.message.error->code, ErrorCode::protocol);
     EXPECT_NE(page.error().find("base URL"), std::string::npos);
 }
 
-TEST(HttpStream, D9_JsonThatIsNoAnswerIsAnErrorWithItsWords) {
+TEST(HttpStream, D9_OtherJsonIsAnErrorWithItsText) {
     const auto anthropic = AnthropicProvider({.api_key = "sk-secret-key"}).model("m");
     const auto responses = OpenAIResponsesProvider({.api_key = "sk-secret-key"}).model("m");
     const auto chat = OpenAIProvider({.api_key = "sk-secret-key"}).model("m");
@@ -114,7 +114,7 @@ TEST(HttpStream, D9_JsonThatIsNoAnswerIsAnErrorWithItsWords) {
     }
 }
 
-TEST(HttpStream, AnEndlessTextThatIsNoStreamIsRefused) {
+TEST(HttpStream, AnEndlessBodyThatIsNotAStreamIsRejected) {
     MemoryResponse endless = typed(200, "application/json", "{\"a\":\"");
     const std::string megabyte(std::size_t{1} << 20, 'x');
     for (int i = 0; i < 40; ++i) endless = MemoryResponse(endless).with_piece(megabyte);
@@ -158,7 +158,7 @@ TEST(HttpStream, D7_AnAbortEndsTheReadingOfARefusal) {
     EXPECT_EQ(transport->open_exchanges(), 0u);
 }
 
-TEST(HttpStream, D16_TheTotalClockRunsThroughRetries) {
+TEST(HttpStream, D16_TheTotalTimeoutIncludesRetries) {
     OpenAIOptions options;
     options.total_timeout = 60s;
     const auto busy = [] { return typed(503, "text/plain", "busy").with_delay(8s); };
@@ -177,7 +177,7 @@ TEST(HttpStream, D16_ARetryThatWouldBeTooLateIsNotWaitedFor) {
     EXPECT_EQ(it.took, 0s);
 }
 
-TEST(HttpStream, D9_AWaitThatIsNoNumberIsNotStored) {
+TEST(HttpStream, D9_AnInvalidRetryAfterIsNotStored) {
     for (const char* wait : {"nan", "inf", "-1", "1e999"}) {
         const Asked it({typed(429, "application/json", R"({"error":{"message":"slow"}})")
                             .with_header("x-should-retry", "false")
@@ -204,7 +204,7 @@ TEST(HttpStream, D58_KeysInHeadersOfOnesOwnAreInNoErrorText) {
     }
 }
 
-/// What a server sends that is always faster than its reader: `first`, then `piece` again and again.
+/// A server that always sends faster than its reader reads: `first`, then `piece` repeatedly.
 struct Flood {
     const char* about = "";
     std::string first = {};
@@ -270,7 +270,7 @@ Task<std::size_t> turns_during(MessageStream stream) {
 TEST(HttpStream, AFloodOfBytesLetsTheEventLoopRun) {
     const std::string delta =
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\n";
-    // A retry would wait on a clock that nobody advances.
+    // A retry would wait on a clock that the test does not advance.
     RetryPolicy no_retries;
     no_retries.max_retries = 0;
     const std::vector<BoundModel> models{

@@ -17,7 +17,7 @@ auto snapshot(std::mutex& mutex, const List& list) {
     return list;
 }
 
-/// Pixels of "1024x768"; 0 for what is no such size.
+/// Returns the pixels of a size like "1024x768"; 0 for other texts.
 double pixels_of(std::string_view size) {
     const std::size_t cross = size.find('x');
     if (cross == std::string_view::npos) return 0;
@@ -71,9 +71,9 @@ std::optional<double> cost_of(const AssistantImages& images, const ImagesModel& 
     const auto count = static_cast<double>(images.images().size());
     if (model.cost->per_image) return count * *model.cost->per_image;
     if (!model.cost->per_megapixel) return std::nullopt;
-    const Json* said = images.metadata.if_contains("size");
+    const Json* size = images.metadata.if_contains("size");
     const double pixels =
-        pixels_of(said && said->is_string() ? std::string_view(said->get_string())
+        pixels_of(size && size->is_string() ? std::string_view(size->get_string())
                                             : std::string_view(model.size.value_or("")));
     if (pixels == 0) return std::nullopt;
     return count * *model.cost->per_megapixel * pixels / 1e6;

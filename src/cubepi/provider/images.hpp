@@ -17,7 +17,7 @@
 #include <cubepi/core/task.hpp>
 #include <cubepi/provider/stream_options.hpp>
 
-// Image generation: a family of providers of its own, beside those that chat.
+// Image generation: providers separate from those of chat models.
 
 namespace cubepi {
 
@@ -34,7 +34,7 @@ struct ImagesCost {
     std::optional<double> per_megapixel = {};
 };
 
-/// An image model and what its requests have where the caller says nothing. What is absent is not sent.
+/// An image model with the defaults of its requests. Absent values are not sent.
 struct ImagesModel {
     std::string id = {};
     std::string provider_id = {};
@@ -47,12 +47,13 @@ struct ImagesModel {
     std::optional<ImagesCost> cost = {};
 };
 
-/// What to draw.
+/// The images to create.
 struct ImagesContext {
     std::string prompt = {};
-    std::vector<ImageContent> input_images = {};  ///< to edit, or to go by; base64, not URLs
-    std::optional<std::string> size = {};  ///< "1024x1024", or a ratio where the endpoint takes one
-    std::optional<int> n = {};             ///< how many
+    std::vector<ImageContent> input_images =
+        {};                                ///< to edit or to use as a reference; base64, not URLs
+    std::optional<std::string> size = {};  ///< "1024x1024", or a ratio if the endpoint accepts one
+    std::optional<int> n = {};             ///< number of images
     std::optional<ImageQuality> quality = {};
     std::optional<ImageFormat> output_format = {};
     std::optional<std::int64_t> seed = {};
@@ -62,7 +63,7 @@ struct ImagesContext {
     JsonObject extra = {};  ///< merged into the request, over everything else
 };
 
-/// What came of it. Failures are thrown, not told here.
+/// The result of a call. Failures are thrown, not stored here.
 struct AssistantImages {
     std::string api = {};
     std::string provider_id = {};
@@ -72,24 +73,24 @@ struct AssistantImages {
     std::string response_id = {};
     std::optional<double> timestamp = {};  ///< Unix time, seconds
     std::optional<Usage> usage = {};
-    JsonObject metadata = {};  ///< what the endpoint said besides: size, quality, revised prompts
+    JsonObject metadata = {};  ///< further data of the response: size, quality, revised prompts
 
     bool aborted() const noexcept { return stop_reason == stop_reason::aborted; }
-    /// The images among the output; valid while this lives.
+    /// The images of the output; valid as long as this object.
     std::vector<const ImageContent*> images() const;
 };
 
-/// USD of what was drawn, by ImagesModel::cost; empty when it has no price that fits.
+/// Returns the cost of the images in USD, by ImagesModel::cost; empty if it has no applicable price.
 std::optional<double> cost_of(const AssistantImages& images, const ImagesModel& model);
 
-/// Something on the way to the images.
+/// An event during the generation of images.
 struct ImagesEvent {
     enum class Type : std::uint8_t {
-        partial_image,  ///< a sketch of an image that is not done
-        notice,         ///< a retry, or a value that was left out or changed
+        partial_image,  ///< a preview of an unfinished image
+        notice,         ///< a retry, or a value that was omitted or changed
     };
     Type type = Type::notice;
-    int index = 0;  ///< of the sketch
+    int index = 0;  ///< of the preview
     ImageContent image = {};
     Notice notice = {};
 };
@@ -143,7 +144,7 @@ public:
         on_event_ = std::move(value);
         return std::move(*this);
     }
-    /// How many sketches of each image to ask for, where the endpoint has them.
+    /// Number of previews to request per image, if the endpoint supports them.
     ImagesOptions&& partial_images(int value) && {
         partial_images_ = value;
         return std::move(*this);
@@ -153,7 +154,7 @@ public:
         return std::move(*this);
     }
 
-    /// Ends the call from any thread; what comes back has the stop reason "aborted" and no output.
+    /// Ends the call from any thread; the result has the stop reason "aborted" and no output.
     const std::stop_token& stop_token() const noexcept { return stop_token_; }
     const ImagesPayloadHook& on_payload() const noexcept { return on_payload_; }
     const ImagesResponseHook& on_response() const noexcept { return on_response_; }
@@ -171,18 +172,18 @@ private:
     std::shared_ptr<const Runtime> runtime_;
 };
 
-/// An endpoint that draws. May be shared by several executors.
+/// An endpoint that creates images. May be shared by several executors.
 class ImagesProvider {
 public:
     virtual ~ImagesProvider() = default;
-    /// Draws. Throws ProviderError for what the endpoint or the network does wrong, Error for what can never be
-    /// sent; an abort is a result.
+    /// Creates images. Throws ProviderError for failures of the endpoint or the network, Error for an invalid
+    /// request; an abort is a result.
     virtual Task<AssistantImages> generate_images(ImagesModel model, ImagesContext context,
                                                   ImagesOptions options = {}) = 0;
     virtual const std::string& provider_id() const noexcept = 0;
 };
 
-/// What an observer of images is told at the end of a call.
+/// The outcome of a call, as passed to observers at its end.
 struct ImagesOutcome {
     std::optional<AssistantImages> images = {};  ///< empty when the call failed
     std::exception_ptr failure = {};
@@ -193,7 +194,7 @@ using ImagesRequestObserver =
 using ImagesResponseObserver = detail::SlotFunction<void(const ImagesOutcome&, const ImagesModel&),
                                                     detail::images_response_observer_slot>;
 
-/// The observers of an images provider. What they throw harms nobody. Any thread may call any member.
+/// The observers of an images provider. Their exceptions are ignored. Any thread may call any member.
 class ImagesObservers {
 public:
     std::uint64_t add(ImagesRequestObserver observer);
@@ -215,15 +216,15 @@ public:
     const std::string& provider_id() const noexcept override { return provider_id_; }
     /// A model of this provider.
     ImagesModel model(std::string id) const;
-    /// Right before a request is sent, after all changes. The number is for unsubscribe().
+    /// Called right before a request is sent, after all changes. Returns the number for unsubscribe().
     std::uint64_t subscribe_request(ImagesRequestObserver observer) {
         return observers_->add(std::move(observer));
     }
-    /// Once per call, at its end.
+    /// Called once per call, at its end.
     std::uint64_t subscribe_response(ImagesResponseObserver observer) {
         return observers_->add(std::move(observer));
     }
-    /// Does nothing when there is none of that number.
+    /// Does nothing if the number is unknown.
     void unsubscribe(std::uint64_t id) { observers_->remove(id); }
 
 protected:
@@ -236,10 +237,10 @@ private:
     std::shared_ptr<ImagesObservers> observers_;
 };
 
-/// Draws the same small picture every time: for tests.
+/// Returns the same small image for every call: for tests.
 class FauxImagesProvider final : public BaseImagesProvider {
 public:
-    /// `png_base64` empty: one transparent pixel. `failure` is thrown by each call when it is set.
+    /// `png_base64` empty: one transparent pixel. `failure` is thrown by each call if it is set.
     explicit FauxImagesProvider(std::string png_base64 = {}, std::exception_ptr failure = {});
     Task<AssistantImages> generate_images(ImagesModel model, ImagesContext context,
                                           ImagesOptions options = {}) override;

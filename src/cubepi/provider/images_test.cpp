@@ -92,7 +92,7 @@ TEST(Images, AreDrawnFromAText) {
               R"("quality":"high","output_format":"webp","moderation":"low"})");
 }
 
-TEST(Images, D14_WhatWasNotSetIsNotSentAndWhatCannotBeTakenIsSaid) {
+TEST(Images, D14_SendsOnlyWhatWasSetAndReportsWhatIsNotSupported) {
     Studio studio(answers(json(one_image)));
     ImagesContext context = teapot();
     context.seed = 7;
@@ -334,7 +334,7 @@ TEST(Images, AnExceptionOfAHookIsThrownWithItsCodeAndItsCauseAndIsNotRetried) {
     }
 }
 
-TEST(Images, AnObserverThatThrowsHarmsNobody) {
+TEST(Images, AnObserverThatThrowsDoesNotFailTheCall) {
     Studio studio(answers(json(one_image)));
     const std::uint64_t id = studio.provider.subscribe_request(
         [](const JsonObject&, const ImagesModel&) { throw std::runtime_error("boom"); });
@@ -366,7 +366,7 @@ TEST(Images, FauxDrawsForTests) {
     EXPECT_THROW(run(broken.generate_images(broken.model("m"), context)), std::runtime_error);
 }
 
-TEST(Base64, GivesTheBytesOrSaysThatItCannot) {
+TEST(Base64, ReturnsTheBytesOrThrows) {
     EXPECT_EQ(detail::from_base64(""), "");
     EXPECT_EQ(detail::from_base64("QQ=="), "A");
     EXPECT_EQ(detail::from_base64("QUI="), "AB");

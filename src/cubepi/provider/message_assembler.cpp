@@ -17,7 +17,7 @@ namespace {
 
 std::uint32_t block_number(std::int32_t index) { return static_cast<std::uint32_t>(index); }
 
-/// Arguments as far as they may run a tool; the rest is kept beside them (D4).
+/// Sets the arguments if a tool may run with them, else stores their text as `raw_arguments` (D4).
 void set_arguments(ToolCall& call, std::string_view raw) {
     ParsedArguments parsed = parse_arguments(raw);
     if (parsed.runnable()) {
@@ -61,11 +61,12 @@ StreamEvent MessageAssembler::event(StreamEventType type, std::int32_t index,
 }
 
 void MessageAssembler::throw_too_large() const {
-    throw LimitReachedError(std::string(max_answer_bytes_name),
-                            "the answer needs more memory than the limit max_answer_bytes (" +
-                                std::to_string(max_bytes_) + " bytes); only its first " +
-                                std::to_string(detail::kept_of_large_answer) +
-                                " bytes are kept. Prompt again to continue, or raise the limit");
+    throw LimitReachedError(
+        std::string(max_answer_bytes_name),
+        "the answer needs more memory than the limit max_answer_bytes (" +
+            std::to_string(max_bytes_) + " bytes); only its first " +
+            std::to_string(detail::retained_answer_size) +
+            " bytes are retained; prompt again to continue, or raise the limit");
 }
 
 void MessageAssembler::count_detail(std::size_t bytes) {
@@ -310,7 +311,7 @@ StreamEvent MessageAssembler::error(const std::exception_ptr& exception) {
 
 StreamEvent MessageAssembler::limited(std::string_view error_message) {
     AssistantMessage message = final_message(OpenCalls::drop);
-    detail::shorten(message, detail::kept_of_large_answer);
+    detail::shorten(message, detail::retained_answer_size);
     ErrorInfo info;
     info.code = ErrorCode::limit;
     info.provider_code = max_answer_bytes_name;

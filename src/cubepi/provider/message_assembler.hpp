@@ -15,27 +15,26 @@
 
 namespace cubepi {
 
-/// Builds a model's answer from a provider's decoded wire events, and the stream events with their snapshots
-/// on the way. Every provider feeds one: wire formats differ, the grammar of StreamEvent does not.
-/// Each call returns the event to deliver. Blocks are named by the index that their start returned in
-/// `content_index`. Not thread safe; the events are.
+/// Builds the answer of a model and its stream events, with snapshots, from decoded wire events. Every provider uses
+/// one: wire formats differ, the grammar of StreamEvent does not. Each call returns the event to deliver. Blocks are
+/// named by the index that their start returned in `content_index`. Not thread safe; the events are.
 class MessageAssembler {
 public:
-    /// More calls than this in one answer are a fault of the endpoint.
+    /// More calls than this in one answer are an error of the endpoint.
     static constexpr std::size_t max_tool_calls = 512;
     /// The same for blocks of any kind.
     static constexpr std::size_t max_blocks = 16384;
 
-    /// `head` has what is known at the start: id, provider_id, model_id, timestamp. Any call below that adds content throws
-    /// LimitReachedError when the answer needs more memory than `max_bytes` (StreamOptions::max_answer_bytes), and Error
-    /// (too_large) for more than `max_blocks` blocks.
+    /// `head` has the values that are known at the start: id, provider_id, model_id, timestamp. Any call below that
+    /// adds content throws LimitReachedError if the answer needs more memory than `max_bytes`
+    /// (StreamOptions::max_answer_bytes), and Error (too_large) for more than `max_blocks` blocks.
     explicit MessageAssembler(AssistantMessage head,
                               std::size_t max_bytes = default_max_answer_bytes);
     ~MessageAssembler();
     MessageAssembler(MessageAssembler&&) noexcept;
     MessageAssembler& operator=(MessageAssembler&&) noexcept;
 
-    /// The snapshots of the answer have the head as it is now.
+    /// The snapshots of the answer have the current head.
     StreamEvent start();
     bool started() const noexcept { return started_; }
     /// True once a block was opened: from here on a failed call must not be repeated (D15).
@@ -45,7 +44,7 @@ public:
     StreamEvent text_delta(std::int32_t index, std::string_view text);
     /// Ends a text or thinking block; `extra` is merged into the block's (signatures, item ids; D13).
     StreamEvent text_end(std::int32_t index, LazyObject extra = {});
-    /// Ends it in its final form, whatever its deltas add up to.
+    /// Ends the block with its final content, which replaces that of its deltas.
     StreamEvent text_end(std::int32_t index, TextContent block);
     StreamEvent thinking_start(LazyObject extra = {});
     StreamEvent thinking_delta(std::int32_t index, std::string_view text);
@@ -55,24 +54,26 @@ public:
     /// and shown in a valid form (D73), here and in the functions below.
     StreamEvent toolcall_start(SharedString id, SharedString name, LazyObject extra = {});
     StreamEvent toolcall_delta(std::int32_t index, std::string_view json);
-    /// Ends a call in its final form.
+    /// Ends a call with its final content.
     StreamEvent toolcall_end(std::int32_t index, ToolCall call);
-    /// The same with arguments from their text, which is read as below.
+    /// The same, with arguments as text, which is parsed as below.
     StreamEvent toolcall_end(std::int32_t index, ToolCall call, std::string_view raw);
-    /// Ends a call with the arguments that its deltas add up to. Text that had to be closed, or is no JSON
-    /// object, is kept as `raw_arguments` with `arguments` empty (D4).
+    /// Ends a call with the arguments of its deltas. Text that is incomplete or not a JSON object is stored as
+    /// `raw_arguments`, with empty `arguments` (D4).
     StreamEvent toolcall_end(std::int32_t index);
-    /// Gives a call that is still open the name that the endpoint sent late. No event of its own.
+    /// Sets the name of an open call that the endpoint sent late. Emits no event.
     void rename_call(std::int32_t index, SharedString name);
-    /// Puts a finished block in that no event announces (an image).
+    /// Adds a finished block for which there are no events (an image).
     void add_block(AssistantContent block);
 
-    /// Counts what a decoder keeps of the answer outside of its blocks, such as details of the vendor. Throws as above.
+    /// Counts memory that a decoder uses for the answer outside of its blocks, such as vendor details. Throws as
+    /// above.
     void count_detail(std::size_t bytes);
-    /// Throws Error (too_large) when `count`, of blocks or of what a decoder keeps like them, is more than `max_blocks`.
+    /// Throws Error (too_large) if `count`, of blocks or of similar parts that a decoder stores, exceeds
+    /// `max_blocks`.
     static void check_block_count(std::size_t count);
 
-    /// Raw argument text that a call has so far.
+    /// The raw argument text of a call so far.
     std::string raw_arguments(std::int32_t index) const;
     /// The message so far.
     AssistantMessage message() const;
@@ -80,17 +81,17 @@ public:
     AssistantMessage& head() noexcept { return head_; }
 
     StreamEvent done(std::string_view stop_reason);
-    /// Ends the answer as failed, with all that was streamed (D9). A call whose arguments were still streaming
-    /// keeps what came of them as `raw_arguments`. After a LimitReachedError only the first 64 KiB of the content are kept,
+    /// Ends the answer as failed, with all that was streamed (D9). A call whose arguments were still streaming keeps
+    /// the received text as `raw_arguments`. After a LimitReachedError only the first 64 KiB of the content remain,
     /// without open calls, so that the history can still be sent.
     StreamEvent error(std::string_view error_message, std::optional<ErrorInfo> info = {});
-    /// The same with what an exception says; its ErrorInfo, or the code of an Error.
+    /// The same for an exception; takes its ErrorInfo, or the code of an Error.
     StreamEvent error(const std::exception_ptr& exception);
     /// Ends an answer that reached its limit of memory, as error() does for a LimitReachedError.
     StreamEvent limited(std::string_view error_message);
     /// Ends the answer as aborted: "Request was aborted" (D7); calls still streaming are dropped (D34).
     StreamEvent aborted();
-    /// Ends with a message made elsewhere.
+    /// Ends with a given message.
     static StreamEvent finish(StreamEventType type, AssistantMessage final_message);
     static StreamEvent notice(Notice notice);
 
@@ -98,7 +99,7 @@ private:
     enum class OpenCalls { keep, drop };
     struct Block {
         detail::LogPosition start = {};
-        detail::LogPosition state = {};  ///< of its start, or of what has replaced it
+        detail::LogPosition state = {};  ///< of its start, or of its replacement
         std::size_t streamed = 0;        ///< bytes of its deltas
         bool open_call = false;          ///< a call whose arguments are still streaming
     };
@@ -112,7 +113,7 @@ private:
     ToolCall open_call(std::int32_t index) const;
     StreamEvent add_delta(StreamEventType type, std::int32_t index, std::string_view text);
     void count_block(const AssistantContent& block);
-    /// Ends a block in a form of its own, which counts as far as it was not streamed.
+    /// Ends a block with its own final content, of which only the part that was not streamed is counted.
     void replace(std::int32_t index, AssistantContent content);
     [[noreturn]] void throw_too_large() const;
     void check_values(std::string_view json) const;

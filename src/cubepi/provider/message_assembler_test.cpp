@@ -95,7 +95,7 @@ TEST(MessageAssembler, D10_PartialsNeverChange) {
     EXPECT_EQ(first.delta, "one");
 }
 
-TEST(MessageAssembler, D4_ClosedArgumentsAreKeptApart) {
+TEST(MessageAssembler, D4_IncompleteArgumentsAreStoredAsRawArguments) {
     MessageAssembler answer(head());
     answer.start();
     const std::int32_t call = answer.toolcall_start("c1", "add").content_index;
@@ -227,7 +227,7 @@ TEST(MessageAssembler, AnAnswerThatNeedsTooMuchMemoryEndsWithItsBeginning) {
     EXPECT_TRUE(message.tool_calls().empty()) << "its arguments were still streaming (D34)";
 }
 
-TEST(MessageAssembler, OfALongTextOnlyItsBeginningIsKept) {
+TEST(MessageAssembler, RetainsOnlyTheBeginningOfALongText) {
     MessageAssembler answer(head(), 1000 * 1000);
     answer.start();
     const std::int32_t text = answer.text_start().content_index;

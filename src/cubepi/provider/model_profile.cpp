@@ -75,7 +75,7 @@ void always_on(ReasoningCapability& to, EffortSet set, std::string_view path) {
     const std::string_view word = word_of(lowest(set));
     to.mode_payloads[ReasoningMode::off] = at_path(path, Json(word));
     to.mode_notes[ReasoningMode::off] =
-        "This model always reasons: its lowest effort, '" + std::string(word) + "', is sent";
+        "This model always reasons; its lowest effort, '" + std::string(word) + "', is sent";
 }
 
 ReasoningCapability effort_style(EffortSet set, std::string path) {
@@ -142,8 +142,7 @@ ReasoningCapability always_style() {
     made.mode_payloads[ReasoningMode::automatic] = JsonObject();
     made.mode_payloads[ReasoningMode::on] = JsonObject();
     made.mode_payloads[ReasoningMode::off] = JsonObject();
-    made.mode_notes[ReasoningMode::off] =
-        "This model reasons as it likes: it cannot be switched off";
+    made.mode_notes[ReasoningMode::off] = "The reasoning of this model cannot be switched off";
     return made;
 }
 
@@ -311,14 +310,14 @@ ModelProfile effective_profile(ModelApi api, const Model& model,
                                const ProviderCapability& provider) {
     ModelProfile made = model_profile(api, model.id, provider.base_url);
     const auto by_id = provider.model_overrides.find(model.id);
-    const CapabilityDescriptor& said = model.capability ? *model.capability
-                                       : by_id != provider.model_overrides.end()
-                                           ? by_id->second
-                                           : provider.capability;
+    const CapabilityDescriptor& configured = model.capability ? *model.capability
+                                             : by_id != provider.model_overrides.end()
+                                                 ? by_id->second
+                                                 : provider.capability;
     CapabilityDescriptor known = std::move(made.capability);
-    made.capability = said;
+    made.capability = configured;
     CapabilityDescriptor& holds = made.capability;
-    // Who says that the model reasons is believed, whatever the table has.
+    // A caller that declares a model as reasoning overrides the table.
     const bool contradicted = model.reasoning && made.known() && !made.reasons;
     if (!holds.reasoning)
         holds.reasoning = contradicted ? spelling_of(api) : std::move(known.reasoning);

@@ -35,7 +35,7 @@ PayloadPreview preview(const Asked& asked, std::string_view url = {}) {
 
 class Reasoning : public ::testing::TestWithParam<Asked> {};
 
-TEST_P(Reasoning, D14_IsAskedInTheModelsOwnWordsAndWhatItCannotTakeIsSaid) {
+TEST_P(Reasoning, D14_UsesTheFormOfTheModelAndReportsWhatItDoesNotSupport) {
     const Asked& asked = GetParam();
     const PayloadPreview got = preview(asked);
     EXPECT_EQ(boost::json::serialize(got.payload), asked.sent) << asked.model;
@@ -194,7 +194,7 @@ TEST(ModelProfile, SummariesAreAskedWhereTheyExist) {
     EXPECT_EQ(chat_asked.notices.size(), 1U);
 }
 
-TEST(PreviewPayload, GivesOnlyWhatChanges) {
+TEST(PreviewPayload, ReturnsOnlyWhatChanges) {
     JsonObject base;
     base["model"] = "gpt-5.1";
     base["reasoning_effort"] = "high";

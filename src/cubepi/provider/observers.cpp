@@ -62,7 +62,7 @@ namespace {
 Notice failure_notice(const char* which, const std::exception_ptr& failure) {
     Notice notice;
     notice.code = "observer_failed";
-    std::string why = "something that is no std::exception";
+    std::string why = "an exception that is not a std::exception";
     try {
         std::rethrow_exception(failure);
     } catch (const std::exception& error) {

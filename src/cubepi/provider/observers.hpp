@@ -16,19 +16,18 @@
 #include <cubepi/core/task.hpp>
 #include <cubepi/provider/message_stream.hpp>
 
-// Observers of a provider: they see every request, event and answer of all its calls (tracers, recorders). They
-// cannot change anything, and what they throw harms nobody: it becomes a `notice` of the stream.
+// Observers of a provider: they receive every request, event and answer of all its calls (tracers, recorders). They
+// cannot change anything, and their exceptions become a `notice` of the stream.
 
 namespace cubepi {
 
-/// What a response observer is told, once per call.
+/// The outcome of a call, as passed to response observers.
 struct ProviderOutcome {
-    /// The answer in the form that the endpoint would have given without streaming; null when the call failed
-    /// or was aborted.
+    /// The answer in the form of an unstreamed response of the endpoint; null if the call failed or was aborted.
     Json body = {};
-    /// The final message; empty when the stream was dropped before its end.
+    /// The final message; empty if the stream was dropped before its end.
     Message message = {};
-    /// The typed failure, null when there was none.
+    /// The typed failure; null if there was none.
     SharedValue<ErrorInfo> error = {};
 };
 
@@ -62,7 +61,7 @@ public:
         std::uint64_t id = 0;
         O observer;
     };
-    /// Never changes: a round of calls goes over the list as it was at its beginning.
+    /// Immutable: a round of calls uses the list as it was at its beginning.
     struct Lists {
         std::vector<Entry<RequestObserver>> request = {};
         std::vector<Entry<ChunkObserver>> chunk = {};
@@ -88,13 +87,13 @@ private:
     std::atomic<std::size_t> count_{0};
 };
 
-/// Ends one observation. Dropping it does not. Any thread may call it, an observer about itself too.
+/// Ends one observation; its destructor does not. Any thread may call it, also the observer itself.
 class ObserverHandle {
 public:
     ObserverHandle() = default;
     ObserverHandle(std::weak_ptr<ObserverRegistry> registry, std::uint64_t id)
         : registry_(std::move(registry)), id_(id) {}
-    /// May be called again; does nothing then.
+    /// Further calls have no effect.
     void detach() noexcept {
         if (const auto registry = registry_.lock()) registry->remove(id_);
     }
@@ -106,14 +105,14 @@ private:
 
 namespace detail {
 
-/// Makes the unstreamed form of an answer; called at the end of a call that is observed.
+/// Creates the unstreamed form of an answer at the end of an observed call.
 using BodyBuilder = std::function<JsonObject(const AssistantMessage& message)>;
 
-/// Tells the request observers. What they throw comes back as notices.
+/// Calls the request observers. Returns their exceptions as notices.
 Task<std::vector<Notice>> observe_request(std::shared_ptr<ObserverRegistry> registry,
                                           JsonObject payload, Model model);
 
-/// Puts the chunk and response observers between a source and its stream.
+/// Places the chunk and response observers between a source and its stream.
 std::unique_ptr<StreamSource> observe_stream(std::shared_ptr<ObserverRegistry> registry,
                                              std::unique_ptr<StreamSource> source, Model model,
                                              BodyBuilder body);

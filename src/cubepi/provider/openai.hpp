@@ -16,15 +16,15 @@
 namespace cubepi {
 
 struct OpenAIOptions {
-    /// May be empty for servers on this machine.
+    /// May be empty for local servers.
     std::string api_key = {};
-    /// Up to and without "/chat/completions".
+    /// The URL before "/chat/completions".
     std::string base_url = "https://api.openai.com/v1";
     std::string provider_id = "openai";
-    /// Put into each request as they are, over what is there.
+    /// Added to each request unchanged; they replace members of the same name.
     JsonObject extra_body = {};
     std::vector<std::pair<std::string, std::string>> extra_headers = {};
-    /// What the endpoint takes, where the built-in knowledge does not fit; per model id in the overrides.
+    /// Capabilities of the endpoint where the built-in profiles are wrong or missing. The overrides are per model id.
     CapabilityDescriptor capability = {};
     std::map<std::string, CapabilityDescriptor> model_capability_overrides = {};
     RetryPolicy retry = {};
@@ -34,21 +34,21 @@ struct OpenAIOptions {
     std::chrono::nanoseconds idle_timeout =
         std::chrono::seconds(120);  ///< between events with content
     std::chrono::nanoseconds total_timeout = std::chrono::nanoseconds::zero();
-    /// For servers that never send a finish_reason: [DONE] or the end of the stream is then a proper end.
+    /// For servers that never send a finish_reason: accepts [DONE] or the end of the stream as the end of the answer.
     bool accept_missing_finish = false;
 };
 
-/// Chat Completions, of OpenAI and of every server that is compatible with it (Ollama, llama.cpp, vLLM, LM Studio,
-/// OpenRouter, ...). A copy is another handle to the same provider. Any thread may call any member.
+/// Chat Completions of OpenAI and of compatible servers (Ollama, llama.cpp, vLLM, LM Studio,
+/// OpenRouter, ...). Copies are handles to the same provider. Any thread may call any member.
 ///
 ///     auto openai = OpenAIProvider({.api_key = env("OPENAI_API_KEY")});
 ///     auto local = OpenAIProvider({.base_url = "http://localhost:11434/v1"});
 ///     Agent agent({.model = openai.model("gpt-5.1")});
 ///
-/// A request has what the caller set, and nothing else. A key that is missing is an error of the first call.
+/// A request contains only what the caller set. A missing key is an error of the first call.
 class OpenAIProvider final : public BaseProvider, public RequestPreview {
 public:
-    /// Throws Error(invalid_argument) when `base_url` is not an http(s) URL.
+    /// Throws Error(invalid_argument) if `base_url` is not an http(s) URL.
     explicit OpenAIProvider(OpenAIOptions options);
 
     BoundModel model(std::string id) const;
@@ -56,7 +56,7 @@ public:
 
     MessageStream stream(ModelRequest request) override;
     PayloadPreview preview(const ModelRequest& request) const override;
-    /// OpenAI's own endpoint: yes, but for its oldest models. Others: where the capability says so.
+    /// True for OpenAI's own endpoint, except for its oldest models; for other endpoints as the capability declares.
     bool takes_response_format(const Model& model) const override;
 
 private:

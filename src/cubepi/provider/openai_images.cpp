@@ -25,7 +25,7 @@ struct OpenAIImagesProvider::Endpoint {
 namespace {
 
 constexpr std::size_t longest_error_body = 64 * 1024;
-/// Ten images of 4k in base64, and room.
+/// Ten images of 4k in base64, with a margin.
 constexpr std::size_t longest_answer = 512U << 20;
 
 /// An answer with an error status.
@@ -219,7 +219,7 @@ Task<AssistantImages> ImagesCall::read_whole(HttpResponse response) {
     }
     JsonTextError error;
     const Json answer = parse_json(text, error);
-    if (error) throw Error(ErrorCode::protocol, "the answer is no JSON: " + error.reason);
+    if (error) throw Error(ErrorCode::protocol, "the response is not JSON: " + error.reason);
     AssistantImages made = head();
     detail::read_images(answer, media_type_, made);
     co_return made;
@@ -229,7 +229,7 @@ void ImagesCall::take(const SseEvent& event, AssistantImages& into) {
     if (event.data == "[DONE]") return;
     JsonTextError error;
     const Json json = parse_json(event.data, error);
-    if (error) throw Error(ErrorCode::protocol, "an event is no JSON: " + error.reason);
+    if (error) throw Error(ErrorCode::protocol, "an event is not JSON: " + error.reason);
     std::optional<ImagesEvent> sketch = detail::read_images_event(json, media_type_, into);
     if (!sketch) return;
     shown_ = true;
@@ -245,7 +245,7 @@ Task<AssistantImages> ImagesCall::read_stream(HttpResponse response) {
     }
     if (sse.finish(event)) take(event, made);
     if (made.output.empty())
-        throw Error(ErrorCode::disconnected, "the stream ended before an image was done");
+        throw Error(ErrorCode::disconnected, "the stream ended before an image was complete");
     co_return made;
 }
 

@@ -13,8 +13,8 @@
 
 namespace cubepi {
 
-/// How an endpoint that is compatible with OpenAI's wants to be asked for images. A field without a name cannot be
-/// asked: what the caller set is left out, with a notice (D14).
+/// The names and forms of request fields at an endpoint that is compatible with OpenAI's Images API. A field without
+/// a name is not supported: if the caller sets it, it is omitted with a notice (D14).
 struct ImagesCapability {
     enum class SizeKind : std::uint8_t {
         size_string,        ///< "size": "1024x1024"
@@ -30,33 +30,34 @@ struct ImagesCapability {
     std::optional<std::string> negative_prompt_field = {};
     std::optional<std::string> steps_field = {};
     std::optional<std::string> guidance_field = {};
-    /// Where the endpoint wants to be told: "response_format", with the value below. (gpt-image models refuse it.)
+    /// The field that selects base64 output ("response_format"), sent with the value below. (gpt-image models reject
+    /// it.)
     std::optional<std::string> response_format_field = {};
     std::string response_format_value = "b64_json";
     bool edits = true;                         ///< has POST /images/edits
     std::string input_images_field = "image";  ///< of the form
-    bool partial_images = true;                ///< can stream sketches
+    bool partial_images = true;                ///< can stream partial images
     JsonObject extra_payload = {};             ///< merged into each request
 };
 
 struct OpenAIImagesOptions {
     std::string api_key = {};
-    /// Up to and without "/images/generations".
+    /// The URL before "/images/generations".
     std::string base_url = "https://api.openai.com/v1";
     std::string provider_id = "openai";
     std::vector<std::pair<std::string, std::string>> extra_headers = {};
     ImagesCapability capability = {};
     std::map<std::string, ImagesCapability> model_capability_overrides = {};
     RetryPolicy retry = {};
-    /// Zero: off. Drawing takes minutes.
+    /// Zero: off. Generating an image can take minutes.
     std::chrono::nanoseconds connect_timeout = std::chrono::seconds(10);
     std::chrono::nanoseconds first_byte_timeout = std::chrono::minutes(5);
     std::chrono::nanoseconds idle_timeout = std::chrono::nanoseconds::zero();
     std::chrono::nanoseconds total_timeout = std::chrono::minutes(10);
 };
 
-/// OpenAI's Images API and what is compatible with it: images from a text, and from other images. A copy is another
-/// handle to the same provider. Any thread may call any member.
+/// OpenAI's Images API and compatible ones: creates images from a text and from other images. Copies are handles
+/// to the same provider. Any thread may call any member.
 ///
 ///     OpenAIImagesProvider images({.api_key = env("OPENAI_API_KEY")});
 ///     ImagesContext what;
@@ -64,7 +65,7 @@ struct OpenAIImagesOptions {
 ///     AssistantImages drawn = co_await images.generate_images(images.model("gpt-image-2"), std::move(what));
 class OpenAIImagesProvider final : public BaseImagesProvider {
 public:
-    /// Throws Error(invalid_argument) when `base_url` is not an http(s) URL.
+    /// Throws Error(invalid_argument) if `base_url` is not an http(s) URL.
     explicit OpenAIImagesProvider(OpenAIImagesOptions options);
     Task<AssistantImages> generate_images(ImagesModel model, ImagesContext context,
                                           ImagesOptions options = {}) override;

@@ -20,20 +20,20 @@ struct OpenAIResponsesEndpoint;
 }
 
 struct OpenAIResponsesOptions {
-    /// May be empty for servers on this machine.
+    /// May be empty for local servers.
     std::string api_key = {};
-    /// Up to and without "/responses".
+    /// The URL before "/responses".
     std::string base_url = "https://api.openai.com/v1";
     std::string provider_id = "openai";
-    /// The endpoint keeps each response, for its own logs and for `server_state` (OpenAI: 30 days).
+    /// Whether the endpoint stores each response, for its own logs and for `server_state` (OpenAI: 30 days).
     bool store = false;
-    /// Where the conversation at the endpoint equals the history, only what is new is sent, with
-    /// `previous_response_id` (D57); implies `store`. The system prompt then goes to `instructions`.
+    /// Sends only new messages, with `previous_response_id`, if the conversation at the endpoint equals the history
+    /// (D57); implies `store`. The system prompt is then sent as `instructions`.
     bool server_state = false;
-    /// Put into each request as they are, over what is there.
+    /// Added to each request unchanged; they replace members of the same name.
     JsonObject extra_body = {};
     std::vector<std::pair<std::string, std::string>> extra_headers = {};
-    /// What the endpoint takes, where the built-in knowledge does not fit; per model id in the overrides.
+    /// Capabilities of the endpoint where the built-in profiles are wrong or missing. The overrides are per model id.
     CapabilityDescriptor capability = {};
     std::map<std::string, CapabilityDescriptor> model_capability_overrides = {};
     RetryPolicy retry = {};
@@ -45,17 +45,16 @@ struct OpenAIResponsesOptions {
     std::chrono::nanoseconds total_timeout = std::chrono::nanoseconds::zero();
 };
 
-/// The Responses API, of OpenAI and of servers that have it (vLLM, Ollama, LM Studio, OpenRouter, ...). A copy is
-/// another handle to the same provider. Any thread may call any member.
+/// The Responses API of OpenAI and of compatible servers (vLLM, Ollama, LM Studio, OpenRouter, ...). Copies are
+/// handles to the same provider. Any thread may call any member.
 ///
 ///     auto openai = OpenAIResponsesProvider({.api_key = env("OPENAI_API_KEY")});
 ///     Agent agent({.model = openai.model("gpt-5.1")});
-///
-/// Reasoning models get their earlier reasoning back, encrypted, with every request, also when nothing is stored at the
-/// endpoint. A request has what the caller set, and nothing else. A key that is missing is an error of the first call.
+/// Every request returns the earlier, encrypted reasoning to the model, even if the endpoint stores nothing. A
+/// request contains only what the caller set. A missing key is an error of the first call.
 class OpenAIResponsesProvider final : public BaseProvider, public RequestPreview {
 public:
-    /// Throws Error(invalid_argument) when `base_url` is not an http(s) URL.
+    /// Throws Error(invalid_argument) if `base_url` is not an http(s) URL.
     explicit OpenAIResponsesProvider(OpenAIResponsesOptions options);
 
     BoundModel model(std::string id) const;

@@ -77,7 +77,7 @@ TEST(OpenAIProvider, SendsOneRequestAndStreamsTheAnswer) {
     EXPECT_EQ(it.transport->open_exchanges(), 0u);
 }
 
-TEST(OpenAIProvider, D14_TextThatIsNoUtf8GoesOutMendedAndSaysSo) {
+TEST(OpenAIProvider, D14_InvalidUtf8IsReplacedWithANotice) {
     Fixture it({answer("Hi")});
     MessageList messages{user_message("a\xFF z")};
     MessageStream stream = it.provider->model("gpt-4.1").stream(
@@ -107,7 +107,7 @@ TEST(OpenAIProvider, D15_RetriesBeforeContentAndSaysSo) {
     EXPECT_GE(it.clock->now() - began, 375ms);
 }
 
-TEST(OpenAIProvider, D15_GivesUpAfterTheRetries) {
+TEST(OpenAIProvider, D15_FailsAfterTheRetries) {
     Fixture it({refusal(500), refusal(500), refusal(500)});
     const auto events = it.events();
     EXPECT_EQ(spelled(events), "notice(retry) notice(retry) error");
@@ -177,7 +177,7 @@ TEST(OpenAIProvider, WhatBreaksAfterTheFinishReasonDoesNotMatter) {
     EXPECT_EQ(spelled(silent.events()), "start text_start text_delta(Hi) text_end done");
 }
 
-TEST(OpenAIProvider, D16_KeepAlivesDoNotCountForTheGapClock) {
+TEST(OpenAIProvider, D16_KeepAlivesDoNotRestartTheIdleTimeout) {
     Fixture it({MemoryResponse(200)
                     .with_event(text_chunk("a"))
                     .with_delay(100s)
@@ -195,7 +195,7 @@ TEST(OpenAIProvider, D16_KeepAlivesDoNotCountForTheGapClock) {
     EXPECT_EQ(it.transport->open_exchanges(), 0u);
 }
 
-TEST(OpenAIProvider, D16_ContentKeepsTheGapClockAtBay) {
+TEST(OpenAIProvider, D16_ContentRestartsTheIdleTimeout) {
     Fixture it({MemoryResponse(200)
                     .with_event(text_chunk("a"))
                     .with_delay(100s)
@@ -215,7 +215,7 @@ TEST(OpenAIProvider, D16_TheClocksOfTheTransportAreNamed) {
     EXPECT_EQ(it.transport->requests()[0].timeouts.connect, 10s);
 }
 
-/// Pulls until nothing comes any more, then aborts, from beside.
+/// Pulls until no event is available, then aborts from outside.
 Task<std::vector<StreamEvent>> pull_and_abort(MessageStream stream, std::stop_source stop,
                                               ManualClock& clock, int advances) {
     std::vector<StreamEvent> events;
@@ -257,7 +257,7 @@ TEST(OpenAIProvider, D7_AbortsInEveryPhase) {
     expect_aborted(Fixture({MemoryResponse(500).with_stall()}), "");
 }
 
-/// A body that knows nothing of interrupt(), as that of somebody's own transport.
+/// A body without interrupt(), like that of a custom transport.
 class PlainBody final : public HttpBody {
 public:
     explicit PlainBody(std::unique_ptr<HttpBody> inner) : inner_(std::move(inner)) {}

@@ -244,9 +244,9 @@ std::optional<Notice> PrefixGuard::check(const ModelRequest& request) {
     const std::string block = block_name(*at);
     Notice notice;
     notice.code = "cache_prefix_break";
-    notice.text = "The request does not begin as the one before: " + block +
+    notice.text = "The request does not begin with the previous one: " + block +
                   (at->removed ? " was removed" : " changed") + ". About " +
-                  std::to_string(tokens) + " tokens behind it cannot come from the prompt cache.";
+                  std::to_string(tokens) + " tokens after it cannot be read from the prompt cache.";
     notice.details["block"] = block;
     notice.details["change"] = at->removed ? "removed" : "changed";
     notice.details["tokens"] = tokens;

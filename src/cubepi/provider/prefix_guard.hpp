@@ -9,12 +9,11 @@
 
 namespace cubepi {
 
-/// Watches whether each request of a conversation begins with the whole of the one before, as prompt caches need it
-/// (D56). What is compared is what a model reads, in this order: tools, system prompt, messages; not ids, times, run
-/// ids, usage or cache markers. An agent has one and tells of breaks by a `notice`; use it yourself around a provider
-/// of your own.
-///
-/// A turn that only adds messages costs the same whatever the length of the history. Used by one thread at a time.
+/// Checks that each request of a conversation begins with the whole previous one, as prompt caches require (D56). It
+/// compares the input of the model, in this order: tools, system prompt, messages; not ids, times, run ids, usage or
+/// cache markers. An agent has one and reports breaks by a `notice`; callers of a provider without an agent can use
+/// their own. The cost of a turn that only adds messages does not depend on the length of the history. Used by one
+/// thread at a time.
 class PrefixGuard {
 public:
     PrefixGuard() noexcept;
@@ -22,19 +21,19 @@ public:
     PrefixGuard& operator=(PrefixGuard&&) noexcept;
     ~PrefixGuard();
 
-    /// Compares with the request before, and remembers this one. Empty when that one was a prefix of this one, when
-    /// there was none, or when it was for another model (whose cache is another). The notice has the code
-    /// "cache_prefix_break"; its details name the first block that differs (`block`: "tools/2",
-    /// "system_prompt", "messages/3/content/0"), what happened to it (`change`: "changed", "removed"), the
-    /// message's id, and how many tokens must be read again (`tokens`, an estimate).
+    /// Compares a request with the previous one, and stores its digests. Empty if the previous request is a prefix of
+    /// this one, if there was none, or if it was for another model (which has another cache). The notice has the code
+    /// "cache_prefix_break"; its details name the first block that differs (`block`: "tools/2", "system_prompt",
+    /// "messages/3/content/0"), what happened to it (`change`: "changed", "removed"), the message's id, and how many
+    /// tokens must be read again (`tokens`, an estimate).
     std::optional<Notice> check(const ModelRequest& request);
-    /// Forgets the request before.
+    /// Forgets the previous request.
     void reset() noexcept;
 
 private:
     struct Sent;
     std::unique_ptr<Sent> sent_;
-    std::size_t model_ = 0;  ///< which model that was for
+    std::size_t model_ = 0;  ///< the model of that request
 };
 
 }  // namespace cubepi

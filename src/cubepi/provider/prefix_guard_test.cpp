@@ -40,7 +40,7 @@ std::string_view detail_of(const Notice& notice, std::string_view key) {
     return notice.details.at(key).as_string();
 }
 
-TEST(PrefixGuard, D56_AConversationThatGrowsIsNoBreak) {
+TEST(PrefixGuard, D56_AGrowingConversationIsNotABreak) {
     PrefixGuard guard;
     ModelRequest one = request({user_message("hi")});
     EXPECT_FALSE(guard.check(one));
@@ -98,11 +98,11 @@ TEST(PrefixGuard, D56_ToolsComeBeforeTheSystemPromptAndThatBeforeMessages) {
 
 TEST(PrefixGuard, D56_WhatIsNotReadByTheModelDoesNotCount) {
     PrefixGuard guard;
-    UserMessage said;
-    said.content.emplace_back(TextContent{.text = "hi"});
-    said.timestamp = 1.0;
-    EXPECT_FALSE(guard.check(request({Message(said)})));
-    UserMessage stored = said;
+    UserMessage user;
+    user.content.emplace_back(TextContent{.text = "hi"});
+    user.timestamp = 1.0;
+    EXPECT_FALSE(guard.check(request({Message(user)})));
+    UserMessage stored = user;
     stored.id = "u1";
     stored.run_id = "r1";
     stored.timestamp = 2.0;

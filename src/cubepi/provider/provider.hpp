@@ -13,7 +13,7 @@
 
 namespace cubepi {
 
-/// One call of a model: what it is given, and how it is to answer. Copying it shares the messages and tools.
+/// One call of a model: its input and options. Copies share the messages and tools.
 struct ModelRequest {
     ModelRequest() {}
     Model model = {};
@@ -28,24 +28,24 @@ struct ModelRequest {
 class Provider {
 public:
     virtual ~Provider() = default;
-    /// Starts one call and returns at once; nothing is sent before the first event is pulled. Throws only for
-    /// misuse: what the endpoint or the network does wrong comes in band.
+    /// Starts one call and returns at once; nothing is sent before the first event is pulled. Throws only for misuse:
+    /// failures of the endpoint or the network are events.
     virtual MessageStream stream(ModelRequest request) = 0;
-    /// The name under which models, prices and answers know the provider: "openai", "anthropic", ...; empty when it was
-    /// not given.
+    /// The name of the provider in models, prices and answers: "openai", "anthropic", ...; empty if not set.
     virtual const std::string& provider_id() const noexcept;
-    /// Whether the endpoint can hold this model's answers to a JSON Schema (StreamOptions::response_format).
+    /// Returns whether the endpoint can enforce a JSON Schema for the answers of this model
+    /// (StreamOptions::response_format).
     virtual bool takes_response_format(const Model& model) const;
 };
 
-/// A model at its provider: what an agent is given. Immutable and cheap to copy.
+/// A model with its provider, as passed to an agent. Immutable and cheap to copy.
 class BoundModel {
 public:
     BoundModel() = default;
-    /// A model without its provider yet, for Agent({.provider = ..., .model = Model{...}}).
+    /// A model whose provider is not set yet, for Agent({.provider = ..., .model = Model{...}}).
     BoundModel(Model model);
     BoundModel(std::shared_ptr<Provider> provider, Model model);
-    /// The same, sharing `model`, which is not null.
+    /// The same, sharing `model`, which must not be null.
     BoundModel(std::shared_ptr<Provider> provider, std::shared_ptr<const Model> model) noexcept
         : provider_(std::move(provider)), model_(std::move(model)) {}
 
@@ -55,11 +55,11 @@ public:
     std::shared_ptr<const Model> shared_spec() const;
     explicit operator bool() const noexcept { return provider_ != nullptr; }
 
-    /// Starts a call. Throws Error(invalid_argument) when there is no provider.
+    /// Starts a call. Throws Error(invalid_argument) if there is no provider.
     MessageStream stream(MessageList messages, SharedString system_prompt = {},
                          std::shared_ptr<const ToolDefinitions> tools = {},
                          StreamOptions options = {}) const;
-    /// The whole answer at once. Failures come back in the message (stop reason "error").
+    /// Returns the whole answer. A failure is reported in the message (stop reason "error").
     Task<AssistantMessage> generate(MessageList messages, SharedString system_prompt = {},
                                     std::shared_ptr<const ToolDefinitions> tools = {},
                                     StreamOptions options = {}) const;
@@ -69,7 +69,7 @@ private:
     std::shared_ptr<const Model> model_;
 };
 
-/// What Agent takes as `.provider`: a shared provider, or a provider handle such as OpenAIProvider by value.
+/// The type of Agent's `.provider`: a shared provider, or a provider handle such as OpenAIProvider by value.
 class ProviderRef {
 public:
     ProviderRef() = default;

@@ -10,9 +10,9 @@
 
 namespace cubepi {
 
-/// Where the producer of stream_from() puts its answer. Blocks open and close by themselves: text after text goes
-/// on with the same block, anything else begins a new one. Each member that is awaited waits while the consumer is
-/// several events behind. Once the call was aborted they throw a cancellation: let it pass.
+/// The output of the producer of stream_from(). Blocks open and close automatically: text after text continues the
+/// same block, anything else begins a new one. Members that return a Task wait while the consumer is several events
+/// behind. After an abort they throw a cancellation, which must not be caught.
 class StreamWriter {
 public:
     const ModelRequest& request() const noexcept;
@@ -22,16 +22,16 @@ public:
     /// A whole call.
     Task<> tool_call(std::string name, JsonObject arguments, std::string id = {});
     /// A call whose arguments arrive in pieces of raw JSON: begin, then arguments. The next block, or the
-    /// end of the answer, ends it. Without an id it gets one.
+    /// end of the answer, ends it. A call without an id gets one.
     Task<> begin_tool_call(std::string name, std::string id = {});
     Task<> tool_call_arguments(std::string json);
-    /// Adds to the open block what has to survive a round trip (a signature). Written at the block's end.
+    /// Adds data to the open block that later requests must return (a signature). Written at the end of the block.
     void block_extra(std::string_view key, Json value);
 
     Task<> notice(Notice notice);
     void usage(Usage usage);
     void response_id(std::string id);
-    /// Without it: "tool_use" for an answer with tool calls, else "stop".
+    /// Default: "tool_use" for an answer with tool calls, else "stop".
     void stop_reason(std::string_view reason);
 
     struct State;
@@ -41,7 +41,7 @@ private:
     State* state_;
 };
 
-/// Makes a stream of a coroutine that writes the answer, which is what most providers of one's own need:
+/// Creates a stream from a coroutine that writes the answer, which is sufficient for most custom providers:
 ///
 ///     MessageStream stream(ModelRequest request) override {
 ///         return stream_from(std::move(request), [](StreamWriter& out) -> Task<> {
@@ -51,8 +51,8 @@ private:
 ///     }
 ///
 /// The producer starts when the first event is pulled and ends with the stream: when the call is aborted, or the
-/// stream dropped, it is cancelled. What it throws ends the answer as failed, with all that was written before. It is
-/// kept alive until its coroutine is over, so its captures may be used.
+/// stream dropped, it is cancelled. An exception ends the answer as failed, with everything that was written before.
+/// The producer lives until its coroutine has ended, so it may use its captures.
 MessageStream stream_from(ModelRequest request, std::function<Task<>(StreamWriter& out)> producer);
 
 /// The same as a source, for BaseProvider::observed().

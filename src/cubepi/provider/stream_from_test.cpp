@@ -15,10 +15,10 @@ class Parrot final : public Provider {
 public:
     MessageStream stream(ModelRequest request) override {
         return stream_from(std::move(request), [](StreamWriter& out) -> Task<> {
-            const std::string said = out.request().messages.back().text();
+            const std::string prompt = out.request().messages.back().text();
             co_await out.thinking("What did they say?");
-            co_await out.text("You said ");
-            co_await out.text(said);
+            co_await out.text("You wrote ");
+            co_await out.text(prompt);
         });
     }
 };
@@ -34,7 +34,7 @@ TEST(StreamFrom, MakesAProviderOfACoroutine) {
     Parrot parrot;
     EXPECT_EQ(spelled(all_events(parrot.stream(request_of("hello")))),
               "start thinking_start thinking_delta(What did they say?) thinking_end text_start "
-              "text_delta(You said ) "
+              "text_delta(You wrote ) "
               "text_delta(hello) text_end done");
 }
 

@@ -19,7 +19,7 @@
 
 namespace cubepi {
 
-/// What a provider answered with before the body: for on_response.
+/// The head of a response, for on_response.
 struct ProviderResponse {
     int status = 0;
     std::vector<std::pair<std::string, std::string>> headers = {};
@@ -34,23 +34,24 @@ CUBEPI_DETAIL_SLOT(on_response,
                    "model)")
 }  // namespace detail
 
-/// Sees the request body before it is sent; an object that it returns replaces the body.
+/// Called with the request body before it is sent; an object that it returns replaces the body.
 using PayloadHook =
     detail::SlotFunction<Task<std::optional<JsonObject>>(JsonObject payload, Model model),
                          detail::on_payload_slot>;
-/// Sees status and headers of each answer.
+/// Called with status and headers of each response.
 using ResponseHook = detail::SlotFunction<Task<void>(ProviderResponse response, Model model),
                                           detail::on_response_slot>;
 
-/// The form that an answer must have, for endpoints that can hold a model to it (see
-/// Provider::takes_response_format). What generate_structured() sends; rarely set by hand.
+/// The required form of an answer, for endpoints that can enforce it (see Provider::takes_response_format). Sent by
+/// generate_structured(); rarely set by hand.
 struct ResponseFormat {
     SharedString name = {};                   ///< letters, digits, "_" and "-"
     SharedString description = {};            ///< may be empty
     std::shared_ptr<const Json> schema = {};  ///< of an object; never null
 };
 
-/// What a LimitReachedError of StreamOptions::max_answer_bytes calls it, and the `provider_code` of the ErrorInfo.
+/// Name of the limit in a LimitReachedError of StreamOptions::max_answer_bytes, and the `provider_code` of its
+/// ErrorInfo.
 inline constexpr std::string_view max_answer_bytes_name = "max_answer_bytes";
 /// The default of StreamOptions::max_answer_bytes and AgentLimits::max_answer_bytes: 64 MiB.
 inline constexpr std::size_t default_max_answer_bytes = std::size_t{64} << 20U;
@@ -102,25 +103,24 @@ public:
         return std::move(*this);
     }
 
-    /// Absent: not set by the user, nothing is sent.
+    /// Absent: nothing is sent.
     const std::optional<ReasoningControl>& reasoning() const noexcept { return reasoning_; }
     const std::optional<ToolChoice>& tool_choice() const noexcept { return tool_choice_; }
-    /// Ends the call from any thread; the answer so far is kept in the terminal `error` event, whose message
-    /// has stop reason "aborted".
+    /// Ends the call from any thread; the terminal `error` event has the answer so far, with stop reason "aborted".
     const std::stop_token& stop_token() const noexcept { return stop_token_; }
     const PayloadHook& on_payload() const noexcept { return on_payload_; }
     const ResponseHook& on_response() const noexcept { return on_response_; }
     /// Id that the answer's message gets from its first event on (D41); empty: none.
     const std::string& message_id() const noexcept { return message_id_; }
-    /// The run that the call belongs to, for what is kept from call to call of one run (the model that a fallback
-    /// chain settled on); empty: a call of its own. Never sent.
+    /// The run of the call, for state that lasts for a run (the model that a fallback chain selected); empty: none.
+    /// Never sent.
     const SharedString& run_id() const noexcept { return run_id_; }
     /// Null: free text.
     const std::shared_ptr<const ResponseFormat>& response_format() const noexcept {
         return response_format_;
     }
-    /// The memory that one answer may take: text, thinking, arguments, vendor details, and a few bytes for each piece that
-    /// they arrive in. An answer that needs more ends with an `error` event of code `limit` and the first 64 KiB of its
+    /// The maximum memory of one answer: text, thinking, arguments, vendor details, and a few bytes for each received
+    /// piece. An answer that needs more ends with an `error` event of code `limit` and the first 64 KiB of its
     /// content. Zero: no limit.
     std::size_t max_answer_bytes() const noexcept { return max_answer_bytes_; }
     /// Clock, ids, worker pool and transport of this call; never null.

@@ -34,7 +34,7 @@ namespace {
 
 constexpr std::string_view retry_source = "structured_output_retry";
 constexpr std::size_t longest_quote = 200;
-/// Under this key values that are no objects travel, because forms must be objects.
+/// Key under which values that are not objects are sent, because the form of an answer must be an object.
 constexpr std::string_view wrapped_key = "value";
 
 std::string quoted(std::string_view text) {
@@ -227,7 +227,7 @@ private:
         return nullptr;
     }
 
-    /// What stands in place of the value, as it came.
+    /// The unchanged text that was received instead of the value.
     std::string raw_text(const AssistantMessage& answer) const {
         const ToolCall* call = wanted_call(answer);
         if (!call) return answer.text();
@@ -251,7 +251,7 @@ private:
                                     std::move(details));
     }
 
-    /// Throws for answers that asking again would not mend.
+    /// Throws for answers that a retry would not correct.
     void refuse_failures() const {
         const AssistantMessage& answer = made_.message;
         if (answer.stop_reason == stop_reason::aborted)
@@ -263,13 +263,13 @@ private:
             fail(StructuredFailure::provider, code, why, std::move(error));
         }
         if (answer.is_refusal()) {
-            const std::string said = answer.text();
+            const std::string refusal = answer.text();
             fail(StructuredFailure::refused, ErrorCode::content_filtered,
-                 said.empty() ? "the model refused" : "the model refused: " + quoted(said));
+                 refusal.empty() ? "the model refused" : "the model refused: " + quoted(refusal));
         }
         if (answer.stop_reason == stop_reason::length) {
             fail(StructuredFailure::cut_off, ErrorCode::limit,
-                 "the answer reached its token limit: raise Model::max_tokens, or ask for less. It "
+                 "the answer reached its token limit; raise Model::max_tokens, or request less. It "
                  "began: " +
                      quoted(raw_text(answer)));
         }

@@ -18,9 +18,9 @@
 
 namespace cubepi {
 
-/// How a model is held to a form.
+/// How the form of an answer is enforced.
 enum class StructuredMode : std::uint8_t {
-    automatic,  ///< native where endpoint and schema allow it, else a forced tool call
+    automatic,  ///< native if endpoint and schema allow it, else a forced tool call
     native,     ///< the endpoint's own JSON Schema mode
     tool,       ///< one tool that the model must call
 };
@@ -34,7 +34,7 @@ public:
         system_prompt_ = std::move(value);
         return std::move(*this);
     }
-    /// What the form is called towards the model: letters, digits, "_" and "-". Default "structured_output".
+    /// Name of the form in the request: letters, digits, "_" and "-". Default "structured_output".
     StructuredOptions&& name(SharedString value) && {
         name_ = std::move(value);
         return std::move(*this);
@@ -43,8 +43,8 @@ public:
         description_ = std::move(value);
         return std::move(*this);
     }
-    /// Instead of the type's own: with descriptions or limits (json_schema_of<T>() and describe() make one), or for
-    /// a type that says nothing by itself (Json).
+    /// A schema instead of the type's own: with descriptions or limits (see json_schema_of<T>() and describe()), or
+    /// for a type without a schema (Json).
     StructuredOptions&& schema(Json value) && {
         schema_ = std::make_shared<const Json>(std::move(value));
         return std::move(*this);
@@ -53,7 +53,7 @@ public:
         mode_ = value;
         return std::move(*this);
     }
-    /// How often an answer that does not fit is sent back with what is wrong. Default 1.
+    /// Number of retries after an invalid answer; each sends the errors to the model. Default 1.
     StructuredOptions&& max_retries(int value) && {
         max_retries_ = value;
         return std::move(*this);
@@ -76,21 +76,21 @@ public:
 private:
     SharedString system_prompt_;
     SharedString name_ = "structured_output";
-    SharedString description_ = "The answer, in the form that is asked for.";
+    SharedString description_ = "The answer, in the requested form.";
     std::shared_ptr<const Json> schema_;
     StructuredMode mode_ = StructuredMode::automatic;
     int max_retries_ = 1;
     StreamOptions call_;
 };
 
-/// What came of generate_structured(). `->` and `*` give the value.
+/// The result of generate_structured(). `->` and `*` access the value.
 template <class T>
 struct Structured {
     T value = {};
-    AssistantMessage message = {};  ///< the answer that the value is of
+    AssistantMessage message = {};  ///< the answer with the value
     Usage usage = {};               ///< of all attempts
     int attempts = 1;
-    /// What a conversation goes on with after this: the answers and what was said to them. Always legal history.
+    /// The messages to append to the conversation: the answers and the replies to them. Always a valid history.
     MessageList exchange = {};
 
     const T& operator*() const noexcept { return value; }
@@ -99,13 +99,13 @@ struct Structured {
     T* operator->() noexcept { return &value; }
 };
 
-/// Why there is no value.
+/// The reason why there is no value.
 enum class StructuredFailure : std::uint8_t {
     provider,  ///< the call failed; provider_error() has the endpoint's own error
     aborted,   ///< by the stop token
-    refused,   ///< the model, or the endpoint's filter, would not answer
+    refused,   ///< by the model or the filter of the endpoint
     cut_off,   ///< the answer reached its token limit
-    invalid,   ///< what came does not fit, also after the retries; issues() says where
+    invalid,   ///< the answer does not match the schema, even after the retries; see issues()
 };
 std::string_view to_string(StructuredFailure failure) noexcept;
 
@@ -116,7 +116,7 @@ public:
     struct Details {
         StructuredFailure failure = StructuredFailure::invalid;
         AssistantMessage message = {};         ///< the last answer, as far as it came
-        std::string text = {};                 ///< what it said in place of the value, raw
+        std::string text = {};                 ///< the raw text instead of the value
         std::vector<SchemaIssue> issues = {};  ///< of the last answer
         Usage usage = {};                      ///< of all attempts
         int attempts = 0;
@@ -126,12 +126,12 @@ public:
 
     StructuredFailure failure() const noexcept { return details_->failure; }
     const AssistantMessage& message() const noexcept { return details_->message; }
-    /// The text or the raw arguments that were no value; cut off or partial where the answer was.
+    /// The text or the raw arguments that are not a valid value; incomplete if the answer was.
     const std::string& text() const noexcept { return details_->text; }
     const std::vector<SchemaIssue>& issues() const noexcept { return details_->issues; }
     const Usage& usage() const noexcept { return details_->usage; }
     int attempts() const noexcept { return details_->attempts; }
-    /// What the provider reported: the class that fits (RateLimited, ProviderAuthFailed, ...), else null.
+    /// The error of the provider, in its class (RateLimited, ProviderAuthFailed, ...), else null.
     const ProviderError* provider_error() const noexcept;
 
 private:
@@ -140,7 +140,7 @@ private:
 
 namespace detail {
 
-/// Reads a value into the caller's type; what does not fit comes back.
+/// Reads a value into the caller's type. Returns the errors.
 using StructuredReader = std::function<std::vector<SchemaIssue>(const Json& value)>;
 
 Task<Structured<Json>> ask_structured(BoundModel model, MessageList messages,
@@ -149,14 +149,13 @@ Task<Structured<Json>> ask_structured(BoundModel model, MessageList messages,
 
 }  // namespace detail
 
-/// Asks a model for a value of a C++ type (see schema/json_convert.hpp for which), and again when it does not fit.
+/// Requests a value of a C++ type (see schema/json_convert.hpp) from a model, with retries if the answer is invalid.
 ///
 ///     struct Weather { std::string city; double celsius; };
 ///     auto weather = co_await generate_structured<Weather>(model, "How warm is it in Oslo?");
 ///     std::cout << weather->city << ": " << weather->celsius;
-///
-/// Throws StructuredOutputError when there is no value, Error(unsupported) when `native` was asked for and cannot be,
-/// Error(invalid_argument) for a schema that is none.
+/// Throws StructuredOutputError if there is no value, Error(unsupported) if `native` was requested and is not
+/// possible, Error(invalid_argument) for an invalid schema.
 template <class T>
 Task<Structured<T>> generate_structured(BoundModel model, MessageList messages,
                                         StructuredOptions options = {}) {
@@ -181,7 +180,7 @@ Task<Structured<T>> generate_structured(BoundModel model, MessageList messages,
     co_return made;
 }
 
-/// The same for one question.
+/// The same for a single prompt.
 template <class T>
 Task<Structured<T>> generate_structured(BoundModel model, std::string prompt,
                                         StructuredOptions options = {}) {

@@ -88,7 +88,7 @@ TEST(Structured, AForcedToolCallWhereTheEndpointHasNoForms) {
     EXPECT_EQ(*seen.tools->front().parameters, json_schema_of<Weather>());
     EXPECT_EQ(seen.options.tool_choice()->name, "structured_output");
     EXPECT_FALSE(seen.options.response_format());
-    // The exchange can be gone on with.
+    // The exchange is a valid history.
     ASSERT_EQ(weather.exchange.size(), 2u);
     EXPECT_EQ(weather.exchange[1].tool_result()->tool_call_id, "c1");
 }
@@ -119,7 +119,7 @@ TEST(Structured, NativeWhereThereIsNoneIsRefused) {
     EXPECT_EQ(faux.call_count(), 0u);
 }
 
-TEST(Structured, ValuesThatAreNoObjectsTravelInOne) {
+TEST(Structured, ValuesThatAreNotObjectsAreWrappedInOne) {
     FauxProvider faux;
     JsonArray list;
     list.emplace_back("a");
@@ -281,7 +281,7 @@ TEST(Structured, OverAFallbackChain) {
     EXPECT_EQ(ask(FallbackBoundModel({first.model("a"), second.model("b")}))->city, "Oslo");
 }
 
-// What goes over the wire.
+// Requests on the wire.
 
 MemoryResponse chat_answer(const std::string& text) {
     JsonObject delta;
@@ -309,7 +309,7 @@ TEST(Structured, ChatCompletionsOfOpenAI) {
     EXPECT_EQ(ask(openai.model("gpt-5.1"), std::move(options))->city, "Oslo");
     const Json body = parse_json(transport->requests().at(0).body);
     EXPECT_EQ(body.at("response_format"), parse_json(R"({"type":"json_schema","json_schema":{
-        "name":"weather","description":"The answer, in the form that is asked for.","strict":true,
+        "name":"weather","description":"The answer, in the requested form.","strict":true,
         "schema":{"type":"object","properties":{"city":{"type":"string"},
             "celsius":{"type":"number","description":"Default: 0.0."},
             "remark":{"anyOf":[{"type":"string"},{"type":"null"}]}},

@@ -9,7 +9,7 @@
 
 namespace cubepi {
 
-// For the tests of this room.
+// Helpers for the tests of this module.
 
 inline Task<std::vector<StreamEvent>> read_all(MessageStream stream) {
     std::vector<StreamEvent> events;

@@ -35,7 +35,7 @@ public:
 
     Json run() {
         Json result = lower(root_);
-        if (!kept_reference_ && result.is_object()) {
+        if (!has_reference_ && result.is_object()) {
             result.get_object().erase("$defs");
             result.get_object().erase("definitions");
         }
@@ -86,7 +86,7 @@ private:
         const Json* target = named_by(reference);
         const bool recursive = std::find(open_.begin(), open_.end(), reference) != open_.end();
         if (!target || recursive) {
-            kept_reference_ = true;
+            has_reference_ = true;
             return object;
         }
         open_.push_back(reference);
@@ -102,7 +102,7 @@ private:
 
     const JsonObject& root_;
     std::vector<std::string> open_;
-    bool kept_reference_ = false;
+    bool has_reference_ = false;
 };
 
 }  // namespace

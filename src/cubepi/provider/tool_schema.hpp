@@ -5,9 +5,9 @@
 
 namespace cubepi {
 
-/// The one step in which a tool's JSON Schema is fitted to an endpoint's dialect (D27). Only places that hold schemas
-/// are looked at: data in `default`, `const`, `enum` and `examples` stays as it is. Never fails: what cannot
-/// be expressed is left as given.
+/// Converts the JSON Schema of a tool to the dialect of an endpoint (D27). Only subschemas are converted: data in
+/// `default`, `const`, `enum` and `examples` is unchanged. Never fails: constructs that cannot be expressed are left
+/// unchanged.
 Json lower_tool_schema(const Json& schema, SchemaDialect dialect);
 
 }  // namespace cubepi

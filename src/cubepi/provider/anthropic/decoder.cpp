@@ -61,10 +61,10 @@ void AnthropicDecoder::decode(std::string_view name, std::string_view data, Even
         over_ = true;
         return;
     }
-    std::string mended;
+    std::string sanitized;
     if (!parser_->parse(name, data)) {
-        mended = replace_broken_utf8(data);
-        data = mended;
+        sanitized = replace_broken_utf8(data);
+        data = sanitized;
         if (!parser_->parse(name, data)) throw Error(ErrorCode::protocol, not_json(data));
     }
     if (parser_->event.type != AnthropicEventType::other) {
@@ -350,12 +350,12 @@ void AnthropicDecoder::close(Block& block, EventQueue& out) {
                 Json input = parse_json(block.arguments, error);
                 block.wire["input"] = error ? Json(JsonObject()) : std::move(input);
             }
-            JsonObject kept;
-            kept["before"] = block.before;
-            kept["block"] = std::move(block.wire);
+            JsonObject entry;
+            entry["before"] = block.before;
+            entry["block"] = std::move(block.wire);
             Json& all = assembler_.head().extra[foreign_blocks_key];
             if (!all.is_array()) all = JsonArray();
-            all.get_array().push_back(std::move(kept));
+            all.get_array().push_back(std::move(entry));
             break;
         }
     }
@@ -380,7 +380,7 @@ void AnthropicDecoder::finish(EventQueue& out) {
         ErrorInfo info;
         info.code = ErrorCode::disconnected;
         throw_provider_error(std::move(info),
-                             announced_ ? "the answer ended without a stop_reason: it is cut off"
+                             announced_ ? "the answer ended without a stop_reason; it is incomplete"
                                         : "the answer ended before it began");
     }
     // Only an answer that is whole can be referred to.

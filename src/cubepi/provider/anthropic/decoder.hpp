@@ -12,10 +12,9 @@ namespace cubepi::detail {
 
 class AnthropicEventParser;
 
-/// Reads a stream of the Messages API (docs.claude.com, "Streaming Messages"), or an unstreamed message.
-///
-/// Blocks keep the endpoint's order; they may be open at the same time. Signatures and redacted thinking are kept in
-/// the blocks' extra keys (D13), blocks of a kind that CubePi has no word for in the message's.
+/// Reads a stream of the Messages API (docs.claude.com, "Streaming Messages"), or an unstreamed message. Blocks keep
+/// the endpoint's order; several may be open at the same time. Signatures and redacted thinking are stored in the
+/// extra keys of the blocks (D13), blocks of an unknown kind in those of the message.
 class AnthropicDecoder final : public WireDecoder {
 public:
     AnthropicDecoder(MessageAssembler& assembler, IdSource& ids);
@@ -29,17 +28,17 @@ public:
 private:
     enum class Kind : std::uint8_t { text, thinking, call, foreign };
 
-    /// A block under way.
+    /// An open block.
     struct Block {
         Kind kind = Kind::foreign;
         std::int64_t wire_index = -1;
-        std::int32_t index = -1;  ///< in the message; -1 for a foreign one
+        std::int32_t index = -1;  ///< in the message; -1 for an unknown one
         bool has_deltas = false;
         std::string signature = {};
         JsonArray citations = {};
-        JsonObject wire = {};        ///< a foreign block as it came; of a call only its input
-        std::string arguments = {};  ///< of a foreign block
-        std::size_t before = 0;  ///< the block of the message that a foreign one stands in front of
+        JsonObject wire = {};        ///< an unknown block as received; of a call only its input
+        std::string arguments = {};  ///< of an unknown block
+        std::size_t before = 0;  ///< index of the block of the message that follows an unknown one
     };
 
     void apply_hot(EventQueue& out);
@@ -51,7 +50,7 @@ private:
     void read_usage(const Json* usage);
 
     Block* find(std::int64_t wire_index);
-    /// Throws Error (too_large) when too many are open.
+    /// Throws Error (too_large) if too many are open.
     Block& new_block();
     Block& open_text(Kind kind, std::int64_t wire_index, EventQueue& out);
     void start_block(std::int64_t wire_index, const JsonObject& block, EventQueue& out);

@@ -69,7 +69,7 @@ TEST(AnthropicDecoder, TheSameHoweverItIsCut) {
     }
 }
 
-TEST(AnthropicDecoder, D13_SignaturesAndRedactedThinkingAreKept) {
+TEST(AnthropicDecoder, D13_StoresSignaturesAndRedactedThinking) {
     const Decoded it = decode(
         begin + start(0, R"({"type": "redacted_thinking", "data": "EmwK/+="})") + stop(0) +
         start(1, thinking_block) + delta(1, R"("type": "thinking_delta", "thinking": "Hm")") +
@@ -154,7 +154,7 @@ TEST(AnthropicDecoder, StopReasons) {
     EXPECT_EQ(refused.message.extra.find("stop_details")->at("category"), Json("cyber"));
 }
 
-TEST(AnthropicDecoder, D4_ArgumentsThatWereCutAreKeptApart) {
+TEST(AnthropicDecoder, D4_IncompleteArgumentsAreStoredAsRawArguments) {
     const Decoded it = decode(begin + start(0, call_block("a", "f")) +
                               arguments(0, R"({\"x\": 1, \"y\": )") + stop(0) + end("max_tokens"));
     const ToolCall& call = *it.message.tool_calls()[0];
@@ -163,7 +163,7 @@ TEST(AnthropicDecoder, D4_ArgumentsThatWereCutAreKeptApart) {
     EXPECT_EQ(it.message.stop_reason, "length");
 }
 
-TEST(AnthropicDecoder, BlocksThatNobodyEndsEndWithTheAnswer) {
+TEST(AnthropicDecoder, OpenBlocksEndWithTheAnswer) {
     const Decoded it =
         decode(begin + start(0, text_block) + text(0, "a") + start(1, call_block("c", "f")) +
                arguments(1, "{}") + end("tool_use"));
@@ -201,7 +201,7 @@ TEST(AnthropicDecoder, MissingAndEqualCallIdsAreMadeDifferent) {
     EXPECT_NE(calls[2]->id, "c");
 }
 
-TEST(AnthropicDecoder, D13_BlocksOfServerToolsAreKeptInTheirPlace) {
+TEST(AnthropicDecoder, D13_BlocksOfServerToolsKeepTheirPlace) {
     const Decoded it = decode(
         begin + start(0, text_block) + text(0, "Searching.") + stop(0) +
         start(1,
@@ -237,7 +237,7 @@ TEST(AnthropicDecoder, DeltasOfFutureKindsChangeTheirBlock) {
               Json("Summary"));
 }
 
-TEST(AnthropicDecoder, AnAnswerThatIsNoStream) {
+TEST(AnthropicDecoder, AnAnswerThatIsNotAStream) {
     const Decoded it = decode(
         "data: {\"type\":\"message\",\"id\":\"m\",\"content\":[{\"type\":\"thinking\",\"thinking\":"
         "\"Hm\",\"signature\":\"s\"},{\"type\":\"text\",\"text\":\"Hi\"},{\"type\":\"tool_use\","
@@ -273,7 +273,7 @@ TEST(AnthropicDecoder, D9_AnErrorInTheStreamKeepsTheText) {
     EXPECT_EQ(gateway.events.back().error_message(), "upstream");
 }
 
-TEST(AnthropicDecoder, NothingIsLostOfHalfCharactersAndBrokenBytes) {
+TEST(AnthropicDecoder, HalfCharactersAndInvalidUtf8AreReplaced) {
     const Decoded it =
         decode(begin + start(0, text_block) + text(0, "a\\ud83d") + text(0, "\\ude00b") +
                text(0, "c\xff") + text(0, "d\\ud83d") + stop(0) + end("end_turn"));

@@ -10,9 +10,9 @@
 
 namespace cubepi::detail {
 
-/// What an event of a Messages stream is about.
+/// Kinds of events of a Messages stream.
 enum class AnthropicEventType : std::uint8_t {
-    other,  ///< read from the whole JSON: everything that comes once per block or per message
+    other,  ///< parsed as a whole: events that occur once per block or per message
     delta,  ///< a piece of text, thinking, arguments or signature
     block_stop,
     ping,
@@ -25,19 +25,18 @@ enum class AnthropicDelta : std::uint8_t { other, text, thinking, arguments, sig
 struct AnthropicEvent {
     AnthropicEventType type = AnthropicEventType::other;
     AnthropicDelta delta = AnthropicDelta::other;
-    std::int64_t index = -1;     ///< of the block, as the endpoint counts; -1: not said
+    std::int64_t index = -1;     ///< of the block at the endpoint; -1: absent
     std::string_view text = {};  ///< of a delta
 };
 
-/// Reads the events that come by the thousand in one pass and without memory of their own; it only says of the others
-/// that they are others.
+/// Reads the frequent events in one pass and without allocating; it only reports that the others are others.
 class AnthropicEventParser {
 public:
-    /// False when `data` is not JSON, or not an object. `name` is the event's, for data that does not say its type.
+    /// Returns false if `data` is not a JSON object. `name` is that of the event, for data without a type.
     bool parse(std::string_view name, std::string_view data);
 
     AnthropicEvent event;
-    /// Half of a character that the last delta kept back.
+    /// Half of a character from the end of the last delta.
     SplitText split;
 
 private:

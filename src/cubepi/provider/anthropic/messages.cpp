@@ -84,8 +84,8 @@ JsonObject text_to_wire(const TextContent& text, bool own) {
     return block;
 }
 
-/// Thinking as the endpoint gave it. What it did not sign (the answer was broken off) it would refuse as thinking: it
-/// goes as text. Another family's is left out.
+/// Thinking as received from the endpoint. Thinking without a signature (of an interrupted answer) would be rejected
+/// and is sent as text. Thinking of another family is omitted.
 std::optional<JsonObject> thinking_to_wire(const ThinkingContent& thinking, bool own) {
     if (!own) return std::nullopt;
     if (const Json* data = thinking.extra.find(redacted_key)) {
@@ -113,12 +113,12 @@ JsonObject call_to_wire(const ToolCall& call, std::string_view id, bool own) {
     return block;
 }
 
-/// Puts the blocks that CubePi has no word for back in front of block `before`.
+/// Inserts the blocks of an unknown kind before block `before` again.
 void add_foreign(JsonArray& blocks, const JsonArray& foreign, std::size_t before) {
     for (const Json& item : foreign) {
-        const JsonObject* kept = item.if_object();
-        const Json* at = kept ? kept->if_contains("before") : nullptr;
-        const Json* block = kept ? kept->if_contains("block") : nullptr;
+        const JsonObject* entry = item.if_object();
+        const Json* at = entry ? entry->if_contains("before") : nullptr;
+        const Json* block = entry ? entry->if_contains("block") : nullptr;
         if (!at || !at->is_number() || !block || !block->is_object()) continue;
         if (at->to_number<double>() == static_cast<double>(before)) blocks.push_back(*block);
     }
@@ -191,21 +191,21 @@ private:
     static const JsonArray* foreign_blocks(const AssistantMessage& answer) {
         if (answer.stop_reason == stop_reason::error || answer.stop_reason == stop_reason::aborted)
             return nullptr;
-        const Json* kept = answer.extra.find(foreign_blocks_key);
-        return kept ? kept->if_array() : nullptr;
+        const Json* entry = answer.extra.find(foreign_blocks_key);
+        return entry ? entry->if_array() : nullptr;
     }
 
     void leave_out_image(std::size_t source) {
         Notice notice = request_changed(
-            "An image in an answer was left out: this endpoint takes images from users and tools "
+            "An image in an answer was omitted: this endpoint accepts images from users and tools "
             "only",
             "messages");
         notice.details["message"] = source;
         made_.notices.push_back(std::move(notice));
     }
 
-    /// Ids may have letters, digits, "_" and "-", and must not occur twice in a conversation; those of other providers
-    /// have other signs, or begin anew with each answer. The endpoint's own go back as they came.
+    /// Ids may have letters, digits, "_" and "-", and must be unique in a conversation; those of other providers have
+    /// other characters, or restart with each answer. The endpoint's own ids are returned unchanged.
     std::string wire_id(std::string_view id, bool own) {
         std::string made(id);
         for (char& c : made) {
@@ -227,7 +227,7 @@ private:
         });
         if (call == open_.end()) {
             made_.notices.push_back(repaired("A result of tool call " + result.tool_call_id +
-                                                 " that answers no call was left out",
+                                                 " was omitted because it has no call",
                                              result.tool_call_id));
             return;
         }
@@ -281,9 +281,9 @@ AnthropicMessages anthropic_messages(const ModelRequest& request) { return Write
 
 JsonArray anthropic_content(const AssistantMessage& answer) {
     JsonArray blocks;
-    const Json* kept = answer.extra.find(foreign_blocks_key);
+    const Json* entry = answer.extra.find(foreign_blocks_key);
     const JsonArray none;
-    const JsonArray& foreign = kept && kept->is_array() ? kept->get_array() : none;
+    const JsonArray& foreign = entry && entry->is_array() ? entry->get_array() : none;
     for (std::size_t i = 0; i < answer.content.size(); ++i) {
         add_foreign(blocks, foreign, i);
         const AssistantContent& part = answer.content[i];

@@ -11,7 +11,7 @@
 
 namespace cubepi::detail {
 
-/// The messages of a request as the Messages API wants them.
+/// The messages of a request in the form of the Messages API.
 struct AnthropicMessages {
     /// The blocks of `wire[message].content` that a message of the request became.
     struct Place {
@@ -21,18 +21,19 @@ struct AnthropicMessages {
     };
 
     JsonArray wire = {};
-    /// The messages that count: without failed answers at the end, of which nothing came.
+    /// The messages that are sent: without failed answers at the end that have no content.
     MessageList source = {};
-    /// Per message of `source`; empty for one of which nothing is sent.
+    /// Per message of `source`; empty for a message without content to send.
     std::vector<std::optional<Place>> places = {};
     std::vector<Notice> notices = {};
 };
 
-/// Answers come with the signatures that the endpoint gave them (D13), results right after their calls (D1).
+/// Converts the messages. Answers keep the signatures of the endpoint (D13); results follow their calls directly
+/// (D1).
 AnthropicMessages anthropic_messages(const ModelRequest& request);
 
-/// Whether an answer's signatures and encrypted parts may go to the request's model: another vendor's endpoint cannot
-/// read them. Claude is Claude at any cloud.
+/// Returns whether the signatures and encrypted parts of an answer may be sent to the model of the request: the
+/// endpoint of another vendor cannot read them. Claude models are one family at all clouds.
 bool same_anthropic_family(const AssistantMessage& answer, const Model& model);
 
 /// An answer's content as the endpoint would send it unstreamed.

@@ -172,7 +172,7 @@ TEST(AnthropicMessages, ImagesInPromptsAndInResults) {
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}])"));
 }
 
-TEST(AnthropicMessages, D14_AnImageOfAnAnswerIsLeftOutAndSaid) {
+TEST(AnthropicMessages, D14_AnImageOfAnAnswerIsOmittedWithANotice) {
     AssistantMessage answer = answer_of("painter", "p");
     answer.content.emplace_back(TextContent{"Here."});
     answer.content.emplace_back(ImageContent{"aGk=", "image/png", {}});

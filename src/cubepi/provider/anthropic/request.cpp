@@ -70,8 +70,8 @@ public:
 private:
     bool caches() const { return settings_.cache_retention != CacheRetention::none; }
     const CacheMarkerPolicy& policy() const {
-        static const CacheMarkerPolicy usual;
-        return settings_.cache_policy ? *settings_.cache_policy : usual;
+        static const CacheMarkerPolicy default_policy;
+        return settings_.cache_policy ? *settings_.cache_policy : default_policy;
     }
 
     void mark(JsonObject& block) {
@@ -137,14 +137,14 @@ private:
             if (block && std::find(blocks.begin(), blocks.end(), block) == blocks.end())
                 blocks.push_back(block);
         }
-        const std::size_t room = most_markers - markers_;
-        if (blocks.size() > room) {
+        const std::size_t available = most_markers - markers_;
+        if (blocks.size() > available) {
             built_.notices.push_back(request_changed(
                 "The cache policy asks for " + std::to_string(blocks.size() + markers_) +
                     " markers and a request may have " + std::to_string(most_markers) +
-                    ": the first ones of the messages were left out",
+                    "; the first ones of the messages were omitted",
                 "cache_control"));
-            blocks.erase(blocks.begin(), blocks.end() - static_cast<std::ptrdiff_t>(room));
+            blocks.erase(blocks.begin(), blocks.end() - static_cast<std::ptrdiff_t>(available));
         }
         for (JsonObject* block : blocks) mark(*block);
     }
@@ -153,7 +153,7 @@ private:
         const std::optional<ReasoningControl>& control = request_.options.reasoning();
         const ModelProfile& profile = settings_.profile;
         if (!control || !profile.capability.reasoning) return;
-        // Of a model that nobody knows what was said counts.
+        // For an unknown model the setting of the caller counts.
         const bool reasons = profile.reasons || !profile.known();
         append(built_.notices,
                apply_reasoning(built_.body, *profile.capability.reasoning, *control, reasons));
@@ -182,7 +182,7 @@ private:
         const ToolChoice& choice = *request_.options.tool_choice();
         if (!has_tools_) {
             built_.notices.push_back(request_changed(
-                "The tool choice was left out: the request has no tools", "tool_choice"));
+                "The tool choice was omitted because the request has no tools", "tool_choice"));
             return;
         }
         JsonObject wire;
@@ -194,7 +194,8 @@ private:
             wire["type"] = "auto";
         } else if (!settings_.profile.forces_tools) {
             built_.notices.push_back(request_changed(
-                "This model cannot be forced to call a tool: it may choose", "tool_choice"));
+                "This model cannot be forced to call a tool; the tool choice is automatic",
+                "tool_choice"));
             wire["type"] = "auto";
         } else if (choice.mode == ToolChoice::Mode::required) {
             wire["type"] = "any";
@@ -205,7 +206,7 @@ private:
         if (forces && wire.at("type") != Json("auto") && has_budget()) {
             switch_thinking_off(
                 "Thinking with a budget and a tool choice that forces a call "
-                "exclude each other: thinking was switched off");
+                "exclude each other; thinking was switched off");
         }
         built_.body["tool_choice"] = std::move(wire);
     }
@@ -273,13 +274,13 @@ private:
         const std::int64_t left = limit - least_answer;
         if (left < least_budget) {
             switch_thinking_off("A limit of " + std::to_string(limit) +
-                                " tokens leaves no room for thinking: it was switched off");
+                                " tokens is too small for thinking, which was switched off");
             return;
         }
         thinking["budget_tokens"] = left;
         built_.notices.push_back(request_changed(
             "The thinking budget of " + std::to_string(budget) + " tokens was lowered to " +
-                std::to_string(left) + ", to leave room for the answer",
+                std::to_string(left) + ", to reserve tokens for the answer",
             "thinking"));
     }
 
@@ -295,7 +296,7 @@ private:
         config.get_object()["format"] = std::move(wire);
         if (lowered.changes.empty()) return;
         built_.notices.push_back(request_changed(
-            "The endpoint cannot hold an answer to these words of its schema, so they are in its "
+            "The endpoint cannot enforce these keywords of the answer's schema, so they are in its "
             "descriptions: " +
                 joined(lowered.changes),
             "output_config.format"));

@@ -10,7 +10,7 @@
 
 namespace cubepi::detail {
 
-/// What the body depends on besides the request.
+/// Settings of the body in addition to the request.
 struct AnthropicSettings {
     ModelProfile profile = {};
     CacheRetention cache_retention = CacheRetention::five_minutes;
@@ -18,13 +18,13 @@ struct AnthropicSettings {
     JsonObject extra_body = {};
 };
 
-/// The body of POST /v1/messages, and what had to be changed in it.
+/// Builds the body of POST /v1/messages, with notices about changes.
 WireProtocol::Built build_anthropic(const ModelRequest& request, const AnthropicSettings& settings);
 
 /// An answer in the form of an unstreamed message.
 JsonObject anthropic_message(const AssistantMessage& answer);
 
-/// Whether a Claude model can be held to a JSON Schema (as of 2026-11).
+/// Returns whether a Claude model can enforce a JSON Schema (as of 2026-11).
 bool claude_takes_response_format(const ModelProfile& profile, std::string_view model_id);
 
 }  // namespace cubepi::detail

@@ -62,7 +62,7 @@ std::string notices(const WireProtocol::Built& built) {
     return text;
 }
 
-TEST(AnthropicRequest, D14_NothingIsSentThatNobodySetButTheLimit) {
+TEST(AnthropicRequest, D14_SendsOnlyWhatTheCallerSetAndTheLimit) {
     const auto built = build(request_of("claude-sonnet-4-5"));
     EXPECT_EQ(Json(built.body), parsed(R"({"model": "claude-sonnet-4-5", "max_tokens": 32000,
         "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
@@ -108,7 +108,7 @@ TEST(AnthropicRequest, AnUnknownModelIsBelieved) {
     EXPECT_EQ(off.body.at("thinking"), parsed(R"({"type": "disabled"})"));
 }
 
-TEST(AnthropicRequest, D14_ABudgetThatDoesNotFitIsLoweredAndSaid) {
+TEST(AnthropicRequest, D14_ABudgetThatDoesNotFitIsLoweredWithANotice) {
     ModelRequest request =
         reasoning_request("claude-sonnet-4-5", control(ReasoningMode::on, ReasoningEffort::high));
     request.model.max_tokens = 2000;
@@ -178,7 +178,7 @@ TEST(AnthropicRequest, D14_AForcedCallAndABudgetExcludeEachOther) {
     EXPECT_EQ(free.notices.size(), 1u);
 }
 
-TEST(AnthropicRequest, ResponseFormatIsLoweredAndSaid) {
+TEST(AnthropicRequest, ResponseFormatIsLoweredWithANotice) {
     ModelRequest request = request_of("claude-sonnet-4-5");
     ResponseFormat format;
     format.name = "answer";
@@ -225,11 +225,12 @@ TEST(AnthropicRequest, CacheMarkersFollowThePolicy) {
     AnthropicSettings settings = settings_of(request.model);
     settings.cache_retention = CacheRetention::one_hour;
     const Json marker = parsed(R"({"type": "ephemeral", "ttl": "1h"})");
-    const Json usual = build_anthropic(request, settings).body;
-    EXPECT_EQ(usual.at_pointer("/system/0/cache_control"), marker);
-    EXPECT_EQ(usual.at_pointer("/tools/0/cache_control"), marker);
-    EXPECT_EQ(usual.at_pointer("/messages/2/content/0/cache_control"), marker);
-    EXPECT_FALSE(usual.at_pointer("/messages/1/content/0").as_object().contains("cache_control"));
+    const Json default_body = build_anthropic(request, settings).body;
+    EXPECT_EQ(default_body.at_pointer("/system/0/cache_control"), marker);
+    EXPECT_EQ(default_body.at_pointer("/tools/0/cache_control"), marker);
+    EXPECT_EQ(default_body.at_pointer("/messages/2/content/0/cache_control"), marker);
+    EXPECT_FALSE(
+        default_body.at_pointer("/messages/1/content/0").as_object().contains("cache_control"));
     settings.cache_policy = std::make_shared<EveryMessage>();
     const auto all = build_anthropic(request, settings);
     const Json body = all.body;

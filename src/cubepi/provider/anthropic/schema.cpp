@@ -29,7 +29,7 @@ void describe(JsonObject& schema, const std::string& more) {
     }
 }
 
-/// What a reference of the schema itself names; null for others.
+/// Returns the target of a reference into the schema itself; null for other references.
 const JsonObject* target_of(const JsonObject& root, const Json& reference) {
     if (!reference.is_string()) return nullptr;
     const std::string_view text = reference.get_string();
@@ -126,11 +126,11 @@ private:
     }
 
     static void keep_those_in(JsonArray& names, const JsonArray& others) {
-        JsonArray kept;
+        JsonArray common;
         for (const Json& name : names) {
-            if (lists(others, name)) kept.push_back(name);
+            if (lists(others, name)) common.push_back(name);
         }
-        names = std::move(kept);
+        names = std::move(common);
     }
 
     static void take_properties(JsonObject& made, const JsonObject& part) {

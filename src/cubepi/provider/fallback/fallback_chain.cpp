@@ -73,7 +73,7 @@ void FallbackChain::worked(std::size_t leg, const std::string& run_id) {
 void FallbackChain::failed(std::size_t leg, const ErrorInfo& error, const std::string& text,
                            Clock::time_point now) {
     if (options_.cool_down <= std::chrono::nanoseconds::zero()) return;
-    // Another prompt may fit; and what no chain goes on for says nothing about the endpoint's health.
+    // Another prompt may fit, and an error that is not a trigger says nothing about the health of the endpoint.
     if (error.code == ErrorCode::context_length || !triggers(error)) return;
     std::chrono::nanoseconds time = options_.cool_down;
     if (error.retry_after) {

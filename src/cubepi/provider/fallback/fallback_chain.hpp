@@ -15,7 +15,7 @@
 
 namespace cubepi::detail {
 
-/// What the runs over one chain share. Any thread may call any member.
+/// State shared by the runs over one chain. Any thread may call any member.
 class FallbackChain {
 public:
     FallbackChain(std::vector<BoundModel> legs, FallbackOptions options);
@@ -35,7 +35,7 @@ public:
         std::string why = {};
         ErrorInfo error = {};
     };
-    /// Empty when the leg is free.
+    /// Empty if the leg is not cooling down.
     std::optional<CoolDown> cooling(std::size_t leg, Clock::time_point now) const;
 
 private:
@@ -47,7 +47,7 @@ private:
     std::deque<std::string> runs_;  ///< keys of leg_of_run_, oldest first
 };
 
-/// Text of the request in tokens, a quarter of its bytes.
+/// Estimates the tokens of the text of the request as a quarter of its bytes.
 std::int64_t estimate_request_tokens(const ModelRequest& request);
 
 /// "provider/model"

@@ -35,7 +35,7 @@ Notice notice_of(const Failover& failover) {
     Notice notice;
     notice.code = "failover";
     notice.text = name_of(failover.from) + ": " + failover.reason;
-    notice.text += failover.to ? "; going on with " + name_of(*failover.to)
+    notice.text += failover.to ? "; continuing with " + name_of(*failover.to)
                                : std::string("; no model is left");
     notice.details["cause"] = to_string(failover.cause);
     notice.details["from"] = json_of(failover.from);
@@ -46,7 +46,7 @@ Notice notice_of(const Failover& failover) {
     return notice;
 }
 
-/// What all failures have in common, for code that branches.
+/// The common part of all failures, for code that branches on it.
 ErrorInfo common_info(const std::vector<ErrorInfo>& all) {
     const bool same = std::all_of(all.begin(), all.end(), [&](const ErrorInfo& info) {
         return info.code == all.front().code;
@@ -155,8 +155,8 @@ std::optional<std::size_t> FallbackSource::take_candidate() {
         deferred_.push_back(leg);
         const auto left = std::chrono::ceil<std::chrono::seconds>(rest->until - now());
         pass_over(leg, Failover::Cause::cooling_down,
-                  "left alone for another " + std::to_string(left.count()) +
-                      " s after it failed: " + rest->why,
+                  "not called for another " + std::to_string(left.count()) +
+                      " s after a failure: " + rest->why,
                   rest->error);
     }
     if (deferred_.empty()) return std::nullopt;
@@ -250,7 +250,7 @@ void FallbackSource::ask(std::size_t leg) {
     }
 }
 
-// What a leg says.
+// The events of a leg.
 
 void FallbackSource::take(StreamEvent event) {
     switch (event.type) {

@@ -11,7 +11,7 @@
 
 namespace cubepi::detail {
 
-/// One call over a chain: asks one leg after the other until one of them says something.
+/// One call over a chain: calls one leg after the other until one of them produces content.
 class FallbackSource final : public StreamSource {
 public:
     FallbackSource(std::shared_ptr<FallbackChain> chain, ModelRequest request);
@@ -20,7 +20,7 @@ public:
     Task<StreamEvent> next() override;
 
 private:
-    /// A leg that was asked in this call and failed, or was passed over for good.
+    /// A leg that failed in this call or was skipped permanently.
     struct Failed {
         std::size_t leg = 0;
         std::string text = {};
@@ -54,18 +54,18 @@ private:
     std::shared_ptr<FallbackChain> chain_;
     ModelRequest request_;
     EventQueue queue_;
-    std::optional<MessageStream> stream_;  ///< of the leg that is being asked
+    std::optional<MessageStream> stream_;  ///< of the leg that is being called
     std::size_t leg_ = 0;
-    std::optional<StreamEvent> start_;  ///< kept back until the leg has said something
+    std::optional<StreamEvent> start_;  ///< held back until the leg has produced content
 
-    std::vector<std::size_t> order_;     ///< legs still to be looked at, last one first
+    std::vector<std::size_t> order_;     ///< remaining legs, last one first
     std::vector<std::size_t> deferred_;  ///< those in their cool-down
     std::vector<Failed> failures_;
     std::vector<Untold> untold_;
     std::optional<std::size_t> chosen_;
     std::optional<StreamEvent> last_failure_;
     std::int64_t largest_refused_ =
-        0;  ///< window of a leg whose endpoint said that the prompt is too long
+        0;  ///< window of a leg whose endpoint rejected the prompt as too long
     std::optional<std::int64_t> tokens_;
     std::optional<std::size_t> own_;  ///< the leg that worked for this run before
     bool begun_ = false;

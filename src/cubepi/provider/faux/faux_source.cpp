@@ -247,7 +247,7 @@ void FauxSource::fail(const std::exception_ptr& failure) {
     } catch (const std::exception& error) {
         fail(error.what());
     } catch (...) {
-        fail("The faux factory threw something that is no std::exception");
+        fail("The faux factory threw an exception that is not a std::exception");
     }
 }
 

@@ -14,7 +14,8 @@
 
 namespace cubepi::detail {
 
-/// Small and the same everywhere, unlike the distributions of the standard library (splitmix64).
+/// A small generator with the same results on every platform, unlike the distributions of the standard library
+/// (splitmix64).
 class FauxRandom {
 public:
     explicit FauxRandom(std::uint64_t seed = 0) noexcept : state_(seed) {}
@@ -36,7 +37,7 @@ private:
     std::uint64_t state_;
 };
 
-/// What a stream takes from the provider when it begins.
+/// Data that a stream receives from the provider when it begins.
 struct FauxCall {
     std::optional<FauxStep> step = {};  ///< empty: the script is used up
     Usage usage = {};
@@ -45,14 +46,14 @@ struct FauxCall {
     int token_size_max = 1;
     std::optional<double> tokens_per_second = {};
     bool yield_every_chunk = false;
-    std::shared_ptr<ObserverRegistry> observers = {};  ///< null: nobody watches
+    std::shared_ptr<ObserverRegistry> observers = {};  ///< null: no observers
 };
 
-/// Sizes in bytes of what a prompt is made of; ids and times do not count, so that they are reproducible.
+/// Sizes in bytes of the parts of a prompt; ids and times are not counted, so that the sizes are reproducible.
 std::size_t estimated_size(const Message& message);
 std::size_t estimated_size(const AssistantMessage& message);
 std::size_t estimated_size(const ToolDefinitions& tools);
-/// Whether two messages make the same prompt.
+/// Returns whether two messages contribute the same text to a prompt.
 bool same_content(const Message& a, const Message& b);
 
 JsonObject faux_body(const AssistantMessage& message);
@@ -64,7 +65,7 @@ namespace cubepi {
 class FauxSource final : public StreamSource {
 public:
     explicit FauxSource(ModelRequest&& request);
-    /// What the provider gives it before anybody asks for an event.
+    /// Set by the provider before the first event is pulled.
     detail::FauxCall& call() noexcept { return call_; }
     const ModelRequest& request() const noexcept { return request_; }
 

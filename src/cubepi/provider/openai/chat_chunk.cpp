@@ -80,7 +80,7 @@ void OpenAIChatChunkParser::read_usage(od::value& value) {
     if (auto usage = read_openai_usage(value.get_object(), usage_names)) chunk.usage = usage;
 }
 
-/// False when it is another choice than the one that came first: whoever asks for several gets that one.
+/// Returns false for another choice than the first one received: if several were requested, only that one is used.
 bool OpenAIChatChunkParser::read_choice(od::object choice) {
     bool has_delta = false;
     bool another = false;

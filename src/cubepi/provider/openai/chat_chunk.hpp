@@ -21,7 +21,7 @@ struct OpenAIChatCallPiece {
     std::string_view arguments;
 };
 
-/// What one chunk says, in any order of its keys. The views point into the parser or its scratch texts.
+/// The content of one chunk, with its keys in any order. The views point into the parser or its scratch texts.
 struct OpenAIChatChunk {
     std::string_view id;
     std::string_view thinking;
@@ -31,10 +31,10 @@ struct OpenAIChatChunk {
     std::string_view thinking_details;  ///< raw JSON
     std::string_view finish_reason;
     std::string_view error;  ///< raw JSON
-    bool is_error = false;   ///< is one itself: {"object": "error", "message": ...}
+    bool is_error = false;   ///< the chunk itself is an error: {"object": "error", "message": ...}
     std::vector<OpenAIChatCallPiece> calls;
     std::optional<Usage> usage;
-    bool whole = false;  ///< says all of the answer so far ("message"), not what is new ("delta")
+    bool whole = false;  ///< has the whole answer so far ("message"), not only new text ("delta")
 
     void clear() {
         clear_content();
@@ -49,14 +49,14 @@ struct OpenAIChatChunk {
     }
 };
 
-/// Reads the chunks of a Chat Completions stream, one after the other. Keeps its memory.
+/// Reads the chunks of a Chat Completions stream, one after the other. Reuses its memory.
 class OpenAIChatChunkParser {
 public:
-    /// False when `data` is not JSON, or not an object; otherwise `chunk` is what it says, until the next call.
+    /// Returns false if `data` is not a JSON object; otherwise `chunk` has its content, until the next call.
     bool parse(std::string_view data);
 
     OpenAIChatChunk chunk;
-    // What the last chunk kept back of a text: half of a character.
+    // Half of a character from the end of the last chunk.
     SplitText thinking;
     SplitText text;
     SplitText refusal;
@@ -72,7 +72,7 @@ private:
 
     od::parser parser_;
     PaddedText padded_;
-    std::int64_t choice_ = -1;  ///< the index of the choice that is read; -1: none has come yet
+    std::int64_t choice_ = -1;  ///< the index of the choice that is read; -1: none was received yet
     SplitText arguments_;
 };
 

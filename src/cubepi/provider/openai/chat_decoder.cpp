@@ -245,7 +245,7 @@ void OpenAIChatDecoder::finish(EventQueue& out) {
     }
     if (!finished_) {
         throw Error(ErrorCode::disconnected,
-                    announced_ ? "the answer ended without a finish_reason: it may be cut off"
+                    announced_ ? "the answer ended without a finish_reason; it may be incomplete"
                                : "the answer ended before it began");
     }
     close_blocks(out);

@@ -14,12 +14,10 @@ namespace cubepi::detail {
 struct OpenAIChatCallPiece;
 class OpenAIChatChunkParser;
 
-/// Reads the chunks of a Chat Completions stream (platform.openai.com/docs/api-reference/chat-streaming) as OpenAI and
-/// the many compatible servers send them.
-///
-/// Blocks are in the order in which the endpoint spoke: text after a call or after thinking is a block of its own.
-/// Open text ends where a call begins; open thinking and calls end with the answer. A finish_reason does not end it:
-/// some servers send one with every chunk.
+/// Reads the chunks of a Chat Completions stream (platform.openai.com/docs/api-reference/chat-streaming) as OpenAI
+/// and compatible servers send them. Blocks are in the order of the stream: text after a call or after thinking is a
+/// separate block. Open text ends where a call begins; open thinking and calls end with the answer. A finish_reason
+/// does not end it: some servers send one with every chunk.
 class OpenAIChatDecoder final : public WireDecoder {
 public:
     /// `accept_missing_finish`: for servers that never send a finish_reason.
@@ -33,11 +31,11 @@ public:
     void finish(EventQueue& out) override;
 
 private:
-    /// A call under way.
+    /// An open call.
     struct Call {
         std::int64_t wire_index = 0;
         std::int32_t index = 0;  ///< of the block
-        std::string wire_id;     ///< the id the endpoint gave, perhaps empty
+        std::string wire_id;     ///< the id from the endpoint, may be empty
         std::string name;
         bool has_arguments = false;
         JsonExtent extent = {};  ///< of the arguments

@@ -55,7 +55,7 @@ TEST(OpenAIChatDecoder, TextAfterACallIsABlockOfItsOwn) {
     EXPECT_EQ(it.message.stop_reason, "tool_use");
 }
 
-TEST(OpenAIChatDecoder, TextAfterLateThinkingIsKept) {
+TEST(OpenAIChatDecoder, RetainsTextAfterLateThinking) {
     const Decoded it =
         decode(text("One ") + delta(R"("reasoning":"wait")") + text("two") + finish("stop") + done);
     EXPECT_EQ(
@@ -112,7 +112,7 @@ TEST(OpenAIChatDecoder, CallsWithoutIndexOrWithLateOrRepeatedNames) {
     EXPECT_EQ(calls[1]->arguments, JsonObject({{"y", 2}}));
 }
 
-TEST(OpenAIChatDecoder, D4_ArgumentsThatWereCutAreKeptApart) {
+TEST(OpenAIChatDecoder, D4_IncompleteArgumentsAreStoredAsRawArguments) {
     const Decoded it = decode(
         delta(
             R"("tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\": 1"}}])") +
@@ -182,7 +182,7 @@ TEST(OpenAIChatDecoder, MalformedJsonIsAnError) {
               StreamEventType::error);
 }
 
-TEST(OpenAIChatDecoder, SplitSurrogatesAndBrokenBytes) {
+TEST(OpenAIChatDecoder, SplitSurrogatesAndInvalidUtf8) {
     const Decoded halves = decode(text("x\\ud83d") + text("\\ude00y") + finish("stop"));
     EXPECT_EQ(halves.message.text(), "x😀y");
     const Decoded alone = decode(text("x\\ud83d") + finish("stop"));
@@ -195,7 +195,7 @@ TEST(OpenAIChatDecoder, SplitSurrogatesAndBrokenBytes) {
               "b");
 }
 
-TEST(OpenAIChatDecoder, D13_ReasoningDetailsAreKept) {
+TEST(OpenAIChatDecoder, D13_StoresReasoningDetails) {
     const Decoded it = decode(
         delta(
             R"("reasoning":"a","reasoning_details":[{"type":"reasoning.text","index":0,"text":"a"}])") +
@@ -218,7 +218,7 @@ TEST(OpenAIChatDecoder, ContentMayBeAListOfParts) {
               "text_end done");
 }
 
-TEST(OpenAIChatDecoder, AnAnswerThatIsNoStream) {
+TEST(OpenAIChatDecoder, AnAnswerThatIsNotAStream) {
     MessageAssembler assembler{AssistantMessage()};
     testing::SequentialIds ids("id");
     OpenAIChatDecoder decoder(assembler, ids);

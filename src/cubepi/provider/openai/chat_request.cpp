@@ -130,9 +130,9 @@ private:
             const auto* part = std::get_if<ThinkingContent>(&block);
             if (!part) continue;
             thinking += part->thinking;
-            const Json* kept = part->extra.find("reasoning_details");
-            if (!kept || !kept->is_array()) continue;
-            for (const Json& item : kept->get_array()) details.push_back(item);
+            const Json* entry = part->extra.find("reasoning_details");
+            if (!entry || !entry->is_array()) continue;
+            for (const Json& item : entry->get_array()) details.push_back(item);
         }
         const bool ours = message.provider_id == request_.model.provider_id;
         if (ours && !details.empty()) wire["reasoning_details"] = std::move(details);
@@ -144,7 +144,7 @@ private:
         const auto call = std::find(open_calls_.begin(), open_calls_.end(), message.tool_call_id);
         if (call == open_calls_.end()) {
             repaired("A result of tool call " + message.tool_call_id +
-                         " that answers no call was left out",
+                         " was omitted because it has no call",
                      message.tool_call_id);
             return;
         }
@@ -314,7 +314,7 @@ WireProtocol::Built build_openai_chat(const ModelRequest& request,
             built.body["tool_choice"] = tool_choice_to_wire(*request.options.tool_choice());
         } else {
             built.notices.push_back(request_changed(
-                "The tool choice was left out: the request has no tools", "tool_choice"));
+                "The tool choice was omitted because the request has no tools", "tool_choice"));
         }
     }
     if (request.options.response_format())

@@ -10,23 +10,24 @@
 
 namespace cubepi::detail {
 
-/// What the body depends on besides the request.
+/// Settings of the body in addition to the request.
 struct OpenAIChatSettings {
-    CapabilityDescriptor capability = {};  ///< what the provider was told for this model
+    CapabilityDescriptor capability = {};  ///< the provider's settings for this model
     std::string_view base_url = {};        ///< tells compatible servers apart; outlives the call
     bool openai_endpoint = false;  ///< OpenAI's own, not a server that is compatible with it
     JsonObject extra_body = {};
 };
 
-/// The body of POST /chat/completions, and what had to be changed in it.
+/// Builds the body of POST /chat/completions, with notices about changes.
 WireProtocol::Built build_openai_chat(const ModelRequest& request,
                                       const OpenAIChatSettings& settings);
 
-/// The messages alone. `own_provider`: whose thinking may be sent back.
+/// Converts only the messages. `own_provider`: the provider whose thinking may be returned.
 JsonArray openai_chat_messages(const ModelRequest& request, const CapabilityDescriptor& capability,
                                std::vector<Notice>& notices);
 
-/// Whether OpenAI's endpoint can hold this model's answers to a JSON Schema (as of 2026-11: all but the oldest).
+/// Returns whether OpenAI's endpoint can enforce a JSON Schema for this model's answers (as of 2026-11: all but the
+/// oldest).
 bool openai_takes_response_format(std::string_view model_id);
 
 /// An answer in the form of an unstreamed chat.completion.

@@ -59,7 +59,7 @@ TEST(OpenAIChatRequest, D14_AModelsOwnCapabilityComesBeforeTheProviders) {
     EXPECT_TRUE(build_openai_chat(request, settings).body.contains("limit"));
 }
 
-TEST(OpenAIChatRequest, D14_ToolsThatChatCompletionsRefusesAreSaid) {
+TEST(OpenAIChatRequest, D14_ReportsToolsThatChatCompletionsRejects) {
     ModelRequest request = request_for("gpt-6-sol");
     ToolDefinition tool;
     tool.name = "t";

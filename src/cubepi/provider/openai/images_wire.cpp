@@ -13,8 +13,8 @@ namespace cubepi::detail {
 namespace {
 
 Notice left_out(std::string_view what) {
-    return request_changed("This endpoint takes no " + std::string(what) + ": it was left out",
-                           what);
+    return request_changed(
+        "This endpoint does not accept " + std::string(what) + "; it was omitted", what);
 }
 
 bool is_url(std::string_view source) {
@@ -39,7 +39,7 @@ void put_size(JsonObject& body, const std::string& size, ImagesCapability::SizeK
         std::from_chars(size.data() + cross + 1, end, height).ptr == end && width > 0 && height > 0;
     if (!good) {
         throw Error(ErrorCode::invalid_argument,
-                    "This endpoint wants a size like \"1024x1024\", not \"" + size + "\"");
+                    "This endpoint requires a size like \"1024x1024\", not \"" + size + "\"");
     }
     body["width"] = width;
     body["height"] = height;
@@ -58,8 +58,9 @@ void put(ImagesPayload& to, const std::optional<std::string>& field, std::string
 }
 
 template <class T>
-std::optional<std::string> word_of(const std::optional<T>& own, const std::optional<T>& usual) {
-    const std::optional<T>& value = own ? own : usual;
+std::optional<std::string> word_of(const std::optional<T>& own,
+                                   const std::optional<T>& default_value) {
+    const std::optional<T>& value = own ? own : default_value;
     return value ? std::optional<std::string>(to_string(*value)) : std::nullopt;
 }
 
@@ -67,8 +68,9 @@ void put_input_images(ImagesPayload& to, const ImagesModel& model, const ImagesC
                       const ImagesCapability& capability) {
     if (context.input_images.empty()) return;
     if (!capability.edits) {
-        throw Error(ErrorCode::unsupported,
-                    "Model '" + model.id + "' cannot go by images: its endpoint has no edits");
+        throw Error(
+            ErrorCode::unsupported,
+            "Model '" + model.id + "' does not accept input images: its endpoint has no edits");
     }
     if (model.max_input_images && context.input_images.size() > *model.max_input_images) {
         throw Error(ErrorCode::invalid_argument, "Model '" + model.id + "' takes at most " +
@@ -80,7 +82,7 @@ void put_input_images(ImagesPayload& to, const ImagesModel& model, const ImagesC
     for (const ImageContent& image : context.input_images) {
         if (is_url(image.source)) {
             throw Error(ErrorCode::unsupported,
-                        "Input images are sent as bytes: fetch " + image.source + " first");
+                        "Input images must be bytes; fetch " + image.source + " first");
         }
         described.push_back(Json(image.media_type.str() + ", " +
                                  std::to_string(image.source.size() / 4 * 3) + " bytes"));
@@ -136,10 +138,10 @@ std::string media_type_in(const Json& answer, std::string_view fallback) {
 }
 
 void read_usage(const Json& answer, AssistantImages& into) {
-    const Json* said = member(answer, "usage");
-    if (!said || !said->is_object()) return;
+    const Json* reported = member(answer, "usage");
+    if (!reported || !reported->is_object()) return;
     const auto count = [&](std::string_view key) {
-        const Json* value = member(*said, key);
+        const Json* value = member(*reported, key);
         return value && value->is_int64() ? TokenCount(value->get_int64()) : TokenCount();
     };
     Usage& usage = into.usage ? *into.usage : into.usage.emplace();
@@ -164,7 +166,7 @@ void read_head(const Json& answer, AssistantImages& into) {
 ImagesPayload images_payload(const ImagesModel& model, const ImagesContext& context,
                              const ImagesCapability& capability, int partial_images) {
     if (context.prompt.empty())
-        throw Error(ErrorCode::invalid_argument, "Images need a prompt: ImagesContext::prompt");
+        throw Error(ErrorCode::invalid_argument, "ImagesContext::prompt must not be empty");
     ImagesPayload made;
     made.body["model"] = model.id;
     made.body["prompt"] = context.prompt;
@@ -222,7 +224,7 @@ void read_images(const Json& answer, std::string_view media_type, AssistantImage
     const Json* data = member(answer, "data");
     if (!data || !data->is_array()) {
         throw Error(ErrorCode::protocol,
-                    "the answer has no images: it is no answer of an Images API");
+                    "the response has no images; check that the base URL is that of an Images API");
     }
     const std::string type = media_type_in(answer, media_type);
     JsonArray revised;
@@ -232,7 +234,7 @@ void read_images(const Json& answer, std::string_view media_type, AssistantImage
         const std::string_view prompt = text_of(member(item, "revised_prompt"));
         if (!prompt.empty()) revised.push_back(Json(prompt));
     }
-    if (into.output.empty()) throw Error(ErrorCode::protocol, "the answer has no images in it");
+    if (into.output.empty()) throw Error(ErrorCode::protocol, "the response contains no images");
     if (!revised.empty()) into.metadata["revised_prompts"] = std::move(revised);
     read_head(answer, into);
 }

@@ -18,8 +18,8 @@ struct ImagesPayload {
     bool edit = false;
 };
 
-/// The fields of a request. Of input images the body only has a description: their bytes are added by multipart_form.
-/// Throws Error(unsupported, invalid_argument) for what can never be sent.
+/// Builds the fields of a request. Input images are only described: multipart_form adds their bytes. Throws
+/// Error(unsupported, invalid_argument) for an invalid request.
 ImagesPayload images_payload(const ImagesModel& model, const ImagesContext& context,
                              const ImagesCapability& capability, int partial_images);
 
@@ -27,15 +27,15 @@ ImagesPayload images_payload(const ImagesModel& model, const ImagesContext& cont
 std::string multipart_form(const JsonObject& body, const std::vector<ImageContent>& images,
                            std::string_view image_field, std::string_view boundary);
 
-/// Puts an unstreamed answer into `into`. Throws Error(protocol) when there are no images in it.
+/// Reads an unstreamed response into `into`. Throws Error(protocol) if it contains no images.
 void read_images(const Json& answer, std::string_view media_type, AssistantImages& into);
 
-/// One event of a streamed answer. A sketch comes back; a finished image goes into `into`. Throws StreamFailure for an
-/// error in it.
+/// Reads one event of a streamed response. Returns a preview; stores a finished image in `into`. Throws StreamFailure
+/// for an error in it.
 std::optional<ImagesEvent> read_images_event(const Json& event, std::string_view media_type,
                                              AssistantImages& into);
 
-/// Bytes of base64 text; white space is skipped. Throws Error(invalid_argument) for anything else.
+/// Decodes base64 text; white space is skipped. Throws Error(invalid_argument) for anything else.
 std::string from_base64(std::string_view text);
 
 }  // namespace cubepi::detail

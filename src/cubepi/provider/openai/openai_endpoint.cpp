@@ -37,7 +37,7 @@ HttpRequest OpenAIEndpoint::post(std::string_view path) const {
     info.type = error_type_of(info.code);
     throw_provider_error(std::move(info),
                          "there is no API key for " + host_ +
-                             ": set OPENAI_API_KEY in the environment, or give the provider an "
+                             "; set OPENAI_API_KEY in the environment, or pass to the provider an "
                              "api_key (" +
                              name_ + "Options::api_key)");
 }

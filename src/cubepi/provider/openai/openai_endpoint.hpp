@@ -11,13 +11,13 @@
 
 namespace cubepi::detail {
 
-/// Where an OpenAI-compatible endpoint is, with which key and headers it is asked: the same for all of its APIs.
+/// Address, key and headers of an OpenAI-compatible endpoint, shared by all of its APIs.
 class OpenAIEndpoint {
 public:
     using Headers = std::vector<std::pair<std::string, std::string>>;
 
-    /// Takes the members of an options struct. `name` is for error texts: "OpenAI" of OpenAIProvider and OpenAIOptions.
-    /// Throws Error(invalid_argument) when `base_url` is not an http(s) URL.
+    /// Uses the members of an options struct. `name` is for error messages: "OpenAI" of OpenAIProvider and
+    /// OpenAIOptions. Throws Error(invalid_argument) when `base_url` is not an http(s) URL.
     template <class Options>
     OpenAIEndpoint(std::string_view name, const Options& options)
         : OpenAIEndpoint(name, options.base_url, options.api_key, options.extra_headers) {
@@ -27,11 +27,11 @@ public:
         timeouts_.idle = options.idle_timeout;
     }
 
-    /// A streaming POST below the base URL. Throws ProviderError when a key is needed and there is none.
+    /// A streaming POST below the base URL. Throws ProviderError if a required key is missing.
     HttpRequest post(std::string_view path) const;
-    /// OpenAI's own, also at Azure; not a server that is compatible with it.
+    /// True for OpenAI's own endpoint, also at Azure; false for compatible servers.
     bool is_openai() const noexcept;
-    /// Without what may be secret.
+    /// Removes secrets.
     const std::string& shown_url() const noexcept { return shown_url_; }
     const CallTimeouts& timeouts() const noexcept { return timeouts_; }
     std::string without_secrets(std::string text) const;

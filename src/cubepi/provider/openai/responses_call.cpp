@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view state_key = "server_state";
 
-/// FNV-1a. Nobody gains by a collision, whose chance is one in 2^64.
+/// FNV-1a. A collision, with a probability of 2^-64, is harmless.
 class Fingerprint {
 public:
     void add(std::string_view text) noexcept {
@@ -60,8 +60,8 @@ bool had_state(const MessageList& messages, std::string_view provider_id) {
 Notice dropped(const std::string& why) {
     Notice notice;
     notice.code = "server_state_dropped";
-    notice.text = "The conversation that the endpoint keeps is not this one any more (" + why +
-                  "): the whole history is sent";
+    notice.text = "The conversation stored by the endpoint differs from the history (" + why +
+                  "); the whole history is sent";
     notice.details["reason"] = why;
     return notice;
 }
@@ -101,7 +101,7 @@ const AssistantMessage* OpenAIResponsesCall::usable_answer(const ModelRequest& r
         why_not =
             own ? "the last answer was not finished" : "the last answer is another provider's";
     } else if (!may_refer_) {
-        why_not = "the endpoint does not know the response";
+        why_not = "the endpoint does not have the response";
     } else if (input.repaired) {
         why_not = "the history was repaired";
     } else if (text_in(*state, "input") != digest(input.items, 0, input.answer_begin) ||
@@ -148,8 +148,8 @@ WireProtocol::Built OpenAIResponsesCall::build(const ModelRequest& request) cons
 void OpenAIResponsesCall::finish_body(JsonObject& body) const {
     unfold_extra_body(body);
     if (!at_->options.server_state) return;
-    // What a hook has put in is kept by the endpoint and not by the history, and an id of its own stands for what is
-    // not known here: the answer's id cannot stand for the history then.
+    // The endpoint stores input that a hook added and the history does not; an id set by a hook refers to unknown
+    // input. The id of the answer cannot stand for the history then.
     const Json* input = body.if_contains("input");
     const Json* store = body.if_contains("store");
     const bool ours = input && input->is_array() && store && *store == Json(true) &&
@@ -164,7 +164,7 @@ std::string OpenAIResponsesCall::build_differently(const EndpointFailure& failur
         (says(failure, "previous_response_not_found", "Previous response") ||
          failure.status == 404)) {
         may_refer_ = false;
-        return "The endpoint does not know the response any more that the request went on from: "
+        return "The endpoint no longer has the response that the request continued; "
                "the whole history is sent";
     }
     if (encrypted_ && says(failure, "invalid_encrypted_content", "encrypted content")) {

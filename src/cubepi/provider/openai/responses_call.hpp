@@ -9,7 +9,7 @@
 
 namespace cubepi::detail {
 
-/// An endpoint that speaks Responses. Immutable, shared by its calls.
+/// An endpoint with the Responses API. Immutable, shared by its calls.
 struct OpenAIResponsesEndpoint {
     explicit OpenAIResponsesEndpoint(OpenAIResponsesOptions given)
         : endpoint("OpenAIResponses", given), options(std::move(given)) {}
@@ -20,12 +20,11 @@ struct OpenAIResponsesEndpoint {
     OpenAIResponsesOptions options;
 };
 
-/// One call. Decides what of the history must be sent, and learns from what the endpoint refuses (D57).
-///
-/// A finished answer carries, under the extra key "server_state", digests of what the endpoint then has: the items that
-/// were its input, and its own. When the next request's history begins with just these, `previous_response_id` stands
-/// for them; when it does not, whatever the reason, the whole history is sent. This needs no memory besides the messages,
-/// and so holds across restarts and between providers.
+/// One call. Decides which part of the history must be sent, and adapts to rejections of the endpoint (D57). A
+/// finished answer has, under the extra key "server_state", digests of the state of the endpoint: of the input items
+/// and of its own items. If the history of the next request begins with exactly these, `previous_response_id` stands
+/// for them; otherwise the whole history is sent. This needs no state besides the messages, and so works across
+/// restarts and between providers.
 class OpenAIResponsesCall final : public WireProtocol {
 public:
     explicit OpenAIResponsesCall(std::shared_ptr<const OpenAIResponsesEndpoint> at)
@@ -53,10 +52,10 @@ private:
     void remember(MessageAssembler& assembler, std::string input) const;
 
     std::shared_ptr<const OpenAIResponsesEndpoint> at_;
-    // What this call, which is on one executor, has learned.
+    // State of this call, which runs on one executor.
     mutable std::string
-        input_digest_;  ///< of the history that the request stands for; empty: not known
-    mutable std::string sent_digest_;  ///< of what is in the body
+        input_digest_;  ///< of the history that the request represents; empty: unknown
+    mutable std::string sent_digest_;  ///< of the items in the body
     mutable bool refers_ = false;      ///< the body has a previous_response_id
     mutable bool may_refer_ = true;
     mutable bool encrypted_ = true;

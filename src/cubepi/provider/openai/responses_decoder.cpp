@@ -85,7 +85,7 @@ OpenAIResponsesDecoder::OpenAIResponsesDecoder(MessageAssembler& assembler, IdSo
       at_end_(std::move(at_end)),
       parser_(std::make_unique<OpenAIResponsesEventParser>()),
       split_(std::make_unique<SplitText>()) {
-    // What an attempt that failed before it said anything has left.
+    // Data of an attempt that failed before any content.
     assembler_.head().extra.erase("server_items");
     assembler_.head().usage.reset();
 }
@@ -120,8 +120,9 @@ void OpenAIResponsesDecoder::fail(std::string_view type, std::string_view data) 
         throw StreamFailure(read_stream_failure(parse_json(words, ignored)));
     }
     EndpointFailure failure;
-    failure.message = "the endpoint says that the response " +
-                      std::string(event.status.empty() ? "failed" : event.status) + ", and not why";
+    failure.message = "the endpoint reported that the response " +
+                      std::string(event.status.empty() ? "failed" : event.status) +
+                      " without a reason";
     failure.code = "server_error";
     throw StreamFailure(std::move(failure));
 }
@@ -300,8 +301,8 @@ void OpenAIResponsesDecoder::close(Item& item, const JsonObject& given, EventQue
 
 void OpenAIResponsesDecoder::close_text(Item& item, const JsonObject& given, EventQueue& out) {
     std::string whole = texts_in(given, "content", "");
-    const bool said = has_parts(given);
-    const bool same = !said || complete_deltas(item, whole, out);
+    const bool reported = has_parts(given);
+    const bool same = !reported || complete_deltas(item, whole, out);
     const bool refusal = item.refusal || has_refusal(given);
     JsonArray annotations = annotations_in(given);
     const std::string_view late = string_in(given, "phase");
@@ -312,7 +313,7 @@ void OpenAIResponsesDecoder::close_text(Item& item, const JsonObject& given, Eve
         return;
     }
     TextContent block;
-    block.text = said ? std::move(whole) : streamed(item);
+    block.text = reported ? std::move(whole) : streamed(item);
     if (!item.id.empty()) block.extra["item_id"] = item.id;
     if (!item.phase.empty()) block.extra["phase"] = item.phase;
     if (refusal) block.extra["refusal"] = true;
@@ -355,19 +356,19 @@ void OpenAIResponsesDecoder::keep_other(const JsonObject& given, EventQueue& out
     const std::string_view type = string_in(given, "type");
     if (is_servers_own(type)) {
         assembler_.count_detail(json_memory(given));
-        JsonObject kept;
-        kept["at"] = blocks_;
-        kept["item"] = given;
+        JsonObject entry;
+        entry["at"] = blocks_;
+        entry["item"] = given;
         Json& list = assembler_.head().extra["server_items"];
         if (!list.is_array()) list = JsonArray();
-        list.get_array().push_back(std::move(kept));
+        list.get_array().push_back(std::move(entry));
         return;
     }
     if (!type.ends_with("_call") && !type.ends_with("_request")) return;
     Notice notice;
     notice.code = "unsupported_item";
-    notice.text = "The model asked for something that only a client of its own can do (" +
-                  std::string(type) + "): it was left out of the answer";
+    notice.text = "The model requested an action that is not supported (" + std::string(type) +
+                  "); it was omitted from the answer";
     notice.details["type"] = type;
     out.push(MessageAssembler::notice(std::move(notice)));
 }
@@ -405,7 +406,7 @@ void OpenAIResponsesDecoder::end(const OpenAIResponsesEvent& event, EventQueue& 
 void OpenAIResponsesDecoder::finish(EventQueue& out) {
     if (!finished_) {
         throw Error(ErrorCode::disconnected,
-                    announced_ ? "the answer ended without response.completed: it may be cut off"
+                    announced_ ? "the answer ended without response.completed; it may be incomplete"
                                : "the answer ended before it began");
     }
     if (at_end_) at_end_(assembler_);

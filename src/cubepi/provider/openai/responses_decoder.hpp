@@ -15,11 +15,11 @@ struct OpenAIResponsesEvent;
 class OpenAIResponsesEventParser;
 class SplitText;
 
-/// Reads the events of a Responses stream (platform.openai.com/docs/api-reference/responses-streaming). Each item that
-/// says something is a block, in the order in which the endpoint began them; items may interleave.
+/// Reads the events of a Responses stream (platform.openai.com/docs/api-reference/responses-streaming). Each item
+/// with content is a block, in the order in which the endpoint began them; items may interleave.
 class OpenAIResponsesDecoder final : public WireDecoder {
 public:
-    /// `at_end` sees the answer when it is complete, before its terminal event.
+    /// `at_end` is called with the complete answer, before its terminal event.
     OpenAIResponsesDecoder(MessageAssembler& assembler, IdSource& ids,
                            std::function<void(MessageAssembler&)> at_end = {});
     ~OpenAIResponsesDecoder() override;
@@ -32,13 +32,13 @@ public:
 private:
     enum class Kind : std::uint8_t { text, thinking, call, other };
 
-    /// An output item under way.
+    /// An open output item.
     struct Item {
         Kind kind = Kind::other;
         std::int64_t output_index = -1;
         std::string id;
         std::int32_t block = -1;
-        std::size_t length = 0;  ///< bytes that its deltas have so far
+        std::size_t length = 0;  ///< bytes of its deltas so far
         bool refusal = false;
         bool open = true;
         std::string call_id;  ///< of the block
@@ -51,7 +51,7 @@ private:
     void fail(std::string_view type, std::string_view data);
 
     Item* find(std::int64_t output_index, std::string_view id);
-    /// The item that a delta belongs to, opened when the endpoint never said that it began.
+    /// Returns the item of a delta; opens it if the endpoint did not announce it.
     Item& item_for_delta(Kind kind, EventQueue& out);
     Item& open(Kind kind, std::int64_t output_index, std::string_view id, const JsonObject& given,
                EventQueue& out);
@@ -60,9 +60,9 @@ private:
     void delta(Kind kind, EventQueue& out);
     void add(Item& item, std::string_view text, EventQueue& out);
     void flush_split(EventQueue& out);
-    /// Puts out what `whole` has beyond the deltas. True when deltas and whole are then the same.
+    /// Queues the part of `whole` that the deltas lack. Returns whether the deltas are then equal to `whole`.
     bool complete_deltas(Item& item, std::string_view whole, EventQueue& out);
-    /// What its deltas add up to.
+    /// The content of its deltas.
     std::string streamed(const Item& item) const;
     void close(Item& item, const JsonObject& given, EventQueue& out);
     void close_text(Item& item, const JsonObject& given, EventQueue& out);

@@ -114,7 +114,7 @@ TEST(OpenAIResponsesDecoder, InterleavedItemsKeepTheirPlaces) {
     EXPECT_EQ(it.message.text(), "AB");
 }
 
-TEST(OpenAIResponsesDecoder, D13_ReasoningIsKeptAsItCame) {
+TEST(OpenAIResponsesDecoder, D13_StoresReasoningUnchanged) {
     const std::string reasoning =
         R"({"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"A"},)"
         R"({"type":"summary_text","text":"B"}],"encrypted_content":"gAAA==","future":[1.5]})";
@@ -255,7 +255,7 @@ TEST(OpenAIResponsesDecoder, ItemsThatNeverEndedEndWithTheAnswer) {
               "toolcall_end done");
 }
 
-TEST(OpenAIResponsesDecoder, DeltasOfItemsNobodyAnnounced) {
+TEST(OpenAIResponsesDecoder, DeltasOfUnannouncedItems) {
     const Decoded it = decode(event("response.output_text.delta", R"("delta":"A")") +
                               event("response.output_text.delta", R"("delta":"B")") + ended());
     EXPECT_EQ(it.spelled(), "start text_start text_delta(A) text_delta(B) text_end done");
@@ -294,15 +294,15 @@ TEST(OpenAIResponsesDecoder, CallsWithoutIdsAndWithEqualOnes) {
     EXPECT_NE(calls[2]->id, "c");
 }
 
-TEST(OpenAIResponsesDecoder, D13_WhatTheEndpointsOwnToolsDidIsKept) {
+TEST(OpenAIResponsesDecoder, D13_StoresTheItemsOfServerTools) {
     const std::string search = R"({"id":"ws_1","type":"web_search_call","status":"completed"})";
     const Decoded it = decode(
         created + item("added", 0, search) + item("done", 0, search) +
         item("done", 1, message_item("m", text_part("Found"))) +
         item("done", 2, R"({"type":"custom_tool_call","name":"sql","input":"x"})") + ended());
-    const Json& kept = it.message.extra.find("server_items")->as_array().at(0);
-    EXPECT_EQ(kept.at("at"), Json(0));
-    EXPECT_EQ(kept.at("item"), boost::json::parse(search));
+    const Json& stored = it.message.extra.find("server_items")->as_array().at(0);
+    EXPECT_EQ(stored.at("at"), Json(0));
+    EXPECT_EQ(stored.at("item"), boost::json::parse(search));
     EXPECT_EQ(it.message.content.size(), 1u);
     EXPECT_EQ(it.spelled(),
               "start text_start text_delta(Found) text_end notice(unsupported_item) done");
@@ -318,7 +318,7 @@ TEST(OpenAIResponsesDecoder, KeysMayComeInAnyOrder) {
     EXPECT_EQ(it.spelled(), "start text_start text_delta(Hi) text_delta( you) text_end done");
 }
 
-TEST(OpenAIResponsesDecoder, WhatIsNoJsonIsAProtocolError) {
+TEST(OpenAIResponsesDecoder, DataThatIsNotJsonIsAProtocolError) {
     EXPECT_NE(decode(created + "data: {\"type\":\n\n").failure.find("not JSON"), std::string::npos);
     EXPECT_NE(decode("data: <html>\n\n").failure.find("<html>"), std::string::npos);
 }

@@ -11,13 +11,14 @@
 
 namespace cubepi::detail {
 
-/// What one event of a Responses stream says, in any order of its keys. The views live until the next event.
+/// The content of one event of a Responses stream, with its keys in any order. The views are valid until the next
+/// event.
 struct OpenAIResponsesEvent {
     std::string_view type;
     std::string_view item_id;
     std::int64_t output_index = -1;
-    std::string_view delta_token;           ///< as it stands in the JSON, with its quotes
-    std::optional<std::string_view> delta;  ///< absent: half of a character is in it
+    std::string_view delta_token;           ///< the JSON text, with its quotes
+    std::optional<std::string_view> delta;  ///< absent: it contains half of a character
     std::string_view item;                  ///< raw JSON
     std::string_view error;                 ///< raw JSON; of the event itself, or of its response
     // Of its response.
@@ -26,16 +27,16 @@ struct OpenAIResponsesEvent {
     std::string_view response_id;
     std::string_view incomplete_reason;
     std::optional<Usage> usage;
-    bool is_response = false;  ///< no event, but a whole response: the answer was not streamed
+    bool is_response = false;  ///< not an event but a whole response: the answer was not streamed
 
     /// Forgets the last event.
     void clear() noexcept;
 };
 
-/// Reads the events of a Responses stream, one after the other. Keeps its memory.
+/// Reads the events of a Responses stream, one after the other. Reuses its memory.
 class OpenAIResponsesEventParser {
 public:
-    /// False when `data` is not JSON, or not an object.
+    /// Returns false if `data` is not a JSON object.
     bool parse(std::string_view data);
 
     OpenAIResponsesEvent event;

@@ -14,7 +14,7 @@ namespace {
 /// The longest call id that the endpoint takes.
 constexpr std::size_t longest_call_id = 64;
 
-/// How the texts end that stand for a result nobody knows.
+/// The end of the texts that stand for an unknown result.
 constexpr std::string_view interrupted_mark = "interrupted; whether it took effect is unknown.";
 
 std::string_view text_in(const LazyObject& extra, std::string_view key) {
@@ -207,7 +207,10 @@ private:
             message.content.begin(), message.content.end(),
             [](const auto& block) { return std::holds_alternative<ImageContent>(block); });
         if (has_image)
-            changed("An image in an answer of the history cannot be sent back: left out", {});
+            changed(
+                "An image in an answer of the history was omitted: it cannot be returned to this "
+                "endpoint",
+                {});
     }
 
     void add(const ToolResultMessage& message) {
@@ -215,7 +218,7 @@ private:
         const auto call = std::find(open_calls_.begin(), open_calls_.end(), id);
         if (call == open_calls_.end()) {
             changed("The result of " + message.tool_call_id +
-                        " has no call in the history: it was left out of the request",
+                        " was omitted from the request because it has no call in the history",
                     message.tool_call_id);
             return;
         }

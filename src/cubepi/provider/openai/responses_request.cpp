@@ -47,8 +47,8 @@ void add_tools(WireProtocol::Built& built, const ModelRequest& request, SchemaDi
         built.body["tool_choice"] = tool_choice_to_wire(*request.options.tool_choice());
         return;
     }
-    built.notices.push_back(
-        request_changed("The tool choice was left out: the request has no tools", "tool_choice"));
+    built.notices.push_back(request_changed(
+        "The tool choice was omitted because the request has no tools", "tool_choice"));
 }
 
 /// Asks for the reasoning in the form in which it can be sent back (D13).

@@ -39,7 +39,7 @@ WireProtocol::Built built(const ModelRequest& request) {
     return build_openai_responses(request, settings, responses_input(request, true, notices).items);
 }
 
-/// An answer with one reasoning item, what it said and what it called.
+/// An answer with one reasoning item, a text and a call.
 std::string answer(const std::string& more = R"("provider_id":"openai",)") {
     return R"({"role":"assistant",)" + more + R"("stop_reason":"tool_use","content":[
         {"type":"thinking","thinking":"Hm.","reasoning_item":{"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"Hm."}],"encrypted_content":"gAAA=="}},
@@ -105,7 +105,7 @@ TEST(OpenAIResponsesRequest, RefusalsAndAnnotationsGoBack) {
 TEST(OpenAIResponsesRequest, D1_EachCallHasAResultAndEachResultACall) {
     const Lowered it = lowered(
         "[" + answer() +
-        R"(,{"role":"user","content":[{"type":"text","text":"Go on"}]},)"
+        R"(,{"role":"user","content":[{"type":"text","text":"Continue"}]},)"
         R"({"role":"tool_result","tool_call_id":"gone","tool_name":"x","content":[{"type":"text","text":"1"}]}])");
     const JsonArray& items = it.items.as_array();
     ASSERT_EQ(items.size(), 5u);

@@ -58,7 +58,7 @@ TEST(StrictSchema, KeepsNullsThatTheSchemaAllows) {
     EXPECT_EQ(value, whole);
 }
 
-TEST(StrictSchema, WhatCannotBeExpressedIsSaid) {
+TEST(StrictSchema, ReportsWhatCannotBeExpressed) {
     for (const char* schema :
          {R"({"type":"object"})", R"({"type":"array"})",
           R"({"type":"object","properties":{"a":{}}})",

@@ -46,13 +46,13 @@ std::size_t block_memory(const AssistantContent& block) { return std::visit(Bloc
 
 void shorten(AssistantMessage& message, std::size_t size) {
     message.extra = LazyObject();
-    ContentList<AssistantContent> kept;
+    ContentList<AssistantContent> retained;
     std::size_t used = 0;
     for (AssistantContent& block : message.content) {
         const std::size_t needed = block_overhead + block_memory(block);
         if (needed <= size - used) {
             used += needed;
-            kept.push_back(std::move(block));
+            retained.push_back(std::move(block));
             continue;
         }
         auto* const text = std::get_if<TextContent>(&block);
@@ -62,11 +62,11 @@ void shorten(AssistantMessage& message, std::size_t size) {
                 std::string_view(text->text).substr(0, size - used - block_overhead);
             TextContent part;
             part.text = std::string(first.substr(0, complete_utf8_prefix(first)));
-            if (!part.text.empty()) kept.emplace_back(std::move(part));
+            if (!part.text.empty()) retained.emplace_back(std::move(part));
         }
         break;
     }
-    message.content = std::move(kept);
+    message.content = std::move(retained);
 }
 
 }  // namespace cubepi::detail

@@ -5,26 +5,27 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/message.hpp>
 
-// What an answer takes in memory, and what is kept of one that takes too much (StreamOptions::max_answer_bytes).
+// The memory of an answer, and the shortening of one that is too large (StreamOptions::max_answer_bytes).
 
 namespace cubepi::detail {
 
-/// What a block counts besides its content.
+/// Bytes counted for a block in addition to its content.
 inline constexpr std::size_t block_overhead = 256;
-/// What a piece of text counts besides its bytes.
+/// Bytes counted for a piece of text in addition to its own.
 inline constexpr std::size_t piece_overhead = 32;
-/// What stays in the history of an answer that was too large: a request with it must still fit a model's window.
-inline constexpr std::size_t kept_of_large_answer = std::size_t{64} << 10U;
+/// Bytes that remain in the history of an answer that was too large: a request with them must still fit the context
+/// window.
+inline constexpr std::size_t retained_answer_size = std::size_t{64} << 10U;
 
-/// Memory of a JSON value, nearly enough for a limit.
+/// Estimates the memory of a JSON value.
 std::size_t json_memory(const Json& value);
 std::size_t json_memory(const JsonObject& object);
 
-/// Memory of a block, besides `block_overhead`.
+/// Estimates the memory of a block without `block_overhead`.
 std::size_t block_memory(const AssistantContent& block);
 
-/// Cuts a message to its first `size` bytes of content: blocks in their order, a text at a character, anything else only
-/// as a whole. Vendor details of the message are dropped, since they may refer to blocks that are.
+/// Shortens a message to its first `size` bytes of content: blocks in order, text at a character boundary, other
+/// blocks only as a whole. Drops vendor details of the message, which may refer to dropped blocks.
 void shorten(AssistantMessage& message, std::size_t size);
 
 }  // namespace cubepi::detail

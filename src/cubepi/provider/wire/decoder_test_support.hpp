@@ -13,14 +13,14 @@
 
 namespace cubepi::detail {
 
-/// What a decoder made of a body.
+/// The result of decoding a body.
 struct Decoded {
     std::vector<StreamEvent> events;
     AssistantMessage message;
-    std::string failure;  ///< what it threw
+    std::string failure;  ///< the text of its exception
 
     std::string spelled() const { return cubepi::spelled(events); }
-    /// The content indexes of all block events.
+    /// Returns the content indexes of all block events.
     std::string indexes() const {
         std::string text;
         for (const StreamEvent& event : events) {

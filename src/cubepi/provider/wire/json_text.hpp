@@ -8,15 +8,15 @@
 
 namespace cubepi::detail {
 
-/// Unescapes JSON strings of which two neighbours may share a surrogate pair: servers that cut their text anywhere
-/// send "\ud83d" in one chunk and "\ude00" in the next.
+/// Unescapes JSON strings, of which two consecutive ones may share a surrogate pair: servers that split their text
+/// anywhere send "\ud83d" in one chunk and "\ude00" in the next.
 class SplitText {
 public:
     /// A first half waits for its second.
     bool holds_back() const noexcept { return high_ != 0; }
     /// `token` is the string with its quotes. The result lives until the next call.
     std::string_view unescape(std::string_view token);
-    /// What stands for a half whose other half never came: U+FFFD.
+    /// Returns U+FFFD for a first half without a second.
     std::string_view give_up() noexcept;
 
     std::string scratch;

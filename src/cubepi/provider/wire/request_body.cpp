@@ -38,7 +38,7 @@ Task<std::string> build_request_body(const ModelRequest& request, const WireProt
         text = replace_broken_utf8(text);
         Notice notice;
         notice.code = "request_changed";
-        notice.text = "The request had text that is no UTF-8; its broken bytes went out as U+FFFD.";
+        notice.text = "The request contained invalid UTF-8, which was replaced by U+FFFD.";
         queue.push(MessageAssembler::notice(std::move(notice)));
     }
     co_return text;

@@ -10,7 +10,7 @@
 
 namespace cubepi::detail {
 
-/// Says that a request leaves with something else than was asked for (D14). `field`: where in the request.
+/// A notice that a request differs from what was requested (D14). `field`: its place in the request.
 inline Notice request_changed(std::string text, std::string_view field) {
     Notice notice;
     notice.code = "request_changed";

@@ -25,7 +25,7 @@ constexpr std::size_t min_read = 512;
 
 void throw_html_page() {
     throw Error(ErrorCode::protocol,
-                "the answer is a web page, not an API's: is the base URL right?");
+                "the server returned an HTML page instead of an API response; check the base URL");
 }
 
 void ResponseReader::start(std::unique_ptr<WireDecoder> decoder, std::unique_ptr<HttpBody> body) {

@@ -16,12 +16,12 @@
 #include <cubepi/provider/model_profile.hpp>
 #include <cubepi/provider/provider.hpp>
 
-// What one wire format has to say for itself: how a request looks and how an answer is read. Neither does I/O; the
-// HttpStreamSource moves the bytes, waits, retries and aborts for all of them.
+// The specific parts of a wire format: building requests and decoding answers. Neither does I/O; HttpStreamSource
+// transfers the bytes, waits, retries and aborts for all formats.
 
 namespace cubepi::detail {
 
-/// Events on their way from a decoder to the consumer. Keeps its memory.
+/// Queue of events from a decoder to the consumer. Reuses its memory.
 class EventQueue {
 public:
     bool empty() const noexcept { return next_ == events_.size(); }
@@ -56,14 +56,14 @@ private:
 class WireDecoder {
 public:
     virtual ~WireDecoder() = default;
-    /// One server-sent event, or the whole body of an answer that is no event stream. Throws StreamFailure for an
-    /// error in it, Error(protocol) for what cannot be read.
+    /// Decodes one server-sent event, or the whole body of a response that is not an event stream. Throws
+    /// StreamFailure for an error in it, Error(protocol) for data that cannot be read.
     virtual void decode(std::string_view event, std::string_view data, EventQueue& out) = 0;
-    /// The answer is complete: whatever happens to the connection now does not matter.
+    /// True if the answer is complete: failures of the connection no longer matter.
     virtual bool complete() const noexcept = 0;
-    /// The endpoint said that nothing follows.
+    /// True if the endpoint declared that nothing follows.
     virtual bool over() const noexcept = 0;
-    /// Nothing follows: puts the terminal event out. Throws Error(disconnected) when the answer is not complete.
+    /// Queues the terminal event. Throws Error(disconnected) if the answer is not complete.
     virtual void finish(EventQueue& out) = 0;
 };
 
@@ -82,14 +82,14 @@ public:
     };
 
     virtual ~WireProtocol() = default;
-    /// The request body before the caller's hooks. Throws Error for what can never be sent.
+    /// Builds the request body before the caller's hooks run. Throws Error for an invalid request.
     virtual Built build(const ModelRequest& request) const = 0;
-    /// The last word on the body, after the hooks.
+    /// Final changes of the body, after the hooks.
     virtual void finish_body(JsonObject&) const {}
-    /// The endpoint refused the request before it said anything. Not empty: another body will do, which the next
-    /// build() gives; the text says what is different, for a notice. Must be empty after finitely many times.
+    /// Called if the endpoint rejected the request before any content. Returns the text of a notice if the next
+    /// build() returns a different body to try, else an empty string. Must be empty after finitely many calls.
     virtual std::string build_differently(const EndpointFailure&) const { return {}; }
-    /// Method, URL, headers; body and timeouts are the caller's. Throws ProviderError when there is no key.
+    /// Method, URL, headers; the caller sets body and timeouts. Throws ProviderError if there is no key.
     virtual HttpRequest http_request() const = 0;
     virtual std::unique_ptr<WireDecoder> decoder(MessageAssembler& assembler,
                                                  IdSource& ids) const = 0;
@@ -102,7 +102,7 @@ public:
     virtual std::string without_secrets(std::string text) const = 0;
 };
 
-/// What a call would send.
+/// Returns the request that a call would send.
 inline PayloadPreview preview_of(const WireProtocol& protocol, const ModelRequest& request) {
     WireProtocol::Built built = protocol.build(request);
     protocol.finish_body(built.body);
