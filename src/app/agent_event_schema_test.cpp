@@ -113,7 +113,7 @@ TEST(AgentEventSchema, AnEventOfEachTypeFits) {
     approves.timeout_seconds = 5;
     approves.payload = ApproveRequest{"write", "c1", {{"path", "x"}}, nullptr};
     HitlRequest confirms;
-    confirms.payload = ConfirmRequest{"Go on?", nullptr};
+    confirms.payload = ConfirmRequest{"Continue?", nullptr};
 
     Notice notice;
     notice.code = "retry";
@@ -143,7 +143,7 @@ TEST(AgentEventSchema, AnEventOfEachTypeFits) {
     for (const AgentEvent::Body& body : bodies) expect_valid(to_json(event_of(body)));
 }
 
-TEST(AgentEventSchema, WhatIsNoEventIsRefused) {
+TEST(AgentEventSchema, RejectsJsonThatIsNotAnEvent) {
     const Json schema = published_schema();
     EXPECT_NE(complaint(schema, {{"type", "agent_start"}, {"run_id", "r"}, {"turn", 0}}), "");
     EXPECT_NE(complaint(schema, {{"type", "agent_end"}, {"run_id", "r"}, {"turn", 0}, {"seq", 1}}),

@@ -18,7 +18,7 @@ struct ChatCommand {
     std::string_view help;
     std::optional<ChatAction> action;  ///< absent: the comma command of this name
     bool live_only = false;
-    bool for_pipes = false;  ///< text from a pipe may give it, too
+    bool for_pipes = false;  ///< also accepted from a pipe
 };
 
 constexpr std::array<ChatCommand, 11> commands{{
@@ -55,7 +55,7 @@ std::string usage(const ChatCommand& command) {
     return text;
 }
 
-/// The first word behind the slash if it looks like a command, with the position of what follows it.
+/// The first word after the slash if it has the form of a command, with the position after it.
 struct Word {
     std::string name = {};
     std::size_t end = 0;
@@ -103,7 +103,7 @@ std::string unknown(const std::string& name, ChatAbilities chat) {
     }
     names.emplace_back("exit");
     std::string text = "there is no command /" + printable(name) + ".";
-    // An abbreviation is closer than any name that is spelled alike.
+    // An abbreviation is closer than a name with a similar spelling.
     std::vector<std::string> close;
     for (const std::string& known : names) {
         if (known.starts_with(name)) close.push_back(known);

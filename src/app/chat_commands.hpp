@@ -12,7 +12,7 @@ namespace cubepi::app {
 // The commands of a chat: one table for the live chat and the chat of plain lines, used for dispatch, `/help` and the
 // completion menu.
 
-/// What a command of a chat does.
+/// The effect of a command of a chat.
 enum class ChatAction : std::uint8_t {
     help,
     new_session,
@@ -29,25 +29,25 @@ enum class ChatAction : std::uint8_t {
 /// Which chat reads the input.
 struct ChatAbilities {
     bool live = false;     ///< the prompt can be used while an answer arrives
-    bool trusted = false;  ///< the user types; text from a pipe gives no commands (B11)
+    bool trusted = false;  ///< typed by the user; text from a pipe contains no commands (B11)
 };
 
-/// What an input of the user means.
+/// An input of the user, as interpreted.
 struct ChatInput {
     enum class Kind : std::uint8_t {
         nothing,   ///< blank
         prompt,    ///< `text` goes to the model
         action,    ///< `action` with the argument `text`
         pipeline,  ///< `text` is a comma command (B11)
-        refused    ///< `text` says why
+        refused    ///< `text` has the reason
     };
     Kind kind = Kind::nothing;
     ChatAction action = ChatAction::help;
     std::string text = {};
 };
 
-/// A first word of `/` and lower-case letters is a command; `//word` is the prompt "/word", and a path or a text with a
-/// leading blank is a prompt. `/model`, `!command` and a text that begins with a comma are comma commands.
+/// A first word of `/` and lower-case letters is a command; `//word` is the prompt "/word", and a path or a text with
+/// a leading space is a prompt. `/model`, `!command` and a text that begins with a comma are comma commands.
 ChatInput read_chat_input(const std::string& text, ChatAbilities chat);
 
 /// The text of `/help`.

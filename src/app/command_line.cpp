@@ -29,7 +29,7 @@ bool is_option(std::string_view word) { return word.size() > 1 && word.starts_wi
 bool is_ascii_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 
 /// Whether a first argument that names no command is a prompt. A single ASCII word is not: it could be a misspelt command,
-/// and a prompt costs money. Languages that are written without blanks are not ASCII.
+/// and a prompt costs money. Languages that are written without spaces are not ASCII.
 bool is_prompt(std::string_view text) {
     return std::any_of(text.begin(), text.end(), [](char c) {
         return is_ascii_space(c) || static_cast<unsigned char>(c) >= 0x80;
@@ -61,7 +61,7 @@ std::string suggestion(std::string_view word, const Words& names) {
     return close.empty() ? std::string() : "; did you mean '" + close.front() + "'?";
 }
 
-/// The parsed command, with a blank before each of its words; empty: none.
+/// The parsed command, with a space before each of its words; empty: none.
 std::string command_of(const CLI::App& app) {
     std::string names;
     for (const CLI::App* last = &app; !last->get_subcommands().empty();) {
@@ -106,7 +106,7 @@ std::string unknown_option(const CLI::App& app, const std::string& given) {
     return other.empty() ? text : text + "; it is an option of 'cubepi " + other + "'";
 }
 
-/// What is wrong, in words. CLI11's own words where they say enough.
+/// Describes an error; uses the text of CLI11 if it is sufficient.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
     const auto is = [&error](CLI::ExitCodes code) {
         return error.get_exit_code() == static_cast<int>(code);
@@ -176,7 +176,7 @@ public:
             words.insert(words.begin(), terminal_ ? "chat" : "run");
             implicit_ = true;
         }
-        std::reverse(words.begin(), words.end());  // as CLI11 takes them
+        std::reverse(words.begin(), words.end());  // the order that CLI11 expects
         try {
             app_.parse(std::move(words));
         } catch (const CLI::ParseError& error) {

@@ -12,23 +12,23 @@
 
 namespace cubepi::app {
 
-/// Which model to ask, as far as flags say.
+/// The model that the flags select.
 struct ModelFlags {
     std::string provider = {};
     std::string model = {};
     std::string base_url = {};
-    std::string api_key_env = {};  ///< the variable that has the key for the address
+    std::string api_key_env = {};  ///< the variable with the key for the address
     bool offline = false;
     std::string script = {};  ///< answers of the offline model, a JSON file
 
-    /// True if one of the flags says which model is meant, or where.
+    /// True if one of the flags selects a model or its server.
     bool name_a_model() const {
         return offline || !provider.empty() || !model.empty() || !base_url.empty() ||
                !script.empty();
     }
 };
 
-/// How a conversation is run.
+/// Options of a conversation.
 struct ConversationFlags {
     ModelFlags model = {};
     std::string session = {};
@@ -78,7 +78,7 @@ using AddPlugins = std::function<void(bub::Framework& framework)>;
 /// MiB of standard input that `run` accepts without --max-input.
 inline constexpr std::size_t default_input_limit = 64;
 
-/// What the command line asks for.
+/// The request of a command line.
 struct CommandLine {
     Verb verb = Verb::none;
     ConversationFlags conversation = {};
@@ -98,7 +98,7 @@ struct CommandLine {
         {};  ///< set when there is nothing to run: help was shown, or a flag is wrong
 };
 
-/// The arguments of a prompt, with a blank between them.
+/// The arguments of a prompt, separated by spaces.
 std::string prompt_of(const std::vector<std::string>& words);
 
 /// Whether standard input and standard output are terminals, which a chat needs.

@@ -74,7 +74,7 @@ TEST(CommandLine, TheOtherCommands) {
     EXPECT_EQ(parse({"completion", "bash"}).line.words, (std::vector<std::string>{"bash"}));
 }
 
-TEST(CommandLine, HelpAndVersionAreNoFailures) {
+TEST(CommandLine, HelpAndVersionAreNotFailures) {
     const Parsed help = parse({"--help"});
     EXPECT_EQ(help.line.exit_code, exit_ok);
     for (const char* word : {"run", "chat", "demo", "onboard", "models", "doctor", "sessions",
@@ -102,10 +102,10 @@ TEST(CommandLine, WhatFollowsAPluginsCommandIsItsOwn) {
     EXPECT_EQ(line.words, (std::vector<std::string>{"you", "--loud", "--help", "-m", "x", "run"}));
     EXPECT_FALSE(line.exit_code);
     EXPECT_NE(parse({"--help"}, {greet}).out.find("greet"), std::string::npos);
-    EXPECT_EQ(parse({"greet"}).line.exit_code, exit_usage) << "nobody has it";
+    EXPECT_EQ(parse({"greet"}).line.exit_code, exit_usage) << "no plugin has it";
 }
 
-TEST(CommandLine, WhatIsWrongIsSaidAndIsStatusTwo) {
+TEST(CommandLine, AnErrorIsReportedWithStatusTwo) {
     for (const std::vector<std::string>& words :
          std::vector<std::vector<std::string>>{{"run", "--nope"},
                                                {"fly"},

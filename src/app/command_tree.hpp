@@ -11,7 +11,7 @@ class App;
 namespace cubepi::app {
 
 /// Adds the commands of the program and then those of plugins, with options, help and examples. Parsing fills `line`, which
-/// outlives `app`. The command line, the help, the completion and the man page all come from this tree.
+/// must outlive `app`. The command line, the help, the completion and the man page all come from this tree.
 void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCommand>& more);
 
 /// Type names of options and arguments, as the help shows them. Completion chooses its values by them.

@@ -8,7 +8,7 @@
 
 namespace cubepi::app {
 
-// One function per command; each gives the exit status. They throw what the commands could not handle.
+// One function per command; each returns the exit status. They throw exceptions that the command could not handle.
 
 int run_command(const CommandLine& line);
 int chat_command(const CommandLine& line);

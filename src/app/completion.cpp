@@ -19,8 +19,8 @@ namespace cubepi::app {
 
 namespace {
 
-// The scripts ask the program for candidates and never evaluate an answer: the answers are separated by NUL, and names of
-// sessions are data that anybody may have chosen. The first field says which file names the shell completes itself.
+// The scripts ask the program for candidates and never evaluate an answer: the answers are separated by NUL, and
+// names of sessions are untrusted data. The first field selects the file names that the shell completes itself.
 
 // The program quotes for bash, since `complete -F` inserts the answer as it is. $2 is the part of the line that readline
 // replaces.
@@ -88,10 +88,10 @@ complete -c cubepi -f -a '(__cubepi_complete)'
 )script";
 
 Task<std::vector<Candidate>> session_names() {
-    SavedSessions kept = SavedSessions::here();
-    std::vector<SavedSession> sessions = co_await kept.on_tapes_here();
+    SavedSessions saved = SavedSessions::here();
+    std::vector<SavedSession> sessions = co_await saved.on_tapes_here();
     try {
-        std::vector<SavedSession> older = co_await kept.in_database();
+        std::vector<SavedSession> older = co_await saved.in_database();
         for (SavedSession& one : older) sessions.push_back(std::move(one));
     } catch (const Error&) {
         // A damaged database hides its sessions, not those on tapes.
@@ -155,13 +155,13 @@ void complete_bash(const std::string& line, const std::string& replaced,
     } else {
         found = candidates_for(typed.words, typed.word, commands, values_of);
     }
-    std::string kept = typed.raw.substr(0, typed.raw.size() - replaced.size());
-    if (typed.quote != ShellQuote::backslash && !kept.empty()) {
+    std::string saved = typed.raw.substr(0, typed.raw.size() - replaced.size());
+    if (typed.quote != ShellQuote::backslash && !saved.empty()) {
         // Readline takes the open quote for a part of what it replaces if the answer begins with it.
-        kept.pop_back();
-        if (typed.quote == ShellQuote::ansi_c && kept.ends_with('$')) kept.pop_back();
+        saved.pop_back();
+        if (typed.quote == ShellQuote::ansi_c && saved.ends_with('$')) saved.pop_back();
     }
-    const std::size_t prefix = split_shell_line(kept).word.size();
+    const std::size_t prefix = split_shell_line(saved).word.size();
     print_field(files_field(found.files));
     for (const Candidate& one : found.list) {
         if (one.value.starts_with(typed.word))

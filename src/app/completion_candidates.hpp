@@ -13,7 +13,7 @@ struct Candidate {
     std::string description = {};
 };
 
-/// What may stand at the cursor of a command line.
+/// The possible words at the cursor of a command line.
 struct Candidates {
     enum class Files { none, any, directories };
     Files files = Files::none;  ///< names that the shell completes itself

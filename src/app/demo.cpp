@@ -38,7 +38,7 @@ namespace cubepi::app {
 
 namespace {
 
-/// Answers approvals where nobody can, and shows it: the tour's stand-in for a person, and for nothing else.
+/// Answers approvals without a user, and shows the answer. Only for the tour.
 class TourApproval {
 public:
     TourApproval(Style style, std::function<void()> before)
@@ -158,7 +158,7 @@ private:
         co_await runtime_->clock->sleep_for(std::chrono::milliseconds(milliseconds));
     }
 
-    /// Shows a prompt as if it was typed, and runs it.
+    /// Shows a prompt as if it were typed, and runs it.
     Task<int> say(std::string prompt, std::vector<FauxStep> script) {
         out() << style().bold() << "> " << style().off();
         for (const char letter : prompt) {
@@ -322,7 +322,7 @@ struct TourEnd {
     bool wants_chat = false;
 };
 
-/// Where a live chat would go: a configured endpoint or a local server; empty when there is none.
+/// The endpoint of a live chat: a configured one or a local server; empty if there is none.
 Task<std::string> live_model() {
     std::string found;
     try {
@@ -340,7 +340,7 @@ Task<std::string> live_model() {
                 found = "with " + server.endpoint.title + " on this machine";
         }
     } catch (const Error&) {
-        // A configuration that cannot be read is the business of `cubepi doctor`, not of the tour.
+        // `cubepi doctor` reports a configuration that cannot be read; the tour does not.
     }
     co_return found;
 }

@@ -36,7 +36,7 @@ std::filesystem::path outbox(const std::filesystem::path& directory) {
     return directory / "outbox.txt";
 }
 
-/// Sends the letter and takes the whole process down before anybody learns of it.
+/// Sends the letter and kills the process before the result is recorded.
 AgentTool deadly_tool(std::filesystem::path directory) {
     auto send = [directory = std::move(directory)](LetterArgs args) -> std::string {
         std::ofstream(outbox(directory), std::ios::app) << "letter to " << args.to << std::endl;
@@ -57,7 +57,7 @@ struct StepPlan {
     std::string directory = {};
 };
 
-/// Ends in the middle of the tool, and this process with it.
+/// Ends this process in the middle of the tool.
 Task<int> prompt_to_the_end(Agent& agent, Screen& screen) {
     const std::string prompt = "Send the inspector a letter that the lamp turns again.";
     out() << screen.style().bold() << "> " << screen.style().off() << for_terminal(prompt) << "\n"
@@ -69,7 +69,7 @@ Task<int> prompt_to_the_end(Agent& agent, Screen& screen) {
     co_return result ? exit_ok : exit_failed;
 }
 
-/// Continues what is stored; what the screen shows is what the new process does.
+/// Continues the stored session; the screen shows the actions of the new process.
 Task<int> continue_stored(Agent& agent, Screen& screen) {
     const ScopedSubscription shown =
         agent.subscribe([&](const AgentEvent& event) { screen.on_event(event); });

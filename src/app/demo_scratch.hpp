@@ -13,7 +13,7 @@ public:
     /// Throws Error(io).
     ScratchDirectory();
 
-    /// What the tools see.
+    /// The directory of the tools.
     std::filesystem::path workspace() const { return root_.path() / "workspace"; }
     std::filesystem::path tapes() const { return root_.path() / "tapes"; }
 

@@ -6,7 +6,7 @@
 
 namespace cubepi::app {
 
-// What the scripted model of the tour says, scene by scene. It looks at the real results before it speaks of them.
+// The answers of the scripted model of the tour, scene by scene. It reads the real results before it mentions them.
 
 FauxOptions demo_voice(bool fast);
 

@@ -34,7 +34,7 @@ namespace cubepi::app {
 
 namespace {
 
-/// Writes the findings; each problem comes with the next command.
+/// Writes the findings; each problem has the next command.
 class Report {
 public:
     explicit Report(Style style) : style_(style) {}
@@ -128,7 +128,7 @@ ConfigFile check_config(const Report& report) {
     return config;
 }
 
-/// A variable that the configuration names for a key ought to be there.
+/// Checks that a variable that the configuration names for a key is set.
 void check_named_variable(const Report& report, const ModelSources& sources,
                           const std::string& variable) {
     if (variable.empty()) return;
@@ -150,7 +150,7 @@ void check_environment(const Report& report, const ModelSources& sources) {
     }
 }
 
-/// What Bub's own settings add where ours are silent.
+/// Lists the settings taken from Bub.
 void check_bub(const Report& report, const bub::Settings& bub) {
     std::string list;
     for (const auto& [name, origin] : bub.origins)
@@ -162,44 +162,46 @@ void check_bub(const Report& report, const bub::Settings& bub) {
     }
 }
 
-std::string said_by(const std::string& who) { return " (" + (who.empty() ? "default" : who) + ")"; }
+std::string source_text(const std::string& source) {
+    return " (" + (source.empty() ? "default" : source) + ")";
+}
 
-/// What a conversation without flags would use, and who said so.
+/// Lists the settings of a conversation without flags, with their sources.
 void show_in_use(const Report& report, const ModelSources& sources) {
     Endpoint endpoint;
     try {
         endpoint = choose_endpoint(sources);
     } catch (const Error&) {
-        return;  // told of with the models
+        return;  // reported with the models
     }
     if (endpoint.provider.empty()) return;
     report.title("In use");
     const EndpointOrigin& from = endpoint.from;
-    report.plain("provider: " + endpoint.provider + said_by(from.provider));
-    report.plain("address: " + endpoint.host() + said_by(from.base_url));
-    if (!endpoint.api_key.empty()) report.plain("key: set" + said_by(from.api_key));
+    report.plain("provider: " + endpoint.provider + source_text(from.provider));
+    report.plain("address: " + endpoint.host() + source_text(from.base_url));
+    if (!endpoint.api_key.empty()) report.plain("key: set" + source_text(from.api_key));
     if (const std::string note = endpoint.key_note(); !note.empty()) report.problem(note, {});
-    if (!endpoint.model.empty()) report.plain("model: " + endpoint.model + said_by(from.model));
+    if (!endpoint.model.empty()) report.plain("model: " + endpoint.model + source_text(from.model));
     for (const FallbackModel& model : fallback_models(sources, endpoint)) {
         const std::string by = turn_settings(sources).fallback_models.by;
         if (model.problem.empty()) {
-            report.plain("fallback model: " + model.name + said_by(by));
+            report.plain("fallback model: " + model.name + source_text(by));
         } else {
             report.problem("the fallback model " + model.name + " is not used: " + model.problem,
                            {});
         }
     }
     const TurnSettings settings = turn_settings(sources);
-    if (const auto& said = settings.model_timeout; said.value)
-        report.plain("model_timeout: " + std::to_string(said.value->count()) + " ms" +
-                     said_by(said.by));
-    if (const auto& said = settings.max_turns; said.value)
-        report.plain("max_turns: " + std::to_string(*said.value) + said_by(said.by));
-    if (const auto& said = settings.max_tokens; said.value)
-        report.plain("max_tokens: " + std::to_string(*said.value) + said_by(said.by));
+    if (const auto& timeout = settings.model_timeout; timeout.value)
+        report.plain("model_timeout: " + std::to_string(timeout.value->count()) + " ms" +
+                     source_text(timeout.by));
+    if (const auto& limit = settings.max_turns; limit.value)
+        report.plain("max_turns: " + std::to_string(*limit.value) + source_text(limit.by));
+    if (const auto& limit = settings.max_tokens; limit.value)
+        report.plain("max_tokens: " + std::to_string(*limit.value) + source_text(limit.by));
 }
 
-/// What commands inherit, and which variables are there that they do not get.
+/// Lists the environment of commands, and the variables that are removed from it.
 void show_environment(const Report& report, const ConfigFile& config) {
     const EnvironmentPolicy policy = command_environment(config);
     std::string text = "commands inherit ";
@@ -235,7 +237,7 @@ ModelSources check_settings(const Report& report) {
     return sources;
 }
 
-/// True when the endpoint answers.
+/// Returns true if the endpoint answers.
 Task<bool> check_endpoint(Report report, Endpoint endpoint,
                           std::shared_ptr<HttpTransport> transport) {
     const std::string place = endpoint.provider + " (" + endpoint.host() + ")";
@@ -306,11 +308,11 @@ Task<bool> check_models(Report report, ModelSources sources) {
 
 Task<void> check_sessions(Report report) {
     report.title("Sessions");
-    SavedSessions kept = SavedSessions::here();
-    const std::string tapes = kept.tapes()->directory().string();
+    SavedSessions saved = SavedSessions::here();
+    const std::string tapes = saved.tapes()->directory().string();
     try {
-        const std::vector<SavedSession> all = co_await kept.on_tapes();
-        const std::vector<SavedSession> here = co_await kept.on_tapes_here();
+        const std::vector<SavedSession> all = co_await saved.on_tapes();
+        const std::vector<SavedSession> here = co_await saved.on_tapes_here();
         if (all.empty()) {
             report.plain("no saved sessions (" + tapes + ")");
         } else {
@@ -321,9 +323,9 @@ Task<void> check_sessions(Report report) {
         report.failure(error, FailureContext());
     }
     try {
-        const std::vector<SavedSession> older = co_await kept.in_database();
+        const std::vector<SavedSession> older = co_await saved.in_database();
         if (!older.empty()) {
-            report.good(kept.database().string() + ": " + count_text(older.size(), "session") +
+            report.good(saved.database().string() + ": " + count_text(older.size(), "session") +
                         " of an older version; copied to a tape when used");
         }
     } catch (const Error& error) {

@@ -35,7 +35,7 @@ Failure say(int exit_code, const std::string& what, const std::string& advice = 
     return failure;
 }
 
-/// Text from outside: without control characters, bounded, its further lines indented like the first one.
+/// External text without control characters, of limited length, its further lines indented like the first one.
 std::string quoted_text(const std::string& given) {
     std::string text = printable(given);
     while (text.ends_with('\n') || text.ends_with(' ')) text.pop_back();
@@ -117,7 +117,7 @@ std::string rate_advice(const ErrorInfo& info) {
     return wait + "; for an exhausted quota check the account.";
 }
 
-/// The failures of a first day, each with the next command (docs/errors.md).
+/// The most common failures, each with the next command (docs/errors.md).
 Explanation explain_provider(const ErrorInfo& info, const FailureContext& context) {
     const std::string to = place(context);
     const std::string status = status_text(info);
@@ -171,7 +171,7 @@ Failure explain_model(const Error& error, const FailureContext& context) {
     Failure failure;
     failure.exit_code = exit_failed;
     failure.text = explanation.title;
-    // The message stands alone: nothing is added to it, and no sentence of it is lost.
+    // The whole message is shown, and nothing is added to it.
     const bool of_server = failed && !info.message.empty() && !is_network(info.code);
     const std::string message = quoted_text(info.message.empty() ? error.what() : info.message);
     if (!message.empty()) failure.text += (of_server ? "\n  Server message: " : "\n  ") + message;

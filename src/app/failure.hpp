@@ -12,7 +12,7 @@
 
 namespace cubepi::app {
 
-/// A failure as a user should read it: what happened, and the next command.
+/// A failure as shown to the user: the error, and the next command.
 struct Failure {
     std::string text =
         {};  ///< one line, may be followed by indented lines: the server's message, advice
@@ -29,7 +29,7 @@ struct FailureContext {
     std::string address_from =
         {};  ///< source of the server's address: a flag, a variable, a file; empty: default
     std::string session = {};  ///< the name of the conversation, if it has one
-    bool advise = true;        ///< false: leaves the next command out
+    bool advise = true;        ///< false: without the next command
 };
 
 /// The context of calls to `endpoint` that are not about one model.
@@ -41,7 +41,8 @@ Failure explain(const std::exception_ptr& failure, const FailureContext& context
 /// The text for the data of an `error` event of a turn: its message, and advice where the data is typed.
 std::string explain_event(const JsonObject& data);
 
-/// Why an answer that ended a completed run is not a full one: cut off, refused or filtered, or empty (exit_incomplete).
+/// The reason why an answer that ended a completed run is incomplete: cut off, refused or filtered, or empty
+/// (exit_incomplete).
 std::optional<Failure> incomplete_answer(const AssistantMessage& answer);
 /// The same for the last answer of a run.
 std::optional<Failure> incomplete_answer(const RunResult& result);

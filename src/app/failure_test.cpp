@@ -42,7 +42,7 @@ std::string file_text(const std::string& path) {
     return text.str();
 }
 
-/// The text that the page gives for `name`.
+/// The text of the page for `name`.
 std::string golden(const std::string& name) {
     const std::string page = file_text(CUBEPI_DOCS "/errors.md");
     const std::string fence = "```text " + name + "\n";
@@ -52,14 +52,14 @@ std::string golden(const std::string& name) {
     return page.substr(from, page.find("\n```", from) - from);
 }
 
-std::string as_said(const Failure& failure) { return "cubepi: " + failure.text; }
+std::string printed(const Failure& failure) { return "cubepi: " + failure.text; }
 
 std::shared_ptr<MemoryTransport> answering(MemoryResponse response) {
     return std::make_shared<MemoryTransport>(
         [response](const HttpRequest&) -> MemoryResponse { return response; });
 }
 
-/// What a person reads when the model call ends like that.
+/// The failure that the user sees if the model call ends like that.
 Failure after_call(MemoryResponse response, const std::string& model, const std::string& base_url,
                    const std::string& where) {
     OpenAIOptions provider;
@@ -84,15 +84,15 @@ MemoryResponse broken(ErrorCode code, const std::string& text) {
 
 TEST(FirstDayErrors, NoKey) {
     const ModelSources sources;
-    const auto nobody = answering(broken(ErrorCode::connect, "Connection refused"));
-    std::string said;
+    const auto no_server = answering(broken(ErrorCode::connect, "Connection refused"));
+    std::string text;
     try {
-        run(choose_model(sources, nobody, ChooseModel()));
+        run(choose_model(sources, no_server, ChooseModel()));
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::not_found);
-        said = as_said(explain(error));
+        text = printed(explain(error));
     }
-    EXPECT_EQ(said, golden("no-key"));
+    EXPECT_EQ(text, golden("no-key"));
 }
 
 TEST(FirstDayErrors, AKeyOfAnotherAddressIsNamedAsTheCause) {
@@ -113,12 +113,12 @@ TEST(FirstDayErrors, WrongKey) {
                        R"({"error":{"message":"Incorrect API key provided: sk-very-secret-key",)"
                        R"("type":"invalid_request_error","code":"invalid_api_key"}})"),
         "gpt-5.1", "https://api.openai.com/v1", "gpt-5.1 at api.openai.com");
-    EXPECT_EQ(as_said(failure), golden("wrong-key"));
+    EXPECT_EQ(printed(failure), golden("wrong-key"));
     EXPECT_EQ(failure.exit_code, exit_failed);
     EXPECT_EQ(failure.text.find("very-secret"), std::string::npos);
 }
 
-/// What is said of a refusal with that status and body.
+/// The text for an error response with that status and body.
 std::string refused(int status, const std::string& body) {
     return after_call(MemoryResponse(status, body), "gpt-5.1", "https://api.openai.com/v1",
                       "gpt-5.1 at api.openai.com")
@@ -191,14 +191,14 @@ AssistantMessage answer(const std::string& text, std::string_view reason) {
 TEST(IncompleteAnswer, HasANoticeAndAnExitStatusOfItsOwn) {
     EXPECT_FALSE(incomplete_answer(answer("hello", stop_reason::stop)));
     EXPECT_FALSE(incomplete_answer(answer("hello", "stop_sequence")));
-    for (const auto& [text, reason, said] :
+    for (const auto& [text, reason, expected] :
          {std::tuple{"hel", "length", "cut off"}, std::tuple{"", "length", "cut off"},
           std::tuple{"hel", "content_filter", "filtered"}, std::tuple{"no", "refusal", "refused"},
           std::tuple{"", "stop", "empty answer"}, std::tuple{" \n", "stop", "empty answer"}}) {
         const std::optional<Failure> failure = incomplete_answer(answer(text, reason));
         ASSERT_TRUE(failure) << reason;
         EXPECT_EQ(failure->exit_code, exit_incomplete);
-        EXPECT_NE(failure->text.find(said), std::string::npos) << failure->text;
+        EXPECT_NE(failure->text.find(expected), std::string::npos) << failure->text;
         EXPECT_NE(failure->text.find(std::string("'") + reason + "'"), std::string::npos);
     }
     AssistantMessage called = answer("", stop_reason::tool_use);
@@ -221,7 +221,7 @@ TEST(FirstDayErrors, WrongModel) {
         MemoryResponse(404, R"({"error":{"message":"The model `gpt-51` does not exist",)"
                             R"("type":"invalid_request_error","code":"model_not_found"}})"),
         "gpt-51", "https://api.openai.com/v1", "gpt-51 at api.openai.com");
-    EXPECT_EQ(as_said(failure), golden("wrong-model"));
+    EXPECT_EQ(printed(failure), golden("wrong-model"));
 }
 
 TEST(FirstDayErrors, ServerDown) {
@@ -230,7 +230,7 @@ TEST(FirstDayErrors, ServerDown) {
                           "Cannot connect to localhost:11434: Connection refused. Check that the "
                           "server is running and that the address is right."),
                    "llama3.2", "http://localhost:11434/v1", "llama3.2 at localhost:11434");
-    EXPECT_EQ(as_said(failure), golden("server-down"));
+    EXPECT_EQ(printed(failure), golden("server-down"));
 }
 
 TEST(FirstDayErrors, AServerThatAnswersWithAFailureWasReached) {
@@ -245,7 +245,7 @@ TEST(FirstDayErrors, AServerThatAnswersWithAFailureWasReached) {
         "--model.");
 }
 
-TEST(FirstDayErrors, AnAddressThatNobodyKnowsIsAskedAbout) {
+TEST(FirstDayErrors, TheAdviceChecksAnUnknownAddress) {
     const Failure failure = after_call(MemoryResponse(404, "404 page not found"), "llama3.2",
                                        "http://localhost:11434", "llama3.2 at localhost:11434");
     EXPECT_EQ(failure.text,
@@ -261,7 +261,7 @@ TEST(FirstDayErrors, Proxy) {
                "Cannot connect to the proxy proxy.example:3128: Connection refused. Check "
                "the proxy variables."),
         "gpt-5.1", "https://api.openai.com/v1", "gpt-5.1 at api.openai.com");
-    EXPECT_EQ(as_said(failure), golden("proxy"));
+    EXPECT_EQ(printed(failure), golden("proxy"));
 }
 
 TEST(FirstDayErrors, Tls) {
@@ -270,7 +270,7 @@ TEST(FirstDayErrors, Tls) {
                "The TLS connection to llm.example:443 failed: SSL certificate problem: "
                "self-signed certificate in certificate chain. Check that the address is right."),
         "gpt-5.1", "https://llm.example/v1", "gpt-5.1 at llm.example");
-    EXPECT_EQ(as_said(failure), golden("tls"));
+    EXPECT_EQ(printed(failure), golden("tls"));
 }
 
 TEST(FirstDayErrors, LockedSessions) {
@@ -279,14 +279,14 @@ TEST(FirstDayErrors, LockedSessions) {
     const Failure failure =
         explain(CheckpointerLockTimeoutError(ErrorCode::storage_locked, "database is locked", {},
                                              {}, "/home/you/.local/share/cubepi/sessions.db"));
-    EXPECT_EQ(as_said(failure), golden("locked"));
+    EXPECT_EQ(printed(failure), golden("locked"));
     EXPECT_EQ(failure.exit_code, exit_storage);
 }
 
 TEST(FirstDayErrors, D50_ASessionInUse) {
     HeldClaim held;
     held.run_id = "r1";
-    held.owner.owner_id = "somebody";
+    held.owner.owner_id = "other";
     held.owner.description = "pid 4711 on lighthouse";
     held.lease_until = 60;
     FailureContext context;
@@ -297,7 +297,7 @@ TEST(FirstDayErrors, D50_ASessionInUse) {
     } catch (const Error& error) {
         failure = explain(error, context);
     }
-    EXPECT_EQ(as_said(failure), golden("in-use"));
+    EXPECT_EQ(printed(failure), golden("in-use"));
     EXPECT_EQ(failure.exit_code, exit_storage);
 }
 
@@ -333,9 +333,9 @@ TEST(FirstDayErrors, WrongFlag) {
     ::testing::internal::CaptureStderr();
     const CommandLine line =
         parse_command_line(static_cast<int>(arguments.size()), arguments.data());
-    std::string said = ::testing::internal::GetCapturedStderr();
-    while (said.ends_with('\n')) said.pop_back();
-    EXPECT_EQ(said, golden("wrong-flag"));
+    std::string text = ::testing::internal::GetCapturedStderr();
+    while (text.ends_with('\n')) text.pop_back();
+    EXPECT_EQ(text, golden("wrong-flag"));
     EXPECT_EQ(line.exit_code, exit_usage);
 }
 
@@ -352,12 +352,12 @@ TEST(FirstDayErrors, CompilerWithoutCoroutines) {
     }
 }
 
-TEST(Failure, ACurrentDirectoryThatIsGoneIsSaidToBe) {
+TEST(Failure, ACurrentDirectoryThatIsGoneIsReported) {
     const auto failure = std::make_exception_ptr(std::filesystem::filesystem_error(
         "cannot get current path", std::make_error_code(std::errc::no_such_file_or_directory)));
-    const Failure said = explain(failure, FailureContext());
-    EXPECT_EQ(said.exit_code, exit_failed);
-    EXPECT_EQ(said.text,
+    const Failure shown = explain(failure, FailureContext());
+    EXPECT_EQ(shown.exit_code, exit_failed);
+    EXPECT_EQ(shown.text,
               "the current directory no longer exists.\n  Change to an existing directory: cd");
 }
 

@@ -21,7 +21,7 @@ bool has_zone(std::string_view iso_time) {
            iso_time.find_first_of("Zz+-", time + 1) != std::string_view::npos;
 }
 
-/// The time at which a clock on the wall shows what a clock in UTC shows at `microseconds`.
+/// The time at which a local clock shows the same as a UTC clock at `microseconds`.
 std::int64_t from_local(std::int64_t microseconds) {
     std::int64_t seconds = microseconds / second;
     std::int64_t rest = microseconds % second;

@@ -41,7 +41,7 @@ TEST_F(LocalTime, NamesTheOffset) {
     EXPECT_EQ(local_time("junk"), "junk");
 }
 
-TEST_F(LocalTime, ParsesWhatTheUserGivesAsLocal) {
+TEST_F(LocalTime, ParsesInputAsLocalTime) {
     EXPECT_EQ(utc_time("--from", "2026-03-01", false), "2026-02-28T23:00:00+00:00");
     EXPECT_EQ(utc_time("--to", "2026-03-01", true), "2026-03-01T22:59:59.999999+00:00");
     EXPECT_EQ(utc_time("--from", "2026-07-01T14:30", false), "2026-07-01T12:30:00+00:00");

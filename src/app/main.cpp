@@ -17,7 +17,7 @@
 
 namespace {
 
-/// A standard stream that was closed must not become the number of another file. Writing to it still fails.
+/// Opens closed standard streams, so that no other file gets their descriptors. Writing to them still fails.
 void fill_closed_streams() {
     for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
         if (fcntl(stream, F_GETFD) == -1 && errno == EBADF)
@@ -25,7 +25,7 @@ void fill_closed_streams() {
     }
 }
 
-/// The output has no reader any more: nothing is left to do or to report.
+/// The output pipe is closed: there is nothing to do or to report.
 void on_closed_pipe(int) { std::_Exit(cubepi::app::exit_closed_pipe); }
 
 bool has_reader(int pipe) {
@@ -33,12 +33,12 @@ bool has_reader(int pipe) {
     return poll(&state, 1, 0) != 1 || (state.revents & POLLERR) == 0;
 }
 
-/// An answer that did not reach its file is a failure, whatever came before. Gives the exit status.
+/// Reports a failure if the output did not reach its file, whatever the status. Returns the exit status.
 int end_output(int status) {
-    // A terminal that is gone is seen by the stream of C alone.
+    // Only the C stream reports that the terminal is gone.
     const bool written = std::cout.flush() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
     if (written) return status;
-    // A signal that ended the program is the cause also where it has taken the terminal along.
+    // A signal that ended the program is the cause even if the terminal is gone, too.
     if (!has_reader(STDOUT_FILENO)) return status > 128 ? status : cubepi::app::exit_closed_pipe;
     std::cerr << "cubepi: the output could not be written completely.\n"
                  "  Is the disk full? Check: df -h\n";
@@ -55,8 +55,8 @@ int main(int argc, char** argv) {
         return end_output(cubepi::app::exit_ok);
     }
     fill_closed_streams();
-    std::setlocale(LC_CTYPE, "");  // line editing goes by characters
+    std::setlocale(LC_CTYPE, "");  // line editing uses characters
     std::signal(SIGPIPE, on_closed_pipe);
-    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error with a text, not a death
+    std::signal(SIGXFSZ, SIG_IGN);  // reaching the file size limit is an error, not a crash
     return end_output(cubepi::app::run_program(argc, argv));
 }

@@ -14,7 +14,7 @@ namespace cubepi::app {
 
 namespace {
 
-// cubepi.1, made from the tree of commands at build time. What the tree does not know is written here.
+// cubepi.1, generated from the tree of commands at build time. The other parts are written here.
 
 constexpr const char* head = R"(.SH NAME
 cubepi \- an agent at your terminal
@@ -29,7 +29,7 @@ cubepi \- an agent at your terminal
 .RI [ ARGUMENTS ]
 .SH DESCRIPTION
 .B cubepi
-talks to a language model and gives it tools for the files of the current directory.
+connects a language model with tools for the files of the current directory.
 .PP
 Without a command it starts a chat, as
 .B cubepi chat

@@ -64,7 +64,7 @@ Row row_of(const OfferedModel& model) {
     return row;
 }
 
-/// Columns at a terminal; tabs elsewhere, so that scripts can cut them.
+/// Columns at a terminal; elsewhere separated by tabs, for scripts.
 void print_table(const std::vector<OfferedModel>& models) {
     const Style style = Style::of(STDOUT_FILENO);
     std::vector<Row> rows;
@@ -79,7 +79,7 @@ void print_table(const std::vector<OfferedModel>& models) {
     for (std::size_t column = 0; column < head.size(); ++column) {
         std::size_t widest = 0;
         for (const Row& row : rows) widest = std::max(widest, row[column].size());
-        // A column that says nothing is left out.
+        // An empty column is omitted.
         width.push_back(widest == 0 ? 0 : std::max(widest, head[column].size()));
     }
     const auto print = [&](const Row& row) {
@@ -95,7 +95,7 @@ void print_table(const std::vector<OfferedModel>& models) {
     for (const Row& row : rows) out() << print(row) << "\n";
 }
 
-/// The endpoint that a conversation with these flags would talk to.
+/// The endpoint of a conversation with these flags.
 Task<Endpoint> endpoint_to_ask(ModelSources sources, std::shared_ptr<HttpTransport> transport) {
     Endpoint endpoint = choose_endpoint(sources);
     if (!endpoint.provider.empty()) co_return endpoint;
@@ -125,9 +125,9 @@ Task<int> list(CommandLine line) {
     }
     if (failure) {
         const FailureContext context = failure_context(endpoint);
-        const Failure said = explain(failure, context);
-        err() << "cubepi: " << for_terminal(said.text) << "\n";
-        co_return said.exit_code;
+        const Failure shown_failure = explain(failure, context);
+        err() << "cubepi: " << for_terminal(shown_failure.text) << "\n";
+        co_return shown_failure.exit_code;
     }
     const std::size_t offered = models.size();
     keep_matching(models, line.words);

@@ -9,7 +9,7 @@ namespace cubepi::app {
 
 std::ofstream create_file(const std::filesystem::path& path, bool replace) {
     const int flags = O_WRONLY | O_CREAT | (replace ? O_TRUNC : O_EXCL);
-    // What is exported is a conversation: a new file is for this user only. One that is there keeps its mode.
+    // The export is a conversation: a new file is only for this user. An existing file keeps its mode.
     const detail::UniqueFd made = detail::open_file(path.c_str(), flags);
     if (!made && errno == EEXIST)
         throw Error(ErrorCode::invalid_argument, "the file '" + path.string() + "' exists already");

@@ -1,4 +1,4 @@
-// `cubepi onboard`: asks for what a conversation needs, shows what would change, writes it, and tries it.
+// `cubepi onboard`: asks for the settings of a conversation, shows the changes, writes them, and tests them.
 
 #include <cctype>
 #include <exception>
@@ -56,7 +56,7 @@ std::string shown(std::string_view name, const Json& value) {
     return text.size() < 12 ? "set" : "..." + text.substr(text.size() - 4);
 }
 
-/// What is different, a line each.
+/// Prints the changes, one per line.
 void show_changes(const JsonObject& before, const JsonObject& wanted, const std::string& path) {
     for (const auto& [key, value] : before) {
         if (!wanted.contains(key)) tell("  " + path + std::string(key) + ": removed");
@@ -83,7 +83,7 @@ std::string trimmed_input() {
     return key;
 }
 
-/// What conversations will use now, asked for its models.
+/// Tests the new configuration: lists the models of its endpoint.
 Task<> try_it() {
     const ModelSources sources = model_sources(ModelFlags(), read_config(config_path()), false);
     const Endpoint endpoint = choose_endpoint(sources);
@@ -152,7 +152,7 @@ public:
         co_return exit_ok;
     }
 
-    /// Whether all that there was to write is written.
+    /// Returns whether all changes are written.
     bool written() const { return written_; }
 
 private:
@@ -163,7 +163,7 @@ private:
         input.sources = model_sources(line_.conversation.model, config, asks);
         input.key = key_;
         input.transport = transport_of(*Runtime::standard());
-        // The plugin keeps the closure for as long as it lives itself.
+        // The plugin stores the closure for its own lifetime.
         options.onboard =  // NOLINTNEXTLINE(cppcoreguidelines-avoid-capturing-lambda-coroutines)
             [input = std::move(input)](bub::OnboardCall& call) -> Task<std::optional<JsonObject>> {
             ModelQuestionsInput copy = input;

@@ -78,7 +78,7 @@ Failure failure_of(const std::exception_ptr& thrown) {
     return failure;
 }
 
-/// The framework that answers for the plugins' commands; none is made where nobody adds plugins.
+/// The framework of the commands of plugins; created only if plugins are added.
 struct PluginHost {
     explicit PluginHost(const AddPlugins& plugins) {
         if (!plugins) return;
@@ -149,7 +149,7 @@ int run_program(int argc, char** argv, AddPlugins plugins) {
     if (line.exit_code) return *line.exit_code;
     if (line.verb == Verb::complete) return complete_command(line, host.found.commands);
     line.plugins = std::move(plugins);
-    if (line.verb != Verb::hooks) {  // which shows them
+    if (line.verb != Verb::hooks) {  // which lists them
         for (const std::string& problem : host.found.problems)
             err() << "cubepi: " << for_terminal(problem) << "\n";
     }

@@ -8,22 +8,22 @@
 
 namespace cubepi::app {
 
-/// The whole program: main() of `cubepi` is this call. A program of your own gives the plugins that it adds; their commands
-/// become commands of the program. Says what went wrong on stderr; gives the exit status.
+/// The whole program: main() of `cubepi` is this call. Other programs pass plugins to add; their commands become
+/// commands of the program. Reports errors on stderr; returns the exit status.
 int run_program(int argc, char** argv, AddPlugins plugins = {});
 
-/// The commands of plugins, and in `problems` those that cannot be had: their name is taken by the program or by a plugin
-/// that goes first, or is none.
+/// The commands of plugins; `problems` has those that are not available: their name is used by the program or by an
+/// earlier plugin, or is empty.
 struct PluginCommands {
     std::vector<bub::CliCommand> commands = {};
     std::vector<std::string> problems = {};
 };
-/// Asks the plugins of `framework`; what they throw is a problem as well.
+/// Collects the commands of the plugins of `framework`; an exception becomes a problem.
 PluginCommands plugin_commands(bub::Framework& framework);
 
-/// Registers those of `plugins`; what they throw makes them broken, and nothing else (B16).
+/// Registers those of `plugins`; an exception only marks them as failed (B16).
 void add_plugins(bub::Framework& framework, const AddPlugins& plugins);
-/// Registers the builtin plugin and those of `plugins`; one that cannot be had is broken, and the others are not (B16).
+/// Registers the builtin plugin and those of `plugins`; a plugin that fails does not affect the others (B16).
 void load_plugins(bub::Framework& framework, const AddPlugins& plugins,
                   bub::BuiltinOptions options = {});
 

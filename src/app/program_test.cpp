@@ -1,4 +1,4 @@
-// Commands and plugins of whoever embeds the program.
+// Commands and plugins of programs that embed this one.
 
 #include "program.hpp"
 
@@ -57,7 +57,7 @@ bub::Plugin commanding(std::string plugin, std::vector<bub::CliCommand> commands
     return made;
 }
 
-TEST(PluginCommands, ARunOfOneGetsItsArgumentsAndGivesItsStatus) {
+TEST(PluginCommands, ARunReceivesItsArgumentsAndReturnsItsStatus) {
     const AddPlugins plugins = [](bub::Framework& framework) {
         framework.add(commanding("greeter", {command("greet", 7)}));
     };
@@ -68,7 +68,7 @@ TEST(PluginCommands, ARunOfOneGetsItsArgumentsAndGivesItsStatus) {
     EXPECT_NE(run_with({"--help"}, plugins).out.find("Says what it got"), std::string::npos);
 }
 
-TEST(PluginCommands, OnANameThatIsTakenTheProgramsOwnWinsAndItIsSaid) {
+TEST(PluginCommands, ABuiltInCommandHasPrecedenceAndAConflictIsReported) {
     const AddPlugins plugins = [](bub::Framework& framework) {
         framework.add(commanding("bold", {command("completion", 9), command("greet", 1)}));
         framework.add(commanding("newer", {command("greet", 2), command("", 3)}));

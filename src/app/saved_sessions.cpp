@@ -34,7 +34,7 @@ double unix_seconds(std::chrono::system_clock::time_point time) {
     return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
-/// Letters and digits, and what is not ASCII, except for its blanks, punctuation and invisible characters.
+/// True for letters, digits and non-ASCII characters, except for spaces, punctuation and invisible characters.
 bool is_word_part(std::string_view character) {
     if (character.size() == 1) {
         const auto byte = static_cast<unsigned char>(character.front());
@@ -121,23 +121,23 @@ Task<std::vector<SavedSession>> SavedSessions::on_tapes() {
     std::vector<SavedSession> sessions;
     const std::vector<bub::TapeFileInfo> files = co_await tapes_->list_files();
     for (const bub::TapeFileInfo& file : files) {
-        JsonObject beside;
+        JsonObject state;
         try {
-            beside = co_await tapes_->read_state(file.name);
+            state = co_await tapes_->read_state(file.name);
         } catch (const CheckpointCorruptionError&) {
-            // Whose tape it is cannot be said any more; whoever uses it hears why.
+            // The session of the tape is unknown; an attempt to use it reports the error.
             continue;
         }
-        const std::optional<bub::TapeSession> session = bub::session_of(beside);
+        const std::optional<bub::TapeSession> session = bub::session_of(state);
         if (!session) continue;
-        SavedSession kept;
-        kept.name = session_name_of(session->id);
-        if (kept.name.empty()) continue;
-        kept.used_at = unix_seconds(file.modified);
-        kept.tape = file.name;
-        kept.workspace = session->workspace;
-        kept.copied_from = session->copied_from;
-        sessions.push_back(std::move(kept));
+        SavedSession saved;
+        saved.name = session_name_of(session->id);
+        if (saved.name.empty()) continue;
+        saved.used_at = unix_seconds(file.modified);
+        saved.tape = file.name;
+        saved.workspace = session->workspace;
+        saved.copied_from = session->copied_from;
+        sessions.push_back(std::move(saved));
     }
     co_return sessions;
 }
@@ -162,7 +162,7 @@ Task<std::shared_ptr<SQLiteCheckpointer>> SavedSessions::open_database(bool read
     try {
         co_await store->open();
     } catch (const Error& error) {
-        // Tables of another program's making, or what a crash has left: only who may write can read them.
+        // Tables of another program, or the remains of a crash: they can only be read with write access.
         needs_update = read_only && error.code() == ErrorCode::permission_denied;
         if (!needs_update) throw;
     }
@@ -182,11 +182,11 @@ Task<std::vector<SavedSession>> SavedSessions::in_database() {
     }
     for (const ThreadInfo& thread : threads) {
         if (on_a_tape.contains(thread.thread_id)) continue;
-        SavedSession kept;
-        kept.name = thread.thread_id;
-        kept.used_at = thread.updated_at.value_or(0);
-        kept.messages = static_cast<std::size_t>(thread.message_count);
-        sessions.push_back(std::move(kept));
+        SavedSession saved;
+        saved.name = thread.thread_id;
+        saved.used_at = thread.updated_at.value_or(0);
+        saved.messages = static_cast<std::size_t>(thread.message_count);
+        sessions.push_back(std::move(saved));
     }
     newest_first(sessions);
     co_return sessions;
@@ -224,14 +224,14 @@ std::string SavedSessions::obstacle() const {
     return "cannot write to " + printable(place.string()) + ": " + detail::errno_text(errno);
 }
 
-/// Also a name whose session has nothing on its tape yet, and one whose state is damaged.
+/// True also for a session with an empty tape, and for one with a damaged state.
 Task<bool> SavedSessions::is_taken(std::string name) {
     const std::string tape = tape_of(name);
     bool taken = true;
     try {
-        const JsonObject beside = co_await tapes_->read_state(tape);
+        const JsonObject state = co_await tapes_->read_state(tape);
         const bub::TapePosition end = co_await tapes_->position(tape);
-        taken = bub::session_of(beside).has_value() || end.last_id > 0;
+        taken = bub::session_of(state).has_value() || end.last_id > 0;
     } catch (const CheckpointCorruptionError&) {
     }
     co_return taken;
@@ -285,14 +285,14 @@ Task<std::optional<SavedSession>> SavedSessions::tape_with_copy(std::string name
     for (const SavedSession& one : taped) {
         if (one.name != name) continue;
         bool has_it = one.copied_from == database_;
-        // Killed behind the copy, a process has not said so beside the tape.
+        // A process that was killed after the copy has not recorded it in the state of the tape.
         if (one.copied_from.empty()) has_it = co_await was_copied_to(one.tape);
         if (has_it) found = one;
     }
     co_return found;
 }
 
-/// Says beside the tape whose it is, and where it was copied from; every directory can see that.
+/// Records the session of the tape, and the source of a copy, in the state of the tape; visible from every directory.
 Task<> SavedSessions::note_session(std::string name, std::string copied_from) {
     bub::TapeSession session;
     session.id = session_id_of(name);
@@ -305,12 +305,12 @@ Task<> SavedSessions::note_session(std::string name, std::string copied_from) {
     co_await tapes_->edit_state(tape_of(name), std::move(note));
 }
 
-/// Whether there is nothing to copy: the tape has messages, or a person has emptied it after the copy.
+/// Returns whether there is nothing to copy: the tape has messages, or the user has emptied it after the copy.
 Task<bool> SavedSessions::is_settled(std::string name) {
     const std::string tape = tape_of(name);
     const bub::TapePosition end = co_await tapes_->position(tape);
-    const JsonObject beside = co_await tapes_->read_state(tape);
-    const std::optional<bub::TapeSession> noted = bub::session_of(beside);
+    const JsonObject state = co_await tapes_->read_state(tape);
+    const std::optional<bub::TapeSession> noted = bub::session_of(state);
     if (end.messages == 0) co_return noted && noted->copied_from == database_;
     const bool says_origin = noted && !noted->copied_from.empty();
     if (!says_origin && has_database()) {
@@ -327,7 +327,7 @@ Task<BroughtToTape> SavedSessions::bring_to_tape(std::string name) {
     const std::shared_ptr<SQLiteCheckpointer> source = co_await open_database(true);
     const bool known = co_await has_thread(source, name);
     if (!known) co_return brought;
-    // Two that begin in one instant, in two directories maybe, must not both copy it.
+    // Two processes that start at the same time, maybe in two directories, must not both copy it.
     const std::shared_ptr<const void> alone = co_await tapes_->hold("sessions");
     const bool settled_meanwhile = co_await is_settled(name);
     if (settled_meanwhile) co_return brought;
@@ -337,7 +337,7 @@ Task<BroughtToTape> SavedSessions::bring_to_tape(std::string name) {
                        " and continues there. In this directory it starts empty.";
         co_return brought;
     }
-    // Whose tape it is comes first: who finds the copy of a process that was killed must know the session.
+    // The session is recorded first, so that the copy of a process that was killed can be identified.
     co_await note_session(name, std::string());
     brought.copied =
         co_await bub::import_thread(source, name, tapes_, tape_of(name), database_.string());
@@ -369,7 +369,7 @@ Task<RemovedSession> SavedSessions::remove(std::string name) {
         if (co_await remove_from_database(std::move(name)))
             removed.parts.push_back("its messages in " + database_.string());
     } catch (const Error&) {
-        removed.not_looked_at = std::current_exception();
+        removed.not_read = std::current_exception();
     }
     co_return removed;
 }

@@ -15,18 +15,18 @@
 
 namespace cubepi::app {
 
-/// The pipeline's id of a session, and the name that people gave it.
+/// Conversions between the pipeline's id of a session and its name.
 std::string session_id_of(std::string_view name);
 /// Empty for a session of another channel.
 std::string session_name_of(std::string_view id);
 
-/// A conversation that is kept.
+/// A saved conversation.
 struct SavedSession {
     std::string name = {};
     double used_at = 0;          ///< Unix seconds
     std::size_t messages = 0;    ///< counted for those in SQLite only
     std::string tape = {};       ///< the tape's name; empty: it is in SQLite
-    std::string workspace = {};  ///< the directory it belongs to; SQLite knows none
+    std::string workspace = {};  ///< its directory; empty for sessions in SQLite
     std::string copied_from = {};
     std::string problem = {};  ///< why its messages could not be counted
 };
@@ -35,29 +35,30 @@ void newest_first(std::vector<SavedSession>& sessions);
 
 struct LastSession {
     std::string name = {};
-    std::string note = {};  ///< for the person; empty: nothing is to be said
+    std::string note = {};  ///< for the user; empty: none
 };
 
-/// What became of a session when it was brought to its tape.
+/// The result of bringing a session to its tape.
 struct BroughtToTape {
-    std::size_t copied = 0;  ///< messages; 0: nothing was to be done
-    std::string note = {};   ///< for the person; empty: nothing is to be said
+    std::size_t copied = 0;  ///< messages; 0: there was nothing to copy
+    std::string note = {};   ///< for the user; empty: none
 };
 
 /// A session name made from the first words of a prompt: lower case, with hyphens; "chat" if the prompt has no letters.
 std::string session_name_from(std::string_view prompt);
 
-/// What was removed of a session.
+/// The removed parts of a session.
 struct RemovedSession {
-    std::vector<std::string> parts = {};    ///< in words; empty: there is no such session
-    std::exception_ptr not_looked_at = {};  ///< why the database was left alone; null: it was not
+    std::vector<std::string> parts = {};  ///< as readable text; empty: no such session
+    std::exception_ptr not_read = {};     ///< why the database was not read; null: it was
 };
 
-/// The conversations of the program. Each is on a tape, and belongs to the directory in which it was begun. Those that older
-/// versions kept in SQLite are found as well, until they have been copied to a tape; the database is only read.
+/// The saved conversations of the program. Each is on a tape, and belongs to the directory in which it was started.
+/// Those that older versions stored in SQLite are found as well, until they have been copied to a tape; the database
+/// is only read.
 class SavedSessions {
 public:
-    /// Touches no file.
+    /// Accesses no file.
     SavedSessions(std::filesystem::path tapes, std::filesystem::path database,
                   std::filesystem::path workspace);
     /// Those of this process: $BUB_HOME/tapes, the database of older versions, the current directory.
@@ -68,16 +69,17 @@ public:
     /// The tape of this directory's session.
     std::string tape_of(std::string_view name) const;
 
-    /// Of all directories, the one used last first.
+    /// Of all directories, most recently used first.
     Task<std::vector<SavedSession>> on_tapes();
     /// Of this directory.
     Task<std::vector<SavedSession>> on_tapes_here();
-    /// Those that are on no tape. Throws what the database throws.
+    /// Those that are not on a tape. Throws the errors of the database.
     Task<std::vector<SavedSession>> in_database();
 
-    /// The session used last: of this directory, or of no directory. Throws Error(not_found) when there is none.
+    /// The most recently used session of this directory or without a directory. Throws Error(not_found) if there is
+    /// none.
     Task<LastSession> last();
-    /// Why sessions cannot be saved here, as text; empty: nothing is known to prevent it. Writes nothing.
+    /// Returns the reason why sessions cannot be saved here; empty: none known. Writes nothing.
     std::string obstacle() const;
     /// Creates a session of this directory, with a name made from its first prompt. No other session has the name, and no
     /// other process gets it.
@@ -86,11 +88,11 @@ public:
     /// made from its first prompt. Returns the name.
     Task<std::string> adopt(std::shared_ptr<bub::TapeStore> from, std::string tape,
                             std::string first_prompt);
-    /// Copies the session from the database to its tape in this directory, unless it has a tape already. Throws what the
-    /// database throws, when it is needed.
+    /// Copies the session from the database to its tape in this directory, unless it has a tape already. Throws the
+    /// errors of the database if it is needed.
     Task<BroughtToTape> bring_to_tape(std::string name);
-    /// Removes this directory's tape of the session, and what the database has of it, unless that went to a tape of another
-    /// directory.
+    /// Removes this directory's tape of the session, and its messages in the database, unless they were copied to a
+    /// tape of another directory.
     Task<RemovedSession> remove(std::string name);
 
 private:

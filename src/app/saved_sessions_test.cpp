@@ -21,7 +21,7 @@
 namespace cubepi::app {
 namespace {
 
-/// A session in the database of an older version, and directories in which it is gone on with.
+/// A session in the database of an older version, and directories in which it is continued.
 class OldSession : public ::testing::Test {
 protected:
     OldSession() {
@@ -49,7 +49,7 @@ protected:
     const std::filesystem::path& root_ = temporary_.path();
 };
 
-TEST_F(OldSession, D20_IsCopiedOnceHoweverManyDirectoriesGoOnWithItInOneInstant) {
+TEST_F(OldSession, D20_IsCopiedOnceIfManyDirectoriesContinueItAtTheSameTime) {
     constexpr int directories = 4;
     std::vector<SavedSessions> all;
     for (int i = 0; i < directories; ++i)
@@ -79,30 +79,30 @@ TEST_F(OldSession, D20_IsCopiedOnceHoweverManyDirectoriesGoOnWithItInOneInstant)
 
 TEST_F(OldSession, D75_ASessionWithAnUnclosedTurnIsDeletedOnAFullDisk) {
     {
-        SavedSessions kept = in_directory("here");
-        (void)run(kept.bring_to_tape("notes"));
+        SavedSessions saved = in_directory("here");
+        (void)run(saved.bring_to_tape("notes"));
         const std::filesystem::path turns =
-            root_ / "tapes" / (kept.tape_of("notes") + ".jsonl.turns");
+            root_ / "tapes" / (saved.tape_of("notes") + ".jsonl.turns");
         std::filesystem::create_directory(turns);
         bub::TapeEntry entry = bub::message_entry("user", "unclosed");
         std::ofstream(turns / "t1.journal") << "{\"turn\": \"t1\"}\n" << bub::tape_line(entry);
     }
     std::filesystem::remove(database());
     const bub::FullDisk full;
-    SavedSessions kept = in_directory("here");
-    const std::vector<SavedSession> listed = run(kept.on_tapes_here());
+    SavedSessions saved = in_directory("here");
+    const std::vector<SavedSession> listed = run(saved.on_tapes_here());
     ASSERT_EQ(listed.size(), 1U);
-    EXPECT_EQ(run(kept.tapes()->position(listed[0].tape)).messages, 1);
-    const RemovedSession removed = run(kept.remove("notes"));
+    EXPECT_EQ(run(saved.tapes()->position(listed[0].tape)).messages, 1);
+    const RemovedSession removed = run(saved.remove("notes"));
     EXPECT_EQ(removed.parts.size(), 1U);
     EXPECT_FALSE(removed.not_looked_at);
-    EXPECT_TRUE(run(kept.on_tapes_here()).empty());
+    EXPECT_TRUE(run(saved.on_tapes_here()).empty());
 }
 
 TEST_F(OldSession, D20_IsNotCopiedAgainWhenAProcessDiedBehindTheCopy) {
     SavedSessions first = in_directory("first");
     EXPECT_EQ(run(first.bring_to_tape("notes")).copied, 1u);
-    // It was killed before it said beside the tape where that came from.
+    // It was killed before it recorded the source of the copy.
     const auto forget = [](JsonObject& state) {
         state.at("session").as_object().erase("copied_from");
         return Json();
@@ -114,8 +114,8 @@ TEST_F(OldSession, D20_IsNotCopiedAgainWhenAProcessDiedBehindTheCopy) {
     EXPECT_NE(brought.note.find((root_ / "first").string()), std::string::npos) << brought.note;
     EXPECT_EQ(messages(second), 0);
     EXPECT_EQ(run(first.bring_to_tape("notes")).copied, 0u);
-    const JsonObject beside = run(first.tapes()->read_state(first.tape_of("notes")));
-    EXPECT_EQ(bub::session_of(beside)->copied_from, database().string()) << "it is said now";
+    const JsonObject state = run(first.tapes()->read_state(first.tape_of("notes")));
+    EXPECT_EQ(bub::session_of(state)->copied_from, database().string()) << "it is recorded now";
     EXPECT_EQ(messages(first), 1);
 }
 
@@ -165,7 +165,7 @@ TEST_F(OldSession, APlaceThatCannotBeWrittenIsNamed) {
     EXPECT_NE(in_a_file.obstacle().find(database().string()), std::string::npos);
 }
 
-TEST_F(OldSession, ANewSessionBesideItLeavesNothingBehind) {
+TEST_F(OldSession, ANewSessionLeavesNoOtherFiles) {
     SavedSessions here = in_directory("here");
     EXPECT_EQ(run(here.bring_to_tape("another")).copied, 0u);
     EXPECT_FALSE(std::filesystem::exists(root_ / "tapes"));

@@ -29,13 +29,13 @@ namespace {
 
 /// Columns with tabs between them. A name that is not a plain word is quoted as for a shell, so that no name can contain
 /// a tab or a line break here.
-void print_session(const SavedSession& session, const SavedSessions& kept, bool with_directory) {
+void print_session(const SavedSession& session, const SavedSessions& store, bool with_directory) {
     out() << for_terminal(shell_word(session.name)) << "\t"
           << for_terminal(local_time(session.used_at)) << "\t"
           << for_terminal(session.problem.empty() ? std::to_string(session.messages) : "?")
           << (session.messages == 1 ? TerminalView(" message\t") : TerminalView(" messages\t"));
     if (session.tape.empty()) {
-        out() << for_terminal(kept.database().string());
+        out() << for_terminal(store.database().string());
     } else {
         out() << "tape " << for_terminal(session.tape);
     }
@@ -43,14 +43,14 @@ void print_session(const SavedSession& session, const SavedSessions& kept, bool 
     out() << "\n";
 }
 
-JsonObject to_json(const SavedSession& session, const SavedSessions& kept) {
+JsonObject to_json(const SavedSession& session, const SavedSessions& store) {
     JsonObject object;
     object["name"] = is_utf8(session.name) ? session.name : replace_broken_utf8(session.name);
     object["used_at"] = static_cast<std::int64_t>(session.used_at);
     object["messages"] = session.problem.empty() ? Json(session.messages) : Json();
     if (!session.problem.empty()) object["error"] = session.problem;
     if (session.tape.empty()) {
-        object["database"] = kept.database().string();
+        object["database"] = store.database().string();
     } else {
         object["tape"] = session.tape;
         object["directory"] = session.workspace;
@@ -58,9 +58,9 @@ JsonObject to_json(const SavedSession& session, const SavedSessions& kept) {
     return object;
 }
 
-void print_json(const std::vector<SavedSession>& sessions, const SavedSessions& kept) {
+void print_json(const std::vector<SavedSession>& sessions, const SavedSessions& store) {
     JsonArray list;
-    for (const SavedSession& session : sessions) list.push_back(to_json(session, kept));
+    for (const SavedSession& session : sessions) list.push_back(to_json(session, store));
     data_output(safe_json(list) + "\n");
 }
 
@@ -76,20 +76,20 @@ int note_problem(SavedSession& session, const std::exception_ptr& problem) {
     return report(problem, "session " + printable(session.name) + ": ");
 }
 
-/// What the database cannot show does not hide the tapes.
+/// A failure of the database does not hide the tapes.
 Task<int> list_sessions(bool all, bool json) {
-    SavedSessions kept = SavedSessions::here();
+    SavedSessions store = SavedSessions::here();
     std::vector<SavedSession> sessions;
     if (all) {
-        sessions = co_await kept.on_tapes();
+        sessions = co_await store.on_tapes();
     } else {
-        sessions = co_await kept.on_tapes_here();
+        sessions = co_await store.on_tapes_here();
     }
     int status = exit_ok;
     for (SavedSession& session : sessions) {
         std::exception_ptr problem;
         try {
-            const bub::TapePosition end = co_await kept.tapes()->position(session.tape);
+            const bub::TapePosition end = co_await store.tapes()->position(session.tape);
             session.messages = static_cast<std::size_t>(end.messages);
         } catch (const Error&) {
             problem = std::current_exception();
@@ -97,7 +97,7 @@ Task<int> list_sessions(bool all, bool json) {
         if (problem) status = note_problem(session, problem);
     }
     try {
-        std::vector<SavedSession> older = co_await kept.in_database();
+        std::vector<SavedSession> older = co_await store.in_database();
         for (SavedSession& session : older) sessions.push_back(std::move(session));
     } catch (const Error&) {
         status = report(std::current_exception(), std::string());
@@ -109,20 +109,20 @@ Task<int> list_sessions(bool all, bool json) {
     }
     newest_first(sessions);
     if (json) {
-        print_json(sessions, kept);
+        print_json(sessions, store);
         co_return status;
     }
-    for (const SavedSession& session : sessions) print_session(session, kept, all);
+    for (const SavedSession& session : sessions) print_session(session, store, all);
     co_return status;
 }
 
-/// Only at a terminal: a script that deletes has decided.
-Task<bool> confirm_deletion(const SavedSessions& kept, std::string name) {
+/// Asks only at a terminal; a script has already decided.
+Task<bool> confirm_deletion(const SavedSessions& store, std::string name) {
     const bool terminal = isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1;
     if (!terminal) co_return true;
     std::string size = "its messages could not be counted";
     try {
-        const bub::TapePosition end = co_await kept.tapes()->position(kept.tape_of(name));
+        const bub::TapePosition end = co_await store.tapes()->position(store.tape_of(name));
         if (end.messages == 0) co_return true;
         size = std::to_string(end.messages) + (end.messages == 1 ? " message" : " messages");
     } catch (const Error&) {
@@ -137,9 +137,9 @@ Task<bool> confirm_deletion(const SavedSessions& kept, std::string name) {
 }
 
 Task<int> delete_session(std::string name, bool yes) {
-    SavedSessions kept = SavedSessions::here();
+    SavedSessions store = SavedSessions::here();
     if (!yes) {
-        const bool agreed = co_await confirm_deletion(kept, name);
+        const bool agreed = co_await confirm_deletion(store, name);
         if (!agreed) {
             err() << "Nothing was deleted.\n";
             co_return exit_failed;
@@ -147,7 +147,7 @@ Task<int> delete_session(std::string name, bool yes) {
     }
     RemovedSession removed;
     try {
-        removed = co_await kept.remove(name);
+        removed = co_await store.remove(name);
     } catch (const CheckpointerLockTimeoutError& error) {
         err() << "cubepi: session '" << for_terminal(name)
               << "' was not deleted: " << for_terminal(error.what()) << ".\n";
@@ -160,13 +160,13 @@ Task<int> delete_session(std::string name, bool yes) {
             err() << (i == 0 ? TerminalView("") : TerminalView(", "))
                   << for_terminal(removed.parts[i]);
         err() << ")\n";
-    } else if (!removed.not_looked_at) {
+    } else if (!removed.not_read) {
         err() << "cubepi: this directory has no session '" << for_terminal(name)
               << "'.\n  To list the names: cubepi sessions list\n";
         status = exit_usage;
     }
-    if (removed.not_looked_at) {
-        const Failure failure = explain(removed.not_looked_at);
+    if (removed.not_read) {
+        const Failure failure = explain(removed.not_read);
         err() << "cubepi: " << for_terminal(failure.text) << "\n";
         status = failure.exit_code;
     }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view hexadecimal = "0123456789abcdef";
 
-/// Whether a terminal shows the character and does nothing else with it.
+/// Returns whether a terminal only shows the character.
 bool is_visible(std::string_view character) {
     if (character == "\n" || character == "\t" || !is_utf8(character)) return false;
     return printable(character) == character;
@@ -63,7 +63,7 @@ std::string_view quote_sign(ShellQuote style) {
     return style == ShellQuote::dual ? "\"" : "'";
 }
 
-/// Splits a line; what is quoted and what is not decides alone, nothing is expanded.
+/// Splits a line by its quotes only; nothing is expanded.
 class LineSplitter {
 public:
     explicit LineSplitter(std::string_view line) : rest_(line) {}

@@ -6,7 +6,7 @@
 
 namespace cubepi::app {
 
-/// How a word is quoted in bash. No style leaves a character that the shell or the terminal would act on.
+/// The styles of quoting in bash. With each of them no character is interpreted by the shell or the terminal.
 enum class ShellQuote {
     backslash,  ///< my\ plan
     single,     ///< 'my plan'
@@ -21,10 +21,9 @@ std::string shell_word(std::string_view text);
 
 /// A bash command line up to the cursor, split without evaluating anything: expansions stay as written.
 struct ShellLine {
-    std::vector<std::string> words =
-        {};                 ///< the complete ones, unquoted; redirections are left out
-    std::string word = {};  ///< the one at the cursor, unquoted
-    std::string raw = {};   ///< the same as typed
+    std::vector<std::string> words = {};  ///< the complete ones, unquoted; without redirections
+    std::string word = {};                ///< the one at the cursor, unquoted
+    std::string raw = {};                 ///< the same as typed
     ShellQuote quote = ShellQuote::backslash;  ///< the quote that is open at the cursor
     bool redirection = false;                  ///< the word at the cursor is a file after < or >
 };

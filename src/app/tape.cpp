@@ -40,7 +40,7 @@ std::string text_at(const JsonObject& object, std::string_view key) {
     return value && value->is_string() ? std::string(value->get_string()) : std::string();
 }
 
-/// What an entry says, in one line.
+/// Summarizes an entry in one line.
 std::string summary_of(const TapeEntry& entry) {
     if (entry.kind == "message")
         return text_at(entry.payload, "role") + ": " + text_at(entry.payload, "content");
@@ -100,14 +100,14 @@ private:
             told_ << "No tapes in " << for_terminal(store_->directory().string()) << ".\n";
         int status = exit_ok;
         std::size_t left = arguments_.limit == 0 ? files.size() : arguments_.limit;
-        // Tabs, so that scripts can cut it.
+        // Separated by tabs, for scripts.
         for (const TapeFileInfo& file : files) {
             if (left-- == 0) break;
             std::optional<bub::TapeInfo> info;
             try {
                 info = co_await store_->info(file.name);
             } catch (const Error& error) {
-                // It does not hide the others.
+                // A failure does not hide the others.
                 const Failure failure = explain(error);
                 told_ << "cubepi: " << for_terminal(failure.text) << "\n";
                 status = failure.exit_code;
@@ -122,12 +122,12 @@ private:
         co_return status;
     }
 
-    /// Empty when there is none, and err says so.
+    /// Empty, with an error message, if there is none.
     Task<std::string> find_tape() {
         const std::string directory = std::filesystem::current_path().string();
         if (!arguments_.session.empty()) {
             const std::vector<std::string> all = co_await store_->all_tapes();
-            // By the name that --session gave it, or by the pipeline's id.
+            // By the name of --session, or by the pipeline's id.
             const std::vector<std::string> ids = {session_id_of(arguments_.session),
                                                   arguments_.session};
             for (const std::string& id : ids) {

@@ -150,7 +150,7 @@ TEST_F(TapeCommand, SaysWhichTapeIsNotThere) {
     EXPECT_EQ(show(What::show), exit_usage);
     EXPECT_NE(err_.str().find("cubepi tape list"), std::string::npos);
     arguments_.tape = "";
-    arguments_.session = "nobody";
+    arguments_.session = "unknown";
     EXPECT_EQ(show(What::show), exit_usage);
 }
 

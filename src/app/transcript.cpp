@@ -14,7 +14,7 @@ namespace cubepi::app {
 
 namespace {
 
-/// Anchors are messages for a model only.
+/// Anchors are only messages for a model.
 MessageList messages_of(std::vector<bub::TapeEntry> entries) {
     std::erase_if(
         entries, [](const bub::TapeEntry& entry) { return entry.kind == bub::entry_kind::anchor; });
@@ -53,7 +53,7 @@ std::size_t rows_of(std::string_view text, std::size_t columns) {
     return rows;
 }
 
-/// About how many rows a message takes; a tool's card has two.
+/// Estimates the rows of a message; a card of a tool has two.
 std::size_t rows_of(const Message& message, std::size_t columns) {
     if (message.role() == Role::tool_result) return 2;
     const std::string text = message.text();
@@ -149,11 +149,11 @@ std::string to_markdown(const MessageList& messages, std::string_view title) {
             if (!is_prompt(message)) continue;
             text += "## User\n\n" + message.text() + "\n\n";
         } else if (const AssistantMessage* answer = message.assistant()) {
-            const std::string said = answer->text();
+            const std::string content = answer->text();
             const std::vector<const ToolCall*> calls = answer->tool_calls();
-            if (said.empty() && calls.empty()) continue;
+            if (content.empty() && calls.empty()) continue;
             text += "## Assistant\n\n";
-            if (!said.empty()) text += said + "\n\n";
+            if (!content.empty()) text += content + "\n\n";
             for (const ToolCall* call : calls) {
                 text += "Tool call: `" + call->name.str() + "`\n\n";
                 add_fenced(text, boost::json::serialize(call->arguments), "json");

@@ -32,7 +32,7 @@ std::string last_answer(const MessageList& messages);
 /// The conversation as Markdown, with tool calls and their results.
 std::string to_markdown(const MessageList& messages, std::string_view title);
 
-/// The sums of a session.
+/// The totals of a session.
 struct SessionUsage {
     std::size_t calls = 0;  ///< of a model
     std::int64_t tokens_in = 0;
@@ -51,7 +51,7 @@ struct Replay {
     std::function<void(const std::string& text)> answer = {};
     std::function<void(const AgentEvent& event)> tool = {};
 };
-/// Replays the end of a conversation that fits on about a screen. Returns the number of messages left out.
+/// Replays the end of a conversation that fits about one screen. Returns the number of omitted messages.
 std::size_t replay_end(const MessageList& messages, std::size_t columns, std::size_t rows,
                        const Replay& replay);
 

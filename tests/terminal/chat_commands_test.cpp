@@ -173,7 +173,7 @@ TEST(BangCommand, IsStoppedByEsc) {
     chat.type("\x1b");
     ASSERT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
     chat.type("still there\r");
-    ASSERT_TRUE(chat.expect_on_screen("You said: still there")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("You wrote: still there")) << chat.screen().text();
 }
 
 TEST(CopyCommand, WritesTheLastAnswerAsOsc52) {

@@ -45,7 +45,7 @@ TEST(RunAtATerminal, CtrlCAborts) {
     EXPECT_NE(run.shown().find("stopped"), std::string::npos);
 }
 
-TEST(RunAtATerminal, D7_AnAbortedRunPrintsItsLastEventsAndKeepsWhatWasSaid) {
+TEST(RunAtATerminal, D7_AnAbortedRunPrintsItsLastEventsAndSavesTheConversation) {
     const Home home;
     const std::string slow =
         R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') + R"("]})";
@@ -54,11 +54,11 @@ TEST(RunAtATerminal, D7_AnAbortedRunPrintsItsLastEventsAndKeepsWhatWasSaid) {
     run.type("\x03");
     EXPECT_TRUE(run.expect("\"type\":\"agent_end\"")) << run.shown();
     EXPECT_EQ(run.wait(), 130) << run.shown();
-    const std::string kept = run_piped(home, {"tape", "show", "--session", "plan"}).out;
-    EXPECT_NE(kept.find("assistant: x"), std::string::npos) << kept;
+    const std::string saved = run_piped(home, {"tape", "show", "--session", "plan"}).out;
+    EXPECT_NE(saved.find("assistant: x"), std::string::npos) << saved;
 }
 
-TEST(RunAtATerminal, ASecondCtrlCWaitsForNobody) {
+TEST(RunAtATerminal, ASecondCtrlCEndsAtOnce) {
     const Home home;
     const std::string slow =
         R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') + R"("]})";
@@ -74,7 +74,7 @@ TEST(Chat, TalksAndLeaves) {
     ASSERT_TRUE(chat.expect("talks to")) << chat.shown();
     ASSERT_TRUE(chat.expect("> "));
     chat.type("hello there\r");
-    ASSERT_TRUE(chat.expect("You said: hello there")) << chat.shown();
+    ASSERT_TRUE(chat.expect("You wrote: hello there")) << chat.shown();
     ASSERT_TRUE(chat.expect("> "));
     chat.type("/help\r");
     ASSERT_TRUE(chat.expect("/quit"));
@@ -94,7 +94,7 @@ TEST(Chat, WithoutAPlaceForTheHistoryOneCanStillTalk) {
         Terminal chat(home, {"chat", "--offline"});
         ASSERT_TRUE(chat.expect("> ")) << chat.shown();
         chat.type("hello there\r");
-        ASSERT_TRUE(chat.expect("You said")) << chat.shown();
+        ASSERT_TRUE(chat.expect("You wrote")) << chat.shown();
         ASSERT_TRUE(chat.expect("> "));
         chat.type("/quit\r");
         EXPECT_EQ(chat.wait(), 0) << chat.shown();
@@ -114,10 +114,10 @@ TEST(Chat, ALineCanBeEditedAndRepeated) {
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.expect("> "));
     chat.type("öne twi\x7f\x7fwo\x01\x1b[C\x7fo\r");
-    ASSERT_TRUE(chat.expect("You said: one two")) << chat.shown();
+    ASSERT_TRUE(chat.expect("You wrote: one two")) << chat.shown();
     ASSERT_TRUE(chat.expect("> "));
     chat.type("\x1b[A\r");
-    ASSERT_TRUE(chat.expect("You said: one two")) << chat.shown();
+    ASSERT_TRUE(chat.expect("You wrote: one two")) << chat.shown();
     ASSERT_TRUE(chat.expect("> "));
     chat.type("/quit\r");
     EXPECT_EQ(chat.wait(), 0);
@@ -133,7 +133,7 @@ TEST(Chat, APastedBlockIsOneInput) {
     ASSERT_TRUE(chat.expect("> "));
     chat.type("/quit\r");
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
-    EXPECT_EQ(count_of(chat.screen().text(), "You said:"), 1u) << chat.screen().text();
+    EXPECT_EQ(count_of(chat.screen().text(), "You wrote:"), 1u) << chat.screen().text();
 }
 
 TEST(Chat, YesRunsTheCall) {
@@ -378,7 +378,7 @@ TEST(Chat, KeepsItsSession) {
         ASSERT_TRUE(chat.expect("Session: plan")) << chat.shown();
         ASSERT_TRUE(chat.expect("> "));
         chat.type("remember\r");
-        ASSERT_TRUE(chat.expect("You said: remember")) << chat.shown();
+        ASSERT_TRUE(chat.expect("You wrote: remember")) << chat.shown();
         ASSERT_TRUE(chat.expect("> "));
         chat.type("/quit\r");
         EXPECT_EQ(chat.wait(), 0);

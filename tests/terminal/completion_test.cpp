@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Shells, Completion, ::testing::ValuesIn(shells()),
 
 class BashCompletion : public Completion {};
 
-// What the user has typed so far decides how the rest is quoted.
+// The text that is already typed decides how the rest is quoted.
 TEST_P(BashCompletion, ContinuesQuotesWordBreaksAndEqualsSigns) {
     for (const std::string typed : {"\"two w\t", "'two w\t", "two\\ w\t", "two\" w\t"}) {
         make_session("two words");

@@ -137,7 +137,7 @@ TEST_F(ConsoleAtATerminal, KeysAreHeardWhileItTakesNoOutput) {
     for (int i = 0; i < 20'000; ++i) text += "line " + std::to_string(i) + "\n";
     console_->print(app::for_terminal(text));
     frame();
-    // Nobody reads what is written from here on.
+    // From here on the output is not read.
     listen();
     type("\x03");
     ASSERT_TRUE(until([&] { return !inputs_.empty(); }, false));
@@ -186,7 +186,7 @@ TEST_F(ConsoleAtATerminal, AQuestionWaitsForAPauseInTyping) {
     ASSERT_TRUE(until_shown("> yes, but draft")) << "what was typed is still there";
 }
 
-TEST_F(ConsoleAtATerminal, AQuestionComesAfterAMomentWhenNobodyTypes) {
+TEST_F(ConsoleAtATerminal, AQuestionAppearsAfterAPauseInTyping) {
     open();
     ASSERT_TRUE(until_shown(">"));
     frame();
@@ -329,7 +329,7 @@ TEST(LiveAreaOnAScreen, NothingIsLostOrTwiceWhenTheSizeChanges) {
 
 TEST(LiveAreaOnAScreen, AMarkdownAnswerIsTheSameInWhateverPiecesItIsDrawn) {
     const std::string text =
-        "# Plan\n\nSome **bold words** and `code` that go on for more than a row of the screen.\n\n"
+        "# Plan\n\nSome **bold words** and `code` that take more than a row of the screen.\n\n"
         "- an item that is wrapped below its own text, with 漢字漢字漢字漢字\n> a quote, also "
         "longer "
         "than one row\n\n```sh\nmake all && a line of code that is longer than the screen is wide\n"

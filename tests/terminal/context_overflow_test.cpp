@@ -14,7 +14,7 @@ namespace {
 constexpr const char* before =
     "the conversation is too long for script; summarizing 3 messages ...";
 constexpr const char* after = "continuing from a summary of 3 messages";
-constexpr const char* kept =
+constexpr const char* dropped =
     "what was dropped is on the tape: ,tape_search query=WORD, or cubepi tape show -n 0 --session "
     "plan";
 
@@ -40,7 +40,7 @@ TEST(ContextOverflow, RunReportsTheSummaryAndWhereTheConversationIs) {
     const std::size_t first = run.err.find(before);
     ASSERT_NE(first, std::string::npos) << run.err;
     EXPECT_NE(run.err.find(after, first), std::string::npos) << run.err;
-    EXPECT_NE(run.err.find(kept, first), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find(dropped, first), std::string::npos) << run.err;
     const Piped tape = run_piped(home, {"tape", "show", "-n", "0", "--session", "plan"});
     EXPECT_NE(tape.out.find("Use Postgres."), std::string::npos) << tape.out;
     EXPECT_NE(tape.out.find("We chose Postgres."), std::string::npos) << tape.out;
@@ -77,7 +77,7 @@ TEST(ContextOverflow, RunReportsASummaryThatFailed) {
     EXPECT_NE(run.err.find("no summary of the conversation; continuing without its 3 messages"),
               std::string::npos)
         << run.err;
-    EXPECT_NE(run.err.find(kept), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find(dropped), std::string::npos) << run.err;
     EXPECT_NE(run.err.find("the reason: on fire"), std::string::npos) << run.err;
 }
 
@@ -90,7 +90,7 @@ TEST(ContextOverflow, TheChatReportsTheSummaryAndWhereTheConversationIs) {
     ASSERT_TRUE(chat.expect_on_screen("Postgres it is.")) << chat.screen().text();
     EXPECT_TRUE(chat.expect_on_screen(before)) << chat.screen().text();
     EXPECT_TRUE(chat.expect_on_screen(after)) << chat.screen().text();
-    EXPECT_TRUE(chat.expect_on_screen(kept)) << chat.screen().text();
+    EXPECT_TRUE(chat.expect_on_screen(dropped)) << chat.screen().text();
     chat.type(",tape_search query=Postgres\r");
     EXPECT_TRUE(chat.expect_on_screen("Use Postgres.")) << chat.screen().text();
 }

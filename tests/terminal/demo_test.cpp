@@ -62,7 +62,7 @@ TEST(Demo, WithAKeyItOffersALiveChat) {
     EXPECT_EQ(demo.wait(), 0) << demo.shown();
 }
 
-TEST(Demo, CtrlCEndsItAndTidiesUp) {
+TEST(Demo, CtrlCEndsItAndCleansUp) {
     const Home home;
     Terminal demo(home, {"demo", "--fast"});
     ASSERT_TRUE(demo.expect("[y]es  [n]o")) << demo.shown();

@@ -1,4 +1,4 @@
-// The prompt of `cubepi chat`: what the screen shows while people type, wait, interrupt and resize.
+// The prompt of `cubepi chat`: the screen while the user types, waits, interrupts and resizes.
 
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ std::size_t count_of_word(std::string text, const std::string& word) {
     return count;
 }
 
-/// The row on which people type.
+/// The row of the prompt.
 std::string prompt_row(const Terminal& chat) { return chat.screen().cursor_row(); }
 
 TEST(LiveChat, ThePromptStaysUsableWhileOutputStreamsAboveIt) {
@@ -71,7 +71,7 @@ TEST(LiveChat, ThePromptStaysUsableWhileOutputStreamsAboveIt) {
     }
 }
 
-TEST(LiveChat, EscStopsTheAnswerAndThePromptGoesOn) {
+TEST(LiveChat, EscStopsTheAnswerAndThePromptStays) {
     const Home home;
     Terminal chat(home, {"chat", "--script", home.script(slow_script(R"(, "Here again.")"))});
     ASSERT_TRUE(chat.expect_on_screen("talks to"));
@@ -123,15 +123,15 @@ TEST(LiveChat, InputsThatAreEqualOrEndAlikeAreToldApart) {
     ASSERT_TRUE(chat.expect_on_screen("I will"));
     chat.type("/later on\r");
     ASSERT_TRUE(chat.expect_on_screen("↳ later: on")) << chat.screen().text();
-    chat.type("go on\r");
-    ASSERT_TRUE(chat.expect_on_screen("↳ go on")) << chat.screen().text();
+    chat.type("more on\r");
+    ASSERT_TRUE(chat.expect_on_screen("↳ more on")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Later.")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_gone("↳")) << chat.screen().text();
-    // "go on" steers the first answer, and "on" has a turn of its own after it.
+    // "more on" steers the first answer, and "on" has a turn of its own after it.
     const std::string screen = chat.screen().text();
     const std::size_t seen = screen.find("Seen.");
     ASSERT_NE(seen, std::string::npos) << screen;
-    EXPECT_LT(screen.find("> go on\n"), seen) << screen;
+    EXPECT_LT(screen.find("> more on\n"), seen) << screen;
     EXPECT_GT(screen.find("> on\n"), seen) << screen;
     chat.type("/quit\r");
     EXPECT_EQ(chat.wait(), 0);
@@ -276,7 +276,7 @@ TEST(LiveChat, B11_CommaCommandsRunInThePipelineAndNeverReachTheModel) {
     EXPECT_EQ(prompt_row(chat), "> ,help") << chat.screen().text();
 }
 
-TEST(LiveChat, AFailureIsSaidOnceWithWhatToDo) {
+TEST(LiveChat, AFailureIsReportedOnceWithTheRemedy) {
     const Home home;
     Terminal chat(home, {"chat", "--base-url", "http://127.0.0.1:9/v1", "-m", "m"});
     ASSERT_TRUE(chat.expect_on_screen("talks to"));
@@ -369,7 +369,7 @@ TEST(LiveChat, CompletionAndHistorySearch) {
     ASSERT_TRUE(chat.expect_on_screen("> what is in lighthouse.md")) << chat.screen().text();
     chat.type("\x15");
     chat.type("first thing\r");
-    ASSERT_TRUE(chat.expect_on_screen("You said: first thing")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("You wrote: first thing")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_gone("Esc stops ·"));
     chat.type("\x12rst");
     ASSERT_TRUE(chat.expect_on_screen("search 'rst' > first thing")) << chat.screen().text();
@@ -402,9 +402,9 @@ TEST(LiveChat, LongInputWrapsAndCanHaveLines) {
     ASSERT_TRUE(chat.expect_on_screen("> one!")) << chat.screen().text();
     chat.type("\x1b[200~pasted\rblock\x1b[201~");
     ASSERT_TRUE(chat.expect_on_screen("block")) << chat.screen().text();
-    EXPECT_EQ(chat.screen().text().find("You said"), std::string::npos) << "nothing was entered";
+    EXPECT_EQ(chat.screen().text().find("You wrote"), std::string::npos) << "nothing was entered";
     chat.type("\r");
-    ASSERT_TRUE(chat.expect_on_screen("You said:")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("You wrote:")) << chat.screen().text();
 }
 
 TEST(LiveChat, AResizeKeepsTextAndPrompt) {
@@ -428,7 +428,7 @@ TEST(LiveChat, ATinyTerminalStillHasAPrompt) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"}, 20, 4);
     chat.type("hello\r");
-    ASSERT_TRUE(chat.expect_on_screen("You said")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("You wrote")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_gone("Esc stops ·"));
     std::string text = chat.screen().text();
     std::erase(text, '\n');
@@ -471,7 +471,7 @@ TEST(LiveChat, ADumbTerminalGetsPlainLines) {
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.expect("> ")) << chat.shown();
     chat.type("hello\r");
-    ASSERT_TRUE(chat.expect("You said")) << chat.shown();
+    ASSERT_TRUE(chat.expect("You wrote")) << chat.shown();
     ASSERT_TRUE(chat.expect("> "));
     chat.type("/quit\r");
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
@@ -508,7 +508,7 @@ TEST(LiveChat, D7_CtrlCLeavesWhileAModelIsLookedFor) {
     EXPECT_EQ(chat.wait(), 130) << chat.shown();
 }
 
-TEST(LiveChat, TheTerminalIsGivenBackAsItWas) {
+TEST(LiveChat, TheTerminalIsRestored) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.expect_on_screen("talks to"));

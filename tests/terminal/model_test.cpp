@@ -165,8 +165,8 @@ TEST_F(TwoServers, AModelCommandListsAndRefuses) {
     ASSERT_TRUE(chat.expect_on_screen("  own-two")) << chat.shown();
     chat.type(",model own-three\r");
     ASSERT_TRUE(chat.expect_on_screen("unknown model 'own-three'")) << chat.shown();
-    chat.type(",model nobody/x\r");
-    ASSERT_TRUE(chat.expect_on_screen("'nobody' is not a provider")) << chat.shown();
+    chat.type(",model unknown/x\r");
+    ASSERT_TRUE(chat.expect_on_screen("'unknown' is not a provider")) << chat.shown();
     chat.type("/quit\r");
     EXPECT_EQ(chat.wait(), 0);
     EXPECT_EQ(company.connections(), 0);

@@ -1,4 +1,4 @@
-// Sessions that older versions kept in SQLite: found, and copied to a tape on their first use.
+// Sessions that older versions saved in SQLite: found, and copied to a tape on their first use.
 
 #include <gtest/gtest.h>
 
@@ -19,12 +19,12 @@ namespace {
 /// A home with what an older version left.
 class OldSessions : public ::testing::Test {
 protected:
-    void keep(const std::string& name, const std::string& said) {
+    void keep(const std::string& name, const std::string& prompt) {
         std::filesystem::create_directories(home.database().parent_path());
         SQLiteCheckpointer store(home.database().string());
         MessageList messages;
-        messages.push_back(user_message(said));
-        messages.push_back(faux_assistant_message("I have heard " + said));
+        messages.push_back(user_message(prompt));
+        messages.push_back(faux_assistant_message("I have heard " + prompt));
         cubepi::run(store.append(name, std::move(messages), AppendOptions()));
     }
     Piped say(std::vector<std::string> flags, const std::string& prompt = "and now?") {
@@ -33,7 +33,7 @@ protected:
         return run_piped(home, std::move(flags));
     }
     std::string listed() { return run_piped(home, {"sessions", "list"}).out; }
-    /// What a model would be told now.
+    /// The current input of a model.
     std::string context(const std::string& session) {
         return run_piped(home, {"tape", "export", "--messages", "--session", session}).out;
     }
@@ -77,7 +77,7 @@ TEST_F(OldSessions, AreFoundByTheirName) {
     EXPECT_TRUE(has(say({"--session", "other"}).err, "Copied 2 messages of session other"));
 }
 
-TEST_F(OldSessions, TheOneUsedLastIsContinuedWhereverItIsKept) {
+TEST_F(OldSessions, TheLastUsedOneIsContinuedInAnyStore) {
     EXPECT_EQ(say({"--session", "taped"}).status, 0);
     keep("plan", "buy grease");
     EXPECT_TRUE(has(say({"--continue"}).err, "session plan")) << "SQLite was used last";
@@ -105,7 +105,8 @@ TEST_F(OldSessions, AreCopiedToOneDirectoryOnly) {
     EXPECT_EQ(here.status, 0);
     EXPECT_TRUE(has(here.err, "a tape of " + first_directory)) << here.err;
     EXPECT_FALSE(has(context("plan"), "buy grease"));
-    EXPECT_FALSE(has(say({"--session", "plan"}).err, first_directory)) << "that was said once";
+    EXPECT_FALSE(has(say({"--session", "plan"}).err, first_directory))
+        << "the notice appears only once";
     EXPECT_EQ(run_piped(home, {"sessions", "delete", "plan"}).status, 0);
     home.work_in("work");
     EXPECT_TRUE(has(context("plan"), "buy grease")) << "it was the other directory's";
@@ -149,7 +150,7 @@ TEST_F(OldSessions, ADatabaseThatIsNoneIsStatusFourWhereItIsNeeded) {
         EXPECT_EQ(run.status, 4) << run.err;
         EXPECT_TRUE(has(run.err, "mv " + home.database().string())) << run.err;
     }
-    EXPECT_EQ(say({}).status, 0) << "without a session nobody needs it";
+    EXPECT_EQ(say({}).status, 0) << "not needed without a session";
     EXPECT_EQ(read_file(home.database()), junk) << "it is not ours to repair";
 }
 
@@ -174,7 +175,7 @@ TEST_F(OldSessions, AChatSaysItToo) {
     ASSERT_TRUE(chat.expect_on_screen("Session: plan")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Copied 2 messages of session plan")) << chat.screen().text();
     chat.type("hello\r");
-    ASSERT_TRUE(chat.expect_on_screen("You said: hello")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("You wrote: hello")) << chat.screen().text();
     chat.type("\x04");
     EXPECT_EQ(chat.wait(), 0);
     EXPECT_TRUE(has(context("plan"), "hello"));

@@ -54,7 +54,7 @@ private:
     wire::RawServer server_;
 };
 
-/// The number in front of an option that is shown.
+/// The number before an option that is shown.
 std::string number_of(const Terminal& terminal, const std::string& option) {
     const std::string shown = terminal.shown();
     const std::size_t at = shown.rfind(option);
@@ -89,7 +89,7 @@ void answer_steps(Terminal& terminal, const std::vector<Step>& steps, std::size_
     }
 }
 
-TEST(Onboard, ANewPersonEndsWithAModelThatAnswers) {
+TEST(Onboard, ANewUserEndsWithAModelThatAnswers) {
     const Home home;
     const ModelServer server("sk-typed-secret");
     Terminal onboard(home, {"onboard"});
@@ -233,7 +233,7 @@ TEST(Onboard, WithoutATerminalItSaysWhatToDo) {
     EXPECT_FALSE(std::filesystem::exists(home.config()));
 }
 
-TEST(Onboard, AnAddressThatDoesNotAnswerIsWrittenAndSaid) {
+TEST(Onboard, AnAddressThatDoesNotAnswerIsSavedWithAWarning) {
     const Home home;
     const Piped down = run_piped(
         home, {"onboard", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--yes"});
@@ -267,17 +267,17 @@ TEST(Bub, ItsSettingsAreUsedAndABrokenFileIsAWarning) {
     Home home;
     const ModelServer server("bub-secret");
     const std::filesystem::path file = home.root() / "home/.bub/config.yml";
-    write_file(file, "model: house:small\napi_base: " + server.url() + "\nmax_steps: 4\n");
-    home.set("BUB_HOUSE_API_KEY", "bub-secret");
+    write_file(file, "model: lab:small\napi_base: " + server.url() + "\nmax_steps: 4\n");
+    home.set("BUB_LAB_API_KEY", "bub-secret");
     EXPECT_EQ(run_piped(home, {"run", "hi"}).out, "Hello from small.\n");
     const Piped doctor = run_piped(home, {"doctor"});
     EXPECT_EQ(doctor.status, 0) << doctor.out;
     for (const std::string& text :
-         {"provider: house (" + file.string() + ")", std::string("key: set (BUB_HOUSE_API_KEY)"),
+         {"provider: lab (" + file.string() + ")", std::string("key: set (BUB_LAB_API_KEY)"),
           "model: small (" + file.string() + ")", "max_turns: 4 (" + file.string() + ")"})
         EXPECT_NE(doctor.out.find(text), std::string::npos) << text << doctor.out;
     EXPECT_EQ(doctor.out.find("bub-secret"), std::string::npos);
-    write_file(file, "model: [house\n");
+    write_file(file, "model: [lab\n");
     write_file(home.config(), "provider: box\nproviders: {box: {base_url: \"" + server.url() +
                                   "\", api_key: bub-secret, model: large}}\n");
     const Piped warned = run_piped(home, {"run", "hi"});

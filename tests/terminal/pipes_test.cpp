@@ -106,12 +106,12 @@ TEST(Run, StandardInputGoesWithThePrompt) {
     const Piped run =
         run_piped(home, {"run", "--offline", "what", "failed?"}, "line 7: undefined\n");
     EXPECT_EQ(run.status, 0) << run.err;
-    EXPECT_NE(run.out.find("You said: *what failed?"), std::string::npos) << run.out;
+    EXPECT_NE(run.out.find("You wrote: *what failed?"), std::string::npos) << run.out;
     EXPECT_NE(run.out.find("line 7: undefined"), std::string::npos) << run.out;
     EXPECT_EQ(run_piped(home, {"run", "--offline"}, "only this").status, 0);
 }
 
-TEST(Run, BrokenUtf8OnStandardInputIsMended) {
+TEST(Run, InvalidUtf8OnStandardInputIsReplaced) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--offline", "what?"}, "caf\xe9 \xff\xfe end");
     EXPECT_EQ(run.status, 0) << run.err;
@@ -286,16 +286,16 @@ TEST(Run, NoRuleAllowsAWriteThroughALinkToWhatIsProtected) {
 
 TEST(Run, SaysWhichFilesBecomeInstructions) {
     const Home home;
-    const auto said = [&home] { return run_piped(home, {"run", "--offline", "hello"}).err; };
-    EXPECT_EQ(said().find("Loaded"), std::string::npos);
+    const auto notices = [&home] { return run_piped(home, {"run", "--offline", "hello"}).err; };
+    EXPECT_EQ(notices().find("Loaded"), std::string::npos);
     write_file(home.work() / "AGENTS.md", "Tabs.\n");
-    EXPECT_NE(said().find("Loaded AGENTS.md (6 bytes)\n"), std::string::npos) << said();
+    EXPECT_NE(notices().find("Loaded AGENTS.md (6 bytes)\n"), std::string::npos) << notices();
     std::filesystem::remove(home.work() / "AGENTS.md");
     std::filesystem::create_symlink("/proc/self/environ", home.work() / "AGENTS.md");
-    EXPECT_EQ(said().find("Loaded"), std::string::npos);
-    EXPECT_NE(said().find("AGENTS.md is not loaded: AGENTS.md is or contains a symbolic link"),
+    EXPECT_EQ(notices().find("Loaded"), std::string::npos);
+    EXPECT_NE(notices().find("AGENTS.md is not loaded: AGENTS.md is or contains a symbolic link"),
               std::string::npos)
-        << said();
+        << notices();
 }
 
 TEST(Run, AClosedPipeEndsItQuietly) {
@@ -309,7 +309,7 @@ TEST(Run, AClosedPipeLeavesNoCommandBehind) {
         R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "shell",
              "arguments": {"command": "echo $$ > pid; exec sleep 1000", "background": true}}]},
             {"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c2", "name": "shell",
-             "arguments": {"command": "until [ -s pid ]; do :; done"}}]}, "Sourced to nobody."])");
+             "arguments": {"command": "until [ -s pid ]; do :; done"}}]}, "Done."])");
     EXPECT_EQ(run_with_closed_output(home, {"run", "--yes", "--script", stays, "go"}), 141);
     const auto pid = static_cast<pid_t>(std::stol(read_file(home.work() / "pid")));
     EXPECT_EQ(kill(pid, 0), -1) << "the command still runs";
@@ -407,7 +407,7 @@ TEST(Doctor, KnowsAllProviders) {
     EXPECT_EQ(doctor.out.find("very-secret"), std::string::npos);
 }
 
-TEST(Doctor, ARuleThatIsNoneIsSaidWithItsPlaceAndEndsAConversationToo) {
+TEST(Doctor, AnInvalidRuleIsReportedWithItsPlaceAndEndsAConversation) {
     const Home home;
     const std::string place = "'allow' in " + home.config().string() + ": ";
     for (const std::string rule : {"shell git", "edit: a.txt"}) {
@@ -453,7 +453,7 @@ TEST(Chat, ReadsAFileANullDeviceAndNothingAtAll) {
     write_file(home.work() / "talk", "hello\n/quit\n");
     const Piped file = run_with_stdin(home, {"chat", "--offline"}, home.work() / "talk");
     EXPECT_EQ(file.status, 0) << file.err;
-    EXPECT_NE(file.out.find("You said: *hello*"), std::string::npos) << file.out;
+    EXPECT_NE(file.out.find("You wrote: *hello*"), std::string::npos) << file.out;
     EXPECT_EQ(run_with_stdin(home, {"chat", "--offline"}, "/dev/null").status, 0);
     EXPECT_EQ(run_with_stdin(home, {"chat", "--offline"}, {}).status, 0);
     EXPECT_EQ(run_with_stdin(home, {"run", "--offline", "hi"}, {}).status, 0);

@@ -1,4 +1,4 @@
-// Conversations that are kept.
+// Conversations that are saved.
 
 #include <gtest/gtest.h>
 
@@ -33,12 +33,12 @@ bool has(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-/// What a model would be told now.
+/// The current input of a model.
 std::string context_of(const Home& home, const std::string& session) {
     return run_piped(home, {"tape", "export", "--messages", "--session", session}).out;
 }
 
-TEST(Sessions, AreKeptContinuedListedAndDeleted) {
+TEST(Sessions, AreSavedContinuedListedAndDeleted) {
     const Home home;
     EXPECT_EQ(run_piped(home, {"sessions", "list"}).status, 0);
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
@@ -49,7 +49,7 @@ TEST(Sessions, AreKeptContinuedListedAndDeleted) {
     EXPECT_TRUE(listed.starts_with("plan\t")) << listed;
     EXPECT_TRUE(has(listed, "6 messages\ttape ")) << listed;
     EXPECT_TRUE(has(listed, "other\t")) << listed;
-    EXPECT_EQ(run_piped(home, {"sessions", "delete", "nobody"}).status, 2);
+    EXPECT_EQ(run_piped(home, {"sessions", "delete", "unknown"}).status, 2);
     const Piped deleted = run_piped(home, {"sessions", "delete", "plan"});
     EXPECT_EQ(deleted.status, 0) << deleted.err;
     EXPECT_TRUE(has(deleted.err, "its tape ")) << deleted.err;
@@ -57,7 +57,7 @@ TEST(Sessions, AreKeptContinuedListedAndDeleted) {
     EXPECT_FALSE(std::filesystem::exists(home.database())) << "only older versions used it";
 }
 
-TEST(Sessions, WithoutANameNothingIsKept) {
+TEST(Sessions, WithoutANameNothingIsSaved) {
     const Home home;
     EXPECT_EQ(run_piped(home, {"run", "--offline", "first"}).status, 0);
     EXPECT_EQ(run_piped(home, {"sessions", "list"}).out, "");
@@ -68,7 +68,7 @@ TEST(Sessions, AChatIsSavedUnderANameFromItsFirstPromptAndPrintsHowToResume) {
     Home home;
     {
         Terminal chat(home, {"--offline", "fix the bug"});
-        EXPECT_TRUE(chat.expect("You said: fix the bug")) << chat.shown();
+        EXPECT_TRUE(chat.expect("You wrote: fix the bug")) << chat.shown();
         chat.type("/quit\r");
         EXPECT_TRUE(chat.expect("Resume this chat: cubepi chat --session fix-the-bug\n"))
             << chat.shown();
@@ -76,7 +76,7 @@ TEST(Sessions, AChatIsSavedUnderANameFromItsFirstPromptAndPrintsHowToResume) {
     }
     home.set("TERM", "dumb");
     Terminal plain(home, {"chat", "--offline", "Fix the bug!"});
-    EXPECT_TRUE(plain.expect("You said: *Fix the bug!*")) << plain.shown();
+    EXPECT_TRUE(plain.expect("You wrote: *Fix the bug!*")) << plain.shown();
     plain.type("/quit\r");
     EXPECT_TRUE(plain.expect("Resume this chat: cubepi chat --session fix-the-bug-2\n"))
         << plain.shown();
@@ -101,14 +101,14 @@ TEST(Sessions, AChatThatCannotBeSavedSaysSoAndWorks) {
     const Piped chat = run_piped(home, {"chat", "--offline"}, "hello\n");
     EXPECT_EQ(chat.status, 0) << chat.err;
     EXPECT_TRUE(has(chat.out, "This chat is not saved: ")) << chat.out;
-    EXPECT_TRUE(has(chat.out, "You said: *hello*")) << chat.out;
+    EXPECT_TRUE(has(chat.out, "You wrote: *hello*")) << chat.out;
     EXPECT_FALSE(has(chat.err, "Resume")) << chat.err;
 }
 
 TEST(Sessions, B11_APromptOnTheCommandLineIsNeverACommand) {
     const Home home;
     Terminal chat(home, {"--offline", "--yes", ",touch made"});
-    EXPECT_TRUE(chat.expect_on_screen("You said: *,touch made*")) << chat.shown();
+    EXPECT_TRUE(chat.expect_on_screen("You wrote: *,touch made*")) << chat.shown();
     chat.type("/quit\r");
     EXPECT_EQ(chat.wait(), 0);
     EXPECT_FALSE(std::filesystem::exists(home.work() / "made"));
@@ -121,7 +121,7 @@ TEST(Sessions, ANameThatIsEmptyIsWrongUsageAndNotAConversationThatIsLost) {
     EXPECT_TRUE(has(run.err, "the session name is empty")) << run.err;
 }
 
-TEST(Sessions, TheNextPromptKnowsWhatWasSaid) {
+TEST(Sessions, TheNextPromptHasTheConversation) {
     const Home home;
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "second"}).status, 0);
@@ -145,7 +145,7 @@ TEST(Sessions, BelongToTheirDirectory) {
     EXPECT_TRUE(has(all, (home.root() / "elsewhere").string() + "\n")) << all;
 }
 
-TEST(Sessions, NothingToContinueIsSaid) {
+TEST(Sessions, NothingToContinueIsReported) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--offline", "--continue", "x"});
     EXPECT_NE(run.status, 0);
@@ -156,9 +156,9 @@ TEST(Sessions, JsonNamesTheSessionAndHasTheSameEventsAsWithout) {
     const Home home;
     const std::string script = home.script(R"(["Hello."])");
     std::vector<std::vector<std::string>> types;
-    for (const bool kept : {false, true}) {
+    for (const bool saved : {false, true}) {
         std::vector<std::string> line = {"run", "--json", "--script", script, "hi"};
-        if (kept) line.insert(line.end(), {"--session", "plan"});
+        if (saved) line.insert(line.end(), {"--session", "plan"});
         const Piped run = run_piped(home, line);
         EXPECT_EQ(run.status, 0) << run.err;
         std::istringstream lines(run.out);
@@ -167,7 +167,7 @@ TEST(Sessions, JsonNamesTheSessionAndHasTheSameEventsAsWithout) {
             const Json event = boost::json::parse(text);
             types.back().emplace_back(event.at("type").get_string());
             const Json* thread = event.get_object().if_contains("thread_id");
-            EXPECT_EQ(thread != nullptr, kept) << text;
+            EXPECT_EQ(thread != nullptr, saved) << text;
             if (thread) {
                 EXPECT_EQ(*thread, Json("plan"));
             }
@@ -211,7 +211,7 @@ TEST(Sessions, D50_OneProcessAnswersInASessionAtATime) {
     EXPECT_EQ(second.status, 4) << second.err;
     EXPECT_TRUE(has(second.err, "session plan is in use: ")) << second.err;
     EXPECT_TRUE(has(second.err, "--session NAME")) << second.err;
-    EXPECT_NE(removed.status, 0) << "deleted under somebody's hands";
+    EXPECT_NE(removed.status, 0) << "a session in use was deleted";
     EXPECT_EQ(other.status, 0) << other.err;
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "now"}).status, 0);
     const std::string context = context_of(home, "plan");
@@ -230,22 +230,22 @@ TEST(Sessions, D1_AProcessKilledInAToolIsContinuedAndTheModelIsTold) {
     EXPECT_EQ(killed.status, 128 + 9) << killed.err;
     const Piped next = run_piped(home, {"run", "--offline", "--continue", "What happened?"});
     EXPECT_EQ(next.status, 0) << next.err;
-    EXPECT_TRUE(has(next.out, "You said: *What happened?*")) << next.out;
+    EXPECT_TRUE(has(next.out, "You wrote: *What happened?*")) << next.out;
     EXPECT_EQ(read_file(home.work() / "calls.txt"), "once\n") << "the call was made again";
     const std::string context = context_of(home, "plan");
     EXPECT_TRUE(has(context, "unknown")) << context;
     EXPECT_TRUE(has(context, "What happened?")) << context;
 }
 
-TEST(Sessions, LongResultsOfAKeptOneOutliveTheProcess) {
+TEST(Sessions, LongResultsOfASavedOneOutliveTheProcess) {
     const Home home;
     const std::string script = home.script("[" + calls_shell("seq 1 40000") + ", \"Counted.\"]");
     const Piped counted =
         run_piped(home, {"run", "--yes", "--script", script, "--session", "plan", "count"});
     EXPECT_EQ(counted.status, 0) << counted.err;
-    const std::filesystem::path kept = home.tapes().parent_path() / "spill";
+    const std::filesystem::path saved = home.tapes().parent_path() / "spill";
     std::string file;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(kept))
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(saved))
         if (entry.is_regular_file()) file = entry.path().string();
     ASSERT_FALSE(file.empty());
     EXPECT_TRUE(has(context_of(home, "plan"), file)) << "the model is told where it is";
@@ -263,7 +263,7 @@ TEST(Sessions, ADiskThatTakesNoMoreIsStatusFourAndLosesNothing) {
     EXPECT_TRUE(has(run.err, "no space to store the conversation")) << run.err;
     EXPECT_TRUE(has(run.err, "df -h " + home.tapes().string())) << run.err;
     EXPECT_FALSE(has(run.err, "xxxx")) << "the prompt is in the error";
-    // What there was is still there, and it goes on.
+    // The session is unchanged and can be continued.
     EXPECT_TRUE(has(context_of(home, "plan"), "\"first\""));
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "again"}).status, 0);
     EXPECT_TRUE(has(context_of(home, "plan"), "\"again\""));
@@ -279,8 +279,8 @@ TEST(Sessions, ATapeThatCannotBeReadDoesNotHideTheOthers) {
     write_file(home.tapes() / (name + ".jsonl.state"), "junk");
     const std::string rest = run_piped(home, {"sessions", "list"}).out;
     EXPECT_TRUE(has(rest, "other\t")) << rest;
-    EXPECT_EQ(run_piped(home, {"run", "--offline", "--continue", "go on"}).status, 0);
-    EXPECT_TRUE(has(context_of(home, "other"), "go on"));
+    EXPECT_EQ(run_piped(home, {"run", "--offline", "--continue", "continue"}).status, 0);
+    EXPECT_TRUE(has(context_of(home, "other"), "continue"));
     const Piped broken = run_piped(home, {"run", "--offline", "--session", "plan", "x"});
     EXPECT_EQ(broken.status, 4) << broken.err;
     EXPECT_TRUE(has(broken.err, "delete " + (home.tapes() / (name + ".jsonl.state")).string()))
@@ -290,8 +290,8 @@ TEST(Sessions, ATapeThatCannotBeReadDoesNotHideTheOthers) {
 TEST(Sessions, TheDoctorCountsThem) {
     const Home home;
     ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "hi"}).status, 0);
-    const std::string said = run_piped(home, {"doctor"}).out;
-    EXPECT_TRUE(has(said, home.tapes().string() + ": 1 session, 1 of this directory")) << said;
+    const std::string report = run_piped(home, {"doctor"}).out;
+    EXPECT_TRUE(has(report, home.tapes().string() + ": 1 session, 1 of this directory")) << report;
 }
 
 TEST(Sessions, ADirectoryThatCannotBeMadeIsStatusFour) {

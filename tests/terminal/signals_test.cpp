@@ -1,4 +1,4 @@
-// How a chat ends when it is not the person who ends it, and what it leaves behind.
+// Chats that end by a signal or without a terminal, and their state afterwards.
 
 #include <gtest/gtest.h>
 

@@ -88,7 +88,7 @@ Home::Home() {
     std::filesystem::create_directories(work());
     std::filesystem::create_directories(root_ / "home");
     std::filesystem::create_directories(root_ / "tmp");
-    // What serves models on this machine is none of a test's business.
+    // Model servers on the local machine must not influence the tests.
     environment = {"HOME=" + (root_ / "home").string(),
                    "TMPDIR=" + (root_ / "tmp").string(),
                    "TERM=xterm",

@@ -22,13 +22,13 @@ public:
     std::filesystem::path work() const { return root_ / directory_; }
     /// Programs are started in another directory from now on, which is made.
     void work_in(const std::string& directory);
-    /// Where older versions kept their sessions.
+    /// Where older versions saved their sessions.
     std::filesystem::path database() const {
         return root_ / "home/.local/share/cubepi/sessions.db";
     }
     std::filesystem::path tapes() const { return root_ / "home/.bub/tapes"; }
     std::filesystem::path config() const { return root_ / "home/.config/cubepi/config.yaml"; }
-    /// A script for the offline model; gives its path.
+    /// Writes a script for the offline model; returns its path.
     std::string script(const std::string& json) const;
     void set(const std::string& name, const std::string& value);
 
@@ -68,7 +68,7 @@ public:
     void send(int signal);
     /// The window is closed. Returns the exit status as wait() does; a program that does not end in a minute is killed.
     int hang_up();
-    /// Reads until the program ends, and gives its exit status (128 + signal when it was killed).
+    /// Reads until the program ends, and returns its exit status (128 + signal if it was killed).
     int wait();
     /// All that was shown, without escape sequences and carriage returns.
     std::string shown() const;
@@ -107,7 +107,7 @@ Piped run_with_file_limit(const Home& home, std::vector<std::string> arguments, 
 Piped run_into(const Home& home, std::vector<std::string> arguments,
                const std::filesystem::path& out);
 
-/// The same with a standard output that nobody reads; gives the exit status.
+/// The same with a standard output whose reader is closed; returns the exit status.
 int run_with_closed_output(const Home& home, std::vector<std::string> arguments);
 
 }  // namespace cubepi::terminal_tests

@@ -7,9 +7,9 @@
 
 namespace cubepi::terminal_tests {
 
-/// What a terminal shows, from the bytes that are written to it: the part of xterm that programs of lines need. Rows that
-/// have scrolled off are kept. A change of width breaks lines anew, as most terminals do, or leaves rows as they are, as xterm
-/// does.
+/// The screen of a terminal, computed from the bytes that are written to it: the part of xterm that line-oriented
+/// programs need. Rows that have scrolled off are stored. A change of the width rewraps lines, as most terminals do,
+/// or leaves rows unchanged, as xterm does.
 class VirtualScreen {
 public:
     VirtualScreen(std::size_t columns, std::size_t rows);
@@ -44,7 +44,7 @@ private:
     std::size_t columns_;
     std::size_t height_;
     std::vector<Row> rows_;
-    std::vector<bool> continues_;  // rows that were full and go on in the next one
+    std::vector<bool> continues_;  // rows that were full and continue in the next one
     std::size_t top_ = 0;
     std::size_t line_ = 0;
     std::size_t column_ = 0;

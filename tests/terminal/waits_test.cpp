@@ -35,7 +35,7 @@ struct Wait {
     std::string before = {};  ///< shown before `keys` are typed
     std::string keys = {};
     std::string question = {};
-    /// What the program ends with if the terminal is gone and SIGHUP is ignored: 141 if it still has something to write.
+    /// Exit status if the terminal is gone and SIGHUP is ignored: 141 if the program still has something to write.
     int ignoring_hangup = 0;
 };
 

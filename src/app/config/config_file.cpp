@@ -64,7 +64,7 @@ YAML::Node parsed(const std::filesystem::path& path, const std::string& text) {
 }
 
 JsonObject values_of(const std::filesystem::path& path, const std::string& text) {
-    parsed(path, text);  // says the line of what is wrong
+    parsed(path, text);  // reports the line of an error
     try {
         return yaml_values(text);
     } catch (const YAML::Exception& error) {
@@ -225,7 +225,7 @@ ConfigFile read_text(const std::filesystem::path& path, const std::string& conte
                                    "; the file is unchanged");
 }
 
-/// Replaces the file when the new contents are complete and on the disk.
+/// Replaces the file once the new contents are complete and on the disk.
 void replace_file(const std::filesystem::path& path, const std::string& text) {
     std::string fresh = path.string() + ".XXXXXX";
     detail::UniqueFd fd(mkostemp(fresh.data(), O_CLOEXEC));  // 0600
@@ -235,7 +235,7 @@ void replace_file(const std::filesystem::path& path, const std::string& text) {
     if (!done) cannot_write(path);
 }
 
-/// Where the file really is: it may be a link into somebody's dotfiles.
+/// The path of the file itself: it may be a symbolic link into a directory of dotfiles.
 std::filesystem::path target_of(const std::filesystem::path& path) {
     std::error_code failed;
     std::filesystem::path target = std::filesystem::canonical(path, failed);

@@ -57,7 +57,7 @@ TEST_F(ConfigFileTest, ReadsNamedProviders) {
     write(
         "provider: work\nproviders:\n  work:\n    type: anthropic\n    base_url: "
         "https://llm.example\n"
-        "    api_key_env: WORK_KEY\n    model: house\n  box: {base_url: \"http://box:1/v1\"}\n"
+        "    api_key_env: WORK_KEY\n    model: lab\n  box: {base_url: \"http://box:1/v1\"}\n"
         "  openai: {api_key: sk-x}\n");
     const ConfigFile config = read_config(path());
     ASSERT_EQ(config.providers.size(), 3u);
@@ -66,7 +66,7 @@ TEST_F(ConfigFileTest, ReadsNamedProviders) {
     EXPECT_EQ(work.type, ProviderType::anthropic);
     EXPECT_EQ(work.base_url, "https://llm.example");
     EXPECT_EQ(work.api_key_env, "WORK_KEY");
-    EXPECT_EQ(work.model, "house");
+    EXPECT_EQ(work.model, "lab");
     EXPECT_FALSE(config.providers[1].type);
     EXPECT_EQ(config.providers[2].api_key, "sk-x");
     chmod(path().c_str(), 0644);
@@ -129,7 +129,7 @@ TEST_F(ConfigFileTest, RefusalsNameFileLineAndReason) {
     EXPECT_NE(refusal(), "");
 }
 
-TEST_F(ConfigFileTest, YamlThatNobodyWritesOnPurposeIsRefusedWithItsLine) {
+TEST_F(ConfigFileTest, UnusualYamlIsRejectedWithItsLine) {
     for (const char* odd : {"model: m\n? [a]\n: b\n", "model: m\nplugins: {[a]: b}\n",
                             "model: m\nplugins: &a [*a]\n", "model: m\nplugins: &a {x: *a}\n"}) {
         write(odd);
@@ -238,7 +238,7 @@ TEST_F(ConfigFileTest, CommentsOfReplacedAndRemovedValuesStay) {
     EXPECT_NE(fresh.find("# top\n# inside\n"), std::string::npos) << fresh;
 }
 
-TEST_F(ConfigFileTest, WhatCannotBeEditedInPlaceIsWrittenAnewWithEqualContent) {
+TEST_F(ConfigFileTest, TextThatCannotBeEditedInPlaceIsRewrittenWithEqualContent) {
     for (const char* text :
          {"{model: a, allow: [x]}", "model: a\n\"allow\": [x]\n", "? model\n: a\n",
           "anchor: &a {base_url: 'http://x'}\nother: *a\nmodel: |\n  # no comment\n"}) {
@@ -271,7 +271,7 @@ TEST_F(ConfigFileTest, AKeyThatLooksLikeYamlStaysAKey) {
     for (const char* key :
          {"---", "...", "- c", "? c", "-",    "?",    "c: d", "c #d", "#", "%YAML 1.2", " ",
           "",    "<<",  "=",   "~",   "null", "1.50", "true", "c\nd", "'", "\xc2\x85"}) {
-        // A text that has to be written anew, and one that gets a line more.
+        // A text that must be rewritten, and one that gets another line.
         for (const char* text : {"{model: a}", "model: a\n", "plugins:\n  x: {}\n"}) {
             JsonObject wanted = yaml_values(text);
             wanted[key] = "b";
@@ -293,14 +293,14 @@ TEST_F(ConfigFileTest, AKeyLongerThanYamlAllowsIsRefusedInWords) {
                 edit_yaml(text, wanted);
             } catch (const Error& error) {
                 EXPECT_STREQ(error.what(),
-                             "YAML has no place for it: a key is longer than 1,000 characters");
+                             "a key is longer than 1,000 characters, which YAML does not allow");
                 throw;
             }
         },
         Error);
 }
 
-TEST_F(ConfigFileTest, NothingIsSavedThatCannotBeReadAgainOrThatSomebodyElseChanged) {
+TEST_F(ConfigFileTest, RefusesToSaveAnInvalidFileOrOneThatWasChangedMeanwhile) {
     write("model: a\n");
     const JsonObject before = config_values(path());
     JsonObject wanted = before;

@@ -88,7 +88,7 @@ bool is_sent_in_clear(const std::string& url) {
                           (parsed.is_address && parsed.host.starts_with("127."));
         return parsed.scheme == "http" && !here;
     } catch (const Error&) {
-        return false;  // nothing is sent to what is no address
+        return false;  // nothing is sent to an invalid address
     }
 }
 
@@ -145,8 +145,8 @@ std::string Endpoint::host() const {
     return rest.substr(0, rest.find('/'));
 }
 
-void Endpoint::redirect(const std::string& url, std::string said_by) {
-    from.base_url = std::move(said_by);
+void Endpoint::redirect(const std::string& url, std::string source) {
+    from.base_url = std::move(source);
     if (url == base_url) return;
     base_url = url;
     title.clear();
@@ -154,10 +154,10 @@ void Endpoint::redirect(const std::string& url, std::string said_by) {
     needs_key = false;
 }
 
-void Endpoint::name_model(const std::string& id, std::string said_by) {
+void Endpoint::name_model(const std::string& id, std::string source) {
     if (id.empty()) return;
     model = id;
-    from.model = std::move(said_by);
+    from.model = std::move(source);
     model_named = true;
 }
 
@@ -227,7 +227,7 @@ Endpoint endpoint_of(const KnownProvider& known, const Environment& environment)
         key.addresses.push_back(endpoint.base_url);
     }
     endpoint.offer_key(std::move(key));
-    // Another server has other models, and may want no key.
+    // Another server has other models and may need no key.
     if (endpoint.base_url.empty() || endpoint.base_url == known.base_url) {
         endpoint.base_url = known.base_url;
         endpoint.model = known.model;
@@ -243,15 +243,15 @@ Endpoint endpoint_of(const ProviderConfig& config, const Environment& environmen
     ProviderType type = known ? known->type : ProviderType::openai;
     if (config.type) type = *config.type;
     const KnownProvider& base = known ? *known : *known_provider(name_of(type));
-    // An address in the environment is meant for the provider of that name, not for each one that speaks alike.
+    // An address in the environment is for the provider of that name, not for others with the same protocol.
     Endpoint endpoint = endpoint_of(base, known ? environment : Environment());
     endpoint.provider = config.name;
     if (config.base_url.empty()) {
-        // The type's own address, and so its key.
+        // The address of the type, and therefore its key.
         if (!known) endpoint.offered_keys = endpoint_of(base, environment).offered_keys;
     } else {
         endpoint.redirect(config.base_url, config_origin);
-        // Neither is a key.
+        // The same applies to a key.
         if (!known) endpoint.key_variable.clear();
     }
     const std::string address(config.base_url.empty() ? base.base_url : config.base_url);

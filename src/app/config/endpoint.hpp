@@ -12,24 +12,24 @@
 
 namespace cubepi::app {
 
-/// What is spoken at an endpoint.
+/// The protocol of an endpoint.
 enum class ProviderType { openai, openai_responses, anthropic };
 
 /// "openai", "openai-responses", "anthropic"
 std::string_view name_of(ProviderType type) noexcept;
 std::optional<ProviderType> provider_type(std::string_view name) noexcept;
 
-/// An endpoint as the configuration file names it under `providers`. Empty members say nothing.
+/// An endpoint from `providers` of the configuration file. Empty members are not set.
 struct ProviderConfig {
     std::string name = {};
     std::optional<ProviderType> type = {};
     std::string base_url = {};
     std::string api_key = {};
     std::string api_key_env = {};
-    std::string model = {};  ///< the one that is used when nobody names one
+    std::string model = {};  ///< the default model
 };
 
-/// An endpoint that the program knows by itself.
+/// A built-in endpoint.
 struct KnownProvider {
     std::string_view name;
     std::string_view title;
@@ -37,23 +37,23 @@ struct KnownProvider {
     std::string_view base_url;
     std::string_view key_variable;       ///< empty: needs no key
     std::string_view base_url_variable;  ///< empty: none
-    std::string_view model;              ///< empty: the endpoint is asked what it has
-    /// Looked for on this machine when nothing is configured.
+    std::string_view model;              ///< empty: taken from the list of the endpoint
+    /// Searched for on the local machine if nothing is configured.
     bool local;
 };
 
 const std::vector<KnownProvider>& known_providers();
 const KnownProvider* known_provider(std::string_view name) noexcept;
-/// The same provider, or two that take the same key: one service in two protocols.
+/// True for the same provider, or two with the same key: one service in two protocols.
 bool same_service(std::string_view one, std::string_view other);
 
-/// What a call of a model may take, all in all. Empty: as much as it wants.
+/// Limits of one call of a model. Empty: none.
 struct CallLimits {
     std::optional<std::chrono::milliseconds> time = {};
     std::optional<std::int64_t> max_tokens = {};
 };
 
-/// Who said what an endpoint is made of, for people: a flag, a variable, a file. Empty: nobody, it is the usual.
+/// The sources of the settings of an endpoint, as readable text: a flag, a variable, a file. Empty: the default.
 struct EndpointOrigin {
     std::string provider = {};
     std::string base_url = {};
@@ -61,7 +61,8 @@ struct EndpointOrigin {
     std::string model = {};
 };
 
-/// A key that could be used, and the addresses it was configured for: it is sent to their origins alone (scheme, host, port).
+/// A candidate key, with the addresses for which it is configured: it is sent only to their origins (scheme, host,
+/// port).
 struct OfferedKey {
     std::string key = {};
     std::string from = {};  ///< as EndpointOrigin::api_key
@@ -69,58 +70,58 @@ struct OfferedKey {
     std::vector<std::string> addresses = {};
 };
 
-/// Whether two URLs have the same scheme, host and port. False for what is no URL.
+/// Returns whether two URLs have the same scheme, host and port. False for invalid URLs.
 bool same_origin(const std::string& one, const std::string& other);
 /// Whether what is sent there can be read on the way: http to a host that is not this machine.
 bool is_sent_in_clear(const std::string& url);
 
-/// A place that answers model calls, with all that is needed to speak to it.
+/// An endpoint for model calls, with everything needed to call it.
 struct Endpoint {
     std::string provider = {};
-    std::string title = {};  ///< "Ollama"; empty when the host says it
+    std::string title = {};  ///< "Ollama"; empty if the host is descriptive
     ProviderType type = ProviderType::openai;
     std::string base_url = {};
     std::string api_key = {};
-    std::string key_variable = {};  ///< where a key is looked for; empty: nowhere
-    bool needs_key = false;         ///< nothing there answers without one
-    std::string model = {};         ///< empty: the endpoint is asked what it has
-    bool model_named = false;       ///< somebody named it; otherwise it is the endpoint's usual one
+    std::string key_variable = {};  ///< the variable with the key; empty: none
+    bool needs_key = false;         ///< calls without a key fail
+    std::string model = {};         ///< empty: taken from the list of the endpoint
+    bool model_named =
+        false;  ///< the model was configured; otherwise it is the default of the endpoint
     EndpointOrigin from = {};
     std::vector<OfferedKey> offered_keys = {};  ///< in the order of their precedence
-    std::string withheld_key =
-        {};  ///< where a key came from that is for another address; empty: none
+    std::string withheld_key = {};  ///< source of a key that is for another address; empty: none
 
-    /// Adds a key behind those that were offered before. An empty one is ignored.
+    /// Appends a candidate key. An empty one is ignored.
     void offer_key(OfferedKey key);
-    /// Takes the first key that was offered for this address; none otherwise. After the last redirect().
+    /// Selects the first candidate key for this address, if any. Called after the last redirect().
     void bind_key();
-    /// What the user must know about the key: that one was withheld, or that it is sent in clear; empty: nothing.
+    /// Warning about the key: that it was withheld, or that it is sent in plain text; empty: none.
     std::string key_note() const;
 
-    bool is_elsewhere() const;  ///< not on this machine, as far as the name says
-    /// Host and port, without what may be secret.
+    bool is_elsewhere() const;  ///< not on the local machine, according to its name
+    /// Host and port, without secrets.
     std::string host() const;
-    /// The variable to look at when the key is refused; empty: it is in the configuration file.
+    /// The variable to check if the key is rejected; empty: it is in the configuration file.
     std::string variable_of_the_key() const;
-    /// What messages from there carry: the provider, or the host where that is not the provider's own.
+    /// The provider id of messages from the endpoint: the provider, or the host if that is not the provider's own.
     std::string provider_id() const;
-    /// Sends the same to another server, which has other models and may want no key.
-    void redirect(const std::string& url, std::string said_by);
-    void name_model(const std::string& id, std::string said_by);
-    /// Throws Error(invalid_argument) when the address cannot be one, and says who gave it.
+    /// Changes the address. The other server has other models and may need no key.
+    void redirect(const std::string& url, std::string source);
+    void name_model(const std::string& id, std::string source);
+    /// Throws Error(invalid_argument), which names the source, if the address is invalid.
     void check_address() const;
-    /// `id` there, when the address can be one. Nothing is sent.
+    /// The model `id` of the endpoint, if the address is valid. Sends nothing.
     BoundModel bind(const std::string& id, const CallLimits& limits = {}) const;
 };
 
-/// How the configuration file is called among the origins.
+/// The name of the configuration file among the origins.
 inline constexpr const char* config_origin = "config.yaml";
 
 using Environment = std::map<std::string, std::string>;
 
-/// The endpoint of a known provider as the environment has it.
+/// The endpoint of a known provider, with the settings of the environment.
 Endpoint endpoint_of(const KnownProvider& known, const Environment& environment);
-/// A configured one. What it leaves open comes from the known provider of its name, if there is one.
+/// A configured endpoint. Unset members come from the known provider of its name, if there is one.
 Endpoint endpoint_of(const ProviderConfig& config, const Environment& environment);
 
 }  // namespace cubepi::app

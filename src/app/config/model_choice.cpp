@@ -52,7 +52,7 @@ Task<std::string> pick(std::vector<OfferedModel> offered, std::string where, boo
     co_return models.at(index);
 }
 
-/// Puts the models to fall back to behind the chosen one. One that cannot be had is left out, and that is said.
+/// Appends the fallback models to the selected one. One that cannot be used is omitted with a warning.
 void add_fallbacks(const ModelSources& sources, const Endpoint& primary, ModelChoice& choice) {
     std::vector<BoundModel> chain{choice.model};
     for (const FallbackModel& model : fallback_models(sources, primary)) {

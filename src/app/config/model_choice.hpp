@@ -17,18 +17,18 @@
 
 namespace cubepi::app {
 
-/// The model that a conversation talks to.
+/// The model of a conversation.
 struct ModelChoice {
-    /// With what it falls back to behind it (FallbackBoundModel), and with its limits.
+    /// Includes the fallback models (FallbackBoundModel) and the limits.
     BoundModel model = {};
-    std::string where = {};         ///< for people: "gpt-5.1 at api.openai.com"
-    std::string key_variable = {};  ///< where its key came from; empty: nowhere
+    std::string where = {};         ///< readable text: "gpt-5.1 at api.openai.com"
+    std::string key_variable = {};  ///< the source of its key; empty: none
     Endpoint endpoint = {};         ///< with the model named; empty for the offline model
     bool found_locally =
-        false;  ///< nobody named it: it is announced before the first prompt goes there
+        false;  ///< not configured: announced before the first prompt is sent to it
     bool offline = false;
     std::vector<std::string> fallbacks = {};  ///< their names, in order
-    /// What is wrong and keeps nobody from talking: a model to fall back to that has no key, a file of Bub's that is broken.
+    /// Problems that do not prevent the conversation: a fallback model without a key, an invalid file of Bub.
     std::vector<std::string> warnings = {};
 };
 
@@ -45,7 +45,7 @@ private:
     Endpoint endpoint_;
 };
 
-/// Asks which of several models to use; gives an index. Only called when `interactive`.
+/// Asks which of several models to use; returns an index. Only called if `interactive`.
 using ChooseModel =
     std::function<Task<std::size_t>(std::string question, std::vector<std::string> models)>;
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int max_pages = 50;
 
-/// Where the list is. Anthropic's addresses are written without the version, all others with it.
+/// The URL of the list. Anthropic's addresses do not contain the version, all others do.
 std::string list_url(const Endpoint& endpoint, const std::string& after) {
     const std::size_t query = endpoint.base_url.find('?');
     std::string url = endpoint.base_url.substr(0, query);
@@ -40,7 +40,7 @@ HttpRequest list_request(const Endpoint& endpoint, const std::string& after) {
     timeouts.first_byte = std::chrono::seconds(10);
     timeouts.total = std::chrono::seconds(30);
     if (!endpoint.title.empty()) {
-        // On this machine: whoever is there answers at once.
+        // A server on the local machine answers at once.
         timeouts.connect = std::chrono::milliseconds(700);
         timeouts.first_byte = std::chrono::seconds(2);
         timeouts.total = std::chrono::seconds(5);
@@ -134,14 +134,14 @@ OfferedModel read_model(const JsonObject& json) {
     return model;
 }
 
-/// The list itself: `data` of an object, or, with some servers, the whole answer.
+/// The list: `data` of an object or, for some servers, the whole response.
 const JsonArray* rows_of(const Json& page) {
     if (page.is_array()) return &page.get_array();
     const Json* data = page.is_object() ? page.get_object().if_contains("data") : nullptr;
     return data && data->is_array() ? &data->get_array() : nullptr;
 }
 
-/// The id behind which the next page begins; empty at the end.
+/// The id after which the next page begins; empty at the end.
 std::string next_page(const Endpoint& endpoint, const Json& page) {
     if (endpoint.type != ProviderType::anthropic || !page.is_object()) return {};
     const Json* more = page.get_object().if_contains("has_more");

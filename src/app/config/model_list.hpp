@@ -13,7 +13,7 @@
 
 namespace cubepi::app {
 
-/// A model as its endpoint lists it. What the endpoint does not say is empty.
+/// A model as listed by its endpoint. Members that the endpoint does not report are empty.
 struct OfferedModel {
     std::string id = {};
     std::string name = {};                            ///< "Claude Sonnet 4.5"
@@ -21,13 +21,13 @@ struct OfferedModel {
     std::optional<std::int64_t> context_window = {};  ///< tokens
 };
 
-/// What `endpoint` offers, in its order: GET /models, all pages of it. Throws Error: auth when the key is refused, protocol
-/// when the answer is no list, what the network did. No text has the key in it.
+/// Lists the models of `endpoint`, in its order: GET /models, all pages. Throws Error: auth if the key is rejected,
+/// protocol if the response is not a list, or a network error. No text contains the key.
 Task<std::vector<OfferedModel>> list_models(std::shared_ptr<HttpTransport> transport,
                                             Endpoint endpoint);
 
-/// The endpoints of this machine that answer with a list, asked all at once for a second at most, with what they offer.
-/// None is asked with CUBEPI_LOCAL_SERVERS=off in the environment.
+/// Finds the endpoints of the local machine that answer with a list, all at once and for a second at most, with their
+/// models. Does nothing with CUBEPI_LOCAL_SERVERS=off in the environment.
 struct LocalServer {
     Endpoint endpoint = {};
     std::vector<OfferedModel> models = {};

@@ -109,7 +109,7 @@ TEST(ModelList, RefusalsSayWhy) {
         EXPECT_EQ(refusal(anthropic(), MemoryResponse(200, body)).code(), ErrorCode::protocol);
 }
 
-TEST(ModelList, AnAddressWithoutASchemeIsNamedWithWhoGaveIt) {
+TEST(ModelList, AnAddressWithoutASchemeIsNamedWithItsSource) {
     const Error error = refusal(openai("localhost:9"), MemoryResponse(200, "{}"));
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_STREQ(error.what(),

@@ -35,8 +35,8 @@ struct NamedModel {
     std::string provider_from = {};
 };
 
-/// "anthropic/claude-sonnet-4-5": what stands before the slash counts when it is a provider's name, since model ids have
-/// slashes, too.
+/// "anthropic/claude-sonnet-4-5": the part before the slash is the provider only if it names one, since model ids
+/// have slashes, too.
 NamedModel split_model(const ConfigFile& config, const std::string& text, char separator = '/') {
     NamedModel named;
     named.id = text;
@@ -49,7 +49,7 @@ NamedModel split_model(const ConfigFile& config, const std::string& text, char s
     return named;
 }
 
-/// What the top of the configuration file says: provider and model. The file's other members there belong to it.
+/// Provider and model of the top level of the configuration file. The other members there belong to that provider.
 NamedModel file_default(const ConfigFile& config) {
     NamedModel named;
     named.provider = config.provider;
@@ -60,7 +60,7 @@ NamedModel file_default(const ConfigFile& config) {
     return named;
 }
 
-/// Puts on what the top of the file says about `endpoint`.
+/// Applies the top level of the file to `endpoint`.
 void apply_file(const ModelSources& sources, Endpoint& endpoint) {
     const ConfigFile& config = sources.config;
     const NamedModel top = file_default(config);
@@ -86,7 +86,7 @@ void apply_file(const ModelSources& sources, Endpoint& endpoint) {
     endpoint.name_model(top.id, config_origin);
 }
 
-/// Whose model Bub's settings mean. Without one they speak of the provider that has a key or an address there.
+/// The model of Bub's settings. Without one they apply to the provider that has a key or an address there.
 NamedModel bub_default(const ModelSources& sources) {
     const bub::Settings& bub = sources.bub;
     NamedModel named;
@@ -110,26 +110,26 @@ NamedModel bub_default(const ModelSources& sources) {
     return named;
 }
 
-/// A setting of Bub's that is meant for one provider; the common one is for the provider of its model.
+/// A setting of Bub for one provider; the common one is for the provider of its model.
 Sourced<std::string> bub_value(const ModelSources& sources, const std::string& member,
                                const std::string& provider) {
     const bub::Settings& bub = sources.bub;
     const bool keys = member == "api_key";
     const std::string name = provider == "openai-responses" ? "openai" : provider;
     const auto& own = keys ? bub.api_keys : bub.api_bases;
-    Sourced<std::string> said;
+    Sourced<std::string> setting;
     if (const auto found = own.find(name); found != own.end()) {
-        said.value = found->second;
-        said.by = bub.origin(member + "s." + name);
+        setting.value = found->second;
+        setting.by = bub.origin(member + "s." + name);
     } else if (same_service(bub_default(sources).provider, provider)) {
-        said.value = keys ? bub.api_key : bub.api_base;
-        said.by = bub.origin(member);
+        setting.value = keys ? bub.api_key : bub.api_base;
+        setting.by = bub.origin(member);
     }
-    if (said.value && said.value->empty()) said.value.reset();
-    return said;
+    if (setting.value && setting.value->empty()) setting.value.reset();
+    return setting;
 }
 
-/// Puts on what Bub's settings say where everything else was silent. A key of theirs goes to the address that they mean.
+/// Applies Bub's settings where no other source has a value. Their key is sent only to their address.
 void apply_bub(const ModelSources& sources, Endpoint& endpoint) {
     const Sourced<std::string> base = bub_value(sources, "api_base", endpoint.provider);
     const bool silent = endpoint.from.base_url.empty();
@@ -158,7 +158,7 @@ std::string known_names(const ConfigFile& config) {
     return names;
 }
 
-/// Which provider is meant when neither flags nor the top of the file name one; empty: none.
+/// The provider if neither flags nor the top level of the file name one; empty: none.
 NamedModel provider_by_keys(const ModelSources& sources) {
     const ConfigFile& config = sources.config;
     const bool file_has_one =
@@ -205,7 +205,7 @@ Endpoint own_endpoint(const ModelSources& sources, const std::string& name) {
     } else if (const KnownProvider* known = known_provider(name)) {
         endpoint = endpoint_of(*known, sources.environment);
     } else if (bub_value(sources, "api_base", name).value) {
-        // Some server that Bub was told of: it speaks what nearly all speak.
+        // A server from Bub's settings: assume the most common protocol.
         endpoint.provider = name;
         return endpoint;
     } else {
@@ -231,7 +231,7 @@ void check_stored_address(const StoredModel& stored, const Endpoint& endpoint) {
                                         " when the session chose it and is now at " + address);
 }
 
-/// The session's choice with its provider. Text for one provider is never sent to another one.
+/// The choice of the session with its provider. Text for one provider is never sent to another.
 NamedModel stored_model(const StoredModel& stored) {
     NamedModel named;
     named.id = stored.id;
@@ -249,7 +249,7 @@ NamedModel stored_model(const StoredModel& stored) {
     return named;
 }
 
-/// A key that the user names for the address of this invocation, whatever that is.
+/// A key that the user names for the address of this invocation.
 void apply_key_flag(const ModelSources& sources, Endpoint& endpoint) {
     const std::string& name = sources.flags.api_key_env;
     if (name.empty()) return;
@@ -270,7 +270,7 @@ NamedModel named_by_flags(const ModelSources& sources) {
     named.provider_from = "--provider";
     if (!named.provider.empty()) return named;
     if (!flags.base_url.empty()) {
-        // With a server given, the id is taken as it stands.
+        // If a server is given, the id is used unchanged.
         named.provider = "openai";
         named.provider_from = "--base-url";
         return named;
@@ -280,7 +280,7 @@ NamedModel named_by_flags(const ModelSources& sources) {
     return named;
 }
 
-/// The provider and the model that are meant. This is the one place that decides the precedence of ModelSources.
+/// Selects the provider and the model. This is the only place that decides the precedence of ModelSources.
 NamedModel meant(const ModelSources& sources) {
     NamedModel named =
         uses_session(sources) ? stored_model(sources.session) : named_by_flags(sources);
@@ -381,7 +381,7 @@ Endpoint endpoint_for_model(const ModelSources& sources, const Endpoint& primary
                             const std::string& text) {
     NamedModel named = split_model(sources.config, text);
     if (named.provider.empty()) named = split_model(sources.config, text, ':');
-    // Bub knows providers that only its own settings tell the address of.
+    // Bub has providers whose address is only in its own settings.
     const std::size_t colon = text.find(':');
     if (named.provider.empty() && colon != std::string::npos &&
         bub_value(sources, "api_base", text.substr(0, colon)).value) {

@@ -13,7 +13,7 @@
 
 namespace cubepi::app {
 
-/// A model that `,model` chose for a session, as its tape has it. An empty id: none was chosen.
+/// A model that `,model` selected for a session, as stored on its tape. An empty id: none was selected.
 struct StoredModel {
     std::string id = {};  ///< as given, alone or with its provider
     std::string provider =
@@ -35,7 +35,7 @@ struct ModelSources {
     ConfigFile config = {};
     Environment environment = {};
     bub::Settings bub = {};
-    bool interactive = false;  ///< a person can choose
+    bool interactive = false;  ///< the user can choose
 };
 
 ModelSources model_sources(const ModelFlags& flags, const ConfigFile& config, bool interactive);
@@ -46,7 +46,7 @@ bool uses_session(const ModelSources& sources);
 /// The names of variables that hold keys, those of the configuration included.
 std::vector<std::string> key_variables(const ConfigFile& config);
 
-/// Which variables commands get: what the configuration says, and never a variable that holds a key.
+/// The environment variables of commands: as configured, but never a variable that holds a key.
 EnvironmentPolicy command_environment(const ConfigFile& config,
                                       const ModelFlags& flags = ModelFlags());
 
@@ -54,12 +54,11 @@ EnvironmentPolicy command_environment(const ConfigFile& config,
 /// others.
 Endpoint find_endpoint(const ModelSources& sources, const std::string& name);
 
-/// Every endpoint that somebody configured, by file or by a key in the environment; the one that is used without flags
-/// comes first.
+/// Every endpoint that is configured by a file or by a key in the environment; the default one comes first.
 std::vector<Endpoint> configured_endpoints(const ModelSources& sources);
 
 /// The endpoint that the sources name, by their precedence, with the model they name in `model`; without a provider when
-/// they name none (then a server on this machine is looked for). Throws Error(invalid_argument) for an unknown provider,
+/// they name none (then a local server is searched for). Throws Error(invalid_argument) for an unknown provider,
 /// NoModelError for a session's stored choice whose provider is gone or has another address now.
 Endpoint choose_endpoint(const ModelSources& sources);
 

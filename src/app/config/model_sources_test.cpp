@@ -1,4 +1,4 @@
-// Who goes before whom: flags, the environment, the configuration file, BUB_*, Bub's file.
+// Precedence of flags, the environment, the configuration file, BUB_* and Bub's file.
 
 #include "model_sources.hpp"
 
@@ -158,11 +158,11 @@ TEST(BubsSettings, AKeyOfBubsStaysAwayFromAnAddressThatBubDidNotName) {
 
 TEST(BubsSettings, AProviderThatOnlyBubKnowsTheAddressOfIsACompatibleServer) {
     ModelSources sources;
-    in_bub_file(sources, "model", "house:llama");
-    in_bub_file(sources, "api_base", "http://house:9/v1");
+    in_bub_file(sources, "model", "lab:llama");
+    in_bub_file(sources, "api_base", "http://lab:9/v1");
     in_bub_file(sources, "api_key", "k");
     const Endpoint endpoint = choose_endpoint(sources);
-    EXPECT_EQ(endpoint.base_url, "http://house:9/v1");
+    EXPECT_EQ(endpoint.base_url, "http://lab:9/v1");
     EXPECT_EQ(endpoint.type, ProviderType::openai);
     EXPECT_EQ(endpoint.api_key, "k");
     EXPECT_EQ(endpoint.model, "llama");
@@ -175,19 +175,19 @@ TEST(BubsSettings, AProviderThatOnlyBubKnowsTheAddressOfIsACompatibleServer) {
         EXPECT_NE(std::string(error.what()).find(bub_file), std::string::npos) << error.what();
     }
     sources.config.provider = "ollama";
-    EXPECT_EQ(choose_endpoint(sources).provider, "ollama") << "nobody needs Bub's";
+    EXPECT_EQ(choose_endpoint(sources).provider, "ollama") << "Bub's are not needed";
 }
 
 TEST(BubsSettings, WhatCannotBeReadIsAWarningUnlessItIsNeeded) {
     ModelSources sources;
     sources.bub.problems.push_back("cannot read /home/you/.bub/config.yml: bad");
     sources.environment["OPENAI_API_KEY"] = "k";
-    const auto nobody = std::make_shared<MemoryTransport>(std::vector<MemoryResponse>());
-    const ModelChoice choice = run(choose_model(sources, nobody, ChooseModel()));
+    const auto no_servers = std::make_shared<MemoryTransport>(std::vector<MemoryResponse>());
+    const ModelChoice choice = run(choose_model(sources, no_servers, ChooseModel()));
     EXPECT_EQ(choice.warnings, sources.bub.problems);
     sources.environment.clear();
     try {
-        run(choose_model(sources, nobody, ChooseModel()));
+        run(choose_model(sources, no_servers, ChooseModel()));
         FAIL() << "there is no model";
     } catch (const Error& error) {
         EXPECT_TRUE(std::string(error.what()).starts_with("no model"));
@@ -228,8 +228,8 @@ ModelSources with_fallbacks(std::vector<std::string> names) {
 }
 
 ModelChoice chosen(const ModelSources& sources) {
-    const auto nobody = std::make_shared<MemoryTransport>(std::vector<MemoryResponse>());
-    return run(choose_model(sources, nobody, ChooseModel()));
+    const auto no_servers = std::make_shared<MemoryTransport>(std::vector<MemoryResponse>());
+    return run(choose_model(sources, no_servers, ChooseModel()));
 }
 
 TEST(FallbackModels, AreIdsOfTheSameProviderOrNamedWithTheirs) {

@@ -28,7 +28,7 @@ bool mentions(const std::string& text, std::initializer_list<const char*> words)
     return false;
 }
 
-/// What the offline model says when nobody wrote a script for it.
+/// The answer of the offline model without a script.
 AssistantMessage improvise(const ModelRequest& request) {
     const Message& last = request.messages.back();
     if (last.role() == Role::tool_result) {
@@ -46,12 +46,12 @@ AssistantMessage improvise(const ModelRequest& request) {
         return faux_assistant_message(std::move(blocks), stop_reason::tool_use);
     }
     return faux_assistant_message(
-        "You said: *" + text +
+        "You wrote: *" + text +
         "*\n\nI am the **offline model**: a script, not a mind. Ask me about the files of this "
         "directory to see a tool run, or set `OPENAI_API_KEY` to talk to a real model.");
 }
 
-/// Never runs out of answers.
+/// A script without an end.
 class OfflineProvider final : public Provider {
 public:
     OfflineProvider() : faux_(typing_speed(200)) {}

@@ -6,8 +6,9 @@
 
 namespace cubepi::app {
 
-/// The scripted model behind --offline: says that it is one, and uses the tools when asked about files. With a script
-/// (a JSON file, docs/cli.md) it answers what stands there, in order. Throws Error for a script that cannot be read.
+/// The scripted model of --offline: identifies itself as one, and uses the tools for prompts about files. With a
+/// script (a JSON file, docs/cli.md) it returns the answers of the script in order. Throws Error for a script that
+/// cannot be read.
 BoundModel offline_model(const std::string& script_path);
 
 }  // namespace cubepi::app

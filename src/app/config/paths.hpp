@@ -5,17 +5,17 @@
 
 namespace cubepi::app {
 
-// Where the program keeps its things, by the XDG base directory specification.
+// Paths of the program's files, by the XDG base directory specification.
 
 /// $XDG_CONFIG_HOME/cubepi/config.yaml
 std::filesystem::path config_path();
 /// $XDG_DATA_HOME/cubepi/sessions.db
 std::filesystem::path sessions_path();
-/// $XDG_STATE_HOME/cubepi/history, its directory made; empty where it cannot be, since one can talk without a history.
+/// $XDG_STATE_HOME/cubepi/history; creates its directory. Empty if that fails, since a chat works without a history.
 std::filesystem::path history_path();
 
-/// Makes the directory of `file` with mode 0700 when it is missing. Throws Error(storage) that says what to do; `variable`
-/// says where such files are.
+/// Creates the directory of `file` with mode 0700 if it is missing. Throws Error(storage) with the remedy; `variable`
+/// names the environment variable that sets the location.
 void make_private_directory(const std::filesystem::path& file, const std::string& variable);
 
 }  // namespace cubepi::app

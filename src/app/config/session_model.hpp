@@ -12,8 +12,9 @@
 
 namespace cubepi::app {
 
-/// The model of a conversation while the program runs. Whose choice counts is decided by choose_endpoint(); this adds the
-/// choices made with `,model` in this process, which beat the flags, since they come later. Used on one executor.
+/// The model of a conversation while the program runs. choose_endpoint() decides the precedence of the sources; this
+/// adds the choices made with `,model` in this process, which override the flags, since they are later. Used on one
+/// executor.
 class SessionModel {
 public:
     /// `initial` is the choice of choose_model() for `sources`.

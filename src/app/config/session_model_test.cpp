@@ -1,4 +1,4 @@
-// Whose choice of a model counts: flags, the session, the environment, the configuration; and `,model`.
+// Precedence of flags, the session, the environment and the configuration in the choice of a model; and `,model`.
 
 #include "session_model.hpp"
 
@@ -206,8 +206,8 @@ TEST(SessionModel, RefusesAModelThatItsEndpointDoesNotList) {
 
 TEST(SessionModel, RefusesAnUnknownProviderByName) {
     SessionModel model = session(two_providers(), listing(two_models));
-    const std::string text = refusal(model, "nobody/m-one");
-    EXPECT_NE(text.find("'nobody' is not a provider"), std::string::npos) << text;
+    const std::string text = refusal(model, "unknown/m-one");
+    EXPECT_NE(text.find("'unknown' is not a provider"), std::string::npos) << text;
 }
 
 TEST(SessionModel, WithoutAListOnlyConfiguredModelsAreTaken) {

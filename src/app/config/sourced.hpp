@@ -5,11 +5,11 @@
 
 namespace cubepi::app {
 
-/// A value, and who said it.
+/// A configured value and its source.
 template <class T>
 struct Sourced {
     std::optional<T> value = {};
-    std::string by = {};  ///< a file or a variable; empty: nobody
+    std::string by = {};  ///< a file or a variable; empty: none
 };
 
 }  // namespace cubepi::app

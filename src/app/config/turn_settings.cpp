@@ -6,9 +6,10 @@ namespace cubepi::app {
 
 namespace {
 
-/// What the file says, else what Bub's settings do.
+/// Returns the value of the file, else that of Bub's settings.
 template <class T, class B>
-Sourced<T> said(const std::optional<T>& file, const std::optional<B>& bub, std::string bub_origin) {
+Sourced<T> first_of(const std::optional<T>& file, const std::optional<B>& bub,
+                    std::string bub_origin) {
     Sourced<T> result;
     if (file) {
         result.value = file;
@@ -31,12 +32,12 @@ TurnSettings turn_settings(const ModelSources& sources) {
     const ConfigFile& config = sources.config;
     const bub::Settings& bub = sources.bub;
     TurnSettings settings;
-    settings.fallback_models = said(if_any(config.fallback_models), if_any(bub.fallback_models),
-                                    bub.origin("fallback_models"));
+    settings.fallback_models = first_of(if_any(config.fallback_models), if_any(bub.fallback_models),
+                                        bub.origin("fallback_models"));
     settings.model_timeout =
-        said(config.model_timeout, bub.model_timeout, bub.origin("model_timeout"));
-    settings.max_turns = said(config.max_turns, bub.max_steps, bub.origin("max_steps"));
-    settings.max_tokens = said(config.max_tokens, bub.max_tokens, bub.origin("max_tokens"));
+        first_of(config.model_timeout, bub.model_timeout, bub.origin("model_timeout"));
+    settings.max_turns = first_of(config.max_turns, bub.max_steps, bub.origin("max_steps"));
+    settings.max_tokens = first_of(config.max_tokens, bub.max_tokens, bub.origin("max_tokens"));
     return settings;
 }
 
@@ -49,7 +50,7 @@ CallLimits TurnSettings::limits() const {
 
 namespace {
 
-/// As Bub writes models: what stands before the colon is always a provider.
+/// A model in Bub's form: the part before the colon is always a provider.
 Endpoint endpoint_for_bub(const ModelSources& sources, const Endpoint& primary,
                           const std::string& text) {
     const std::size_t colon = text.find(':');

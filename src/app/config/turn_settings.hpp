@@ -12,10 +12,10 @@
 
 namespace cubepi::app {
 
-/// What turns may take: the configuration file's word, else Bub's.
+/// Limits of turns: from the configuration file, else from Bub's settings.
 struct TurnSettings {
     Sourced<std::vector<std::string>> fallback_models = {};
-    Sourced<std::chrono::milliseconds> model_timeout = {};  ///< of one call of a model, all in all
+    Sourced<std::chrono::milliseconds> model_timeout = {};  ///< of one call of a model, in total
     Sourced<std::size_t> max_turns = {};                    ///< model calls of one prompt
     Sourced<std::int64_t> max_tokens = {};                  ///< of one answer
 
@@ -23,14 +23,13 @@ struct TurnSettings {
 };
 TurnSettings turn_settings(const ModelSources& sources);
 
-/// A model that is asked when the one before does not answer, or why it cannot be.
+/// A model that is called if the previous one fails, or the reason why it cannot be.
 struct FallbackModel {
     std::string name = {};     ///< as it was written
     Endpoint endpoint = {};    ///< with the model named
-    std::string problem = {};  ///< not empty: it is left out
+    std::string problem = {};  ///< not empty: the model is omitted
 };
-/// The models to ask after the one of `primary`. None if flags or the session name a model, provider or server: that one is
-/// meant, and no other.
+/// The models to call after the one of `primary`. None if flags or the session name a model, provider or server.
 std::vector<FallbackModel> fallback_models(const ModelSources& sources, const Endpoint& primary);
 
 }  // namespace cubepi::app

@@ -28,7 +28,7 @@ Json json_of_scalar(const YAML::Node& node) {
     return Json(text);
 }
 
-/// Of a text in which a node may stand for itself, or for ever more others.
+/// Counts nodes of a text whose aliases may be recursive or expand exponentially.
 class Reader {
 public:
     Json read(const YAML::Node& node, int depth = 0) {
@@ -73,7 +73,7 @@ bool may_stand_plain(const std::string& text) {
            std::all_of(text.begin(), text.end(), [](unsigned char c) { return c >= 0x20; });
 }
 
-/// Whether a file with that text would say that.
+/// Returns whether a file with that text has these values.
 bool says(const std::string& text, const JsonObject& wanted) {
     try {
         return yaml_values(text) == wanted;
@@ -84,7 +84,7 @@ bool says(const std::string& text, const JsonObject& wanted) {
     }
 }
 
-/// A value as it can stand behind "key: "; quoted only where it would be taken for something else.
+/// A value as written after "key: "; quoted only where it would otherwise be misread.
 std::string value_text(const Json& value) {
     std::string quoted = boost::json::serialize(value);
     if (!value.is_string()) return quoted;
@@ -92,7 +92,7 @@ std::string value_text(const Json& value) {
     return may_stand_plain(text) && says("k: " + text, {{"k", text}}) ? text : quoted;
 }
 
-/// A key as it can stand at the begin of a line.
+/// A key as written at the beginning of a line.
 std::string key_text(const std::string& key) {
     std::string quoted = boost::json::serialize(Json(key));
     return may_stand_plain(key) && says(key + ": 1", {{key, 1}}) ? key : quoted;
@@ -129,8 +129,8 @@ bool is_comment(const std::string& line) {
     return begin != std::string::npos && line[begin] == '#';
 }
 
-/// Lines of the text that others take the place of. Made for what is written a key a line; `possible` turns false where it
-/// is not.
+/// Lines of the text that are replaced by others. Only for text with one key per line; `possible` becomes false
+/// otherwise.
 class LineEdits {
 public:
     explicit LineEdits(Lines lines) : lines_(std::move(lines)) {}
@@ -157,7 +157,7 @@ public:
     }
 
     std::string text() {
-        // From the end on; of two at one place the later one goes behind.
+        // From the end; of two edits at one place the later one comes after the other.
         std::sort(edits_.begin(), edits_.end(), [](const Edit& a, const Edit& b) {
             return a.begin != b.begin ? a.begin > b.begin : a.order > b.order;
         });
@@ -177,7 +177,7 @@ private:
     struct Place {
         std::string key;
         std::size_t begin;
-        std::size_t end;  // behind its last line
+        std::size_t end;  // after its last line
         std::size_t column;
     };
     struct Edit {
@@ -202,7 +202,7 @@ private:
         }
         possible = possible && node.Style() != YAML::EmitterStyle::Flow;
         if (!possible) return places;
-        // What stands before the next key belongs to that.
+        // Comments before the next key belong to that key.
         for (Place& place : places) {
             while (place.end > place.begin + 1 && says_nothing(lines_.at(place.end - 1)))
                 --place.end;
@@ -252,7 +252,7 @@ private:
             if (sign != std::string::npos)
                 comments.push_back(std::string(place.column, ' ') + comment.substr(sign));
         }
-        if (before.is_string()) return comments;  // a block of text has '#' of its own
+        if (before.is_string()) return comments;  // a block of text may contain '#'
         for (std::size_t i = place.begin; i < place.end; ++i) {
             if (is_comment(lines_.at(i))) comments.push_back(lines_.at(i));
         }
@@ -265,7 +265,7 @@ private:
         for (std::size_t at = line.find(" #"); at != std::string::npos;
              at = line.find(" #", at + 1)) {
             const std::size_t end = line.find_last_not_of(' ', at);
-            // Otherwise the sign stands in a quoted text.
+            // Otherwise the character is inside quoted text.
             if (says(line.substr(0, end + 1), {{place.key, before}})) return line.substr(end + 1);
         }
         return {};
@@ -312,7 +312,7 @@ std::string edit_yaml(const std::string& text, const JsonObject& wanted) {
     for (const std::string& line : lines) fresh += line + "\n";
     if (!says(fresh, wanted))
         throw Error(ErrorCode::parse,
-                    "YAML has no place for it: a key is longer than 1,000 characters");
+                    "a key is longer than 1,000 characters, which YAML does not allow");
     return fresh;
 }
 

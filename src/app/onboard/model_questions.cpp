@@ -35,7 +35,7 @@ bool is_url(const std::string& text) {
            (text.starts_with("https://") && text.size() > 8);
 }
 
-/// A name for a server that has none yet: its host, without the port.
+/// A name for a new server: its host, without the port.
 std::string name_for(const ConfigFile& config, const std::string& url) {
     for (const ProviderConfig& provider : config.providers) {
         if (provider.base_url == url) return provider.name;
@@ -94,19 +94,19 @@ private:
                            [&](const ProviderConfig& one) { return one.name == provider_; });
     }
 
-    /// What is configured now, by whomever; without a provider when nothing is.
+    /// The configured endpoint, from any source; without a provider if nothing is configured.
     static Endpoint configured_now(const ModelSources& sources) {
         try {
             return choose_endpoint(sources);
         } catch (const Error&) {
-            return Endpoint();  // it names a provider that is gone: what is asked for now takes its place
+            return Endpoint();  // it names a provider that no longer exists: the answers replace it
         }
     }
 
     Task<> ask_provider() {
         if (!flags_.provider.empty()) {
             provider_ = flags_.provider;
-            (void)find_endpoint(input_.sources, provider_);  // throws for an unknown one
+            (void)find_endpoint(input_.sources, provider_);  // throws if it is unknown
             co_return;
         }
         if (!flags_.base_url.empty()) {
@@ -138,7 +138,7 @@ private:
         provider_ = names.at(index);
     }
 
-    /// An empty name stands for a server that has none yet.
+    /// An empty name stands for a new server.
     void list_providers(const std::vector<LocalServer>& servers, std::vector<std::string>& names,
                         std::vector<std::string>& titles) const {
         for (const KnownProvider& known : known_providers()) {
@@ -192,7 +192,7 @@ private:
         if (provider_.empty()) provider_ = name_for(config(), url_);
     }
 
-    /// An entry belongs to its server: another address gets an entry of its own, of the same type.
+    /// An entry belongs to its server: another address gets a new entry of the same type.
     void leave_other_entry() {
         for (const ProviderConfig& own : config().providers) {
             if (own.name != provider_) continue;
@@ -204,20 +204,20 @@ private:
         }
     }
 
-    /// Puts together what is known of the endpoint that was chosen.
+    /// Collects the settings of the selected endpoint.
     void meet() {
         const KnownProvider* known = known_provider(provider_);
         if (known || has_entry()) {
             in_file_ = find_endpoint(file_, provider_);
             endpoint_ = find_endpoint(input_.sources, provider_);
         }
-        std::string owner = config().provider;  // of what stands at the top of the file
+        std::string owner = config().provider;  // of the top level of the file
         if (owner.empty()) owner = configured_now(file_).provider;
         if (owner.empty()) owner = "openai";
         same_address_ = in_file_.base_url == url_;
         is_configured_ = same_service(owner, provider_) && same_address_;
         if (endpoint_.base_url == url_) return;
-        // Another server: what was said about the one before is not for it.
+        // The settings of the previous server do not apply to another one.
         Endpoint fresh;
         fresh.provider = provider_;
         fresh.base_url = url_;
@@ -289,7 +289,7 @@ private:
         endpoint_.from.api_key = config_origin;
     }
 
-    /// What the endpoint offers; empty when it does not say, which is told. A key that is refused may be typed again.
+    /// Lists the models of the endpoint; empty, with a message, if that fails. Asks again for a key that is rejected.
     Task<std::vector<std::string>> offered() {
         std::vector<std::string> ids;
         for (;;) {
@@ -315,7 +315,7 @@ private:
         }
     }
 
-    /// A key that was typed just now is not in a file or variable that advice could name.
+    /// A key that was just typed is not in a file or variable that the advice could name.
     std::string complaint(const std::exception_ptr& failed, bool typed_wrong) const {
         FailureContext context = failure_context(endpoint_);
         context.advise = !typed_wrong;
@@ -356,7 +356,7 @@ private:
             std::string question = models.empty() ? "Model" : "Model: a number, or its name";
             const std::string answer = co_await ui_->ask(std::move(question), default_value);
             if (answer.empty()) {
-                ui_->say("A model is needed; 'cubepi models' lists what a server offers.");
+                ui_->say("A model is required; 'cubepi models' lists the models of a server.");
                 continue;
             }
             char* end = nullptr;
@@ -383,7 +383,7 @@ private:
     JsonObject patch() const {
         const KnownProvider* known = known_provider(provider_);
         const bool own_address = known && known->base_url == url_;
-        // The simple form stays where it is; other addresses get an entry of their own.
+        // The simple form stays in place; other addresses get an entry.
         const bool entry =
             has_entry() || !(own_address || (is_configured_ && config().base_url == url_));
         JsonObject top;
@@ -424,12 +424,12 @@ private:
     ModelQuestionsInput input_;
     bub::OnboardingUi* ui_;
     ModelFlags flags_;
-    ModelSources file_;  // what the file alone says
+    ModelSources file_;  // only the settings of the file
     std::string provider_;
     std::string url_;
-    std::optional<ProviderType> new_type_;  // of the entry whose server was not meant
-    Endpoint in_file_;                      // of that name, as the file has it
-    Endpoint endpoint_;                     // with the key, from wherever
+    std::optional<ProviderType> new_type_;  // of the entry of another server
+    Endpoint in_file_;                      // of that name, from the file
+    Endpoint endpoint_;                     // with the key, from any source
     bool is_configured_ = false;
     bool same_address_ = false;
     std::string new_key_;

@@ -12,16 +12,16 @@
 
 namespace cubepi::app {
 
-/// What the questions about the model start from.
+/// The input of the questions about the model.
 struct ModelQuestionsInput {
     ModelSources sources = {};  ///< its flags answer their questions
     std::string key = {};       ///< given on standard input
     std::shared_ptr<HttpTransport> transport = {};
 };
 
-/// Which provider, where, with which key, which model. Gives what is to change in the configuration file, as a merge patch. A
-/// key that the environment has is used and not written; with another endpoint its key and model go. With nobody to ask
-/// (`ui` is null) flags and defaults decide; what they leave open is an Error(invalid_argument).
+/// Asks for provider, address, key and model. Returns the changes of the configuration file as a merge patch. A key
+/// from the environment is used and not written; if the endpoint changes, its key and model are removed. Without a
+/// user (`ui` is null) flags and defaults decide; a missing value is an Error(invalid_argument).
 Task<JsonObject> ask_for_model(ModelQuestionsInput input, bub::OnboardingUi* ui);
 
 }  // namespace cubepi::app

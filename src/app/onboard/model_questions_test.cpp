@@ -23,7 +23,7 @@ namespace {
 using testing::MemoryResponse;
 using testing::MemoryTransport;
 
-/// A person who says what was written down for them, and then leaves.
+/// A user with scripted answers, who leaves after the last one.
 class Scripted final : public bub::OnboardingUi {
 public:
     explicit Scripted(std::vector<std::string> answers)
@@ -88,7 +88,7 @@ struct Asked {
 
 /// Asks as the program does: the patch goes through the hook into what the file says.
 Asked ask(const std::string& yaml, ModelQuestionsInput input, std::vector<std::string> answers,
-          bool somebody = true) {
+          bool with_user = true) {
     const JsonObject before = yaml_values(yaml);
     bub::Framework framework;
     bub::BuiltinOptions options;
@@ -98,11 +98,11 @@ Asked ask(const std::string& yaml, ModelQuestionsInput input, std::vector<std::s
         co_return made;
     };
     load_plugins(framework, {}, std::move(options));
-    Scripted person(std::move(answers));
+    Scripted user(std::move(answers));
     Asked asked;
-    asked.file = run(framework.onboard(before, somebody ? &person : nullptr));
-    asked.heard = person.heard;
-    asked.left = person.left();
+    asked.file = run(framework.onboard(before, with_user ? &user : nullptr));
+    asked.heard = user.heard;
+    asked.left = user.left();
     return asked;
 }
 
@@ -116,7 +116,7 @@ ModelQuestionsInput input_with(std::shared_ptr<MemoryTransport> transport,
     return input;
 }
 
-TEST(Onboard, ANewPersonIsAskedProviderKeyAndModel) {
+TEST(Onboard, ANewUserIsAskedForProviderKeyAndModel) {
     const auto transport = network({"api.anthropic.com"}, "sk-ant-typed");
     const Asked asked = ask("", input_with(transport), {"Anthropic", "sk-ant-typed", "large"});
     EXPECT_EQ(
@@ -230,10 +230,11 @@ TEST(Onboard, TheSameEndpointKeepsItsKeyAndOffersItsModel) {
     config.api_key = "sk-old";
     const std::string yaml = "provider: openai\nmodel: small-2\napi_key: sk-old\n";
     const auto transport = network({"api.openai.com"}, "sk-old");
-    const Asked kept = ask(yaml, input_with(transport, config), {"", "", ""});
-    EXPECT_NE(kept.heard.find("Which provider? [OpenAI (key: config.yaml)]"), std::string::npos);
-    EXPECT_EQ(kept.file, yaml_values(yaml));
-    EXPECT_NE(kept.heard.find("keep the configured one"), std::string::npos);
+    const Asked unchanged = ask(yaml, input_with(transport, config), {"", "", ""});
+    EXPECT_NE(unchanged.heard.find("Which provider? [OpenAI (key: config.yaml)]"),
+              std::string::npos);
+    EXPECT_EQ(unchanged.file, yaml_values(yaml));
+    EXPECT_NE(unchanged.heard.find("keep the configured one"), std::string::npos);
     const Asked spoken = ask(yaml, input_with(transport, config), {"OpenAI, Responses", "", ""});
     EXPECT_EQ(spoken.file.at("provider"), "openai-responses");
     EXPECT_EQ(spoken.file.at("api_key"), "sk-old") << "the same service in another protocol";
@@ -279,7 +280,7 @@ TEST(Onboard, AServerThatIsAnAddressIsNamedByAllOfIt) {
     EXPECT_EQ(four.file.at("provider"), "10.0.0.7");
 }
 
-TEST(Onboard, WhereTheListCannotBeHadTheModelIsFreeTextWithItsUsualName) {
+TEST(Onboard, WithoutAListTheModelIsFreeTextWithADefault) {
     const Asked default_value = ask("", input_with(network({})), {"Anthropic", "k", ""});
     EXPECT_EQ(default_value.file.at("model"), "claude-sonnet-4-5");
     const Asked typed = ask("", input_with(network({})), {"OpenRouter", "k", "", "x/y"});
@@ -296,7 +297,7 @@ TEST(Onboard, APartOfANameShowsTheModelsThatHaveIt) {
     EXPECT_EQ(doubted.file.at("model"), "unlisted");
 }
 
-TEST(Onboard, LeavingAtAnyQuestionGivesNothing) {
+TEST(Onboard, LeavingAtAnyQuestionChangesNothing) {
     const std::vector<std::string> answers = {
         "Another OpenAI-compatible", "nonsense", "http://box/v1", "key", "unlisted", "y"};
     for (std::size_t count = 0; count <= answers.size(); ++count) {
@@ -311,7 +312,7 @@ TEST(Onboard, LeavingAtAnyQuestionGivesNothing) {
     }
 }
 
-TEST(Onboard, WithNobodyToAskFlagsAndTheUsualDecide) {
+TEST(Onboard, WithoutAUserFlagsAndDefaultsDecide) {
     ModelQuestionsInput input = input_with(network({}), {}, {{"ANTHROPIC_API_KEY", "sk-ant-env"}});
     input.sources.flags.provider = "anthropic";
     EXPECT_EQ(ask("", input, {}, false).file,
@@ -347,8 +348,8 @@ TEST(Onboard, PluginsAddTheirPartsAndAllAreMerged) {
             JsonObject part;
             part["model"] = call.config.at("model");
             JsonObject own;
-            std::string question = "Room";
-            own["room"] = co_await call.ui->ask(std::move(question), std::string());
+            std::string question = "Channel";
+            own["channel"] = co_await call.ui->ask(std::move(question), std::string());
             JsonObject all;
             all["chat"] = std::move(own);
             part["plugins"] = std::move(all);
@@ -357,13 +358,13 @@ TEST(Onboard, PluginsAddTheirPartsAndAllAreMerged) {
         owner.add(std::move(chat));
     };
     load_plugins(framework, plugins, std::move(options));
-    Scripted person({"lobby"});
-    const JsonObject before{{"old", "x"}, {"kept", JsonObject{{"y", 2}}}};
-    EXPECT_EQ(
-        run(framework.onboard(before, &person)),
-        (JsonObject{{"kept", JsonObject{{"y", 2}}},
-                    {"model", "m"},
-                    {"plugins", JsonObject{{"a", 1}, {"chat", JsonObject{{"room", "lobby"}}}}}}));
+    Scripted user({"lobby"});
+    const JsonObject before{{"old", "x"}, {"unchanged", JsonObject{{"y", 2}}}};
+    EXPECT_EQ(run(framework.onboard(before, &user)),
+              (JsonObject{
+                  {"unchanged", JsonObject{{"y", 2}}},
+                  {"model", "m"},
+                  {"plugins", JsonObject{{"a", 1}, {"chat", JsonObject{{"channel", "lobby"}}}}}}));
 }
 
 }  // namespace

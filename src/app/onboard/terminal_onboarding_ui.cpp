@@ -21,7 +21,7 @@ namespace cubepi::app {
 
 namespace {
 
-/// What is typed is not shown while it exists.
+/// Disables the echo of typed characters during its lifetime.
 class NoEcho {
 public:
     NoEcho() {

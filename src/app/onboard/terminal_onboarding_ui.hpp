@@ -10,8 +10,8 @@
 
 namespace cubepi::app {
 
-/// Asks at the terminal (standard input and output), a line per question. At the end of the input (Ctrl-D) a question throws
-/// Error(cancelled). A question that is cancelled gives the terminal back as it was. One per process.
+/// Asks at the terminal (standard input and output), one line per question. At the end of the input (Ctrl-D) a
+/// question throws Error(cancelled). A cancelled question restores the terminal. One per process.
 class TerminalOnboardingUi final : public bub::OnboardingUi {
 public:
     TerminalOnboardingUi(Executor executor, Style style);

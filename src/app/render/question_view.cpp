@@ -47,7 +47,7 @@ void add_diff(std::vector<TerminalText>& rows, const FileChange& change, const S
     const std::string& text = view.text.str();
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t end = std::min(text.find('\n', at), text.size());
-        // The diff has a margin of its own: line numbers.
+        // The diff has its own margin: line numbers.
         add_framed(rows, TerminalText::assembled(text.substr(at, end - at)), columns,
                    Frame{{}, "      ┊ "});
         at = end + 1;

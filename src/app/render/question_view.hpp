@@ -24,17 +24,17 @@ public:
         const std::string& tool;
         const JsonObject& args;
         const ApprovalDecision& decision;
-        const FileChange* change = nullptr;  ///< of write and edit, where it is known
+        const FileChange* change = nullptr;  ///< of write and edit, if known
     };
     QuestionView(const Call& call, const Style& style, ScreenSize screen);
 
     /// The question, as far as it fits on the screen.
     TerminalText opening();
-    /// True once every row was on the screen.
+    /// True once every row has been on the screen.
     bool complete() const noexcept { return hidden_begin_ >= hidden_end_; }
-    /// The next rows that were not shown yet, as many as the screen has.
+    /// Returns the next rows that were not shown yet, one screen at most.
     TerminalText next_page();
-    /// All rows that were not shown yet.
+    /// Returns all rows that were not shown yet.
     TerminalText rest();
 
 private:
@@ -56,7 +56,7 @@ private:
     std::size_t hidden_end_ = 0;
 };
 
-/// The change of a file, whole.
+/// The complete change of a file.
 TerminalText change_text(const FileChange& change, const Style& style, std::size_t columns);
 
 }  // namespace cubepi::app

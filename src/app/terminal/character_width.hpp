@@ -4,8 +4,8 @@
 
 namespace cubepi::app {
 
-/// Columns that a character takes at a terminal: 0 for those that join the one before (combining marks, joiners,
-/// selectors), 2 for wide ones. From Unicode's tables, whatever the locale says: terminals have their own.
+/// Columns of a character at a terminal: 0 for those that join the previous one (combining marks, joiners,
+/// selectors), 2 for wide ones. Uses Unicode's tables instead of the locale, as terminals do.
 std::size_t character_width(char32_t character);
 
 }  // namespace cubepi::app

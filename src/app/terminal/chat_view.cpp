@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::array<TerminalView, 10> frames{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"};
 constexpr std::chrono::milliseconds frame_time(120);
-constexpr std::size_t kept_cards = 20;
-constexpr std::size_t kept_text = 64 * 1024;
+constexpr std::size_t saved_cards = 20;
+constexpr std::size_t saved_text = 64 * 1024;
 constexpr std::size_t full_lines = 40;
 constexpr std::size_t folded_diff_lines = 12;
 constexpr std::size_t echoed_lines = 12;
@@ -29,7 +29,7 @@ constexpr std::size_t longest_name = 80;
 
 struct StatusPart {
     TerminalText text = {};
-    int weight = 0;  ///< where there is no room the lightest ones go
+    int weight = 0;  ///< on a narrow line the lightest ones are dropped
 };
 
 TerminalText fit_status(std::vector<StatusPart> parts, std::size_t columns) {
@@ -98,7 +98,7 @@ void ChatView::echo(std::string_view text, TerminalView remark) {
     end_text();
     const std::vector<TerminalText> lines = lines_of(std::string(text));
     TerminalText shown = style_.bold() + "> " + style_.off();
-    // Of a long block its beginning is enough to know it again.
+    // The beginning identifies a long block.
     const std::size_t last = lines.size() > echoed_lines + 1 ? echoed_lines : lines.size();
     for (std::size_t i = 0; i < last; ++i)
         shown += (i == 0 ? TerminalView() : TerminalView("\n  ")) + lines[i];
@@ -183,8 +183,8 @@ void ChatView::refresh() {
         const auto card = running_.find(id);
         if (card == running_.end()) continue;
         const TerminalText time = for_terminal(seconds_text(clock_.now() - card->second.begun));
-        const std::size_t room = console_.columns() > 30 ? console_.columns() - 16 : 14;
-        lines.push_back(sign + " " + shortened(card->second.title, room) + style_.dim() + "  " +
+        const std::size_t width = console_.columns() > 30 ? console_.columns() - 16 : 14;
+        lines.push_back(sign + " " + shortened(card->second.title, width) + style_.dim() + "  " +
                         time + style_.off());
     }
     if (order_.empty() && busy_ && !waiting_for_.empty() && !console_.asking()) {
@@ -355,14 +355,14 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
         card.title = style_.bold() + spelled_out(event.tool_name.str()) + style_.off();
     } else {
         card = std::move(running->second);
-        // A card that is replayed has no times.
+        // A replayed card has no times.
         if (now > card.begun) card.time = seconds_text(now - card.begun);
         running_.erase(running);
     }
     std::erase(order_, event.tool_call_id);
     card.failed = event.is_error;
     card.text = event.result.text();
-    if (card.text.size() > kept_text) card.text.resize(kept_text);
+    if (card.text.size() > saved_text) card.text.resize(saved_text);
     card.outcome = outcome_text(event);
     card.diff = diff_of(event);
     card.hidden = hidden_lines_of(event);
@@ -371,7 +371,7 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
     refresh();
 }
 
-/// Who stops a turn does not wait for its tools, and they no more tell how they ended.
+/// After a stop the view does not wait for running tools, which report no result.
 void ChatView::print_stopped_cards() {
     for (const std::string& id : std::exchange(order_, {})) {
         const auto running = running_.find(id);
@@ -388,7 +388,7 @@ void ChatView::print_stopped_cards() {
 void ChatView::keep_card(Card card) {
     print_card(card, details_);
     finished_.push_back(std::move(card));
-    if (finished_.size() > kept_cards) finished_.pop_front();
+    if (finished_.size() > saved_cards) finished_.pop_front();
 }
 
 void ChatView::print_card(const Card& card, bool full) {
@@ -396,20 +396,20 @@ void ChatView::print_card(const Card& card, bool full) {
     const TerminalView dim = style_.dim();
     const TerminalView off = style_.off();
     console_.print(style_.cyan() + "● " + off + shortened(card.title, width - 3) + off + "\n");
-    // A diff shows what the arguments of a change say.
+    // The diff already contains the arguments of a change.
     if (full && card.diff.empty() && !card.arguments.empty()) print_lines(card.arguments);
     TerminalText tail;
     if (!card.time.empty()) tail = "  " + for_terminal(card.time);
-    const std::size_t room =
+    const std::size_t outcome_width =
         width > display_width(tail) + 15 ? width - display_width(tail) - 5 : 10;
     std::string outcome = card.outcome;
     if (outcome.empty()) outcome = card.stopped ? "stopped" : card.failed ? "failed" : "done";
     std::replace(outcome.begin(), outcome.end(), '\t', ' ');
     const TerminalText sign = card.failed ? style_.red() + "  ✗ " : style_.green() + "  ✓ ";
-    // What went wrong is worth some rows.
+    // An error may take several rows.
     console_.print(sign + off + dim +
-                   shortened(for_terminal(outcome), card.failed ? room + 2 * width : room) + tail +
-                   off + "\n");
+                   shortened(for_terminal(outcome), card.failed ? outcome_width + 2 * width : outcome_width) +
+                   tail + off + "\n");
     if (!card.diff.empty()) print_diff(card, full ? 0 : folded_diff_lines);
     if (full && card.diff.empty()) print_lines(card.text);
 }
@@ -418,7 +418,7 @@ void ChatView::print_diff(const Card& card, std::size_t max_lines) {
     console_.print(diff_view(card.diff, card.hidden, style_, max_lines).text, Flow::code);
 }
 
-/// What a card hides while it is folded.
+/// Prints the part that a folded card hides.
 void ChatView::print_lines(const std::string& text) {
     const std::vector<TerminalText> lines = lines_of(text);
     const std::size_t shown = std::min(lines.size(), full_lines);

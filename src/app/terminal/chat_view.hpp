@@ -21,49 +21,49 @@
 
 namespace cubepi::app {
 
-/// What a conversation looks like at the console: answers as Markdown while they arrive, a card for each tool call, what is
-/// waited for, and the sums of tokens, money and time. Used on one executor.
+/// The view of a conversation at the console: answers as Markdown while they arrive, a card for each tool call, the
+/// current wait, and the sums of tokens, money and time. Used on one executor.
 class ChatView {
 public:
-    /// All three outlive it.
+    /// All three must outlive the view.
     ChatView(Console& console, Clock& clock, Executor executor);
     ~ChatView();
     ChatView(const ChatView&) = delete;
     ChatView& operator=(const ChatView&) = delete;
 
-    /// What the status line begins with, and the model whose prices count.
+    /// Sets the beginning of the status line and the model whose prices apply.
     void introduce(std::string model, std::string session, std::shared_ptr<const Model> priced);
-    /// The model of the next turns, if it changes.
+    /// Changes the model for the next turns.
     void show_model(std::string model, std::shared_ptr<const Model> priced);
 
     /// The session's name for the status line, once it has one.
     void name_session(std::string session);
-    /// `waited` returns how long questions have waited for the user so far; the time of a turn leaves that out.
+    /// `waited` returns how long questions have waited for the user so far; the time of a turn excludes it.
     void leave_out(std::function<std::chrono::steady_clock::duration()> waited);
-    /// The sums begin from zero, for a session of this name.
+    /// Resets the sums, for a session of this name.
     void begin_session(std::string session);
 
-    /// What the person entered, as it stays on the screen; `remark` says what became of it, e.g. "steers".
+    /// Prints the input of the user; `remark` states its effect, e.g. "steers".
     void echo(std::string_view text, TerminalView remark = {});
     void begin_turn();
     void end_turn();
     void on_event(const AgentEvent& event);
-    /// A piece of an answer that comes from no agent.
+    /// Prints a piece of an answer that is not from an agent.
     void add_text(std::string_view delta);
     /// Ends the answer that is being shown.
     void end_text();
-    /// A line about what happens.
+    /// Prints a status line.
     void note(std::string_view text);
     void problem(std::string_view text);
-    /// What waits for the running turn, oldest first.
+    /// Sets the inputs that wait for the running turn, oldest first.
     void set_waiting(std::vector<std::string> texts);
-    /// Tool cards and thinking are shown in full from now on, beginning with the last one; or folded again.
+    /// Switches between full and folded tool cards and thinking, beginning with the last one.
     void toggle_details();
 
 private:
     struct Card {
         TerminalText title = {};
-        std::string arguments = {};  // those that the title cannot show
+        std::string arguments = {};  // those that are not in the title
         std::string text = {};
         std::string outcome = {};  // one line
         std::string diff = {};     // of the file that the call changed

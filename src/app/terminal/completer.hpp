@@ -6,17 +6,17 @@
 
 namespace cubepi::app {
 
-/// Something that can be entered by its name.
+/// A command that can be completed.
 struct Command {
-    std::string name = {};  ///< as it is typed; ends with a blank when something follows
+    std::string name = {};  ///< as typed; ends with a space if an argument follows
     std::string help = {};
 };
 
-/// What Tab makes of a line.
+/// The result of Tab for a line.
 struct Completion {
     std::size_t from = 0;                   ///< where the word begins
-    std::string word = {};                  ///< what stands there afterwards
-    std::vector<std::string> choices = {};  ///< shown when there are several
+    std::string word = {};                  ///< its replacement
+    std::vector<std::string> choices = {};  ///< shown if there are several
 };
 
 /// Completes a command (a first word that begins with '/' or ',') or the name of a file below the current directory.

@@ -32,9 +32,9 @@ namespace cubepi::app {
 namespace {
 
 constexpr std::chrono::milliseconds escape_silence(40);
-// Who types on for so long did not mean the question that has come up meanwhile.
+// A user who types that long did not intend to answer the question that appeared meanwhile.
 constexpr std::chrono::milliseconds typing_pause(600);
-// More pictures in a second than eyes need are not drawn.
+// Limits the number of frames per second.
 constexpr std::chrono::milliseconds frame_time(12);
 constexpr std::chrono::seconds time_to_end(5);
 
@@ -45,7 +45,7 @@ winsize size_of(int terminal) {
     return size;
 }
 
-/// Most terminals break their lines anew when their width changes; these are known not to.
+/// Most terminals rewrap their lines when their width changes; these are known not to.
 bool terminal_reflows() {
     const char* term = std::getenv("TERM");
     const std::string_view name = term ? term : "";
@@ -107,7 +107,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         raw.reset();
     }
 
-    /// The first signal ends the chat as a person would; the second one waits for nobody.
+    /// The first signal ends the chat like the user; the second one ends it at once.
     void wait_for_end() {
         ended.async_wait(
             [self = shared_from_this()](const boost::system::error_code& failed, int signal) {
@@ -124,9 +124,9 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
             });
     }
 
-    // What is shown.
+    // Output.
 
-    /// Draws soon; many changes at once make one picture.
+    /// Draws soon; combines several changes in one frame.
     void schedule() {
         if (closed || std::exchange(scheduled, true)) return;
         const auto due = last_frame + frame_time - clock.now();
@@ -139,7 +139,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
 
     void draw() {
         scheduled = false;
-        // What a slow terminal has not shown yet would only grow.
+        // At a slow terminal the pending output would only grow.
         if (closed || suspended || !output.idle()) return;
         last_frame = clock.now();
         area.show(content());
@@ -155,23 +155,23 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     LiveArea::Content content() const {
         LiveArea::Content content;
         const std::size_t rows = area.rows();
-        // The prompt comes first where there is little room.
-        const std::size_t room = rows > 8 ? rows / 2 : rows;
-        const std::size_t live_room = rows > 6 ? rows / 3 : 0;
-        const std::size_t skipped = live.size() > live_room ? live.size() - live_room : 0;
+        // On a small screen the prompt has priority.
+        const std::size_t max_rows = rows > 8 ? rows / 2 : rows;
+        const std::size_t live_rows = rows > 6 ? rows / 3 : 0;
+        const std::size_t skipped = live.size() > live_rows ? live.size() - live_rows : 0;
         for (std::size_t i = skipped; i < live.size(); ++i) content.lines.push_back(live[i]);
         const bool asking = question_shows();
         if (hold == Hold::for_a_pause && rows > 4) {
             content.lines.push_back(style.dim() + "(a question waits for a pause)" + style.off());
         }
-        const FieldRows field = field_of(room, asking);
+        const FieldRows field = field_of(max_rows, asking);
         content.cursor_line = content.lines.size() + field.cursor_row;
         content.cursor_column = field.cursor_column;
         content.lines.insert(content.lines.end(), field.rows.begin(), field.rows.end());
         if (!asking) {
             const std::size_t used = content.lines.size() + 2;
-            const std::size_t menu_room = std::min(rows > used ? rows - used : 0, rows / 3);
-            for (TerminalText& row : prompt.menu(area.columns(), menu_room))
+            const std::size_t menu_rows = std::min(rows > used ? rows - used : 0, rows / 3);
+            for (TerminalText& row : prompt.menu(area.columns(), menu_rows))
                 content.lines.push_back(std::move(row));
         }
         if (!status.empty() && rows > 3)
@@ -179,16 +179,16 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         return content;
     }
 
-    FieldRows field_of(std::size_t room, bool asking) const {
+    FieldRows field_of(std::size_t max_rows, bool asking) const {
         if (asking) {
             return field_rows(questions.front()->prompt, questions.front()->buffer, area.columns(),
-                              room);
+                              max_rows);
         }
-        // No prompt where keys are discarded.
+        // No prompt while keys are discarded.
         if (hold == Hold::new_question && prompt.text().empty())
             return field_rows(style.dim() + "  …" + style.off(), EditBuffer(), area.columns(),
-                              room);
-        return prompt.field(area.columns(), room);
+                              max_rows);
+        return prompt.field(area.columns(), max_rows);
     }
 
     void wait_for_resize() {
@@ -207,7 +207,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         style.columns = size.ws_col;
     }
 
-    // What is typed.
+    // Input.
 
     bool input_waits() const {
         pollfd waiting{terminal.input, POLLIN, 0};
@@ -296,15 +296,15 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         (void)question.buffer.apply(key);
     }
 
-    /// Why the first question does not show yet.
+    /// The reason why the first question is not shown yet.
     enum class Hold : std::uint8_t {
         none,
-        for_a_pause,   ///< somebody types a text; the keys go on to belong to it
+        for_a_pause,   ///< the user types; the keys belong to that text
         new_question,  ///< keys are discarded: they were pressed before the question could be read
     };
     bool question_shows() const { return !questions.empty() && hold == Hold::none; }
 
-    /// Begins the hold of the question that is now the first one.
+    /// Starts the hold of the first question.
     void hold_question() {
         question_timer->cancel();
         hold = Hold::none;
@@ -320,7 +320,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         if (closed) return;
         if (hold == Hold::for_a_pause) {
             const auto pause = clock.now() - typed_last;
-            // A key is not lost to a text that is being typed.
+            // Text that is being typed does not lose a key.
             if (pause < typing_pause) return hold_question();
         }
         discard_keys();
@@ -328,7 +328,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         schedule();
     }
 
-    /// Keys that the terminal has already sent, and that were not read while the program was busy. Ctrl-C and Esc count.
+    /// Reads keys that the terminal has already sent while the program was busy. Ctrl-C and Esc count.
     void discard_keys() {
         while (!closed && !suspended && input_waits()) {
             char bytes[4096];
@@ -347,7 +347,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         push(ConsoleInput::Kind::interrupt);
     }
 
-    /// Before it was raw the terminal made a line feed of the Enter key.
+    /// In cooked mode the terminal translates the Enter key to a line feed.
     void count_typed_ahead() {
         int count = 0;
         typed_ahead = ioctl(terminal.input, FIONREAD, &count) == 0 ? count : 0;
@@ -357,7 +357,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         area.hide();
         output.drain();
         RawMode::leave();
-        // All that was started together, as the terminal itself does it; this process last, and here.
+        // The whole process group, like the terminal itself; this process last.
         std::signal(SIGTSTP, SIG_IGN);
         kill(0, SIGTSTP);
         std::signal(SIGTSTP, SIG_DFL);
@@ -366,7 +366,8 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         resume();
     }
 
-    /// Takes the terminal back. A job that was continued in the background stops again until it is the foreground job.
+    /// Takes control of the terminal again. A job that was continued in the background stops again until it is the
+    /// foreground job.
     void resume() {
         if (!in_foreground(terminal.input)) {
             was_in_background = true;
@@ -382,7 +383,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         area.forget();
         take_size();
         schedule();
-        // The keys are read on by the caller of suspend(), or from here after a time in the background.
+        // Reading continues in the caller of suspend(), or here after a time in the background.
         if (std::exchange(was_in_background, false)) wait_for_keys();
     }
 

@@ -87,7 +87,7 @@ std::size_t EditBuffer::line_end(std::size_t at) const {
 }
 
 void EditBuffer::cut(std::size_t from, std::size_t to, bool keep) {
-    if (keep && from < to) kept_ = text_.substr(from, to - from);
+    if (keep && from < to) cut_ = text_.substr(from, to - from);
     text_.erase(from, to - from);
     cursor_ = from;
 }
@@ -114,7 +114,7 @@ bool EditBuffer::move_line(bool up) {
     return true;
 }
 
-/// Does what a key does that changes the text.
+/// Applies a key that changes the text.
 bool EditBuffer::edit(const Key& key) {
     switch (key.code) {
         case KeyCode::text:
@@ -126,7 +126,7 @@ bool EditBuffer::edit(const Key& key) {
         case KeyCode::erase_next_word: cut(cursor_, word_after(cursor_), true); return true;
         case KeyCode::erase_to_start: cut(line_start(cursor_), cursor_, true); return true;
         case KeyCode::erase_to_end: cut(cursor_, line_end(cursor_), true); return true;
-        case KeyCode::yank: insert(std::string(kept_)); return true;
+        case KeyCode::yank: insert(std::string(cut_)); return true;
         default: return false;
     }
 }
@@ -151,7 +151,7 @@ bool EditBuffer::apply(const Key& key) {
     const std::size_t cursor = cursor_;
     if (!edit(key)) return false;
     if (text == text_) return true;
-    // What was there before is what undo gives.
+    // Undo restores the previous text.
     std::string changed = std::exchange(text_, text);
     const std::size_t moved = std::exchange(cursor_, cursor);
     save();

@@ -16,13 +16,13 @@ public:
     std::size_t cursor() const noexcept { return cursor_; }  ///< a byte offset
     bool empty() const noexcept { return text_.empty(); }
 
-    /// With the cursor at the end. There is nothing to undo afterwards.
+    /// Sets the text, with the cursor at the end. Clears the undo history.
     void set(std::string text);
-    /// With the cursor at a byte offset between two characters. Can be undone.
+    /// Sets the text, with the cursor at a byte offset between two characters. Can be undone.
     void replace(std::string text, std::size_t cursor);
     void insert(std::string_view text);
-    /// Does what an editing key does. False for keys that edit nothing (enter, tab, escape, ...), and for up and down at
-    /// the first and last line.
+    /// Applies an editing key. Returns false for keys that edit nothing (enter, tab, escape, ...), and for up and
+    /// down at the first and last line.
     bool apply(const Key& key);
 
 private:
@@ -44,9 +44,9 @@ private:
     };
 
     std::string text_;
-    std::string kept_;
+    std::string cut_;
     std::size_t cursor_ = 0;
-    std::deque<Saved> before_;  // what undo gives, the newest last
+    std::deque<Saved> before_;  // states for undo, newest last
     std::size_t before_bytes_ = 0;
     bool typing_ = false;  // a run of typed characters is undone as one
 };

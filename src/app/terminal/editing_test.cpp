@@ -54,7 +54,7 @@ TEST(Keys, ALoneEscIsAKeyOnceNothingFollows) {
               (std::vector<KeyCode>{KeyCode::escape, KeyCode::interrupt}));
 }
 
-TEST(Keys, HalfACharacterIsNoEsc) {
+TEST(Keys, HalfACharacterIsNotEsc) {
     KeyDecoder decoder;
     EXPECT_TRUE(decoder.feed("\xc3").empty());
     EXPECT_FALSE(decoder.waiting());
@@ -138,7 +138,7 @@ TEST(EditBuffer, UndoTakesBackWordsPastesAndCuts) {
     EXPECT_TRUE(buffer.empty());
 }
 
-TEST(EditBuffer, GoesByWhatAPersonSees) {
+TEST(EditBuffer, MovesByVisibleCharacters) {
     EditBuffer buffer;
     buffer.set("e\u0301👨\u200D👩x");
     buffer.apply(key(KeyCode::left));

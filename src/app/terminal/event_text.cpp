@@ -10,7 +10,7 @@ namespace cubepi::app {
 
 namespace {
 
-constexpr std::size_t kept_text = 64 * 1024;
+constexpr std::size_t saved_text = 64 * 1024;
 
 }  // namespace
 
@@ -71,7 +71,7 @@ std::string long_arguments_text(const JsonObject& args) {
         if (!value.is_string()) continue;
         const std::string_view shown = value.get_string();
         if (shown.find('\n') == std::string_view::npos && shown.size() < 60) continue;
-        text += std::string(key) + ":\n" + std::string(shown.substr(0, kept_text));
+        text += std::string(key) + ":\n" + std::string(shown.substr(0, saved_text));
         if (!text.ends_with('\n')) text += "\n";
     }
     return text;

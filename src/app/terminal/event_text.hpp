@@ -9,13 +9,13 @@
 
 namespace cubepi::app {
 
-// How times, counts and arguments look where a run is shown.
+// Formats times, counts and arguments for the views of a run.
 
 /// "1.4 s"
 std::string seconds_text(std::chrono::steady_clock::duration time);
 /// "12,345"
 std::string count_text(std::int64_t count);
-/// The same where there is little room: "12.3k".
+/// The same in a short form: "12.3k".
 std::string short_count_text(std::int64_t count);
 
 /// "just now", "1 minute ago", "2 days ago".
@@ -23,7 +23,7 @@ std::string age_text(std::chrono::seconds age);
 
 /// "path: src, limit: 3", on one line.
 std::string arguments_text(const JsonObject& args);
-/// The arguments that have lines of their own, or many characters, each under its name. Cut at 64 KiB each.
+/// The arguments with several lines or many characters, each under its name. Cut at 64 KiB each.
 std::string long_arguments_text(const JsonObject& args);
 
 /// Returns false for notices whose content the terminal shows elsewhere: the end of a question.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t narrowest = 12;
 
-/// Tabs as blanks: where a tab goes depends on the column, which the frame moves.
+/// Replaces tabs by spaces: the width of a tab depends on the column, which the frame moves.
 std::string without_tabs(const std::string& line) {
     std::string text;
     for (const char c : line) text += c == '\t' ? std::string(4, ' ') : std::string(1, c);
@@ -27,8 +27,8 @@ void add_framed(std::vector<TerminalText>& rows, const TerminalText& line, std::
     TerminalView prefix = frame.first;
     for (;;) {
         const std::size_t taken = display_width(prefix.str()) + 1;
-        const std::size_t room = columns > taken + narrowest ? columns - taken : narrowest;
-        const std::size_t end = row_start(rest, room, 1);
+        const std::size_t width = columns > taken + narrowest ? columns - taken : narrowest;
+        const std::size_t end = row_start(rest, width, 1);
         const std::string row = rest.substr(0, end);
         const std::string styles = style_at_end(row);
         rows.push_back(prefix + TerminalText::assembled(styles.empty() ? row : row + "\x1b[0m"));

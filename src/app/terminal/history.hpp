@@ -8,20 +8,21 @@
 
 namespace cubepi::app {
 
-/// What was entered before, kept in a file of libedit's form (mode 0600). Going back keeps the text that was being written.
+/// The history of inputs, stored in a file in libedit's format (mode 0600). Browsing preserves the unfinished text.
 class History {
 public:
-    /// Empty path: kept in memory alone.
+    /// Empty path: stored only in memory.
     explicit History(std::filesystem::path file);
 
-    /// Adds an entry that differs from the one before, also to the file; what others have added there stays.
+    /// Adds an entry, also to the file, unless it equals the previous one; entries of other processes stay.
     void add(const std::string& entry);
-    /// The entry before the one shown; `current` is what stands in the line. Null when there is none.
+    /// Returns the entry before the one shown; `current` is the text of the line. Null if there is none.
     const std::string* older(const std::string& current);
     const std::string* newer();
-    /// The newest entry with `part` in it, older than the one shown; it is then the one shown. Null when there is none.
+    /// Finds the newest entry with `part` that is older than the one shown, and makes it the one shown. Null if there
+    /// is none.
     const std::string* find_older(std::string_view part);
-    /// The next older() begins with the newest entry again.
+    /// Makes the next older() begin with the newest entry.
     void rewind() { at_ = entries_.size(); }
     std::size_t size() const noexcept { return entries_.size(); }
 

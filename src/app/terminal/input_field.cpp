@@ -10,10 +10,10 @@ namespace cubepi::app {
 
 namespace {
 
-// A line without an end is laid out from here on, not from its beginning.
+// A very long line is laid out from here on, not from its beginning.
 constexpr std::size_t max_line_before = 32 * 1024;
 
-/// Where the layout begins: so many lines above the cursor that they fill the field.
+/// The beginning of the layout: enough lines above the cursor to fill the field.
 std::size_t window_begin(std::string_view text, std::size_t cursor, std::size_t max_rows) {
     std::size_t begin = cursor;
     for (std::size_t lines = 0; begin > 0 && cursor - begin < max_line_before; --begin) {
@@ -36,7 +36,7 @@ TerminalText lines_sign(std::string_view hidden, TerminalView where) {
 /// A character with its accents and joiners, as the field shows it.
 TerminalText shown_character(std::string_view cluster) {
     if (cluster == "\t") return TerminalView(" ");
-    // Emoji and scripts keep what joins them; behind other letters it would hide.
+    // Emoji and scripts keep their joiners; after other letters a joiner would be invisible.
     const bool own_script = static_cast<unsigned char>(cluster.front()) >= 0x80;
     if (own_script && display_width(cluster) > 0 && printable(cluster) == cluster &&
         visible(first_code_point(cluster)) == first_code_point(cluster))
@@ -51,12 +51,12 @@ public:
         : text_(buffer.text()),
           cursor_(buffer.cursor()),
           usable_(columns > 12 ? columns - 1 : 11),
-          room_(std::max<std::size_t>(max_rows, 1)) {
+          max_rows_(std::max<std::size_t>(max_rows, 1)) {
         set_prompt(prompt);
     }
 
     FieldRows rows() {
-        const std::size_t begin = window_begin(text_, cursor_, room_);
+        const std::size_t begin = window_begin(text_, cursor_, max_rows_);
         if (begin > 0) row_ = TerminalText::blanks(indent_);
         lay_out(begin);
         fit();
@@ -68,7 +68,7 @@ private:
         indent_ = display_width(prompt);
         row_ = prompt;
         if (indent_ + 8 <= usable_) return;
-        // The question takes rows of its own.
+        // The question has its own rows.
         std::string rest = wrapped(prompt.str(), usable_);
         for (std::size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n')) {
             field_.rows.push_back(TerminalText::assembled(rest.substr(0, end)));
@@ -93,7 +93,7 @@ private:
         column_ = indent_;
         std::size_t rows_below = 0;
         bool passed = false;
-        while (at < text_.size() && rows_below <= room_) {
+        while (at < text_.size() && rows_below <= max_rows_) {
             const std::size_t end = next_character(text_, at);
             const std::string_view cluster = std::string_view(text_).substr(at, end - at);
             const bool feed = cluster == "\n";
@@ -123,17 +123,18 @@ private:
         field_.cursor_column = column_;
     }
 
-    /// Leaves the rows around the cursor, with signs for what is above and below them.
+    /// Reduces the field to the rows around the cursor, with signs for those above and below.
     void fit() {
         std::vector<TerminalText>& rows = field_.rows;
-        if (rows.size() <= room_) return;
-        std::size_t first = field_.cursor_row >= room_ / 2 ? field_.cursor_row - room_ / 2 : 0;
-        first = std::min(first, rows.size() - room_);
-        const std::size_t last = first + room_;
-        if (room_ > 3 && last < rows.size() && field_.cursor_row + 1 < last)
+        if (rows.size() <= max_rows_) return;
+        std::size_t first =
+            field_.cursor_row >= max_rows_ / 2 ? field_.cursor_row - max_rows_ / 2 : 0;
+        first = std::min(first, rows.size() - max_rows_);
+        const std::size_t last = first + max_rows_;
+        if (max_rows_ > 3 && last < rows.size() && field_.cursor_row + 1 < last)
             rows[last - 1] = lines_sign(std::string_view(text_).substr(begins_[last - 1]), "below");
         rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(last), rows.end());
-        if (room_ > 3 && first > 0 && field_.cursor_row > first)
+        if (max_rows_ > 3 && first > 0 && field_.cursor_row > first)
             rows[first] = lines_sign(
                 std::string_view(text_).substr(0, begins_[std::min(first + 1, last - 1)]), "above");
         rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(first));
@@ -143,7 +144,7 @@ private:
     const std::string& text_;
     std::size_t cursor_;
     std::size_t usable_;
-    std::size_t room_;
+    std::size_t max_rows_;
     std::size_t indent_ = 0;
     TerminalText row_;
     std::size_t column_ = 0;

@@ -8,14 +8,15 @@
 
 namespace cubepi::app {
 
-/// A prompt with a text behind it, as rows of a terminal.
+/// A prompt followed by a text, as rows of a terminal.
 struct FieldRows {
     std::vector<TerminalText> rows = {};
     std::size_t cursor_row = 0;
     std::size_t cursor_column = 0;
 };
 
-/// `prompt` may have styles. The text of the buffer is shown spelled out, whoever put it there. Long texts are wrapped; of many rows those around the cursor are shown, `max_rows` at most.
+/// Lays out a field. `prompt` may have styles. The text of the buffer is always spelled out. Long texts are wrapped;
+/// at most `max_rows` rows around the cursor are shown.
 FieldRows field_rows(const TerminalText& prompt, const EditBuffer& buffer, std::size_t columns,
                      std::size_t max_rows);
 

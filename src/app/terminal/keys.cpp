@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view paste_end = "\x1b[201~";
 
 struct Sequence {
-    std::string_view bytes;  // behind the Esc
+    std::string_view bytes;  // after the Esc
     KeyCode code;
 };
 
@@ -106,7 +106,7 @@ std::vector<Key> KeyDecoder::flush() {
     return keys;
 }
 
-/// Takes one key from the front; false when more bytes are needed.
+/// Takes the first key; returns false if more bytes are needed.
 bool KeyDecoder::take(std::vector<Key>& keys) {
     if (pasting_) return take_paste(keys);
     const char first = held_.front();
@@ -148,7 +148,7 @@ bool KeyDecoder::take_escape(std::vector<Key>& keys) {
         return true;
     }
     if (rest.front() == '[') {
-        // A sequence that means nothing here ends with a letter or '~'.
+        // An unknown sequence ends with a letter or '~'.
         std::size_t end = 1;
         while (end < rest.size() && (rest[end] < '@' || rest[end] > '~')) ++end;
         if (end == rest.size() && rest.size() <= 32) return false;
@@ -162,12 +162,12 @@ bool KeyDecoder::take_escape(std::vector<Key>& keys) {
         return true;
     }
     if (static_cast<unsigned char>(rest.front()) < 0x20) {
-        // Ctrl-C right behind an Esc is still Ctrl-C; a second Esc may begin a sequence.
+        // Ctrl-C right after an Esc is still Ctrl-C; a second Esc may begin a sequence.
         keys.push_back(key(KeyCode::escape));
         held_.erase(0, 1);
         return true;
     }
-    // Alt and a key that means nothing here.
+    // Alt and an unknown key.
     const std::size_t length = character_length(static_cast<unsigned char>(rest.front()));
     if (rest.size() < length) return false;
     held_.erase(0, 1 + length);

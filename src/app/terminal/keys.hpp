@@ -44,13 +44,13 @@ struct Key {
     std::string text = {};
 };
 
-/// What was typed, from the bytes that a terminal sends. Bytes may come in any pieces.
+/// Decodes keys from the bytes of a terminal, which may arrive in any pieces.
 class KeyDecoder {
 public:
     std::vector<Key> feed(std::string_view bytes);
-    /// True when an Esc has come that may begin a sequence: after a short silence it was the key Esc.
+    /// True after an Esc that may begin a sequence; after a short silence it was the key Esc.
     bool waiting() const noexcept { return held_ == "\x1b" && !pasting_; }
-    /// Nothing follows: gives the Esc that was held back.
+    /// Returns the pending Esc as a key, because nothing follows.
     std::vector<Key> flush();
 
 private:

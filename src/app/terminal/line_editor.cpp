@@ -67,8 +67,8 @@ struct LineEditor::State : std::enable_shared_from_this<State> {
     bool touched = false;  // since the prompt was shown; libedit's buffer keeps the line before
     std::string prompt;
     bool block = false;               // the last input had several lines
-    std::string pasted;               // complete lines of a block that goes on
-    std::optional<std::string> line;  // what Enter gave
+    std::string pasted;               // complete lines of an unfinished block
+    std::optional<std::string> line;  // the result of Enter
     std::string buffered;             // read from a pipe and not used yet
 
     static void on_line(char* text) {
@@ -102,7 +102,7 @@ struct LineEditor::State : std::enable_shared_from_this<State> {
             const std::size_t used = std::mbrtowc(&wide, &byte, 1, &shift);
             if (used == static_cast<std::size_t>(-2)) continue;
             if (used != static_cast<std::size_t>(-1)) {
-                // libedit would show characters that turn text around as they are.
+                // libedit would show bidirectional control characters unchanged.
                 const bool key = bytes.size() == 1 || printable(bytes) == bytes;
                 return key ? static_cast<int>(wide) : 0xFFFD;
             }
@@ -111,10 +111,10 @@ struct LineEditor::State : std::enable_shared_from_this<State> {
         }
     }
 
-    /// Sets libedit up. Only in the foreground, since it changes the terminal.
+    /// Initializes libedit. Only in the foreground, since it changes the terminal.
     void prepare() {
         if (std::exchange(prepared, true)) return;
-        // libedit's state is the process's: a second initialisation would lose the first one's memory.
+        // libedit's state is global: a second initialization would leak the memory of the first.
         static bool initialized = false;
         if (!std::exchange(initialized, true)) {
             rl_getc_function = &State::read_character;
@@ -217,14 +217,14 @@ bool LineEditor::clear_line() {
 
 namespace {
 
-/// A file or a device without an end to wait for is always ready, and cannot be waited for.
+/// A file or device that is always ready cannot be waited for.
 bool always_ready() {
     struct stat status = {};
     return fstat(STDIN_FILENO, &status) != 0 || S_ISREG(status.st_mode) ||
            S_ISBLK(status.st_mode) || S_ISCHR(status.st_mode);
 }
 
-/// A line of an input that is no terminal.
+/// Reads a line of an input that is not a terminal.
 Task<std::optional<std::string>> read_plain(boost::asio::posix::stream_descriptor& input,
                                             std::string& buffered) {
     for (;;) {
@@ -255,7 +255,7 @@ Task<std::optional<std::string>> read_plain(boost::asio::posix::stream_descripto
 
 /// Handles what can be read; returns the input once it is complete.
 std::optional<std::string> LineEditor::State::take_keys() {
-    // libedit reads a character at a time; a pasted block is all there.
+    // libedit reads one character at a time; a pasted block is complete.
     do {
         if (!terminal_answers()) {
             ended = gone = true;
@@ -312,7 +312,7 @@ Task<std::optional<std::string>> LineEditor::next_line(TerminalText prompt, std:
     state.continued.add(SIGCONT);
     state.watch_continued();
     state.install(state.prompt.c_str());
-    // libedit shows what it is given.
+    // libedit shows its input unchanged.
     if (visible(prefill) == prefill) state.insert(prefill);
     std::exception_ptr failure;
     std::optional<std::string> result;

@@ -9,12 +9,12 @@ namespace cubepi::app {
 
 namespace {
 
-// The terminal shows what comes in between at once, where it can.
+// Synchronized output: terminals that support it show the update at once.
 constexpr std::string_view begin_update = "\x1b[?2026h\x1b[?25l";
 constexpr std::string_view end_update = "\x1b[?25h\x1b[?2026l";
-// A slow terminal shows keys between two parts of a long text.
+// Lets a slow terminal show keys between two parts of a long text.
 constexpr std::size_t part_size = 16 * 1024;
-// Long lines are taken in pieces, so that the work does not grow with their square.
+// Long lines are handled in pieces, so that the work does not grow quadratically.
 constexpr std::size_t piece_size = 2048;
 constexpr std::size_t max_open_line = 16 * 1024;
 
@@ -26,7 +26,7 @@ std::size_t rows_of(std::string_view line, std::size_t columns) {
     return extent_of(line, columns).row + 1;
 }
 
-/// Bytes up to the end of the line, or of a part of it that is not too long.
+/// Bytes up to the end of the line, or of a part of limited length.
 std::size_t piece_of(std::string_view text) {
     std::size_t end = std::min(text.find('\n'), text.size());
     if (end <= piece_size) return end;
@@ -65,7 +65,7 @@ void LiveArea::end_line() {
     line_.broken = false;
 }
 
-/// Rows of prose that are full do not change any more.
+/// Full rows of prose no longer change.
 void LiveArea::commit_rows() {
     if (flow_ != Flow::prose) return;
     take_full_rows(line_, columns_ - 1, printed_);
@@ -73,13 +73,13 @@ void LiveArea::commit_rows() {
 
 void LiveArea::show(Content content) { content_ = std::move(content); }
 
-/// What of the content fits: the cursor's line stays in view.
+/// The part of the content that fits; the line of the cursor stays in view.
 LiveArea::Content LiveArea::fitted() const {
     Content fit = content_;
     for (TerminalText& line : fit.lines) line = cut_to_width(line, columns_ - 1);
-    const std::size_t room = rows_ > 2 ? rows_ - 1 : 1;
-    while (fit.lines.size() > room) {
-        if (fit.cursor_line + 1 < fit.lines.size() && fit.cursor_line < room) {
+    const std::size_t max_rows = rows_ > 2 ? rows_ - 1 : 1;
+    while (fit.lines.size() > max_rows) {
+        if (fit.cursor_line + 1 < fit.lines.size() && fit.cursor_line < max_rows) {
             fit.lines.pop_back();
         } else {
             fit.lines.erase(fit.lines.begin());
@@ -89,20 +89,20 @@ LiveArea::Content LiveArea::fitted() const {
     return fit;
 }
 
-/// A line that the terminal breaks may grow beyond the screen: its first rows are written for good.
+/// A line that the terminal wraps may grow beyond the screen: its first rows are then permanent.
 void LiveArea::commit_high_line() {
-    const std::size_t room =
+    const std::size_t max_rows =
         rows_ > content_.lines.size() + 3 ? rows_ - content_.lines.size() - 2 : 1;
     const std::size_t rows = rows_of(line_.text, columns_);
-    if (rows <= room) return;
+    if (rows <= max_rows) return;
     const std::size_t split = row_start(line_.text, columns_, rows - 1);
     const std::string head = line_.text.substr(0, split);
     printed_ += head + "\n";
     line_.text = style_at_end(head) + line_.text.substr(split);
 }
 
-/// To the area's first row, which is emptied with all below. (A terminal like tmux takes an order to empty everything
-/// from the screen's first cell on for one to keep it.)
+/// Moves to the first row of the area and clears it with everything below. (A terminal like tmux saves the screen
+/// when it is cleared from the first cell on.)
 std::string LiveArea::erase() {
     if (!visible_) return {};
     std::size_t above = 0;
@@ -115,7 +115,7 @@ std::string LiveArea::erase() {
            "8";
 }
 
-/// What of the printed text is written now.
+/// Takes the part of the printed text that is written now.
 std::string LiveArea::take_printed() {
     std::string text;
     if (printed_.size() <= part_size) {
@@ -131,7 +131,7 @@ std::string LiveArea::take_printed() {
 }
 
 bool LiveArea::open_line_shows() const {
-    // While earlier text waits, the line cannot stand below it.
+    // The line cannot be shown while earlier text is pending.
     return printed_.empty() && !line_.text.empty() && display_width(line_.text) > 0;
 }
 
@@ -141,7 +141,7 @@ std::string LiveArea::cursor_to(const Content& fit) const {
     return out;
 }
 
-/// Rewrites the lines that differ; false when more than that has changed.
+/// Rewrites the lines that differ; returns false if more has changed.
 bool LiveArea::draw_changes(const Content& fit) {
     if (!visible_ || !printed_.empty() || line_.text != drawn_open_line_ ||
         fit.lines.size() != drawn_content_.lines.size() ||
@@ -223,7 +223,7 @@ void LiveArea::hide() {
 void LiveArea::resize(std::size_t columns, std::size_t rows, bool reflows) {
     columns_ = std::max<std::size_t>(columns, 10);
     rows_ = std::max<std::size_t>(rows, 2);
-    // Rows that were wider than the screen is now stand on more of them, if the terminal breaks them anew.
+    // Rows that are wider than the new screen take several rows if the terminal rewraps them.
     if (reflows) drawn_columns_ = columns_;
     drawn_open_line_.clear();
     drawn_content_ = Content();

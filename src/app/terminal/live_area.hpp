@@ -12,22 +12,22 @@
 
 namespace cubepi::app {
 
-/// How a line is broken that does not fit.
+/// The wrapping of a line that is too long.
 enum class Flow : std::uint8_t {
     prose,  ///< between words, and below the text of a list item
     code,   ///< by the terminal, so that a copy of it is one line again
 };
 
-/// The bottom of a terminal, which changes in place, under text that only grows. What is printed goes above it, also when it
-/// ends in the middle of a line: that line's last row stays in the area until it is complete. Nothing that has scrolled up is
-/// touched. What a draw() costs depends on the size of the screen and what was printed since the last one, and on nothing
-/// else.
+/// The bottom of a terminal, which changes in place, below text that only grows. Printed text appears above it, even
+/// if it ends in the middle of a line: the last row of that line stays in the area until it is complete. Rows that
+/// have scrolled up are never changed. The cost of draw() depends only on the size of the screen and the text printed
+/// since the last one.
 class LiveArea {
 public:
     using Write = std::function<void(TerminalView)>;
     LiveArea(Write write, std::size_t columns, std::size_t rows);
 
-    /// Lines at the bottom and the cursor among them. Each line is cut to the terminal's width.
+    /// The lines of the area with the cursor. Each line is cut to the width of the terminal.
     struct Content {
         std::vector<TerminalText> lines = {};
         std::size_t cursor_line = 0;
@@ -35,18 +35,19 @@ public:
         friend bool operator==(const Content&, const Content&) = default;
     };
 
-    /// Text that stays. With line feeds, without cursor movements. A line is what its last piece is.
+    /// Prints permanent text, with line feeds, without cursor movements. The flow of a line is that of its last
+    /// piece.
     void print(TerminalView text, Flow flow = Flow::prose);
-    /// What the area shows from the next draw() on.
+    /// Sets the content for the next draw().
     void show(Content content);
-    /// Of very much text a part is written; more() then says that another draw() is needed.
+    /// Writes only a part of very long text; more() then reports that another draw() is needed.
     void draw();
     bool more() const noexcept { return !printed_.empty(); }
-    /// The terminal has another size now. `reflows`: it has broken what stands on it anew.
+    /// Handles a new size of the terminal. `reflows`: the terminal has rewrapped its content.
     void resize(std::size_t columns, std::size_t rows, bool reflows = true);
-    /// Takes the area off the screen; the cursor is then at the beginning of a line. draw() brings it back.
+    /// Removes the area from the screen; the cursor is then at the beginning of a line. draw() restores it.
     void hide();
-    /// Forgets where it was drawn: the screen was cleared, or somebody else wrote on it.
+    /// Forgets the position of the area: the screen was cleared, or another program wrote to it.
     void forget();
 
     std::size_t columns() const noexcept { return columns_; }
@@ -72,7 +73,7 @@ private:
     OpenLine line_;        // the row that is being written, with the styles it began with
     Flow flow_ = Flow::prose;
     Content content_;
-    std::vector<std::string> drawn_;  // what stands above the cursor, line by line
+    std::vector<std::string> drawn_;  // the lines above the cursor
     std::size_t drawn_column_ = 0;
     std::size_t drawn_columns_ = 0;  // the width for which it was drawn
     bool visible_ = false;

@@ -74,7 +74,7 @@ TEST(LiveArea, ALineInTheMiddleStaysInTheArea) {
     EXPECT_FALSE(paper.area.in_line());
 }
 
-TEST(LiveArea, StylesGoOnInAnOpenLine) {
+TEST(LiveArea, StylesContinueInAnOpenLine) {
     Paper paper;
     paper.area.show(paper.prompt());
     paper.area.print("\x1b[1mbold\nmore");
@@ -104,7 +104,7 @@ TEST(TextWidth, GoesByUnicodeWhateverTheLocaleIs) {
     EXPECT_EQ(display_width("\xe6\xbc"), 2u);
 }
 
-TEST(TextWidth, StepsByWhatAPersonSees) {
+TEST(TextWidth, StepsByVisibleCharacters) {
     const std::string text = "e\u0301👨\u200D👩x\n\u0301";
     std::vector<std::size_t> forward;
     for (std::size_t at = 0; at < text.size(); at = next_character(text, at)) forward.push_back(at);
@@ -125,7 +125,7 @@ TEST(TextWidth, AShortenedLineSaysSo) {
 TEST(TextWidth, ProseBreaksBetweenWords) {
     EXPECT_EQ(wrapped("one two three", 8), "one two\nthree");
     EXPECT_EQ(wrapped("one  two", 4), "one\ntwo");
-    EXPECT_EQ(wrapped("- an item that goes on", 12), "- an item\n  that goes\n  on");
+    EXPECT_EQ(wrapped("- an item that is long", 12), "- an item\n  that is\n  long");
     EXPECT_EQ(wrapped("10. an item of a list", 14), "10. an item of\n    a list");
     EXPECT_EQ(wrapped("see http://example.org/long now", 12), "see\nhttp://example.org/long\nnow")
         << "an address stays whole";

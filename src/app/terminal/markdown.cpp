@@ -18,13 +18,13 @@ std::string_view without_indent(std::string_view line) {
     return line.substr(count_front(line, ' '));
 }
 
-/// The backticks or tildes at the front, when they are enough for a fence.
+/// The backticks or tildes at the beginning, if they are enough for a fence.
 std::string fence_of(std::string_view line) {
     const std::string_view rest = without_indent(line);
     if (rest.empty() || (rest.front() != '`' && rest.front() != '~')) return {};
     const std::size_t count = count_front(rest, rest.front());
     if (count < 3) return {};
-    // What has backticks behind them is code inside of a line.
+    // Further backticks mean code inside of a line.
     if (rest.front() == '`' && rest.find('`', count) != std::string_view::npos) return {};
     return std::string(count, rest.front());
 }
@@ -71,7 +71,7 @@ void MarkdownStream::add(std::string_view text) {
     take_all(whole);
 }
 
-/// Whole characters of others: from here on the text is safe, and only styles are added.
+/// Untrusted text, in whole characters: from here on it is safe, and only styles are added.
 void MarkdownStream::take_all(std::string_view bytes) {
     const std::string clean = printable(bytes);
     if (!style_.terminal) return out(clean);
@@ -88,7 +88,7 @@ void MarkdownStream::take(char byte) {
     if (!table_line_ && !undecided()) begin_line();
 }
 
-/// More of the line is needed to tell what it is.
+/// True if the kind of the line is not yet clear.
 bool MarkdownStream::undecided() const {
     const std::string_view rest = without_indent(start_);
     if (rest.empty()) return start_.size() < 12;
@@ -103,7 +103,7 @@ bool MarkdownStream::undecided() const {
     return rest.size() < 4 && rest.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-/// The kind of the line is clear: shows its beginning in its style.
+/// Shows the beginning of a line in the style of its kind.
 void MarkdownStream::begin_line() {
     if (fence_.empty() && without_indent(start_).starts_with('|')) {
         table_line_ = true;
@@ -191,7 +191,7 @@ void MarkdownStream::add_table_line(std::string line) {
     if (table_.size() == 2 && !is_table_rule(table_.back())) flush_table();
 }
 
-/// What was held back as a table is shown as one, or as the lines that it is.
+/// Shows pending lines as a table, or as plain lines if they are not one.
 void MarkdownStream::flush_table() {
     if (table_.empty()) return;
     const std::vector<std::string> lines = std::exchange(table_, {});

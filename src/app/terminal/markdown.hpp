@@ -14,21 +14,20 @@
 
 namespace cubepi::app {
 
-/// Shows Markdown while it arrives, piece by piece: headings, lists, quotes, code, emphasis, links and tables. What has
-/// been shown is never taken back, so a line is styled by what its beginning says; a table shows when it is complete. At a
-/// terminal without colours only tables and rules are laid out; where there is no terminal the text comes through as it is
-/// written.
+/// Shows Markdown while it arrives, piece by piece: headings, lists, quotes, code, emphasis, links and tables. Shown
+/// text is never changed, so a line is styled by its beginning; a table is shown when it is complete. At a terminal
+/// without colors only tables and rules are laid out; without a terminal the text is passed through unchanged.
 class MarkdownStream {
 public:
     using Write = std::function<void(TerminalView text, Flow flow)>;
     MarkdownStream(Style style, Write write);
 
     void add(std::string_view text);
-    /// Ends the document: what was held back is shown, with a line break when the last line has none.
+    /// Ends the document: shows pending text, with a line break if the last line has none.
     void finish();
-    /// The terminal has another width now.
+    /// Handles a new width of the terminal.
     void set_columns(std::size_t columns) { columns_ = columns; }
-    /// Lines of a table that is not complete yet.
+    /// Number of lines of an incomplete table.
     std::size_t held_rows() const noexcept { return table_.size(); }
 
 private:

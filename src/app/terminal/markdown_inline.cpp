@@ -18,11 +18,11 @@ bool is_blank(char byte) { return byte == ' ' || byte == '\t' || byte == '\n'; }
 
 bool is_punctuation(char byte) { return std::ispunct(static_cast<unsigned char>(byte)) != 0; }
 
-/// Whether a run of stars or underscores can begin something between these two characters.
+/// Returns whether a run of stars or underscores between these two characters can begin emphasis.
 bool can_open(std::string_view run, char previous, char next) {
     if (is_blank(next)) return false;
     if (is_word(previous)) {
-        // In scripts without blanks bold text begins behind a letter.
+        // In scripts without spaces bold text begins after a letter.
         return run.front() == '*' && run.size() > 1 &&
                !std::isdigit(static_cast<unsigned char>(previous)) && is_word(next);
     }
@@ -87,7 +87,7 @@ void MarkdownInline::add_plain(char byte, bool with_links) {
     }
 }
 
-/// True while what has come since the '[' may become a link.
+/// True while the text since the '[' may become a link.
 bool MarkdownInline::hold_link(char byte) {
     const std::size_t close = link_.find("](");
     if (close != std::string::npos && byte == ')') {
@@ -120,7 +120,7 @@ void MarkdownInline::show_link(std::string_view label, std::string_view address)
     restyle();
 }
 
-/// It was none.
+/// Handles text that did not become a link.
 void MarkdownInline::flush_link() {
     const std::string held = std::exchange(link_, {});
     for (const char byte : held) add_plain(byte, false);
@@ -132,7 +132,7 @@ void MarkdownInline::end_run(char next) {
     const bool italic = run.size() % 2 == 1;
     const bool on = (!bold || bold_) && (!italic || italic_);
     const bool off = (!bold || !bold_) && (!italic || !italic_);
-    // Two underscores are part of a name (__init__) far more often than they mean bold.
+    // Two underscores are more often part of a name (__init__) than a mark for bold.
     const bool known = run.size() <= (run.front() == '_' ? 1 : 3);
     if (known && on && can_close(run, previous_, next)) {
         bold_ = bold_ && !bold;

@@ -9,8 +9,8 @@
 
 namespace cubepi::app {
 
-/// The inside of one line of Markdown while it arrives: emphasis, code, links and escapes as styles. Marks that are text
-/// (globs, snake_case, 2 * 3) stay.
+/// The text of one line of Markdown while it arrives: emphasis, code, links and escapes as styles. Marks that are
+/// text (globs, snake_case, 2 * 3) are unchanged.
 class MarkdownInline {
 public:
     using Write = std::function<void(std::string_view)>;
@@ -19,7 +19,7 @@ public:
     /// The style of the line as a whole, as escape sequences.
     void set_base(std::string base);
     void add(char byte);
-    /// The line is over: what was held back is shown, and no style goes on.
+    /// Ends the line: shows pending text and ends all styles.
     void finish();
 
 private:

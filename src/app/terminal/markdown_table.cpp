@@ -24,7 +24,7 @@ std::string trimmed(std::string_view text) {
     return std::string(text.substr(begin, text.find_last_not_of(" \t") - begin + 1));
 }
 
-/// The cells of a row; a '|' inside of code or behind a backslash belongs to a cell.
+/// The cells of a row; a '|' inside of code or after a backslash belongs to a cell.
 std::vector<std::string> cells_of(std::string_view row) {
     std::string text = trimmed(row);
     if (text.starts_with('|')) text.erase(0, 1);
@@ -52,7 +52,7 @@ Side side_of(const std::string& cell) {
     return cell.starts_with(':') ? Side::middle : Side::right;
 }
 
-/// A cell's lines: those that were written (<br>), with styles.
+/// The lines of a cell (separated by <br>), with styles.
 std::vector<std::string> lines_of(std::string cell, const Style& style, const std::string& base) {
     std::vector<std::string> lines;
     for (;;) {
@@ -65,14 +65,14 @@ std::vector<std::string> lines_of(std::string cell, const Style& style, const st
     }
 }
 
-/// The rows that `line` takes in a cell so wide.
+/// The number of rows of `line` in a cell of this width.
 std::vector<std::string> rows_of(std::string line, std::size_t width) {
     std::vector<std::string> rows;
     for (;;) {
         if (display_width(line) <= width) break;
         std::optional<RowBreak> at = first_break(line, width);
         if (!at || display_width(std::string_view(line).substr(0, at->end)) > width) {
-            // A word that is too long.
+            // The word is too long.
             const std::size_t cut = row_start(line, width, 1);
             at = RowBreak{cut, cut};
         }
@@ -109,7 +109,7 @@ Table read(const std::vector<std::string>& lines, const Style& style) {
             continue;
         }
         if (i == 0) table.widths.resize(cells.size());
-        // What has no column is not shown, as everywhere.
+        // Surplus cells are dropped, as in other Markdown renderers.
         cells.resize(table.widths.size());
         std::vector<Cell> row;
         for (std::size_t c = 0; c < cells.size(); ++c) {
@@ -201,7 +201,7 @@ std::string table_text(const std::vector<std::string>& lines, const Style& style
         while (most > narrowest && total(table.widths, most) > columns) --most;
         if (total(table.widths, most) > columns && table.rows.size() > 1)
             return as_list(table, columns);
-        // What rounding leaves goes to the columns that want it.
+        // Columns that need more get the remainder of the rounding.
         std::size_t left = columns - total(table.widths, most);
         for (std::size_t& width : table.widths) {
             const std::size_t more = width > most ? std::min(left, width - most) : 0;

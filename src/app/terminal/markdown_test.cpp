@@ -23,7 +23,7 @@ std::string shown(const Style& style, const std::vector<std::string>& pieces) {
     return text;
 }
 
-/// Without the escape sequences: what a person reads.
+/// Removes the escape sequences.
 std::string read_off(const std::string& text) {
     std::string plain;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -138,7 +138,7 @@ TEST(Markdown, AlignsTablesByColumns) {
               "b      c    22\n");
 }
 
-TEST(Markdown, CellsWrapWhereThereIsLittleRoom) {
+TEST(Markdown, CellsWrapInNarrowColumns) {
     const std::string table = read_off(
         shown(narrow(31),
               {"| key | what it is |\n|---|---|\n| one | some words that do not fit here |\n"}));

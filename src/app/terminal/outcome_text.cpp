@@ -73,12 +73,12 @@ std::string change_text(const ToolExecutionEndEvent& event, std::string_view cha
     return text;
 }
 
-/// How a command ended and, when it failed, the last line that it printed.
+/// The end of a command and, if it failed, the last line that it printed.
 std::string command_text(const ToolExecutionEndEvent& event, const std::string& ending,
                          bool failed) {
     const std::string text = event.result.text();
     std::vector<std::string_view> lines = lines_with_text(text);
-    // The tool's own note about the ending.
+    // The tool's note about the end.
     if (!lines.empty() && lines.back().starts_with('[') && lines.back().ends_with(']'))
         lines.pop_back();
     if (lines.empty() || lines.front() == "(no output)") return ending;
@@ -99,7 +99,7 @@ std::string fetched_text(const ToolExecutionEndEvent& event, std::int64_t status
     return text;
 }
 
-/// Empty: the details say nothing that is known here.
+/// Empty if the details are unknown.
 std::string text_of_details(const ToolExecutionEndEvent& event) {
     const Json* change = detail_of(event, "change");
     if (change && change->is_string()) return change_text(event, change->get_string());
@@ -139,7 +139,7 @@ std::string outcome_text(const ToolExecutionEndEvent& event) {
     if (event.is_error) {
         if (const std::string issues = issues_text(lines); !issues.empty()) return visible(issues);
     }
-    // An error ends with what went wrong.
+    // The last line of an error is the most specific.
     std::string line = visible(event.is_error ? lines.back() : lines.front());
     if (lines.size() > 1)
         line += " (+" + lines_text(static_cast<std::int64_t>(lines.size()) - 1) + ")";

@@ -14,10 +14,10 @@ TerminalText padded(const TerminalText& text, std::size_t columns) {
     return text + TerminalText::blanks(columns > width ? columns - width : 0);
 }
 
-/// The part of `all` rows around `row` that fits.
-std::size_t first_shown(std::size_t all, std::size_t row, std::size_t room) {
-    if (all <= room || row < room / 2) return 0;
-    return std::min(row - room / 2, all - room);
+/// The first of the rows around `row` that fit.
+std::size_t first_shown(std::size_t all, std::size_t row, std::size_t max_rows) {
+    if (all <= max_rows || row < max_rows / 2) return 0;
+    return std::min(row - max_rows / 2, all - max_rows);
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ Prompt::Outcome Prompt::press(const Key& key, bool more_follows) {
 Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
     switch (key.code) {
         case KeyCode::enter:
-            // A line end in the middle of a block is part of what was pasted.
+            // A line end in the middle of a block is part of the pasted text.
             if (more_follows) {
                 pasted_ = true;
                 buffer_.insert("\n");
@@ -75,7 +75,7 @@ Prompt::Outcome Prompt::enter() {
                                                                     : Outcome::entered;
 }
 
-/// Text that is pasted behind what was typed does not choose what the line is.
+/// Text that is pasted after typed text does not change the kind of the line.
 void Prompt::note_paste(const Key& key) {
     const bool brings_back = key.code == KeyCode::undo || key.code == KeyCode::yank;
     if (buffer_.empty() && !brings_back) pasted_ = false;
@@ -84,7 +84,7 @@ void Prompt::note_paste(const Key& key) {
         pasted_ = true;
 }
 
-/// False when the key means what it always means.
+/// Returns false if the key has its normal meaning.
 bool Prompt::search(const Key& key) {
     const std::string* found = nullptr;
     switch (key.code) {
@@ -144,7 +144,7 @@ void Prompt::complete() {
     chosen_ = 0;
 }
 
-/// The next one of several takes the word's place.
+/// Replaces the word by the next of several choices.
 void Prompt::choose() {
     chosen_ = chosen_ % choices_.size() + 1;
     const std::string rest = buffer_.text().substr(buffer_.cursor());
@@ -191,7 +191,7 @@ std::vector<TerminalText> Prompt::menu(std::size_t columns, std::size_t max_rows
         widest = std::max(widest, display_width(spelled_out(entry.name)));
     const bool explained = std::any_of(entries.begin(), entries.end(),
                                        [](const Command& entry) { return !entry.help.empty(); });
-    // Names alone stand in columns.
+    // Names without descriptions are shown in columns.
     const std::size_t across = explained ? 1 : std::max<std::size_t>(1, columns / (widest + 2));
     const std::size_t all = (entries.size() + across - 1) / across;
     const std::size_t first = first_shown(all, chosen_ == 0 ? 0 : (chosen_ - 1) / across, max_rows);

@@ -15,33 +15,32 @@
 
 namespace cubepi::app {
 
-/// What a person writes at the bottom of the console: the text under editing with its history, search in it, and
-/// completion.
+/// The input at the bottom of the console: an edit buffer with history, search and completion.
 class Prompt {
 public:
     enum class Outcome : std::uint8_t {
         none,
         entered,  ///< take() has the text
-        escape,   ///< Esc, which ended nothing here
+        escape,   ///< Esc without an effect on the prompt
         end,      ///< Ctrl-D at the empty prompt
     };
     Prompt(Style style, History history);
 
-    /// `more_follows`: the key is not the last one that has come, as in the middle of a pasted block.
+    /// `more_follows`: further keys have already arrived, as in the middle of a pasted block.
     Outcome press(const Key& key, bool more_follows);
     std::string take();
-    /// Whether the beginning of the text that take() returns was pasted, not typed.
+    /// Returns whether the beginning of the text from take() was pasted, not typed.
     bool taken_was_pasted() const noexcept { return entered_pasted_; }
-    /// Drops what was typed; undo brings it back. False when there was nothing.
+    /// Drops the typed text; undo restores it. Returns false if there was none.
     bool clear();
-    /// Puts a text in front of what is being typed.
+    /// Inserts a text before the typed one.
     void hand_back(const std::string& text, bool pasted);
     void remember(const std::string& line) { history_.add(line); }
     void set_commands(std::vector<Command> commands) { commands_ = std::move(commands); }
 
     const std::string& text() const noexcept { return buffer_.text(); }
     FieldRows field(std::size_t columns, std::size_t max_rows) const;
-    /// What Tab would choose among, below the prompt.
+    /// The choices of Tab, for the rows below the prompt.
     std::vector<TerminalText> menu(std::size_t columns, std::size_t max_rows) const;
 
 private:

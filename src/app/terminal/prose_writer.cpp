@@ -39,18 +39,18 @@ std::string ProseWriter::take_rest() {
     return rest;
 }
 
-/// The text up to the last place at which the row can end. The word behind it may still grow.
+/// The text up to the last place at which the row can end. The word after it may still grow.
 std::string ProseWriter::take_ready(Flow flow, std::size_t columns) {
     std::size_t end = line_.text.size();
-    const std::size_t kept = flow == Flow::prose ? last_break(line_.text) : end;
+    const std::size_t complete = flow == Flow::prose ? last_break(line_.text) : end;
     // A word without a place to break is broken by the terminal once it is longer than a row.
-    if (kept > 0 || display_width(line_.text) < columns) end = std::max(written_, kept);
+    if (complete > 0 || display_width(line_.text) < columns) end = std::max(written_, complete);
     std::string ready = line_.text.substr(written_, end - written_);
     written_ = end;
     return ready;
 }
 
-/// A terminal that became narrower has broken what is written already. What follows is placed after its last row.
+/// A terminal that became narrower has rewrapped the written text. Further text is placed after its last row.
 void ProseWriter::fit(std::size_t columns) {
     const std::string_view shown = std::string_view(line_.text).substr(0, written_);
     if (display_width(shown) < columns) return;

@@ -10,12 +10,12 @@
 namespace cubepi::app {
 
 /// Breaks text between words while it arrives, for a terminal on which nothing written is changed later. Holds back the word
-/// that is being written, since it may belong on the next row. Code is left for the terminal to break.
+/// that is being written, since it may belong on the next row. Code is wrapped by the terminal.
 class ProseWriter {
 public:
-    /// What can be shown of `text` and of what was held back, for a terminal of `columns` columns.
+    /// Returns the part of `text` and of the pending word that can be shown, for a terminal of `columns` columns.
     TerminalText add(TerminalView text, Flow flow, std::size_t columns);
-    /// The word that was held back.
+    /// Returns the pending word.
     TerminalText finish();
 
 private:

@@ -28,7 +28,7 @@ std::string written(std::string_view text, std::size_t step, Flow flow = Flow::p
 TEST(ProseWriter, BreaksBetweenWordsInWhateverPiecesTheTextComes) {
     const std::string text =
         "one two three four five six\n- an item with more words than a row "
-        "has\n漢字漢字漢字漢字漢字漢字。\n\x1b[1mbold words that go on here\x1b[0m "
+        "has\n漢字漢字漢字漢字漢字漢字。\n\x1b[1mbold words that run on here\x1b[0m "
         "end\n";
     const std::string expected =
         "one two three four\nfive six\n- an item with more\n  words than a row\n  has\n"

@@ -19,10 +19,10 @@ bool known = false;
 bool raw = false;
 
 void send(std::string_view text) {
-    // A terminal that is full would hold up even the end of the process.
+    // A full terminal buffer would block even the end of the process.
     pollfd ready{output_fd, POLLOUT, 0};
     if (poll(&ready, 1, 1000) != 1) return;
-    // Nothing can be done about a terminal that takes no more.
+    // A failed write to the terminal has no remedy.
     [[maybe_unused]] const ssize_t sent = write(output_fd, text.data(), text.size());
 }
 
@@ -40,7 +40,7 @@ RawMode::~RawMode() { leave(); }
 void RawMode::enter() noexcept {
     if (!known || raw || !in_foreground(input_fd)) return;
     termios keys = before;
-    // Output stays as it is: a line feed goes to the beginning of the next line.
+    // Output processing is unchanged: a line feed moves to the beginning of the next line.
     keys.c_iflag &= ~static_cast<tcflag_t>(ICRNL | INLCR | IXON | ISTRIP | BRKINT);
     keys.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON | IEXTEN | ISIG);
     keys.c_cc[VMIN] = 1;

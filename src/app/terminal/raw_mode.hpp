@@ -2,7 +2,7 @@
 
 namespace cubepi::app {
 
-/// Keys one by one instead of lines, for a terminal, while it exists. One at a time.
+/// Switches a terminal from lines to single keys during its lifetime. One at a time.
 class RawMode {
 public:
     RawMode(int input, int output);

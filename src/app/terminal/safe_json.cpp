@@ -33,7 +33,7 @@ std::string safe_json(const Json& value) {
     if (!is_utf8(text)) text = replace_broken_utf8(text);
     std::string out;
     out.reserve(text.size());
-    // What is escaped here occurs in strings only: everything else in JSON is ASCII.
+    // Escaped characters occur only in strings: all other parts of JSON are ASCII.
     for (std::string_view rest = text; !rest.empty();) {
         const std::string_view character = first_code_point(rest);
         const char32_t code = code_point(character);

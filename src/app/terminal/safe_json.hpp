@@ -6,8 +6,9 @@
 
 namespace cubepi::app {
 
-/// `value` as JSON on one line, in which no byte means anything to a terminal or an editor: characters that is_deceptive() names
-/// and DEL are written as \u escapes, and bytes that are not UTF-8 as U+FFFD. Parsing it yields the same value.
+/// Writes `value` as JSON on one line, in which no byte has a special meaning for a terminal or an editor: characters
+/// that is_deceptive() names and DEL are written as \u escapes, and bytes that are not UTF-8 as U+FFFD. Parsing it
+/// yields the same value.
 std::string safe_json(const Json& value);
 
 }  // namespace cubepi::app

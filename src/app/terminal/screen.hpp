@@ -23,14 +23,14 @@ class Screen {
 public:
     Screen(Clock& clock, Executor executor);
 
-    /// The sign that something is waited for, until the next event shows something.
+    /// Shows the progress sign until the output of the next event.
     void wait(TerminalView what) { spinner_.start(what); }
     void on_event(const AgentEvent& event);
-    /// A piece of an answer that comes from no agent.
+    /// Prints a piece of an answer that is not from an agent.
     void on_text(std::string_view delta);
     /// Tokens, money and time, after the run.
     void summary(const RunResult& result, std::chrono::steady_clock::duration time);
-    /// Ends what is shown in part, so that something else can be written.
+    /// Ends incomplete output, so that other text can be written.
     void pause();
 
     const Style& style() const noexcept { return style_; }

@@ -29,7 +29,7 @@ void Spinner::start(TerminalText what) {
 }
 
 void Spinner::tick() {
-    // In the background it would write over the lines of the foreground job.
+    // In the background it would overwrite the lines of the foreground job.
     if (in_foreground(STDERR_FILENO)) {
         err() << "\r" << style_.dim() << frames[frame_++ % frames.size()] << " " << what_
               << style_.off() << flush_now;

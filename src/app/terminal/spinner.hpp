@@ -12,7 +12,7 @@ namespace cubepi::app {
 /// A progress sign on standard error. Only at a terminal, and only in its foreground job. Used on one executor.
 class Spinner {
 public:
-    /// `clock` outlives it.
+    /// `clock` must outlive the object.
     Spinner(Style style, Clock& clock, Executor executor);
     ~Spinner();
     void start(TerminalText what);

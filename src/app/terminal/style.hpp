@@ -4,14 +4,14 @@
 
 namespace cubepi::app {
 
-/// Whether and how a stream shows colours: not when it is no terminal, NO_COLOR is set, or TERM is dumb.
+/// The use of colors on a stream: none if it is not a terminal, NO_COLOR is set, or TERM is dumb.
 struct Style {
     bool terminal = false;
     bool color = false;
     int columns = 80;
     int rows = 24;
 
-    /// The style of an open file descriptor, now.
+    /// Returns the current style for an open file descriptor.
     static Style of(int fd);
 
     TerminalView bold() const noexcept { return sequence("\x1b[1m"); }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int patience_in_milliseconds = 2000;
 
-/// A way of our own to the terminal, which may be non-blocking without others (the shell) noticing.
+/// Opens the terminal again, so that it can be non-blocking without affecting other processes (the shell).
 int own_descriptor(int fd) {
     std::array<char, 256> name{};
     if (ttyname_r(fd, name.data(), name.size()) != 0) return -1;
@@ -31,7 +31,7 @@ struct Sign {
     std::string_view sign;
     char plain;
 };
-// All of them take one column, and so does what stands for them.
+// The symbols and their replacements take one column each.
 constexpr std::array signs{Sign{"●", '*'}, Sign{"•", '*'},  Sign{"✓", '+'}, Sign{"✗", 'x'},
                            Sign{"↳", '>'}, Sign{"…", '~'},  Sign{"·", '-'}, Sign{"│", '|'},
                            Sign{"─", '-'}, Sign{"—", '-'},  Sign{"⠋", '|'}, Sign{"⠙", '/'},
@@ -67,7 +67,7 @@ struct TerminalOutput::State : std::enable_shared_from_this<TerminalOutput::Stat
 
     int target() { return own.is_open() ? own.native_handle() : fd; }
 
-    /// Writes what the terminal takes now; when it has gone, nothing waits.
+    /// Writes the output that the terminal accepts now; discards all output if it is gone.
     void push() {
         while (written < pending.size()) {
             const ssize_t count =

@@ -9,21 +9,23 @@
 
 namespace cubepi::app {
 
-/// What is written to a terminal, without waiting for it: a slow one must not hold up the keys. Used on one executor.
+/// Writes to a terminal without waiting, so that a slow one does not delay the handling of keys. Used on one
+/// executor.
 class TerminalOutput {
 public:
-    /// `fd` stays the caller's. `ascii`: the terminal knows no UTF-8, and gets plain signs for our own.
+    /// The caller keeps the ownership of `fd`. `ascii`: the terminal does not support UTF-8; symbols of the program
+    /// are replaced.
     TerminalOutput(Executor executor, int fd, bool ascii);
     ~TerminalOutput();
     TerminalOutput(const TerminalOutput&) = delete;
     TerminalOutput& operator=(const TerminalOutput&) = delete;
 
     void write(TerminalView text);
-    /// Everything has been taken.
+    /// True if the terminal has accepted all output.
     bool idle() const noexcept;
-    /// Called each time when it becomes idle after it was not.
+    /// Called whenever the output becomes idle.
     void on_idle(std::function<void()> then);
-    /// Waits until everything has been taken, or the terminal has taken nothing for a while.
+    /// Waits until the terminal has accepted all output, or has accepted nothing for a while.
     void drain();
 
 private:
@@ -31,7 +33,7 @@ private:
     std::shared_ptr<State> state_;
 };
 
-/// True where the locale says that a terminal knows no UTF-8.
+/// True if the locale declares a terminal without UTF-8.
 bool terminal_is_ascii();
 
 }  // namespace cubepi::app

@@ -10,12 +10,12 @@
 
 namespace cubepi::app {
 
-/// Ends a statement whose text must be seen at once.
+/// Ends a statement whose text must be shown at once.
 struct FlushNow {};
 inline constexpr FlushNow flush_now;
 
-/// A stream, such as standard output or standard error, as a place for text that people read. Takes safe text and numbers only; what a pipe gets
-/// is the same. Not for data that programs read, which data_output() takes as it is. The stream outlives the object.
+/// A stream for text for the user, such as standard output or standard error. Accepts only safe text and numbers; a
+/// pipe gets the same text. For data that programs read see data_output(). The stream must outlive the object.
 class TerminalStream {
 public:
     explicit TerminalStream(std::ostream& to) : to_(to) {}
@@ -49,13 +49,13 @@ private:
     std::ostream& to_;
 };
 
-/// Standard output, for people.
+/// Standard output, for text for the user.
 TerminalStream& out();
 /// Standard error.
 TerminalStream& err();
 
-/// Writes to standard output what a program reads: JSON, the answer of `run` on a pipe, completion scripts. Where standard
-/// output is a terminal, the text passes for_terminal() on its way.
+/// Writes data for programs to standard output: JSON, the answer of `run` on a pipe, completion scripts. If standard
+/// output is a terminal, the text passes for_terminal() first.
 void data_output(std::string_view data);
 /// The same for a stream that may be standard output.
 void data_output(std::ostream& to, std::string_view data);

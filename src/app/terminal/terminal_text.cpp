@@ -29,7 +29,7 @@ constexpr std::array ignorable{
     Range{0xFFF0, 0xFFF8},  Range{0x1BCA0, 0x1BCA3}, Range{0x1D173, 0x1D17A},
     Range{0xE0000, 0xE0FFF}};
 
-// Blanks other than U+0020, and what looks like one.
+// Spaces other than U+0020, and characters that look like one.
 constexpr std::array blanks{Range{0xA0, 0xA0},     Range{0x1680, 0x1680}, Range{0x2000, 0x200A},
                             Range{0x2028, 0x2029}, Range{0x202F, 0x202F}, Range{0x205F, 0x205F},
                             Range{0x2800, 0x2800}, Range{0x3000, 0x3000}};
@@ -54,7 +54,8 @@ struct Character {
     bool valid = false;
 };
 
-/// The character at the front of `text`, which is not empty (Unicode 15, table 3-7); a byte that belongs to none is invalid.
+/// The character at the front of `text`, which is not empty (Unicode 15, table 3-7); a byte outside of a character is
+/// invalid.
 Character character_of(std::string_view text) {
     const auto first = static_cast<unsigned char>(text.front());
     if (first < 0x80) return {first, 1, true};
@@ -84,7 +85,7 @@ void add_readable(std::string& out, const Character& character, std::string_view
     if (!character.valid || has(bidi_controls, code)) {
         out += "\uFFFD";
     } else if (code == '\r') {
-        // A progress bar writes over its line; here each state is one.
+        // A progress bar overwrites its line; here each state becomes a line.
         if (rest.size() > 1 && rest[1] != '\n') out += '\n';
     } else if (code == 0x2028 || code == 0x2029) {
         out += '\n';

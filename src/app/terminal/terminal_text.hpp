@@ -10,9 +10,9 @@ namespace cubepi::app {
 
 class TerminalText;
 
-// The gate to the terminal. Whatever is written to a terminal has one of these two types, and neither can be made from a
-// string that only exists at run time: such text passes for_terminal() or spelled_out(), which leave no character in it that
-// a terminal would obey.
+// Types for terminal output. All text for a terminal has one of these two types, and neither can be created from a
+// run-time string: such text passes for_terminal() or spelled_out(), which remove all characters that a terminal
+// would interpret.
 
 /// A view of text that is safe to write to a terminal: a literal of the program, or a TerminalText that outlives it.
 class TerminalView {
@@ -33,15 +33,15 @@ private:
     std::string_view text_;
 };
 
-/// Text that is safe to write to a terminal, made of literals and of escaped text.
+/// Text that is safe to write to a terminal, composed of literals and escaped text.
 class TerminalText {
 public:
     TerminalText() = default;
     // NOLINTNEXTLINE(google-explicit-constructor)
     TerminalText(TerminalView text) : text_(text.str()) {}
 
-    /// For code that cuts and joins safe text (line breaking, styles): the caller guarantees that `text` has no character of
-    /// others that was not escaped. tools/check-terminal lists the files that may call it.
+    /// For code that cuts and joins safe text (line breaking, styles): the caller guarantees that all untrusted
+    /// characters of `text` are escaped. tools/check-terminal lists the files that may call it.
     static TerminalText assembled(std::string text) {
         TerminalText made;
         made.text_ = std::move(text);
@@ -74,16 +74,16 @@ inline TerminalText operator+(TerminalView left, TerminalView right) {
     return joined;
 }
 
-/// Text of others (a model, a tool, a file, a user) for reading. Line feeds and tabs stay, other control characters are left
-/// out, characters that turn the direction of text around and bytes that are not UTF-8 become U+FFFD, and other invisible
-/// characters are left out unless scripts and emoji need them (joiners, variation selectors).
+/// Escapes untrusted text (of a model, a tool, a file, a user) for reading. Line feeds and tabs stay, other control
+/// characters are removed, bidirectional control characters and invalid UTF-8 become U+FFFD, and other invisible
+/// characters are removed unless scripts and emoji need them (joiners, variation selectors).
 TerminalText for_terminal(std::string_view text);
 
-/// The same text where it must be seen what it is, on one line: whatever is invisible or could be taken for something else is
-/// spelled out (^[, ^J, <U+202E>, <9B>). Tabs stay.
+/// Escapes untrusted text for inspection, on one line: invisible and deceptive characters are spelled out (^[, ^J,
+/// <U+202E>, <9B>). Tabs stay.
 TerminalText spelled_out(std::string_view text);
 
-/// for_terminal() as a plain string, which must pass it again to be printed (and does not change then).
+/// for_terminal() as a plain string, which must be escaped again to be printed (without further changes).
 std::string printable(std::string_view text);
 
 /// spelled_out() as a plain string.
@@ -93,7 +93,7 @@ std::string visible(std::string_view text);
 std::string one_line(std::string_view text, std::size_t width);
 TerminalText line_for_terminal(std::string_view text, std::size_t width);
 
-/// True for a character that shows nothing, looks like a blank or changes how its neighbours are arranged: Unicode's classes
+/// True for a character that is invisible, looks like a space or changes the order of others: Unicode's classes
 /// Default_Ignorable_Code_Point and Bidi_Control, blanks other than U+0020, and the controls U+0080 to U+009F.
 bool is_deceptive(char32_t character) noexcept;
 

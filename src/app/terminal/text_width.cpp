@@ -38,7 +38,7 @@ struct Character {
     std::size_t bytes = 1;
 };
 
-/// The character at the front of `text`; a byte that belongs to none is one of its own, as terminals show it.
+/// The character at the front of `text`; a byte outside of a character counts as one, as terminals show it.
 Character character_of(std::string_view text) {
     Character character;
     const auto first = static_cast<unsigned char>(text.front());
@@ -158,7 +158,7 @@ std::string cut_to_width(std::string_view line, std::size_t columns) {
 std::string shortened(std::string_view line, std::size_t columns) {
     if (display_width(line) <= columns) return std::string(line);
     if (columns == 0) return {};
-    // The sign stands before the escape sequences that end the line's styles.
+    // The sign is placed before the escape sequences that end the styles of the line.
     std::string cut = cut_to_width(line, columns - 1);
     std::size_t end = cut.size();
     for (std::size_t at = cut.rfind('\x1b');
@@ -175,7 +175,7 @@ std::optional<RowBreak> find_break(std::string_view line, std::size_t columns,
                                    std::optional<RowBreak>& last) {
     columns = std::max<std::size_t>(columns, 2);
     Extent at;
-    bool text = false;  // behind the indent
+    bool text = false;  // after the indent
     bool joined = false;
     std::size_t offset = 0;
     while (offset < line.size()) {
@@ -197,7 +197,7 @@ std::optional<RowBreak> find_break(std::string_view line, std::size_t columns,
         if (piece.width > 0) text = text || !blank;
         if (piece.width > 0 || piece.code == joiner) joined = piece.code == joiner;
         offset += piece.bytes;
-        // What follows a wide character may stand on the next row.
+        // The text after a wide character may start the next row.
         if (piece.width == 2 && offset < line.size() && line[offset] != ' ') {
             const Piece next = next_piece(line.substr(offset));
             if (next.width > 0 && !closes(next.code)) last = RowBreak{offset, offset};

@@ -37,8 +37,8 @@ HttpRequest OpenAIEndpoint::post(std::string_view path) const {
     info.type = error_type_of(info.code);
     throw_provider_error(std::move(info),
                          "there is no API key for " + host_ +
-                             "; set OPENAI_API_KEY in the environment, or pass to the provider an "
-                             "api_key (" +
+                             "; set OPENAI_API_KEY in the environment, or pass an api_key to the "
+                             "provider (" +
                              name_ + "Options::api_key)");
 }
 
