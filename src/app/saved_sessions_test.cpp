@@ -95,7 +95,7 @@ TEST_F(OldSession, D75_ASessionWithAnUnclosedTurnIsDeletedOnAFullDisk) {
     EXPECT_EQ(run(saved.tapes()->position(listed[0].tape)).messages, 1);
     const RemovedSession removed = run(saved.remove("notes"));
     EXPECT_EQ(removed.parts.size(), 1U);
-    EXPECT_FALSE(removed.not_looked_at);
+    EXPECT_FALSE(removed.not_read);
     EXPECT_TRUE(run(saved.on_tapes_here()).empty());
 }
 

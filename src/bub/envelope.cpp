@@ -3,6 +3,8 @@
 #include <array>
 #include <cstddef>
 
+#include <cubepi/core/support/json_member.hpp>
+
 namespace bub {
 
 namespace {
@@ -49,8 +51,7 @@ std::optional<MediaItem> parse_media(const Json& form) {
     const JsonObject* object = form.if_object();
     if (!object) return std::nullopt;
     const auto text = [object](std::string_view key) {
-        const Json* value = object->if_contains(key);
-        return value && value->is_string() ? std::string(value->get_string()) : std::string();
+        return cubepi::detail::text_member(*object, key);
     };
     MediaItem item;
     const std::string type = text("type");
@@ -137,8 +138,7 @@ std::string Envelope::context_text() const {
         text += text_of(value).value_or("");
     }
     if (!text.empty()) return text;
-    const Json* given = rest.if_contains("context_str");
-    return given && given->is_string() ? std::string(given->get_string()) : std::string();
+    return cubepi::detail::text_member(rest, "context_str");
 }
 
 bool Envelope::is_operator() const noexcept { return from_operator.value_or(channel == "cli"); }

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include <cubepi/core/support/json_member.hpp>
+
 namespace bub {
 
 namespace {
@@ -60,8 +62,7 @@ StreamEvent StreamEvent::text(std::string_view delta) {
 }
 
 std::string_view StreamEvent::delta() const noexcept {
-    const cubepi::Json* value = data.if_contains("delta");
-    return value && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
+    return cubepi::detail::string_member(data, "delta");
 }
 
 cubepi::Task<> EventSource::close() { co_return; }

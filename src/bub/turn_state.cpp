@@ -2,11 +2,12 @@
 
 #include <algorithm>
 
+#include <cubepi/core/support/json_member.hpp>
+
 namespace bub {
 
 std::string TurnState::text(std::string_view key) const {
-    const cubepi::Json* value = values.if_contains(key);
-    return value && value->is_string() ? std::string(value->get_string()) : std::string();
+    return cubepi::detail::text_member(values, key);
 }
 
 TurnState TurnState::child() const {

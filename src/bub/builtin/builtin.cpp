@@ -12,8 +12,12 @@
 #include <bub/questions.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 
 namespace bub {
+
+using cubepi::detail::text_member;
 
 namespace {
 
@@ -62,11 +66,6 @@ Task<JsonObject> last_choice(std::shared_ptr<TapeStore> store, std::string tape,
     co_return *object;
 }
 
-std::string text_in(const JsonObject& data, std::string_view key) {
-    const Json* value = data.if_contains(key);
-    return value && value->is_string() ? std::string(value->get_string()) : std::string();
-}
-
 Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {
     if (call.message.lifespan) {
         auto open = std::make_shared<OpenLifespan>(call.message.lifespan);
@@ -82,13 +81,13 @@ Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {
     const Tape tape = co_await core->tape(call.session_id, call.state);
     const JsonObject stored = co_await stored_model_choice(tape.store(), tape.name());
     const auto& select = core->options().select_model;
-    std::string model = select ? select(stored) : text_in(stored, "model");
-    const std::string wanted = text_in(call.message.context, "model");
+    std::string model = select ? select(stored) : text_member(stored, "model");
+    const std::string wanted = text_member(call.message.context, "model");
     if (!wanted.empty()) model = wanted;
     if (!model.empty()) values["model"] = std::move(model);
     const JsonObject switched =
         co_await last_choice(tape.store(), tape.name(), "reasoning_effort_switch");
-    std::string effort = text_in(switched, "reasoning_effort");
+    std::string effort = text_member(switched, "reasoning_effort");
     if (!effort.empty()) values["reasoning_effort"] = std::move(effort);
     if (const Json* thread = call.message.context.if_contains("thread_id")) {
         values["_runtime_thread_id"] = *thread;
@@ -250,10 +249,8 @@ Task<std::optional<std::string>> system_prompt(CorePtr core, SystemPromptCall& c
 
 bool is_quit(const Envelope& message) {
     if (!is_command(message)) return false;
-    std::string_view line = std::string_view(message.content_text()).substr(1);
-    const std::size_t begin = line.find_first_not_of(" \t\n");
-    const std::size_t end = line.find_last_not_of(" \t\n");
-    return begin != line.npos && line.substr(begin, end - begin + 1) == "quit";
+    const std::string_view line = std::string_view(message.content_text()).substr(1);
+    return cubepi::detail::trimmed(line, " \t\n") == "quit";
 }
 
 Task<std::optional<AdmitDecision>> admit(CorePtr core, AdmitMessageCall& call) {

@@ -10,6 +10,7 @@
 
 #include <bub/builtin/plugin/project_file.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
 
 namespace bub {
@@ -17,13 +18,6 @@ namespace bub {
 namespace {
 
 constexpr std::size_t max_skills = 200;  ///< of one directory
-
-std::string trimmed(std::string_view text) {
-    const auto space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
-    while (!text.empty() && space(text.front())) text.remove_prefix(1);
-    while (!text.empty() && space(text.back())) text.remove_suffix(1);
-    return std::string(text);
-}
 
 /// Checks for lower-case letters and digits, words joined by single hyphens.
 bool is_skill_name(std::string_view name) {
@@ -56,11 +50,11 @@ struct Parts {
 std::optional<Parts> split(const std::string& text) {
     std::istringstream lines(text);
     std::string line;
-    if (!std::getline(lines, line) || trimmed(line) != "---") return std::nullopt;
+    if (!std::getline(lines, line) || cubepi::detail::trimmed(line) != "---") return std::nullopt;
     Parts parts;
     bool closed = false;
     while (std::getline(lines, line)) {
-        if (!closed && trimmed(line) == "---") {
+        if (!closed && cubepi::detail::trimmed(line) == "---") {
             closed = true;
         } else {
             (closed ? parts.body : parts.front) += line + "\n";
@@ -87,8 +81,10 @@ std::optional<Skill> parse_skill(const std::string& text, const std::string& nam
         if (!front.IsMap()) return std::nullopt;
         for (const auto& member : front) {
             const std::string key = lower(member.first.as<std::string>());
-            if (key == "name") skill.name = trimmed(member.second.as<std::string>());
-            if (key == "description") skill.description = trimmed(member.second.as<std::string>());
+            if (key == "name")
+                skill.name = cubepi::detail::trimmed(member.second.as<std::string>());
+            if (key == "description")
+                skill.description = cubepi::detail::trimmed(member.second.as<std::string>());
         }
     } catch (const YAML::Exception&) {
         return std::nullopt;
@@ -96,7 +92,7 @@ std::optional<Skill> parse_skill(const std::string& text, const std::string& nam
     const std::size_t length = characters(skill.description);
     if (!is_skill_name(skill.name) || skill.name != name) return std::nullopt;
     if (length == 0 || length > 1024) return std::nullopt;
-    skill.body = trimmed(parts->body);
+    skill.body = cubepi::detail::trimmed(parts->body);
     return skill;
 }
 

@@ -11,6 +11,7 @@
 #include <cubepi/checkpoint/claims/store_errors.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 namespace bub {
 
@@ -75,7 +76,7 @@ Task<std::optional<CheckpointData>> TapeCheckpointer::load(std::string thread_id
     data.emplace();
     data->messages = std::move(messages);
     data->extra = data_of(extra);
-    if (fork) data->parent_thread_id = detail::state_text(data_of(fork), "from");
+    if (fork) data->parent_thread_id = cubepi::detail::text_member(data_of(fork), "from");
     // Entries appended since the position was read make the next append stale; they are not lost.
     data->position = before.messages;
     co_return data;

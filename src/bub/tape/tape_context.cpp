@@ -4,11 +4,12 @@
 
 #include <bub/tape/entry/entry_walk.hpp>
 #include <bub/tape/entry/json_text.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 namespace bub {
 
 using detail::EntryWalk;
-using detail::text_at;
+using cubepi::detail::text_member;
 
 namespace {
 
@@ -25,7 +26,7 @@ struct ToChat {
     void calls(const TapeEntry& entry, const JsonArray& calls) {
         JsonObject message;
         message["role"] = "assistant";
-        message["content"] = text_at(entry.payload, "content");
+        message["content"] = text_member(entry.payload, "content");
         message["tool_calls"] = calls;
         messages.push_back(std::move(message));
     }

@@ -2,25 +2,22 @@
 
 #include <string_view>
 
+#include <cubepi/core/support/json_member.hpp>
+
 namespace bub {
 
-namespace {
+using cubepi::detail::text_member;
 
-std::string text_at(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value && value->is_string() ? std::string(value->get_string()) : std::string();
-}
-
-}  // namespace
+namespace {}  // namespace
 
 std::optional<TapeSession> session_of(const JsonObject& side_state) {
     const Json* noted = side_state.if_contains("session");
     const JsonObject* fields = noted ? noted->if_object() : nullptr;
     if (!fields) return std::nullopt;
     TapeSession session;
-    session.id = text_at(*fields, "id");
-    session.workspace = text_at(*fields, "workspace");
-    session.copied_from = text_at(*fields, "copied_from");
+    session.id = text_member(*fields, "id");
+    session.workspace = text_member(*fields, "workspace");
+    session.copied_from = text_member(*fields, "copied_from");
     if (session.id.empty()) return std::nullopt;
     return session;
 }

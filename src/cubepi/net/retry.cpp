@@ -1,5 +1,6 @@
 #include <cubepi/net/retry.hpp>
 
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/network_error.hpp>
 
 #include <curl/curl.h>
@@ -15,15 +16,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-std::string_view trimmed(std::string_view text) {
-    while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-    while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-    return text;
-}
-
 /// Converts a number of `unit`s to a delay. Excessive numbers are clamped, so that they cannot overflow.
 std::optional<milliseconds> parse_wait(std::string_view text, double unit_ms) {
-    text = trimmed(text);
+    text = detail::trimmed(text, " \t");
     double number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -62,7 +57,7 @@ std::optional<std::chrono::system_clock::time_point> parse_http_date(const std::
 RetryHints read_retry_hints(const HttpHeaders& headers, std::chrono::system_clock::time_point now) {
     RetryHints hints;
     if (const std::string* value = headers.find("x-should-retry")) {
-        const std::string_view word = trimmed(*value);
+        const std::string_view word = detail::trimmed(*value, " \t");
         if (word == "true") hints.should_retry = true;
         if (word == "false") hints.should_retry = false;
     }

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/workspace/fetch/content_kind.hpp>
 #include <cubepi/workspace/files/beneath.hpp>
@@ -16,13 +17,6 @@ namespace cubepi {
 namespace {
 
 constexpr std::size_t max_shown = 2000;
-
-std::string text_argument(const JsonObject& arguments, std::string_view name) {
-    const Json* value = arguments.if_contains(boost::json::string_view(name.data(), name.size()));
-    if (value == nullptr || !value->is_string()) return {};
-    const auto& text = value->get_string();
-    return std::string(text.data(), text.size());
-}
 
 /// True for characters that reorder text on a terminal, or that are invisible.
 bool is_deceptive(std::string_view text) {
@@ -67,17 +61,16 @@ std::string describe_command(const std::string& command, const std::string& dire
 }
 
 std::string describe(std::string_view tool, ToolRisk risk, const JsonObject& arguments) {
-    const std::string path = shown(text_argument(arguments, "path"));
+    const std::string path = shown(detail::text_member(arguments, "path"));
     if (tool == "write")
-        return "Write " + path + " (" + size_of(text_argument(arguments, "content")) + ")";
+        return "Write " + path + " (" + size_of(detail::text_member(arguments, "content")) + ")";
     if (tool == "edit") {
-        const Json* all = arguments.if_contains("all");
-        const bool every = all != nullptr && all->is_bool() && all->get_bool();
-        return "Edit " + path + ": replace " + size_of(text_argument(arguments, "old_text")) +
-               " by " + size_of(text_argument(arguments, "new_text")) +
+        const bool every = detail::flag_member(arguments, "all");
+        return "Edit " + path + ": replace " + size_of(detail::text_member(arguments, "old_text")) +
+               " by " + size_of(detail::text_member(arguments, "new_text")) +
                (every ? ", wherever they occur" : "");
     }
-    if (tool == "fetch") return "Fetch " + shown(text_argument(arguments, "url"));
+    if (tool == "fetch") return "Fetch " + shown(detail::text_member(arguments, "url"));
     std::string sentence = "Call the tool " + shown(tool) + " (" + std::string(to_string(risk)) +
                            ") with " + shown(detail::cut_text(json_text(arguments), max_shown));
     if (risk == ToolRisk::irreversible)
@@ -142,7 +135,7 @@ bool ToolRules::allows_fetch(std::string_view origin) const {
 
 /// The working directory of a command; empty: unknown. Links are not resolved: "x/.." can be anywhere.
 std::string ToolRules::directory_of(const JsonObject& arguments) const {
-    const std::string given = text_argument(arguments, "working_directory");
+    const std::string given = detail::text_member(arguments, "working_directory");
     if (workspace_.empty() || given.find('\0') != std::string::npos) return {};
     const std::string tidy = detail::tidy_path(given);
     if (("/" + tidy + "/").find("/../") != std::string::npos) return {};
@@ -152,20 +145,20 @@ std::string ToolRules::directory_of(const JsonObject& arguments) const {
 }
 
 void ToolRules::decide_command(ApprovalDecision& decision, const JsonObject& arguments) const {
-    const std::string command = text_argument(arguments, "command");
+    const std::string command = detail::text_member(arguments, "command");
     const std::string directory = directory_of(arguments);
     const std::string effect = known_command_effect(command);
     if (!effect.empty()) decision.risk = ToolRisk::irreversible;
     decision.allowed = commands_.allows(command, directory);
     decision.question =
-        describe_command(command, text_argument(arguments, "working_directory"), effect);
+        describe_command(command, detail::text_member(arguments, "working_directory"), effect);
     if (const auto rule = rule_for(command, directory))
         decision.always = ApprovalRule{"shell", rule->text()};
 }
 
 ApprovalDecision ToolRules::decide(std::string_view tool, ToolRisk risk,
                                    const JsonObject& arguments) const {
-    return decide(tool, risk, arguments, text_argument(arguments, "path"));
+    return decide(tool, risk, arguments, detail::text_member(arguments, "path"));
 }
 
 ApprovalDecision ToolRules::decide(std::string_view tool, ToolRisk risk,
@@ -185,11 +178,11 @@ ApprovalDecision ToolRules::decide(std::string_view tool, ToolRisk risk,
     std::string match = "*";
     decision.allowed = has(tool, "*");
     if (tool == "fetch") {
-        match = detail::url_origin(text_argument(arguments, "url"));
+        match = detail::url_origin(detail::text_member(arguments, "url"));
         decision.allowed = decision.allowed || allows_fetch(match);
     }
     decision.question = describe(tool, risk, arguments);
-    std::string_view why = detail::protected_because(text_argument(arguments, "path"));
+    std::string_view why = detail::protected_because(detail::text_member(arguments, "path"));
     if (why.empty() && write_target) why = detail::protected_because(*write_target);
     if (why.empty() && !write_target) why = "the target of the write is unknown";
     if (!why.empty()) {

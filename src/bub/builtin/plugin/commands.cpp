@@ -9,6 +9,7 @@
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
@@ -19,14 +20,6 @@ namespace {
 
 using cubepi::AgentTool;
 using cubepi::ErrorCode;
-
-std::string_view trimmed(std::string_view text) {
-    while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-    while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\n')) {
-        text.remove_suffix(1);
-    }
-    return text;
-}
 
 /// Returns at most about `most` bytes: the beginning and the end, with a note of what was omitted between them.
 std::string shortened_middle(std::string text, std::size_t most) {
@@ -74,7 +67,7 @@ public:
         if (line.front() == '!') {
             name = "shell";
             co_return co_await shell_for_model(
-                std::string(trimmed(std::string_view(line).substr(1))));
+                std::string(cubepi::detail::trimmed(std::string_view(line).substr(1))));
         }
         name = our_tool_name(line.substr(0, line.find_first_of(" \t\n")));
         if (name == "help") co_return help();
@@ -243,7 +236,7 @@ Task<EndedCommand> try_command(std::shared_ptr<BuiltinCore> core, Tape tape, std
     EndedCommand ended;
     CommandRun command(std::move(core), std::move(tape), std::move(session_id), state,
                        pending.pasted);
-    std::string without_comma(trimmed(std::string_view(pending.line).substr(1)));
+    std::string without_comma(cubepi::detail::trimmed(std::string_view(pending.line).substr(1)));
     Task<std::string> running = command.run(std::move(without_comma), ended.name);
     cubepi::Outcome<std::string> outcome = co_await cubepi::outcome_of(std::move(running));
     ended.line = std::move(pending.line);

@@ -4,6 +4,7 @@
 
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 namespace bub::detail {
 
@@ -25,11 +26,6 @@ struct Manifest {
     std::int64_t bytes = 0;
 };
 
-std::int64_t number_at(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value && value->is_int64() ? value->get_int64() : 0;
-}
-
 /// Returns the entries after the anchor with this name; empty if there is none.
 Task<std::vector<TapeEntry>> entries_after(Tape tape, std::string anchor) {
     TapeQuery query = TapeQuery().after_anchor(std::move(anchor)).limit(1);
@@ -50,8 +46,8 @@ Task<std::optional<Manifest>> read_manifest(Tape spilled, std::string handle) {
     const Json* data = found[0].payload.if_contains("data");
     if (!data || !data->is_object()) co_return manifest;
     manifest.emplace();
-    manifest->chunks = number_at(data->get_object(), "chunks");
-    manifest->bytes = number_at(data->get_object(), "bytes");
+    manifest->chunks = cubepi::detail::integer_member(data->get_object(), "chunks").value_or(0);
+    manifest->bytes = cubepi::detail::integer_member(data->get_object(), "bytes").value_or(0);
     co_return manifest;
 }
 

@@ -7,8 +7,13 @@
 #include <utility>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 namespace bub::detail {
+
+using cubepi::detail::flag_member;
+using cubepi::detail::object_member;
+using cubepi::detail::text_member;
 
 namespace {
 
@@ -37,16 +42,6 @@ std::optional<std::uint64_t> number_in(const JsonObject& record, std::string_vie
     return number_of(record.if_contains(key));
 }
 
-std::string text_in(const JsonObject& record, std::string_view key) {
-    const Json* value = record.if_contains(key);
-    return value && value->is_string() ? std::string(value->get_string()) : std::string();
-}
-
-bool is_true(const JsonObject& record, std::string_view key) {
-    const Json* value = record.if_contains(key);
-    return value && value->is_bool() && value->get_bool();
-}
-
 std::vector<std::uint64_t> numbers_in(const JsonObject& record, std::string_view key) {
     std::vector<std::uint64_t> numbers;
     const Json* list = record.if_contains(key);
@@ -65,11 +60,6 @@ JsonArray list_of(const std::vector<std::string>& ids) {
     return list;
 }
 
-const JsonObject* object_in(const JsonObject& record, std::string_view key) {
-    const Json* value = record.if_contains(key);
-    return value ? value->if_object() : nullptr;
-}
-
 }  // namespace
 
 JsonObject stored_form(const Envelope& message) {
@@ -82,11 +72,11 @@ JsonObject stored_form(const Envelope& message) {
 }
 
 Envelope from_stored_form(const JsonObject& form) {
-    const JsonObject* fields = object_in(form, "fields");
+    const JsonObject* fields = object_member(form, "fields");
     Envelope message(fields ? *fields : JsonObject());
-    if (form.contains("inbound_id")) message.inbound_id = text_in(form, "inbound_id");
-    message.is_active = is_true(form, "active");
-    if (form.contains("operator")) message.from_operator = is_true(form, "operator");
+    if (form.contains("inbound_id")) message.inbound_id = text_member(form, "inbound_id");
+    message.is_active = flag_member(form, "active");
+    if (form.contains("operator")) message.from_operator = flag_member(form, "operator");
     return message;
 }
 
@@ -186,19 +176,19 @@ void DeliveryRecords::apply_part(const JsonObject& record) {
 
 bool DeliveryRecords::apply_inbound(const JsonObject& record) {
     const auto id = number_in(record, "in");
-    const JsonObject* message = object_in(record, "message");
+    const JsonObject* message = object_member(record, "message");
     if (!id || !message) return false;
     next_ = std::max(next_, *id + 1);
     Inbound& inbound = inbounds_[*id];
     inbound.message = *message;
-    inbound.key = text_in(*message, "inbound_id");
-    inbound.date = text_in(record, "at");
+    inbound.key = text_member(*message, "inbound_id");
+    inbound.date = text_member(record, "at");
     inbound.begun = number_in(record, "turns").value_or(0);
     inbound.turn = number_in(record, "with").value_or(0);
-    inbound.answered = is_true(record, "answered");
+    inbound.answered = flag_member(record, "answered");
     inbound.parts = number_in(record, "parts").value_or(0);
-    inbound.all_sent = is_true(record, "said");  // words: allowed, a key of the file format
-    if (const JsonObject* planned = object_in(record, "planned")) {
+    inbound.all_sent = flag_member(record, "said");  // words: allowed, a key of the file format
+    if (const JsonObject* planned = object_member(record, "planned")) {
         for (const auto& [number, part] : *planned) {
             const auto key = number_of(std::string(number));
             if (key && part.is_object()) inbound.planned[*key] = part.get_object();
@@ -211,13 +201,13 @@ bool DeliveryRecords::apply_inbound(const JsonObject& record) {
 
 bool DeliveryRecords::apply_outbound(const JsonObject& record) {
     const auto id = number_in(record, "out");
-    const JsonObject* message = object_in(record, "message");
+    const JsonObject* message = object_member(record, "message");
     if (!id || !message) return false;
     next_ = std::max(next_, *id + 1);
     Outbound& outbound = outbounds_[*id];
     outbound.message = *message;
     outbound.answers = numbers_in(record, "for");
-    outbound.date = text_in(record, "at");
+    outbound.date = text_member(record, "at");
     outbound.resent = number_in(record, "times").value_or(0);
     apply_part(record);
     return true;
@@ -267,7 +257,7 @@ bool DeliveryRecords::apply_to_outbound(const JsonObject& record) {
 bool DeliveryRecords::apply_known(const JsonObject& record) {
     const Json* ids = record.if_contains("ids");
     if (!record.contains("known") || !ids || !ids->is_array()) return false;
-    const std::string channel = text_in(record, "known");
+    const std::string channel = text_member(record, "known");
     for (const Json& id : ids->get_array()) {
         if (id.is_string()) remember(channel, std::string(id.get_string()));
     }

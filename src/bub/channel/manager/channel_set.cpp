@@ -5,17 +5,12 @@
 #include <utility>
 
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/timeout.hpp>
 
 namespace bub::detail {
 
 namespace {
-
-std::string trimmed(const std::string& text) {
-    const std::size_t begin = text.find_first_not_of(" \t");
-    if (begin == std::string::npos) return {};
-    return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
 
 bool has(const std::vector<std::string>& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
@@ -25,7 +20,8 @@ bool has(const std::vector<std::string>& names, const std::string& name) {
 class Selection {
 public:
     explicit Selection(const std::vector<std::string>& words) {
-        for (const std::string& word : words) add(trimmed(word));
+        for (const std::string& word : words)
+            add(std::string(cubepi::detail::trimmed(word, " \t")));
     }
     bool excludes(const Channel& channel) const {
         return !channel.enabled() || has(excluded_, channel.name());
@@ -42,7 +38,8 @@ private:
         if (name == "all") {
             all_ = true;
         } else if (name.starts_with('!')) {
-            excluded_.push_back(trimmed(name.substr(1)));
+            excluded_.emplace_back(
+                cubepi::detail::trimmed(std::string_view(name).substr(1), " \t"));
         } else {
             named_.push_back(name);
         }

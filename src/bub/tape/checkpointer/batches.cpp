@@ -4,6 +4,7 @@
 #include <bub/tape/checkpointer/checkpointer_state.hpp>
 #include <cubepi/checkpoint/claims/store_errors.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 // The mark of a started batch: an element {"run_id", "batch_id", "calls", "used"} of the list "batches" in the side state, which
 // contains the answers that the batch uses. Marking moves them there from the list "answers" in one edit.
@@ -11,8 +12,9 @@
 namespace bub {
 
 using namespace cubepi;
+using cubepi::detail::string_member;
+using cubepi::detail::text_member;
 using detail::SideState;
-using detail::state_text;
 
 namespace {
 
@@ -29,21 +31,21 @@ void erase_where(JsonArray& list, Is is) {
 
 bool is_of(const Json& json, const std::string& run_id, const Ids& question_ids) {
     const JsonObject* one = json.if_object();
-    return one && state_text(*one, "run_id") == run_id &&
-           contains(question_ids, state_text(*one, "question_id"));
+    return one && string_member(*one, "run_id") == run_id &&
+           contains(question_ids, text_member(*one, "question_id"));
 }
 
 bool is_request_of(const Json& json, const std::string& run_id, const Ids& question_ids) {
     const JsonObject* one = json.if_object();
     const Json* request = one ? one->if_contains("request") : nullptr;
-    return request && request->is_object() && state_text(*one, "run_id") == run_id &&
-           contains(question_ids, state_text(request->get_object(), "question_id"));
+    return request && request->is_object() && string_member(*one, "run_id") == run_id &&
+           contains(question_ids, text_member(request->get_object(), "question_id"));
 }
 
 const JsonObject* find_batch(const JsonObject& state, const std::string& run_id) {
     for (const Json& json : SideState(state).list("batches")) {
         const JsonObject* batch = json.if_object();
-        if (batch && state_text(*batch, "run_id") == run_id) return batch;
+        if (batch && string_member(*batch, "run_id") == run_id) return batch;
     }
     return nullptr;
 }
@@ -68,7 +70,7 @@ void move_answers(JsonObject& state, JsonObject& batch, const BatchStart& start)
 
 void mark(JsonObject& state, const BatchStart& start) {
     const JsonObject* former = find_batch(state, start.run_id);
-    const bool same = former && state_text(*former, "batch_id") == start.batch_id;
+    const bool same = former && string_member(*former, "batch_id") == start.batch_id;
     JsonObject batch = same ? *former : new_batch(start);
     JsonArray& calls = SideState::edit(batch, "calls");
     for (const std::string& call_id : start.tool_call_ids) {
@@ -79,7 +81,7 @@ void mark(JsonObject& state, const BatchStart& start) {
     JsonArray& batches = SideState::edit(state, "batches");
     erase_where(batches, [&](const Json& json) {
         const JsonObject* one = json.if_object();
-        return one && state_text(*one, "run_id") == start.run_id;
+        return one && string_member(*one, "run_id") == start.run_id;
     });
     batches.emplace_back(std::move(batch));
     SideState::tidy(state);
@@ -99,7 +101,7 @@ void remove_settled(JsonObject& state, const std::string& run_id, const Ids& que
 
 StartedBatch read_batch(const JsonObject& json) {
     StartedBatch batch;
-    batch.batch_id = state_text(json, "batch_id");
+    batch.batch_id = text_member(json, "batch_id");
     for (const Json& call : SideState(json).list("calls")) {
         if (call.is_string()) batch.tool_call_ids.emplace_back(call.get_string());
     }
@@ -107,8 +109,8 @@ StartedBatch read_batch(const JsonObject& json) {
         const JsonObject* one = used.if_object();
         if (!one) continue;
         HitlAnswer answer;
-        answer.run_id = state_text(*one, "run_id");
-        answer.question_id = state_text(*one, "question_id");
+        answer.run_id = text_member(*one, "run_id");
+        answer.question_id = text_member(*one, "question_id");
         const Json* value = one->if_contains("answer");
         if (value) answer.answer = *value;
         batch.used_answers.push_back(std::move(answer));

@@ -9,6 +9,7 @@
 #include <bub/tape/file/side_state.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
 
 namespace bub {
@@ -38,7 +39,7 @@ std::vector<TapeEntry> in_order(std::vector<TapeEntry> entries, bool cut, std::s
     if (!cut) return entries;
     const auto first = std::find_if(entries.begin(), entries.end(), [](const TapeEntry& entry) {
         return entry.kind == entry_kind::message &&
-               detail::state_text(entry.payload, "role") == "user";
+               cubepi::detail::string_member(entry.payload, "role") == "user";
     });
     entries.erase(entries.begin(), first == entries.end() ? entries.begin() : first);
     JsonObject state;
@@ -93,7 +94,7 @@ Task<bool> TapeCheckpointer::State::is_complete(std::string tape, std::string ru
     if (!event) co_return false;
     const Json* data = event->payload.if_contains("data");
     co_return data && data->is_object() &&
-        detail::state_text(data->get_object(), "status") == "complete";
+        cubepi::detail::string_member(data->get_object(), "status") == "complete";
 }
 
 Task<std::vector<TapeEntry>> TapeCheckpointer::State::entries_of(std::string tape,

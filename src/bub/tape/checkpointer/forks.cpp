@@ -7,6 +7,7 @@
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/checkpoint/claims/store_errors.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 // Reads a tape as of a completed run, and continues from there on another tape.
 
@@ -27,8 +28,8 @@ std::optional<RunEnd> run_end_of(const TapeEntry& entry) {
     const Json* data = entry.payload.if_contains("data");
     if (!data || !data->is_object()) return std::nullopt;
     RunEnd end;
-    end.run_id = detail::state_text(data->get_object(), "run_id");
-    end.complete = detail::state_text(data->get_object(), "status") == "complete";
+    end.run_id = cubepi::detail::text_member(data->get_object(), "run_id");
+    end.complete = cubepi::detail::string_member(data->get_object(), "status") == "complete";
     return end;
 }
 

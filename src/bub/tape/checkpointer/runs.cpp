@@ -5,15 +5,17 @@
 #include <bub/tape/entry/entry_facts.hpp>
 #include <cubepi/checkpoint/claims/store_errors.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 // Runs and pending requests: the side state of TapeCheckpointer.
 
 namespace bub {
 
 using namespace cubepi;
+using cubepi::detail::string_member;
+using cubepi::detail::text_member;
 using detail::SideState;
 using detail::SideStateClaims;
-using detail::state_text;
 
 namespace {
 
@@ -37,14 +39,14 @@ void remove_run(JsonObject& state, const std::string& run_id, const std::string&
 bool is_request(const Json& json, const std::string& run_id, const std::string& question_id) {
     const JsonObject* one = json.if_object();
     const Json* request = one ? one->if_contains("request") : nullptr;
-    return request && request->is_object() && state_text(*one, "run_id") == run_id &&
-           state_text(request->get_object(), "question_id") == question_id;
+    return request && request->is_object() && string_member(*one, "run_id") == run_id &&
+           string_member(request->get_object(), "question_id") == question_id;
 }
 
 bool is_answer(const Json& json, const std::string& run_id, const std::string& question_id) {
     const JsonObject* one = json.if_object();
-    return one && state_text(*one, "run_id") == run_id &&
-           state_text(*one, "question_id") == question_id;
+    return one && string_member(*one, "run_id") == run_id &&
+           string_member(*one, "question_id") == question_id;
 }
 
 std::vector<TapeEntry> completion_of(const std::string& run_id) {
@@ -193,7 +195,7 @@ Task<std::vector<PendingRequest>> TapeCheckpointer::load_pending_requests(std::s
         const Json* request = one ? one->if_contains("request") : nullptr;
         if (!request) continue;
         PendingRequest entry;
-        entry.run_id = state_text(*one, "run_id");
+        entry.run_id = text_member(*one, "run_id");
         entry.request = hitl_request_from_json(*request);
         pending.push_back(std::move(entry));
     }
@@ -252,10 +254,10 @@ Task<void> TapeCheckpointer::clear_hitl_answers(std::string thread_id, std::stri
     std::function<Json(JsonObject&)> edit = [=](JsonObject& side_state) {
         erase_where(SideState::edit(side_state, "answers"), [&](const Json& json) {
             const JsonObject* one = json.if_object();
-            if (!one || state_text(*one, "run_id") != run_id) return false;
+            if (!one || text_member(*one, "run_id") != run_id) return false;
             return question_ids.empty() ||
                    std::find(question_ids.begin(), question_ids.end(),
-                             state_text(*one, "question_id")) != question_ids.end();
+                             text_member(*one, "question_id")) != question_ids.end();
         });
         SideState::tidy(side_state);
         return Json();

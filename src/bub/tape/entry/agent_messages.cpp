@@ -7,6 +7,7 @@
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 // The context of a tape as messages of an agent.
@@ -16,7 +17,7 @@ namespace bub {
 using namespace cubepi;
 using detail::call_name;
 using detail::EntryWalk;
-using detail::text_at;
+using cubepi::detail::text_member;
 
 namespace {
 
@@ -34,11 +35,11 @@ Content text_content(std::string text) {
 
 /// Converts a part of a message in OpenAI's format: text, or an image by URL or data URL.
 std::optional<Content> part_of(const JsonObject& part) {
-    const std::string type = text_at(part, "type");
-    if (type == "text") return text_content(text_at(part, "text"));
+    const std::string type = text_member(part, "type");
+    if (type == "text") return text_content(text_member(part, "text"));
     const Json* image = part.if_contains("image_url");
     if (type != "image_url" || !image) return std::nullopt;
-    std::string url = image->is_object() ? text_at(image->get_object(), "url") : std::string();
+    std::string url = image->is_object() ? text_member(image->get_object(), "url") : std::string();
     if (image->is_string()) url = std::string(image->get_string());
     ImageContent block;
     const std::size_t comma = url.find(";base64,");
@@ -67,11 +68,11 @@ ContentList<Content> content_of(const JsonObject& payload) {
 
 ToolCall call_of(const JsonObject& call) {
     ToolCall made;
-    made.id = text_at(call, "id");
+    made.id = text_member(call, "id");
     made.name = call_name(call);
     const Json* function = call.if_contains("function");
     const std::string arguments = function && function->is_object()
-                                      ? text_at(function->get_object(), "arguments")
+                                      ? text_member(function->get_object(), "arguments")
                                       : std::string();
     try {
         Json json = parse_lenient(arguments.empty() ? "{}" : arguments);
@@ -91,7 +92,7 @@ std::string labelled_anchor(const TapeEntry& entry) {
     const Json* state = entry.payload.if_contains("state");
     const JsonObject* fields = state ? state->if_object() : nullptr;
     // Written by the program alone: a hand-off of a model has a summary and nothing else.
-    if (fields && text_at(*fields, "owner") == "human") return anchor_text(entry);
+    if (fields && text_member(*fields, "owner") == "human") return anchor_text(entry);
     return anchor_text(entry) + "\n" + std::string(hand_off_label);
 }
 
@@ -104,15 +105,15 @@ struct ToAgent {
         messages.push_back(std::move(message));
     }
     void message(const TapeEntry& entry) {
-        const std::string role = text_at(entry.payload, "role");
+        const std::string role = text_member(entry.payload, "role");
         ContentList<Content> content = content_of(entry.payload);
         if (role == "tool") {
             std::string text;
             for (const Content& block : content) {
                 if (const auto* part = std::get_if<TextContent>(&block)) text += part->text;
             }
-            result(entry, std::move(text), text_at(entry.payload, "tool_call_id"),
-                   text_at(entry.payload, "name"));
+            result(entry, std::move(text), text_member(entry.payload, "tool_call_id"),
+                   text_member(entry.payload, "name"));
         } else if (role == "assistant") {
             AssistantMessage message;
             for (Content& block : content) {
@@ -132,7 +133,7 @@ struct ToAgent {
     }
     void calls(const TapeEntry& entry, const JsonArray& calls) {
         AssistantMessage message;
-        std::string text = text_at(entry.payload, "content");
+        std::string text = text_member(entry.payload, "content");
         if (!text.empty()) {
             TextContent block;
             block.text = std::move(text);

@@ -2,9 +2,14 @@
 
 #include <simdjson.h>
 
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace bub::detail {
+
+using cubepi::detail::array_member;
+using cubepi::detail::integer_member;
+using cubepi::detail::object_member;
 
 namespace {
 
@@ -25,14 +30,11 @@ public:
     explicit EntryObject(const JsonObject& object) : object_(&object) {}
 
     std::optional<EntryObject> object(std::string_view key) const {
-        const Json* value = object_->if_contains(key);
-        const JsonObject* found = value ? value->if_object() : nullptr;
+        const JsonObject* found = object_member(*object_, key);
         return found ? std::optional(EntryObject(*found)) : std::nullopt;
     }
     std::optional<std::int64_t> integer(std::string_view key) const {
-        const Json* value = object_->if_contains(key);
-        if (!value || !value->is_int64()) return std::nullopt;
-        return value->get_int64();
+        return integer_member(*object_, key);
     }
     std::optional<std::string_view> text(std::string_view key) const {
         const Json* value = object_->if_contains(key);
@@ -59,10 +61,7 @@ public:
     }
 
 private:
-    const JsonArray* array(std::string_view key) const {
-        const Json* value = object_->if_contains(key);
-        return value ? value->if_array() : nullptr;
-    }
+    const JsonArray* array(std::string_view key) const { return array_member(*object_, key); }
 
     const JsonObject* object_;
 };

@@ -6,13 +6,9 @@
 
 #include <bub/tape/entry/json_text.hpp>
 #include <bub/tape/tape_entry.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 namespace bub::detail {
-
-inline std::string text_at(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value && value->is_string() ? std::string(value->get_string()) : std::string();
-}
 
 inline JsonArray objects_at(const JsonObject& object, std::string_view key) {
     JsonArray found;
@@ -33,7 +29,7 @@ inline std::string result_text(const Json& result) {
 
 inline std::string call_name(const JsonObject& call) {
     const Json* function = call.if_contains("function");
-    return function && function->is_object() ? text_at(function->get_object(), "name")
+    return function && function->is_object() ? cubepi::detail::text_member(function->get_object(), "name")
                                              : std::string();
 }
 
@@ -67,7 +63,7 @@ private:
         for (const Json& result : list->get_array()) {
             const JsonObject& call =
                 position < pending_.size() ? pending_[position].get_object() : none;
-            to_.result(entry, result_text(result), text_at(call, "id"), call_name(call));
+            to_.result(entry, result_text(result), cubepi::detail::text_member(call, "id"), call_name(call));
             ++position;
         }
         pending_.clear();

@@ -3,46 +3,33 @@
 #include <algorithm>
 
 #include <cubepi/checkpoint/claims/store_errors.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 namespace bub::detail {
 
-namespace {
+using cubepi::detail::string_member;
+using cubepi::detail::text_member;
 
-std::int64_t number_at(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value && value->is_int64() ? value->get_int64() : 0;
-}
+namespace {
 
 cubepi::HeldClaim read_claim(const JsonObject& json) {
     cubepi::HeldClaim claim;
-    claim.run_id = state_text(json, "run_id");
-    claim.owner.owner_id = state_text(json, "owner_id");
-    claim.owner.host = state_text(json, "host");
-    claim.owner.boot_id = state_text(json, "boot_id");
-    claim.owner.pid = number_at(json, "pid");
-    claim.owner.process_start = number_at(json, "process_start");
-    claim.owner.description = state_text(json, "description");
-    const Json* until = json.if_contains("lease_until");
-    if (until && until->is_number()) claim.lease_until = until->to_number<double>();
-    return claim;
-}
-
-JsonObject claim_json(const cubepi::HeldClaim& claim) {
-    JsonObject json;
-    json["run_id"] = claim.run_id;
-    json["owner_id"] = claim.owner.owner_id;
-    json["host"] = claim.owner.host;
-    json["boot_id"] = claim.owner.boot_id;
-    json["pid"] = claim.owner.pid;
-    json["process_start"] = claim.owner.process_start;
-    json["description"] = claim.owner.description;
-    json["lease_until"] = claim.lease_until;
-    return json;
-}
+    JsonObject claim_json(const cubepi::HeldClaim& claim) {
+        JsonObject json;
+        json["run_id"] = claim.run_id;
+        json["owner_id"] = claim.owner.owner_id;
+        json["host"] = claim.owner.host;
+        json["boot_id"] = claim.owner.boot_id;
+        json["pid"] = claim.owner.pid;
+        json["process_start"] = claim.owner.process_start;
+        json["description"] = claim.owner.description;
+        json["lease_until"] = claim.lease_until;
+        return json;
+    }
 
 }  // namespace
 
-std::string state_text(const JsonObject& object, std::string_view key) {
+std::string text_member(const JsonObject& object, std::string_view key) {
     const Json* value = object.if_contains(key);
     return value && value->is_string() ? std::string(value->get_string()) : std::string();
 }
@@ -61,8 +48,8 @@ bool SideState::is_open(const std::string& run_id) const {
 bool SideState::holds(const std::string& run_id, const std::string& owner_id) const {
     for (const Json& json : list("claims")) {
         const JsonObject* claim = json.if_object();
-        if (claim && state_text(*claim, "run_id") == run_id)
-            return state_text(*claim, "owner_id") == owner_id;
+        if (claim && string_member(*claim, "run_id") == run_id)
+            return string_member(*claim, "owner_id") == owner_id;
     }
     return false;
 }
@@ -78,7 +65,7 @@ void SideState::remove_answers_of_run(JsonObject& state, const std::string& run_
         JsonArray& list = edit(state, name);
         const auto of_run = [&](const Json& json) {
             const JsonObject* one = json.if_object();
-            return one && state_text(*one, "run_id") == run_id;
+            return one && string_member(*one, "run_id") == run_id;
         };
         list.erase(std::remove_if(list.begin(), list.end(), of_run), list.end());
     }
@@ -124,7 +111,7 @@ void SideStateClaims::remove_claim(const std::string& run_id) {
     JsonArray& claims = SideState::edit(state_, "claims");
     const auto of_run = [&](const Json& json) {
         const JsonObject* claim = json.if_object();
-        return !claim || state_text(*claim, "run_id") == run_id;
+        return !claim || string_member(*claim, "run_id") == run_id;
     };
     claims.erase(std::remove_if(claims.begin(), claims.end(), of_run), claims.end());
     SideState::tidy(state_);

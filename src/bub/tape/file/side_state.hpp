@@ -49,9 +49,6 @@ private:
     std::string completed_;
 };
 
-/// Returns the text under `key`; empty if absent.
-std::string state_text(const JsonObject& object, std::string_view key);
-
 /// Throws StaleAppendError if one of the claims is no longer held (D50).
 void check_claims(const JsonObject& state, const std::string& tape,
                   const std::vector<TapeClaim>& claims);

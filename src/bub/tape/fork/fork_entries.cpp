@@ -6,6 +6,7 @@
 
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/search/query_filter.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 namespace bub::detail {
 
@@ -124,8 +125,7 @@ std::vector<TapeEntry> mergeable(const std::vector<TapeEntry>& entries) {
     const auto end_batch = [&] {
         if (batch && dropped > 0) {
             JsonObject& ours = batch->meta.at(meta_key).get_object();
-            const Json* count = ours.if_contains("count");
-            ours["count"] = dropped + (count && count->is_int64() ? count->get_int64() : 0);
+            ours["count"] = dropped + cubepi::detail::integer_member(ours, "count").value_or(0);
         }
         batch = nullptr;
         dropped = 0;

@@ -7,6 +7,7 @@
 #include <bub/tape/file/side_state.hpp>
 #include <bub/tape/fork/fork_entries.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -35,7 +36,7 @@ std::optional<TapeEntry> entry_at(const JsonObject& line, std::string_view key) 
 }
 
 void read_claim_line(JournaledTurn& turn, const JsonObject& line, const JsonObject& claim) {
-    turn.claims.push_back(TapeClaim{state_text(claim, "run_id"), state_text(claim, "owner_id")});
+    turn.claims.push_back(TapeClaim{cubepi::detail::text_member(claim, "run_id"), cubepi::detail::text_member(claim, "owner_id")});
     const Json* after = line.if_contains("after");
     if (after && after->is_int64()) turn.after = after->get_int64();
 }

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 
 namespace cubepi::detail {
 
@@ -14,16 +15,11 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-std::string_view without_spaces_around(std::string_view text) {
-    constexpr std::string_view spaces = " \t\n\v\f\r";
-    const std::size_t first = text.find_first_not_of(spaces);
-    if (first == text.npos) return {};
-    return text.substr(first, text.find_last_not_of(spaces) - first + 1);
-}
+constexpr std::string_view python_spaces = " \t\n\v\f\r";
 
 /// Parses a number in Python's notation: " +1_000.5 ".
 double number_in(std::string_view written, std::string_view key) {
-    std::string_view text = without_spaces_around(written);
+    std::string_view text = trimmed(written, python_spaces);
     if (text.size() > 1 && text.front() == '+' && text[1] != '-') text.remove_prefix(1);
     std::string digits;
     for (std::size_t i = 0; i < text.size(); ++i) {

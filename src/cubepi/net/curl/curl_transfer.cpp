@@ -2,6 +2,7 @@
 
 #include <cubepi/core/async/post.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/curl/curl_engine.hpp>
 #include <cubepi/net/curl/curl_error.hpp>
 #include <cubepi/net/network_error.hpp>
@@ -19,13 +20,6 @@ constexpr std::size_t one_piece_limit = 32 * 1024;
 
 // Disabled: all timeouts are implemented here (D16). Zero would mean libcurl's own default of 300 s.
 constexpr long out_of_reach_ms = 1'000'000'000;
-
-std::string_view trimmed(std::string_view text) {
-    constexpr std::string_view blanks = " \t\r\n";
-    const std::size_t first = text.find_first_not_of(blanks);
-    if (first == std::string_view::npos) return {};
-    return text.substr(first, text.find_last_not_of(blanks) - first + 1);
-}
 
 bool append(curl_slist*& list, const std::string& text) noexcept {
     curl_slist* longer = curl_slist_append(list, text.c_str());

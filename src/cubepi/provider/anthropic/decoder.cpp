@@ -3,25 +3,18 @@
 #include <algorithm>
 #include <utility>
 
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/provider/anthropic/event.hpp>
 #include <cubepi/provider/anthropic/words.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
+#include <cubepi/provider/wire/event_data.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi::detail {
 
 namespace {
-
-std::string_view string_in(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
-}
-
-const JsonObject* object_in(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value ? value->if_object() : nullptr;
-}
 
 std::string_view stop_reason_of(std::string_view reason) {
     if (reason == "end_turn") return stop_reason::stop;
@@ -52,9 +45,7 @@ AnthropicDecoder::AnthropicDecoder(MessageAssembler& assembler, IdSource& ids)
 AnthropicDecoder::~AnthropicDecoder() = default;
 
 void AnthropicDecoder::decode(std::string_view name, std::string_view data, EventQueue& out) {
-    while (!data.empty() && (data.back() == ' ' || data.back() == '\r' || data.back() == '\n'))
-        data.remove_suffix(1);
-    while (!data.empty() && (data.front() == ' ' || data.front() == '\n')) data.remove_prefix(1);
+    data = trimmed(data, event_data_blanks);
     if (data.empty()) return;
     // Gateways that also speak OpenAI's protocol send its end marker here, too.
     if (data == "[DONE]") {
@@ -75,7 +66,7 @@ void AnthropicDecoder::decode(std::string_view name, std::string_view data, Even
     const Json whole = parse_json(data, error);
     if (error || !whole.is_object()) throw Error(ErrorCode::protocol, not_json(data));
     const JsonObject& object = whole.get_object();
-    const std::string_view type = string_in(object, "type");
+    const std::string_view type = string_member(object, "type");
     const Json* failure = object.if_contains("error");
     if (name == "error" || type == "error" || (failure && !failure->is_null()))
         throw StreamFailure(read_stream_failure(whole));
@@ -108,22 +99,22 @@ void AnthropicDecoder::apply_hot(EventQueue& out) {
 }
 
 void AnthropicDecoder::apply(std::string_view name, const JsonObject& event, EventQueue& out) {
-    const Json* index = event.if_contains("index");
-    const std::int64_t at = index && index->is_int64() ? index->get_int64() : -1;
+    const std::int64_t at = integer_member(event, "index").value_or(-1);
     if (name == "message") {
         whole_message(event, out);
     } else if (name == "message_start") {
-        if (const JsonObject* message = object_in(event, "message")) begin_message(*message, out);
+        if (const JsonObject* message = object_member(event, "message"))
+            begin_message(*message, out);
     } else if (name == "content_block_start") {
-        const JsonObject* block = object_in(event, "content_block");
+        const JsonObject* block = object_member(event, "content_block");
         if (block && !finished_) start_block(at, *block, out);
     } else if (name == "content_block_delta") {
-        const JsonObject* delta = object_in(event, "delta");
+        const JsonObject* delta = object_member(event, "delta");
         Block* block = find(at);
         if (delta && block && !finished_) add_foreign(*block, *delta);
     } else if (name == "message_delta") {
         read_usage(event.if_contains("usage"));
-        if (const JsonObject* delta = object_in(event, "delta")) end_message(*delta, out);
+        if (const JsonObject* delta = object_member(event, "delta")) end_message(*delta, out);
     }
 }
 
@@ -137,7 +128,7 @@ void AnthropicDecoder::announce(EventQueue& out) {
 
 void AnthropicDecoder::begin_message(const JsonObject& message, EventQueue& out) {
     if (announced_) return;
-    response_id_ = string_in(message, "id");
+    response_id_ = string_member(message, "id");
     assembler_.head().usage.reset();
     read_usage(message.if_contains("usage"));
     announce(out);
@@ -160,7 +151,7 @@ void AnthropicDecoder::whole_message(const JsonObject& message, EventQueue& out)
 
 /// The reason why the model stopped is the end of the content; `delta` holds it.
 void AnthropicDecoder::end_message(const JsonObject& delta, EventQueue& out) {
-    const std::string_view reason = string_in(delta, "stop_reason");
+    const std::string_view reason = string_member(delta, "stop_reason");
     if (reason.empty() || finished_) return;
     announce(out);
     close_all(out);
@@ -181,9 +172,9 @@ void AnthropicDecoder::read_usage(const Json* reported) {
     read_count(object, "output_tokens", usage.output_tokens);
     read_count(object, "cache_read_input_tokens", usage.cache_read_tokens);
     read_count(object, "cache_creation_input_tokens", usage.cache_write_tokens);
-    if (const JsonObject* written = object_in(object, "cache_creation"))
+    if (const JsonObject* written = object_member(object, "cache_creation"))
         read_count(*written, "ephemeral_1h_input_tokens", usage.cache_write_1h_tokens);
-    if (const JsonObject* details = object_in(object, "output_tokens_details"))
+    if (const JsonObject* details = object_member(object, "output_tokens_details"))
         read_count(*details, "thinking_tokens", usage.reasoning_tokens);
     if (!(usage == Usage())) assembler_.head().usage = usage;
 }
@@ -222,7 +213,7 @@ AnthropicDecoder::Block& AnthropicDecoder::open_text(Kind kind, std::int64_t wir
 void AnthropicDecoder::start_block(std::int64_t wire_index, const JsonObject& wire,
                                    EventQueue& out) {
     if (wire_index >= 0) close(wire_index, out);
-    const std::string_view type = string_in(wire, "type");
+    const std::string_view type = string_member(wire, "type");
     if (type == "text") {
         Block& block = open_text(Kind::text, wire_index, out);
         const Json* citations = wire.if_contains("citations");
@@ -230,17 +221,17 @@ void AnthropicDecoder::start_block(std::int64_t wire_index, const JsonObject& wi
             assembler_.count_detail(json_memory(*citations));
             block.citations = citations->get_array();
         }
-        const std::string_view text = string_in(wire, "text");
+        const std::string_view text = string_member(wire, "text");
         if (!text.empty()) add(block, text, out);
     } else if (type == "thinking") {
         Block& block = open_text(Kind::thinking, wire_index, out);
-        block.signature = string_in(wire, "signature");
-        const std::string_view text = string_in(wire, "thinking");
+        block.signature = string_member(wire, "signature");
+        const std::string_view text = string_member(wire, "thinking");
         if (!text.empty()) add(block, text, out);
     } else if (type == "redacted_thinking") {
         announce(out);
         LazyObject extra;
-        extra[redacted_key] = string_in(wire, "data");
+        extra[redacted_key] = string_member(wire, "data");
         StreamEvent start = assembler_.thinking_start(std::move(extra));
         Block& block = new_block();
         block.kind = Kind::thinking;
@@ -268,13 +259,14 @@ void AnthropicDecoder::start_call(std::int64_t wire_index, const JsonObject& wir
     for (const auto& [key, value] : wire) {
         if (key != "type" && key != "id" && key != "name" && key != "input") extra[key] = value;
     }
-    StreamEvent start = assembler_.toolcall_start(
-        usable_id(string_in(wire, "id")), SharedString(string_in(wire, "name")), std::move(extra));
+    StreamEvent start =
+        assembler_.toolcall_start(usable_id(string_member(wire, "id")),
+                                  SharedString(string_member(wire, "name")), std::move(extra));
     Block& block = new_block();
     block.kind = Kind::call;
     block.wire_index = wire_index;
     block.index = start.content_index;
-    const JsonObject* input = object_in(wire, "input");
+    const JsonObject* input = object_member(wire, "input");
     if (input && !input->empty()) block.wire = *input;
     ++blocks_;
     out.push(std::move(start));

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/anthropic/messages.hpp>
 #include <cubepi/provider/anthropic/schema.hpp>
 #include <cubepi/provider/wire/request_notices.hpp>
@@ -22,11 +23,6 @@ constexpr std::int64_t least_budget = 1'024;
 constexpr std::int64_t least_answer = 1'024;
 /// Markers that a request may have.
 constexpr std::size_t most_markers = 4;
-
-const JsonObject* object_in(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value ? value->if_object() : nullptr;
-}
 
 bool is_thinking(std::string_view type) {
     return type == "thinking" || type == "redacted_thinking";
@@ -165,7 +161,7 @@ private:
     }
 
     bool has_budget() const {
-        const JsonObject* thinking = object_in(built_.body, "thinking");
+        const JsonObject* thinking = object_member(built_.body, "thinking");
         const Json* type = thinking ? thinking->if_contains("type") : nullptr;
         return type && *type == Json("enabled");
     }
@@ -259,8 +255,8 @@ private:
 
     void add_limit_with_budget(std::int64_t answer) {
         JsonObject& thinking = built_.body.at("thinking").as_object();
-        const Json* given = thinking.if_contains("budget_tokens");
-        const std::int64_t budget = given && given->is_int64() ? given->get_int64() : least_budget;
+        const std::int64_t budget =
+            integer_member(thinking, "budget_tokens").value_or(least_budget);
         std::int64_t limit = answer + budget;
         if (const std::int64_t most = ceiling(); most > 0 && limit > most) {
             limit = most;

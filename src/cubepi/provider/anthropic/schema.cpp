@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/tool_schema.hpp>
 #include <cubepi/schema/json_text.hpp>
 
@@ -13,11 +14,6 @@ namespace cubepi::detail {
 namespace {
 
 constexpr std::array<std::string_view, 3> compositions{"anyOf", "oneOf", "allOf"};
-
-const JsonObject* object_in(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value ? value->if_object() : nullptr;
-}
 
 void describe(JsonObject& schema, const std::string& more) {
     Json& text = schema["description"];
@@ -35,8 +31,8 @@ const JsonObject* target_of(const JsonObject& root, const Json& reference) {
     const std::string_view text = reference.get_string();
     for (const std::string_view where : {"$defs", "definitions"}) {
         const std::string prefix = "#/" + std::string(where) + "/";
-        const JsonObject* all = text.starts_with(prefix) ? object_in(root, where) : nullptr;
-        if (all) return object_in(*all, text.substr(prefix.size()));
+        const JsonObject* all = text.starts_with(prefix) ? object_member(root, where) : nullptr;
+        if (all) return object_member(*all, text.substr(prefix.size()));
     }
     return nullptr;
 }
@@ -134,7 +130,7 @@ private:
     }
 
     static void take_properties(JsonObject& made, const JsonObject& part) {
-        const JsonObject* properties = object_in(part, "properties");
+        const JsonObject* properties = object_member(part, "properties");
         if (properties) {
             Json& own = made["properties"];
             if (!own.is_object()) own = JsonObject();

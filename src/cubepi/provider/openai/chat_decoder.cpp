@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/provider/openai/chat_chunk.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
 #include <cubepi/provider/wire/event_data.hpp>
@@ -34,7 +35,7 @@ OpenAIChatDecoder::OpenAIChatDecoder(MessageAssembler& assembler, IdSource& ids,
 OpenAIChatDecoder::~OpenAIChatDecoder() = default;
 
 void OpenAIChatDecoder::decode(std::string_view event, std::string_view data, EventQueue& out) {
-    data = trimmed(data);
+    data = trimmed(data, event_data_blanks);
     // A comment that a proxy has wrapped up as data is a keep-alive all the same.
     if (data.empty() || data.front() == ':') return;
     if (data == "[DONE]") {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/openai/responses_decoder.hpp>
 
 namespace cubepi::detail {
@@ -28,11 +29,6 @@ public:
 private:
     std::uint64_t hash_ = 14695981039346656037u;
 };
-
-std::string_view text_in(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
-}
 
 const JsonObject* state_of(const AssistantMessage& message) {
     const Json* state = message.extra.find(state_key);
@@ -104,8 +100,8 @@ const AssistantMessage* OpenAIResponsesCall::usable_answer(const ModelRequest& r
         why_not = "the endpoint does not have the response";
     } else if (input.repaired) {
         why_not = "the history was repaired";
-    } else if (text_in(*state, "input") != digest(input.items, 0, input.answer_begin) ||
-               text_in(*state, "output") !=
+    } else if (string_member(*state, "input") != digest(input.items, 0, input.answer_begin) ||
+               string_member(*state, "output") !=
                    digest(input.items, input.answer_begin, input.answer_end)) {
         why_not = "the history was changed";
     }

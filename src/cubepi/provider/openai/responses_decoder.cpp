@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/provider/openai/responses_event.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
 #include <cubepi/provider/wire/event_data.hpp>
@@ -12,11 +14,6 @@
 namespace cubepi::detail {
 
 namespace {
-
-std::string_view string_in(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
-}
 
 constexpr std::size_t max_open_items = MessageAssembler::max_tool_calls;
 
@@ -35,8 +32,8 @@ std::string texts_in(const JsonObject& item, std::string_view list, std::string_
     for (const Json& part : parts->get_array()) {
         if (!part.is_object()) continue;
         if (!std::exchange(first, false)) joined += separator;
-        joined += string_in(part.get_object(), "text");
-        joined += string_in(part.get_object(), "refusal");
+        joined += string_member(part.get_object(), "text");
+        joined += string_member(part.get_object(), "refusal");
     }
     return joined;
 }
@@ -50,7 +47,7 @@ bool has_refusal(const JsonObject& item) {
     if (!has_parts(item)) return false;
     const JsonArray& parts = item.at("content").get_array();
     return std::any_of(parts.begin(), parts.end(), [](const Json& part) {
-        return part.is_object() && string_in(part.get_object(), "type") == "refusal";
+        return part.is_object() && string_member(part.get_object(), "type") == "refusal";
     });
 }
 
@@ -93,7 +90,7 @@ OpenAIResponsesDecoder::~OpenAIResponsesDecoder() = default;
 
 void OpenAIResponsesDecoder::decode(std::string_view event, std::string_view data,
                                     EventQueue& out) {
-    data = trimmed(data);
+    data = trimmed(data, event_data_blanks);
     if (data.empty() || finished_) return;
     if (data == "[DONE]") {
         done_marker_ = true;
@@ -204,14 +201,14 @@ OpenAIResponsesDecoder::Item& OpenAIResponsesDecoder::open(Kind kind, std::int64
     if (kind == Kind::text) {
         LazyObject extra;
         if (!id.empty()) extra["item_id"] = id;
-        item.phase = string_in(given, "phase");
+        item.phase = string_member(given, "phase");
         if (!item.phase.empty()) extra["phase"] = item.phase;
         out.push(assembler_.text_start(std::move(extra)));
     } else if (kind == Kind::thinking) {
         out.push(assembler_.thinking_start());
     } else if (kind == Kind::call) {
-        item.call_id = usable_id(string_in(given, "call_id"), id);
-        item.name = string_in(given, "name");
+        item.call_id = usable_id(string_member(given, "call_id"), id);
+        item.name = string_member(given, "name");
         out.push(assembler_.toolcall_start(item.call_id, SharedString(item.name)));
     }
     if (kind != Kind::other) item.block = blocks_++;
@@ -230,17 +227,17 @@ std::string OpenAIResponsesDecoder::usable_id(std::string_view call_id, std::str
 
 void OpenAIResponsesDecoder::item_added(const JsonObject& given, std::int64_t output_index,
                                         EventQueue& out) {
-    const std::string_view type = string_in(given, "type");
+    const std::string_view type = string_member(given, "type");
     Kind kind = Kind::other;
     if (type == "message") kind = Kind::text;
     if (type == "reasoning") kind = Kind::thinking;
     if (type == "function_call") kind = Kind::call;
-    open(kind, output_index, string_in(given, "id"), given, out);
+    open(kind, output_index, string_member(given, "id"), given, out);
 }
 
 void OpenAIResponsesDecoder::item_done(const JsonObject& given, std::int64_t output_index,
                                        EventQueue& out) {
-    Item* item = find(output_index, string_in(given, "id"));
+    Item* item = find(output_index, string_member(given, "id"));
     if (!item) {
         item_added(given, output_index, out);
         item = &items_.back();
@@ -305,7 +302,7 @@ void OpenAIResponsesDecoder::close_text(Item& item, const JsonObject& given, Eve
     const bool same = !reported || complete_deltas(item, whole, out);
     const bool refusal = item.refusal || has_refusal(given);
     JsonArray annotations = annotations_in(given);
-    const std::string_view late = string_in(given, "phase");
+    const std::string_view late = string_member(given, "phase");
     const bool new_phase = !late.empty() && late != item.phase;
     if (new_phase) item.phase = late;
     if (same && !refusal && !new_phase && annotations.empty()) {
@@ -347,13 +344,13 @@ void OpenAIResponsesDecoder::close_call(Item& item, const JsonObject& given, Eve
     complete_deltas(item, raw, out);
     ToolCall call;
     call.id = item.call_id;
-    const std::string_view name = string_in(given, "name");
+    const std::string_view name = string_member(given, "name");
     call.name = SharedString(name.empty() ? std::string_view(item.name) : name);
     out.push(assembler_.toolcall_end(item.block, std::move(call), raw));
 }
 
 void OpenAIResponsesDecoder::keep_other(const JsonObject& given, EventQueue& out) {
-    const std::string_view type = string_in(given, "type");
+    const std::string_view type = string_member(given, "type");
     if (is_servers_own(type)) {
         assembler_.count_detail(json_memory(given));
         JsonObject entry;

@@ -8,13 +8,8 @@
 
 namespace cubepi::detail {
 
-/// The data of a server-sent event without leading and trailing white space.
-inline std::string_view trimmed(std::string_view data) {
-    while (!data.empty() && (data.back() == ' ' || data.back() == '\r' || data.back() == '\n'))
-        data.remove_suffix(1);
-    while (!data.empty() && (data.front() == ' ' || data.front() == '\n')) data.remove_prefix(1);
-    return data;
-}
+/// Characters around the data of a server-sent event that are not part of it.
+inline constexpr std::string_view event_data_blanks = " \r\n";
 
 /// Parses the data, and after a failure again with invalid UTF-8 replaced. Throws Error(protocol) if it is not a JSON
 /// object.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <cubepi/core/support/json_member.hpp>
+
 namespace cubepi::detail {
 
 namespace {
@@ -34,11 +36,6 @@ char escaped_char(char c) {
         case 't': return '\t';
         default: return c;
     }
-}
-
-std::string_view string_in(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
 }
 
 }  // namespace
@@ -119,15 +116,15 @@ void collect_content_part(const Json& part, std::string& text, std::string& thin
     }
     if (!part.is_object()) return;
     const JsonObject& object = part.get_object();
-    if (string_in(object, "type") != "thinking") {
-        text += string_in(object, "text");
+    if (string_member(object, "type") != "thinking") {
+        text += string_member(object, "text");
         return;
     }
-    thinking += string_in(object, "thinking");
+    thinking += string_member(object, "thinking");
     const Json* inner = object.if_contains("thinking");
     if (!inner || !inner->is_array()) return;
     for (const Json& piece : inner->get_array()) {
-        if (piece.is_object()) thinking += string_in(piece.get_object(), "text");
+        if (piece.is_object()) thinking += string_member(piece.get_object(), "text");
     }
 }
 
@@ -135,8 +132,8 @@ std::string thinking_details_text(const JsonArray& details) {
     std::string text;
     for (const Json& item : details) {
         if (!item.is_object()) continue;
-        text += string_in(item.get_object(), "text");
-        text += string_in(item.get_object(), "summary");
+        text += string_member(item.get_object(), "text");
+        text += string_member(item.get_object(), "summary");
     }
     return text;
 }
@@ -147,7 +144,7 @@ void append_thinking_detail(JsonArray& details, const JsonObject& piece) {
         const Json* index = piece.if_contains("index");
         const Json* last_index = last.if_contains("index");
         const bool same = index && last_index && *index == *last_index &&
-                          string_in(last, "type") == string_in(piece, "type");
+                          string_member(last, "type") == string_member(piece, "type");
         if (same) {
             for (const auto& [key, value] : piece) {
                 const bool grows = key == "text" || key == "summary" || key == "data";

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include <cubepi/core/support/trimmed.hpp>
+
 namespace cubepi::detail {
 
 namespace {
@@ -25,13 +27,11 @@ SharedString tool_call_name(SharedString name) {
     const bool valid = !given.empty() && given.size() <= longest_name &&
                        std::all_of(given.begin(), given.end(), is_name_character);
     if (valid) return name;
-    constexpr std::string_view blanks = " \t\r\n";
-    const std::size_t first = given.find_first_not_of(blanks);
-    if (first == std::string_view::npos) return SharedString(no_name);
-    const std::size_t last = given.find_last_not_of(blanks);
+    const std::string_view visible = trimmed(given);
+    if (visible.empty()) return SharedString(no_name);
     std::string made;
     bool replaced = false;
-    for (const char c : given.substr(first, last + 1 - first)) {
+    for (const char c : visible) {
         if (made.size() > longest_name) break;
         const bool ok = is_name_character(c);
         if (ok || !replaced) made += ok ? c : '_';

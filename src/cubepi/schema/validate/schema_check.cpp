@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/validate/schema_nodes.hpp>
 
 namespace cubepi::detail {
@@ -132,10 +133,7 @@ void SchemaChecker::check_number(const JsonObject& schema, const Json& value, co
             issues.push_back(plain_issue(path, std::string(words) + quote_value(*limit), value));
         }
     };
-    const auto flag = [&](std::string_view key) {
-        const auto* set = member(schema, key);
-        return set && set->is_bool() && set->get_bool();
-    };
+    const auto flag = [&](std::string_view key) { return flag_member(schema, key); };
     const bool above = flag("exclusiveMinimum");
     const bool below = flag("exclusiveMaximum");
     bound("minimum", above ? "more than " : "at least ",
@@ -189,8 +187,7 @@ void SchemaChecker::check_array(const JsonObject& schema, const JsonArray& array
                 plain_issue(path, "at most " + quote_value(*most) + " items", found()));
         }
     }
-    if (const auto* unique = member(schema, "uniqueItems");
-        unique && unique->is_bool() && unique->get_bool()) {
+    if (flag_member(schema, "uniqueItems")) {
         for (std::size_t i = 1; i < array.size() && steps_ > 0; ++i) {
             steps_ -= static_cast<int>(std::min<std::size_t>(i / 16, 1000));
             const auto here = array.begin() + static_cast<std::ptrdiff_t>(i);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/detail/value_path.hpp>
 #include <cubepi/schema/validate/schema_nodes.hpp>
 #include <cubepi/schema/validate/schema_pattern.hpp>
@@ -257,8 +258,7 @@ private:
         } else if (one_of(key, {"minimum", "maximum"})) {
             check_number(value, pointer);
             const auto exclusive = key == "minimum" ? "exclusiveMinimum" : "exclusiveMaximum";
-            const auto* flag = member(schema, exclusive);
-            const bool draft4 = flag && flag->is_bool() && flag->get_bool();
+            const bool draft4 = flag_member(schema, exclusive);
             put(result, draft4 ? exclusive : key, value.to_number<double>());
         } else if (one_of(key, {"exclusiveMinimum", "exclusiveMaximum"})) {
             if (value.is_bool()) return;

@@ -15,21 +15,6 @@ const Json* member(const JsonObject& object, std::string_view key) {
     return object.if_contains(boost::json::string_view(key.data(), key.size()));
 }
 
-const JsonObject* object_member(const JsonObject& object, std::string_view key) {
-    const auto* value = member(object, key);
-    return value ? value->if_object() : nullptr;
-}
-
-const JsonArray* array_member(const JsonObject& object, std::string_view key) {
-    const auto* value = member(object, key);
-    return value ? value->if_array() : nullptr;
-}
-
-std::string_view string_member(const JsonObject& object, std::string_view key) {
-    const auto* value = member(object, key);
-    return value && value->is_string() ? view(value->get_string()) : std::string_view();
-}
-
 const Json* find_reference(const Json& root, std::string_view reference) {
     if (reference.empty() || reference.front() != '#') return nullptr;
     const auto pointer = reference.substr(1);

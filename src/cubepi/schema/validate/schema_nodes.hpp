@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 // Access to the parts of a JSON Schema, shared by all code that walks one.
 
@@ -18,10 +19,6 @@ inline std::string_view view(boost::json::string_view text) {
 }
 
 const Json* member(const JsonObject& object, std::string_view key);
-const JsonObject* object_member(const JsonObject& object, std::string_view key);
-const JsonArray* array_member(const JsonObject& object, std::string_view key);
-/// Returns an empty view if there is no such string.
-std::string_view string_member(const JsonObject& object, std::string_view key);
 
 /// Returns the schema to which `reference` ("#/...") refers inside `root`, or nullptr.
 const Json* find_reference(const Json& root, std::string_view reference);

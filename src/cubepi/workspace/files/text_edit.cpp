@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 
 namespace cubepi::detail {
 
@@ -52,13 +53,6 @@ std::vector<std::string_view> lines_of(std::string_view text) {
     return lines;
 }
 
-std::string_view trim(std::string_view line) {
-    constexpr std::string_view blank = " \t\r";
-    const auto begin = line.find_first_not_of(blank);
-    if (begin == std::string_view::npos) return {};
-    return line.substr(begin, line.find_last_not_of(blank) - begin + 1);
-}
-
 std::size_t line_at(std::string_view text, std::size_t offset) {
     return 1 + static_cast<std::size_t>(std::count(
                    text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n'));
@@ -91,7 +85,7 @@ double likeness(const Pairs& wanted, std::size_t wanted_size, std::string_view l
 std::string nearest(std::string_view text, std::string_view old_text) {
     std::string_view wanted;
     for (const auto line : lines_of(old_text)) {
-        wanted = trim(line);
+        wanted = trimmed(line, " \t\r");
         if (!wanted.empty()) break;
     }
     wanted = wanted.substr(0, 500);
@@ -102,7 +96,7 @@ std::string nearest(std::string_view text, std::string_view old_text) {
     double best = 0.5;
     std::size_t best_line = 0;
     for (std::size_t i = 0; i < std::min(lines.size(), max_lines); ++i) {
-        const auto line = trim(lines[i]);
+        const auto line = trimmed(lines[i], " \t\r");
         const double score =
             line == wanted ? 2.0 : likeness(pairs, wanted.size(), line.substr(0, 1000));
         if (score <= best) continue;
