@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <bub/close_matches.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 
 #include "terminal/style.hpp"
 
@@ -74,12 +75,6 @@ std::optional<Word> command_word(std::string_view text) {
     return word;
 }
 
-std::string_view trimmed(std::string_view text) {
-    const std::size_t begin = text.find_first_not_of(" \t\r\n");
-    if (begin == text.npos) return {};
-    return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
-}
-
 ChatInput of_kind(ChatInput::Kind kind, std::string text) {
     ChatInput input;
     input.kind = kind;
@@ -122,7 +117,7 @@ ChatInput read_command(const Word& word, std::string_view rest, ChatAbilities ch
     if (found == commands.end()) return refused(unknown(word.name, chat));
     if (!chat.trusted && !found->for_pipes)
         return refused("/" + word.name + " works only at a terminal.");
-    const std::string_view argument = trimmed(rest);
+    const std::string_view argument = detail::trimmed(rest);
     if (found->argument.empty() && !argument.empty()) {
         return refused("/" + word.name + " takes no arguments; //" + word.name +
                        " sends the line as text.");
@@ -143,13 +138,13 @@ ChatInput read_command(const Word& word, std::string_view rest, ChatAbilities ch
 
 ChatInput read_chat_input(const std::string& text, ChatAbilities chat) {
     using Kind = ChatInput::Kind;
-    if (trimmed(text).empty()) return {};
+    if (detail::trimmed(text).empty()) return {};
     if (const auto word = command_word(text))
         return read_command(*word, std::string_view(text).substr(word->end), chat);
     if (text.starts_with("//") && command_word(std::string_view(text).substr(1)))
         return of_kind(Kind::prompt, text.substr(1));
     if (chat.trusted && text.starts_with('!')) {
-        if (trimmed(std::string_view(text).substr(1)).empty())
+        if (detail::trimmed(std::string_view(text).substr(1)).empty())
             return refused("usage: !COMMAND runs a shell command and shows it to the model");
         return of_kind(Kind::pipeline, "," + text);
     }

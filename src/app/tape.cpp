@@ -11,6 +11,7 @@
 #include <bub/tape/tape.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 #include "commands.hpp"
@@ -35,15 +36,11 @@ std::string local_time(std::chrono::system_clock::time_point time) {
     return app::local_time(std::chrono::duration<double>(time.time_since_epoch()).count());
 }
 
-std::string text_at(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value && value->is_string() ? std::string(value->get_string()) : std::string();
-}
-
 /// Summarizes an entry in one line.
 std::string summary_of(const TapeEntry& entry) {
     if (entry.kind == "message")
-        return text_at(entry.payload, "role") + ": " + text_at(entry.payload, "content");
+        return detail::text_member(entry.payload, "role") + ": " +
+               detail::text_member(entry.payload, "content");
     if (entry.kind == "tool_call") {
         std::string names;
         const Json* calls = entry.payload.if_contains("calls");
@@ -53,8 +50,8 @@ std::string summary_of(const TapeEntry& entry) {
                     call.is_object() ? call.get_object().if_contains("function") : nullptr;
                 if (!function || !function->is_object()) continue;
                 names += names.empty() ? "" : ", ";
-                names += text_at(function->get_object(), "name") + " " +
-                         text_at(function->get_object(), "arguments");
+                names += detail::text_member(function->get_object(), "name") + " " +
+                         detail::text_member(function->get_object(), "arguments");
             }
         }
         return names;

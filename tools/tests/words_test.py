@@ -1,4 +1,4 @@
-"""tools/check-words: prose, names, the marker and the lists of exceptions."""
+"""tools/check-words: prose, names and the marker."""
 import importlib.machinery
 import importlib.util
 import pathlib
@@ -63,13 +63,6 @@ class DeniedWords(unittest.TestCase):
     def test_words_that_are_denied_only_in_names_are_allowed_in_prose(self):
         self.assertEqual(self.found("a.cpp", "int kept;  // is kept as usual\n"), [])
         self.assertEqual(self.found_names("a.cpp", "int kept;  // words: allowed, a reason\n"), [])
-
-    # words: allowed, an input with denied words
-    def test_a_list_of_exceptions_applies_to_its_files_and_has_no_needless_entry(self):
-        def find(name, text):
-            return [(1, "room", "module")] if name in ("tools/lint", "tools/fuzz") else []
-        self.assertEqual(words.check(find, ["tools/lint"]), ["tools/fuzz:1: 'room': use module"])
-        self.assertEqual(words.check(find, ["tools/[fl]*", "README.md"]), ["tools/check-words: 'README.md' is clean: remove it from the list"])
 
     # words: allowed, an input with denied words
     def test_a_marker_with_a_reason_allows_its_line(self):

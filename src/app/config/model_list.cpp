@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/provider/error_classification.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -95,11 +96,6 @@ Task<Json> get_page(std::shared_ptr<HttpTransport> transport, Endpoint endpoint,
     co_return page;
 }
 
-std::string text_of(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value && value->is_string() ? std::string(value->get_string()) : std::string();
-}
-
 std::optional<std::int64_t> number_of(const JsonObject& object, std::string_view key) {
     const Json* value = object.if_contains(key);
     if (!value || !value->is_number()) return std::nullopt;
@@ -109,7 +105,7 @@ std::optional<std::int64_t> number_of(const JsonObject& object, std::string_view
 }
 
 std::string date_of(const JsonObject& model) {
-    const std::string written = text_of(model, "created_at");
+    const std::string written = detail::text_member(model, "created_at");
     if (written.size() >= 10) return written.substr(0, 10);
     const std::optional<std::int64_t> seconds = number_of(model, "created");
     if (!seconds || *seconds <= 0) return {};
@@ -122,9 +118,9 @@ std::string date_of(const JsonObject& model) {
 
 OfferedModel read_model(const JsonObject& json) {
     OfferedModel model;
-    model.id = text_of(json, "id");
-    model.name = text_of(json, "display_name");
-    if (model.name.empty()) model.name = text_of(json, "name");
+    model.id = detail::text_member(json, "id");
+    model.name = detail::text_member(json, "display_name");
+    if (model.name.empty()) model.name = detail::text_member(json, "name");
     if (model.name == model.id) model.name.clear();
     model.created = date_of(json);
     for (const char* key :
@@ -146,7 +142,7 @@ std::string next_page(const Endpoint& endpoint, const Json& page) {
     if (endpoint.type != ProviderType::anthropic || !page.is_object()) return {};
     const Json* more = page.get_object().if_contains("has_more");
     if (!more || !more->is_bool() || !more->get_bool()) return {};
-    return text_of(page.get_object(), "last_id");
+    return detail::text_member(page.get_object(), "last_id");
 }
 
 Task<LocalServer> ask_server(std::shared_ptr<HttpTransport> transport, Endpoint endpoint) {

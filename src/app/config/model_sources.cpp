@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/env.hpp>
 #include <cubepi/provider/error_classification.hpp>
 
@@ -300,10 +301,7 @@ bool uses_session(const ModelSources& sources) {
 }
 
 StoredModel StoredModel::of(const JsonObject& data) {
-    const auto text = [&data](std::string_view key) {
-        const Json* value = data.if_contains(key);
-        return value && value->is_string() ? std::string(value->get_string()) : std::string();
-    };
+    const auto text = [&data](std::string_view key) { return detail::text_member(data, key); };
     StoredModel stored;
     stored.id = text("model");
     stored.provider = text("provider");

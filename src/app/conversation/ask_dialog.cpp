@@ -6,8 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/support/trimmed.hpp>
+
 #include "../terminal/framed_text.hpp"
-#include "../trimmed.hpp"
 
 namespace cubepi::app {
 
@@ -55,7 +56,7 @@ TypedAnswer choices(const std::vector<HitlOption>& options, std::string_view tex
     JsonArray values;
     while (!text.empty()) {
         const std::size_t comma = std::min(text.find(','), text.size());
-        const std::string_view one = trimmed(text.substr(0, comma));
+        const std::string_view one = detail::trimmed(text.substr(0, comma));
         text.remove_prefix(std::min(comma + 1, text.size()));
         if (one.empty()) continue;
         TypedAnswer chosen = choice(options, one);
@@ -82,7 +83,7 @@ TerminalText prompt_of(const HitlQuestion& question) {
 }  // namespace
 
 TypedAnswer read_typed_answer(const HitlQuestion& question, std::string_view text) {
-    text = trimmed(text);
+    text = detail::trimmed(text);
     if (text.empty()) {
         if (!question.required) return {};
         return {nullptr, "this question needs an answer; Ctrl-C stops the turn"};

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 
 #include "../terminal/terminal_text.hpp"
-#include "../trimmed.hpp"
 
 namespace cubepi::app {
 
@@ -60,7 +60,7 @@ Task<std::size_t> pick_model(std::shared_ptr<Prompter> prompter, std::string que
         if (!answer) throw Error(ErrorCode::cancelled, "no model was chosen");
         std::string problem;
         try {
-            co_return model_named(std::string(trimmed(*answer)), models);
+            co_return model_named(std::string(detail::trimmed(*answer)), models);
         } catch (const Error& error) {
             problem = error.what();
         }

@@ -285,7 +285,7 @@ TEST(Onboard, WithoutAListTheModelIsFreeTextWithADefault) {
     EXPECT_EQ(default_value.file.at("model"), "claude-sonnet-4-5");
     const Asked typed = ask("", input_with(network({})), {"OpenRouter", "k", "", "x/y"});
     EXPECT_EQ(typed.file.at("model"), "x/y");
-    EXPECT_NE(typed.heard.find("A model is needed"), std::string::npos);
+    EXPECT_NE(typed.heard.find("A model is required"), std::string::npos);
 }
 
 TEST(Onboard, APartOfANameShowsTheModelsThatHaveIt) {

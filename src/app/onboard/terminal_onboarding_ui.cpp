@@ -12,6 +12,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
 
 #include "../terminal/job_control.hpp"
@@ -43,12 +44,6 @@ private:
     termios before_ = {};
     bool known_ = false;
 };
-
-std::string trimmed(const std::string& text) {
-    const std::size_t begin = text.find_first_not_of(" \t\r\n");
-    if (begin == std::string::npos) return {};
-    return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
-}
 
 }  // namespace
 
@@ -87,7 +82,7 @@ Task<std::string> TerminalOnboardingUi::read_line(std::string prompt) {
         line.append(bytes, static_cast<std::size_t>(count));
     }
     if (!is_utf8(line)) line = replace_broken_utf8(line);
-    co_return trimmed(line);
+    co_return std::string(detail::trimmed(line));
 }
 
 Task<std::string> TerminalOnboardingUi::ask(std::string question, std::string default_value) {

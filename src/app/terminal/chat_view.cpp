@@ -5,7 +5,9 @@
 #include <sstream>
 #include <utility>
 
+#include <cubepi/core/number_text.hpp>
 #include <cubepi/core/stream_event.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/cost.hpp>
 
 #include "../failure.hpp"
@@ -160,7 +162,7 @@ TerminalText ChatView::status_text() const {
         if (!text.empty()) parts.push_back(StatusPart{std::move(text), weight});
     };
     if (busy_) add(TerminalView("Esc stops"), 8);
-    if (busy_) add(for_terminal(seconds_text(turn_time())), 7);
+    if (busy_) add(for_terminal(rounded_seconds_text(turn_time())), 7);
     add(line_for_terminal(model_, longest_name), 4);
     add(line_for_terminal(session_, longest_name), 2);
     const bool narrow = console_.columns() < 60;
@@ -172,7 +174,7 @@ TerminalText ChatView::status_text() const {
     if (priced_ && priced_->context_window.value_or(0) > 0 && context_ > 0)
         add("context " + TerminalText::number(100 * context_ / *priced_->context_window) + "%", 1);
     if (cost_known_ && cost_ > 0) add(for_terminal(money_text(cost_)), 6);
-    if (!busy_ && last_turn_.count() > 0) add(for_terminal(seconds_text(last_turn_)), 3);
+    if (!busy_ && last_turn_.count() > 0) add(for_terminal(rounded_seconds_text(last_turn_)), 3);
     return fit_status(std::move(parts), console_.columns() - 1);
 }
 
@@ -182,14 +184,16 @@ void ChatView::refresh() {
     for (const std::string& id : order_) {
         const auto card = running_.find(id);
         if (card == running_.end()) continue;
-        const TerminalText time = for_terminal(seconds_text(clock_.now() - card->second.begun));
+        const TerminalText time =
+            for_terminal(rounded_seconds_text(clock_.now() - card->second.begun));
         const std::size_t width = console_.columns() > 30 ? console_.columns() - 16 : 14;
         lines.push_back(sign + " " + shortened(card->second.title, width) + style_.dim() + "  " +
                         time + style_.off());
     }
     if (order_.empty() && busy_ && !waiting_for_.empty() && !console_.asking()) {
         lines.push_back(sign + " " + style_.dim() + waiting_for_ + "  " +
-                        for_terminal(seconds_text(clock_.now() - waiting_since_)) + style_.off());
+                        for_terminal(rounded_seconds_text(clock_.now() - waiting_since_)) +
+                        style_.off());
     }
     if (markdown_.held_rows() > 1) {
         lines.push_back(sign + " " + style_.dim() + "a table, " +
@@ -252,8 +256,8 @@ void ChatView::end_thinking() {
     if (!std::exchange(thinking_, false)) return;
     console_.end_line();
     console_.print(style_.off() + style_.dim() + "… thought for " +
-                   for_terminal(seconds_text(clock_.now() - thinking_since_)) + style_.off() +
-                   "\n");
+                   for_terminal(rounded_seconds_text(clock_.now() - thinking_since_)) +
+                   style_.off() + "\n");
     thinking_text_ = Utf8Splitter();
 }
 
@@ -331,8 +335,7 @@ void ChatView::count_summary(const JsonObject& details) {
     const Json* spent = details.if_contains("usage");
     if (!spent || !spent->is_object()) return;
     const auto tokens = [usage = &spent->get_object()](std::string_view key) -> std::int64_t {
-        const Json* count = usage->if_contains(key);
-        return count && count->is_int64() ? count->get_int64() : 0;
+        return detail::integer_member(*usage, key).value_or(0);
     };
     const std::int64_t in =
         tokens("input_tokens") + tokens("cache_read_tokens") + tokens("cache_write_tokens");
@@ -356,7 +359,7 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
     } else {
         card = std::move(running->second);
         // A replayed card has no times.
-        if (now > card.begun) card.time = seconds_text(now - card.begun);
+        if (now > card.begun) card.time = rounded_seconds_text(now - card.begun);
         running_.erase(running);
     }
     std::erase(order_, event.tool_call_id);
@@ -377,7 +380,7 @@ void ChatView::print_stopped_cards() {
         const auto running = running_.find(id);
         if (running == running_.end()) continue;
         Card card = std::move(running->second);
-        card.time = seconds_text(clock_.now() - card.begun);
+        card.time = rounded_seconds_text(clock_.now() - card.begun);
         card.failed = true;
         card.stopped = true;
         keep_card(std::move(card));
@@ -407,9 +410,10 @@ void ChatView::print_card(const Card& card, bool full) {
     std::replace(outcome.begin(), outcome.end(), '\t', ' ');
     const TerminalText sign = card.failed ? style_.red() + "  ✗ " : style_.green() + "  ✓ ";
     // An error may take several rows.
-    console_.print(sign + off + dim +
-                   shortened(for_terminal(outcome), card.failed ? outcome_width + 2 * width : outcome_width) +
-                   tail + off + "\n");
+    console_.print(
+        sign + off + dim +
+        shortened(for_terminal(outcome), card.failed ? outcome_width + 2 * width : outcome_width) +
+        tail + off + "\n");
     if (!card.diff.empty()) print_diff(card, full ? 0 : folded_diff_lines);
     if (full && card.diff.empty()) print_lines(card.text);
 }

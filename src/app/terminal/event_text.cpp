@@ -14,13 +14,6 @@ constexpr std::size_t saved_text = 64 * 1024;
 
 }  // namespace
 
-std::string seconds_text(std::chrono::steady_clock::duration time) {
-    std::ostringstream text;
-    text << std::fixed << std::setprecision(1) << std::chrono::duration<double>(time).count()
-         << " s";
-    return text.str();
-}
-
 std::string count_text(std::int64_t count) {
     std::string digits = std::to_string(count);
     for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");

@@ -11,8 +11,6 @@ namespace cubepi::app {
 
 // Formats times, counts and arguments for the views of a run.
 
-/// "1.4 s"
-std::string seconds_text(std::chrono::steady_clock::duration time);
 /// "12,345"
 std::string count_text(std::int64_t count);
 /// The same in a short form: "12.3k".

@@ -9,6 +9,8 @@
 #include "markdown_inline.hpp"
 #include "text_width.hpp"
 
+#include <cubepi/core/support/trimmed.hpp>
+
 namespace cubepi::app {
 
 namespace {
@@ -18,15 +20,11 @@ constexpr std::size_t narrowest = 8;
 
 enum class Side : std::uint8_t { left, middle, right };
 
-std::string trimmed(std::string_view text) {
-    const std::size_t begin = text.find_first_not_of(" \t");
-    if (begin == std::string_view::npos) return {};
-    return std::string(text.substr(begin, text.find_last_not_of(" \t") - begin + 1));
-}
+constexpr std::string_view cell_blanks = " \t";
 
 /// The cells of a row; a '|' inside of code or after a backslash belongs to a cell.
 std::vector<std::string> cells_of(std::string_view row) {
-    std::string text = trimmed(row);
+    std::string text(detail::trimmed(row, cell_blanks));
     if (text.starts_with('|')) text.erase(0, 1);
     if (text.ends_with('|') && !text.ends_with("\\|")) text.pop_back();
     std::vector<std::string> cells;
@@ -34,7 +32,7 @@ std::vector<std::string> cells_of(std::string_view row) {
     bool code = false;
     for (std::size_t i = 0; i <= text.size(); ++i) {
         if (i == text.size() || (text[i] == '|' && !code)) {
-            cells.push_back(trimmed(cell));
+            cells.emplace_back(detail::trimmed(cell, cell_blanks));
             cell.clear();
         } else if (text[i] == '\\' && i + 1 < text.size() && text[i + 1] == '|') {
             cell += text[++i];
@@ -59,7 +57,10 @@ std::vector<std::string> lines_of(std::string cell, const Style& style, const st
         const std::size_t at = cell.find("<br");
         const std::size_t end = at == std::string::npos ? at : cell.find('>', at);
         lines.push_back(markdown_line(
-            style, trimmed(cell.substr(0, end == std::string::npos ? end : at)), base));
+            style,
+            detail::trimmed(std::string_view(cell).substr(0, end == std::string::npos ? end : at),
+                            cell_blanks),
+            base));
         if (end == std::string::npos) return lines;
         cell.erase(0, end + 1);
     }

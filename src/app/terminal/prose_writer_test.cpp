@@ -33,7 +33,7 @@ TEST(ProseWriter, BreaksBetweenWordsInWhateverPiecesTheTextComes) {
     const std::string expected =
         "one two three four\nfive six\n- an item with more\n  words than a row\n  has\n"
         "漢字漢字漢字漢字漢\n字漢字。\n"
-        "\x1b[1mbold words that go\x1b[0m\n\x1b[1mon here\x1b[0m end\n";
+        "\x1b[1mbold words that run\x1b[0m\n\x1b[1mon here\x1b[0m end\n";
     for (const std::size_t step : {text.size(), std::size_t{1}, std::size_t{2}, std::size_t{5}})
         EXPECT_EQ(written(text, step), expected) << "pieces of " << step;
 }

@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include <cubepi/core/number_text.hpp>
 #include <cubepi/provider/cost.hpp>
 
 #include "diff_view.hpp"
@@ -45,8 +46,8 @@ void Screen::pause() {
 void Screen::end_thinking() {
     if (!std::exchange(thinking_, false)) return;
     err() << status_style_.dim() << "… thought for "
-          << for_terminal(seconds_text(clock_.now() - thinking_since_)) << status_style_.off()
-          << "\n";
+          << for_terminal(rounded_seconds_text(clock_.now() - thinking_since_))
+          << status_style_.off() << "\n";
 }
 
 void Screen::on_event(const AgentEvent& event) {
@@ -115,7 +116,7 @@ void Screen::on_tool_end(const ToolExecutionEndEvent& event,
           << line_for_terminal(outcome_text(event), outcome_columns);
     // A result that is replayed has no times.
     if (begun != started_.end() && now > begun->second)
-        err() << "  " << for_terminal(seconds_text(now - begun->second));
+        err() << "  " << for_terminal(rounded_seconds_text(now - begun->second));
     err()
         << status_style_.off() << "\n"
         << diff_view(diff_of(event), hidden_lines_of(event), status_style_, shown_diff_lines).text;
@@ -132,7 +133,7 @@ void Screen::summary(const RunResult& result, std::chrono::steady_clock::duratio
         err() << in << " tokens in, " << usage.output_tokens.value_or(0) << " out, ";
     }
     if (result.cost) err() << for_terminal(money_text(*result.cost)) << ", ";
-    err() << for_terminal(seconds_text(time)) << status_style_.off() << "\n";
+    err() << for_terminal(rounded_seconds_text(time)) << status_style_.off() << "\n";
 }
 
 }  // namespace cubepi::app

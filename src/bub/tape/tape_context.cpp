@@ -8,8 +8,8 @@
 
 namespace bub {
 
-using detail::EntryWalk;
 using cubepi::detail::text_member;
+using detail::EntryWalk;
 
 namespace {
 

@@ -3,6 +3,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
+#include <ratio>
 
 namespace cubepi {
 
@@ -21,6 +23,12 @@ std::string number_text(double value) {
 std::string seconds_text(std::chrono::nanoseconds duration) {
     const auto whole = std::chrono::duration_cast<std::chrono::microseconds>(duration);
     return number_text(static_cast<double>(whole.count()) / 1e6) + " s";
+}
+
+std::string rounded_seconds_text(std::chrono::nanoseconds duration) {
+    using Tenths = std::chrono::duration<std::int64_t, std::deci>;
+    const std::int64_t tenths = std::chrono::round<Tenths>(duration).count();
+    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
 }
 
 }  // namespace cubepi

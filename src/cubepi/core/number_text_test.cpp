@@ -32,5 +32,12 @@ TEST(NumberText, WritesDurationsInSeconds) {
     EXPECT_EQ(seconds_text(std::chrono::microseconds(250)), "0.00025 s");
 }
 
+TEST(RoundedSecondsText, HasOneDigitAfterThePoint) {
+    EXPECT_EQ(rounded_seconds_text(std::chrono::nanoseconds(0)), "0.0 s");
+    EXPECT_EQ(rounded_seconds_text(std::chrono::milliseconds(940)), "0.9 s");
+    EXPECT_EQ(rounded_seconds_text(std::chrono::milliseconds(960)), "1.0 s");
+    EXPECT_EQ(rounded_seconds_text(std::chrono::seconds(120)), "120.0 s");
+}
+
 }  // namespace
 }  // namespace cubepi

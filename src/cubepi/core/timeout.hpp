@@ -22,7 +22,7 @@ Task<bool> run_until(Clock& clock, Clock::time_point deadline, Task<> task);
 
 /// Runs `task` and cancels it after `limit`; waits for it to end and throws TimeoutError. A task that finishes despite
 /// the cancellation keeps its result. Cancelling the caller cancels the task. `clock` must outlive the call. `name` is
-/// TimeoutError::clock().
+/// TimeoutError::timeout().
 template <class T>
 Task<T> with_timeout(Clock& clock, std::chrono::nanoseconds limit, Task<T> task,
                      std::string name = "timeout") {

@@ -1,5 +1,6 @@
 #include <cubepi/net/retry.hpp>
 
+#include <cubepi/core/number_text.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/network_error.hpp>
 
@@ -37,10 +38,6 @@ std::string used_up(int retries_done) {
     return retries_done == 0 ? ", retries are off"
                              : ", after " + std::to_string(retries_done) +
                                    (retries_done == 1 ? " retry" : " retries");
-}
-
-std::string seconds_text(milliseconds delay) {
-    return std::to_string((delay.count() + 999) / 1000) + " s";
 }
 
 }  // namespace
@@ -104,8 +101,12 @@ RetryDecision decide_retry(const RetryPolicy& policy, int retries_done, int stat
     if (!hints.should_retry && !is_retryable_status(status)) return no_retry(what + " is final");
     if (retries_done >= policy.max_retries) return no_retry(what + used_up(retries_done));
     if (hints.delay && *hints.delay > policy.max_server_delay) {
-        return no_retry(what + ", and the server asks to wait " + seconds_text(*hints.delay) +
-                        ", more than the " + seconds_text(policy.max_server_delay) + " allowed");
+        return no_retry(
+            what + ", and the server asks to wait " +
+            seconds_text(std::chrono::ceil<std::chrono::seconds>(*hints.delay)) +
+            ", more than the " +
+            seconds_text(std::chrono::ceil<std::chrono::seconds>(policy.max_server_delay)) +
+            " allowed");
     }
     RetryDecision decision;
     decision.retry = true;

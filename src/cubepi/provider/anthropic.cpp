@@ -28,12 +28,8 @@ public:
         : options_(std::move(options)),
           url_(without_version(options_.base_url)),
           host_(detail::host_of(url_)),
-          shown_url_(public_url(url_)) {
-        timeouts_.http.connect = options_.connect_timeout;
-        timeouts_.http.first_byte = options_.first_byte_timeout;
-        timeouts_.http.total = options_.total_timeout;
-        timeouts_.idle = options_.idle_timeout;
-    }
+          shown_url_(public_url(url_)),
+          timeouts_(detail::timeouts_of(options_)) {}
 
     ModelProfile profile(const Model& model) const {
         const ProviderCapability configured{options_.capability,
@@ -53,28 +49,18 @@ public:
     void finish_body(JsonObject& body) const override { detail::unfold_extra_body(body); }
 
     HttpRequest http_request() const override {
-        HttpRequest http("POST", detail::url_below(url_, "/v1/messages"));
-        http.headers.set("content-type", "application/json");
-        http.headers.set("accept", "text/event-stream");
-        http.headers.set("user-agent", "cubepi-cpp");
+        HttpRequest http = detail::json_post(detail::url_below(url_, "/v1/messages"));
         http.headers.set("anthropic-version", api_version);
         if (!options_.api_key.empty()) http.headers.set("x-api-key", options_.api_key);
         if (!options_.auth_token.empty())
             http.headers.set("authorization", "Bearer " + options_.auth_token);
         if (!options_.betas.empty()) http.headers.set("anthropic-beta", beta_header());
-        bool has_key = !options_.api_key.empty() || !options_.auth_token.empty();
-        for (const auto& [name, value] : options_.extra_headers) {
-            http.headers.set(name, value);
-            has_key = has_key || detail::carries_key(name);
-        }
-        if (has_key || detail::is_near(host_)) return http;
-        ErrorInfo info;
-        info.code = ErrorCode::auth;
-        info.type = error_type_of(info.code);
-        throw_provider_error(std::move(info),
-                             "there is no API key for " + host_ +
-                                 "; set ANTHROPIC_API_KEY in the environment, or pass an "
-                                 "api_key to the provider (AnthropicOptions::api_key)");
+        const bool key_in_headers = detail::add_headers(http, options_.extra_headers);
+        const bool has_key =
+            key_in_headers || !options_.api_key.empty() || !options_.auth_token.empty();
+        if (!has_key && !detail::is_near(host_))
+            detail::throw_missing_key(host_, "ANTHROPIC_API_KEY", "AnthropicOptions::api_key");
+        return http;
     }
 
     std::unique_ptr<detail::WireDecoder> decoder(MessageAssembler& assembler,
@@ -93,11 +79,7 @@ public:
     std::string without_secrets(std::string text) const override {
         text = without_secret(std::move(text), options_.api_key);
         text = without_secret(std::move(text), options_.auth_token);
-        for (const auto& [name, value] : options_.extra_headers) {
-            if (detail::carries_key(name))
-                text = detail::without_header_secret(std::move(text), value);
-        }
-        return text;
+        return detail::without_header_secrets(std::move(text), options_.extra_headers);
     }
 
     bool takes_response_format(const Model& model) const {

@@ -44,8 +44,8 @@ struct AnthropicOptions {
     std::chrono::nanoseconds total_timeout = std::chrono::nanoseconds::zero();
 };
 
-/// The Messages API of Anthropic and of compatible servers. Copies are handles to the same
-/// provider. Any thread may call any member.
+/// The Messages API of Anthropic and of compatible servers. Copies are handles to the same provider. Any thread may
+/// call any member.
 ///
 ///     auto anthropic = AnthropicProvider({.api_key = env("ANTHROPIC_API_KEY")});
 ///     Agent agent({.model = anthropic.model("claude-sonnet-4-5")});

@@ -55,6 +55,7 @@ struct FallbackOptions {
 ///
 ///     FallbackBoundModel model({openai.model("gpt-5.1"), claude.model("claude-sonnet-4-5")});
 ///     Agent agent({.model = model});
+///
 /// - Each model is called with the retries of its own provider; then the chain continues, for errors of
 ///   `trigger_errors` only. It never continues after text, thinking or a call has been shown.
 /// - Each skipped model is reported by a `notice` event with the code "failover".
@@ -63,6 +64,7 @@ struct FallbackOptions {
 ///   cool-down is called only if no other is left.
 /// - A model whose context window is known and smaller than the estimated request is skipped.
 /// - If all models fail, the error lists the failure of each.
+///
 /// It is a BoundModel: pass it by value wherever one is accepted. Copies share cool-downs. `spec()` is the first
 /// model's. Observers belong to the providers of the chain's models. Any thread may call any member.
 class FallbackBoundModel : public BoundModel {

@@ -121,6 +121,7 @@ struct FauxOptions {
 ///     FauxProvider faux;
 ///     faux.set_responses({"Hello", faux_assistant_message(faux_tool_call("add", {{"a", 1}}), "tool_use")});
 ///     Agent agent({.model = faux.model("offline")});
+///
 /// An abort takes effect before each block and each piece. Token numbers are estimates of a quarter of the bytes.
 class FauxProvider final : public BaseProvider {
 public:

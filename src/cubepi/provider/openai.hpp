@@ -38,8 +38,8 @@ struct OpenAIOptions {
     bool accept_missing_finish = false;
 };
 
-/// Chat Completions of OpenAI and of compatible servers (Ollama, llama.cpp, vLLM, LM Studio,
-/// OpenRouter, ...). Copies are handles to the same provider. Any thread may call any member.
+/// Chat Completions of OpenAI and of compatible servers (Ollama, llama.cpp, vLLM, LM Studio, OpenRouter, ...). Copies
+/// are handles to the same provider. Any thread may call any member.
 ///
 ///     auto openai = OpenAIProvider({.api_key = env("OPENAI_API_KEY")});
 ///     auto local = OpenAIProvider({.base_url = "http://localhost:11434/v1"});

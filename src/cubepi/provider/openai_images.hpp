@@ -56,8 +56,8 @@ struct OpenAIImagesOptions {
     std::chrono::nanoseconds total_timeout = std::chrono::minutes(10);
 };
 
-/// OpenAI's Images API and compatible ones: creates images from a text and from other images. Copies are handles
-/// to the same provider. Any thread may call any member.
+/// OpenAI's Images API and compatible ones: creates images from a text and from other images. Copies are handles to
+/// the same provider. Any thread may call any member.
 ///
 ///     OpenAIImagesProvider images({.api_key = env("OPENAI_API_KEY")});
 ///     ImagesContext what;

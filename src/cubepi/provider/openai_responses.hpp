@@ -50,6 +50,7 @@ struct OpenAIResponsesOptions {
 ///
 ///     auto openai = OpenAIResponsesProvider({.api_key = env("OPENAI_API_KEY")});
 ///     Agent agent({.model = openai.model("gpt-5.1")});
+///
 /// Every request returns the earlier, encrypted reasoning to the model, even if the endpoint stores nothing. A
 /// request contains only what the caller set. A missing key is an error of the first call.
 class OpenAIResponsesProvider final : public BaseProvider, public RequestPreview {

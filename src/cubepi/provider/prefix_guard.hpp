@@ -12,8 +12,10 @@ namespace cubepi {
 /// Checks that each request of a conversation begins with the whole previous one, as prompt caches require (D56). It
 /// compares the input of the model, in this order: tools, system prompt, messages; not ids, times, run ids, usage or
 /// cache markers. An agent has one and reports breaks by a `notice`; callers of a provider without an agent can use
-/// their own. The cost of a turn that only adds messages does not depend on the length of the history. Used by one
-/// thread at a time.
+/// their own.
+///
+/// The cost of a turn that only adds messages does not depend on the length of the history. Used by one thread at a
+/// time.
 class PrefixGuard {
 public:
     PrefixGuard() noexcept;

@@ -154,6 +154,7 @@ Task<Structured<Json>> ask_structured(BoundModel model, MessageList messages,
 ///     struct Weather { std::string city; double celsius; };
 ///     auto weather = co_await generate_structured<Weather>(model, "How warm is it in Oslo?");
 ///     std::cout << weather->city << ": " << weather->celsius;
+///
 /// Throws StructuredOutputError if there is no value, Error(unsupported) if `native` was requested and is not
 /// possible, Error(invalid_argument) for an invalid schema.
 template <class T>

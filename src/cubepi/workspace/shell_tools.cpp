@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/number_text.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
@@ -29,12 +30,6 @@ struct OutputArgs {
 struct KillArgs {
     std::string id;
 };
-
-std::string seconds_text(std::chrono::nanoseconds time) {
-    const auto tenths = std::chrono::duration_cast<std::chrono::milliseconds>(time).count() / 100;
-    return std::to_string(tenths / 10) + (tenths < 100 ? "." + std::to_string(tenths % 10) : "") +
-           " s";
-}
 
 std::string ending(const ExitStatus& status) {
     if (status.signal) return "ended by signal " + std::to_string(*status.signal);
@@ -244,7 +239,7 @@ Task<AgentToolResult> show_output(SessionsPtr sessions, OutputArgs args, ToolCon
     if (!anything) output = "(no new output)";
     std::string note = *args.id + ": ";
     if (!command->exited())
-        note += "running for " + seconds_text(command->elapsed());
+        note += "running for " + rounded_seconds_text(command->elapsed());
     else if (!command->finished())
         note += ending(command->status()) + ", but processes that it started still run";
     else

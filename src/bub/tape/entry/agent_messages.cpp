@@ -15,9 +15,9 @@
 namespace bub {
 
 using namespace cubepi;
+using cubepi::detail::text_member;
 using detail::call_name;
 using detail::EntryWalk;
-using cubepi::detail::text_member;
 
 namespace {
 

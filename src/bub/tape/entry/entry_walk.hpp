@@ -29,8 +29,9 @@ inline std::string result_text(const Json& result) {
 
 inline std::string call_name(const JsonObject& call) {
     const Json* function = call.if_contains("function");
-    return function && function->is_object() ? cubepi::detail::text_member(function->get_object(), "name")
-                                             : std::string();
+    return function && function->is_object()
+               ? cubepi::detail::text_member(function->get_object(), "name")
+               : std::string();
 }
 
 /// Visits entries in order and passes what a model sees of each to a `To`: to its functions anchor(), message(), calls() and
@@ -63,7 +64,8 @@ private:
         for (const Json& result : list->get_array()) {
             const JsonObject& call =
                 position < pending_.size() ? pending_[position].get_object() : none;
-            to_.result(entry, result_text(result), cubepi::detail::text_member(call, "id"), call_name(call));
+            to_.result(entry, result_text(result), cubepi::detail::text_member(call, "id"),
+                       call_name(call));
             ++position;
         }
         pending_.clear();

@@ -7,6 +7,7 @@
 
 namespace bub::detail {
 
+using cubepi::detail::integer_member;
 using cubepi::detail::string_member;
 using cubepi::detail::text_member;
 
@@ -14,25 +15,32 @@ namespace {
 
 cubepi::HeldClaim read_claim(const JsonObject& json) {
     cubepi::HeldClaim claim;
-    JsonObject claim_json(const cubepi::HeldClaim& claim) {
-        JsonObject json;
-        json["run_id"] = claim.run_id;
-        json["owner_id"] = claim.owner.owner_id;
-        json["host"] = claim.owner.host;
-        json["boot_id"] = claim.owner.boot_id;
-        json["pid"] = claim.owner.pid;
-        json["process_start"] = claim.owner.process_start;
-        json["description"] = claim.owner.description;
-        json["lease_until"] = claim.lease_until;
-        return json;
-    }
+    claim.run_id = text_member(json, "run_id");
+    claim.owner.owner_id = text_member(json, "owner_id");
+    claim.owner.host = text_member(json, "host");
+    claim.owner.boot_id = text_member(json, "boot_id");
+    claim.owner.pid = integer_member(json, "pid").value_or(0);
+    claim.owner.process_start = integer_member(json, "process_start").value_or(0);
+    claim.owner.description = text_member(json, "description");
+    const Json* until = json.if_contains("lease_until");
+    if (until && until->is_number()) claim.lease_until = until->to_number<double>();
+    return claim;
+}
+
+JsonObject claim_json(const cubepi::HeldClaim& claim) {
+    JsonObject json;
+    json["run_id"] = claim.run_id;
+    json["owner_id"] = claim.owner.owner_id;
+    json["host"] = claim.owner.host;
+    json["boot_id"] = claim.owner.boot_id;
+    json["pid"] = claim.owner.pid;
+    json["process_start"] = claim.owner.process_start;
+    json["description"] = claim.owner.description;
+    json["lease_until"] = claim.lease_until;
+    return json;
+}
 
 }  // namespace
-
-std::string text_member(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value && value->is_string() ? std::string(value->get_string()) : std::string();
-}
 
 const JsonArray& SideState::list(std::string_view name) const {
     static const JsonArray none;

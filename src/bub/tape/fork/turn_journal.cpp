@@ -36,7 +36,8 @@ std::optional<TapeEntry> entry_at(const JsonObject& line, std::string_view key) 
 }
 
 void read_claim_line(JournaledTurn& turn, const JsonObject& line, const JsonObject& claim) {
-    turn.claims.push_back(TapeClaim{cubepi::detail::text_member(claim, "run_id"), cubepi::detail::text_member(claim, "owner_id")});
+    turn.claims.push_back(TapeClaim{cubepi::detail::text_member(claim, "run_id"),
+                                    cubepi::detail::text_member(claim, "owner_id")});
     const Json* after = line.if_contains("after");
     if (after && after->is_int64()) turn.after = after->get_int64();
 }

@@ -12,9 +12,10 @@ namespace cubepi::detail {
 
 class AnthropicEventParser;
 
-/// Reads a stream of the Messages API (docs.claude.com, "Streaming Messages"), or an unstreamed message. Blocks keep
-/// the endpoint's order; several may be open at the same time. Signatures and redacted thinking are stored in the
-/// extra keys of the blocks (D13), blocks of an unknown kind in those of the message.
+/// Reads a stream of the Messages API (docs.claude.com, "Streaming Messages"), or an unstreamed message.
+///
+/// Blocks keep the endpoint's order; several may be open at the same time. Signatures and redacted thinking are
+/// stored in the extra keys of the blocks (D13), blocks of an unknown kind in those of the message.
 class AnthropicDecoder final : public WireDecoder {
 public:
     AnthropicDecoder(MessageAssembler& assembler, IdSource& ids);

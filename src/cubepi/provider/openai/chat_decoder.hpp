@@ -15,9 +15,11 @@ struct OpenAIChatCallPiece;
 class OpenAIChatChunkParser;
 
 /// Reads the chunks of a Chat Completions stream (platform.openai.com/docs/api-reference/chat-streaming) as OpenAI
-/// and compatible servers send them. Blocks are in the order of the stream: text after a call or after thinking is a
-/// separate block. Open text ends where a call begins; open thinking and calls end with the answer. A finish_reason
-/// does not end it: some servers send one with every chunk.
+/// and compatible servers send them.
+///
+/// Blocks are in the order of the stream: text after a call or after thinking is a separate block. Open text ends
+/// where a call begins; open thinking and calls end with the answer. A finish_reason does not end it: some servers
+/// send one with every chunk.
 class OpenAIChatDecoder final : public WireDecoder {
 public:
     /// `accept_missing_finish`: for servers that never send a finish_reason.

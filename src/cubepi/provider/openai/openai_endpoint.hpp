@@ -2,8 +2,6 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/provider/wire/endpoint.hpp>
@@ -14,17 +12,12 @@ namespace cubepi::detail {
 /// Address, key and headers of an OpenAI-compatible endpoint, shared by all of its APIs.
 class OpenAIEndpoint {
 public:
-    using Headers = std::vector<std::pair<std::string, std::string>>;
-
     /// Uses the members of an options struct. `name` is for error messages: "OpenAI" of OpenAIProvider and
-    /// OpenAIOptions. Throws Error(invalid_argument) when `base_url` is not an http(s) URL.
+    /// OpenAIOptions. Throws Error(invalid_argument) if `base_url` is not an http(s) URL.
     template <class Options>
     OpenAIEndpoint(std::string_view name, const Options& options)
         : OpenAIEndpoint(name, options.base_url, options.api_key, options.extra_headers) {
-        timeouts_.http.connect = options.connect_timeout;
-        timeouts_.http.first_byte = options.first_byte_timeout;
-        timeouts_.http.total = options.total_timeout;
-        timeouts_.idle = options.idle_timeout;
+        timeouts_ = timeouts_of(options);
     }
 
     /// A streaming POST below the base URL. Throws ProviderError if a required key is missing.
@@ -38,12 +31,12 @@ public:
 
 private:
     OpenAIEndpoint(std::string_view name, std::string base_url, std::string api_key,
-                   Headers extra_headers);
+                   ExtraHeaders extra_headers);
 
     std::string name_;
     std::string base_url_;
     std::string api_key_;
-    Headers extra_headers_;
+    ExtraHeaders extra_headers_;
     std::string host_;
     std::string shown_url_;
     CallTimeouts timeouts_;

@@ -20,11 +20,12 @@ struct OpenAIResponsesEndpoint {
     OpenAIResponsesOptions options;
 };
 
-/// One call. Decides which part of the history must be sent, and adapts to rejections of the endpoint (D57). A
-/// finished answer has, under the extra key "server_state", digests of the state of the endpoint: of the input items
-/// and of its own items. If the history of the next request begins with exactly these, `previous_response_id` stands
-/// for them; otherwise the whole history is sent. This needs no state besides the messages, and so works across
-/// restarts and between providers.
+/// One call. Decides which part of the history must be sent, and adapts to rejections of the endpoint (D57).
+///
+/// A finished answer has, under the extra key "server_state", digests of the state of the endpoint: of the input
+/// items and of its own items. If the history of the next request begins with exactly these, `previous_response_id`
+/// stands for them; otherwise the whole history is sent. This needs no state besides the messages, and so works
+/// across restarts and between providers.
 class OpenAIResponsesCall final : public WireProtocol {
 public:
     explicit OpenAIResponsesCall(std::shared_ptr<const OpenAIResponsesEndpoint> at)

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/number_text.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/network_error.hpp>
 #include <cubepi/provider/wire/user_hook.hpp>
@@ -37,13 +38,6 @@ RetryDecision decide_by_exception(const RetryPolicy& policy, int retries_done,
 }
 
 }  // namespace
-
-std::string seconds_text(std::chrono::nanoseconds time) {
-    std::string text =
-        std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count() / 100);
-    text.insert(text.size() - 1, text.size() == 1 ? "0." : ".");
-    return text + " s";
-}
 
 CallFailure::CallFailure(std::exception_ptr thrown) : exception(std::move(thrown)) {
     try {
@@ -107,8 +101,8 @@ Notice CallAttempts::start_retry(const RetryDecision& decision, const ErrorInfo&
     Notice notice;
     notice.code = "retry";
     notice.text = protocol_->without_secrets(decision.reason) + "; trying again in " +
-                  seconds_text(decision.delay) + " (" + std::to_string(retries_done_) + " of " +
-                  std::to_string(protocol_->retry().max_retries) + ")";
+                  rounded_seconds_text(decision.delay) + " (" + std::to_string(retries_done_) +
+                  " of " + std::to_string(protocol_->retry().max_retries) + ")";
     notice.details["attempt"] = retries_done_;
     notice.details["max_retries"] = protocol_->retry().max_retries;
     notice.details["delay_ms"] = decision.delay.count();

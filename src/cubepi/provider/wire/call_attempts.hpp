@@ -54,7 +54,4 @@ private:
     int retries_done_ = 0;
 };
 
-/// "0.5 s"
-std::string seconds_text(std::chrono::nanoseconds time);
-
 }  // namespace cubepi::detail

@@ -1,6 +1,7 @@
 #include <cubepi/provider/wire/endpoint.hpp>
 
 #include <cctype>
+#include <utility>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/provider/error_classification.hpp>
@@ -13,6 +14,25 @@ std::string lower(std::string_view text) {
     std::string result(text);
     for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     return result;
+}
+
+/// Returns whether a header of this name holds a secret.
+bool carries_key(std::string_view header) {
+    const std::string name = lower(header);
+    for (const char* word :
+         {"authorization", "api-key", "apikey", "token", "secret", "password", "cookie"}) {
+        if (name.find(word) != std::string::npos) return true;
+    }
+    return name.ends_with("-key");
+}
+
+/// Removes the value of such a header, also without its scheme ("Bearer").
+std::string without_header_secret(std::string text, std::string_view value) {
+    text = without_secret(std::move(text), value);
+    // "Bearer KEY": an endpoint that repeats it repeats the key.
+    const std::size_t blank = value.rfind(' ');
+    if (blank == std::string_view::npos) return text;
+    return without_secret(std::move(text), value.substr(blank + 1));
 }
 
 }  // namespace
@@ -50,21 +70,39 @@ std::string url_below(std::string_view base_url, std::string_view path) {
     return url;
 }
 
-bool carries_key(std::string_view header) {
-    const std::string name = lower(header);
-    for (const char* word :
-         {"authorization", "api-key", "apikey", "token", "secret", "password", "cookie"}) {
-        if (name.find(word) != std::string::npos) return true;
-    }
-    return name.ends_with("-key");
+HttpRequest json_post(std::string url) {
+    HttpRequest request("POST", std::move(url));
+    request.headers.set("content-type", "application/json");
+    request.headers.set("accept", "text/event-stream");
+    request.headers.set("user-agent", "cubepi-cpp");
+    return request;
 }
 
-std::string without_header_secret(std::string text, std::string_view value) {
-    text = without_secret(std::move(text), value);
-    // "Bearer KEY": an endpoint that repeats it repeats the key.
-    const std::size_t blank = value.rfind(' ');
-    if (blank == std::string_view::npos) return text;
-    return without_secret(std::move(text), value.substr(blank + 1));
+bool add_headers(HttpRequest& request, const ExtraHeaders& headers) {
+    bool has_key = false;
+    for (const auto& [name, value] : headers) {
+        request.headers.set(name, value);
+        has_key = has_key || carries_key(name);
+    }
+    return has_key;
+}
+
+std::string without_header_secrets(std::string text, const ExtraHeaders& headers) {
+    for (const auto& [name, value] : headers) {
+        if (carries_key(name)) text = without_header_secret(std::move(text), value);
+    }
+    return text;
+}
+
+void throw_missing_key(std::string_view host, std::string_view variable, std::string_view option) {
+    ErrorInfo info;
+    info.code = ErrorCode::auth;
+    info.type = error_type_of(info.code);
+    throw_provider_error(std::move(info), "there is no API key for " + std::string(host) +
+                                              "; set " + std::string(variable) +
+                                              " in the environment, or pass an api_key to the "
+                                              "provider (" +
+                                              std::string(option) + ")");
 }
 
 void unfold_extra_body(JsonObject& body) {

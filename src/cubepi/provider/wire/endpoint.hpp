@@ -2,7 +2,10 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/json.hpp>
 
 // Addresses and headers of endpoints, shared by all providers.
@@ -18,10 +21,17 @@ std::string host_of(std::string_view url);
 bool is_near(std::string_view host);
 /// Inserts a path into `base_url`, before its query (Azure's api-version).
 std::string url_below(std::string_view base_url, std::string_view path);
-/// Returns whether a header of this name holds a secret.
-bool carries_key(std::string_view header);
-/// Removes the value of such a header from `text`, also without its scheme ("Bearer").
-std::string without_header_secret(std::string text, std::string_view value);
+/// The `extra_headers` of a provider.
+using ExtraHeaders = std::vector<std::pair<std::string, std::string>>;
+/// A streaming POST of JSON, without a key.
+HttpRequest json_post(std::string url);
+/// Adds the headers to a request. Returns whether one of them holds a key.
+bool add_headers(HttpRequest& request, const ExtraHeaders& headers);
+/// Removes the keys in the headers from `text`, also without their scheme ("Bearer").
+std::string without_header_secrets(std::string text, const ExtraHeaders& headers);
+/// Throws ProviderError (auth) with the remedies: the environment variable, or `option`, "OpenAIOptions::api_key".
+[[noreturn]] void throw_missing_key(std::string_view host, std::string_view variable,
+                                    std::string_view option);
 /// Merges a member `extra_body`, which hooks may set as in CubePi, into the body.
 void unfold_extra_body(JsonObject& body);
 

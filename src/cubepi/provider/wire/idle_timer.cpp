@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <cubepi/provider/wire/call_attempts.hpp>
+#include <cubepi/core/number_text.hpp>
 
 namespace cubepi::detail {
 

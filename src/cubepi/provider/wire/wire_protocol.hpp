@@ -73,6 +73,17 @@ struct CallTimeouts {
     std::chrono::nanoseconds idle = std::chrono::seconds(120);  ///< between events with content
 };
 
+/// The timeouts in the options of a provider.
+template <class Options>
+CallTimeouts timeouts_of(const Options& options) {
+    CallTimeouts timeouts;
+    timeouts.http.connect = options.connect_timeout;
+    timeouts.http.first_byte = options.first_byte_timeout;
+    timeouts.http.total = options.total_timeout;
+    timeouts.idle = options.idle_timeout;
+    return timeouts;
+}
+
 /// One endpoint in one wire format. Immutable, shared by its calls on any thread.
 class WireProtocol {
 public:
