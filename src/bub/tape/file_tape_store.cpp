@@ -178,6 +178,17 @@ Task<JsonObject> FileTapeStore::read_state(std::string tape) {
     return on_worker(state_, std::move(call));
 }
 
+Task<cubepi::InboxPage> FileTapeStore::list_requests(cubepi::InboxQuery query) {
+    auto call = [query = std::move(query)](TapeDirectory& tapes) {
+        return tapes.list_requests(query);
+    };
+    return on_worker(state_, std::move(call));
+}
+
+std::string FileTapeStore::state_file(const std::string& tape) const {
+    return detail::TapePaths(directory(), tape).state.string();
+}
+
 Task<std::optional<TapeEntry>> FileTapeStore::find_message_entry(std::string tape,
                                                                  std::string message_id) {
     return find(state_, std::move(tape), IndexKind::message, std::move(message_id));

@@ -124,6 +124,13 @@ Task<JsonObject> MemoryTapeStore::read_state(std::string tape) {
     co_return state_->find(tape).state;
 }
 
+Task<cubepi::InboxPage> MemoryTapeStore::list_requests(cubepi::InboxQuery query) {
+    const std::lock_guard lock(state_->mutex);
+    InboxBuilder inbox(std::move(query));
+    for (const auto& [name, tape] : state_->tapes) inbox.add(name, tape.state);
+    co_return inbox.page();
+}
+
 Task<std::optional<TapeEntry>> MemoryTapeStore::find_message_entry(std::string tape,
                                                                    std::string message_id) {
     const std::lock_guard lock(state_->mutex);

@@ -10,6 +10,7 @@
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/agent/hitl_inbox.hpp>
 #include <cubepi/core/clock.hpp>
 
 namespace bub {
@@ -37,6 +38,7 @@ class TapeCheckpointer final : public cubepi::Checkpointer,
                                public cubepi::MessageIndex,
                                public cubepi::HitlStore,
                                public cubepi::BatchStore,
+                               public cubepi::HitlInbox,
                                public cubepi::ForkStore,
                                public cubepi::ThreadStore {
 public:
@@ -79,6 +81,12 @@ public:
     Task<void> mark_batch_started(std::string thread_id, cubepi::BatchStart start) override;
     Task<std::optional<cubepi::StartedBatch>> load_started_batch(std::string thread_id,
                                                                  std::string run_id) override;
+
+    Task<cubepi::InboxPage> list_requests(cubepi::InboxQuery query) override;
+    Task<std::vector<cubepi::InboxEntry>> expire_due(double now, std::size_t limit) override;
+    Task<void> answer_request(std::string thread_id, cubepi::AnswerRecord record) override;
+    Task<std::vector<cubepi::AnswerRecord>> load_answer_records(std::string thread_id) override;
+    Task<std::size_t> discard_requests(std::string thread_id) override;
 
     /// Returns the context as of the end of the run: from the anchor that was the last one then.
     Task<cubepi::MessageList> snapshot(std::string thread_id, std::string after_run_id) override;

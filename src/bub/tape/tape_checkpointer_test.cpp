@@ -58,6 +58,9 @@ public:
     Task<JsonObject> read_state(std::string tape) override {
         return inner_.read_state(std::move(tape));
     }
+    Task<InboxPage> list_requests(InboxQuery query) override {
+        return inner_.list_requests(std::move(query));
+    }
     Task<std::optional<TapeEntry>> find_message_entry(std::string tape, std::string id) override {
         return inner_.find_message_entry(std::move(tape), std::move(id));
     }

@@ -95,6 +95,8 @@ public:
     /// Side state and media are the parent's; the functions for media throw `unsupported` if the parent has none.
     Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
     Task<JsonObject> read_state(std::string tape) override;
+    Task<cubepi::InboxPage> list_requests(cubepi::InboxQuery query) override;
+    std::string state_file(const std::string& tape) const override;
     bool hold_claim(const std::string& tape, TapeClaim claim) override;
     bool edit_state_at_end(const std::string& tape,
                            std::function<void(JsonObject& state)> edit) override;

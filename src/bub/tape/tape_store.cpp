@@ -65,6 +65,8 @@ Task<std::vector<TapeEntry>> TapeStore::anchors(std::string tape, std::size_t li
     co_return found;
 }
 
+std::string TapeStore::state_file(const std::string& /*tape*/) const { return {}; }
+
 void TapeStore::edit_state_later(const std::string& /*tape*/,
                                  std::function<void(JsonObject& state)> /*edit*/) {}
 

@@ -12,6 +12,7 @@
 
 #include <bub/tape/tape_entry.hpp>
 #include <bub/tape/tape_query.hpp>
+#include <cubepi/agent/hitl_inbox.hpp>
 
 namespace bub {
 
@@ -109,6 +110,10 @@ public:
                                   std::function<Json(JsonObject& state)> edit) = 0;
     /// Returns the side state without locking.
     virtual Task<JsonObject> read_state(std::string tape) = 0;
+    /// Returns a page of the pending requests in the side states of all tapes, those without entries too, as
+    /// HitlInbox::list_requests() does. InboxBuilder of `tape_store_support.hpp` builds it from the states; a store with many
+    /// tapes needs an index.
+    virtual Task<cubepi::InboxPage> list_requests(cubepi::InboxQuery query) = 0;
 
     /// Returns the names of main tapes (those with exactly one "__"), sorted.
     virtual Task<std::vector<std::string>> list_tapes();
@@ -121,6 +126,8 @@ public:
     virtual Task<TapeInfo> info(std::string tape);
     /// Returns the last `limit` anchors, oldest first.
     virtual Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit);
+    /// Returns the file of the tape's side state, for error messages. By default empty.
+    virtual std::string state_file(const std::string& tape) const;
     /// Schedules an edit of the side state that failed and may be applied late: it precedes the next edit of this tape,
     /// as long as the store exists. By default the edit is dropped.
     virtual void edit_state_later(const std::string& tape,

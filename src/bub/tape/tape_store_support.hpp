@@ -30,6 +30,20 @@ TapePosition prepare_append(const std::string& tape, const TapeBefore& before,
 std::vector<TapeEntry> evaluate_query(const std::vector<TapeEntry>& entries,
                                       const TapeQuery& query);
 
+/// Builds a page of TapeStore::list_requests() from the side states of all tapes.
+class InboxBuilder {
+public:
+    /// Throws Error(invalid_argument) if the query's cursor or limit is invalid.
+    explicit InboxBuilder(cubepi::InboxQuery query);
+    void add(const std::string& tape, const JsonObject& state);
+    void add(cubepi::InboxEntry entry);
+    cubepi::InboxPage page() const;
+
+private:
+    cubepi::InboxQuery query_;
+    std::vector<cubepi::InboxEntry> entries_;
+};
+
 /// Throws Error(invalid_argument) for a name that cannot be the name of a file.
 void require_tape_name(const std::string& tape);
 

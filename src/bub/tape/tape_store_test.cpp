@@ -53,6 +53,11 @@ public:
         co_return result;
     }
     Task<JsonObject> read_state(std::string tape) override { co_return tapes_[tape].state; }
+    Task<cubepi::InboxPage> list_requests(cubepi::InboxQuery query) override {
+        InboxBuilder inbox(std::move(query));
+        for (const auto& [name, tape] : tapes_) inbox.add(name, tape.state);
+        co_return inbox.page();
+    }
 
 private:
     struct Stored {
@@ -108,7 +113,7 @@ TEST(TapeStores, AForkPassesTheSuite) {
     expect_correct(store);
 }
 
-TEST(TapeStores, SixFunctionsMakeAStoreForAgents) {
+TEST(TapeStores, SevenFunctionsMakeAStoreForAgents) {
     TapeStoreUnderTest store;
     store.make = [] { return std::make_shared<SmallestStore>(); };
     expect_correct(store);

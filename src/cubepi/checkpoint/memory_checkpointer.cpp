@@ -401,21 +401,11 @@ Task<std::optional<StartedBatch>> MemoryCheckpointer::load_started_batch(std::st
 
 Task<InboxPage> MemoryCheckpointer::list_requests(InboxQuery query) {
     const std::lock_guard lock(state_->mutex);
-    const detail::InboxKey after = detail::read_inbox_cursor(query);
-    std::vector<std::pair<detail::InboxKey, InboxEntry>> found;
+    std::vector<InboxEntry> entries;
     for_each_request(state_->threads, [&](InboxEntry entry, const PendingRequest&) {
-        detail::InboxKey key = detail::inbox_key(entry, query.order());
-        if (after < key) found.emplace_back(std::move(key), std::move(entry));
+        entries.push_back(std::move(entry));
     });
-    std::sort(found.begin(), found.end(),
-              [](const auto& a, const auto& b) { return a.first < b.first; });
-    InboxPage page;
-    if (found.size() > query.limit()) {
-        found.resize(query.limit());
-        page.next = detail::write_inbox_cursor(found.back().first, query.order());
-    }
-    for (auto& [key, entry] : found) page.entries.push_back(std::move(entry));
-    co_return page;
+    co_return detail::inbox_page(std::move(entries), query);
 }
 
 Task<std::vector<InboxEntry>> MemoryCheckpointer::expire_due(double now, std::size_t limit) {

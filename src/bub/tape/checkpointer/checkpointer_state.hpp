@@ -41,6 +41,8 @@ struct TapeCheckpointer::State : std::enable_shared_from_this<TapeCheckpointer::
     Task<void> check_still_open(std::string tape, std::string run_id, std::string owner_id);
     /// Removes the requests and answers of AppendOptions::settle(), unless the append would be rejected.
     Task<void> settle(std::string tape, cubepi::AppendOptions options);
+    /// Expires the request; returns false if it is not pending any more.
+    Task<bool> expire_one(cubepi::InboxEntry entry, double now);
     Task<JsonObject> extra_of(std::string tape);
     Task<std::vector<TapeEntry>> entries_of(std::string tape, cubepi::MessageList messages);
     /// Moves images to the media store and replaces them by references; restore_media() reverses that.

@@ -81,7 +81,7 @@ void SideState::remove_answers_of_run(JsonObject& state, const std::string& run_
 }
 
 void SideState::tidy(JsonObject& state) {
-    for (const char* name : {"claims", "open_runs", "pending", "answers", "batches"}) {
+    for (const char* name : {"claims", "open_runs", "pending", "answers", "batches", "answered"}) {
         const Json* value = state.if_contains(name);
         if (value && value->is_array() && value->get_array().empty()) state.erase(name);
     }

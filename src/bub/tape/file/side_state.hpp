@@ -10,7 +10,8 @@
 
 namespace bub::detail {
 
-/// A tape's side state as used by a checkpointer: {"claims", "open_runs", "pending", "answers", "batches"}.
+/// A tape's side state as used by a checkpointer: {"claims", "open_runs", "pending", "answers", "batches",
+/// "answered"}.
 class SideState {
 public:
     explicit SideState(const JsonObject& state) : state_(state) {}

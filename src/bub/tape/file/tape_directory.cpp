@@ -50,7 +50,9 @@ fs::path TapePaths::journal(const std::string& turn_id) const {
     return turns / ((plain ? turn_id : md5_hex(turn_id)) + ".journal");
 }
 
-TapeDirectory::TapeDirectory(FileTapeOptions options) : options_(std::move(options)) {
+TapeDirectory::TapeDirectory(FileTapeOptions options)
+    : options_(std::move(options)),
+      marks_(options_.directory / "requests", options_.sync == TapeSync::append) {
     if (!options_.clock) options_.clock = std::make_shared<cubepi::SystemClock>();
     if (!options_.workers) options_.workers = cubepi::Runtime::standard()->workers;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <bub/tape/file/descriptor.hpp>
+#include <bub/tape/file/request_marks.hpp>
 #include <bub/tape/file/tape_index_file.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/error.hpp>
@@ -69,6 +70,7 @@ public:
     Json edit_state(const std::string& name, const std::function<Json(JsonObject&)>& edit);
     void edit_state_later(const std::string& name, std::function<void(JsonObject&)> edit);
     JsonObject read_state(const std::string& name);
+    cubepi::InboxPage list_requests(const cubepi::InboxQuery& query);
     std::string put_media(const std::string& bytes);
     std::optional<std::string> get_media(const std::string& sha256);
     std::shared_ptr<TurnJournal> open_journal(const std::string& name, const std::string& turn_id);
@@ -116,6 +118,9 @@ private:
     static std::size_t make_late_edits(CachedTape& tape, JsonObject& state);
     void write_state(const Writing& writing, const JsonObject& before,
                      const JsonObject& state) const;
+    std::vector<RequestMark> build_marks();
+    /// Makes the marks of a tape those of its side state. `known` are the marks that were there before.
+    void correct_marks(const std::string& name, const std::vector<RequestMark>& known);
     void finish_commit(Writing& writing);
     /// Returns the end of the tape before `entries`. Checks the expected position and the ids, and drops the first anchor if
     /// the tape has one.
@@ -138,6 +143,7 @@ private:
                 const TapeQuery& query) const;
 
     FileTapeOptions options_;
+    RequestMarks marks_;
     std::mutex mutex_;
     std::map<std::string, std::shared_ptr<CachedTape>> tapes_;
     bool made_ = false;

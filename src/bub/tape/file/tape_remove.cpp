@@ -72,8 +72,15 @@ void TapeDirectory::remove_files(Writing& writing) {
     }
     writing.known->tail.reset();
     fs::remove_all(paths.turns, failed);
+    RequestMarkSet marks;
+    try {
+        marks = marks_of(writing.name, read_state(writing.name));
+    } catch (const cubepi::Error&) {
+        // A damaged side state is removed too; list_requests() removes its marks.
+    }
     for (const fs::path& file : {paths.commit, paths.tape, paths.index, paths.state, paths.lock})
         remove_file(file);
+    marks_.remove(marks, {});
 }
 
 }  // namespace bub::detail

@@ -2,6 +2,7 @@
 
 #include <bub/tape/entry/json_text.hpp>
 #include <bub/tape/file/digest.hpp>
+#include <bub/tape/file/side_state.hpp>
 #include <bub/tape/file/tape_errors.hpp>
 #include <bub/tape/file/tape_writing.hpp>
 #include <cubepi/core/error.hpp>
@@ -43,15 +44,23 @@ std::size_t TapeDirectory::make_late_edits(CachedTape& tape, JsonObject& state) 
 void TapeDirectory::write_state(const Writing& writing, const JsonObject& before,
                                 const JsonObject& state) const {
     if (state == before) return;
+    check_depth(writing.name, state);
+    RequestMarkSet old_marks;
+    RequestMarkSet marks;
+    if (SideState(before).list("pending") != SideState(state).list("pending")) {
+        old_marks = marks_of(writing.name, before);
+        marks = marks_of(writing.name, state);
+    }
+    marks_.add(marks, old_marks);
     if (state.empty()) {
         remove_file(writing.paths.state);
-        return;
+    } else {
+        std::string text;
+        append_json_text(text, state);
+        text += '\n';
+        replace_file(writing.paths.state, text, options_.sync == TapeSync::append);
     }
-    check_depth(writing.name, state);
-    std::string text;
-    append_json_text(text, state);
-    text += '\n';
-    replace_file(writing.paths.state, text, options_.sync == TapeSync::append);
+    marks_.remove(old_marks, marks);
 }
 
 JsonObject TapeDirectory::read_state(const std::string& name) {

@@ -31,6 +31,12 @@ std::optional<TapeEntry> newest(const std::vector<TapeEntry>& entries, Is is) {
 
 Task<std::vector<std::string>> TapeFork::list_tapes() { return state_->parent->list_tapes(); }
 Task<std::vector<std::string>> TapeFork::all_tapes() { return state_->parent->all_tapes(); }
+Task<cubepi::InboxPage> TapeFork::list_requests(cubepi::InboxQuery query) {
+    return state_->parent->list_requests(std::move(query));
+}
+std::string TapeFork::state_file(const std::string& tape) const {
+    return state_->parent->state_file(tape);
+}
 
 Task<std::vector<TapeEntry>> TapeFork::fetch(std::string tape, TapeQuery query) {
     const std::shared_ptr<State> state = state_;

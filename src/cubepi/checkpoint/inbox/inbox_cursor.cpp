@@ -1,5 +1,6 @@
 #include <cubepi/checkpoint/inbox/inbox_cursor.hpp>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -67,6 +68,24 @@ InboxKey read_inbox_cursor(const InboxQuery& query) {
                     "'" + query.after() + "' is not a cursor of an inbox in the order of " +
                         name_of(query.order()) + "; pass InboxPage::next of the page before");
     }
+}
+
+InboxPage inbox_page(std::vector<InboxEntry> entries, const InboxQuery& query) {
+    const InboxKey after = read_inbox_cursor(query);
+    std::vector<std::pair<InboxKey, InboxEntry>> found;
+    for (InboxEntry& entry : entries) {
+        InboxKey key = inbox_key(entry, query.order());
+        if (after < key) found.emplace_back(std::move(key), std::move(entry));
+    }
+    std::sort(found.begin(), found.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    InboxPage page;
+    if (found.size() > query.limit()) {
+        found.resize(query.limit());
+        page.next = write_inbox_cursor(found.back().first, query.order());
+    }
+    for (auto& [key, entry] : found) page.entries.push_back(std::move(entry));
+    return page;
 }
 
 bool has_expired(const PendingRequest& pending, double now) {

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include <cubepi/agent/hitl_inbox.hpp>
 
@@ -20,6 +21,9 @@ std::string write_inbox_cursor(const InboxKey& key, InboxOrder order);
 /// Returns the place before all requests if the query has no cursor. Throws Error(invalid_argument) for a cursor of another
 /// form or order, and for the limit 0.
 InboxKey read_inbox_cursor(const InboxQuery& query);
+
+/// Returns the page of the query. `entries` may be in any order, and contains those of the page and the next one, if any.
+InboxPage inbox_page(std::vector<InboxEntry> entries, const InboxQuery& query);
 
 bool has_expired(const PendingRequest& pending, double now);
 [[noreturn]] void throw_stale_answer(const std::string& thread_id, const AnswerRecord& record);

@@ -1,0 +1,169 @@
+#include <algorithm>
+#include <utility>
+
+#include <bub/tape/checkpointer/checkpointer_state.hpp>
+#include <bub/tape/inbox/pending_requests.hpp>
+#include <cubepi/checkpoint/inbox/inbox_cursor.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
+
+// The inbox of all tapes, and the list "answered" in the side state of each: the answers with their origin.
+
+namespace bub {
+
+using namespace cubepi;
+using cubepi::detail::text_member;
+using detail::SideState;
+
+namespace {
+
+/// The input schema of the tool (D63), which may be large, is not needed any more.
+JsonObject request_json(HitlRequest request) {
+    request.extra.erase("input_schema");
+    return to_json(request);
+}
+
+JsonObject record_json(const AnswerRecord& record, HitlRequest request) {
+    JsonObject json;
+    json["run_id"] = record.run_id;
+    json["question_id"] = record.question_id;
+    json["answer"] = record.answer;
+    json["answered_at"] = record.answered_at;
+    json["user"] = record.user;
+    json["channel"] = record.channel;
+    json["request"] = request_json(std::move(request));
+    return json;
+}
+
+AnswerRecord read_record(const JsonObject& json) {
+    AnswerRecord record;
+    record.run_id = text_member(json, "run_id");
+    record.question_id = text_member(json, "question_id");
+    if (const Json* answer = json.if_contains("answer")) record.answer = *answer;
+    const Json* time = json.if_contains("answered_at");
+    if (time && time->is_number()) record.answered_at = time->to_number<double>();
+    record.user = text_member(json, "user");
+    record.channel = text_member(json, "channel");
+    try {
+        if (const Json* request = json.if_contains("request"))
+            record.request = hitl_request_from_json(*request);
+    } catch (const Error&) {
+        // The record of a damaged request is still one of its answer.
+    }
+    return record;
+}
+
+/// Removes the request, and stores the answer and its record.
+void store_answer(JsonObject& state, const std::string& tape, const std::string& file,
+                  const AnswerRecord& record) {
+    JsonArray& pending = SideState::edit(state, "pending");
+    const auto found = std::find_if(pending.begin(), pending.end(), [&](const Json& element) {
+        return detail::is_request(element, record.run_id, record.question_id);
+    });
+    if (found == pending.end()) cubepi::detail::throw_stale_answer(tape, record);
+    InboxEntry entry = detail::read_request(tape, *found);
+    if (!entry.request) detail::throw_damaged_request(entry, file);
+    PendingRequest request;
+    request.request = std::move(*entry.request);
+    request.expired = detail::is_expired(*found);
+    if (cubepi::detail::has_expired(request, record.answered_at))
+        cubepi::detail::throw_stale_answer(tape, record);
+    pending.erase(found);
+    JsonObject answer;
+    answer["run_id"] = record.run_id;
+    answer["question_id"] = record.question_id;
+    answer["answer"] = record.answer;
+    SideState::edit(state, "answers").emplace_back(std::move(answer));
+    SideState::edit(state, "answered")
+        .emplace_back(record_json(record, std::move(request.request)));
+    SideState::tidy(state);
+}
+
+bool is_due(const InboxEntry& entry, double now) {
+    return entry.expires_at && *entry.expires_at <= now;
+}
+
+/// Returns true if the request was pending, was due, and is expired now.
+bool expire(JsonObject& state, const InboxEntry& entry, double now) {
+    for (Json& element : SideState::edit(state, "pending")) {
+        if (!detail::is_request(element, entry.run_id, entry.question_id)) continue;
+        if (detail::is_expired(element)) return false;
+        if (!is_due(detail::read_request(entry.thread_id, element), now)) return false;
+        element.get_object()["expired"] = true;
+        return true;
+    }
+    SideState::tidy(state);
+    return false;
+}
+
+}  // namespace
+
+Task<InboxPage> TapeCheckpointer::list_requests(InboxQuery query) {
+    return state_->store->list_requests(std::move(query));
+}
+
+Task<bool> TapeCheckpointer::State::expire_one(InboxEntry entry, double now) {
+    const std::shared_ptr<State> self = shared_from_this();
+    std::string tape = entry.thread_id;
+    std::function<Json(JsonObject&)> edit = [entry = std::move(entry),
+                                             now](JsonObject& side_state) {
+        return Json(expire(side_state, entry, now));
+    };
+    const Json expired = co_await store->edit_state(std::move(tape), std::move(edit));
+    co_return expired.as_bool();
+}
+
+/// Goes through the requests by deadline. An unreadable one does not expire: it is listed until it is discarded.
+Task<std::vector<InboxEntry>> TapeCheckpointer::expire_due(double now, std::size_t limit) {
+    const std::shared_ptr<State> state = state_;
+    std::vector<InboxEntry> expired;
+    std::string cursor;
+    bool more = limit > 0;
+    while (more) {
+        InboxQuery query = InboxQuery().order(InboxOrder::deadline).limit(limit).after(cursor);
+        InboxPage page = co_await state->store->list_requests(std::move(query));
+        cursor = page.next;
+        more = !cursor.empty();
+        for (InboxEntry& entry : page.entries) {
+            more = more && is_due(entry, now);
+            if (!entry.request || !is_due(entry, now) || expired.size() == limit) continue;
+            const bool done = co_await state->expire_one(entry, now);
+            if (done) expired.push_back(std::move(entry));
+        }
+        more = more && expired.size() < limit;
+    }
+    co_return expired;
+}
+
+Task<void> TapeCheckpointer::answer_request(std::string thread_id, AnswerRecord record) {
+    const std::shared_ptr<State> state = state_;
+    const std::string file = state->store->state_file(thread_id);
+    std::function<Json(JsonObject&)> edit = [=](JsonObject& side_state) {
+        store_answer(side_state, thread_id, file, record);
+        return Json();
+    };
+    co_await state->store->edit_state(thread_id, std::move(edit));
+}
+
+Task<std::vector<AnswerRecord>> TapeCheckpointer::load_answer_records(std::string thread_id) {
+    const std::shared_ptr<State> state = state_;
+    const JsonObject side_state = co_await state->store->read_state(std::move(thread_id));
+    std::vector<AnswerRecord> records;
+    for (const Json& json : SideState(side_state).list("answered")) {
+        if (json.is_object()) records.push_back(read_record(json.get_object()));
+    }
+    co_return records;
+}
+
+Task<std::size_t> TapeCheckpointer::discard_requests(std::string thread_id) {
+    const std::shared_ptr<State> state = state_;
+    std::function<Json(JsonObject&)> edit = [](JsonObject& side_state) {
+        const std::size_t count = SideState(side_state).list("pending").size();
+        side_state.erase("pending");
+        return Json(count);
+    };
+    const Json count = co_await state->store->edit_state(std::move(thread_id), std::move(edit));
+    co_return count.to_number<std::size_t>();
+}
+
+}  // namespace bub
