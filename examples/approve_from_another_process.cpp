@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
         if (verb == "list") return list(*agent);
         return answer(*agent, argv[3],
                       verb == "approve" ? ApproveAnswer() : ApproveAnswer::deny("not today"));
-    } catch (const Error& failure) {  // such as stale_answer: somebody else answered first
+    } catch (const Error& failure) {  // such as stale_answer: another process answered first
         std::cerr << failure.what() << '\n';
         return 1;
     }

@@ -98,11 +98,26 @@ bool leaves(const std::string& input, bool terminal) {
     return read.kind == ChatInput::Kind::action && read.action == ChatAction::quit;
 }
 
+/// Asks the questions of a suspended session, each answer of which continues its run, until nothing waits or the user does
+/// not answer. Returns the exit status so far; `status` is the one before.
+Task<int> ask_open_questions(Conversation& conversation, int status) {
+    for (;;) {
+        std::optional<bub::Envelope> answer =
+            co_await until_signal(conversation.ask_open_question());
+        if (!answer) break;
+        status = co_await conversation.run_turn(std::move(*answer));
+        out() << "\n";
+    }
+    if (conversation.waits_for_answer()) co_await conversation.show_open_questions();
+    co_return status;
+}
+
 /// Reads and answers inputs until the input ends. Returns the exit status.
 Task<int> answer_inputs(Conversation& conversation, Renderer& renderer, LineEditor& editor,
                         std::string first) {
     const bool terminal = isatty(STDIN_FILENO) == 1;
     int status = exit_ok;
+    if (terminal) status = co_await ask_open_questions(conversation, status);
     for (;;) {
         NextInput next;
         bool typed = false;

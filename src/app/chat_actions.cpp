@@ -144,11 +144,11 @@ Task<> ChatActions::show_status() {
         text += row("tools", "none (--no-tools)");
     } else if (plan.approval->allows_all()) {
         text += row("rules", "tools act without asking (--yes)");
-    } else if (plan.approval->rules().empty()) {
+    } else if (plan.approval->rules().rules().empty()) {
         text += row("rules", "none");
     } else {
         std::string_view label = "rules";
-        for (const ApprovalRule& rule : plan.approval->rules())
+        for (const ApprovalRule& rule : plan.approval->rules().rules())
             text += row(std::exchange(label, ""), printable(rule.text()));
     }
     renderer_.print(text);

@@ -120,6 +120,65 @@ TEST(Questions, TheModelAsksAtATerminal) {
     }
 }
 
+/// Two calls that need approval, then another one, then the end.
+std::string three_writes() {
+    const auto write = [](const std::string& id) {
+        return call(id, "write", R"({"path": ")" + id + R"(.txt", "content": "x"})");
+    };
+    return R"([{"stop_reason": "tool_use", "content": [)" + write("c1") + ", " + write("c2") +
+           R"(]}, {"stop_reason": "tool_use", "content": [)" + write("c3") +
+           R"(]}, "That is all."])";
+}
+
+/// Runs the first of three_writes(), which is suspended, and returns the rest as a script.
+std::string suspend(Home& home) {
+    const std::string all = three_writes();
+    const Piped run =
+        run_piped(home, {"run", "--session", "s", "--script", home.script(all), "go"});
+    EXPECT_EQ(run.status, 7) << run.err;
+    return home.script("[" + all.substr(all.find("]}, ") + 4));
+}
+
+TEST(Questions, AChatAsksWhatItsSuspendedSessionWaitsFor) {
+    for (const char* term : {"xterm", "dumb"}) {
+        Home home;
+        home.set("TERM", term);
+        const std::string rest = suspend(home);
+        Terminal chat(home, {"chat", "--continue", "--script", rest}, 120);
+        ASSERT_TRUE(chat.expect("? write creates c1.txt")) << chat.shown();
+        ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
+        chat.type("y\r");
+        ASSERT_TRUE(chat.expect("? write creates c2.txt")) << chat.shown();
+        ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
+        chat.type("n\r");
+        // The run continues, and asks again.
+        ASSERT_TRUE(chat.expect("? write creates c3.txt")) << chat.shown();
+        ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
+        chat.type("y\r");
+        ASSERT_TRUE(chat.expect_on_screen("That is all.")) << chat.shown();
+        EXPECT_EQ(run_piped(home, {"inbox"}).out, "");
+        EXPECT_TRUE(std::filesystem::exists(home.work() / "c1.txt"));
+        EXPECT_FALSE(std::filesystem::exists(home.work() / "c2.txt"));
+        EXPECT_TRUE(std::filesystem::exists(home.work() / "c3.txt"));
+    }
+}
+
+TEST(Questions, AnOpenQuestionThatIsNotAnsweredStaysOpen) {
+    Home home;
+    const std::string rest = suspend(home);
+    Terminal chat(home, {"chat", "--continue", "--script", rest, "a", "prompt"}, 120);
+    ASSERT_TRUE(chat.expect("? write creates c1.txt")) << chat.shown();
+    ASSERT_TRUE(chat.expect("[e]dit > ")) << chat.shown();
+    chat.type("\x03");
+    ASSERT_TRUE(chat.expect_on_screen("cubepi inbox approve c1")) << chat.shown();
+    ASSERT_TRUE(chat.expect_on_screen("> a prompt")) << "it is not lost\n" << chat.shown();
+    chat.type("\r");
+    ASSERT_TRUE(chat.expect_on_screen("the message was not read")) << chat.shown();
+    chat.type(",deny c1\r");
+    ASSERT_TRUE(chat.expect("? write creates c2.txt")) << chat.shown();
+    EXPECT_NE(run_piped(home, {"inbox"}).out.find("c2\t"), std::string::npos);
+}
+
 TEST(Questions, WithoutATerminalAQuestionOfTheModelWaits) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--script", home.script(ask_user_script()), "go"});

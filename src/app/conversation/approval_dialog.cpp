@@ -56,7 +56,7 @@ QuestionView ApprovalDialog::view_of(const Call& call) const {
     return QuestionView(shown, style_, prompter_.size());
 }
 
-Task<ApproveAnswer> ApprovalDialog::ask(HitlRequest request) {
+Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
     Call call = call_of(request);
     // The user may have added the rule since the request was made, in the question about another call of the same answer.
     if (call.decision.always && approval_.has_rule(*call.decision.always))
@@ -67,7 +67,7 @@ Task<ApproveAnswer> ApprovalDialog::ask(HitlRequest request) {
     for (;;) {
         TerminalText prompt = prompt_of(view, call.decision);
         const std::optional<std::string> answer = co_await prompter_.read(std::move(prompt));
-        if (!answer) co_return ApproveAnswer::deny("Refused: the input has ended.");
+        if (!answer) co_return std::nullopt;
         const std::string word = lower(*answer);
         if (word == "n" || word == "no")
             co_return ApproveAnswer::deny("The user refused this call.");

@@ -27,8 +27,8 @@ public:
     /// long as the session.
     ApprovalDialog(Prompter& prompter, Style style, ToolApproval& approval, SaveRule save_rule);
 
-    /// Asks about the request, whose payload is an ApproveRequest.
-    Task<ApproveAnswer> ask(HitlRequest request);
+    /// Asks about the request, whose payload is an ApproveRequest. Empty if the input has ended.
+    Task<std::optional<ApproveAnswer>> ask(HitlRequest request);
 
 private:
     /// One call in question.

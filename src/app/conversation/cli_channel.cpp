@@ -66,8 +66,13 @@ Task<> CliChannel::stop() {
 }
 
 Task<> CliChannel::listen() {
+    if (!parts_.first_prompt.empty()) console_.remember(parts_.first_prompt);
+    if (conversation_.waits_for_answer()) {
+        if (!parts_.first_prompt.empty())
+            console_.hand_back(std::exchange(parts_.first_prompt, {}));
+        work_->spawn(ask_open_questions());
+    }
     if (!parts_.first_prompt.empty()) {
-        console_.remember(parts_.first_prompt);
         Pending first;
         first.text = parts_.first_prompt;
         first.typed = std::move(parts_.first_prompt);
@@ -91,7 +96,29 @@ Task<> CliChannel::listen() {
     }
 }
 
+/// Asks the first question of a suspended session. Its answer is a turn, after which the next one is asked.
+Task<> CliChannel::ask_open_questions() {
+    asking_.emplace();
+    Task<std::optional<bub::Envelope>> question = conversation_.ask_open_question();
+    Task<std::optional<bub::Envelope>> asking =
+        cancel_on(asking_->get_token(), std::move(question));
+    Outcome<std::optional<bub::Envelope>> answer = co_await outcome_of(std::move(asking));
+    const bool interrupted = asking_->stop_requested();
+    asking_.reset();
+    if (interrupted) co_return co_await conversation_.show_open_questions();
+    std::optional<bub::Envelope> message = std::move(answer).value();
+    if (!message) co_return;
+    message->inbound_id = parts_.new_id();
+    message->lifespan = std::make_shared<Turn>(*this, bub::input_id_of(*message));
+    co_await deliver(std::move(*message));
+}
+
 void CliChannel::on_interrupt() {
+    if (asking_) {
+        if (!asking_->stop_requested()) console_.withdraw();
+        asking_->request_stop();
+        return;
+    }
     if (running_) {
         // The second interrupt does not wait for cleanup.
         if (std::exchange(stopping_, true)) {
@@ -217,6 +244,7 @@ void CliChannel::on_turn_over(const std::exception_ptr& error) {
     conversation_.end_turn(error);
     explained_ = error != nullptr;
     running_ = false;
+    if (std::exchange(suspended_, false)) work_->spawn(ask_open_questions());
 }
 
 Task<> CliChannel::send(bub::Envelope message) {
@@ -237,6 +265,7 @@ void CliChannel::show(const bub::StreamEvent& event, const bub::Envelope& messag
     conversation_.show(event, message);
     if (!event.agent_event) {
         if (event.kind == bub::event_kind::error) explained_ = true;
+        if (event.kind == bub::event_kind::suspended) suspended_ = true;
         return;
     }
     const auto* ended = event.agent_event->get_if<MessageEndEvent>();

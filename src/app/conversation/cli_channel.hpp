@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,7 @@ private:
     };
 
     Task<> listen();
+    Task<> ask_open_questions();
     Task<> deliver(bub::Envelope message);
     Task<> abort_turn();
     void on_interrupt();
@@ -85,6 +87,8 @@ private:
     std::unique_ptr<BackgroundScope> work_;
     std::deque<Pending> pending_;
     bool running_ = false;
+    std::optional<std::stop_source> asking_;  // a question of the suspended session
+    bool suspended_ = false;                  // the turn ended with questions
     bool stopping_ = false;
     bool asked_to_leave_ = false;
     bool explained_ = false;  // the failure of the last turn was shown

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -67,24 +68,46 @@ Pipeline::Parts Conversation::pipeline_parts(Parts& parts) {
 Task<> Conversation::begin() {
     renderer_.begin(pipeline_);
     co_await replay();
-    co_await show_open_questions();
+    if (!plan().resumed) co_return;
+    const std::vector<HitlRequest> open = co_await open_questions();
+    if (!open.empty() && !plan().host) co_await show_open_questions();
 }
 
-/// Shows the questions of a suspended session, which must be answered first.
-Task<> Conversation::show_open_questions() {
+/// Returns the questions of a suspended session, which must be answered first.
+Task<std::vector<HitlRequest>> Conversation::open_questions() {
     const SessionPlan& plan = pipeline_.plan();
-    if (!plan.resumed) co_return;
+    std::vector<HitlRequest> requests;
+    if (plan.name.empty()) co_return requests;
     bub::TapeCheckpointer memory(plan.tapes);
     const std::vector<PendingRequest> pending =
         co_await memory.load_pending_requests(tape_of(plan));
-    std::vector<HitlRequest> requests;
     for (const PendingRequest& one : pending) {
         if (!one.expired) requests.push_back(one.request);
     }
-    if (requests.empty()) co_return;
-    waits_for_answer_ = true;
-    renderer_.problem("session '" + plan.name + "' waits for an answer." +
-                      ways_to_answer(requests, plan.name));
+    waits_for_answer_ = !requests.empty();
+    co_return requests;
+}
+
+Task<> Conversation::show_open_questions() {
+    const std::vector<HitlRequest> open = co_await open_questions();
+    if (open.empty()) co_return;
+    renderer_.problem("session '" + plan().name + "' waits for an answer." +
+                      ways_to_answer(open, plan().name));
+}
+
+Task<std::optional<bub::Envelope>> Conversation::ask_open_question() {
+    std::optional<bub::Envelope> message;
+    const std::shared_ptr<QuestionHost> host = plan().host;
+    if (!host) co_return message;
+    std::vector<HitlRequest> open = co_await open_questions();
+    if (open.empty()) co_return message;
+    std::string id = open.front().question_id;
+    Json answer = co_await host->ask(std::move(open.front()));
+    if (answer.is_null()) co_return message;
+    message = pipeline_.message("", true);
+    message->rest[bub::answer_to_key] = std::move(id);
+    message->rest[bub::answer_key] = std::move(answer);
+    co_return message;
 }
 
 Task<> Conversation::replay() {

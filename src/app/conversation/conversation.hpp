@@ -3,6 +3,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,10 +37,16 @@ public:
     Pipeline& pipeline() noexcept { return pipeline_; }
     const SessionPlan& plan() const noexcept { return pipeline_.plan(); }
 
-    /// Announces the conversation and shows the end of a resumed session, and the questions that it waits for.
+    /// Announces the conversation and shows the end of a resumed session, and the questions that it waits for if the user
+    /// cannot be asked now.
     Task<> begin();
-    /// Returns true if the session was suspended when the conversation began: it takes no message, only answers.
+    /// Returns true if the session is suspended: it takes no message, only answers.
     bool waits_for_answer() const noexcept { return waits_for_answer_; }
+    /// Asks the user the first question of a suspended session. Returns the message that answers it; empty if nothing
+    /// waits, or if the user does not answer, in which case the question stays open.
+    Task<std::optional<bub::Envelope>> ask_open_question();
+    /// Shows how the open questions can be answered later.
+    Task<> show_open_questions();
 
     /// Runs the turn of a message of Pipeline::message(), and returns the exit status: 128 + the signal if another signal
     /// than that of Ctrl-C is to end the program. Ctrl-C stops the turn; a second one ends the program.
@@ -63,7 +70,7 @@ public:
 private:
     Pipeline::Parts pipeline_parts(Parts& parts);
     Task<> replay();
-    Task<> show_open_questions();
+    Task<std::vector<HitlRequest>> open_questions();
     Task<> ask_pipeline(bub::Envelope message, Answer& answer);
 
     Renderer& renderer_;

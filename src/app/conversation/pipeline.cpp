@@ -86,8 +86,10 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
         options.tape_command =
             "cubepi tape show -n 0 --session " + cubepi::detail::quote_shell_word(plan_.name);
     }
-    options.configure = [this](AgentOptions& agent, const bub::TurnContext&) {
-        plan_.equip(agent);
+    options.configure = [this](AgentOptions& agent, const bub::TurnContext& turn) {
+        // The run that an answer continues has its requests in the store.
+        const bool continues = turn.message && bub::given_answer(*turn.message);
+        plan_.equip(agent, plan_.suspends || continues);
     };
     options.on_agent = [this](const std::shared_ptr<Agent>& agent, const bub::TurnContext&) {
         agent_ = agent;
@@ -101,8 +103,8 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
         result_ = result;
     };
     options.confirm_command = plan_.confirm_command;
-    if (plan_.suspends) {
-        // The plan's own tools ask; the plugin suspends the run and accepts the answers.
+    if (plan_.suspends || plan_.host) {
+        // The plan's own tools ask; the plugin suspends runs and accepts the answers.
         options.questions.emplace();
         options.questions->with_ask_user = false;
     }
@@ -246,7 +248,7 @@ std::string ways_to_answer(const std::vector<HitlRequest>& requests, const std::
                  (approves ? "approve " : "answer ") + request.question_id +
                  (approves ? "" : " TEXT") + " --session " + shell_word(session);
     }
-    return lines;
+    return lines + "\n  In a chat: cubepi chat --session " + shell_word(session);
 }
 
 Failure Pipeline::explain(const std::exception_ptr& failure) const {

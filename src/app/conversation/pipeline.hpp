@@ -93,7 +93,7 @@ private:
     std::optional<RunResult> result_;
 };
 
-/// Returns two indented lines per request: the question, and the command that answers it.
+/// Returns indented lines: each question and the command that answers it, and the command that opens the session.
 std::string ways_to_answer(const std::vector<HitlRequest>& requests, const std::string& session);
 
 }  // namespace cubepi::app

@@ -73,14 +73,16 @@ Task<> QuestionHost::serve(HitlRequest request) {
 
 Task<> QuestionHost::ask_and_answer(HitlRequest request) {
     const std::string id = request.question_id;
+    const bool approves = std::holds_alternative<ApproveRequest>(request.payload);
     Json answer = co_await ask(std::move(request));
+    if (answer.is_null() && approves)
+        answer = to_json(ApproveAnswer::deny("Refused: the input has ended."));
     if (answer.is_null()) co_return co_await channel_->cancel(id, "the input has ended");
     AnswerOrigin origin;
     origin.channel = "terminal";
     co_await channel_->answer(id, std::move(answer), std::move(origin));
 }
 
-/// Returns the answer; null if the input has ended.
 Task<Json> QuestionHost::ask(HitlRequest request) {
     Json answer;
     if (auto* questions = std::get_if<AskRequest>(&request.payload)) {
@@ -90,8 +92,8 @@ Task<Json> QuestionHost::ask(HitlRequest request) {
         const std::optional<bool> confirmed = co_await questions_.confirm(std::move(*question));
         if (confirmed) answer = *confirmed;
     } else {
-        const ApproveAnswer decision = co_await approvals_.ask(std::move(request));
-        answer = to_json(decision);
+        const std::optional<ApproveAnswer> decision = co_await approvals_.ask(std::move(request));
+        if (decision) answer = to_json(*decision);
     }
     co_return answer;
 }

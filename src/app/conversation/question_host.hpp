@@ -24,6 +24,10 @@ public:
     /// Answers requests until it is cancelled.
     Task<> run();
 
+    /// Shows a request that no channel of this process has, and returns the answer; null if the input has ended. Not while
+    /// run() asks.
+    Task<Json> ask(HitlRequest request);
+
     /// Withdraws the question on the screen if its request does not wait any more (aborted, timed out, or answered
     /// elsewhere). Must be called after the events of the agent.
     void refresh();
@@ -32,7 +36,6 @@ private:
     bool is_pending(const std::string& question_id) const;
     Task<> serve(HitlRequest request);
     Task<> ask_and_answer(HitlRequest request);
-    Task<Json> ask(HitlRequest request);
 
     std::shared_ptr<HitlChannel> channel_;
     std::shared_ptr<Prompter> prompter_;

@@ -102,7 +102,7 @@ TEST_F(QuestionHostTest, AlwaysAddsARuleThatAllowsTheNextCall) {
         prompt({faux_tool_call("touch", {}, "c1"), faux_tool_call("touch", {}, "c2")});
     EXPECT_EQ(calls_.size(), 2U) << prompter_->shown;
     EXPECT_EQ(saved_, std::vector<std::string>{"touch: *"});
-    ASSERT_EQ(approval_->rules().size(), 1U);
+    ASSERT_EQ(approval_->rules().rules().size(), 1U);
     EXPECT_TRUE(prompter_->answers.empty());
 }
 

@@ -46,11 +46,11 @@ std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
 }
 
 /// Returns a function that applies the flags to an agent, except those of the model.
-std::function<void(AgentOptions&)> equipment(const ConversationFlags& flags,
-                                             std::optional<Toolbox> tools) {
-    return [flags, tools = std::move(tools)](AgentOptions& options) {
+std::function<void(AgentOptions&, bool)> equipment(const ConversationFlags& flags,
+                                                   std::optional<Toolbox> tools) {
+    return [flags, tools = std::move(tools)](AgentOptions& options, bool stores_requests) {
         if (tools) {
-            add_tools(options, *tools);
+            add_tools(options, *tools, stores_requests);
         } else {
             options.tools.clear();
         }

@@ -48,8 +48,8 @@ struct SessionPlan {
     bub::LoadedFiles files = {};                  ///< of the project; the notes list them
     std::shared_ptr<TurnPrompter> prompter = {};  ///< as in SessionParts
     EnvironmentPolicy environment = {};           ///< of commands
-    /// Adds tools, approvals and limits to a turn's agent.
-    std::function<void(AgentOptions& options)> equip = {};
+    /// Adds tools, approvals and limits to a turn's agent. `stores_requests`: its requests are stored with the session.
+    std::function<void(AgentOptions& options, bool stores_requests)> equip = {};
     /// Asks before a comma command destroys data or runs pasted text; null: the user cannot be asked.
     std::function<Task<bool>(bub::CommandQuestion question)> confirm_command = {};
     std::shared_ptr<const ToolApproval> approval = {};  ///< null: no tools

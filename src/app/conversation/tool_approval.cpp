@@ -72,7 +72,8 @@ Task<std::optional<BeforeToolCallResult>> ToolApproval::before_tool_call(
 }
 
 bool ToolApproval::has_rule(const ApprovalRule& rule) const {
-    return std::find(rules().begin(), rules().end(), rule) != rules().end();
+    const std::vector<ApprovalRule>& rules = rules_.rules();
+    return std::find(rules.begin(), rules.end(), rule) != rules.end();
 }
 
 bool ToolApproval::allows_fetch(const std::string& url) const {

@@ -66,7 +66,7 @@ public:
     /// Adds a rule for the session.
     void add_rule(const ApprovalRule& rule) { rules_.allow(rule); }
     /// Returns the rules in effect: configured ones, then those added in this session.
-    const std::vector<ApprovalRule>& rules() const noexcept { return rules_.rules(); }
+    const ToolRules& rules() const noexcept { return rules_; }
     bool has_rule(const ApprovalRule& rule) const;
     bool allows_all() const noexcept { return options_.allow_all; }
     /// Returns true if this URL may be fetched without a question.

@@ -31,11 +31,10 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
         return place->write_target(path);
     };
     approval.allow_all = flags.yes;
-    box.rules = policy_of(config.allow);
     box.approval_options = approval;
     box.suspends = flags.suspend && !parts.prompter && !flags.yes;
-    box.approval =
-        std::make_shared<ToolApproval>(box.rules, box.channel, parts.prompter, std::move(approval));
+    box.approval = std::make_shared<ToolApproval>(policy_of(config.allow), box.channel,
+                                                  parts.prompter, std::move(approval));
     if (parts.prompter) {
         auto save_rule = [](const std::string& rule) { save_allow_rule(config_path(), rule); };
         box.host = std::make_shared<QuestionHost>(box.channel, parts.prompter, parts.style,
@@ -51,15 +50,15 @@ void ask_later(AgentOptions& options, const Toolbox& box) {
     auto channel = std::make_shared<CheckpointedChannel>(options.checkpointer, options.thread_id);
     ToolApproval::Options approval = box.approval_options;
     approval.can_wait = true;
-    options.middleware.emplace_back(
-        std::make_shared<ToolApproval>(box.rules, channel, nullptr, std::move(approval)));
+    options.middleware.emplace_back(std::make_shared<ToolApproval>(box.approval->rules(), channel,
+                                                                   nullptr, std::move(approval)));
     options.tools.push_back(ask_user_tool(channel));
     options.channel = std::move(channel);
 }
 
 }  // namespace
 
-void add_tools(AgentOptions& options, const Toolbox& box) {
+void add_tools(AgentOptions& options, const Toolbox& box, bool stores_requests) {
     StandardToolOptions tools;
     tools.files.previews = box.previews;
     tools.shell.spill = box.spill;
@@ -72,7 +71,7 @@ void add_tools(AgentOptions& options, const Toolbox& box) {
     for (AgentTool& tool : standard_tools(box.workspace, std::move(tools)))
         options.tools.push_back(std::move(tool));
     options.spill = box.spill;
-    if (box.suspends && options.checkpointer) return ask_later(options, box);
+    if (stores_requests && options.checkpointer) return ask_later(options, box);
     if (box.host) options.tools.push_back(ask_user_tool(box.channel));
     options.channel = box.channel;
     options.middleware.emplace_back(box.approval);

@@ -23,7 +23,6 @@ struct Toolbox {
     std::shared_ptr<ToolApproval> approval = {};
     std::shared_ptr<QuestionHost> host = {};  ///< null: the user cannot be asked
     bool suspends = false;  ///< requests are stored with the session, and the run is suspended
-    ToolRules rules = {};   ///< of the configuration
     ToolApproval::Options approval_options = {};
 };
 
@@ -33,6 +32,7 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
                      std::shared_ptr<HitlChannel> channel);
 
 /// Adds the tools and their approval to the options of an agent, and the tool ask_user if the user can be asked.
-void add_tools(AgentOptions& options, const Toolbox& box);
+/// `stores_requests`: the requests are stored with the session of the agent.
+void add_tools(AgentOptions& options, const Toolbox& box, bool stores_requests);
 
 }  // namespace cubepi::app

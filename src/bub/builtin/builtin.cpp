@@ -132,7 +132,10 @@ EventStream answer_at_once(std::string text, bool ok) {
 }
 
 Task<EventStream> answer(CorePtr core, RunModelCall& call) {
-    if (call.prompt.empty()) co_return answer_at_once("error: empty prompt", false);
+    std::optional<GivenAnswer> given;
+    if (core->options().questions) given = given_answer(call.message);
+    // The answer of a button has no text.
+    if (call.prompt.empty() && !given) co_return answer_at_once("error: empty prompt", false);
     if (const auto command = command_of(call)) {
         std::string output =
             co_await detail::run_command(core, *command, call.session_id, call.state);
@@ -141,7 +144,7 @@ Task<EventStream> answer(CorePtr core, RunModelCall& call) {
     detail::AgentTurnPlan plan;
     plan.session_id = call.session_id;
     plan.message = &call.message;
-    if (core->options().questions) plan.answer = given_answer(call.message);
+    plan.answer = std::move(given);
     if (!plan.answer && !detail::is_temporary(call.session_id))
         plan.input_id = input_id_of(call.message);
     co_return EventStream(

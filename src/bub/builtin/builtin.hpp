@@ -24,6 +24,7 @@ struct TurnContext {
     const std::string& session_id;
     const std::filesystem::path& workspace;
     TurnState& state;
+    const Envelope* message = nullptr;  ///< that the turn answers; null for a subagent
 };
 
 namespace detail {

@@ -109,7 +109,7 @@ void AgentTurn::repeat(std::string text) {
 void AgentTurn::report(const cubepi::RunResult& result) {
     if (!core_->options().on_result || plan_.is_subagent) return;
     const std::filesystem::path directory = core_->workspace_of(state_);
-    const TurnContext occasion{plan_.session_id, directory, state_};
+    const TurnContext occasion{plan_.session_id, directory, state_, plan_.message};
     core_->options().on_result(result, occasion);
 }
 

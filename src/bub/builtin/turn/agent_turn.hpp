@@ -123,6 +123,8 @@ private:
     std::unique_ptr<HandOff> hand_off_;  ///< not null while the model writes the summary
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;
+    bool suspends_ =
+        false;  // a run that asks is suspended; else its channel has a host that answers
     bool over_ = false;
     bool has_text_ = false;  ///< an earlier step produced text
     bool step_has_text_ = false;

@@ -71,7 +71,7 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
     const std::string_view* delta = event.text_delta();
     if (delta && fork_) fork_->add_text(*delta);
     // The answer is a turn of its own: the run does not wait for it.
-    if (event.type() == cubepi::AgentEventType::hitl_request && asks_user()) (void)agent_->detach();
+    if (event.type() == cubepi::AgentEventType::hitl_request && suspends_) (void)agent_->detach();
     const auto* end = event.get_if<cubepi::TurnEndEvent>();
     const auto* message = event.get_if<cubepi::MessageEndEvent>();
     const bool answer_ended = message && message->message.role() == cubepi::Role::assistant;

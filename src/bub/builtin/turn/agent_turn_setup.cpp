@@ -118,7 +118,7 @@ Task<> AgentTurn::start_agent() {
     options.limits.max_turns = chosen.max_steps;
     options.reasoning = reasoning_of(state_);
     options.runtime = core_->framework().runtime();
-    const TurnContext occasion{plan_.session_id, directory, state_};
+    const TurnContext occasion{plan_.session_id, directory, state_, plan_.message};
     if (plan_.is_subagent) {
         // remember() runs last, because a memory set by `configure` is that of the parent conversation.
         if (chosen.configure) chosen.configure(options, occasion);
@@ -128,6 +128,7 @@ Task<> AgentTurn::start_agent() {
         if (chosen.configure) chosen.configure(options, occasion);
     }
     add_questions(options);
+    suspends_ = asks_user() && options.channel && options.channel->is_durable();
     summarizer_ = std::make_unique<SummaryModel>(
         SummaryModel{options.model, options.provider, options.limits, options.reasoning,
                      options.on_payload, options.on_response});
