@@ -175,6 +175,8 @@ std::vector<RequestMark> TapeDirectory::build_marks() {
     try {
         marks_.add(marks, {});
         marks_.set_complete();
+        if (std::optional<std::vector<RequestMark>> stored = marks_.read())
+            return std::move(*stored);  // with those without a request
     } catch (const cubepi::Error&) {
         // On a full disk, or without the permission to write: the index is built again the next time.
     }
