@@ -73,8 +73,9 @@ struct AnswerRecord {
     double answered_at = 0;    ///< Unix seconds, by the clock of the runtime
     std::string user = {};     ///< who answered, as the caller identifies users
     std::string channel = {};  ///< where the answer came from: "terminal", "telegram:42"
-    /// What was asked. Set by the store.
+    /// What was asked. Set by the store; absent if the stored record is unreadable.
     std::optional<HitlRequest> request = {};
+    std::string damage = {};  ///< the reason why the stored record is unreadable. Set by the store
 };
 
 /// Optional, for a store that is also a HitlStore: the pending requests of all its threads, and the record of their

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <cubepi/checkpoint/sqlite/operations.hpp>
+#include <cubepi/checkpoint/sqlite/pending_rows.hpp>
 #include <cubepi/checkpoint/sqlite/worker.hpp>
 
 namespace cubepi {
@@ -193,6 +194,48 @@ Task<std::optional<StartedBatch>> SQLiteCheckpointer::load_started_batch(std::st
         return detail::load_started_batch(database, thread_id, run_id);
     };
     return call_sqlite(worker_, read, std::move(call));
+}
+
+Task<InboxPage> SQLiteCheckpointer::list_requests(InboxQuery query) {
+    auto list = [query](SqliteDatabase& database) {
+        return detail::list_requests(database, query);
+    };
+    std::optional<InboxPage> page = co_await call_sqlite(worker_, read, std::move(list));
+    if (page) co_return std::move(*page);
+    auto adopt_and_list = [query](SqliteDatabase& database) {
+        detail::adopt_all_changes(database);
+        return detail::list_requests(database, query).value();
+    };
+    co_return co_await call_sqlite(worker_, write, std::move(adopt_and_list));
+}
+
+Task<std::vector<InboxEntry>> SQLiteCheckpointer::expire_due(double now, std::size_t limit) {
+    auto call = [now, limit](SqliteDatabase& database) {
+        return detail::expire_due(database, now, limit);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
+Task<void> SQLiteCheckpointer::answer_request(std::string thread_id, AnswerRecord record) {
+    auto call = [thread_id = std::move(thread_id),
+                 record = std::move(record)](SqliteDatabase& database) {
+        detail::answer_request(database, thread_id, record);
+    };
+    return call_sqlite(worker_, write, std::move(call));
+}
+
+Task<std::vector<AnswerRecord>> SQLiteCheckpointer::load_answer_records(std::string thread_id) {
+    auto call = [thread_id = std::move(thread_id)](SqliteDatabase& database) {
+        return detail::load_answer_records(database, thread_id);
+    };
+    return call_sqlite(worker_, read, std::move(call));
+}
+
+Task<std::size_t> SQLiteCheckpointer::discard_requests(std::string thread_id) {
+    auto call = [thread_id = std::move(thread_id)](SqliteDatabase& database) {
+        return detail::discard_requests(database, thread_id);
+    };
+    return call_sqlite(worker_, write, std::move(call));
 }
 
 Task<MessageList> SQLiteCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {

@@ -9,6 +9,7 @@
 
 #include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/agent/hitl_inbox.hpp>
 #include <cubepi/core/clock.hpp>
 
 namespace cubepi {
@@ -64,6 +65,7 @@ class SQLiteCheckpointer final : public Checkpointer,
                                  public MessageIndex,
                                  public HitlStore,
                                  public BatchStore,
+                                 public HitlInbox,
                                  public ForkStore,
                                  public ThreadStore {
 public:
@@ -111,6 +113,12 @@ public:
     Task<void> mark_batch_started(std::string thread_id, BatchStart start) override;
     Task<std::optional<StartedBatch>> load_started_batch(std::string thread_id,
                                                          std::string run_id) override;
+
+    Task<InboxPage> list_requests(InboxQuery query) override;
+    Task<std::vector<InboxEntry>> expire_due(double now, std::size_t limit) override;
+    Task<void> answer_request(std::string thread_id, AnswerRecord record) override;
+    Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id) override;
+    Task<std::size_t> discard_requests(std::string thread_id) override;
 
     Task<MessageList> snapshot(std::string thread_id, std::string after_run_id) override;
     Task<void> fork(std::string source_thread_id, std::string new_thread_id,

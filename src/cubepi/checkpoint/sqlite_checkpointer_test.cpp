@@ -115,7 +115,7 @@ TEST(SQLiteCheckpointer, D21_makes_the_tables_of_cubepi) {
               "INTEGER, ");
     EXPECT_EQ(raw.query("PRAGMA journal_mode").front(), "delete")
         << "stays the default unless asked";
-    EXPECT_EQ(raw.query("SELECT version FROM cubepi_native_schema").front(), "2");
+    EXPECT_EQ(raw.query("SELECT version FROM cubepi_native_schema").front(), "3");
     const auto plan = raw.query(
         "EXPLAIN QUERY PLAN SELECT id, message_json FROM messages WHERE thread_id = 't' ORDER BY "
         "id");

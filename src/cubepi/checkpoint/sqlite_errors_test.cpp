@@ -255,7 +255,7 @@ TEST(SQLiteErrors, D21_tables_of_a_newer_version_are_refused) {
         SQLiteCheckpointer store(path);
         run(store.open());
     }
-    RawDatabase(path).query("UPDATE cubepi_native_schema SET version = 3");
+    RawDatabase(path).query("UPDATE cubepi_native_schema SET version = 4");
     SQLiteCheckpointer store(path);
     const Error error = error_of(store.open());
     EXPECT_EQ(error.code(), ErrorCode::schema_mismatch);

@@ -152,7 +152,7 @@ TEST_F(SQLitePending, D62_a_file_of_version_1_is_migrated) {
     run(migrated.mark_batch_started("t", start));
     EXPECT_EQ(run(migrated.load_started_batch("t", "r"))->tool_call_ids, start.tool_call_ids);
     EXPECT_EQ(run(migrated.load_pending_requests("t")).size(), 1u);
-    const std::vector<std::string> versions = {"2"};
+    const std::vector<std::string> versions = {"3"};
     EXPECT_EQ(raw().query("SELECT version FROM cubepi_native_schema"), versions);
 }
 

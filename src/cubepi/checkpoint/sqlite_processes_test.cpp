@@ -90,8 +90,38 @@ void claim_and_complete_when_told(const std::string& path) {
     }
 }
 
+constexpr int questions = 20;
+
+std::string question_id(int i) { return "q" + std::to_string(i); }
+
+/// Answers all questions, and prints the number of answers that were accepted.
+void answer_when_told(const std::string& path) {
+    SQLiteCheckpointer store(path);
+    run(store.open());
+    say("ready");
+    std::string line;
+    std::getline(std::cin, line);
+    int accepted = 0;
+    for (int i = 0; i < questions; ++i) {
+        AnswerRecord record;
+        record.run_id = "r";
+        record.question_id = question_id(i);
+        record.answer = true;
+        record.answered_at = 20;
+        record.user = line;
+        try {
+            run(store.answer_request("t", std::move(record)));
+            ++accepted;
+        } catch (const CheckpointerError& error) {
+            if (error.code() != ErrorCode::stale_answer) throw;
+        }
+    }
+    say(std::to_string(accepted));
+}
+
 const std::map<std::string, std::function<void(const std::string&)>>& children() {
     static const std::map<std::string, std::function<void(const std::string&)>> known{
+        {"answer_when_told", answer_when_told},
         {"append_in_turns", append_in_turns},
         {"append_until_killed", append_until_killed},
         {"claim_and_append_when_told", claim_and_append_when_told},
@@ -287,6 +317,35 @@ TEST(SQLiteProcesses, D50_a_process_that_keeps_its_claim_completes_its_run) {
     child.tell("go");
     EXPECT_EQ(child.read_line(), "complete");
     EXPECT_TRUE(run(SQLiteCheckpointer(path).is_run_complete("t", "child-run")));
+}
+
+TEST(SQLiteProcesses, D62_of_two_processes_that_answer_a_question_one_succeeds) {
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
+    SQLiteCheckpointer store(path);
+    for (int i = 0; i < questions; ++i) {
+        HitlRequest request;
+        request.question_id = question_id(i);
+        request.created_at = 10;
+        run(store.save_pending_request("t", "r", std::move(request)));
+    }
+    Child first("answer_when_told", path);
+    Child second("answer_when_told", path);
+    EXPECT_EQ(first.read_line(), "ready");
+    EXPECT_EQ(second.read_line(), "ready");
+    first.tell("anna");
+    second.tell("ben");
+    std::map<std::string, int> accepted;
+    accepted["anna"] = std::stoi(first.read_line());
+    accepted["ben"] = std::stoi(second.read_line());
+    EXPECT_EQ(first.wait(), 0);
+    EXPECT_EQ(second.wait(), 0);
+    EXPECT_EQ(accepted["anna"] + accepted["ben"], questions);
+    std::map<std::string, int> recorded;
+    for (const AnswerRecord& one : run(store.load_answer_records("t"))) ++recorded[one.user];
+    EXPECT_EQ(recorded["anna"], accepted["anna"]);
+    EXPECT_EQ(recorded["ben"], accepted["ben"]);
+    EXPECT_TRUE(run(store.load_pending_requests("t")).empty());
 }
 
 }  // namespace

@@ -288,10 +288,10 @@ void SqliteDatabase::fail_moved() const {
 }
 
 void SqliteDatabase::fail_row(const std::string& thread_id, const std::string& row_ref,
-                              std::string_view why) const {
+                              std::string_view why, std::string_view remedy) const {
     throw CheckpointCorruptionError(
         "SQLite database '" + options_.path + "': row " + row_ref + " of thread '" + thread_id +
-            "' cannot be read: " + std::string(why) + "; repair or delete that row",
+            "' cannot be read: " + std::string(why) + "; " + std::string(remedy),
         thread_id, "sqlite", row_ref, options_.path);
 }
 

@@ -87,7 +87,8 @@ public:
     [[noreturn]] void fail(int result);
     /// "messages.id=7": the row cannot be read.
     [[noreturn]] void fail_row(const std::string& thread_id, const std::string& row_ref,
-                               std::string_view why) const;
+                               std::string_view why,
+                               std::string_view remedy = "repair or delete that row") const;
 
 private:
     void open_file();

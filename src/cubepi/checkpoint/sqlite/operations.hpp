@@ -6,13 +6,14 @@
 
 #include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/agent/hitl_inbox.hpp>
 #include <cubepi/checkpoint/sqlite/database.hpp>
 
 // Implementations of the calls of the store, run on the thread of the database in a transaction. See agent/checkpointer.hpp.
 
 namespace cubepi::detail {
 
-// sqlite_messages.cpp
+// messages.cpp
 /// Throws CheckpointerError(invalid_argument) for JSON that could not be read again; `what` names it in the message.
 void refuse_too_deep(const std::string& thread_id, const char* what, const Json& json);
 void refuse_too_deep(const std::string& thread_id, const char* what, const JsonObject& json);
@@ -26,7 +27,7 @@ std::optional<Message> find_message(SqliteDatabase& database, const std::string&
 Message read_message(SqliteDatabase& database, const std::string& thread_id, std::int64_t row,
                      std::string_view json);
 
-// sqlite_runs.cpp
+// runs.cpp
 ClaimResult claim_run(SqliteDatabase& database, const std::string& thread_id,
                       const std::string& run_id, const ClaimOwner& owner, ClaimKind kind);
 void renew_claim(SqliteDatabase& database, const std::string& thread_id, const std::string& run_id,
@@ -43,7 +44,7 @@ bool is_run_complete(SqliteDatabase& database, const std::string& thread_id,
 void require_claim(SqliteDatabase& database, const std::string& thread_id,
                    const std::string& run_id, const std::string& owner_id);
 
-// sqlite_hitl.cpp
+// hitl.cpp
 void save_pending_request(SqliteDatabase& database, const std::string& thread_id,
                           const std::string& run_id, const HitlRequest& request);
 std::vector<PendingRequest> load_pending_requests(SqliteDatabase& database,
@@ -56,6 +57,16 @@ std::optional<Json> load_hitl_answer(SqliteDatabase& database, const std::string
                                      const std::string& run_id, const std::string& question_id);
 void clear_hitl_answers(SqliteDatabase& database, const std::string& thread_id,
                         const std::string& run_id, const std::vector<std::string>& question_ids);
+
+// inbox.cpp
+/// Returns nothing if changes of CubePi must be adopted first, which writes: see adopt_all_changes().
+std::optional<InboxPage> list_requests(SqliteDatabase& database, const InboxQuery& query);
+std::vector<InboxEntry> expire_due(SqliteDatabase& database, double now, std::size_t limit);
+void answer_request(SqliteDatabase& database, const std::string& thread_id,
+                    const AnswerRecord& record);
+std::vector<AnswerRecord> load_answer_records(SqliteDatabase& database,
+                                              const std::string& thread_id);
+std::size_t discard_requests(SqliteDatabase& database, const std::string& thread_id);
 
 // batches.cpp
 void mark_batch_started(SqliteDatabase& database, const std::string& thread_id,
@@ -70,7 +81,7 @@ void settle_questions(SqliteDatabase& database, const std::string& thread_id,
 void remove_answers_of_run(SqliteDatabase& database, const std::string& thread_id,
                            const std::string& run_id);
 
-// sqlite_threads.cpp
+// threads.cpp
 MessageList snapshot_thread(SqliteDatabase& database, const std::string& thread_id,
                             const std::string& after_run_id);
 void fork_thread(SqliteDatabase& database, const std::string& source, const std::string& target,

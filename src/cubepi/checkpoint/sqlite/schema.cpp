@@ -1,13 +1,14 @@
 #include <utility>
 
 #include <cubepi/checkpoint/sqlite/database.hpp>
+#include <cubepi/checkpoint/sqlite/pending_rows.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace cubepi::detail {
 
 namespace {
 
-constexpr std::int64_t our_version = 2;
+constexpr std::int64_t our_version = 3;
 
 // The tables of Python CubePi, column for column.
 constexpr const char* shared_tables =
@@ -39,6 +40,35 @@ constexpr const char* shared_tables =
     "  completion_seq INTEGER,"
     "  PRIMARY KEY (thread_id, run_id));";
 
+// Times in Unix seconds, as in the request; a request without a timeout expires at infinity, so that one index has both.
+constexpr const char* pending_table =
+    "CREATE TABLE IF NOT EXISTS cubepi_native_pending ("
+    "  id INTEGER PRIMARY KEY, thread_id TEXT NOT NULL, run_id TEXT NOT NULL,"
+    "  question_id TEXT NOT NULL, request_json TEXT NOT NULL, approval_digest TEXT,"
+    "  UNIQUE (thread_id, run_id, question_id));";
+
+constexpr const char* inbox_indexes =
+    "CREATE INDEX IF NOT EXISTS cubepi_native_ix_pending ON cubepi_native_pending (thread_id, id);"
+    "CREATE INDEX IF NOT EXISTS cubepi_native_ix_pending_age"
+    "  ON cubepi_native_pending (created_at, thread_id, run_id, question_id) WHERE expired = 0;"
+    "CREATE INDEX IF NOT EXISTS cubepi_native_ix_pending_deadline"
+    "  ON cubepi_native_pending (expires_at, thread_id, run_id, question_id) WHERE expired = 0;";
+
+// A thread is noted once, whatever the conflict clause of the statement that fires the trigger.
+constexpr const char* change_triggers =
+    "CREATE TRIGGER IF NOT EXISTS cubepi_native_pending_inserted"
+    "  AFTER INSERT ON thread_pending_request WHEN NEW.thread_id IS NOT NULL BEGIN"
+    "  INSERT INTO cubepi_native_changed_pending SELECT NEW.thread_id WHERE NOT EXISTS"
+    "  (SELECT 1 FROM cubepi_native_changed_pending WHERE thread_id = NEW.thread_id); END;"
+    "CREATE TRIGGER IF NOT EXISTS cubepi_native_pending_updated"
+    "  AFTER UPDATE ON thread_pending_request WHEN NEW.thread_id IS NOT NULL BEGIN"
+    "  INSERT INTO cubepi_native_changed_pending SELECT NEW.thread_id WHERE NOT EXISTS"
+    "  (SELECT 1 FROM cubepi_native_changed_pending WHERE thread_id = NEW.thread_id); END;"
+    "CREATE TRIGGER IF NOT EXISTS cubepi_native_pending_deleted"
+    "  AFTER DELETE ON thread_pending_request WHEN OLD.thread_id IS NOT NULL BEGIN"
+    "  INSERT INTO cubepi_native_changed_pending SELECT OLD.thread_id WHERE NOT EXISTS"
+    "  (SELECT 1 FROM cubepi_native_changed_pending WHERE thread_id = OLD.thread_id); END;";
+
 // After the columns that old files lack have been added.
 constexpr const char* indexes_and_our_tables =
     "CREATE INDEX IF NOT EXISTS ix_runs_thread_completion ON runs (thread_id, completion_seq);"
@@ -50,10 +80,13 @@ constexpr const char* indexes_and_our_tables =
     "  boot_id TEXT NOT NULL, pid INTEGER NOT NULL, process_start INTEGER NOT NULL,"
     "  description TEXT NOT NULL, lease_until REAL NOT NULL,"
     "  PRIMARY KEY (thread_id, run_id)) WITHOUT ROWID;"
-    "CREATE TABLE IF NOT EXISTS cubepi_native_pending ("
+    "CREATE TABLE IF NOT EXISTS cubepi_native_changed_pending ("
+    "  thread_id TEXT PRIMARY KEY) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS cubepi_native_answers ("
     "  id INTEGER PRIMARY KEY, thread_id TEXT NOT NULL, run_id TEXT NOT NULL,"
-    "  question_id TEXT NOT NULL, request_json TEXT NOT NULL, approval_digest TEXT,"
-    "  UNIQUE (thread_id, run_id, question_id));"
+    "  question_id TEXT NOT NULL, request_json TEXT NOT NULL, answer_json TEXT NOT NULL,"
+    "  answered_at REAL NOT NULL, user TEXT NOT NULL, channel TEXT NOT NULL);"
+    "CREATE INDEX IF NOT EXISTS cubepi_native_ix_answers ON cubepi_native_answers (thread_id, id);"
     "CREATE TABLE IF NOT EXISTS cubepi_native_started ("
     "  id INTEGER PRIMARY KEY, thread_id TEXT NOT NULL, run_id TEXT NOT NULL,"
     "  batch_id TEXT NOT NULL, tool_call_id TEXT NOT NULL,"
@@ -64,7 +97,7 @@ constexpr const char* indexes_and_our_tables =
     "  PRIMARY KEY (thread_id, run_id, question_id)) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS cubepi_native_schema (version INTEGER NOT NULL);"
     "DELETE FROM cubepi_native_schema;"
-    "INSERT INTO cubepi_native_schema VALUES (2);";
+    "INSERT INTO cubepi_native_schema VALUES (3);";
 
 bool exists(SqliteDatabase& database, std::string_view table) {
     SqliteStatement statement =
@@ -99,11 +132,27 @@ void refuse_foreign_tables(SqliteDatabase& database) {
     }
 }
 
-void add_missing_column(SqliteDatabase& database, std::string_view table, std::string_view column) {
+void add_missing_column(SqliteDatabase& database, std::string_view table, std::string_view column,
+                        std::string_view type = "TEXT") {
     if (has_column(database, table, column)) return;
-    const std::string sql =
-        "ALTER TABLE " + std::string(table) + " ADD COLUMN " + std::string(column) + " TEXT";
+    const std::string sql = "ALTER TABLE " + std::string(table) + " ADD COLUMN " +
+                            std::string(column) + " " + std::string(type);
     database.execute(sql.c_str());
+}
+
+/// Prepares the inbox: the times of our requests in columns, and the requests of CubePi in our table.
+void add_inbox(SqliteDatabase& database) {
+    add_missing_column(database, "cubepi_native_pending", "created_at", "REAL NOT NULL DEFAULT 0");
+    add_missing_column(database, "cubepi_native_pending", "expires_at",
+                       "REAL NOT NULL DEFAULT 9e999");
+    add_missing_column(database, "cubepi_native_pending", "expired", "INTEGER NOT NULL DEFAULT 0");
+    fill_times(database);
+    database.execute(inbox_indexes);
+    database.execute(change_triggers);
+    database.execute(
+        "INSERT INTO cubepi_native_changed_pending SELECT thread_id FROM thread_pending_request"
+        " WHERE thread_id IS NOT NULL UNION SELECT thread_id FROM cubepi_native_pending");
+    adopt_all_changes(database);
 }
 
 /// True when nothing is left to do.
@@ -145,7 +194,9 @@ void migrate(SqliteDatabase& database) {
             add_missing_column(database, "thread_extra", "parent_thread_id");
             add_missing_column(database, "thread_pending_request", "run_id");
             add_missing_column(database, "messages", "message_id");
+            database.execute(pending_table);
             database.execute(indexes_and_our_tables);
+            add_inbox(database);
         }
         database.execute("COMMIT");
     } catch (...) {

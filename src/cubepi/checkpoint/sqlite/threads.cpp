@@ -133,6 +133,8 @@ void delete_thread(SqliteDatabase& database, const std::string& thread_id) {
         "DELETE FROM cubepi_native_pending WHERE thread_id = ?",
         "DELETE FROM cubepi_native_started WHERE thread_id = ?",
         "DELETE FROM cubepi_native_used_answers WHERE thread_id = ?",
+        "DELETE FROM cubepi_native_answers WHERE thread_id = ?",
+        "DELETE FROM cubepi_native_changed_pending WHERE thread_id = ?",
     };
     std::int64_t deleted = 0;
     for (const std::string_view sql : statements) {

@@ -57,7 +57,10 @@ Task<std::optional<HitlRequest>> StoredRequests::answered_request(std::string ru
     if (found || !inbox_) co_return found;
     std::vector<AnswerRecord> records = co_await inbox_->load_answer_records(thread_id_);
     for (AnswerRecord& one : records) {
-        if (one.run_id == run_id && one.question_id == question_id) found = std::move(one.request);
+        if (one.run_id != run_id || one.question_id != question_id) continue;
+        found = std::move(one.request);
+        // An answer to an unreadable request must not be used for another one.
+        if (!one.damage.empty()) found.emplace();
     }
     co_return found;
 }

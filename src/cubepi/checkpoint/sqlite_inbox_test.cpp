@@ -1,0 +1,360 @@
+// The inbox of a file that CubePi writes too, its plans, and damaged requests.
+#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/checkpoint/store_support_test.hpp>
+
+namespace cubepi {
+namespace {
+
+HitlRequest question(std::string thread_id, std::string question_id, double created_at,
+                     double timeout) {
+    ConfirmRequest payload;
+    payload.prompt = "Continue?";
+    HitlRequest request;
+    request.question_id = std::move(question_id);
+    request.thread_id = std::move(thread_id);
+    request.payload = std::move(payload);
+    request.created_at = created_at;
+    if (timeout > 0) request.timeout_seconds = timeout;
+    return request;
+}
+
+AnswerRecord yes(std::string question_id) {
+    AnswerRecord record;
+    record.run_id = "r";
+    record.question_id = std::move(question_id);
+    record.answer = true;
+    record.answered_at = 20;
+    return record;
+}
+
+class SQLiteInbox : public ::testing::Test {
+protected:
+    void ask(const std::string& thread_id, const std::string& question_id, double created_at = 10,
+             double timeout = 0) {
+        run(store.save_pending_request(thread_id, "r",
+                                       question(thread_id, question_id, created_at, timeout)));
+    }
+    void cubepi_asks(const std::string& thread_id, const std::string& question_id,
+                     const std::string& timeout = "null") {
+        raw().query(
+            "INSERT OR REPLACE INTO thread_pending_request (thread_id, request_json, run_id) "
+            "VALUES ('" +
+            thread_id + "', '{\"question_id\": \"" + question_id + "\", \"thread_id\": \"" +
+            thread_id +
+            "\", \"payload\": {\"kind\": \"confirm\", \"prompt\": \"Continue?\", "
+            "\"details\": null}, \"created_at\": 15.5, \"timeout_seconds\": " +
+            timeout + "}', 'r')");
+    }
+    static std::string text_of(const std::vector<InboxEntry>& entries) {
+        std::string text;
+        for (const InboxEntry& entry : entries) {
+            text += entry.thread_id + ":" + entry.question_id;
+            if (!entry.damage.empty()) text += "(damaged)";
+            text += " ";
+        }
+        return text;
+    }
+    std::string listed(SQLiteCheckpointer& from, InboxOrder order = InboxOrder::age) {
+        std::string text;
+        std::string cursor;
+        do {
+            InboxQuery query = InboxQuery().order(order).limit(2).after(cursor);
+            InboxPage page = run(from.list_requests(std::move(query)));
+            text += text_of(page.entries);
+            cursor = page.next;
+        } while (!cursor.empty());
+        return text;
+    }
+    std::string listed() { return listed(store); }
+    std::string pending(const std::string& thread_id) {
+        std::string ids;
+        for (const PendingRequest& one : run(store.load_pending_requests(thread_id)))
+            ids += one.request.question_id + (one.expired ? "(expired) " : " ");
+        return ids;
+    }
+    void damage(const std::string& question_id) {
+        raw().query("UPDATE cubepi_native_pending SET request_json = '{' WHERE question_id = '" +
+                    question_id + "'");
+    }
+    SQLiteOptions read_only() const {
+        SQLiteOptions options;
+        options.path = path;
+        options.read_only = true;
+        return options;
+    }
+    RawDatabase& raw() {
+        if (!raw_) raw_.emplace(path);
+        return *raw_;
+    }
+
+    TempDirectory directory;
+    std::string path = directory.file("sessions.db");
+    SQLiteCheckpointer store{path};
+    std::optional<RawDatabase> raw_;
+};
+
+TEST_F(SQLiteInbox, D21_requests_of_cubepi_are_listed_while_it_writes_to_the_file) {
+    ask("a", "1", 10);
+    ask("a", "2", 11);
+    ask("b", "3", 12);
+    EXPECT_EQ(listed(), "a:1 a:2 b:3 ");
+    cubepi_asks("c", "4");
+    EXPECT_EQ(listed(), "a:1 a:2 b:3 c:4 ");
+    cubepi_asks("a", "9");
+    raw().query("DELETE FROM thread_pending_request WHERE thread_id = 'b'");
+    EXPECT_EQ(listed(), "a:9 c:4 ") << "CubePi has continued both threads";
+    EXPECT_EQ(raw().query("SELECT count(*) FROM cubepi_native_pending").front(), "2");
+    const std::vector<std::string> noted =
+        raw().query("SELECT thread_id FROM cubepi_native_changed_pending");
+    EXPECT_TRUE(noted.empty());
+}
+
+TEST_F(SQLiteInbox, D21_a_read_only_store_lists_the_requests_of_cubepi) {
+    ask("a", "1", 10);
+    ask("b", "2", 20);
+    cubepi_asks("c", "3");
+    raw().query("DELETE FROM thread_pending_request WHERE thread_id = 'b'");
+    SQLiteCheckpointer reader(read_only());
+    EXPECT_EQ(listed(reader), "a:1 c:3 ");
+    EXPECT_EQ(listed(reader, InboxOrder::deadline), "a:1 c:3 ");
+    EXPECT_EQ(raw().query("SELECT count(*) FROM cubepi_native_changed_pending").front(), "2");
+}
+
+TEST_F(SQLiteInbox, D65_requests_of_cubepi_expire_and_are_answered) {
+    run(store.open());
+    cubepi_asks("a", "1", "60.0");
+    cubepi_asks("b", "2", "3600.0");
+    std::vector<InboxEntry> expired = run(store.expire_due(100, 10));
+    EXPECT_EQ(text_of(expired), "a:1 ");
+    EXPECT_EQ(expired.front().expires_at, 75.5);
+    EXPECT_EQ(pending("a"), "1(expired) ");
+    run(store.answer_request("b", yes("2")));
+    EXPECT_EQ(listed(), "");
+    const std::vector<std::string> left = {"a"};
+    EXPECT_EQ(raw().query("SELECT thread_id FROM thread_pending_request"), left)
+        << "CubePi finds the answer, and no question";
+    EXPECT_EQ(raw().query("SELECT answer_json FROM thread_hitl_answers").front(), "true");
+}
+
+TEST_F(SQLiteInbox, D18_an_answer_to_a_request_that_cubepi_has_cleared_is_stale) {
+    ask("a", "1");
+    raw().query("DELETE FROM thread_pending_request");
+    const Error error = error_of(store.answer_request("a", yes("1")));
+    EXPECT_EQ(error.code(), ErrorCode::stale_answer);
+    EXPECT_TRUE(run(store.load_answer_records("a")).empty());
+}
+
+TEST_F(SQLiteInbox, D21_other_programs_may_use_any_conflict_clause) {
+    run(store.open());
+    for (const char* clause : {"OR ABORT", "OR FAIL", "OR REPLACE", "OR IGNORE"}) {
+        raw().query("DELETE FROM thread_pending_request");
+        raw().query(std::string("INSERT ") + clause +
+                    " INTO thread_pending_request (thread_id, request_json) VALUES ('t', '{}')");
+    }
+    EXPECT_EQ(listed(), "t:(damaged) ");
+}
+
+TEST_F(SQLiteInbox, D65_a_file_of_version_2_is_migrated) {
+    ask("a", "1", 10, 60);
+    ask("b", "2", 5.5);
+    ask("b", "3", 20);
+    damage("3");
+    const std::vector<std::string> old = {
+        "DROP TRIGGER cubepi_native_pending_inserted",
+        "DROP TRIGGER cubepi_native_pending_updated",
+        "DROP TRIGGER cubepi_native_pending_deleted",
+        "DROP INDEX cubepi_native_ix_pending",
+        "DROP INDEX cubepi_native_ix_pending_age",
+        "DROP INDEX cubepi_native_ix_pending_deadline",
+        "DROP TABLE cubepi_native_answers",
+        "DROP TABLE cubepi_native_changed_pending",
+        "ALTER TABLE cubepi_native_pending DROP COLUMN created_at",
+        "ALTER TABLE cubepi_native_pending DROP COLUMN expires_at",
+        "ALTER TABLE cubepi_native_pending DROP COLUMN expired",
+        "UPDATE cubepi_native_schema SET version = 2",
+    };
+    for (const std::string& sql : old) raw().query(sql);
+    cubepi_asks("c", "4");
+    SQLiteCheckpointer migrated(path);
+    EXPECT_EQ(listed(migrated), "b:2 a:1 c:4 b:3(damaged) ");
+    EXPECT_EQ(listed(migrated, InboxOrder::deadline), "a:1 b:2 b:3(damaged) c:4 ");
+    EXPECT_EQ(text_of(run(migrated.expire_due(100, 10))), "a:1 ");
+    EXPECT_EQ(raw().query("SELECT version FROM cubepi_native_schema").front(), "3");
+}
+
+// A damaged request concerns itself only.
+
+TEST_F(SQLiteInbox, a_damaged_request_is_listed_and_named) {
+    ask("a", "1", 10);
+    ask("a", "2", 11);
+    ask("b", "3", 12);
+    damage("2");
+    EXPECT_EQ(listed(), "a:1 a:2(damaged) b:3 ");
+    const auto error = error_of<CheckpointCorruptionError>(store.load_pending_requests("a"));
+    EXPECT_EQ(error.row_ref(), "cubepi_native_pending.id=2");
+    EXPECT_NE(std::string(error.what()).find("discard_requests"), std::string::npos)
+        << error.what();
+    expect_one_line(error);
+    EXPECT_EQ(pending("b"), "3 ");
+}
+
+TEST_F(SQLiteInbox, the_other_requests_of_a_damaged_thread_are_saved_answered_and_settled) {
+    for (const char* id : {"1", "2", "3", "4"}) ask("a", id);
+    damage("2");
+    ask("a", "5");
+    run(store.answer_request("a", yes("1")));
+    EXPECT_TRUE(run(store.clear_pending_request("a", "r", "3")));
+    AppendOptions settling = AppendOptions().settle("r", {"4"});
+    run(store.append("a", one(user("result", "r")), std::move(settling)));
+    EXPECT_EQ(listed(), "a:2(damaged) a:5 ");
+    Task<void> answering = store.answer_request("a", yes("2"));
+    EXPECT_EQ(error_of<CheckpointCorruptionError>(std::move(answering)).row_ref(),
+              "cubepi_native_pending.id=2");
+    EXPECT_TRUE(run(store.clear_pending_request("a", "r", "2")));
+    EXPECT_EQ(pending("a"), "5 ");
+}
+
+TEST_F(SQLiteInbox, a_damaged_thread_is_usable_after_its_requests_were_discarded) {
+    ask("a", "1");
+    ask("a", "2");
+    ask("b", "3");
+    damage("1");
+    EXPECT_EQ(run(store.discard_requests("a")), 2u);
+    EXPECT_EQ(pending("a"), "");
+    EXPECT_EQ(raw().query("SELECT thread_id FROM thread_pending_request").front(), "b");
+    ask("a", "4");
+    EXPECT_EQ(listed(), "a:4 b:3 ");
+}
+
+TEST_F(SQLiteInbox, a_damaged_request_expires) {
+    ask("a", "1", 10, 60);
+    damage("1");
+    const std::vector<InboxEntry> expired = run(store.expire_due(100, 10));
+    EXPECT_EQ(text_of(expired), "a:1(damaged) ");
+    EXPECT_EQ(listed(), "");
+}
+
+TEST_F(SQLiteInbox, a_damaged_row_of_cubepi_does_not_hide_the_requests_that_it_repeats) {
+    ask("a", "1");
+    ask("a", "2");
+    raw().query("UPDATE thread_pending_request SET request_json = '{' WHERE thread_id = 'a'");
+    EXPECT_EQ(pending("a"), "1 2 ");
+    EXPECT_EQ(listed(), "a:1 a:2 ");
+    EXPECT_TRUE(run(store.clear_pending_request("a", "r", "1")));
+    EXPECT_NE(raw().query("SELECT request_json FROM thread_pending_request").front().find("\"2\""),
+              std::string::npos);
+}
+
+TEST_F(SQLiteInbox, a_damaged_row_of_cubepi_alone_is_listed_and_discarded) {
+    run(store.open());
+    raw().query(
+        "INSERT INTO thread_pending_request (thread_id, request_json, run_id) VALUES ('a', '{',"
+        " 'r')");
+    EXPECT_EQ(listed(), "a:(damaged) ");
+    EXPECT_EQ(run(store.discard_requests("a")), 1u);
+    EXPECT_TRUE(raw().query("SELECT thread_id FROM thread_pending_request").empty());
+    EXPECT_EQ(listed(), "");
+}
+
+TEST_F(SQLiteInbox, a_damaged_record_of_an_answer_does_not_hide_the_others) {
+    ask("a", "1");
+    ask("a", "2");
+    run(store.answer_request("a", yes("1")));
+    run(store.answer_request("a", yes("2")));
+    raw().query("UPDATE cubepi_native_answers SET request_json = '{' WHERE question_id = '1'");
+    const std::vector<AnswerRecord> records = run(store.load_answer_records("a"));
+    ASSERT_EQ(records.size(), 2u);
+    EXPECT_FALSE(records.front().request);
+    EXPECT_NE(records.front().damage.find("cubepi_native_answers.id=1"), std::string::npos)
+        << records.front().damage;
+    EXPECT_TRUE(records.back().request && records.back().damage.empty());
+}
+
+// The statements that the store really executes, on a file with 20,000 suspended threads.
+
+std::vector<std::string>& executed() {
+    static std::vector<std::string> statements;
+    return statements;
+}
+
+int note_statement(unsigned, void*, void*, void* sql) {
+    const std::string text = static_cast<const char*>(sql);
+    for (const char* verb : {"SELECT", "INSERT", "UPDATE", "DELETE"}) {
+        if (text.starts_with(verb)) executed().push_back(text);
+    }
+    return 0;
+}
+
+int trace_connection(sqlite3* connection, const char**, const sqlite3_api_routines*) {
+    return sqlite3_trace_v2(connection, SQLITE_TRACE_STMT, note_statement, nullptr);
+}
+
+using EntryPoint = void (*)();
+
+/// Notes the statements of connections that are opened in its lifetime.
+class StatementTrace {
+public:
+    StatementTrace() {
+        executed().clear();
+        sqlite3_auto_extension(reinterpret_cast<EntryPoint>(trace_connection));
+    }
+    ~StatementTrace() { sqlite3_reset_auto_extension(); }
+    StatementTrace(const StatementTrace&) = delete;
+    StatementTrace& operator=(const StatementTrace&) = delete;
+};
+
+void fill(RawDatabase& raw, int threads) {
+    raw.query("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " +
+              std::to_string(threads) +
+              ") INSERT INTO thread_pending_request (thread_id, request_json, run_id) SELECT"
+              " printf('t%06d', i), printf('{\"question_id\": \"q\", \"thread_id\": \"t%06d\","
+              " \"payload\": {\"kind\": \"confirm\", \"prompt\": \"Continue?\", \"details\": null},"
+              " \"created_at\": %d.0, \"timeout_seconds\": 100.0}', i, i), 'r' FROM n");
+}
+
+TEST_F(SQLiteInbox, D65_every_statement_uses_an_index) {
+    run(store.open());
+    fill(raw(), 20'000);
+    EXPECT_EQ(run(store.list_requests(InboxQuery())).entries.size(), 50u);
+    std::vector<std::string> statements;
+    {
+        const StatementTrace trace;
+        SQLiteCheckpointer traced(path);
+        run(traced.open());
+        executed().clear();
+        for (const InboxOrder order : {InboxOrder::age, InboxOrder::deadline}) {
+            InboxQuery query = InboxQuery().order(order);
+            const InboxPage page = run(traced.list_requests(std::move(query)));
+            InboxQuery rest = InboxQuery().order(order).after(page.next);
+            EXPECT_EQ(run(traced.list_requests(std::move(rest))).entries.size(), 50u);
+        }
+        EXPECT_EQ(run(traced.expire_due(200, 1000)).size(), 100u);
+        cubepi_asks("t000300", "other");
+        EXPECT_EQ(run(traced.list_requests(InboxQuery())).entries.size(), 50u);
+        AnswerRecord record = yes("q");
+        run(traced.answer_request("t000400", std::move(record)));
+        EXPECT_EQ(run(traced.load_answer_records("t000400")).size(), 1u);
+        EXPECT_EQ(run(traced.discard_requests("t000500")), 1u);
+        statements = executed();
+    }
+    std::sort(statements.begin(), statements.end());
+    statements.erase(std::unique(statements.begin(), statements.end()), statements.end());
+    EXPECT_GT(statements.size(), 10u);
+    for (const std::string& sql : statements) {
+        for (const std::string& step : raw().query("EXPLAIN QUERY PLAN " + sql)) {
+            EXPECT_EQ(step.find("SCAN"), std::string::npos) << step << "\n" << sql;
+            EXPECT_EQ(step.find("TEMP B-TREE"), std::string::npos) << step << "\n" << sql;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace cubepi
