@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -73,12 +74,15 @@ std::filesystem::path RequestMarks::path_of(const RequestMark& mark) const {
     return directory_ / (hex_of(mark.created_at) + "-" + hex_of(mark.expires_at) + "-" + mark.tape);
 }
 
-std::optional<std::vector<RequestMark>> RequestMarks::read() const {
-    if (::access((directory_ / complete_name).c_str(), F_OK) != 0) return std::nullopt;
+bool RequestMarks::is_complete() const {
+    return ::access((directory_ / complete_name).c_str(), F_OK) == 0;
+}
+
+std::vector<RequestMark> RequestMarks::read() const {
+    std::vector<RequestMark> marks;
     // Much faster than std::filesystem::directory_iterator, which allocates a path for each entry.
     const std::unique_ptr<DIR, CloseDirectory> directory(::opendir(directory_.c_str()));
-    if (!directory) return std::nullopt;
-    std::vector<RequestMark> marks;
+    if (!directory) return marks;
     while (const dirent* entry = ::readdir(directory.get())) {
         std::optional<RequestMark> mark = parse_name(&entry->d_name[0]);
         if (mark) marks.push_back(std::move(*mark));

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,8 +32,9 @@ class RequestMarks {
 public:
     RequestMarks(std::filesystem::path directory, bool sync);
 
-    /// Returns all marks. Nothing if the index is new, or has been removed: then there may be requests without a mark.
-    std::optional<std::vector<RequestMark>> read() const;
+    /// Returns false if the index is new, or has been removed: then there may be requests without a mark.
+    bool is_complete() const;
+    std::vector<RequestMark> read() const;
     /// Creates the marks that are not in `present`.
     void add(const RequestMarkSet& marks, const RequestMarkSet& present) const;
     /// Removes the marks that are not in `wanted`. A mark that cannot be removed stays, which is harmless.

@@ -151,8 +151,7 @@ InboxPage TapeDirectory::list_requests(const InboxQuery& query) {
     constexpr int most_passes = 3;
     for (int pass = 1;; ++pass) {
         RequestWalk walk(query, [this](const std::string& tape) { return read_state(tape); });
-        std::optional<std::vector<RequestMark>> stored = marks_.read();
-        const std::vector<RequestMark> marks = stored ? std::move(*stored) : build_marks();
+        const std::vector<RequestMark> marks = marks_.is_complete() ? marks_.read() : build_marks();
         walk.run(marks);
         if (walk.outdated().empty() || pass == most_passes) return walk.page();
         for (const std::string& tape : walk.outdated()) correct_marks(tape, marks);
@@ -162,12 +161,16 @@ InboxPage TapeDirectory::list_requests(const InboxQuery& query) {
 /// Creates the index from all side states, without their locks: a request that is stored meanwhile gets its mark from its
 /// writer, and the mark of one that is removed meanwhile is harmless.
 std::vector<RequestMark> TapeDirectory::build_marks() {
-    RequestMarkSet marks;
+    const std::vector<RequestMark> present = marks_.read();
+    RequestMarkSet marks(present.begin(), present.end());
     for (const std::string& tape : tapes_with_state(options_.directory)) {
         try {
             marks.merge(marks_of(tape, read_state(tape)));
         } catch (const cubepi::Error&) {
-            marks.insert(RequestMark{0, infinite, tape});
+            const bool known =
+                std::any_of(present.begin(), present.end(),
+                            [&](const RequestMark& one) { return one.tape == tape; });
+            if (!known) marks.insert(RequestMark{0, infinite, tape});
         }
     }
     std::error_code unknown;
@@ -175,8 +178,6 @@ std::vector<RequestMark> TapeDirectory::build_marks() {
     try {
         marks_.add(marks, {});
         marks_.set_complete();
-        if (std::optional<std::vector<RequestMark>> stored = marks_.read())
-            return std::move(*stored);  // with those without a request
     } catch (const cubepi::Error&) {
         // On a full disk, or without the permission to write: the index is built again the next time.
     }
