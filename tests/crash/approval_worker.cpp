@@ -6,27 +6,23 @@
 
 #include <utility>
 
-#include <bub/tape/file_tape_store.hpp>
+#include <cubepi/agent/hitl_inbox.hpp>
 #include <cubepi/core/error.hpp>
 
 #include "kill_at_write.hpp"
+#include "worker_process.hpp"
 
 namespace cubepi::crash_tests {
 
 using namespace hitl_test;
 
+HitlStore& requests_of(Checkpointer& store) { return dynamic_cast<HitlStore&>(store); }
+HitlInbox& inbox_of(Checkpointer& store) { return dynamic_cast<HitlInbox&>(store); }
+
 void add_to(const std::filesystem::path& file) {
     const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     write_without_step(fd, "x");
     close(fd);
-}
-
-std::shared_ptr<bub::TapeCheckpointer> open_tapes(const std::filesystem::path& directory) {
-    bub::FileTapeOptions options;
-    options.directory = directory / "tapes";
-    options.sync = bub::TapeSync::never;
-    return std::make_shared<bub::TapeCheckpointer>(
-        std::make_shared<bub::FileTapeStore>(std::move(options)));
 }
 
 std::function<void(AgentOptions&, const std::shared_ptr<HitlChannel>&)> count_effects(
@@ -55,15 +51,17 @@ HitlRequest question(const std::string& thread_id, double created_at, double tim
     return request;
 }
 
-int run_approval_worker(const std::filesystem::path& directory, const std::string& way,
-                        std::size_t kill_at) {
+namespace {
+
+int run_approval_worker(const OpenStore& open_store, const std::filesystem::path& directory,
+                        const std::string& way, std::size_t kill_at) {
     arm(kill_at);
     FauxProvider faux;
     faux.set_responses({calling({rm_call("/a", "c1")}), "done"});
     std::vector<std::string> effects;
     bool suspended = false;
     {
-        Process first(open_tapes(directory), faux, effects, {}, count_effects(directory));
+        Process first(open_store(directory), faux, effects, {}, count_effects(directory));
         const RunResult result = first.prompt([&](const HitlRequest& request) {
             if (way == "suspended") {
                 (void)first.agent->detach();
@@ -75,7 +73,7 @@ int run_approval_worker(const std::filesystem::path& directory, const std::strin
         suspended = result.outcome == RunOutcome::suspended;
     }
     if (suspended) {
-        Process second(open_tapes(directory), faux, effects, {}, count_effects(directory));
+        Process second(open_store(directory), faux, effects, {}, count_effects(directory));
         add_to(approvals_file(directory));
         (void)second.respond("c1", approve());
     }
@@ -83,31 +81,35 @@ int run_approval_worker(const std::filesystem::path& directory, const std::strin
     return 0;
 }
 
-int run_inbox_worker(const std::filesystem::path& directory, std::size_t kill_at) {
+int run_inbox_worker(const OpenStore& open_store, const std::filesystem::path& directory,
+                     std::size_t kill_at) {
     arm(kill_at);
-    const std::shared_ptr<bub::TapeCheckpointer> tapes = open_tapes(directory);
+    const std::shared_ptr<Checkpointer> store = open_store(directory);
+    HitlInbox& inbox = inbox_of(*store);
     const auto ask = [&](const char* thread_id, double created_at, double timeout) {
-        run(tapes->save_pending_request(thread_id, "r", question(thread_id, created_at, timeout)));
+        HitlRequest request = question(thread_id, created_at, timeout);
+        run(requests_of(*store).save_pending_request(thread_id, "r", std::move(request)));
     };
     ask("a", 1, 5);
     ask("b", 2, 0);
     InboxQuery query;
-    (void)run(tapes->list_requests(std::move(query)));
+    (void)run(inbox.list_requests(std::move(query)));
     AnswerRecord record;
     record.run_id = "r";
     record.question_id = "q";
     record.answer = true;
-    run(tapes->answer_request("b", std::move(record)));
+    run(inbox.answer_request("b", std::move(record)));
     ask("c", 3, 0);
-    (void)run(tapes->expire_due(100, 10));
-    (void)run(tapes->discard_requests("c"));
+    (void)run(inbox.expire_due(100, 10));
+    (void)run(inbox.discard_requests("c"));
     ask("d", 4, 0);
     disarm();
     return 0;
 }
 
-int run_answer_worker(const std::filesystem::path& directory, const std::string& user) {
-    const std::shared_ptr<bub::TapeCheckpointer> tapes = open_tapes(directory);
+int run_answer_worker(const OpenStore& open_store, const std::filesystem::path& directory,
+                      const std::string& user) {
+    const std::shared_ptr<Checkpointer> store = open_store(directory);
     AnswerRecord record;
     record.run_id = "r";
     record.question_id = "q";
@@ -115,18 +117,18 @@ int run_answer_worker(const std::filesystem::path& directory, const std::string&
     record.user = user;
     (void)raise(SIGSTOP);
     try {
-        run(tapes->answer_request("t", std::move(record)));
+        run(inbox_of(*store).answer_request("t", std::move(record)));
     } catch (const Error& error) {
         return error.code() == ErrorCode::stale_answer ? was_stale : 1;
     }
     return 0;
 }
 
-int run_respond_worker(const std::filesystem::path& directory) {
+int run_respond_worker(const OpenStore& open_store, const std::filesystem::path& directory) {
     FauxProvider faux;
     faux.set_responses({"done"});
     std::vector<std::string> effects;
-    Process process(open_tapes(directory), faux, effects, {}, count_effects(directory));
+    Process process(open_store(directory), faux, effects, {}, count_effects(directory));
     (void)raise(SIGSTOP);
     try {
         (void)process.respond("c1", approve());
@@ -137,6 +139,29 @@ int run_respond_worker(const std::filesystem::path& directory) {
         return late ? was_stale : 1;
     }
     return 0;
+}
+
+}  // namespace
+
+int approval_tests_or_worker(int argc, char** argv, const OpenStore& open_store) {
+    using Arguments = std::vector<std::string>;
+    std::map<std::string, Worker> workers;
+    for (const char* way : {"approved", "denied", "suspended"}) {
+        workers[std::string("--") + way] = [&open_store, way](const Arguments& arguments) {
+            return run_approval_worker(open_store, arguments.at(0), way,
+                                       std::stoul(arguments.at(1)));
+        };
+    }
+    workers["--inbox"] = [&open_store](const Arguments& arguments) {
+        return run_inbox_worker(open_store, arguments.at(0), std::stoul(arguments.at(1)));
+    };
+    workers["--answer"] = [&open_store](const Arguments& arguments) {
+        return run_answer_worker(open_store, arguments.at(0), arguments.at(1));
+    };
+    workers["--respond"] = [&open_store](const Arguments& arguments) {
+        return run_respond_worker(open_store, arguments.at(0));
+    };
+    return tests_or_worker(argc, argv, workers);
 }
 
 }  // namespace cubepi::crash_tests

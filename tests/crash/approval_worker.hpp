@@ -1,15 +1,23 @@
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 
-#include <bub/tape/tape_checkpointer.hpp>
+#include <cubepi/agent/hitl_inbox.hpp>
 #include <cubepi/hitl/suspension_test_support.hpp>
 
+// Processes with a gated tool call on a store in a directory, for stores of any kind.
+
 namespace cubepi::crash_tests {
+
+/// Opens the store in a directory, as a new process does. It has all interfaces of a store.
+using OpenStore =
+    std::function<std::shared_ptr<Checkpointer>(const std::filesystem::path& directory)>;
+
+HitlStore& requests_of(Checkpointer& store);
+HitlInbox& inbox_of(Checkpointer& store);
 
 /// A file with one character for each time that the tool has run.
 inline std::filesystem::path effects_file(const std::filesystem::path& directory) {
@@ -21,9 +29,6 @@ inline std::filesystem::path approvals_file(const std::filesystem::path& directo
 }
 void add_to(const std::filesystem::path& file);
 
-/// The store of the tapes in `directory`, as a process opens it.
-std::shared_ptr<bub::TapeCheckpointer> open_tapes(const std::filesystem::path& directory);
-
 /// Sets a tool `rm` whose effect is counted.
 std::function<void(AgentOptions&, const std::shared_ptr<HitlChannel>&)> count_effects(
     std::filesystem::path directory);
@@ -31,23 +36,17 @@ std::function<void(AgentOptions&, const std::shared_ptr<HitlChannel>&)> count_ef
 /// A question in a thread; `timeout` 0: without a timeout.
 HitlRequest question(const std::string& thread_id, double created_at, double timeout);
 
-/// One run with an approved call. `way` is what happens to its question: "approved" or "denied" while the run waits, or
-/// "suspended": the run is suspended, and another agent approves. Kills itself at step `kill_at`, with the steps of
-/// kill_at_write.hpp and one before and one after the effect. Returns the exit status.
-int run_approval_worker(const std::filesystem::path& directory, const std::string& way,
-                        std::size_t kill_at);
-
-/// Asks, answers, expires and discards requests of several tapes. Kills itself at step `kill_at`.
-int run_inbox_worker(const std::filesystem::path& directory, std::size_t kill_at);
-
 /// The exit status of a process whose answer came too late.
 inline constexpr int was_stale = 5;
 
-/// Freezes itself (SIGSTOP), then answers the question of thread "t" in the name of `user`. Returns the exit status.
-int run_answer_worker(const std::filesystem::path& directory, const std::string& user);
-
-/// Freezes itself (SIGSTOP), then approves the call of the suspended run of thread "t" and continues it. Returns the exit
-/// status.
-int run_respond_worker(const std::filesystem::path& directory);
+/// The main function: runs the tests, or one of these workers.
+///
+/// - `--approved`, `--denied`, `--suspended` DIRECTORY STEP: one run with a gated call. Its question is answered while the
+///   run waits, or the run is suspended and another agent approves. Kills itself at the step, with the steps of
+///   kill_at_write.hpp and one before and one after the effect.
+/// - `--inbox` DIRECTORY STEP: asks, answers, expires and discards requests of several threads. Kills itself at the step.
+/// - `--answer` DIRECTORY USER: freezes itself (SIGSTOP), then answers the question of thread "t".
+/// - `--respond` DIRECTORY: freezes itself, then approves the call of the suspended run of "t" and continues it.
+int approval_tests_or_worker(int argc, char** argv, const OpenStore& open_store);
 
 }  // namespace cubepi::crash_tests

@@ -197,16 +197,17 @@ Task<std::optional<StartedBatch>> SQLiteCheckpointer::load_started_batch(std::st
 }
 
 Task<InboxPage> SQLiteCheckpointer::list_requests(InboxQuery query) {
+    const std::shared_ptr<detail::SqliteWorker> worker = worker_;
     auto list = [query](SqliteDatabase& database) {
         return detail::list_requests(database, query);
     };
-    std::optional<InboxPage> page = co_await call_sqlite(worker_, read, std::move(list));
+    std::optional<InboxPage> page = co_await call_sqlite(worker, read, std::move(list));
     if (page) co_return std::move(*page);
     auto adopt_and_list = [query](SqliteDatabase& database) {
         detail::adopt_all_changes(database);
         return detail::list_requests(database, query).value();
     };
-    co_return co_await call_sqlite(worker_, write, std::move(adopt_and_list));
+    co_return co_await call_sqlite(worker, write, std::move(adopt_and_list));
 }
 
 Task<std::vector<InboxEntry>> SQLiteCheckpointer::expire_due(double now, std::size_t limit) {
