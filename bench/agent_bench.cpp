@@ -9,35 +9,12 @@
 #include <cubepi/provider/faux.hpp>
 
 #include "allocation_count.hpp"
+#include "two_plus_one.hpp"
 
-// The "2+1" run: turn one streams text and one tool call, the tool runs, turn two streams ten short deltas; one listener
-// receives every event.
+// The "2+1" run, with one listener that receives every event.
 
 namespace cubepi::bench {
 namespace {
-
-struct EchoArgs {
-    std::string value;
-};
-
-AgentTool echo_tool() {
-    return tool<EchoArgs>("echo", "Says it again.", [](EchoArgs args) { return args.value; });
-}
-
-FauxOptions ten_deltas() {
-    FauxOptions options;
-    options.token_size_min = options.token_size_max = 1;
-    options.prompt_cache = false;
-    return options;
-}
-
-std::vector<FauxStep> script() {
-    ContentList<AssistantContent> first;
-    first.emplace_back(faux_text("Look"));
-    first.emplace_back(faux_tool_call("echo", {{"value", "a"}}, "c1"));
-    return {faux_assistant_message(std::move(first), stop_reason::tool_use),
-            faux_assistant_message("ten short deltas, of four letters each!!")};
-}
 
 AgentOptions options_of(const FauxProvider& faux, const BoundModel& model, const ToolList& tools) {
     (void)faux;
@@ -51,7 +28,7 @@ void run_two_plus_one(benchmark::State& state) {
     FauxProvider faux(ten_deltas());
     const BoundModel model = faux.model("m");
     const ToolList tools = {echo_tool()};
-    const std::vector<FauxStep> steps = script();
+    const std::vector<FauxStep> steps = two_plus_one_script();
     std::size_t events = 0;
     std::size_t runs = 0;
     const auto loop = [&]() -> Task<void> {
@@ -78,7 +55,7 @@ void runs_without_pauses(benchmark::State& state) {
     FauxProvider faux(ten_deltas());
     const BoundModel model = faux.model("m");
     const ToolList tools = {echo_tool()};
-    const std::vector<FauxStep> steps = script();
+    const std::vector<FauxStep> steps = two_plus_one_script();
     std::size_t events = 0;
     constexpr int batch = 100;
     const auto loop = [&]() -> Task<void> {
@@ -142,7 +119,7 @@ void memory_of_sessions(benchmark::State& state) {
     FauxProvider faux(ten_deltas());
     const BoundModel model = faux.model("m");
     const ToolList tools = {echo_tool()};
-    const std::vector<FauxStep> steps = script();
+    const std::vector<FauxStep> steps = two_plus_one_script();
     double idle = 0;
     double session = 0;
     for (auto _ : state) {

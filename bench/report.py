@@ -48,6 +48,8 @@ PARTS = (
     Part("agent", (Row("run", "runs_without_pauses:us_per_run", 5.0, "us", "1"),
                    Row("construct", "construct_an_agent", 0.3, "us", "1", 1e3),
                    Row("delta", "one_delta_of_many:ns_per_delta", 300.0, "ns", "1"))),
+    Part("gate", (Row("policy", "runs_with_a_policy:us_per_run", "runs_without_a_gate:us_per_run", "us", "1.2"),
+                  Row("approval", "runs_with_an_approval:us_per_run", "runs_without_a_gate:us_per_run", "us", "3"))),
     Part("memory", (Row("idle", "memory_of_sessions:idle_bytes", 500.0, "bytes", "1"),
                     Row("session", "memory_of_sessions:session_bytes", 1500.0, "bytes", "1")), repetitions=1),
     *(Part(wire, wire_rows(wire)) for wire in ("chat", "responses", "anthropic")),
