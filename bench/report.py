@@ -58,6 +58,8 @@ PARTS = (
     Part("guard", (Row("prefix guard", "guard_long:ns_per_turn", "guard_short:ns_per_turn", "ns", "1.2"),), repetitions=5),
     Part("sqlite", (Row("append", "append", "bare_append", "us", "1.2", 1e3),
                     Row("append 64", "append_of_64_sessions:us_per_append", "bare_append", "us", "1.2", 1e3))),
+    Part("inbox", (Row("inbox page", "inbox_page_of_many", "inbox_page_of_few", "us", "3", 1e3),
+                   Row("inbox expiry", "expire_due_of_many", "expire_due_of_few", "us", "3", 1e3))),
     Part("load", (Row("load", "load", "bare_load", "ms", "2", 1e6),)),
     Part("tape", (Row("tape append", "tape_append", "bare_tape_append", "us", "-", 1e3),
                   Row("  durable", "durable_tape_append", "bare_durable_append", "us", "1.2", 1e3),
