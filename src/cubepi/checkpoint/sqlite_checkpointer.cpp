@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <cubepi/checkpoint/sqlite/operations.hpp>
-#include <cubepi/checkpoint/sqlite/pending_rows.hpp>
+#include <cubepi/checkpoint/sqlite/shared_requests.hpp>
 #include <cubepi/checkpoint/sqlite/worker.hpp>
 
 namespace cubepi {

@@ -6,6 +6,7 @@
 #include <cubepi/checkpoint/inbox/inbox_cursor.hpp>
 #include <cubepi/checkpoint/sqlite/operations.hpp>
 #include <cubepi/checkpoint/sqlite/pending_rows.hpp>
+#include <cubepi/checkpoint/sqlite/shared_requests.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 

@@ -1,9 +1,8 @@
 #include <cubepi/checkpoint/sqlite/pending_rows.hpp>
 
-#include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <utility>
+#include <vector>
 
 #include <cubepi/checkpoint/sqlite/operations.hpp>
 #include <cubepi/core/error.hpp>
@@ -22,116 +21,6 @@ std::string row_ref(const PendingRow& row) {
     return "cubepi_native_pending.id=" + std::to_string(row.id);
 }
 
-/// Returns nothing and sets `damage` if the text is unreadable.
-std::optional<HitlRequest> parse_request(const PendingRow& row, std::string& damage) {
-    std::optional<HitlRequest> request;
-    try {
-        request = hitl_request_from_json(parse_lenient(row.request_json));
-    } catch (const Error& error) {
-        damage = error.what();
-        return request;
-    }
-    if (!row.approval_digest.empty()) request->extra[digest_key] = row.approval_digest;
-    return request;
-}
-
-/// The request as CubePi knows it, without the keys of ours.
-std::string shared_text(HitlRequest request) {
-    request.extra.clear();
-    return to_python_json(to_json(request));
-}
-
-void set_times(PendingRow& row, const HitlRequest& request) {
-    row.created_at = std::isfinite(request.created_at) ? request.created_at : 0;
-    row.expires_at = row.created_at + request.timeout_seconds.value_or(INFINITY);
-    if (std::isnan(row.expires_at)) row.expires_at = INFINITY;
-}
-
-/// CubePi's row of a thread.
-struct SharedRow {
-    PendingRow row = {};
-    std::optional<HitlRequest> request = {};  ///< absent if it is unreadable
-};
-
-std::optional<SharedRow> read_shared(SqliteDatabase& database, const std::string& thread_id) {
-    // The column created_at is a Julian day.
-    SqliteStatement statement = database.prepare(
-        "SELECT request_json, run_id, (created_at - 2440587.5) * 86400 FROM thread_pending_request"
-        " WHERE thread_id = ?");
-    std::optional<SharedRow> shared;
-    if (!statement.bind(thread_id).step()) return shared;
-    shared.emplace();
-    shared->row.thread_id = thread_id;
-    shared->row.request_json = statement.text(0);
-    shared->row.run_id = statement.text(1);
-    shared->row.created_at = statement.number(2);
-    std::string damage;
-    shared->request = parse_request(shared->row, damage);
-    if (shared->request) {
-        shared->row.question_id = shared->request->question_id;
-        set_times(shared->row, *shared->request);
-    }
-    return shared;
-}
-
-std::vector<PendingRow> read_ours(SqliteDatabase& database, const std::string& thread_id) {
-    SqliteStatement rows = database.prepare(
-        "SELECT id, thread_id, run_id, question_id, request_json, approval_digest, created_at,"
-        " expires_at, expired FROM cubepi_native_pending WHERE thread_id = ? ORDER BY id");
-    rows.bind(thread_id);
-    std::vector<PendingRow> list;
-    while (rows.step()) list.push_back(read_pending_row(rows));
-    return list;
-}
-
-bool repeats(const SharedRow& shared, const PendingRow& ours) {
-    if (shared.row.run_id != ours.run_id || shared.row.question_id != ours.question_id)
-        return false;
-    std::string damage;
-    const std::optional<HitlRequest> request = parse_request(ours, damage);
-    return !request || shared_text(*request) == shared_text(*shared.request);
-}
-
-void insert_row(SqliteDatabase& database, const PendingRow& row) {
-    database
-        .prepare(
-            "INSERT INTO cubepi_native_pending (thread_id, run_id, question_id, request_json,"
-            " approval_digest, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT (thread_id, run_id, question_id) DO UPDATE SET"
-            " request_json = excluded.request_json, approval_digest = excluded.approval_digest,"
-            " created_at = excluded.created_at, expires_at = excluded.expires_at, expired = 0")
-        .bind(row.thread_id)
-        .bind(row.run_id)
-        .bind(row.question_id)
-        .bind(row.request_json)
-        .bind_or_null(row.approval_digest)
-        .bind(row.created_at)
-        .bind(row.expires_at)
-        .run();
-}
-
-void remove_before(SqliteDatabase& database, const std::string& thread_id, std::int64_t id) {
-    database.prepare("DELETE FROM cubepi_native_pending WHERE thread_id = ? AND id < ?")
-        .bind(thread_id)
-        .bind(id)
-        .run();
-}
-
-void remove_note(SqliteDatabase& database, const std::string& thread_id) {
-    database.prepare("DELETE FROM cubepi_native_changed_pending WHERE thread_id = ?")
-        .bind(thread_id)
-        .run();
-}
-
-std::optional<PendingRow> first_of_ours(SqliteDatabase& database, const std::string& thread_id) {
-    SqliteStatement row = database.prepare(
-        "SELECT id, thread_id, run_id, question_id, request_json, approval_digest, created_at,"
-        " expires_at, expired FROM cubepi_native_pending WHERE thread_id = ? ORDER BY id LIMIT 1");
-    std::optional<PendingRow> first;
-    if (row.bind(thread_id).step()) first = read_pending_row(row);
-    return first;
-}
-
 }  // namespace
 
 PendingRow read_pending_row(const SqliteStatement& row) {
@@ -146,6 +35,18 @@ PendingRow read_pending_row(const SqliteStatement& row) {
     read.expires_at = row.number(7);
     read.expired = row.integer(8) != 0;
     return read;
+}
+
+std::optional<HitlRequest> parse_request(const PendingRow& row, std::string& damage) {
+    std::optional<HitlRequest> request;
+    try {
+        request = hitl_request_from_json(parse_lenient(row.request_json));
+    } catch (const Error& error) {
+        damage = error.what();
+        return request;
+    }
+    if (!row.approval_digest.empty()) request->extra[digest_key] = row.approval_digest;
+    return request;
 }
 
 PendingRequest to_pending_request(const SqliteDatabase& database, const PendingRow& row) {
@@ -172,57 +73,28 @@ InboxEntry to_inbox_entry(const PendingRow& row) {
     return entry;
 }
 
-std::vector<PendingRow> pending_rows(SqliteDatabase& database, const std::string& thread_id) {
-    std::vector<PendingRow> rows;
-    std::optional<SharedRow> shared = read_shared(database, thread_id);
-    if (!shared) return rows;
-    rows = read_ours(database, thread_id);
-    if (!shared->request && !rows.empty()) return rows;
-    const auto first = std::find_if(rows.begin(), rows.end(),
-                                    [&](const PendingRow& one) { return repeats(*shared, one); });
-    if (first != rows.end()) {
-        rows.erase(rows.begin(), first);
-    } else {
-        rows.clear();
-        rows.push_back(std::move(shared->row));
-    }
-    return rows;
+void set_times(PendingRow& row, const HitlRequest& request) {
+    row.created_at = std::isfinite(request.created_at) ? request.created_at : 0;
+    row.expires_at = row.created_at + request.timeout_seconds.value_or(INFINITY);
+    if (std::isnan(row.expires_at)) row.expires_at = INFINITY;
 }
 
-void adopt_changes(SqliteDatabase& database, const std::string& thread_id) {
-    const std::vector<PendingRow> rows = pending_rows(database, thread_id);
-    const bool from_shared = rows.empty() || rows.front().id == 0;
-    const std::int64_t first =
-        from_shared ? std::numeric_limits<std::int64_t>::max() : rows.front().id;
-    remove_before(database, thread_id, first);
-    if (!rows.empty() && from_shared) insert_row(database, rows.front());
-    remove_note(database, thread_id);
-}
-
-void publish_first(SqliteDatabase& database, const std::string& thread_id) {
-    const std::optional<PendingRow> first = first_of_ours(database, thread_id);
-    if (first) {
-        std::string damage;
-        std::optional<HitlRequest> request = parse_request(*first, damage);
-        // An unreadable request is repeated as it is: the row must not name one that is not pending.
-        const std::string text = request ? shared_text(std::move(*request)) : first->request_json;
-        database
-            .prepare(
-                "INSERT INTO thread_pending_request (thread_id, request_json, run_id)"
-                " VALUES (?, ?, ?)"
-                " ON CONFLICT (thread_id) DO UPDATE SET request_json = excluded.request_json,"
-                " run_id = excluded.run_id, created_at = excluded.created_at"
-                " WHERE request_json <> excluded.request_json OR run_id IS NOT excluded.run_id")
-            .bind(thread_id)
-            .bind(text)
-            .bind_or_null(first->run_id)
-            .run();
-    } else {
-        database.prepare("DELETE FROM thread_pending_request WHERE thread_id = ?")
-            .bind(thread_id)
-            .run();
-    }
-    remove_note(database, thread_id);
+void insert_row(SqliteDatabase& database, const PendingRow& row) {
+    database
+        .prepare(
+            "INSERT INTO cubepi_native_pending (thread_id, run_id, question_id, request_json,"
+            " approval_digest, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT (thread_id, run_id, question_id) DO UPDATE SET"
+            " request_json = excluded.request_json, approval_digest = excluded.approval_digest,"
+            " created_at = excluded.created_at, expires_at = excluded.expires_at, expired = 0")
+        .bind(row.thread_id)
+        .bind(row.run_id)
+        .bind(row.question_id)
+        .bind(row.request_json)
+        .bind_or_null(row.approval_digest)
+        .bind(row.created_at)
+        .bind(row.expires_at)
+        .run();
 }
 
 void store_pending(SqliteDatabase& database, const std::string& thread_id,
@@ -266,25 +138,6 @@ bool remove_pending(SqliteDatabase& database, const std::string& thread_id,
         .bind(question_id)
         .run();
     return database.changes() > 0;
-}
-
-std::vector<std::string> changed_threads(SqliteDatabase& database) {
-    SqliteStatement rows = database.prepare(
-        "SELECT thread_id FROM cubepi_native_changed_pending WHERE thread_id >= ''"
-        " ORDER BY thread_id");
-    std::vector<std::string> threads;
-    while (rows.step()) threads.emplace_back(rows.text(0));
-    return threads;
-}
-
-bool has_changed_threads(SqliteDatabase& database) {
-    return database.prepare("SELECT 1 FROM cubepi_native_changed_pending WHERE thread_id >= ''")
-        .step();
-}
-
-void adopt_all_changes(SqliteDatabase& database) {
-    for (const std::string& thread_id : changed_threads(database))
-        adopt_changes(database, thread_id);
 }
 
 void fill_times(SqliteDatabase& database) {

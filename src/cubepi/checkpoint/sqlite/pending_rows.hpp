@@ -4,21 +4,11 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include <cubepi/agent/hitl_inbox.hpp>
 #include <cubepi/checkpoint/sqlite/database.hpp>
 
-// Pending requests in SQLite.
-//
-// Python CubePi has one pending request per thread, in thread_pending_request. Ours are all in cubepi_native_pending, and
-// theirs repeats the first of them. If theirs is not the first of ours, CubePi has worked on the file since, and theirs
-// is right: the requests before it are answered, and if it is none of ours, or there is none, no other is pending. An
-// unreadable row of theirs is taken for the repetition that it normally is, as long as there are rows of ours.
-//
-// Triggers note the threads whose row of theirs changes in cubepi_native_changed_pending, in whatever process, so that
-// an inbox can adopt these changes without comparing the two tables. Each write of ours removes its note.
+// The table cubepi_native_pending.
 
 namespace cubepi::detail {
 
@@ -39,19 +29,17 @@ struct PendingRow {
 /// expires_at, expired.
 PendingRow read_pending_row(const SqliteStatement& row);
 
+/// Returns nothing and sets `damage` if the request is unreadable.
+std::optional<HitlRequest> parse_request(const PendingRow& row, std::string& damage);
 /// Throws CheckpointCorruptionError naming the row if the request is unreadable.
 PendingRequest to_pending_request(const SqliteDatabase& database, const PendingRow& row);
 /// An unreadable request becomes an entry with `damage`.
 InboxEntry to_inbox_entry(const PendingRow& row);
 
-/// Returns the pending requests of the thread in order, by both tables. Writes nothing.
-std::vector<PendingRow> pending_rows(SqliteDatabase& database, const std::string& thread_id);
-
-/// Makes our table agree with pending_rows(). The functions below use our table only.
-void adopt_changes(SqliteDatabase& database, const std::string& thread_id);
-/// Repeats the first of our rows in CubePi's table.
-void publish_first(SqliteDatabase& database, const std::string& thread_id);
-
+/// Sets the columns of the times.
+void set_times(PendingRow& row, const HitlRequest& request);
+/// Inserts the row, or replaces the one with the same key.
+void insert_row(SqliteDatabase& database, const PendingRow& row);
 /// Inserts the request, or replaces the one with the same key.
 void store_pending(SqliteDatabase& database, const std::string& thread_id,
                    const std::string& run_id, const HitlRequest& request);
@@ -60,12 +48,6 @@ std::optional<PendingRow> find_pending(SqliteDatabase& database, const std::stri
 /// Returns false if there is no such row. A row is removed by its key, so that it may be unreadable.
 bool remove_pending(SqliteDatabase& database, const std::string& thread_id,
                     const std::string& run_id, const std::string& question_id);
-
-/// Returns the threads with a note, in order.
-std::vector<std::string> changed_threads(SqliteDatabase& database);
-bool has_changed_threads(SqliteDatabase& database);
-/// Calls adopt_changes() for all threads with a note.
-void adopt_all_changes(SqliteDatabase& database);
 
 /// Fills the columns of the times of a file whose tables had none.
 void fill_times(SqliteDatabase& database);

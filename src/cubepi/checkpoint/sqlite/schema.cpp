@@ -2,6 +2,7 @@
 
 #include <cubepi/checkpoint/sqlite/database.hpp>
 #include <cubepi/checkpoint/sqlite/pending_rows.hpp>
+#include <cubepi/checkpoint/sqlite/shared_requests.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace cubepi::detail {

@@ -1,0 +1,160 @@
+#include <cubepi/checkpoint/sqlite/shared_requests.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <cubepi/schema/python_json.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+/// The request as CubePi knows it, without the keys of ours.
+std::string shared_text(HitlRequest request) {
+    request.extra.clear();
+    return to_python_json(to_json(request));
+}
+
+/// CubePi's row of a thread.
+struct SharedRow {
+    PendingRow row = {};
+    std::optional<HitlRequest> request = {};  ///< absent if it is unreadable
+};
+
+std::optional<SharedRow> read_shared(SqliteDatabase& database, const std::string& thread_id) {
+    // The column created_at is a Julian day.
+    SqliteStatement statement = database.prepare(
+        "SELECT request_json, run_id, (created_at - 2440587.5) * 86400 FROM thread_pending_request"
+        " WHERE thread_id = ?");
+    std::optional<SharedRow> shared;
+    if (!statement.bind(thread_id).step()) return shared;
+    shared.emplace();
+    shared->row.thread_id = thread_id;
+    shared->row.request_json = statement.text(0);
+    shared->row.run_id = statement.text(1);
+    shared->row.created_at = statement.number(2);
+    std::string damage;
+    shared->request = parse_request(shared->row, damage);
+    if (shared->request) {
+        shared->row.question_id = shared->request->question_id;
+        set_times(shared->row, *shared->request);
+    }
+    return shared;
+}
+
+std::vector<PendingRow> read_ours(SqliteDatabase& database, const std::string& thread_id) {
+    SqliteStatement rows = database.prepare(
+        "SELECT id, thread_id, run_id, question_id, request_json, approval_digest, created_at,"
+        " expires_at, expired FROM cubepi_native_pending WHERE thread_id = ? ORDER BY id");
+    rows.bind(thread_id);
+    std::vector<PendingRow> list;
+    while (rows.step()) list.push_back(read_pending_row(rows));
+    return list;
+}
+
+bool repeats(const SharedRow& shared, const PendingRow& ours) {
+    if (shared.row.run_id != ours.run_id || shared.row.question_id != ours.question_id)
+        return false;
+    std::string damage;
+    const std::optional<HitlRequest> request = parse_request(ours, damage);
+    return !request || shared_text(*request) == shared_text(*shared.request);
+}
+
+void remove_before(SqliteDatabase& database, const std::string& thread_id, std::int64_t id) {
+    database.prepare("DELETE FROM cubepi_native_pending WHERE thread_id = ? AND id < ?")
+        .bind(thread_id)
+        .bind(id)
+        .run();
+}
+
+void remove_note(SqliteDatabase& database, const std::string& thread_id) {
+    database.prepare("DELETE FROM cubepi_native_changed_pending WHERE thread_id = ?")
+        .bind(thread_id)
+        .run();
+}
+
+std::optional<PendingRow> first_of_ours(SqliteDatabase& database, const std::string& thread_id) {
+    SqliteStatement row = database.prepare(
+        "SELECT id, thread_id, run_id, question_id, request_json, approval_digest, created_at,"
+        " expires_at, expired FROM cubepi_native_pending WHERE thread_id = ? ORDER BY id LIMIT 1");
+    std::optional<PendingRow> first;
+    if (row.bind(thread_id).step()) first = read_pending_row(row);
+    return first;
+}
+
+}  // namespace
+
+std::vector<PendingRow> pending_rows(SqliteDatabase& database, const std::string& thread_id) {
+    std::vector<PendingRow> rows;
+    std::optional<SharedRow> shared = read_shared(database, thread_id);
+    if (!shared) return rows;
+    rows = read_ours(database, thread_id);
+    if (!shared->request && !rows.empty()) return rows;
+    const auto first = std::find_if(rows.begin(), rows.end(),
+                                    [&](const PendingRow& one) { return repeats(*shared, one); });
+    if (first != rows.end()) {
+        rows.erase(rows.begin(), first);
+    } else {
+        rows.clear();
+        rows.push_back(std::move(shared->row));
+    }
+    return rows;
+}
+
+void adopt_changes(SqliteDatabase& database, const std::string& thread_id) {
+    const std::vector<PendingRow> rows = pending_rows(database, thread_id);
+    const bool from_shared = rows.empty() || rows.front().id == 0;
+    const std::int64_t first =
+        from_shared ? std::numeric_limits<std::int64_t>::max() : rows.front().id;
+    remove_before(database, thread_id, first);
+    if (!rows.empty() && from_shared) insert_row(database, rows.front());
+    remove_note(database, thread_id);
+}
+
+void publish_first(SqliteDatabase& database, const std::string& thread_id) {
+    const std::optional<PendingRow> first = first_of_ours(database, thread_id);
+    if (first) {
+        std::string damage;
+        std::optional<HitlRequest> request = parse_request(*first, damage);
+        // An unreadable request is repeated as it is: the row must not name one that is not pending.
+        const std::string text = request ? shared_text(std::move(*request)) : first->request_json;
+        database
+            .prepare(
+                "INSERT INTO thread_pending_request (thread_id, request_json, run_id)"
+                " VALUES (?, ?, ?)"
+                " ON CONFLICT (thread_id) DO UPDATE SET request_json = excluded.request_json,"
+                " run_id = excluded.run_id, created_at = excluded.created_at"
+                " WHERE request_json <> excluded.request_json OR run_id IS NOT excluded.run_id")
+            .bind(thread_id)
+            .bind(text)
+            .bind_or_null(first->run_id)
+            .run();
+    } else {
+        database.prepare("DELETE FROM thread_pending_request WHERE thread_id = ?")
+            .bind(thread_id)
+            .run();
+    }
+    remove_note(database, thread_id);
+}
+
+std::vector<std::string> changed_threads(SqliteDatabase& database) {
+    SqliteStatement rows = database.prepare(
+        "SELECT thread_id FROM cubepi_native_changed_pending WHERE thread_id >= ''"
+        " ORDER BY thread_id");
+    std::vector<std::string> threads;
+    while (rows.step()) threads.emplace_back(rows.text(0));
+    return threads;
+}
+
+bool has_changed_threads(SqliteDatabase& database) {
+    return database.prepare("SELECT 1 FROM cubepi_native_changed_pending WHERE thread_id >= ''")
+        .step();
+}
+
+void adopt_all_changes(SqliteDatabase& database) {
+    for (const std::string& thread_id : changed_threads(database))
+        adopt_changes(database, thread_id);
+}
+
+}  // namespace cubepi::detail
