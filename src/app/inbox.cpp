@@ -7,12 +7,12 @@
 
 #include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
+#include <cubepi/agent/hitl_inbox.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 
 #include "commands.hpp"
 #include "exit_code.hpp"
-#include "failure.hpp"
 #include "local_time.hpp"
 #include "saved_sessions.hpp"
 #include "shell_quoting.hpp"
@@ -26,9 +26,10 @@ namespace {
 /// A question of a saved session.
 struct OpenQuestion {
     SavedSession session = {};
-    HitlRequest request = {};
-    std::string run_id = {};
+    InboxEntry entry = {};  ///< its request is absent if it is damaged
     bool expired = false;
+
+    std::string id() const { return entry.question_id.empty() ? "?" : entry.question_id; }
 };
 
 double now() {
@@ -36,59 +37,72 @@ double now() {
     return std::chrono::duration<double>(since_epoch).count();
 }
 
-std::string kind_of(const HitlRequest& request) {
-    if (std::holds_alternative<ApproveRequest>(request.payload)) return "approve";
-    return std::holds_alternative<ConfirmRequest>(request.payload) ? "confirm" : "ask";
+std::string kind_of(const OpenQuestion& question) {
+    if (!question.entry.request) return "damaged";
+    if (question.expired) return "expired";
+    const HitlPayload& payload = question.entry.request->payload;
+    if (std::holds_alternative<ApproveRequest>(payload)) return "approve";
+    return std::holds_alternative<ConfirmRequest>(payload) ? "confirm" : "ask";
 }
 
 /// One line about the question.
-std::string summary_of(const HitlRequest& request) {
-    std::string text = bub::question_summary(request);
+std::string summary_of(const InboxEntry& entry) {
+    std::string text = entry.request ? bub::question_summary(*entry.request) : entry.damage;
     std::replace(text.begin(), text.end(), '\n', ' ');
     return text;
 }
 
-/// The questions of the sessions, oldest first. A session that cannot be read does not hide the others.
+/// Prints what to do about a damaged question, and returns the exit status for it.
+int report_damage(const OpenQuestion& question) {
+    const std::string session = printable(question.session.name);
+    const std::string what =
+        question.id() + " of session " + session + " is damaged: " + question.entry.damage;
+    const std::string how =
+        shell_word(question.id()) + " --session " + shell_word(question.session.name);
+    err() << "cubepi: question " << for_terminal(what) << "\n"
+          << "  To discard the questions of the session: cubepi inbox cancel " << for_terminal(how)
+          << "\n";
+    return exit_storage;
+}
+
+/// Returns nothing for the tape of another program. A session that cannot be determined has the name of its tape.
+Task<std::optional<SavedSession>> session_of_tape(SavedSessions& saved, std::string tape) {
+    std::optional<SavedSession> session;
+    try {
+        session = co_await saved.on_tape(tape);
+    } catch (const CheckpointCorruptionError&) {
+        // The entry of the inbox contains the same error as its damage.
+        session.emplace();
+        session->name = tape;
+        session->tape = tape;
+    }
+    co_return session;
+}
+
+/// Returns the questions of the sessions, oldest first. Damaged ones are reported and set the exit status.
 Task<std::vector<OpenQuestion>> find_questions(bool all, int& status) {
     SavedSessions saved = SavedSessions::here();
-    std::vector<SavedSession> sessions;
-    if (all) {
-        sessions = co_await saved.on_tapes();
-    } else {
-        sessions = co_await saved.on_tapes_here();
-    }
     bub::TapeCheckpointer memory(saved.tapes());
     std::vector<OpenQuestion> found;
-    for (const SavedSession& session : sessions) {
-        std::vector<PendingRequest> pending;
-        std::exception_ptr problem;
-        try {
-            pending = co_await memory.load_pending_requests(session.tape);
-        } catch (const Error&) {
-            problem = std::current_exception();
-        }
-        if (problem) {
-            const Failure failure = explain(problem);
-            err() << "cubepi: session "
-                  << for_terminal(printable(session.name) + ": " + failure.text) << "\n";
-            status = failure.exit_code;
-        }
-        for (PendingRequest& one : pending) {
+    std::string cursor;
+    bool more = true;
+    while (more) {
+        InboxQuery query = InboxQuery().limit(200).after(cursor);
+        InboxPage page = co_await memory.list_requests(std::move(query));
+        for (InboxEntry& entry : page.entries) {
+            if (!all && !saved.is_here(entry.thread_id)) continue;
+            std::optional<SavedSession> session = co_await session_of_tape(saved, entry.thread_id);
+            if (!session) continue;
             OpenQuestion question;
-            question.session = session;
-            const double deadline =
-                one.request.created_at + one.request.timeout_seconds.value_or(0);
-            question.expired = one.expired || (one.request.timeout_seconds && deadline <= now());
-            question.run_id = std::move(one.run_id);
-            question.request = std::move(one.request);
+            question.session = std::move(*session);
+            question.expired = entry.expires_at && *entry.expires_at <= now();
+            question.entry = std::move(entry);
+            if (!question.entry.request) status = report_damage(question);
             found.push_back(std::move(question));
         }
+        cursor = page.next;
+        more = !cursor.empty();
     }
-    std::sort(found.begin(), found.end(), [](const OpenQuestion& a, const OpenQuestion& b) {
-        if (a.request.created_at != b.request.created_at)
-            return a.request.created_at < b.request.created_at;
-        return a.request.question_id < b.request.question_id;
-    });
     co_return found;
 }
 
@@ -97,18 +111,21 @@ JsonObject to_json(const OpenQuestion& question) {
     object["session"] = question.session.name;
     object["directory"] = question.session.workspace;
     object["tape"] = question.session.tape;
-    object["run_id"] = question.run_id;
+    object["run_id"] = question.entry.run_id;
     object["expired"] = question.expired;
-    object["request"] = cubepi::to_json(question.request);
+    if (question.entry.request) {
+        object["request"] = cubepi::to_json(*question.entry.request);
+    } else {
+        object["damage"] = question.entry.damage;
+    }
     return object;
 }
 
 void print_question(const OpenQuestion& question, bool with_directory) {
-    out() << for_terminal(question.request.question_id) << "\t"
-          << for_terminal(local_time(question.request.created_at)) << "\t"
+    out() << for_terminal(question.id()) << "\t"
+          << for_terminal(local_time(question.entry.created_at)) << "\t"
           << for_terminal(shell_word(question.session.name)) << "\t"
-          << for_terminal(question.expired ? "expired" : kind_of(question.request)) << "\t"
-          << for_terminal(summary_of(question.request));
+          << for_terminal(kind_of(question)) << "\t" << for_terminal(summary_of(question.entry));
     if (with_directory) out() << "\t" << for_terminal(question.session.workspace);
     out() << "\n";
 }
@@ -132,8 +149,7 @@ OpenQuestion question_of(std::vector<OpenQuestion> questions, const InboxArgumen
     std::vector<OpenQuestion> matches;
     for (OpenQuestion& one : questions) {
         const bool session = inbox.session.empty() || one.session.name == inbox.session;
-        if (session && one.request.question_id.starts_with(inbox.question))
-            matches.push_back(std::move(one));
+        if (session && one.id().starts_with(inbox.question)) matches.push_back(std::move(one));
     }
     if (matches.empty()) {
         throw Error(ErrorCode::invalid_argument, "no question '" + inbox.question +
@@ -156,47 +172,73 @@ Task<int> show_question(InboxArguments inbox, bool json) {
         data_output(safe_json(to_json(question)) + "\n");
         co_return status;
     }
+    const InboxEntry& entry = question.entry;
     out() << "Session:  " << for_terminal(question.session.name) << "\n"
-          << "Question: " << for_terminal(question.request.question_id) << "\n"
-          << "Asked:    " << for_terminal(local_time(question.request.created_at)) << "\n";
-    if (question.request.timeout_seconds) {
-        const double deadline = question.request.created_at + *question.request.timeout_seconds;
+          << "Question: " << for_terminal(question.id()) << "\n"
+          << "Asked:    " << for_terminal(local_time(entry.created_at)) << "\n";
+    if (entry.expires_at) {
         out() << (question.expired ? TerminalView("Expired:  ") : TerminalView("Expires:  "))
-              << for_terminal(local_time(deadline)) << "\n";
+              << for_terminal(local_time(*entry.expires_at)) << "\n";
     }
-    out() << "\n" << for_terminal(bub::question_summary(question.request)) << "\n";
+    const std::string text = entry.request ? bub::question_summary(*entry.request) : entry.damage;
+    out() << "\n" << for_terminal(text) << "\n";
     co_return status;
+}
+
+/// Discards the questions of a session that has a damaged one.
+Task<int> discard_questions(OpenQuestion question) {
+    bub::TapeCheckpointer memory(SavedSessions::here().tapes());
+    const std::size_t count = co_await memory.discard_requests(question.entry.thread_id);
+    const std::string text = std::to_string(count) + (count == 1 ? " question" : " questions") +
+                             " of session " + printable(question.session.name);
+    err() << "Discarded " << for_terminal(text) << ". The next message continues it.\n";
+    co_return exit_ok;
+}
+
+/// Throws Error if the question cannot be answered.
+const HitlRequest& require_answerable(const OpenQuestion& question) {
+    if (!question.entry.request) {
+        throw Error(ErrorCode::invalid_argument,
+                    "question '" + question.id() +
+                        "' is damaged and cannot be answered. To discard the questions of its "
+                        "session: cubepi inbox cancel");
+    }
+    if (question.expired) {
+        throw Error(ErrorCode::invalid_argument,
+                    "question '" + question.id() +
+                        "' has expired. To continue its session: cubepi chat --session " +
+                        shell_word(question.session.name));
+    }
+    return *question.entry.request;
+}
+
+/// Returns the comma command with the answer. Throws Error if the question does not accept it.
+std::string answer_command(const InboxArguments& inbox, const HitlRequest& request) {
+    bub::GivenAnswer given;
+    given.question_id = request.question_id;
+    given.text = inbox.value;
+    std::string text = ",answer ";
+    if (inbox.what == InboxArguments::What::approve) {
+        given.action = bub::AnswerAction::approve;
+        text = ",approve ";
+    } else if (inbox.what == InboxArguments::What::deny) {
+        given.action = bub::AnswerAction::deny;
+        text = ",deny ";
+    }
+    // Checked before a session is opened and a model is chosen.
+    (void)check_answer(request, bub::answer_value(given, request));
+    return text + given.question_id + (given.text.empty() ? "" : " " + given.text);
 }
 
 /// An answer is a turn of the session, as if its operator had typed the command there.
 Task<int> answer_question(CommandLine line) {
     int status = exit_ok;
     std::vector<OpenQuestion> questions = co_await find_questions(false, status);
-    OpenQuestion question = question_of(std::move(questions), line.inbox);
-    if (question.expired) {
-        throw Error(ErrorCode::invalid_argument,
-                    "question '" + question.request.question_id +
-                        "' has expired. To continue its session: cubepi chat --session " +
-                        shell_word(question.session.name));
-    }
-    bub::GivenAnswer given;
-    given.question_id = question.request.question_id;
-    given.text = line.inbox.value;
-    std::string text = ",answer ";
-    if (line.inbox.what == InboxArguments::What::approve) {
-        given.action = bub::AnswerAction::approve;
-        text = ",approve ";
-    } else if (line.inbox.what == InboxArguments::What::deny) {
-        given.action = bub::AnswerAction::deny;
-        text = ",deny ";
-    }
-    if (line.inbox.what == InboxArguments::What::cancel) {
-        text = ",abandon";
-    } else {
-        // Checked before a session is opened and a model is chosen.
-        (void)check_answer(question.request, bub::answer_value(given, question.request));
-        text += given.question_id + (given.text.empty() ? "" : " " + given.text);
-    }
+    const OpenQuestion question = question_of(std::move(questions), line.inbox);
+    const bool cancels = line.inbox.what == InboxArguments::What::cancel;
+    if (cancels && !question.entry.request) co_return co_await discard_questions(question);
+    const HitlRequest& request = require_answerable(question);
+    std::string text = cancels ? ",abandon" : answer_command(line.inbox, request);
     line.conversation.session = question.session.name;
     const int ended = co_await run_message(std::move(line), std::move(text), true);
     co_return ended;

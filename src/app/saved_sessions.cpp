@@ -111,40 +111,47 @@ std::string SavedSessions::tape_of(std::string_view name) const {
     return bub::tape_name(workspace_, session_id_of(name));
 }
 
-bool SavedSessions::is_here(const SavedSession& session) const {
+bool SavedSessions::is_here(const std::string& tape) const {
     // The first digest of a tape's name is that of the directory.
     const std::string here = tape_of("");
-    return session.tape.starts_with(here.substr(0, here.find("__") + 2));
+    return tape.starts_with(here.substr(0, here.find("__") + 2));
+}
+
+Task<std::optional<SavedSession>> SavedSessions::on_tape(std::string tape) {
+    std::optional<SavedSession> found;
+    const JsonObject state = co_await tapes_->read_state(tape);
+    const std::optional<bub::TapeSession> session = bub::session_of(state);
+    const std::string name = session ? session_name_of(session->id) : std::string();
+    if (name.empty()) co_return found;
+    found.emplace();
+    found->name = name;
+    found->tape = std::move(tape);
+    found->workspace = session->workspace;
+    found->copied_from = session->copied_from;
+    co_return found;
 }
 
 Task<std::vector<SavedSession>> SavedSessions::on_tapes() {
     std::vector<SavedSession> sessions;
     const std::vector<bub::TapeFileInfo> files = co_await tapes_->list_files();
     for (const bub::TapeFileInfo& file : files) {
-        JsonObject state;
+        std::optional<SavedSession> session;
         try {
-            state = co_await tapes_->read_state(file.name);
+            session = co_await on_tape(file.name);
         } catch (const CheckpointCorruptionError&) {
             // The session of the tape is unknown; an attempt to use it reports the error.
             continue;
         }
-        const std::optional<bub::TapeSession> session = bub::session_of(state);
         if (!session) continue;
-        SavedSession saved;
-        saved.name = session_name_of(session->id);
-        if (saved.name.empty()) continue;
-        saved.used_at = unix_seconds(file.modified);
-        saved.tape = file.name;
-        saved.workspace = session->workspace;
-        saved.copied_from = session->copied_from;
-        sessions.push_back(std::move(saved));
+        session->used_at = unix_seconds(file.modified);
+        sessions.push_back(std::move(*session));
     }
     co_return sessions;
 }
 
 Task<std::vector<SavedSession>> SavedSessions::on_tapes_here() {
     std::vector<SavedSession> sessions = co_await on_tapes();
-    std::erase_if(sessions, [this](const SavedSession& one) { return !is_here(one); });
+    std::erase_if(sessions, [this](const SavedSession& one) { return !is_here(one.tape); });
     co_return sessions;
 }
 
@@ -178,7 +185,7 @@ Task<std::vector<SavedSession>> SavedSessions::in_database() {
     std::set<std::string> on_a_tape;
     const std::vector<SavedSession> taped = co_await on_tapes();
     for (const SavedSession& one : taped) {
-        if (one.copied_from == database_ || is_here(one)) on_a_tape.insert(one.name);
+        if (one.copied_from == database_ || is_here(one.tape)) on_a_tape.insert(one.name);
     }
     for (const ThreadInfo& thread : threads) {
         if (on_a_tape.contains(thread.thread_id)) continue;

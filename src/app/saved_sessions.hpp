@@ -73,6 +73,11 @@ public:
     Task<std::vector<SavedSession>> on_tapes();
     /// Of this directory.
     Task<std::vector<SavedSession>> on_tapes_here();
+    /// Returns the session of a tape, without the time of its last use; nothing if it is not one of this program. Throws
+    /// CheckpointCorruptionError if the tape's side state cannot be read.
+    Task<std::optional<SavedSession>> on_tape(std::string tape);
+    /// Returns true if the tape belongs to this directory.
+    bool is_here(const std::string& tape) const;
     /// Those that are not on a tape. Throws the errors of the database.
     Task<std::vector<SavedSession>> in_database();
 
@@ -104,7 +109,6 @@ private:
     Task<bool> was_copied_to(std::string tape);
     Task<bool> is_settled(std::string name);
     Task<bool> remove_from_database(std::string name);
-    bool is_here(const SavedSession& session) const;
 
     std::shared_ptr<bub::FileTapeStore> tapes_;
     std::filesystem::path database_;

@@ -186,6 +186,15 @@ TEST(Run, WithoutATerminalAndUnsavedAWriteIsRefused) {
     EXPECT_FALSE(std::filesystem::exists(home.work() / "new.txt"));
 }
 
+/// The side state of the only tape.
+std::filesystem::path state_file(const Home& home) {
+    std::filesystem::path found;
+    for (const auto& file : std::filesystem::directory_iterator(home.tapes())) {
+        if (file.path().extension() == ".state") found = file.path();
+    }
+    return found;
+}
+
 TEST(Run, WithoutATerminalAWriteWaitsForItsAnswer) {
     const Home home;
     const Piped run = run_piped(home, {"run", "--script", home.script(writes_a_file), "write it"});
@@ -213,6 +222,9 @@ TEST(Run, WithoutATerminalAWriteWaitsForItsAnswer) {
     EXPECT_EQ(read_file(home.work() / "new.txt"), "hello\n");
     EXPECT_EQ(run_piped(home, {"inbox"}).out, "");
     EXPECT_EQ(run_piped(home, {"inbox", "approve", "c1"}).status, 2) << "it is answered";
+    const std::string record = read_file(state_file(home));
+    EXPECT_NE(record.find("\"channel\": \"cli:local\""), std::string::npos) << record;
+    EXPECT_EQ(record.find("\"user\": \"\""), std::string::npos) << record;
 }
 
 TEST(Run, ADeniedCallDoesNotRunAndAWithdrawnQuestionIsGone) {
@@ -226,6 +238,36 @@ TEST(Run, ADeniedCallDoesNotRunAndAWithdrawnQuestionIsGone) {
     EXPECT_EQ(run_piped(home, {"run", "--script", home.script(writes_a_file), "other"}).status, 7);
     EXPECT_EQ(run_piped(home, {"inbox", "cancel", "c1", "--offline"}).status, 0);
     EXPECT_EQ(run_piped(home, {"inbox"}).out, "");
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "new.txt"));
+}
+
+TEST(Run, ADamagedQuestionIsListedAndCancelled) {
+    const Home home;
+    const std::string script = home.script(writes_a_file);
+    EXPECT_EQ(run_piped(home, {"run", "--script", script, "--session", "s", "write it"}).status, 7);
+    std::string state = read_file(state_file(home));
+    const std::size_t kind = state.find("\"kind\"");
+    ASSERT_NE(kind, state.npos) << state;
+    write_file(state_file(home), state.replace(kind, 6, "\"kin\""));
+    const Piped listed = run_piped(home, {"inbox"});
+    EXPECT_EQ(listed.status, 4);
+    EXPECT_NE(listed.out.find("\ts\tdamaged\t"), std::string::npos) << listed.out;
+    EXPECT_NE(listed.err.find("cubepi inbox cancel c1 --session s"), std::string::npos)
+        << listed.err;
+    EXPECT_NE(run_piped(home, {"inbox", "--json"}).out.find("\"damage\":"), std::string::npos);
+    const std::string next = home.script("[\"And on.\"]");
+    const Piped blocked = run_piped(home, {"run", "--script", next, "--session", "s", "continue"});
+    EXPECT_EQ(blocked.status, 4);
+    EXPECT_NE(blocked.err.find("cubepi inbox cancel"), std::string::npos) << blocked.err;
+    EXPECT_EQ(run_piped(home, {"inbox", "approve", "c1", "--script", next}).status, 2);
+    const Piped cancelled = run_piped(home, {"inbox", "cancel", "c1"});
+    EXPECT_EQ(cancelled.status, 0) << cancelled.err;
+    EXPECT_NE(cancelled.err.find("Discarded 1 question of session s."), std::string::npos)
+        << cancelled.err;
+    EXPECT_EQ(run_piped(home, {"inbox"}).out, "");
+    const Piped after = run_piped(home, {"run", "--script", next, "--session", "s", "continue"});
+    EXPECT_EQ(after.status, 0) << after.err;
+    EXPECT_NE(after.out.find("And on."), std::string::npos) << after.out;
     EXPECT_FALSE(std::filesystem::exists(home.work() / "new.txt"));
 }
 

@@ -9,6 +9,7 @@
 #include <cubepi/workspace/policy/shell_words.hpp>
 
 #include "../exit_code.hpp"
+#include "../local_user.hpp"
 #include "../program.hpp"
 #include "../saved_sessions.hpp"
 #include "../shell_quoting.hpp"
@@ -124,7 +125,10 @@ void Pipeline::move_to(SessionPlace place) {
 }
 
 bub::Envelope Pipeline::message(std::string text, bool from_operator) const {
+    const bool is_command = from_operator && (text.empty() || text.front() == ',');
     bub::Envelope message(std::move(text));
+    // Recorded with an answer. The context of a prompt is shown to the model.
+    if (is_command) message.context["sender_id"] = local_user();
     message.channel = "cli";
     message.chat_id = "local";
     message.session_id = plan_.session_id;

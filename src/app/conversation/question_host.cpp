@@ -8,6 +8,8 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 
+#include "../local_user.hpp"
+
 namespace cubepi::app {
 
 namespace {
@@ -80,6 +82,7 @@ Task<> QuestionHost::ask_and_answer(HitlRequest request) {
     if (answer.is_null()) co_return co_await channel_->cancel(id, "the input has ended");
     AnswerOrigin origin;
     origin.channel = "terminal";
+    origin.user = local_user();
     co_await channel_->answer(id, std::move(answer), std::move(origin));
 }
 
