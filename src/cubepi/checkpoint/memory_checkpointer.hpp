@@ -14,14 +14,14 @@
 namespace cubepi {
 
 struct MemoryOptions {
-    /// How long a claim holds without being renewed.
+    /// The time after which a claim expires unless it is renewed.
     std::chrono::seconds lease{60};
-    /// Tells when a lease is over. Null: the machine's clock.
+    /// The clock that leases go by. Null: the system clock.
     std::shared_ptr<Clock> clock = {};
 };
 
-/// Keeps threads in memory, for tests and for programs that forget. It has value semantics: what was stored does
-/// not change when a caller's object does, and the reverse (D22). Nothing it does suspends; any thread may call.
+/// Keeps threads in memory, for tests and for programs that need no persistence. It has value semantics: a stored object
+/// and the object of the caller are independent (D22). Its functions never suspend, and may be called on any thread.
 class MemoryCheckpointer final : public Checkpointer,
                                  public RunStore,
                                  public MessageIndex,

@@ -39,7 +39,7 @@ SQLiteCheckpointer::~SQLiteCheckpointer() { worker_->close(); }
 SQLiteStats SQLiteCheckpointer::stats() const { return worker_->stats(); }
 
 Task<void> SQLiteCheckpointer::open() {
-    // Being asked for anything opens the file.
+    // Any call opens the file.
     auto call = [](SqliteDatabase&) {};
     return call_sqlite(worker_, read, std::move(call));
 }

@@ -22,40 +22,41 @@ class SqliteWorker;
 enum class SQLiteSynchronous : std::uint8_t { full, normal, off };
 
 struct SQLiteOptions {
-    /// A file, a `file:` URI, or ":memory:". The directory must exist; the file is made when there is none.
+    /// A file, a `file:` URI, or ":memory:". The directory must exist; the file is created if missing.
     std::string path = {};
-    /// Never writes to the file, which must be there, and whose tables must be of this version.
+    /// Never writes to the file, which must exist and have tables of this version.
     bool read_only = false;
     /// Turns write-ahead logging on: readers and the writer do not wait for each other, and `-wal` and `-shm` files
     /// are created next to the database. If false, the mode of the file is left unchanged.
     bool wal = false;
-    /// SQLite's own default (full) when not set.
+    /// Absent: SQLite's own default (full).
     std::optional<SQLiteSynchronous> synchronous = {};
     /// How long to wait for another process that holds the database, before CheckpointerLockTimeoutError.
     std::chrono::milliseconds busy_timeout{5000};
-    /// The file does not grow beyond this (0: no limit); an append that would fails with ErrorCode::storage_full.
+    /// The maximum size of the file (0: no limit). An append that would exceed it fails with ErrorCode::storage_full.
     std::uint64_t max_bytes = 0;
-    /// How long a claim holds without being renewed (D50).
+    /// The time after which a claim expires unless it is renewed (D50).
     std::chrono::seconds lease{60};
-    /// Tells when a lease is over. Null: the machine's clock.
+    /// The clock that leases go by. Null: the system clock.
     std::shared_ptr<Clock> clock = {};
 };
 
 /// Counters of a store since its construction.
 struct SQLiteStats {
     std::uint64_t writes = 0;   ///< calls that changed something
-    std::uint64_t commits = 0;  ///< transactions they took: calls made at the same time share one
+    std::uint64_t commits = 0;  ///< their transactions: concurrent calls share one
 };
 
-/// Threads in one SQLite file, in the tables of Python CubePi 0.13 to CubeLoop 0.15: files move both ways (D21).
+/// Threads in one SQLite file, in the tables of Python CubePi 0.13 to CubeLoop 0.15: files can be exchanged in both
+/// directions (D21).
 ///
-/// The constructor does no I/O. The file is opened, made and migrated at the first call, or by open(), on a thread that
-/// the store owns and that alone touches the database (D48). Calls may come from any thread and several executors;
+/// The constructor does no I/O. The file is opened, created and migrated at the first call, or by open(), on a thread that
+/// the store owns; no other thread uses the database (D48). Calls may come from any thread and several executors;
 /// writes that arrive while one is being committed share the next commit.
 ///
 /// A coroutine that is cancelled while it waits resumes at once; a write that it requested is still made as a whole
-/// unless the process ends first. The destructor waits until what was asked for is written. Executors outlive
-/// the calls made on them. A store is not used across fork(): open another one in the child.
+/// unless the process ends first. The destructor waits for the requested writes. An executor must outlive the calls
+/// made on it. A store cannot be used after fork(): open another one in the child.
 ///
 /// Throws, from every call: CheckpointerLockTimeoutError, CheckpointCorruptionError (with the row), CheckpointerError
 /// with ErrorCode::storage, storage_full, storage_corrupt, not_found (the directory), permission_denied or
@@ -75,9 +76,9 @@ public:
     SQLiteCheckpointer(const SQLiteCheckpointer&) = delete;
     SQLiteCheckpointer& operator=(const SQLiteCheckpointer&) = delete;
 
-    /// Opens the file now, so that what is wrong with it is known early. Optional.
+    /// Opens the file now, to detect errors early. Optional.
     Task<void> open();
-    /// Any thread.
+    /// May be called on any thread.
     SQLiteStats stats() const;
 
     Task<std::optional<CheckpointData>> load(std::string thread_id) override;

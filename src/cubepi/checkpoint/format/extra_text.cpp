@@ -17,7 +17,7 @@ struct Field {
     std::string text;
 };
 
-/// Cuts a JSON object into its members without reading the values.
+/// Splits a JSON object into its members without parsing the values.
 class Splitter {
 public:
     explicit Splitter(std::string_view text) : text_(text) {}
@@ -45,7 +45,7 @@ private:
         return std::string(key.get_string());
     }
     static void add(std::vector<Field>& fields, Field field) {
-        // Keys that read alike may be two: lone surrogates all become U+FFFD.
+        // Different keys may be read as the same: each lone surrogate becomes U+FFFD.
         const auto same = std::find_if(fields.begin(), fields.end(), [&](const Field& one) {
             return one.key_text == field.key_text;
         });
@@ -109,7 +109,8 @@ private:
     std::size_t at_ = 0;
 };
 
-/// Whether `value` is what a reader of the stored text got. (A null that CubePi stored stays: only a change removes.)
+/// Returns true if `value` is the value of the stored text as it is read. A stored null, which CubePi may write, is kept:
+/// only a change removes a key.
 bool is_unchanged(const std::string& stored, const Json& value, const std::string& text) {
     return stored == text || parse_lenient(stored) == value;
 }
@@ -129,7 +130,7 @@ std::string merge_extra_text(std::string_view stored, const JsonObject& changes)
     for (const auto& [key, value] : changes) {
         const std::string_view name = key;
         const auto has_name = [&](const Field& one) { return one.key == name; };
-        // The last of keys that read alike is the one that was loaded.
+        // Of several keys that are read as the same, the last one was loaded.
         const auto field = std::find_if(fields.rbegin(), fields.rend(), has_name);
         std::string text = to_python_json(value);
         if (field == fields.rend()) {

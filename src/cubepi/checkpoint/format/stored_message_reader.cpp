@@ -13,14 +13,14 @@ namespace cubepi::detail {
 
 namespace {
 
-/// The message is not of the common form: message_from_json takes it, or says what is wrong with it.
+/// Thrown for a message that is not of the common form: message_from_json() reads it, or throws.
 struct Unusual {};
 
 bool has_escapes(std::string_view text) {
     return std::memchr(text.data(), '\\', text.size()) != nullptr;
 }
 
-/// A string; it holds until the next message is read.
+/// Returns a string, which is valid until the next message is read.
 std::string_view text_of(od::value& value) {
     std::string_view token = value.raw_json_token();
     if (has_escapes(token)) return value.get_string();
@@ -47,7 +47,7 @@ public:
     explicit Members(od::object object)
         : here_(object.begin().value()), end_(object.end().value()) {}
 
-    /// Goes to the first member, then to the next. False at the end.
+    /// Advances to the first member, then to the next. Returns false at the end.
     bool next() {
         if (started_) ++here_;
         started_ = true;
@@ -60,7 +60,7 @@ public:
     std::string_view key() const {
         const char* end = key_.raw();
         for (; *end != '"'; ++end) {
-            // It would have had to be compared unescaped.
+            // The key would have to be compared unescaped.
             if (*end == '\\') throw Unusual();
         }
         return {key_.raw(), end};
@@ -122,8 +122,7 @@ Json to_json_value(od::value& value, int depth) {
 
 LazyObject lazy_object(od::value& value) { return to_json_object(value); }
 
-/// Keeps a member that has no place of its own. `kind` is the key that tells the kind: given once more, it would be the
-/// last that counts.
+/// Keeps a member that has no field. `kind` is the key that determines the kind: a second one would replace the first.
 void keep(LazyObject& extra, Members& members, std::string_view kind) {
     const std::string_view key = members.key();
     if (key == kind) throw Unusual();
@@ -152,7 +151,7 @@ UnixTime time_of(od::value& value) {
     return double(value.get_double());
 }
 
-/// The value of a first member of that name: both systems write what tells the kind of an object first.
+/// Returns the value of the first member, which must have that name: both systems write the kind of an object first.
 std::string_view first_text(Members& members, std::string_view name) {
     if (!members.next() || !members.is(name)) throw Unusual();
     return text_of(members.value());
@@ -161,7 +160,7 @@ std::string_view first_text(Members& members, std::string_view name) {
 }  // namespace
 
 struct StoredMessageReader::State {
-    /// The last value of a text that neighbouring messages repeat.
+    /// The last value of a text that adjacent messages repeat.
     class Recent {
     public:
         const SharedString& get(std::string_view text) {
@@ -176,7 +175,7 @@ struct StoredMessageReader::State {
     od::parser parser;
     PaddedText padded;
     Recent run_id, tool_name, call_name, provider_id, model_id, media_type;
-    // Where the blocks are collected.
+    // The buffers in which the blocks are collected.
     ContentList<Content> user_blocks;
     ContentList<AssistantContent> assistant_blocks;
 
@@ -188,7 +187,7 @@ struct StoredMessageReader::State {
                           : role == "tool_result" ? read_tool_result(members)
                           : role == "user"        ? read_user(members)
                                                   : throw Unusual();
-        // Nothing may follow.
+        // No other text may follow.
         if (document.current_location().error() != simdjson::OUT_OF_BOUNDS) throw Unusual();
         return message;
     }
@@ -196,7 +195,7 @@ struct StoredMessageReader::State {
     template <class M, class Blocks>
     static Message made_of(M& message, Blocks& blocks) {
         Message made(std::move(message));
-        // NOLINTNEXTLINE(bugprone-use-after-move): what Message leaves there
+        // NOLINTNEXTLINE(bugprone-use-after-move): Message leaves the list reusable
         blocks = std::move(message.content);
         return made;
     }
@@ -394,7 +393,7 @@ Message StoredMessageReader::read(std::string_view text) {
     try {
         return state_->read(text);
     } catch (const Unusual&) {
-        // Below, outside of the handler: what it throws is the answer, not a consequence.
+        // Read again below, outside of the handler: an exception there must not be nested in this one.
     } catch (const simdjson::simdjson_error&) {
     }
     return message_from_json(parse_lenient(text));

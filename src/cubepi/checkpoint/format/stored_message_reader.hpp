@@ -7,8 +7,8 @@
 
 namespace cubepi::detail {
 
-/// Reads stored messages, quickly where they are as expected and leniently where they are not. One object reads
-/// many messages, one after another: it shares the texts that they have in common (run id, model, tool names).
+/// Reads stored messages: quickly if they are of the common form, leniently otherwise. One object reads many messages,
+/// one after another, and shares the texts that they have in common (run id, model, tool names).
 class StoredMessageReader {
 public:
     StoredMessageReader();
@@ -16,7 +16,7 @@ public:
     StoredMessageReader(const StoredMessageReader&) = delete;
     StoredMessageReader& operator=(const StoredMessageReader&) = delete;
 
-    /// Throws Error (parse, validation) if the text is not a message even so.
+    /// Throws Error(parse) or Error(validation) if the text is not a message.
     Message read(std::string_view text);
 
 private:

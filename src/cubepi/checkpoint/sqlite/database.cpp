@@ -29,7 +29,7 @@ std::string cannot_open(const std::string& path) {
     return "cannot open the SQLite database '" + path + "': ";
 }
 
-/// SQLite would read a pipe, and wait for its other end or fail with an error of input.
+/// Rejects a pipe or device: SQLite would block on it, or fail with an I/O error.
 void refuse_no_file(const std::string& path) {
     const std::string_view kind = kind_if_not_regular(std::filesystem::path(path));
     if (kind.empty()) return;
@@ -39,13 +39,13 @@ void refuse_no_file(const std::string& path) {
                                       : "; give the path of a file"));
 }
 
-/// SQLite creates a file with the mode 0644, and its journals the mode of the file. A file that is there already keeps its mode. What
-/// fails here fails again when SQLite opens the file.
+/// Creates the file with the mode 0600, which its journals inherit; SQLite would create it with 0644. An existing file keeps
+/// its mode. Errors are ignored: they recur when SQLite opens the file.
 void make_private_file(const std::string& path) {
     (void)open_file(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW);
 }
 
-/// Why SQLite could not open the file, which it does not say itself.
+/// Throws the reason why SQLite could not open the file, which its own error does not contain.
 [[noreturn]] void explain_open_failure(const SQLiteOptions& options, const std::string& reason,
                                        int system_error) {
     const std::string& path = options.path;
@@ -64,7 +64,7 @@ void make_private_file(const std::string& path) {
         }
         if (options.read_only && system_error == ENOENT) {
             refuse(path, ErrorCode::not_found,
-                   start + "there is no such file, and it was to be read only; look at the path");
+                   start + "the file does not exist, and it is opened read-only; check the path");
         }
     }
     if (system_error == EACCES || system_error == EPERM) {
@@ -245,7 +245,7 @@ void SqliteDatabase::fail(int result) {
                 ErrorCode::storage_locked,
                 where + "another process has held it for " +
                     std::to_string(std::max<std::int64_t>(0, options_.busy_timeout.count())) +
-                    " ms; nothing was stored, try again when it is done",
+                    " ms; nothing was stored; try again later",
                 std::string(), std::string(), options_.path);
         case SQLITE_NOTADB:
             refuse(
@@ -266,11 +266,11 @@ void SqliteDatabase::fail(int result) {
             if (is_out_of_space(system_error)) break;
             refuse(options_.path, ErrorCode::storage,
                    where + reason + (system_error ? " (" + errno_text(system_error) + ")" : "") +
-                       "; nothing was stored, look at the disk and its limits, then try again");
+                       "; nothing was stored; check the disk and its limits, then try again");
         default: refuse(options_.path, ErrorCode::storage, where + reason);
     }
     refuse(options_.path, ErrorCode::storage_full,
-           where + "no space is left; nothing was stored, free some space and try again");
+           where + "no space is left; nothing was stored; free some space and try again");
 }
 
 bool SqliteDatabase::was_moved() const noexcept {
@@ -284,7 +284,7 @@ void SqliteDatabase::fail_moved() const {
     refuse(options_.path, ErrorCode::storage,
            "SQLite database '" + options_.path +
                "': the file was moved, replaced or deleted while it was in use; nothing was "
-               "stored, put it back or start again with the file that is there now");
+               "stored; restore it, or retry to use the file that is at the path now");
 }
 
 void SqliteDatabase::fail_row(const std::string& thread_id, const std::string& row_ref,

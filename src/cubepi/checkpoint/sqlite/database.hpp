@@ -16,7 +16,7 @@ namespace cubepi::detail {
 
 class SqliteDatabase;
 
-/// One use of a prepared statement. What is bound lives until the object is gone.
+/// One use of a prepared statement. Bound text must outlive the object.
 class SqliteStatement {
 public:
     SqliteStatement(SqliteDatabase& database, sqlite3_stmt* statement) noexcept
@@ -29,10 +29,10 @@ public:
     SqliteStatement& bind(std::string_view text);
     SqliteStatement& bind(std::int64_t number);
     SqliteStatement& bind(double number);
-    /// NULL when the text is empty.
+    /// Binds NULL if the text is empty.
     SqliteStatement& bind_or_null(std::string_view text);
 
-    /// False at the end of the rows.
+    /// Returns false at the end of the rows.
     bool step();
     /// Runs a statement that returns no rows.
     void run() {
@@ -55,37 +55,37 @@ private:
 /// An open database file with its prepared statements. Used by one thread at a time.
 class SqliteDatabase {
 public:
-    /// Opens, creates and migrates.
+    /// Opens the file, creates it if it does not exist, and migrates its tables.
     explicit SqliteDatabase(const SQLiteOptions& options);
     ~SqliteDatabase();
     SqliteDatabase(const SqliteDatabase&) = delete;
     SqliteDatabase& operator=(const SqliteDatabase&) = delete;
 
-    /// `sql` is a literal; it is prepared once.
+    /// `sql` must be a literal. It is prepared once.
     SqliteStatement prepare(std::string_view sql);
     void execute(const char* sql);
-    /// The first column of the first row, or nothing.
+    /// Returns the first column of the first row. Returns nothing if there is none, or it is NULL.
     std::optional<std::int64_t> query_integer(std::string_view sql);
 
-    /// False after SQLite has rolled a transaction back by itself.
+    /// Returns false after SQLite has rolled a transaction back by itself.
     bool in_transaction() const noexcept;
-    /// Rolls back if there is something to roll back. Never throws.
+    /// Rolls back the transaction, if any. Never throws.
     void rollback() noexcept;
     bool is_read_only() const noexcept;
     std::int64_t last_insert_id() const noexcept;
     std::int64_t changes() const noexcept;
 
     const SQLiteOptions& options() const noexcept { return options_; }
-    /// Unix seconds, by the clock of the options.
+    /// Returns Unix seconds, by the clock of the options.
     double now() const;
     StoredMessageReader& reader() noexcept { return reader_; }
 
-    /// Whether the path does not lead to the open file any more: what is written to it then is lost.
+    /// Returns true if the path no longer leads to the open file: what is written to it then is lost.
     bool was_moved() const noexcept;
     [[noreturn]] void fail_moved() const;
-    /// Throws what fits SQLite's last error.
+    /// Throws the error that corresponds to SQLite's last error.
     [[noreturn]] void fail(int result);
-    /// "messages.id=7": the row cannot be read.
+    /// Throws CheckpointCorruptionError for an unreadable row; `row_ref` is like "messages.id=7".
     [[noreturn]] void fail_row(const std::string& thread_id, const std::string& row_ref,
                                std::string_view why,
                                std::string_view remedy = "repair or delete that row") const;
@@ -100,7 +100,7 @@ private:
     StoredMessageReader reader_;
 };
 
-/// Makes and updates the tables; does nothing (not even a lock) when they are as they should be.
+/// Creates and updates the tables. Has no effect, and takes no lock, if they are current.
 void migrate(SqliteDatabase& database);
 
 }  // namespace cubepi::detail

@@ -9,7 +9,7 @@
 #include <cubepi/agent/hitl_inbox.hpp>
 #include <cubepi/checkpoint/sqlite/database.hpp>
 
-// Implementations of the calls of the store, run on the thread of the database in a transaction. See agent/checkpointer.hpp.
+// The functions of the store, executed on the thread of the database in a transaction. See agent/checkpointer.hpp.
 
 namespace cubepi::detail {
 
@@ -23,7 +23,7 @@ std::int64_t append_messages(SqliteDatabase& database, const std::string& thread
 void save_extra(SqliteDatabase& database, const std::string& thread_id, const JsonObject& extra);
 std::optional<Message> find_message(SqliteDatabase& database, const std::string& thread_id,
                                     const std::string& message_id);
-/// The row's message; a broken one is a CheckpointCorruptionError that names it.
+/// Returns the message of the row. Throws CheckpointCorruptionError naming the row if it is unreadable.
 Message read_message(SqliteDatabase& database, const std::string& thread_id, std::int64_t row,
                      std::string_view json);
 
@@ -40,7 +40,7 @@ void complete_run(SqliteDatabase& database, const std::string& thread_id, const 
                   const std::string& owner_id);
 bool is_run_complete(SqliteDatabase& database, const std::string& thread_id,
                      const std::string& run_id);
-/// Throws StaleAppendError when `owner_id` does not hold the claim any more.
+/// Throws StaleAppendError if `owner_id` does not hold the claim any more.
 void require_claim(SqliteDatabase& database, const std::string& thread_id,
                    const std::string& run_id, const std::string& owner_id);
 

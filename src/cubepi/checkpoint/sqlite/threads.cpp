@@ -19,7 +19,7 @@ bool is_known(SqliteDatabase& database, const std::string& thread_id) {
     return statement.integer(0) != 0;
 }
 
-/// The place of a complete run in the order of completion. Throws when there is none.
+/// Returns the position of a complete run in the order of completion. Throws if there is no such run.
 std::int64_t cutoff_of(SqliteDatabase& database, const std::string& thread_id,
                        const std::string& run_id) {
     if (!is_known(database, thread_id)) throw_thread_not_found(thread_id);
@@ -69,7 +69,7 @@ void fork_thread(SqliteDatabase& database, const std::string& source, const std:
                  const std::string& after_run_id, const std::optional<JsonObject>& metadata) {
     const std::int64_t cutoff = cutoff_of(database, source, after_run_id);
     if (is_known(database, target)) throw_thread_exists(target);
-    // The texts as they are: what we read only approximately is copied exactly.
+    // Copies the stored text, because some values are read only approximately.
     database
         .prepare(
             "INSERT INTO messages (thread_id, message_json, run_id, message_id)"

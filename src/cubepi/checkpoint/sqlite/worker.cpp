@@ -40,13 +40,13 @@ void SqliteJob::finish(std::exception_ptr failure) {
     if (!handler_ || posted_) return;
     failure_ = std::move(failure);
     posted_ = true;
-    // Under the lock, which resume takes first: the executor cannot be gone before post is done with it.
+    // Under the lock, which resume() takes first: the executor cannot be destroyed before post() returns.
     boost::asio::post(*executor_, [self = shared_from_this()] { self->resume(); });
 }
 
 void SqliteJob::cancel() {
     const std::lock_guard lock(mutex_);
-    // A result that is on its way beats the cancellation (D51).
+    // A result that was posted takes precedence over the cancellation (D51).
     if (!handler_ || posted_) return;
     failure_ = make_cancelled();
     posted_ = true;
@@ -90,7 +90,7 @@ SqliteWorker::SqliteWorker(SQLiteOptions options) : options_(std::move(options))
 SqliteWorker::~SqliteWorker() { close(); }
 
 void SqliteWorker::start_thread() {
-    // Signals are for the program's own threads.
+    // Signals are delivered to the program's own threads.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -109,7 +109,7 @@ void SqliteWorker::start_thread() {
 void SqliteWorker::submit(std::shared_ptr<SqliteJob> job) {
     std::exception_ptr refused;
     try {
-        // Before the lock, which may be held for ever in a child.
+        // Before the lock, which may be held forever in a forked child.
         if (thread_process_ != 0 && thread_process_ != getpid()) {
             throw CheckpointerError(ErrorCode::invalid_state,
                                     "an SQLite store cannot be used after fork(); open another one "
@@ -165,7 +165,7 @@ void SqliteWorker::run() {
     database_.reset();
 }
 
-/// Opens the database where it is not. False when it cannot be had: the jobs are finished then.
+/// Opens the database if it is not open. If that fails, finishes the jobs with the error and returns false.
 bool SqliteWorker::is_open_for(const Jobs& jobs) {
     std::exception_ptr failure;
     try {
@@ -178,7 +178,7 @@ bool SqliteWorker::is_open_for(const Jobs& jobs) {
         failure = std::current_exception();
     }
     if (!failure) return true;
-    // The next call opens what is there by then.
+    // The next call opens the file that is then at the path.
     database_.reset();
     finish_all(jobs, std::move(failure));
     return false;
@@ -186,7 +186,7 @@ bool SqliteWorker::is_open_for(const Jobs& jobs) {
 
 void SqliteWorker::process(const Jobs& jobs) {
     if (!is_open_for(jobs)) return;
-    // All of these calls were under way at the same time, so any order of them is right.
+    // These calls were made concurrently, so any order of them is valid.
     Jobs writes;
     for (const auto& job : jobs) {
         if (job->access() == SqliteAccess::write) writes.push_back(job);
@@ -203,8 +203,8 @@ void SqliteWorker::finish_all(const Jobs& jobs, std::exception_ptr failure) {
     jobs.back()->finish(std::move(failure));
 }
 
-/// Executes the jobs, each in a savepoint of its own. False when one ran into something that concerns the
-/// transaction as a whole.
+/// Executes the jobs, each in a savepoint of its own. Returns false if one failed with an error that concerns the whole
+/// transaction.
 bool SqliteWorker::execute_all(const Jobs& jobs, std::vector<std::exception_ptr>& failures) {
     for (std::size_t i = 0; i < jobs.size(); ++i) {
         database_->prepare("SAVEPOINT job").run();
@@ -234,7 +234,7 @@ void SqliteWorker::write_together(const Jobs& jobs) {
         stored = execute_all(jobs, failures);
         if (stored) database_->prepare("COMMIT").run();
     } catch (const CheckpointerLockTimeoutError&) {
-        // Trying them one by one would wait as long for each.
+        // Executing them one by one would wait as long for each.
         common = std::current_exception();
     } catch (...) {
         stored = false;
@@ -269,7 +269,7 @@ void SqliteWorker::read(const std::shared_ptr<SqliteJob>& job) {
     if (job->is_abandoned()) return;
     std::exception_ptr failure;
     try {
-        // One transaction, so that all it reads is of one moment.
+        // One transaction, so that all its reads see the same state.
         database_->prepare("BEGIN").run();
         job->execute(*database_);
         database_->prepare("COMMIT").run();

@@ -25,7 +25,7 @@ class SqliteWorker;
 
 enum class SqliteAccess : std::uint8_t { read, write };
 
-/// A call on its way to the database's thread and back to the coroutine that waits for it.
+/// A call that is executed on the thread of the database and resumes the coroutine that waits for it.
 class SqliteJob : public std::enable_shared_from_this<SqliteJob> {
 public:
     explicit SqliteJob(SqliteAccess access) noexcept : access_(access) {}
@@ -34,11 +34,11 @@ public:
     SqliteJob& operator=(const SqliteJob&) = delete;
 
     SqliteAccess access() const noexcept { return access_; }
-    /// On the database's thread, in a transaction. May be called once more after that was rolled back.
+    /// Called on the thread of the database, in a transaction. May be called again after a rollback.
     virtual void execute(SqliteDatabase& database) = 0;
-    /// Ends the wait. Once, on any thread.
+    /// Ends the wait. Called once, on any thread.
     void finish(std::exception_ptr failure);
-    /// True if no coroutine waits for the result any more.
+    /// Returns true if no coroutine waits for the result any more.
     bool is_abandoned();
 
 private:
@@ -60,22 +60,21 @@ private:
     bool abandoned_ = false;
 };
 
-/// Hands the job to the worker and waits. A cancelled wait ends at once, and the job is done all the same.
+/// Submits the job to the worker and waits. A cancelled wait ends at once, and the job is executed nevertheless.
 Task<> run_job(std::shared_ptr<SqliteWorker> worker, std::shared_ptr<SqliteJob> job);
 
-/// The thread that owns the connection, with the queue of what it has to do. Writes that are queued together are
-/// committed together.
+/// The thread that owns the connection, with its queue of jobs. Writes that are queued together are committed together.
 class SqliteWorker {
 public:
-    /// Starts nothing.
+    /// Starts no thread: the first job does.
     explicit SqliteWorker(SQLiteOptions options);
     ~SqliteWorker();
     SqliteWorker(const SqliteWorker&) = delete;
     SqliteWorker& operator=(const SqliteWorker&) = delete;
 
-    /// Any thread. The first job starts the thread.
+    /// May be called on any thread.
     void submit(std::shared_ptr<SqliteJob> job);
-    /// Does what is queued, closes the file, ends the thread. Later jobs fail.
+    /// Executes the queued jobs, closes the file and ends the thread. Later jobs fail.
     void close();
     SQLiteStats stats() const noexcept;
 
@@ -94,14 +93,14 @@ private:
     void count_commit(std::uint64_t writes) noexcept;
 
     const SQLiteOptions options_;
-    std::unique_ptr<SqliteDatabase> database_;  ///< of the thread
+    std::unique_ptr<SqliteDatabase> database_;  ///< used by the thread only
 
     std::mutex mutex_;
     std::condition_variable wake_;
     Jobs queue_;
     bool closed_ = false;
     std::thread thread_;
-    /// The process that has the thread: a forked child has not. 0: not started.
+    /// The process in which the thread runs: not in a forked child. 0: not started.
     std::atomic<std::int64_t> thread_process_{0};
 
     std::atomic<std::uint64_t> writes_{0};
