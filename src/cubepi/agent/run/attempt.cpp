@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <cubepi/agent/run/model_turn.hpp>
+#include <cubepi/agent/run/failure_message.hpp>
 #include <cubepi/core/outcome.hpp>
 
 namespace cubepi::detail {
@@ -131,7 +131,7 @@ Task<RunResult> Attempt::run(RunPlan plan) {
         duration_limit_.start(*impl_.runtime, executor, parts_.limits.max_duration,
                               std::move(abort));
     }
-    plan.finish = [this](RunOutcome outcome) { return finish(outcome); };
+    plan.store_outcome = [this](RunOutcome outcome) { return finish(outcome); };
     const bool replaced = !impl_.settings().hooks.replaced.empty();
     if (impl_.log.lost_persistence() || superseded_claim_ || replaced) {
         plan.opening = [this] { return announce_circumstances(); };

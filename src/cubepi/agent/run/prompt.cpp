@@ -5,7 +5,7 @@
 
 #include <cubepi/agent/run/active_run.hpp>
 #include <cubepi/agent/run/attempt.hpp>
-#include <cubepi/agent/run/model_turn.hpp>
+#include <cubepi/agent/run/failure_message.hpp>
 #include <cubepi/agent/run/suspended_run.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>

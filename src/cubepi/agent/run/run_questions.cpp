@@ -102,6 +102,13 @@ bool RunQuestions::detach() {
     return true;
 }
 
+Task<> RunQuestions::withdraw_detached() {
+    std::vector<std::string> ids;
+    for (const HitlRequest& request : detached_) ids.push_back(request.question_id);
+    if (!ids.empty()) core_.parts().log->settle_with_next(std::move(ids));
+    co_await core_.close_open_calls();
+}
+
 bool RunQuestions::waits(std::string_view tool_call_id) const noexcept {
     return std::any_of(waiting_.begin(), waiting_.end(),
                        [&](const Waiting& one) { return one.call == tool_call_id; });

@@ -49,6 +49,8 @@ public:
     std::vector<HitlRequest> waiting() const;
     /// The requests that were still open when the run was suspended.
     const std::vector<HitlRequest>& detached() const noexcept { return detached_; }
+    /// Removes these requests and answers their calls: the run was aborted while it was being suspended.
+    Task<> withdraw_detached();
     /// Returns the questions that the user has answered for this call.
     std::vector<std::string> answered_for(std::string_view tool_call_id) const;
     bool any_answered() const noexcept { return any_answered_; }

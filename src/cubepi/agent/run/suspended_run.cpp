@@ -4,7 +4,7 @@
 #include <utility>
 
 #include <cubepi/agent/run/attempt.hpp>
-#include <cubepi/agent/run/model_turn.hpp>
+#include <cubepi/agent/run/failure_message.hpp>
 #include <cubepi/agent/run/store_call.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>

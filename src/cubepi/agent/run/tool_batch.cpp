@@ -90,40 +90,6 @@ Task<void> ToolBatch::run() {
     if (listener_failure_) std::rethrow_exception(listener_failure_);
 }
 
-Task<void> ToolBatch::prepare_calls(std::size_t first, std::size_t end) {
-    auto body = [this, first, end](TaskScope& scope) {
-        return prepare_with_questions(scope, first, end);
-    };
-    co_await with_task_scope(body);
-}
-
-/// Prepares calls when their hooks may wait for the user: the hooks of a call start when those of the call before have
-/// finished or wait (D18).
-Task<void> ToolBatch::prepare_with_questions(TaskScope& scope, std::size_t first, std::size_t end) {
-    RunQuestions& questions = *core_.questions();
-    const auto is_preparing = [](const Call& call) { return call.state == State::preparing; };
-    for (std::size_t i = first; i < end; ++i) {
-        Call& call = calls_[i];
-        if (call.state != State::received) continue;
-        questions.set_asking_call(call.given->id.str());
-        call.state = State::preparing;
-        scope.spawn(prepare_and_tell(call));
-        while (is_preparing(call) && !questions.waits(call.given->id.str()))
-            co_await questions.change();
-    }
-    questions.set_asking_call({});
-    while (std::any_of(calls_.begin(), calls_.end(), is_preparing)) {
-        suspend_waiting();
-        co_await questions.change();
-    }
-    co_await scope.join();
-}
-
-Task<void> ToolBatch::prepare_and_tell(Call& call) {
-    co_await prepare(call);
-    core_.questions()->note_change();
-}
-
 /// Ends the waits for the user, if the run is to be suspended and nothing else runs.
 void ToolBatch::suspend_waiting() {
     const RunQuestions& questions = *core_.questions();

@@ -146,6 +146,7 @@ private:
     void on_stop();
     void kill_running();
     void refuse(Call& call, std::string text);
+    void refuse_aborted(Call& call);
     void refuse_unannounced(Call& call);
     template <class T>
     Task<T> call_hook(Call& call, Task<T> hook);

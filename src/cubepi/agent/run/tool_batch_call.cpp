@@ -1,6 +1,5 @@
 #include <cubepi/agent/run/tool_batch.hpp>
 
-#include <algorithm>
 #include <utility>
 
 #include <cubepi/agent/run/abort_when_cancelled.hpp>
@@ -9,7 +8,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/number_text.hpp>
 
-// The stages of one call: before its tool runs, while it runs, and after it.
+// One call from its start event to its stored result.
 
 namespace cubepi::detail {
 
@@ -18,9 +17,6 @@ namespace {
 constexpr std::string_view aborted_text = "The run was aborted before this call was made.";
 constexpr std::string_view unannounced_text =
     "The run failed before this call was made: a listener of its events threw an exception.";
-constexpr std::string_view cut_off_text =
-    "The answer was cut off at its token limit, so the arguments of this call may be incomplete. "
-    "It was not executed. Make the call again, with shorter arguments.";
 
 }  // namespace
 
@@ -29,133 +25,18 @@ void ToolBatch::refuse(Call& call, std::string text) {
     call.state = State::refused;
 }
 
+void ToolBatch::refuse_aborted(Call& call) { refuse(call, std::string(aborted_text)); }
+
 void ToolBatch::refuse_unannounced(Call& call) { refuse(call, std::string(unannounced_text)); }
 
 void ToolBatch::refuse_after(Call& call, const std::exception_ptr& failure) {
     refuse(call, core_.stopped() ? std::string(aborted_text) : exception_text(failure));
 }
 
-// Before the call.
-
-Task<void> ToolBatch::prepare(Call& call) {
-    call.state = State::preparing;
-    if (core_.questions()) call.kill = std::stop_source();
-    if (assistant_.stop_reason == stop_reason::length) {
-        refuse(call, std::string(cut_off_text));
-    } else if (core_.stopped()) {
-        refuse(call, std::string(aborted_text));
-    } else if (core_.parts().hooks->resolve_tool_call) {
-        co_await prepare_resolved(call);
-    } else if (check(call) && core_.parts().hooks->before_tool_call) {
-        co_await ask_before(call);
-    }
-    // Its hook waited for the user when the run was suspended. What the hook made of that does not matter (D59).
-    if (call.suspended && !core_.stopped()) call.state = State::waiting;
-    if (call.state == State::preparing) call.state = State::ready;
-}
-
-/// Runs a hook that may wait for the user: suspending the run cancels it.
-template <class T>
-Task<T> ToolBatch::call_hook(Call& call, Task<T> hook) {
-    Task<T> abortable = core_.call_hook(std::move(hook));
-    if (!core_.questions()) return abortable;
-    return cancel_on(call.kill.get_token(), std::move(abortable));
-}
-
-Task<void> ToolBatch::prepare_resolved(Call& call) {
-    const bool is_runnable = co_await resolve(call);
-    if (!is_runnable) co_return;
-    call.tool = tools_.find(call.call().name);
-    if (!check(call)) co_return;
-    if (core_.parts().hooks->before_tool_call) co_await ask_before(call);
-}
-
-/// Returns true if the tool and the arguments of the call are valid.
-bool ToolBatch::check(Call& call) {
-    const ToolCall& asked = call.call();
-    if (!call.tool) {
-        refuse(call, "Tool " + asked.name.str() + " not found");
-        return false;
-    }
-    if (!call.tool->execute) {
-        refuse(call, "Tool " + asked.name.str() + " has no callback (AgentTool::execute)");
-        return false;
-    }
-    if (!call.resolved && asked.extra.find("raw_arguments")) {
-        SchemaIssue issue;
-        issue.path = "<root>";
-        issue.expected = "a JSON object";
-        issue.message = "expected a JSON object, found text that is not valid JSON";
-        refuse(call, format_issues(call.call().name, {issue}));
-        return false;
-    }
-    return validate(call, asked.arguments);
-}
-
-Task<bool> ToolBatch::resolve(Call& call) {
-    const ResolveToolCallHook& hook = core_.parts().hooks->resolve_tool_call;
-    HookContext context = core_.hook_context();
-    auto asked = call_hook(call, hook(*call.given, context));
-    Outcome<std::optional<ToolCall>> answer = co_await outcome_of(std::move(asked));
-    if (!answer.ok()) {
-        refuse_after(call, answer.failure());
-        co_return false;
-    }
-    std::optional<ToolCall> resolved = std::move(answer).value();
-    if (resolved) {
-        resolved->id = call.given->id;
-        call.resolved = std::move(resolved);
-    }
-    co_return true;
-}
-
-bool ToolBatch::validate(Call& call, JsonObject args) {
-    Json value(std::move(args));
-    try {
-        const std::vector<SchemaIssue> issues = call.tool->parameters.validate(value);
-        if (issues.empty()) {
-            call.args = std::move(value.as_object());
-            return true;
-        }
-        refuse(call, format_issues(call.call().name, issues));
-    } catch (const std::exception& error) {
-        refuse(call, error.what());
-    }
-    return false;
-}
-
-Task<void> ToolBatch::ask_before(Call& call) {
-    const HookContext context = core_.hook_context();
-    BeforeToolCallContext asked{assistant_, call.call(), *call.tool, call.args, context};
-    auto asking = call_hook(call, core_.parts().hooks->before_tool_call(asked));
-    Outcome<std::optional<BeforeToolCallResult>> outcome = co_await outcome_of(std::move(asking));
-    if (!outcome.ok()) co_return refuse_after(call, outcome.failure());
-    std::optional<BeforeToolCallResult> answer = std::move(outcome).value();
-    if (!answer) co_return;
-    call.hitl_trace = std::move(answer->hitl_trace);
-    sanitize(call.hitl_trace);
-    if (answer->edited_args && !validate(call, std::move(*answer->edited_args))) {
-        call.hitl_trace = nullptr;
-        co_return;
-    }
-    if (answer->block) {
-        std::string reason = answer->deny_reason.empty() ? answer->reason : answer->deny_reason;
-        sanitize(reason);
-        std::string text = answer->reason.empty() ? reason : std::move(answer->reason);
-        if (text.empty()) text = "Tool execution was blocked";
-        call.result = AgentToolResult::error(std::move(text));
-        call.block_reason = std::move(reason);
-        call.state = State::answered;
-    } else if (answer->result) {
-        call.result = std::move(*answer->result);
-        call.state = State::answered;
-    }
-}
-
-// During the call.
+// While the tool runs.
 
 Task<void> ToolBatch::announce(Call& call) {
-    if (core_.stopped()) refuse(call, std::string(aborted_text));
+    if (core_.stopped()) refuse_aborted(call);
     ToolExecutionStartEvent event;
     event.tool_call_id = call.call().id;
     event.tool_name = call.call().name;
@@ -172,7 +53,7 @@ Task<void> ToolBatch::announce_in_batch(Call& call) {
 
 MaybeTask<AgentToolResult> ToolBatch::start(Call& call) {
     // A listener of the start may have aborted.
-    if (core_.stopped() && call.state == State::ready) refuse(call, std::string(aborted_text));
+    if (core_.stopped() && call.state == State::ready) refuse_aborted(call);
     if (call.state != State::ready) return std::move(call.result);
     call.context.emplace(
         call.call().id, call.call().name, call.stop.get_token(), core_.parts().runtime,
@@ -265,7 +146,7 @@ Task<void> ToolBatch::update(Call& call, Json partial_result) {
     co_await abort_when_cancelled(std::move(telling), std::move(nothing));
 }
 
-// After the call.
+// After it has ended.
 
 Task<void> ToolBatch::conclude(Call& call, AgentToolResult result) {
     const bool refused = call.state == State::refused;

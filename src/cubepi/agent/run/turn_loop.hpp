@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <cubepi/agent/run/run_core.hpp>
+#include <cubepi/agent/run/run_end.hpp>
 #include <cubepi/agent/run/tool_batch.hpp>
 
 namespace cubepi::detail {
@@ -17,8 +18,7 @@ struct RunPlan {
     std::optional<OpenCalls> open_calls = {};
     /// Awaited after agent_start.
     std::function<Task<void>()> opening = {};
-    /// Writes to the store when the outcome is known, before the last event.
-    std::function<Task<void>(RunOutcome)> finish = {};
+    StoreOutcome store_outcome = {};
 };
 
 /// Runs the turns of a run from `agent_start` to `agent_end`, or to `agent_suspended`. Failures of model, network and hooks
