@@ -263,6 +263,16 @@ TEST_F(SQLiteInbox, a_damaged_row_of_cubepi_alone_is_listed_and_discarded) {
     EXPECT_EQ(listed(), "");
 }
 
+TEST_F(SQLiteInbox, D63_the_record_of_an_answer_is_without_the_schema_of_the_tool) {
+    HitlRequest request = question("a", "1", 10, 0);
+    request.extra["approval_digest"] = "sha256:00";
+    request.extra["input_schema"] = JsonObject{{"type", "object"}};
+    run(store.save_pending_request("a", "r", std::move(request)));
+    run(store.answer_request("a", yes("1")));
+    const JsonObject extra = run(store.load_answer_records("a")).at(0).request.value().extra;
+    EXPECT_EQ(extra, (JsonObject{{"approval_digest", "sha256:00"}}));
+}
+
 TEST_F(SQLiteInbox, a_damaged_record_of_an_answer_does_not_hide_the_others) {
     ask("a", "1");
     ask("a", "2");

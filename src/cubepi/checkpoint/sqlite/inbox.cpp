@@ -62,7 +62,9 @@ void add_changed(SqliteDatabase& database, std::vector<InboxEntry>& entries) {
 }
 
 void insert_record(SqliteDatabase& database, const std::string& thread_id,
-                   const AnswerRecord& record, const HitlRequest& request) {
+                   const AnswerRecord& record, HitlRequest request) {
+    // The schema of the tool (D63) may be large, and has been used to check the answer.
+    request.extra.erase("input_schema");
     const std::string asked = to_python_json(to_json(request));
     const std::string answer = to_python_json(record.answer);
     database
@@ -142,14 +144,14 @@ void answer_request(SqliteDatabase& database, const std::string& thread_id,
     const std::optional<PendingRow> row =
         find_pending(database, thread_id, record.run_id, record.question_id);
     if (!row) throw_stale_answer(thread_id, record);
-    const PendingRequest pending = to_pending_request(database, *row);
+    PendingRequest pending = to_pending_request(database, *row);
     if (has_expired(pending, record.answered_at)) throw_stale_answer(thread_id, record);
     HitlAnswer answer;
     answer.run_id = record.run_id;
     answer.question_id = record.question_id;
     answer.answer = record.answer;
     save_hitl_answer(database, thread_id, answer);
-    insert_record(database, thread_id, record, pending.request);
+    insert_record(database, thread_id, record, std::move(pending.request));
     (void)remove_pending(database, thread_id, record.run_id, record.question_id);
     publish_first(database, thread_id);
 }

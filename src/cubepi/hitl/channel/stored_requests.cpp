@@ -59,8 +59,8 @@ Task<std::optional<HitlRequest>> StoredRequests::answered_request(std::string ru
     for (AnswerRecord& one : records) {
         if (one.run_id != run_id || one.question_id != question_id) continue;
         found = std::move(one.request);
-        // An answer to an unreadable request must not be used for another one.
-        if (!one.damage.empty()) found.emplace();
+        // The answer to an unreadable request must not be used for another one.
+        if (!found) found.emplace();
     }
     co_return found;
 }
