@@ -64,6 +64,8 @@ PARTS = (
     Part("tape", (Row("tape append", "tape_append", "bare_tape_append", "us", "-", 1e3),
                   Row("  durable", "durable_tape_append", "bare_durable_append", "us", "1.2", 1e3),
                   Row("tape turn", "tape_turn", "bare_tape_turn", "us", "-", 1e3))),
+    Part("suspended", (Row("tape page", "tape_inbox_page_of_many", "tape_inbox_page_of_few", "us", "15", 1e3),
+                       Row("tape expiry", "tape_expire_due_of_many", "tape_expire_due_of_few", "us", "15", 1e3))),
     Part("gigabyte", (Row("tape tail", "tape_open_gigabyte_tail", "bare_tape_tail", "us", "-", 1e3),)),
     Part("pipeline", (Row("turn", "turn_of_three_plugins", 2.0, "us", "1", 1e3),
                       Row("  streamed", "streamed_turn_of_three_plugins", 2.0, "us", "1", 1e3))),

@@ -35,13 +35,14 @@ using Place = std::pair<double, std::string>;
 /// The places of the marks, without those before the first one of the page.
 class Places {
 public:
-    Places(const std::vector<RequestMark>& marks, const InboxQuery& query) {
+    Places(std::vector<RequestMark> marks, const InboxQuery& query) {
         const auto [time, tape, run_id, question_id] = cubepi::detail::read_inbox_cursor(query);
         const Place first(time, tape);
+        const bool by_age = query.order() == InboxOrder::age;
         std::vector<Place> found;
-        for (const RequestMark& mark : marks) {
-            const bool by_age = query.order() == InboxOrder::age;
-            Place place(by_age ? mark.created_at : mark.expires_at, mark.tape);
+        found.reserve(marks.size());
+        for (RequestMark& mark : marks) {
+            Place place(by_age ? mark.created_at : mark.expires_at, std::move(mark.tape));
             if (first <= place) found.push_back(std::move(place));
         }
         rest_ = Queue(std::greater<>(), std::move(found));
@@ -88,8 +89,8 @@ public:
           after_(cubepi::detail::read_inbox_cursor(query)),
           read_state_(std::move(read_state)) {}
 
-    void run(const std::vector<RequestMark>& marks) {
-        Places places(marks, query_);
+    void run(std::vector<RequestMark> marks) {
+        Places places(std::move(marks), query_);
         while (entries_.size() <= query_.limit()) {
             const std::optional<Place> place = places.next();
             if (!place) return;
@@ -151,10 +152,10 @@ InboxPage TapeDirectory::list_requests(const InboxQuery& query) {
     constexpr int most_passes = 3;
     for (int pass = 1;; ++pass) {
         RequestWalk walk(query, [this](const std::string& tape) { return read_state(tape); });
-        const std::vector<RequestMark> marks = marks_.is_complete() ? marks_.read() : build_marks();
-        walk.run(marks);
+        walk.run(marks_.is_complete() ? marks_.read() : build_marks());
         if (walk.outdated().empty() || pass == most_passes) return walk.page();
-        for (const std::string& tape : walk.outdated()) correct_marks(tape, marks);
+        const std::vector<RequestMark> known = marks_.read();
+        for (const std::string& tape : walk.outdated()) correct_marks(tape, known);
     }
 }
 
