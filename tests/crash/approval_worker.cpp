@@ -135,7 +135,8 @@ int run_respond_worker(const OpenStore& open_store, const std::filesystem::path&
     } catch (const Error& error) {
         const bool late = error.code() == ErrorCode::stale_answer ||
                           error.code() == ErrorCode::no_pending_request ||
-                          error.code() == ErrorCode::run_already_claimed;
+                          error.code() == ErrorCode::run_already_claimed ||
+                          error.code() == ErrorCode::run_already_completed;
         return late ? was_stale : 1;
     }
     return 0;
