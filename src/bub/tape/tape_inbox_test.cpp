@@ -179,6 +179,23 @@ TEST(TapeInbox, ARequestWithoutIdsOrTimesIsListed) {
     }
 }
 
+TEST(TapeInbox, ADamagedRecordOfAnAnswerIsReturnedWithItsDamage) {
+    const TestDirectory directory;
+    Inbox inbox(directory);
+    inbox.ask("w__a", 1);
+    inbox.answer("w__a");
+    const std::string state = directory.read("w__a.jsonl.state");
+    directory.write("w__a.jsonl.state", replaced(state, "\"prompt\"", "\"pro\""));
+    const std::vector<AnswerRecord> records = run(inbox.memory().load_answer_records("w__a"));
+    ASSERT_EQ(records.size(), 1u);
+    EXPECT_FALSE(records.front().request);
+    EXPECT_EQ(records.front().damage, "human request key 'prompt': expected a string");
+    EXPECT_EQ(records.front().question_id, "q");
+    directory.write("w__a.jsonl.state", R"({"answered": [17, {"run_id": "r"}]})");
+    for (const AnswerRecord& record : run(inbox.memory().load_answer_records("w__a")))
+        EXPECT_NE(record.damage, "");
+}
+
 TEST(TapeInbox, AnUnreadableSideStateDoesNotHideTheOtherRequests) {
     const TestDirectory directory;
     Inbox inbox(directory);

@@ -35,20 +35,23 @@ JsonObject record_json(const AnswerRecord& record, HitlRequest request) {
     return json;
 }
 
-AnswerRecord read_record(const JsonObject& json) {
+AnswerRecord read_record(const Json& element) {
     AnswerRecord record;
-    record.run_id = text_member(json, "run_id");
-    record.question_id = text_member(json, "question_id");
-    if (const Json* answer = json.if_contains("answer")) record.answer = *answer;
-    const Json* time = json.if_contains("answered_at");
-    if (time && time->is_number()) record.answered_at = time->to_number<double>();
-    record.user = text_member(json, "user");
-    record.channel = text_member(json, "channel");
+    const JsonObject* json = element.if_object();
+    if (!json) {
+        record.damage = "the stored record is not an object";
+        return record;
+    }
+    record.run_id = text_member(*json, "run_id");
+    record.question_id = text_member(*json, "question_id");
+    record.user = text_member(*json, "user");
+    record.channel = text_member(*json, "channel");
     try {
-        if (const Json* request = json.if_contains("request"))
-            record.request = hitl_request_from_json(*request);
-    } catch (const Error&) {
-        // The record of a damaged request is still one of its answer.
+        record.answer = json->at("answer");
+        record.answered_at = json->at("answered_at").to_number<double>();
+        record.request = hitl_request_from_json(json->at("request"));
+    } catch (const std::exception& error) {
+        record.damage = error.what();
     }
     return record;
 }
@@ -150,7 +153,7 @@ Task<std::vector<AnswerRecord>> TapeCheckpointer::load_answer_records(std::strin
     const JsonObject side_state = co_await state->store->read_state(std::move(thread_id));
     std::vector<AnswerRecord> records;
     for (const Json& json : SideState(side_state).list("answered")) {
-        if (json.is_object()) records.push_back(read_record(json.get_object()));
+        records.push_back(read_record(json));
     }
     co_return records;
 }
