@@ -8,6 +8,7 @@
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/search/dates.hpp>
 #include <bub/tape/tape_context.hpp>
+#include <bub/tape/tape_sidecar.hpp>
 #include <cubepi/checkpoint/claims/store_errors.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
@@ -170,6 +171,7 @@ Task<std::vector<ThreadInfo>> TapeCheckpointer::list_threads() {
     std::vector<ThreadInfo> list;
     const std::vector<std::string> names = co_await state->store->all_tapes();
     for (const std::string& name : names) {
+        if (is_sidecar_name(name)) continue;
         ThreadInfo info;
         info.thread_id = name;
         const TapePosition end = co_await state->store->position(name);
@@ -195,6 +197,7 @@ Task<void> TapeCheckpointer::delete_thread(std::string thread_id) {
     const std::vector<std::string> names = co_await state->store->all_tapes();
     if (std::find(names.begin(), names.end(), thread_id) == names.end())
         cubepi::detail::throw_thread_not_found(thread_id);
+    co_await state->remove_records(thread_id);
     co_await state->store->reset(thread_id);
     std::function<Json(JsonObject&)> clear = [](JsonObject& side_state) {
         side_state.clear();

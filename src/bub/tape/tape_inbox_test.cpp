@@ -38,8 +38,9 @@ public:
         if (timeout > 0) request.timeout_seconds = timeout;
         run(memory_.save_pending_request(tape, "r", std::move(request)));
     }
-    void answer(const std::string& tape) {
+    void answer(const std::string& tape, double answered_at = 0) {
         AnswerRecord record;
+        record.answered_at = answered_at;
         record.run_id = "r";
         record.question_id = "q";
         record.answer = true;
@@ -194,6 +195,33 @@ TEST(TapeInbox, ADamagedRecordOfAnAnswerIsReturnedWithItsDamage) {
     directory.write("w__a.jsonl.state", R"({"answered": [17, {"run_id": "r"}]})");
     for (const AnswerRecord& record : run(inbox.memory().load_answer_records("w__a")))
         EXPECT_NE(record.damage, "");
+}
+
+TEST(TapeInbox, RecordsOfManyAnswersDoNotStayInTheSideState) {
+    const TestDirectory directory;
+    Inbox inbox(directory);
+    const auto answer = [&](int time) {
+        inbox.ask("w__a", 1);
+        inbox.answer("w__a", time);
+    };
+    for (int time = 1; time <= 64; ++time) answer(time);
+    const std::string before = directory.read("w__a.jsonl.state");
+    answer(65);
+    EXPECT_LT(directory.read("w__a.jsonl.state").size(), 1000u);
+    // As a process leaves it that is killed before it has removed the records from the side state.
+    directory.write("w__a.jsonl.state", before);
+    for (int time = 66; time <= 200; ++time) answer(time);
+    const std::vector<AnswerRecord> records = run(inbox.memory().load_answer_records("w__a"));
+    ASSERT_EQ(records.size(), 200u);
+    for (std::size_t i = 0; i < records.size(); ++i)
+        EXPECT_EQ(records[i].answered_at, static_cast<double>(i + 1));
+    MessageList messages;
+    messages.push_back(user_message("hi"));
+    (void)run(inbox.memory().append("w__a", std::move(messages), AppendOptions()));
+    EXPECT_EQ(run(inbox.memory().list_threads()).size(), 1u) << "a sidecar is not a thread";
+    run(inbox.memory().delete_thread("w__a"));
+    EXPECT_TRUE(run(inbox.memory().load_answer_records("w__a")).empty());
+    EXPECT_FALSE(directory.has("w__a__sidecar__answers.jsonl"));
 }
 
 TEST(TapeInbox, AnUnreadableSideStateDoesNotHideTheOtherRequests) {

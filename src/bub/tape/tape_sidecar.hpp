@@ -13,5 +13,7 @@ struct TapeSidecar {
 
 /// Returns the name of a tape's sidecar: OWNER__sidecar__NAME.
 std::string sidecar_tape_name(std::string_view owner, std::string_view sidecar);
+/// Returns true for the name of a sidecar.
+bool is_sidecar_name(std::string_view tape);
 
 }  // namespace bub

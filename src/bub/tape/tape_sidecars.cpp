@@ -18,6 +18,8 @@ namespace bub {
 
 namespace {
 
+constexpr std::string_view sidecar_mark = "__sidecar__";
+
 /// An operation on a sidecar, as recorded in its event.
 struct SidecarOutcome {
     std::string what = {};  ///< archive, reset
@@ -79,8 +81,10 @@ std::filesystem::path write_new(const std::filesystem::path& stem,
 }  // namespace
 
 std::string sidecar_tape_name(std::string_view owner, std::string_view sidecar) {
-    return std::string(owner) + "__sidecar__" + std::string(sidecar);
+    return std::string(owner) + std::string(sidecar_mark) + std::string(sidecar);
 }
+
+bool is_sidecar_name(std::string_view tape) { return tape.find(sidecar_mark) != tape.npos; }
 
 Tape Tape::sidecar(std::string_view name) const {
     if (std::find(sidecars_.begin(), sidecars_.end(), name) == sidecars_.end()) {

@@ -43,6 +43,10 @@ struct TapeCheckpointer::State : std::enable_shared_from_this<TapeCheckpointer::
     Task<void> settle(std::string tape, cubepi::AppendOptions options);
     /// Expires the request; returns false if it is not pending any more.
     Task<bool> expire_one(cubepi::InboxEntry entry, double now);
+    /// Moves the records of answers from the side state to the sidecar `answers`.
+    Task<void> archive_records(std::string tape);
+    /// Empties that sidecar.
+    Task<void> remove_records(std::string tape);
     Task<JsonObject> extra_of(std::string tape);
     Task<std::vector<TapeEntry>> entries_of(std::string tape, cubepi::MessageList messages);
     /// Moves images to the media store and replaces them by references; restore_media() reverses that.

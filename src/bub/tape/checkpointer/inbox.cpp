@@ -1,17 +1,23 @@
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <bub/tape/checkpointer/checkpointer_state.hpp>
 #include <bub/tape/inbox/pending_requests.hpp>
+#include <bub/tape/tape_sidecar.hpp>
 #include <cubepi/checkpoint/inbox/inbox_cursor.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
-// The inbox of all tapes, and the list "answered" in the side state of each: the answers with their origin.
+// The inbox of all tapes, and the records of answers with their origin. A record is stored in the list "answered" of the
+// side state, in the edit that removes its request. When the list has become long, its records are moved to the sidecar
+// `answers` of the tape: the side state is small, because it is rewritten often. A process that is killed in between leaves
+// the records in both places.
 
 namespace bub {
 
 using namespace cubepi;
+using cubepi::detail::integer_member;
 using cubepi::detail::text_member;
 using detail::SideState;
 
@@ -56,6 +62,13 @@ AnswerRecord read_record(const Json& element) {
     return record;
 }
 
+/// Makes each record of a tape unique.
+std::int64_t next_number(JsonObject& state) {
+    const std::int64_t number = integer_member(state, "answer_count").value_or(0) + 1;
+    state["answer_count"] = number;
+    return number;
+}
+
 /// Removes the request, and stores the answer and its record.
 void store_answer(JsonObject& state, const std::string& tape, const std::string& file,
                   const AnswerRecord& record) {
@@ -76,10 +89,33 @@ void store_answer(JsonObject& state, const std::string& tape, const std::string&
     answer["run_id"] = record.run_id;
     answer["question_id"] = record.question_id;
     answer["answer"] = record.answer;
-    SideState::edit(state, "answers").emplace_back(std::move(answer));
-    SideState::edit(state, "answered")
-        .emplace_back(record_json(record, std::move(request.request)));
+    JsonArray& answers = SideState::edit(state, "answers");
+    const auto is_former = [&](const Json& json) {
+        const JsonObject* one = json.if_object();
+        return one && text_member(*one, "run_id") == record.run_id &&
+               text_member(*one, "question_id") == record.question_id;
+    };
+    answers.erase(std::remove_if(answers.begin(), answers.end(), is_former), answers.end());
+    answers.emplace_back(std::move(answer));
+    JsonObject stored = record_json(record, std::move(request.request));
+    stored["number"] = next_number(state);
+    SideState::edit(state, "answered").emplace_back(std::move(stored));
     SideState::tidy(state);
+}
+
+constexpr std::size_t most_records_in_state = 64;
+constexpr std::string_view records_archived = "records_archived";
+
+std::string archive_of(const std::string& tape) { return sidecar_tape_name(tape, "answers"); }
+
+std::vector<TapeEntry> archived(const JsonArray& records) {
+    std::vector<TapeEntry> entries;
+    for (const Json& record : records) {
+        if (record.is_object())
+            entries.push_back(
+                event_entry("hitl.answer", record.get_object(), hidden_from_context()));
+    }
+    return entries;
 }
 
 bool is_due(const InboxEntry& entry, double now) {
@@ -143,17 +179,62 @@ Task<void> TapeCheckpointer::answer_request(std::string thread_id, AnswerRecord 
     const std::string file = state->store->state_file(thread_id);
     std::function<Json(JsonObject&)> edit = [=](JsonObject& side_state) {
         store_answer(side_state, thread_id, file, record);
-        return Json();
+        return Json(SideState(side_state).list("answered").size());
     };
-    co_await state->store->edit_state(thread_id, std::move(edit));
+    const Json count = co_await state->store->edit_state(thread_id, std::move(edit));
+    if (count.to_number<std::size_t>() <= most_records_in_state) co_return;
+    try {
+        co_await state->archive_records(std::move(thread_id));
+    } catch (const Error&) {
+        // The answer is stored. Its record stays in the side state, and the next answer tries again.
+    }
 }
 
+Task<void> TapeCheckpointer::State::archive_records(std::string tape) {
+    const std::shared_ptr<State> self = shared_from_this();
+    const JsonObject side_state = co_await store->read_state(tape);
+    const JsonArray records = SideState(side_state).list("answered");
+    std::vector<TapeEntry> entries = archived(records);
+    TapeAppend options;
+    (void)co_await store->append(archive_of(tape), std::move(entries), std::move(options));
+    std::function<Json(JsonObject&)> edit = [records](JsonObject& now) {
+        JsonArray& list = SideState::edit(now, "answered");
+        const auto is_archived = [&](const Json& record) {
+            return record.is_object() &&
+                   std::find(records.begin(), records.end(), record) != records.end();
+        };
+        list.erase(std::remove_if(list.begin(), list.end(), is_archived), list.end());
+        now[records_archived] = true;
+        SideState::tidy(now);
+        return Json();
+    };
+    co_await store->edit_state(std::move(tape), std::move(edit));
+}
+
+Task<void> TapeCheckpointer::State::remove_records(std::string tape) {
+    const std::shared_ptr<State> self = shared_from_this();
+    const JsonObject side_state = co_await store->read_state(tape);
+    if (side_state.contains(records_archived)) co_await store->reset(archive_of(tape));
+}
+
+/// Reads the side state first, so that a record that is moved meanwhile is not missed.
 Task<std::vector<AnswerRecord>> TapeCheckpointer::load_answer_records(std::string thread_id) {
     const std::shared_ptr<State> state = state_;
-    const JsonObject side_state = co_await state->store->read_state(std::move(thread_id));
+    const JsonObject side_state = co_await state->store->read_state(thread_id);
+    std::vector<TapeEntry> entries;
+    if (side_state.contains(records_archived)) {
+        TapeQuery all;
+        entries = co_await state->store->fetch(archive_of(thread_id), std::move(all));
+    }
+    JsonArray stored;
+    for (const TapeEntry& entry : entries) {
+        if (const Json* data = entry.payload.if_contains("data")) stored.push_back(*data);
+    }
+    for (const Json& record : SideState(side_state).list("answered")) stored.push_back(record);
     std::vector<AnswerRecord> records;
-    for (const Json& json : SideState(side_state).list("answered")) {
-        records.push_back(read_record(json));
+    std::set<std::string> seen;
+    for (const Json& one : stored) {
+        if (seen.insert(boost::json::serialize(one)).second) records.push_back(read_record(one));
     }
     co_return records;
 }
