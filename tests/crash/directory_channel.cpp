@@ -31,10 +31,11 @@ void add_line(const std::filesystem::path& file, std::string line) {
 class DirectoryChannel final : public bub::Channel, public bub::SettlesDeliveries {
 public:
     DirectoryChannel(std::filesystem::path directory, bub::MessageHandler handler,
-                     std::shared_ptr<AsyncEvent> brought)
+                     std::shared_ptr<AsyncEvent> brought, std::vector<std::string> given)
         : directory_(std::move(directory)),
           handler_(std::move(handler)),
-          brought_(std::move(brought)) {}
+          brought_(std::move(brought)),
+          updates_(std::move(given)) {}
 
     const std::string& name() const noexcept override { return name_; }
     Task<> start(std::stop_token) override {
@@ -57,7 +58,7 @@ public:
 private:
     Task<> poll() {
         const std::vector<std::string> confirmed = lines_of(confirmed_file(directory_));
-        for (const std::string& text : updates) {
+        for (const std::string& text : updates_) {
             if (std::find(confirmed.begin(), confirmed.end(), text) != confirmed.end()) continue;
             bub::Envelope message(text);
             message.channel = name_;
@@ -73,6 +74,7 @@ private:
     const std::filesystem::path directory_;
     const bub::MessageHandler handler_;
     const std::shared_ptr<AsyncEvent> brought_;
+    const std::vector<std::string> updates_;
     std::unique_ptr<BackgroundScope> work_;
 };
 
@@ -86,8 +88,10 @@ Task<> end_when_idle(bub::ChannelManager& manager, std::shared_ptr<AsyncEvent> b
 
 std::shared_ptr<bub::Channel> directory_channel(const std::filesystem::path& directory,
                                                 bub::MessageHandler handler,
-                                                std::shared_ptr<AsyncEvent> brought) {
-    return std::make_shared<DirectoryChannel>(directory, std::move(handler), std::move(brought));
+                                                std::shared_ptr<AsyncEvent> brought,
+                                                std::vector<std::string> given) {
+    return std::make_shared<DirectoryChannel>(directory, std::move(handler), std::move(brought),
+                                              std::move(given));
 }
 
 std::shared_ptr<bub::FileDeliveryLog> deliveries_in(const std::filesystem::path& directory) {

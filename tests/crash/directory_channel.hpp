@@ -33,11 +33,12 @@ std::vector<std::string> lines_of(const std::filesystem::path& file);
 /// The log of the gateway in `directory`.
 std::shared_ptr<bub::FileDeliveryLog> deliveries_in(const std::filesystem::path& directory);
 
-/// Delivers updates until they are confirmed, and shows sent messages. Sets `brought` when it has delivered all. Its name is
+/// Delivers `given` until they are confirmed, and shows sent messages. Sets `brought` when it has delivered all. Its name is
 /// "platform", its chats are "short" and "long".
 std::shared_ptr<bub::Channel> directory_channel(const std::filesystem::path& directory,
                                                 bub::MessageHandler handler,
-                                                std::shared_ptr<AsyncEvent> brought);
+                                                std::shared_ptr<AsyncEvent> brought,
+                                                std::vector<std::string> given = updates);
 
 /// Serves until all updates have been received and processed.
 Task<> serve_until_idle(bub::ChannelManager& manager, std::shared_ptr<AsyncEvent> brought);

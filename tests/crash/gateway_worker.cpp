@@ -11,9 +11,11 @@
 
 #include <bub/builtin/builtin.hpp>
 #include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/hitl/confirm_tool_calls.hpp>
 #include <cubepi/provider/faux.hpp>
 
 #include "directory_channel.hpp"
@@ -67,8 +69,19 @@ std::shared_ptr<bub::FileTapeStore> tapes_in(const std::filesystem::path& direct
     return std::make_shared<bub::FileTapeStore>(std::move(options));
 }
 
+Task<PolicyDecision> ask_about_each_call(const BeforeToolCallContext&) {
+    co_return PolicyDecision(AskUser());
+}
+
+bub::TurnQuestions questions() {
+    bub::TurnQuestions questions;
+    questions.policy = ask_about_each_call;
+    questions.may_answer = [](const bub::Envelope&, const HitlRequest&) { return true; };
+    return questions;
+}
+
 bub::BuiltinOptions agent_in(const std::filesystem::path& directory, FauxProvider& faux,
-                             std::shared_ptr<AsyncEvent> brought) {
+                             std::shared_ptr<AsyncEvent> brought, bool asks) {
     bub::BuiltinOptions options;
     options.model = faux.model("offline");
     options.home = directory;
@@ -76,9 +89,11 @@ bub::BuiltinOptions agent_in(const std::filesystem::path& directory, FauxProvide
     options.with_user_skills = false;
     options.with_tools = false;
     options.tools.push_back(look(directory));
-    options.channels = [directory, brought](bub::ProvideChannelsCall& call) {
+    if (asks) options.questions = questions();
+    options.channels = [directory, brought, asks](bub::ProvideChannelsCall& call) {
         std::vector<std::shared_ptr<bub::Channel>> channels;
-        channels.push_back(directory_channel(directory, call.handler, brought));
+        channels.push_back(directory_channel(directory, call.handler, brought,
+                                             asks ? updates_with_answer : updates));
         return channels;
     };
     return options;
@@ -99,7 +114,12 @@ std::size_t times_looked(const std::filesystem::path& directory) {
     return lines_of(looks_in(directory)).size();
 }
 
-int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_at) {
+std::size_t recorded_answers(const std::filesystem::path& directory) {
+    bub::TapeCheckpointer memory(tapes_in(directory));
+    return run(memory.load_answer_records(bub::tape_name(directory, "platform:long"))).size();
+}
+
+int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_at, bool asks) {
     FauxProvider faux;
     std::vector<FauxStep> script;
     for (std::size_t i = 0; i < 2 * updates.size(); ++i) script.emplace_back(FauxStep(model));
@@ -108,7 +128,7 @@ int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_
     around.workspace = directory;
     bub::Framework framework(std::move(around));
     const auto brought = std::make_shared<AsyncEvent>();
-    framework.add(bub::builtin_plugin(framework, agent_in(directory, faux, brought)));
+    framework.add(bub::builtin_plugin(framework, agent_in(directory, faux, brought, asks)));
     bub::ChannelManagerOptions options;
     options.deliveries = deliveries_in(directory);
     options.stream_output = true;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <cubepi/core/message_list.hpp>
 
@@ -10,6 +11,9 @@ namespace cubepi::crash_tests {
 
 /// The update for which the model calls a tool.
 inline constexpr const char* with_tool = "three";
+
+/// The updates of a gateway that asks before it calls the tool: a message for which it asks, the answer, and another message.
+inline const std::vector<std::string> updates_with_answer = {with_tool, ",approve c1", "four"};
 
 /// The answer of the model to an update, in one line.
 std::string answer_to(const std::string& update);
@@ -20,8 +24,12 @@ MessageList messages_of_chat(const std::filesystem::path& directory, const std::
 /// The number of times the tool took effect.
 std::size_t times_looked(const std::filesystem::path& directory);
 
+/// The number of answers to questions that the tape of the chat "long" has recorded.
+std::size_t recorded_answers(const std::filesystem::path& directory);
+
 /// A gateway with the builtin agent on tapes. It receives unconfirmed updates, answers them, and exits. Kills itself at step
-/// `kill_at`.
-int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_at);
+/// `kill_at`. With `asks`, it asks before it calls the tool, and the updates are updates_with_answer.
+int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_at,
+                       bool asks = false);
 
 }  // namespace cubepi::crash_tests

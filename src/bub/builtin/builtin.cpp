@@ -145,8 +145,7 @@ Task<EventStream> answer(CorePtr core, RunModelCall& call) {
     plan.session_id = call.session_id;
     plan.message = &call.message;
     plan.answer = std::move(given);
-    if (!plan.answer && !detail::is_temporary(call.session_id))
-        plan.input_id = input_id_of(call.message);
+    if (!detail::is_temporary(call.session_id)) plan.input_id = input_id_of(call.message);
     co_return EventStream(
         std::make_unique<detail::AgentTurn>(core, call.prompt, std::move(plan), call.state));
 }

@@ -205,6 +205,8 @@ public:
     Task<RunResult> resume(PromptOptions options = {});
     /// Returns a prompt() as a stream of events.
     AgentRun start(PromptInput input, PromptOptions options = {});
+    /// Returns a resume() as a stream of events.
+    AgentRun start_resume(PromptOptions options = {});
 
     // Human in the loop: see docs/guides/human-in-the-loop.md.
 

@@ -126,6 +126,13 @@ AgentRun Agent::start(PromptInput input, PromptOptions options) {
     return AgentRun(std::make_shared<AgentRun::State>(impl_, std::move(work), std::move(options)));
 }
 
+AgentRun Agent::start_resume(PromptOptions options) {
+    auto work = [options](std::shared_ptr<Impl> impl) {
+        return detail::run_resume(std::move(impl), options);
+    };
+    return AgentRun(std::make_shared<AgentRun::State>(impl_, std::move(work), std::move(options)));
+}
+
 AgentRun Agent::start_response(std::string question_id, Json answer, AnswerOrigin origin) {
     auto work = [question_id = std::move(question_id), answer = std::move(answer),
                  origin = std::move(origin)](std::shared_ptr<Impl> impl) {

@@ -41,7 +41,7 @@ Task<std::optional<StreamEvent>> AgentTurn::next() {
             co_await begin();
             continue;
         }
-        std::optional<cubepi::AgentEvent> event = co_await run_->next();
+        std::optional<cubepi::AgentEvent> event = co_await next_event();
         if (event && hand_off_) {
             translate_summary(*event);
         } else if (event) {
@@ -70,7 +70,11 @@ Task<> AgentTurn::begin() {
     }
     state_.replace(std::make_shared<Tape>(*tape_));
     state_.mark_recorded();
-    if (!plan_.input_id.empty()) co_await take_up();
+    if (plan_.answer) {
+        co_await take_up_answer();
+    } else if (!plan_.input_id.empty()) {
+        co_await take_up();
+    }
     if (!over_) co_await start_agent();
 }
 
@@ -88,13 +92,21 @@ Task<> AgentTurn::take_up() {
         state_.mark_silent();
         co_return;
     }
-    for (const std::string& text : earlier->texts) repeat(text);
-    if (!over_) co_return;
+    if (over_) {
+        repeat_answers(earlier->texts);
+    } else {
+        for (const std::string& text : earlier->texts) repeat(text);
+    }
+}
+
+/// Ends the turn with the answers of an earlier process.
+void AgentTurn::repeat_answers(const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) repeat(text);
     JsonObject data;
-    data["ok"] = !earlier->texts.empty();
-    data["text"] = earlier->texts.empty() ? std::string() : earlier->texts.back();
+    data["ok"] = !texts.empty();
+    data["text"] = texts.empty() ? std::string() : texts.back();
     push(event_kind::final, std::move(data), nullptr);
-    if (!earlier->texts.empty()) co_return;
+    if (!texts.empty()) return;
     JsonObject silence;
     silence["kind"] = "temporary";
     silence["message"] = "the turn was over without an answer";
@@ -124,6 +136,11 @@ Task<> AgentTurn::finish() {
     if (result) {
         status_ = TurnStatus::ok;
         over_ = true;
+        co_return;
+    }
+    if (result.outcome == cubepi::RunOutcome::suspended && result.pending_requests.empty()) {
+        // Its questions are answered: a process was killed before it continued.
+        run_.emplace(agent_->start_resume());
         co_return;
     }
     if (result.outcome == cubepi::RunOutcome::suspended) {

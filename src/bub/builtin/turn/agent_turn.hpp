@@ -7,6 +7,7 @@
 #include <string>
 
 #include <bub/builtin/plugin/core.hpp>
+#include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/event_stream.hpp>
 #include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
@@ -65,6 +66,7 @@ public:
 private:
     Task<> begin();
     Task<> take_up();
+    void repeat_answers(const std::vector<std::string>& texts);
     void repeat(std::string text);
     Task<> start_agent();
     Task<> remember(cubepi::AgentOptions& options);
@@ -75,7 +77,11 @@ private:
     bool asks_user() const;
     void add_questions(cubepi::AgentOptions& options);
     Task<> start_run(cubepi::Message message, cubepi::PromptOptions how);
-    Task<> give_answer();
+    Task<> give_answer(cubepi::Message message, cubepi::PromptOptions how);
+    Task<> take_up_answer();
+    bool continue_answer(const std::vector<cubepi::HitlRequest>& open, cubepi::Message message,
+                         cubepi::PromptOptions how);
+    Task<std::optional<cubepi::AgentEvent>> next_event();
     bool may_answer(const cubepi::HitlRequest* request);
     void end_suspended(std::vector<cubepi::HitlRequest> requests);
     void say_and_end(std::string text);
@@ -107,9 +113,11 @@ private:
     std::shared_ptr<cubepi::ShellSessions> shells_;
     std::shared_ptr<cubepi::Agent> agent_;
     std::optional<cubepi::AgentRun> run_;
+    std::optional<EarlierAnswer> earlier_answer_;
     std::optional<TapeEntry> given_;  ///< the record of an answer, until it is on the tape
     std::deque<StreamEvent> events_;
     std::string message_id_;       ///< empty: generate one
+    cubepi::Message message_;      ///< the prompt of the current run
     std::string run_id_;           ///< of the run that this turn continues; empty: none
     cubepi::MessageList made_;     ///< by a turn that inherits
     cubepi::PriorSpending spent_;  ///< by this turn, before the current run

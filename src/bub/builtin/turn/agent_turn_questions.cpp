@@ -1,6 +1,7 @@
 #include <utility>
 
 #include <bub/builtin/turn/agent_turn.hpp>
+#include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/hitl/ask_user_tool.hpp>
@@ -98,9 +99,11 @@ Task<> AgentTurn::start_run(cubepi::Message message, cubepi::PromptOptions how) 
         run_.emplace(agent_->start(std::move(message), std::move(how)));
         co_return;
     }
-    if (plan_.answer) co_return co_await give_answer();
+    if (plan_.answer) co_return co_await give_answer(std::move(message), std::move(how));
     const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
-    if (open.empty()) {
+    // A message that is on the tape already is the one whose run waits: its turn was killed, and ends with the questions.
+    if (open.empty() || !run_id_.empty()) {
+        message_ = message;
         run_.emplace(agent_->start(std::move(message), std::move(how)));
         co_return;
     }
@@ -110,7 +113,50 @@ Task<> AgentTurn::start_run(cubepi::Message message, cubepi::PromptOptions how) 
         list_of(open));
 }
 
-Task<> AgentTurn::give_answer() {
+/// Returns the next event of the run. A prompt for a run whose questions are answered, but which no process has continued,
+/// becomes a message that follows in this run.
+Task<std::optional<cubepi::AgentEvent>> AgentTurn::next_event() {
+    bool answered = false;
+    try {
+        co_return co_await run_->next();
+    } catch (const cubepi::PendingRequestsError& error) {
+        answered = error.question_ids().empty();
+        if (!answered) throw;
+    }
+    (void)agent_->follow_up(std::move(message_));
+    run_.emplace(agent_->start_resume());
+    co_return co_await run_->next();
+}
+
+/// The answer may have been received before, by a process that died (D42).
+Task<> AgentTurn::take_up_answer() {
+    earlier_answer_ = co_await find_earlier_answer(*tape_, plan_.input_id);
+    if (!earlier_answer_ || earlier_answer_->finished) co_return;
+    message_id_ = earlier_answer_->message_id;
+    run_id_ = earlier_answer_->run_id;
+}
+
+/// Continues with an answer that was received before. Returns false if there is none, or it was not stored.
+bool AgentTurn::continue_answer(const std::vector<cubepi::HitlRequest>& open,
+                                cubepi::Message message, cubepi::PromptOptions how) {
+    if (!earlier_answer_) return false;
+    for (const cubepi::HitlRequest& one : open) {
+        if (one.question_id == earlier_answer_->question_id) return false;
+    }
+    if (!open.empty()) {
+        end_suspended(open);
+    } else if (earlier_answer_->finished) {
+        status_ = TurnStatus::ok;
+        over_ = true;
+        repeat_answers(earlier_answer_->texts);
+    } else {
+        for (const std::string& text : earlier_answer_->texts) repeat(text);
+        run_.emplace(agent_->start(std::move(message), std::move(how)));
+    }
+    return true;
+}
+
+Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how) {
     const GivenAnswer& given = *plan_.answer;
     const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
     if (given.action == AnswerAction::abandon) {
@@ -120,6 +166,7 @@ Task<> AgentTurn::give_answer() {
                                  : "The question was withdrawn.");
         co_return;
     }
+    if (continue_answer(open, std::move(message), std::move(how))) co_return;
     std::string problem;
     try {
         const cubepi::HitlRequest& request = find_request(open, given.question_id);
@@ -130,7 +177,8 @@ Task<> AgentTurn::give_answer() {
         event["question_id"] = request.question_id;
         event["user"] = origin.user;
         event["channel"] = origin.channel;
-        given_ = event_entry("hitl.answer", std::move(event), hidden_from_context());
+        if (!plan_.input_id.empty()) event["input"] = plan_.input_id;
+        given_ = event_entry(std::string(answer_event), std::move(event), hidden_from_context());
         run_.emplace(
             agent_->start_response(request.question_id, std::move(value), std::move(origin)));
     } catch (const cubepi::Error& error) {

@@ -7,6 +7,7 @@
 
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/core/message.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 namespace bub::detail {
 
@@ -103,6 +104,51 @@ Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_
     found->joined = !found->run_id.empty() && tail.run_before == found->run_id;
     const std::optional<TapeEntry> run = co_await store->find_run(tape.name(), found->run_id);
     if (says_complete(run)) found->answered = true;
+    co_return found;
+}
+
+namespace {
+
+/// Returns the newest message of the user; empty if there is none.
+Task<cubepi::MessageList> last_input(std::shared_ptr<TapeStore> store, std::string tape) {
+    std::vector<TapeEntry> found;
+    std::function<bool(const TapeEntry&)> take = [&](const TapeEntry& entry) {
+        const Json* role =
+            entry.kind == entry_kind::message ? entry.payload.if_contains("role") : nullptr;
+        if (role && *role == Json("user")) found.push_back(entry);
+        return found.empty();
+    };
+    TapeQuery newest = TapeQuery().newest_first();
+    co_await store->visit(std::move(tape), std::move(newest), std::move(take));
+    co_return agent_messages(found);
+}
+
+}  // namespace
+
+Task<std::optional<EarlierAnswer>> find_earlier_answer(Tape tape, std::string input_id) {
+    std::optional<EarlierAnswer> found;
+    const std::shared_ptr<TapeStore>& store = tape.store();
+    if (!store || input_id.empty()) co_return found;
+    const std::optional<TapeEntry> entry =
+        co_await store->find_event(tape.name(), std::string(answer_event));
+    const Json* data = entry ? entry->payload.if_contains("data") : nullptr;
+    const JsonObject* event = data ? data->if_object() : nullptr;
+    if (!event || cubepi::detail::text_member(*event, "input") != input_id) co_return found;
+    found.emplace();
+    found->question_id = cubepi::detail::text_member(*event, "question_id");
+    const cubepi::MessageList inputs = co_await last_input(store, tape.name());
+    for (const cubepi::Message& input : inputs) {
+        found->message_id = input.id();
+        found->run_id = input.run_id().str();
+    }
+    const Tail tail = co_await read_tail(store, tape.name(), entry->id);
+    for (const cubepi::Message& message : tail.messages) {
+        const cubepi::AssistantMessage* answer = message.assistant();
+        found->finished = answer && !answer->has_tool_calls() && !is_broken_off(*answer);
+        if (!answer || is_broken_off(*answer)) continue;
+        if (std::string text = answer->text(); !text.empty())
+            found->texts.push_back(std::move(text));
+    }
     co_return found;
 }
 

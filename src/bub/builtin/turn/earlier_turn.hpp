@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/tape/tape.hpp>
@@ -21,6 +22,22 @@ struct EarlierTurn {
 
 /// Returns nothing if the input is not on the tape.
 Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_id);
+
+/// The event that records an answer on the tape. Its data: `question_id`, `user`, `channel`, and `input`, the id of the
+/// message with the answer.
+inline constexpr std::string_view answer_event = "hitl.answer";
+
+/// The state of an answer to a question that is already on the tape because a process was killed after it was received.
+struct EarlierAnswer {
+    std::string question_id = {};
+    std::string message_id = {};          ///< of the user message whose run it continued
+    std::string run_id = {};              ///< of that run
+    std::vector<std::string> texts = {};  ///< the model's complete answers since then, oldest first
+    bool finished = false;                ///< the model had finished
+};
+
+/// Returns nothing if the newest answer on the tape is another one.
+Task<std::optional<EarlierAnswer>> find_earlier_answer(Tape tape, std::string input_id);
 
 /// Returns the id under which the same input is repeated after a hand-off.
 std::string next_message_id(const std::string& message_id);

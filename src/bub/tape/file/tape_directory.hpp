@@ -113,6 +113,7 @@ private:
     void close_turn(Writing& writing, const std::filesystem::path& journal);
     /// Returns true if the turn's claim has been superseded and the tape was continued (D50).
     bool is_superseded(const Writing& writing, const JournaledTurn& turn);
+    bool has_open_question(const std::string& name);
     void remove_files(Writing& writing);
     /// Returns the number of edits.
     static std::size_t make_late_edits(CachedTape& tape, JsonObject& state);

@@ -65,12 +65,20 @@ void TapeDirectory::close_turn(Writing& writing, const std::filesystem::path& jo
         remove_file(journal);
         return;
     }
-    close_interrupted(turn);
+    close_dead_turn(turn, has_open_question(writing.name));
     const std::size_t first = turn.reset ? 0 : first_anchor_in(turn.entries);
     TapeAppend options = TapeAppend().reset(turn.reset).turn(turn.id).first_anchor(first);
     (void)append_locked(writing, std::move(turn.entries), options);
     // Removed by its path, because the file name for a turn id may have changed since: a journal is never closed twice.
     remove_file(journal);
+}
+
+bool TapeDirectory::has_open_question(const std::string& name) {
+    try {
+        return !marks_of(name, read_state(name)).empty();
+    } catch (const cubepi::Error&) {
+        return false;  // an unreadable state is reported to those who need it
+    }
 }
 
 bool TapeDirectory::is_superseded(const Writing& writing, const JournaledTurn& turn) {

@@ -130,9 +130,12 @@ JsonArray entries_json(const std::vector<TapeEntry>& entries) {
 
 }  // namespace
 
-void close_interrupted(JournaledTurn& turn) {
-    gather(turn, "interrupted");
-    turn.entries.push_back(turn_marker(turn.id, "interrupted"));
+void close_dead_turn(JournaledTurn& turn, bool waits) {
+    const std::string_view status = waits ? "suspended" : "interrupted";
+    // The text of an answer that asks is in its entry.
+    if (waits) turn.partial_text.clear();
+    gather(turn, status);
+    turn.entries.push_back(turn_marker(turn.id, status));
 }
 
 TapeEntry refused_turn(JournaledTurn turn, std::string_view status, std::string reason) {

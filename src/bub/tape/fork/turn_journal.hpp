@@ -32,8 +32,9 @@ struct JournaledTurn {
 JournaledTurn read_journal(std::string_view text);
 /// Returns true if the entry holds the text of an answer, which supersedes the text before it.
 bool is_answer(const TapeEntry& entry);
-/// Adds the displayed text, the trailing entries, and the marker that the turn was interrupted.
-void close_interrupted(JournaledTurn& turn);
+/// Adds the displayed text, the trailing entries, and the marker that the turn was interrupted; or, if a question of the
+/// turn waits for an answer, that it is suspended (B23).
+void close_dead_turn(JournaledTurn& turn, bool waits);
 /// Returns the turn's entries as one event, which is excluded from the context and does not change the position.
 TapeEntry refused_turn(JournaledTurn turn, std::string_view status, std::string reason);
 /// Returns displayed text that is in no entry, as an assistant message.
